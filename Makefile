@@ -1,0 +1,35 @@
+.DEFAULT_GOAL := help
+.PHONY: help demo test micropython lint types bench kills clean
+
+PYTHON ?= python3
+export PYTHON
+FOLDER ?=
+ARGS ?=
+
+help: ## Show these lines
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## Run the demo on MicroPython, in FOLDER=... if given
+	@MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && $(PYTHON) boards/unix/demo.py $(if $(FOLDER),"$(FOLDER)") $(ARGS)
+
+test: ## Run all checks and tests, on CPython and MicroPython
+	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" scripts/check.py $(ARGS)
+
+micropython: ## Print the path of a MicroPython, installed below .local if there is none
+	@scripts/micropython.sh
+
+lint: ## Check style only
+	@python=$$(scripts/venv.sh) && "$$python" scripts/check.py lint $(ARGS)
+
+types: ## Check types only
+	@python=$$(scripts/venv.sh) && "$$python" scripts/check.py types $(ARGS)
+
+bench: ## Run the benchmarks
+	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" -m benchmarks $(ARGS)
+
+kills: ## Kill the process in the midst of its writes, many times
+	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" tests/kills.py $(ARGS)
+
+clean: ## Remove .local (MicroPython and the tools installed there) and all caches
+	@rm -rf .local dist .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

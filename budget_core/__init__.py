@@ -1,0 +1,30 @@
+"""Budgets for LLM agents in the MicroPython subset: every rule lives here once.
+
+A name is loaded from its module when it is first asked for, so a program pays for what it uses.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+PUBLIC = """\
+composite CompositePolicy
+config DailyBudgetConfig TurnBudgetConfig
+daily_tracker DailyBudgetTracker
+enforcement Enforcement
+errors BudgetError ProviderError StateCorruptError StoreError
+file_store FileBudgetStore
+policy TurnBudgetPolicy
+provider ChatResponse ToolCall
+store InMemoryBudgetStore
+tracker BudgetTracker
+turn_tracker TurnBudgetTracker
+wrapper BudgetWrapper"""
+
+
+def __getattr__(name: str) -> "Any":
+    for line in PUBLIC.split("\n"):
+        home = line.split(" ")
+        if name in home[1:]:
+            return getattr(__import__("budget_core." + home[0], None, None, (name,)), name)
+    raise AttributeError(name)

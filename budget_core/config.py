@@ -1,0 +1,147 @@
+"""What a turn and a day are allowed, and what happens at the edge.
+
+Every field's name, default and rule stand here once; `budget_cpython` derives its dataclasses.
+"""
+
+from budget_core.enforcement import Enforcement, check_enforcement
+from budget_core.limits import check_count, check_each, check_limit, check_share, check_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeVar
+
+    Self = TypeVar("Self", bound="Config")
+
+WARNING = (
+    "[Budget notice] {pct}% of your {scope} budget is used ({used}/{cap} {unit}). "
+    "Finish what you are doing and answer the user soon."
+)
+CUTOFF = (
+    "[Budget exhausted] The {scope} budget is spent ({used}/{cap} {unit}). "
+    "Work stops here; a smaller task may fit."
+)
+FALLBACK = (
+    "[Budget exhausted] The {scope} budget is spent ({used}/{cap} {unit}). "
+    "A cheaper model takes over until it resets."
+)
+TOOL_STRIP = (
+    "[Budget critical] Over {pct}% of your {scope} budget is used ({used}/{cap} {unit}). "
+    "{disallow_clause} for this answer: sum up and reply to the user now."
+)
+MAX_WEIGHT = 1_000_000
+
+
+class Config:
+    """Settings that are checked when made and never change."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Config) and self.__dict__ == other.__dict__
+
+    def __repr__(self) -> str:
+        fields = [f"{name}={value!r}" for name, value in sorted(self.__dict__.items())]
+        return f"{type(self).__name__}({', '.join(fields)})"
+
+    def replace(self: "Self", **changes: "Any") -> "Self":
+        """Return a copy with some fields changed, checked like any other."""
+        return type(self)(**dict(self.__dict__, **changes))
+
+
+class TurnBudgetConfig(Config):
+    """What one turn (a user's message to its final answer) may use.
+
+    - `iteration_budget`, `token_budget`: caps on LLM calls and on tokens; whichever is spent first
+      ends the turn. `None` is unlimited, `0` is nothing.
+    - `warning_thresholds`: fractions of the budget at which the model is warned, each once.
+    - `enforcement`, `fallback_model`: what happens at 100 %.
+    - `tool_strip_threshold`: the fraction past which the model gets no tools, or none of those
+      named in `tool_strip_disallow`; `None` never strips.
+    - `cached_token_weight`: what a prompt token read from the provider's cache counts for.
+    - `model_weights`: what a token of a model counts for, by model name; others count 1.
+    - templates: texts with `{scope} {pct} {used} {cap} {unit}`, and `{disallow_clause}` in
+      `tool_strip_template`.
+
+    Raises `ValueError` naming the field that is wrong. Source: seed 001.
+    """
+
+    def __init__(
+        self,
+        iteration_budget: int | None = 50,
+        token_budget: int | None = 1_500_000,
+        warning_thresholds: "tuple[float, ...]" = (0.5, 0.8, 0.9),
+        enforcement: str = Enforcement.CUTOFF,
+        fallback_model: str | None = None,
+        warning_template: str = WARNING,
+        cutoff_template: str = CUTOFF,
+        tool_strip_threshold: float | None = None,
+        tool_strip_disallow: "tuple[str, ...]" = (),
+        tool_strip_template: str = TOOL_STRIP,
+        cached_token_weight: float = 0.1,
+        model_weights: "dict[str, float] | None" = None,
+    ) -> None:
+        self.iteration_budget = check_limit("iteration_budget", iteration_budget)
+        self.token_budget = check_limit("token_budget", token_budget)
+        self.warning_thresholds = check_each("warning_thresholds", warning_thresholds, check_share)
+        self.enforcement = check_enforcement("enforcement", enforcement)
+        self.fallback_model = check_text("fallback_model", fallback_model, True)
+        self.warning_template = check_text("warning_template", warning_template)
+        self.cutoff_template = check_text("cutoff_template", cutoff_template)
+        self.tool_strip_threshold = check_share(
+            "tool_strip_threshold", tool_strip_threshold, 1, True
+        )
+        self.tool_strip_disallow = check_each(
+            "tool_strip_disallow", tool_strip_disallow, check_text
+        )
+        self.tool_strip_template = check_text("tool_strip_template", tool_strip_template)
+        self.cached_token_weight = check_share(
+            "cached_token_weight", cached_token_weight, MAX_WEIGHT
+        )
+        self.model_weights = dict(model_weights or {})
+        for model in self.model_weights:
+            check_share(f"model_weights[{model!r}]", self.model_weights[model], MAX_WEIGHT)
+
+    @property
+    def fallback_template(self) -> str:
+        """A turn says the same whether it is cut off or demoted."""
+        return self.cutoff_template
+
+
+class DailyBudgetConfig(Config):
+    """What one day (UTC, from `reset_hour_utc`) may use.
+
+    - `daily_budget`: tokens a day; `None` is unlimited, `0` is nothing.
+    - `primary_models`: the models whose tokens count, never the `fallback_model`; empty counts all.
+    - `warning_thresholds`, `enforcement`, `fallback_model`, `cached_token_weight` and the templates
+      as for a turn; `fallback_template` speaks where enforcement is `FALLBACK`.
+    - `reset_hour_utc`: the hour, 0 to 23, at which a new day begins.
+
+    Raises `ValueError` naming the field that is wrong. Source: seed 001.
+    """
+
+    tool_strip_threshold = None
+    tool_strip_disallow = ()
+
+    def __init__(
+        self,
+        daily_budget: int | None = 35_000_000,
+        primary_models: "tuple[str, ...]" = (),
+        warning_thresholds: "tuple[float, ...]" = (),
+        enforcement: str = Enforcement.FALLBACK,
+        fallback_model: str | None = None,
+        reset_hour_utc: int = 0,
+        warning_template: str = WARNING,
+        cutoff_template: str = CUTOFF,
+        fallback_template: str = FALLBACK,
+        cached_token_weight: float = 0.1,
+    ) -> None:
+        self.daily_budget = check_limit("daily_budget", daily_budget)
+        self.primary_models = check_each("primary_models", primary_models, check_text)
+        self.warning_thresholds = check_each("warning_thresholds", warning_thresholds, check_share)
+        self.enforcement = check_enforcement("enforcement", enforcement)
+        self.fallback_model = check_text("fallback_model", fallback_model, True)
+        self.reset_hour_utc = check_count("reset_hour_utc", reset_hour_utc, 23)
+        self.warning_template = check_text("warning_template", warning_template)
+        self.cutoff_template = check_text("cutoff_template", cutoff_template)
+        self.fallback_template = check_text("fallback_template", fallback_template)
+        self.cached_token_weight = check_share(
+            "cached_token_weight", cached_token_weight, MAX_WEIGHT
+        )

@@ -1,0 +1,130 @@
+"""Count one day's tokens, and remember them after a restart."""
+
+from budget_core.clock import DAY, day_key, unix_time
+from budget_core.config import DailyBudgetConfig
+from budget_core.limits import check_count
+from budget_core.tracker import BudgetTracker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from typing import Any
+
+    from budget_core.store import BudgetStateStore
+
+_FIELDS = ("day_key", "total_tokens", "warned_ppm", "told")
+
+
+class DailyBudgetTracker(BudgetTracker):
+    """What today (UTC, from the configured hour) has used of its tokens.
+
+    `clock` returns Unix seconds; the default reads the port's clock whatever its epoch. The day
+    never moves back. `store` is asked once, and told of every change before the call returns;
+    without one the count ends with the process.
+
+    A store that fails denies: the tracker is at its limit, `store_error` says why, and the store
+    is tried again before each call. A stored state that cannot be trusted counts as a day fully
+    spent, unless the store's `on_corrupt` is `"fresh"`; `state_error` says why until the next day.
+    Source: seed 001.
+    """
+
+    SCOPE = "daily"
+    config: DailyBudgetConfig
+
+    def __init__(
+        self,
+        config: DailyBudgetConfig | None = None,
+        clock: "Callable[[], float] | None" = None,
+        store: "BudgetStateStore | None" = None,
+        lock: "AbstractContextManager[Any] | None" = None,
+    ) -> None:
+        config = config or DailyBudgetConfig()
+        self._clock = clock or unix_time
+        self._store = store
+        self._unread = store is not None
+        self.store_error: Exception | None = None
+        super().__init__(config, None, config.daily_budget, lock)
+        self._begin(self._clock())
+        if self._unread:
+            self._restore()
+
+    def _weight(self, model: str | None) -> float | None:
+        config = self.config
+        primary = config.primary_models
+        if primary and (model not in primary or model == config.fallback_model):
+            return None
+        return 1
+
+    def is_at_limit(self) -> bool:
+        """Tell whether the day is spent, or its store failing; an unlimited day never is."""
+        return super().is_at_limit() or self._fails()
+
+    def _fails(self) -> bool:
+        return self.store_error is not None and self._token_cap is not None
+
+    def at_limit_message(self, enforcement: str | None = None) -> str:
+        """Return what to say at the limit, or that the budget's state is out of reach."""
+        if self._fails():
+            return "[Budget unavailable] The daily budget's state cannot be read or written now."
+        return super().at_limit_message(enforcement)
+
+    def maybe_auto_reset(self) -> None:
+        """Begin a new day when the old one is over; try a store that failed again."""
+        now = self._clock()
+        if now < self._day_end and self.store_error is None:
+            return
+        with self._lock:
+            if now >= self._day_end:
+                self._forget()
+                self._begin(now)
+            if self._unread:
+                self._restore()
+            self._changed()
+
+    def _begin(self, now: float) -> None:
+        reset_hour = self.config.reset_hour_utc
+        self._day = day_key(now, reset_hour)
+        self._day_end = (self._day + 1) * DAY + reset_hour * 3600
+        self.state_error: Exception | None = None
+
+    def _restore(self) -> None:
+        try:
+            state = self._store.load()
+            if state is not None:
+                self._adopt([check_count(name, state[name]) for name in _FIELDS])
+            self._unread = False
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, the budget holds
+            foreign = isinstance(error, (KeyError, TypeError, ValueError))
+            if foreign or getattr(error, "corrupt", False):
+                self._unread = False
+                self._distrust(error)
+            else:
+                self.store_error = error
+        self._arm()
+
+    def _adopt(self, fields: "list[int]") -> None:
+        day, tokens, warned, told = fields
+        if day >= self._day:
+            self._day_end += (day - self._day) * DAY
+            self._day = day
+            self.total_tokens += tokens
+            self._warned_ppm = warned
+            self._told = told
+
+    def _distrust(self, error: Exception) -> None:
+        if getattr(self._store, "on_corrupt", "deny") != "fresh":
+            self.state_error = error
+            self.total_tokens += self._token_cap or 0
+            self._save()
+
+    def _save(self) -> None:
+        if self._store is None or self._unread:
+            return
+        values = (self._day, self.total_tokens, self._warned_ppm, self._told)
+        try:
+            self._store.save(dict(zip(_FIELDS, values)))
+            self.store_error = None
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, the record stands
+            self.store_error = error
+            self.alert = True

@@ -1,0 +1,105 @@
+"""Read usage reports in any provider's dialect, however broken.
+
+Understood are OpenAI (chat completions and responses), Anthropic and Gemini, as dicts or objects.
+"""
+
+from budget_core.usage import INVALID, MAX_TOKENS, MEASURED, MISSING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_PROMPT = ("prompt_tokens", "input_tokens", "promptTokenCount", "prompt_token_count")
+_COMPLETION = (
+    "completion_tokens",
+    "output_tokens",
+    "candidatesTokenCount",
+    "candidates_token_count",
+)
+_TOTAL = ("total_tokens", "totalTokenCount", "total_token_count")
+_CACHED = ("cached_tokens", "cachedContentTokenCount", "cached_content_token_count")
+_THOUGHTS = ("thoughtsTokenCount", "thoughts_token_count")
+_TOOL_PROMPT = ("toolUsePromptTokenCount", "tool_use_prompt_token_count")
+
+
+def read_report(usage: object) -> "tuple[int, int, str]":
+    """Return `(tokens, cached, status)`: all tokens, those read from a cache, how well known.
+
+    `tokens` is the reported total, or the sum of its parts; `cached` is never more than the prompt.
+    `status` is as in `usage.charge_for`. Never raises.
+    """
+    if usage is None:
+        return 0, 0, MISSING
+    try:
+        return _read(_Report(usage))
+    except Exception:  # noqa: BLE001 - the properties of a foreign object may raise anything
+        return 0, 0, INVALID
+
+
+class _Report:
+    """One usage report, and whether every value read from it so far was a count."""
+
+    def __init__(self, usage: object) -> None:
+        self.get = _getter(usage)
+        self.valid = True
+
+    def count(self, *names: str) -> int | None:
+        """Return the first of `names` that holds a count."""
+        for name in names:
+            value = self.get(name)
+            if value is not None:
+                if _is_count(value):
+                    return int(value)
+                self.valid = False
+        return None
+
+    def cached(self) -> int | None:
+        """Return the cache reads that are part of the prompt."""
+        count = self.count(*_CACHED)
+        for name in ("prompt_tokens_details", "input_tokens_details"):
+            details = None if count is not None else self.get(name)
+            if details is not None:
+                nested = _Report(details)
+                count = nested.count("cached_tokens")
+                self.valid = self.valid and nested.valid
+        return count
+
+
+def _getter(usage: "Any") -> "Callable[[str], Any]":
+    if isinstance(usage, dict):
+        return usage.get
+    return lambda name: getattr(usage, name, None)
+
+
+def _is_count(value: object) -> bool:
+    """Tell whether a value is a number of tokens: whole, not negative, not absurd."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return 0 <= value <= MAX_TOKENS and value == int(value)
+
+
+def _read(report: _Report) -> "tuple[int, int, str]":
+    prompt = report.count(*_PROMPT)
+    completion = report.count(*_COMPLETION)
+    total = report.count(*_TOTAL)
+    if prompt is None and completion is None and total is None:
+        return 0, 0, MISSING if report.valid else INVALID
+    cached = report.cached()
+    cache_read = report.count("cache_read_input_tokens")
+    if cached is None:
+        cached = cache_read or 0
+    outside = 0
+    if report.get("prompt_tokens") is None and report.get("input_tokens") is not None:
+        # Anthropic's input_tokens leave out what was read from and written to the cache.
+        outside = (cache_read or 0) + (report.count("cache_creation_input_tokens") or 0)
+    asked = (prompt or 0) + outside
+    parts = asked + (completion or 0)
+    parts += (report.count(*_THOUGHTS) or 0) + (report.count(*_TOOL_PROMPT) or 0)
+    if total is None or (outside and total < parts):
+        report.valid = report.valid and prompt is not None and completion is not None
+        total = parts
+    if cached > (total if prompt is None else min(asked, total)):
+        report.valid = False
+        cached = 0
+    return total, cached, MEASURED if report.valid else INVALID

@@ -1,0 +1,83 @@
+"""What happens to a call when its budget comes near the edge."""
+
+import sys
+
+from budget_core.enforcement import Enforcement
+from budget_core.provider import ChatResponse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from budget_core.wrapper import BudgetWrapper, Messages, Tools
+
+
+def approach(
+    wrapper: "BudgetWrapper", messages: "Messages", tools: "Tools | None", model: str | None
+) -> "tuple[ChatResponse | None, Messages, Tools | None, str | None]":
+    """Return `(answer, messages, tools, model)`: an answer that ends the turn, or what to send.
+
+    Notices that are due are appended to a copy of `messages`; stripped tools are left out, and an
+    emptied list is `None`; past the limit the model may be the fallback.
+    """
+    tracker = wrapper.tracker
+    notices: list[str | None] = []
+    if tracker.is_at_limit():
+        report_limit(wrapper)
+        if wrapper.enforcement == Enforcement.CUTOFF:
+            return _cut_off(wrapper), messages, tools, model
+        if wrapper.enforcement == Enforcement.FALLBACK:
+            model = wrapper.fallback_model
+        elif wrapper.enforcement == Enforcement.WARN:
+            notices.append(tracker.consume_at_limit_warning(Enforcement.WARN))
+    notices.append(_threshold_warning(wrapper))
+    if tools is not None and tracker.should_strip_tools():
+        notices.append(tracker.tool_strip_message())
+        disallowed = tracker.config.tool_strip_disallow
+        kept = [tool for tool in tools if disallowed and _name(tool) not in disallowed]
+        tools = kept or None
+    said = [{"role": "user", "content": notice} for notice in notices if notice]
+    return None, list(messages) + said, tools, model
+
+
+def report_limit(wrapper: "BudgetWrapper") -> None:
+    """Call the wrapper's `on_limit_reached` hook, once for each time its budget is spent."""
+    if wrapper.on_limit_reached and wrapper.tracker.consume_limit_crossing():
+        _call_hook(wrapper, wrapper.on_limit_reached)
+
+
+def _cut_off(wrapper: "BudgetWrapper") -> ChatResponse:
+    warning = _threshold_warning(wrapper, True)
+    text = wrapper.tracker.at_limit_message(wrapper.enforcement)
+    if warning:
+        text = f"{warning}\n\n{text}"
+    return ChatResponse(text, cut_off_by=wrapper.tracker.SCOPE)
+
+
+def _threshold_warning(wrapper: "BudgetWrapper", force: bool = False) -> str | None:
+    warning = wrapper.tracker.consume_threshold_warning(force)
+    if warning and wrapper.on_threshold_crossed:
+        threshold = wrapper.tracker.last_consumed_threshold
+        _call_hook(wrapper, wrapper.on_threshold_crossed, threshold=threshold)
+    return warning
+
+
+def _call_hook(wrapper: "BudgetWrapper", hook: "Callable[..., object]", **more: object) -> None:
+    tracker = wrapper.tracker
+    used, cap, unit = tracker.dominant_axis()
+    share = tracker.utilization()
+    try:
+        hook(scope=tracker.SCOPE, utilization=share, used=used, cap=cap, unit=unit, **more)
+    except Exception as error:  # noqa: BLE001 - a hook may raise anything, the call goes on
+        if wrapper.hook_error is None:
+            print(f"microbudget: a {tracker.SCOPE} hook raised {error!r}", file=sys.stderr)
+        wrapper.hook_error = error
+
+
+def _name(tool: "Any") -> "Any":
+    """Return a tool's name in OpenAI's shape (`function.name`) or a flat one (`name`)."""
+    if not isinstance(tool, dict):
+        return None
+    function = tool.get("function")
+    return (function if isinstance(function, dict) else tool).get("name")

@@ -1,0 +1,35 @@
+"""The one error tree: everything raised at run time is a `BudgetError`."""
+
+
+class BudgetError(Exception):
+    """Something went wrong while a budget was kept; configuration mistakes are `ValueError`s."""
+
+
+class StoreError(BudgetError):
+    """A state store could not be read or written.
+
+    `cause` is the error beneath (an `OSError`), or `None`.
+    """
+
+    def __init__(self, message: str, cause: "BaseException | None" = None) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class StateCorruptError(StoreError):
+    """A stored state exists but cannot be trusted: damaged, foreign, or not a plain file."""
+
+    corrupt = True
+
+
+class ProviderError(BudgetError):
+    """A model's endpoint refused, failed, or could not be reached.
+
+    `status` is the HTTP status, or 0 where there was no answer at all. `message` never contains
+    the API key.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{message} (HTTP {status})" if status else message)
+        self.status = status
+        self.message = message

@@ -1,0 +1,48 @@
+"""Tell an agent loop when to stop: exoclaw's `IterationPolicy`."""
+
+from budget_core.enforcement import Enforcement, check_enforcement
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from budget_core.turn_tracker import TurnBudgetTracker
+
+    class IterationPolicy(Protocol):
+        """What a loop asks before each LLM call, counted from 0 at each turn's start."""
+
+        async def should_continue(self, iteration: int, tools_used: list[str]) -> bool: ...
+
+        async def on_limit_reached(self, iteration: int, tools_used: list[str]) -> str: ...
+
+
+class TurnBudgetPolicy:
+    """Resets a turn's tracker when a turn begins, and stops the loop when `CUTOFF` applies.
+
+    `enforcement` is the tracker's unless given. `begins_turns=False` is for the loop of a sub-agent
+    that shares its parent's tracker: its start is not a new turn, so it resets nothing. Source:
+    seed 001.
+    """
+
+    def __init__(
+        self,
+        tracker: "TurnBudgetTracker",
+        enforcement: str | None = None,
+        begins_turns: bool = True,
+    ) -> None:
+        self._tracker = tracker
+        self._begins_turns = begins_turns
+        self._enforcement = check_enforcement(
+            "enforcement", enforcement or tracker.config.enforcement
+        )
+
+    async def should_continue(self, iteration: int, tools_used: "list[str]") -> bool:
+        """Allow the next LLM call unless the turn is cut off; iteration 0 begins a new turn."""
+        if iteration == 0 and self._begins_turns:
+            self._tracker.reset()
+            return True
+        return self._enforcement != Enforcement.CUTOFF or not self._tracker.is_at_limit()
+
+    async def on_limit_reached(self, iteration: int, tools_used: "list[str]") -> str:
+        """Return the text that ends the turn."""
+        return self._tracker.at_limit_message(self._enforcement)

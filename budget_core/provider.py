@@ -1,0 +1,58 @@
+"""What passes between an agent loop and a model's provider.
+
+The shapes are exoclaw's `LLMProvider` and `LLMResponse`, so its loop and ours take either.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import Any, Protocol
+
+    class Provider(Protocol):
+        """Something that answers `chat(messages, tools, model, …)` and names its default model."""
+
+        @property
+        def chat(self) -> Callable[..., Awaitable[Any]]: ...
+
+        def get_default_model(self) -> str: ...
+
+
+class ToolCall:
+    """A model's request to call a tool.
+
+    `arguments` is the JSON object the model sent, or `None` where it sent something else.
+    """
+
+    def __init__(self, id: str, name: str, arguments: "dict[str, Any] | None") -> None:
+        self.id = id
+        self.name = name
+        self.arguments = arguments
+
+
+class ChatResponse:
+    """A model's answer: text, tool calls, or both.
+
+    `usage` is the provider's report as it came. `cut_off_by` names the scope of the budget that
+    answered in the model's place, and is `None` where a model answered.
+    """
+
+    def __init__(
+        self,
+        content: str | None,
+        tool_calls: "list[ToolCall] | None" = None,
+        finish_reason: str = "stop",
+        usage: "dict[str, Any] | None" = None,
+        cut_off_by: str | None = None,
+    ) -> None:
+        self.content = content
+        self.tool_calls = [] if tool_calls is None else tool_calls
+        self.finish_reason = finish_reason
+        self.usage = {} if usage is None else usage
+        self.cut_off_by = cut_off_by
+        self.reasoning_content = None
+        self.thinking_blocks = None
+
+    @property
+    def has_tool_calls(self) -> bool:
+        """Whether the model asks for tools before it answers."""
+        return len(self.tool_calls) > 0

@@ -1,0 +1,38 @@
+"""Fill the texts that a budget puts in front of a model."""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from budget_core.tracker import BudgetTracker
+
+
+def fill(template: str, tracker: "BudgetTracker", share: float) -> str:
+    """Return `template` with its names replaced by a tracker's figures, the rest left as it is.
+
+    The names are `{scope} {pct} {used} {cap} {unit} {disallow_clause}`. Literal substitution in one
+    pass: `{0.__class__}` and `{x:>99}` are plain text here, and a value is never searched for names.
+    """
+    used, cap, unit = tracker.dominant_axis()
+    values = {
+        "scope": tracker.SCOPE,
+        "pct": int(share * 100 + 0.5),
+        "used": used,
+        "cap": "unlimited" if cap is None else cap,
+        "unit": unit,
+        "disallow_clause": disallow_clause(tracker.config.tool_strip_disallow),
+    }
+    parts = template.split("{")
+    text = parts[0]
+    for part in parts[1:]:
+        name, brace, rest = part.partition("}")
+        text += f"{values[name]}{rest}" if brace and name in values else "{" + part
+    return text
+
+
+def disallow_clause(tools: "tuple[str, ...]") -> str:
+    """Return the clause that says which tools are off; no names means all of them."""
+    if not tools:
+        return "Tools are disabled"
+    if len(tools) == 1:
+        return f"Tool {tools[0]} is disabled"
+    last = ", and " if len(tools) > 2 else " and "
+    return "Tools " + ", ".join(tools[:-1]) + last + tools[-1] + " are disabled"

@@ -1,0 +1,185 @@
+"""Count what is used of one budget: what every tracker shares."""
+
+from budget_core.lock import NoLock
+from budget_core.usage import MEASURED, charge_for, weigh
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from typing import Any
+
+NEVER = 1 << 60
+WHOLE = 1_000_000
+_WARNED = 1
+_CROSSED = 2
+
+
+class BudgetTracker:
+    """Counts what was used of one budget, and says when to warn and when to stop.
+
+    Two axes are used up side by side: iterations (LLM calls) and tokens; the one nearer to
+    exhaustion speaks. `lock` is any context manager. `unclear_usage` counts the calls whose usage
+    was missing or invalid. `alert` is `False` only while there is nothing to warn about, strip or
+    stop, so that a call well within its budget asks nothing else.
+    """
+
+    SCOPE = ""
+
+    def __init__(
+        self,
+        config: "Any",
+        iteration_cap: int | None,
+        token_cap: int | None,
+        lock: "AbstractContextManager[Any] | None",
+    ) -> None:
+        self.config = config
+        self._iteration_cap = iteration_cap
+        self._token_cap = token_cap
+        self._lock = lock or NoLock()
+        self._forget()
+        self._arm()
+
+    def record(self, usage: object, model: str | None = None) -> None:
+        """Count one LLM call with what it reported; never raises, never lowers a count."""
+        weight = self._weight(model)
+        if weight is None:
+            return
+        charge, status = charge_for(usage, self.config.cached_token_weight)
+        if weight != 1:
+            charge = weigh(charge, weight)
+        with self._lock:
+            self.iterations_seen += 1
+            self.total_tokens += charge
+            if (
+                self.total_tokens >= self._token_alarm
+                or self.iterations_seen >= self._iteration_alarm
+            ):
+                self.alert = True
+            if status is not MEASURED:
+                self.unclear_usage[status] += 1
+            self._save()
+
+    def _weight(self, model: str | None) -> float | None:
+        """Return what a token of `model` counts for; `None` leaves the call out of this budget."""
+        return 1
+
+    def _save(self) -> None:
+        """Remember the count; called under the lock after every change."""
+
+    def reset(self) -> None:
+        """Begin again at zero, with every warning and hook armed."""
+        with self._lock:
+            self._forget()
+            self._changed()
+
+    def maybe_auto_reset(self) -> None:
+        """Begin again if the window is over; a turn's end is the policy's to see."""
+
+    def _forget(self) -> None:
+        self.iterations_seen = self.total_tokens = self._warned_ppm = self._told = 0
+        self.unclear_usage = {"invalid": 0, "missing": 0}
+        self.last_consumed_threshold: float | None = None
+
+    def _changed(self) -> None:
+        self._save()
+        self._arm()
+
+    def _arm(self) -> None:
+        """Note from which counts on something is due: a threshold, the tools, the limit."""
+        config = self.config
+        strip = config.tool_strip_threshold
+        shares = [int(share * WHOLE) for share in config.warning_thresholds]
+        share = min(
+            [share for share in shares if share >= self._warned_ppm]
+            + [WHOLE if strip is None else int(strip * WHOLE)]
+        )
+        self._iteration_alarm = _part(self._iteration_cap, share)
+        self._token_alarm = _part(self._token_cap, share)
+        self.alert = (
+            self.total_tokens >= self._token_alarm
+            or self.iterations_seen >= self._iteration_alarm
+            or self.is_at_limit()
+        )
+
+    def dominant_axis(self) -> "tuple[int, int | None, str]":
+        """Return `(used, cap, unit)` of the axis nearest to exhaustion; on a tie, iterations."""
+        iterations = (self.iterations_seen, self._iteration_cap, "iterations")
+        tokens = (self.total_tokens, self._token_cap, "tokens")
+        return tokens if _nearness(tokens) > _nearness(iterations) else iterations
+
+    def utilization(self) -> float:
+        """Return the share used of the axis nearest to exhaustion; above 1 past the cap."""
+        return max(0.0, _nearness(self.dominant_axis()))
+
+    def is_at_limit(self) -> bool:
+        """Tell whether an axis is spent."""
+        return self.total_tokens >= _part(self._token_cap) or (
+            self.iterations_seen >= _part(self._iteration_cap)
+        )
+
+    def consume_threshold_warning(self, force: bool = False) -> str | None:
+        """Return the warning for the highest threshold newly crossed, once; else `None`.
+
+        Lower thresholds crossed at the same time count as warned about. Silent at the limit, where
+        the limit's own message speaks, unless `force`.
+        """
+        with self._lock:
+            used = self.utilization()
+            crossed = [share for share in self.config.warning_thresholds if share <= used]
+            if not crossed or (self.is_at_limit() and not force):
+                return None
+            share = max(crossed)
+            if int(share * WHOLE) < self._warned_ppm:
+                return None
+            self.last_consumed_threshold = share
+            self._warned_ppm = int(share * WHOLE) + 1
+            self._changed()
+        return self._message(self.config.warning_template, share)
+
+    def consume_at_limit_warning(self, enforcement: str | None = None) -> str | None:
+        """Return the limit's message once, when it is first reached; else `None`."""
+        return self.at_limit_message(enforcement) if self._once(_WARNED) else None
+
+    def consume_limit_crossing(self) -> bool:
+        """Return `True` once for each time the limit is reached, also across restarts."""
+        return self._once(_CROSSED)
+
+    def _once(self, bit: int) -> bool:
+        with self._lock:
+            if self._told & bit or not self.is_at_limit():
+                return False
+            self._told |= bit
+            self._changed()
+            return True
+
+    def at_limit_message(self, enforcement: str | None = None) -> str:
+        """Return what to say at the limit; `enforcement` is the configured mode unless given."""
+        config = self.config
+        fallback = (enforcement or config.enforcement) == "fallback"
+        return self._message(config.fallback_template if fallback else config.cutoff_template, 1)
+
+    def should_strip_tools(self) -> bool:
+        """Tell whether the configuration has a `tool_strip_threshold`, and it is reached."""
+        strip = self.config.tool_strip_threshold
+        return strip is not None and self.utilization() >= strip
+
+    def tool_strip_message(self) -> str:
+        """Return the notice that tools are off, and which."""
+        config = self.config
+        return self._message(config.tool_strip_template, config.tool_strip_threshold or 0)
+
+    def _message(self, template: str, share: float) -> str:
+        from budget_core.template import fill  # loaded for the first notice
+
+        return fill(template, self, share)
+
+
+def _part(cap: int | None, millionths: int = WHOLE) -> int:
+    return NEVER if cap is None else cap * millionths // WHOLE
+
+
+def _nearness(axis: "tuple[int, int | None, str]") -> float:
+    used, cap, _ = axis
+    if cap is None:
+        return -1.0
+    return used / cap if cap else 1.0

@@ -1,0 +1,121 @@
+"""Put a budget between an agent loop and its model."""
+
+from budget_core.enforcement import Enforcement, check_enforcement
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from budget_core.provider import Provider
+    from budget_core.tracker import BudgetTracker
+
+    Messages = list[dict[str, Any]]
+    Tools = list[dict[str, Any]]
+
+
+class BudgetWrapper:
+    """A provider around another that warns, strips tools, cuts off or demotes as a budget goes.
+
+    Wrappers stack. `enforcement` and `fallback_model` come from the tracker's configuration unless
+    given. Notices are appended to the one outgoing call; the caller's list is left alone.
+
+    Hooks are called by keyword: `on_threshold_crossed(scope, threshold, utilization, used, cap,
+    unit)` and `on_limit_reached` with the same less `threshold`, each once a crossing. One that
+    raises never breaks the call: the first such error is printed to `sys.stderr`, the last one is
+    kept as `hook_error`.
+
+    Everything else is the inner provider's: further arguments and attributes pass through, so one
+    that streams still streams. Raises `ValueError` for an unknown mode, and for `FALLBACK` without
+    a `fallback_model`. Source: seed 001.
+    """
+
+    def __init__(
+        self,
+        inner: "Provider",
+        tracker: "BudgetTracker",
+        enforcement: str | None = None,
+        fallback_model: str | None = None,
+        on_threshold_crossed: "Callable[..., object] | None" = None,
+        on_limit_reached: "Callable[..., object] | None" = None,
+    ) -> None:
+        self.inner = inner
+        self.tracker = tracker
+        self.enforcement = check_enforcement(
+            "enforcement", enforcement or tracker.config.enforcement
+        )
+        self.fallback_model = fallback_model or tracker.config.fallback_model
+        if self.enforcement == Enforcement.FALLBACK and not self.fallback_model:
+            raise ValueError("fallback_model must name a model where enforcement is fallback")
+        self.on_threshold_crossed = on_threshold_crossed
+        self.on_limit_reached = on_limit_reached
+        self.hook_error: Exception | None = None
+
+    def __getattr__(self, name: str) -> "Any":
+        if name == "inner" or name.startswith("__"):  # asked before __init__ ran, as copy does
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    def get_default_model(self) -> str:
+        """Return the inner provider's default model."""
+        return self.inner.get_default_model()
+
+    async def close(self) -> None:
+        """Close the inner provider if it can be closed, by a plain or an async `close()`."""
+        close = getattr(self.inner, "close", None)
+        pending = close and close()
+        if hasattr(pending, "__await__") or hasattr(pending, "send"):
+            await pending
+
+    async def chat(
+        self,
+        messages: "Messages",
+        tools: "Tools | None" = None,
+        model: str | None = None,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        reasoning_effort: str | None = None,
+        response_format: "Any" = None,
+        **options: "Any",
+    ) -> "Any":
+        """Answer like the inner provider, within the budget.
+
+        What is left out or `None` is left to the inner provider's default. A call that raises or
+        is cancelled counts as an iteration whose usage is missing.
+        """
+        tracker = self.tracker
+        tracker.maybe_auto_reset()
+        if tracker.alert:
+            from budget_core.edge import approach  # loaded when a budget first nears its edge
+
+            answer, messages, tools, model = approach(self, messages, tools, model)
+            if answer is not None:
+                return answer
+        usage = None
+        try:
+            if options or response_format or max_tokens is None or temperature is None:
+                options["max_tokens"] = max_tokens
+                options["temperature"] = temperature
+                options["reasoning_effort"] = reasoning_effort
+                options["response_format"] = response_format
+                given = {name: value for name, value in options.items() if value is not None}
+                response = await self.inner.chat(
+                    messages=messages, tools=tools, model=model, **given
+                )
+            else:  # what agent loops send: spelt out, since spreading costs as much as all the rest
+                response = await self.inner.chat(
+                    messages=messages,
+                    tools=tools,
+                    model=model,
+                    max_tokens=max_tokens,
+                    temperature=temperature,
+                    reasoning_effort=reasoning_effort,
+                )
+            usage = response.usage
+            return response
+        finally:
+            tracker.record(usage, model or self.inner.get_default_model())
+            if tracker.alert and self.on_limit_reached:
+                from budget_core.edge import report_limit
+
+                report_limit(self)

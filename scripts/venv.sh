@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+set -euo pipefail
+
+usage() {
+    cat <<'END'
+usage: scripts/venv.sh
+
+Prints the path of the Python of .local/venv, the virtual environment with the
+tools of requirements-dev.txt. It is made by $PYTHON (python3 if unset), which
+must be 3.11 or later, and made again when that or the requirements change.
+END
+}
+
+# Only the path goes to standard output.
+exec 3>&1 1>&2
+
+fail() {
+    printf '%s\n' "$@"
+    exit 1
+}
+
+case ${1-} in
+'') ;;
+--help)
+    usage >&3
+    exit
+    ;;
+*)
+    usage
+    exit 2
+    ;;
+esac
+
+python=${PYTHON:-python3}
+found=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])') || found=
+if [ -z "$found" ] || ! printf '%s\n' 3.11 "$found" | sort -CV; then
+    found=${found:+is Python $found}
+    fail "$python ${found:-does not run}, but Python 3.11 or later is needed." \
+        'Install one and name it, as in: make test PYTHON=python3.12'
+fi
+python=$("$python" -c 'import sys; print(sys.executable)')
+
+cd "$(dirname "$0")/.."
+venv=$PWD/.local/venv
+mkdir -p .local
+if command -v flock >/dev/null; then
+    exec 9>.local/venv.lock
+    flock 9
+fi
+
+stamp=$({
+    pwd
+    "$python" -c 'import sys; print(sys.version, sys.base_prefix)'
+    cat requirements-dev.txt
+} | cksum)
+if [ "$(cat "$venv/stamp" 2>/dev/null)" != "$stamp" ]; then
+    export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_USER=0
+    again='Run the same command again once that is mended; it starts afresh.'
+    rm -rf "$venv"
+    echo "Setting up Python $found in .local/venv (once; the system is not changed)"
+    pip=--without-pip
+    ! "$python" -c 'import ensurepip' 2>/dev/null || pip=
+    "$python" -m venv $pip "$venv" || fail "$python could not make a virtual environment (its reasons are above)." "$again"
+    if [ -n "$pip" ]; then
+        # Debian and Ubuntu leave pip out of python3. The pip of their package for it
+        # trusts the certificates of another package, which may not be installed.
+        packages=(python3-pip-whl)
+        certificates=/etc/ssl/certs/ca-certificates.crt
+        [ -e $certificates ] || packages+=(ca-certificates)
+        scripts/debs.sh --no-deps own .local/pip "${packages[@]}" ||
+            fail "$python has no pip, and the system's package of it could not be had. Install python3-venv, or whatever" \
+                'your system calls it, or set PYTHON to a Python 3.11 or later that has pip.' "$again"
+        if [ ! -e $certificates ]; then
+            certificates=.local/pip/certificates.crt
+            cat .local/pip/usr/share/ca-certificates/mozilla/*.crt >$certificates
+        fi
+        echo 'Installing pip'
+        "$venv/bin/python" -c '
+import runpy, sys
+certificates, wheel = sys.argv[1:]
+sys.path.insert(0, wheel)
+from pip._vendor import certifi
+certifi.where = lambda: certificates
+sys.argv = ["pip", "install", "-qq", "pip"]
+runpy.run_module("pip", run_name="__main__")
+' $certificates .local/pip/usr/share/python-wheels/pip-*.whl ||
+            fail 'pip could not be installed (its reasons are above).' "$again"
+        rm -rf .local/pip
+    fi
+    echo 'Installing the tools of requirements-dev.txt'
+    "$venv/bin/python" -m pip install -qq -r requirements-dev.txt ||
+        fail "The tools of requirements-dev.txt could not be installed (pip's reasons are above)." "$again"
+    echo "$stamp" >"$venv/stamp"
+fi
+echo "$venv/bin/python" >&3
