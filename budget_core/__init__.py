@@ -8,12 +8,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 PUBLIC = """\
+chat ChatClient
 composite CompositePolicy
 config DailyBudgetConfig TurnBudgetConfig
 daily_tracker DailyBudgetTracker
 enforcement Enforcement
 errors BudgetError ProviderError StateCorruptError StoreError
 file_store FileBudgetStore
+http tls_context
+loop Tool TurnResult run_turn
 policy TurnBudgetPolicy
 provider ChatResponse ToolCall
 store InMemoryBudgetStore

@@ -41,20 +41,18 @@ class DailyBudgetTracker(BudgetTracker):
     ) -> None:
         config = config or DailyBudgetConfig()
         self._clock = clock or unix_time
-        self._store = store
         self._unread = store is not None
         self.store_error: Exception | None = None
-        super().__init__(config, None, config.daily_budget, lock)
+        super().__init__(
+            config, None, config.daily_budget, lock, bool(config.primary_models), store
+        )
         self._begin(self._clock())
         if self._unread:
             self._restore()
 
     def _weight(self, model: str | None) -> float | None:
         config = self.config
-        primary = config.primary_models
-        if primary and (model not in primary or model == config.fallback_model):
-            return None
-        return 1
+        return 1 if model in config.primary_models and model != config.fallback_model else None
 
     def is_at_limit(self) -> bool:
         """Tell whether the day is spent, or its store failing; an unlimited day never is."""
@@ -119,7 +117,7 @@ class DailyBudgetTracker(BudgetTracker):
             self._save()
 
     def _save(self) -> None:
-        if self._store is None or self._unread:
+        if self._unread:
             return
         values = (self._day, self.total_tokens, self._warned_ppm, self._told)
         try:

@@ -23,7 +23,7 @@ class ToolCall:
     `arguments` is the JSON object the model sent, or `None` where it sent something else.
     """
 
-    def __init__(self, id: str, name: str, arguments: "dict[str, Any] | None") -> None:
+    def __init__(self, id: str, name: str, arguments: "Any") -> None:
         self.id = id
         self.name = name
         self.arguments = arguments
@@ -56,3 +56,13 @@ class ChatResponse:
     def has_tool_calls(self) -> bool:
         """Whether the model asks for tools before it answers."""
         return len(self.tool_calls) > 0
+
+
+async def settle(value: "Any") -> "Any":
+    """Return a value, or what it comes to where it has to be awaited.
+
+    MicroPython's coroutines are generators and have no `__await__`.
+    """
+    if hasattr(value, "__await__") or hasattr(value, "send"):
+        return await value
+    return value

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any
 
+    from budget_core.store import BudgetStateStore
+
 NEVER = 1 << 60
 WHOLE = 1_000_000
 _WARNED = 1
@@ -31,8 +33,12 @@ class BudgetTracker:
         iteration_cap: int | None,
         token_cap: int | None,
         lock: "AbstractContextManager[Any] | None",
+        by_model: bool,
+        store: "BudgetStateStore | None" = None,
     ) -> None:
         self.config = config
+        self._by_model = by_model
+        self._store = store
         self._iteration_cap = iteration_cap
         self._token_cap = token_cap
         self._lock = lock or NoLock()
@@ -41,30 +47,21 @@ class BudgetTracker:
 
     def record(self, usage: object, model: str | None = None) -> None:
         """Count one LLM call with what it reported; never raises, never lowers a count."""
-        weight = self._weight(model)
-        if weight is None:
-            return
         charge, status = charge_for(usage, self.config.cached_token_weight)
-        if weight != 1:
+        if self._by_model:
+            weight = self._weight(model)
+            if weight is None:
+                return
             charge = weigh(charge, weight)
         with self._lock:
             self.iterations_seen += 1
-            self.total_tokens += charge
-            if (
-                self.total_tokens >= self._token_alarm
-                or self.iterations_seen >= self._iteration_alarm
-            ):
+            self.total_tokens = total = self.total_tokens + charge
+            if total >= self._token_alarm or self.iterations_seen >= self._iteration_alarm:
                 self.alert = True
             if status is not MEASURED:
                 self.unclear_usage[status] += 1
-            self._save()
-
-    def _weight(self, model: str | None) -> float | None:
-        """Return what a token of `model` counts for; `None` leaves the call out of this budget."""
-        return 1
-
-    def _save(self) -> None:
-        """Remember the count; called under the lock after every change."""
+            if self._store is not None:
+                self._save()
 
     def reset(self) -> None:
         """Begin again at zero, with every warning and hook armed."""
@@ -81,7 +78,8 @@ class BudgetTracker:
         self.last_consumed_threshold: float | None = None
 
     def _changed(self) -> None:
-        self._save()
+        if self._store is not None:
+            self._save()
         self._arm()
 
     def _arm(self) -> None:

@@ -25,8 +25,8 @@ class TurnBudgetTracker(BudgetTracker):
         lock: "AbstractContextManager[Any] | None" = None,
     ) -> None:
         config = config or TurnBudgetConfig()
-        super().__init__(config, config.iteration_budget, config.token_budget, lock)
+        weighted = bool(config.model_weights)
+        super().__init__(config, config.iteration_budget, config.token_budget, lock, weighted)
 
     def _weight(self, model: str | None) -> float | None:
-        weights = self.config.model_weights
-        return weights.get(model, 1) if weights and isinstance(model, str) else 1
+        return self.config.model_weights.get(model, 1) if isinstance(model, str) else 1

@@ -62,10 +62,10 @@ class BudgetWrapper:
 
     async def close(self) -> None:
         """Close the inner provider if it can be closed, by a plain or an async `close()`."""
-        close = getattr(self.inner, "close", None)
-        pending = close and close()
-        if hasattr(pending, "__await__") or hasattr(pending, "send"):
-            await pending
+        from budget_core.provider import settle  # most programs never close a provider
+
+        if hasattr(self.inner, "close"):
+            await settle(self.inner.close())
 
     async def chat(
         self,

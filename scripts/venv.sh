@@ -8,6 +8,8 @@ usage: scripts/venv.sh
 Prints the path of the Python of .local/venv, the virtual environment with the
 tools of requirements-dev.txt. It is made by $PYTHON (python3 if unset), which
 must be 3.11 or later, and made again when that or the requirements change.
+The types of MicroPython's modules (requirements-stubs.txt) go to .local/stubs,
+a folder for each port.
 END
 }
 
@@ -53,9 +55,9 @@ stamp=$({
     "$python" -c 'import sys; print(sys.version, sys.base_prefix)'
     cat requirements-dev.txt
 } | cksum)
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_USER=0
+again='Run the same command again once that is mended; it starts afresh.'
 if [ "$(cat "$venv/stamp" 2>/dev/null)" != "$stamp" ]; then
-    export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_USER=0
-    again='Run the same command again once that is mended; it starts afresh.'
     rm -rf "$venv"
     echo "Setting up Python $found in .local/venv (once; the system is not changed)"
     pip=--without-pip
@@ -91,5 +93,17 @@ runpy.run_module("pip", run_name="__main__")
     "$venv/bin/python" -m pip install -qq -r requirements-dev.txt ||
         fail "The tools of requirements-dev.txt could not be installed (pip's reasons are above)." "$again"
     echo "$stamp" >"$venv/stamp"
+fi
+
+stubs=.local/stubs
+stamp=$(cksum <requirements-stubs.txt)
+if [ "$(cat $stubs/stamp 2>/dev/null)" != "$stamp" ]; then
+    rm -rf $stubs
+    echo "Installing the types of MicroPython's modules"
+    for port in unix rp2 esp32; do
+        "$venv/bin/python" -m pip install -qq --target $stubs/$port -c requirements-stubs.txt micropython-$port-stubs ||
+            fail "The stubs of requirements-stubs.txt could not be installed (pip's reasons are above)." "$again"
+    done
+    echo "$stamp" >$stubs/stamp
 fi
 echo "$venv/bin/python" >&3

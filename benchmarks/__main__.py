@@ -1,0 +1,55 @@
+"""Run the benchmarks: `python -m benchmarks`."""
+
+import argparse
+import sys
+
+from benchmarks import heap, imports, overhead
+from benchmarks.figures import Figure, table
+
+GROUPS = {"overhead": overhead.measure, "heap": heap.measure, "imports": imports.measure}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the figures of the groups asked for; return the exit code."""
+    options = _parser().parse_args(arguments)
+    figures: list[Figure] = []
+    whole = True
+    for name in options.groups or GROUPS:
+        try:
+            figures += GROUPS[name](options.quick)
+        except RuntimeError as error:
+            print(f"{name}: not measured: {error}", file=sys.stderr)
+            whole = False
+    print(table(figures))
+    met = whole and not any(figure.missed for figure in figures)
+    return 1 if options.strict and not met else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure ours beside exoclaw-turn-budget and show each figure with its target. "
+        "MICROPYTHON names the MicroPython to measure the heap on.",
+    )
+    parser.add_argument(
+        "groups",
+        nargs="*",
+        metavar="GROUP",
+        type=_group,
+        help=f"what to measure: {', '.join(GROUPS)} (default: all)",
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, rougher figures")
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 1 if a target is missed or not measured"
+    )
+    return parser
+
+
+def _group(name: str) -> str:
+    if name not in GROUPS:
+        raise argparse.ArgumentTypeError(f"there is no group {name!r}")
+    return name
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""What the budgets take of a chip's heap, precompiled, on the 64-bit unix port of MicroPython.
+
+Measured in a fresh interpreter: what is in use after garbage collection, before and after importing
+the trackers, wrapper, policy, configurations and memory store by their public names and making one
+of each.
+"""
+
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.figures import Figure, ratio
+from benchmarks.mpy import ROOT, compile_package, find_micropython, run_micropython
+
+MAX_HEAP = 20 * 1024
+MAX_MPY = 12 * 1024
+OURS = "budget_core"
+PEER = "exoclaw_turn_budget"
+
+_PROGRAM = """
+import gc, sys
+class Provider:
+    def get_default_model(self):
+        return "m"
+{before}
+gc.collect()
+start = gc.mem_alloc()
+{measured}
+gc.collect()
+print(gc.mem_alloc() - start, *sys.modules)
+"""
+_ONE_OF_EACH = """
+from {package} import BudgetWrapper, DailyBudgetConfig, DailyBudgetTracker, InMemoryBudgetStore
+from {package} import TurnBudgetConfig, TurnBudgetPolicy, TurnBudgetTracker
+store = InMemoryBudgetStore()
+turn = TurnBudgetTracker(TurnBudgetConfig())
+day = DailyBudgetTracker(DailyBudgetConfig(fallback_model="f"){store})
+wrapper = BudgetWrapper(Provider(), turn)
+policy = TurnBudgetPolicy(turn)
+"""
+# What the peer's annotations and clock ask for and MicroPython lacks; exoclaw ships the rest.
+_SHIMS = {
+    "__future__": "annotations = None",
+    "datetime": "class datetime:\n    pass\nclass timezone:\n    utc = None",
+}
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """Return the heap and `.mpy` figures; there is no quicker way.
+
+    Raises `RuntimeError` where MicroPython or the peer is missing.
+    """
+    micropython = find_micropython()
+    if micropython is None:
+        raise RuntimeError("the heap needs MicroPython: set MICROPYTHON to its path")
+    with TemporaryDirectory() as folder:
+        target = Path(folder)
+        ours, modules = _ours(micropython, target / "ours")
+        return ours + _peer(micropython, target / "peer", modules)
+
+
+def _ours(micropython: str, target: Path) -> tuple[list[Figure], int]:
+    sizes = compile_package(ROOT / OURS, target)
+    bare, loaded = _heap(micropython, (target,), _one_of_each(OURS))
+    stored, _ = _heap(micropython, (target,), _one_of_each(OURS, ", store=store"))
+    everything, _ = _heap(micropython, (target,), "".join(f"import {name}\n" for name in sizes))
+    of_set = sum(sizes[name] for name in loaded if name in sizes)
+    figures = [
+        Figure("heap: one of each", bare, "B", MAX_HEAP),
+        Figure("heap: one of each, the store in use", stored, "B", MAX_HEAP),
+        Figure("heap: every module of the core imported", everything, "B"),
+        Figure(".mpy: modules of that set", of_set, "B", MAX_MPY),
+        Figure(".mpy: every module of the core", sum(sizes.values()), "B"),
+    ]
+    return figures, bare
+
+
+def _peer(micropython: str, target: Path, ours: int) -> list[Figure]:
+    fillers = _package("exoclaw") / "_mp_lib"
+    for name in ("exoclaw", PEER):
+        compile_package(_package(name), target)
+    for name, text in _SHIMS.items():
+        (target / f"{name}.py").write_text(text)
+    compile_package(fillers, target)
+    path = (target, target / fillers.name)
+    everything, loaded = _heap(micropython, path, _one_of_each(PEER))
+    others = "".join(f"import {name}\n" for name in loaded if not name.startswith(PEER))
+    own, _ = _heap(micropython, path, _one_of_each(PEER), others)
+    return [
+        Figure("heap: exoclaw-turn-budget, with what it imports", everything, "B"),
+        Figure("heap: exoclaw-turn-budget, its own part", own, "B"),
+        ratio("heap: ours to theirs, with what each imports", ours, everything),
+        ratio("heap: ours to theirs, own part", ours, own),
+    ]
+
+
+def _package(name: str) -> Path:
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        raise RuntimeError(f"the heap needs {name}, to compare with: see requirements-dev.txt")
+    return Path(spec.origin).parent
+
+
+def _one_of_each(package: str, store: str = "") -> str:
+    return _ONE_OF_EACH.format(package=package, store=store)
+
+
+def _heap(
+    micropython: str, path: tuple[Path, ...], measured: str, before: str = ""
+) -> tuple[int, list[str]]:
+    program = _PROGRAM.format(before=before, measured=measured)
+    used, *loaded = run_micropython(micropython, program, *path).split()
+    return int(used), sorted(loaded)

@@ -1,0 +1,41 @@
+"""How long a program waits for its imports, on CPython.
+
+Fresh interpreters take turns: a bare one, one that imports all our public names, one that imports
+exoclaw-turn-budget's. Medians count, less that of the bare interpreter.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from statistics import median
+
+from benchmarks.figures import Figure, ratio
+from benchmarks.mpy import ROOT
+
+MOST = 1 / 3
+_PROGRAMS = ("pass", "from budget_cpython import *", "from exoclaw_turn_budget import *")
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """Return both import times in milliseconds, and their ratio."""
+    rounds = 3 if quick else 25
+    times: list[list[float]] = [[] for _ in _PROGRAMS]
+    for number in range(rounds + 1):
+        for program, taken in zip(_PROGRAMS, times, strict=True):
+            seconds = _time(program)
+            if number:  # the first round writes the bytecode caches
+                taken.append(seconds * 1000)
+    bare, ours, theirs = map(median, times)
+    return [
+        Figure("import: ours, all public names", ours - bare, "ms"),
+        Figure("import: exoclaw-turn-budget", theirs - bare, "ms"),
+        ratio("import: ratio", ours - bare, theirs - bare, MOST),
+    ]
+
+
+def _time(program: str) -> float:
+    settings = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": ""}
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", program], env=settings, check=True)  # noqa: S603 - ours
+    return time.perf_counter() - start

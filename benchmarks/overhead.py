@@ -1,0 +1,96 @@
+"""What a turn's and a day's wrapper add to a call that is well within its budget, on CPython.
+
+Ours and exoclaw-turn-budget's are stacked the same way round a provider that does nothing and take
+turns; the best round of each counts, less that of the bare provider.
+"""
+
+import asyncio
+import time
+from types import ModuleType
+from typing import Any
+
+import exoclaw_turn_budget  # type: ignore[import-untyped]
+from exoclaw.providers.types import LLMResponse
+
+import budget_cpython
+from benchmarks.figures import Figure, ratio
+
+MOST = 0.6
+_PLAIN = {"prompt_tokens": 100, "completion_tokens": 50, "total_tokens": 150}
+_CACHED = {"cached_tokens": 0, "audio_tokens": 0}
+_REPORTS: dict[str, dict[str, Any]] = {
+    "plain usage": _PLAIN,
+    "cache details": {**_PLAIN, "prompt_tokens_details": _CACHED},
+}
+_PLENTY = 10**12
+
+
+class NoOp:
+    """A provider that answers at once, with the same usage each time."""
+
+    def __init__(self, usage: dict[str, Any]) -> None:
+        self.response = LLMResponse("hi", usage=usage)
+
+    def get_default_model(self) -> str:
+        """Return the one model there is."""
+        return "m"
+
+    async def chat(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None = None,
+        model: str | None = None,
+        max_tokens: int = 4096,
+        temperature: float = 0.7,
+        reasoning_effort: str | None = None,
+        response_format: dict[str, Any] | None = None,
+    ) -> LLMResponse:
+        """Return the one answer there is."""
+        return self.response
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """Return each side's nanoseconds a call and their ratio, for each kind of usage report."""
+    rounds, calls = (3, 2_000) if quick else (15, 10_000)
+    figures = []
+    for name, usage in _REPORTS.items():
+        bare, ours, theirs = asyncio.run(_best(usage, rounds, calls))
+        figures += [
+            Figure(f"overhead, {name}: ours", ours - bare, "ns"),
+            Figure(f"overhead, {name}: exoclaw-turn-budget", theirs - bare, "ns"),
+            ratio(f"overhead, {name}: ratio", ours - bare, theirs - bare, MOST),
+        ]
+    return figures
+
+
+async def _best(usage: dict[str, Any], rounds: int, calls: int) -> tuple[float, float, float]:
+    bare = NoOp(usage)
+    contenders = (bare, _stack(budget_cpython, bare), _stack(exoclaw_turn_budget, bare))
+    best = [float("inf")] * len(contenders)
+    for _ in range(rounds):
+        for index, provider in enumerate(contenders):
+            best[index] = min(best[index], await _time(provider, calls))
+    return best[0], best[1], best[2]
+
+
+def _stack(package: ModuleType, provider: NoOp) -> Any:
+    turn = package.TurnBudgetConfig(iteration_budget=None, token_budget=_PLENTY)
+    day = package.DailyBudgetConfig(daily_budget=_PLENTY, fallback_model="f")
+    inner = package.BudgetWrapper(provider, package.DailyBudgetTracker(day))
+    return package.BudgetWrapper(inner, package.TurnBudgetTracker(turn))
+
+
+async def _time(provider: Any, calls: int) -> float:
+    """Return the nanoseconds a call takes, made as exoclaw's agent loop makes it."""
+    messages = [{"role": "user", "content": "hello"}]
+    start = time.perf_counter_ns()
+    for _ in range(calls):
+        await provider.chat(
+            messages=messages,
+            tools=None,
+            model="m",
+            max_tokens=10,
+            temperature=0.5,
+            reasoning_effort=None,
+        )
+    return (time.perf_counter_ns() - start) / calls

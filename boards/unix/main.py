@@ -1,0 +1,132 @@
+"""An agent that reads the files of a folder within a turn's and a day's budget.
+
+Runs on MicroPython and on CPython: `main.py [--no-warnings] [FOLDER [QUESTION]]`. The endpoint comes
+from OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL.
+"""
+
+import asyncio
+import os
+import sys
+
+HERE = sys.argv[0].rpartition("/")[0] or "."
+sys.path[:0] = [HERE + "/../..", HERE]
+
+try:
+    import budget_cpython as budget
+except ImportError:  # a chip has the core alone
+    import budget_core as budget
+
+import settings
+from folder import Folder
+from report import Narrator, Report
+
+
+def environment(name, default=None):
+    """Return an environment variable; MicroPython has `os.getenv` on unix only."""
+    return os.getenv(name) or default
+
+
+def tools_for(folder):
+    """Return what the model may call."""
+    path = {"type": "string", "description": "a path as list_files gives it"}
+    arguments = {"type": "object", "properties": {"path": path}, "required": ["path"]}
+    return [
+        budget.Tool("list_files", "List the files, with sizes in bytes.", folder.list_files),
+        budget.Tool("read_file", "Read the beginning of a file.", folder.read_file, arguments),
+    ]
+
+
+def make_client():
+    """Return a client for the endpoint named by the environment."""
+    base_url = environment("OPENAI_BASE_URL")
+    if base_url is None:
+        raise ValueError("OPENAI_BASE_URL is not set; `make demo` starts an endpoint of its own")
+    tls = None
+    if base_url.startswith("https"):
+        tls = budget.tls_context(first_file(settings.CA_FILES))
+    return budget.ChatClient(
+        base_url,
+        environment("OPENAI_MODEL", settings.MODEL),
+        environment("OPENAI_API_KEY"),
+        timeout_s=settings.TIMEOUT_S,
+        tls=tls,
+    )
+
+
+def first_file(paths):
+    """Return the first path that exists, or `None`."""
+    for path in paths:
+        try:
+            os.stat(path)
+            return path
+        except OSError:
+            pass
+    return None
+
+
+def make_trackers(client, warnings):
+    """Return the turn's and the day's tracker."""
+    thresholds = settings.WARNING_THRESHOLDS if warnings else ()
+    turn = budget.TurnBudgetTracker(
+        budget.TurnBudgetConfig(
+            iteration_budget=settings.ITERATION_BUDGET,
+            token_budget=settings.TOKEN_BUDGET,
+            warning_thresholds=thresholds,
+            tool_strip_threshold=settings.TOOL_STRIP_THRESHOLD if warnings else None,
+        )
+    )
+    scripted = client.get_default_model() == settings.MODEL
+    daily = budget.DailyBudgetTracker(
+        budget.DailyBudgetConfig(
+            daily_budget=settings.DAILY_BUDGET,
+            enforcement=budget.Enforcement.FALLBACK if scripted else budget.Enforcement.CUTOFF,
+            fallback_model=settings.FALLBACK_MODEL if scripted else None,
+            primary_models=(client.get_default_model(),),
+        ),
+        store=budget.FileBudgetStore(HERE + "/../../" + settings.STATE_FILE),
+    )
+    return turn, daily
+
+
+async def run(path, question, warnings):
+    """Run one turn and report it line by line."""
+    client = make_client()
+    turn, daily = make_trackers(client, warnings)
+    report = Report(turn, daily)
+    report.start(client, path)
+    provider = Narrator(client, report)
+    provider = budget.BudgetWrapper(provider, daily, on_limit_reached=report.limit)
+    provider = budget.BudgetWrapper(provider, turn, on_limit_reached=report.limit)
+    folder = Folder(path, settings.MAX_LISTED_FILES, settings.MAX_READ_BYTES)
+    messages = [
+        {"role": "system", "content": settings.SYSTEM_PROMPT},
+        {"role": "user", "content": question},
+    ]
+    policy = budget.TurnBudgetPolicy(turn)
+    result = await budget.run_turn(provider, messages, tools_for(folder), policy, report.event)
+    report.end(result)
+
+
+def main(arguments):
+    """Run the program; return its exit code."""
+    warnings = "--no-warnings" not in arguments
+    words = [word for word in arguments if word != "--no-warnings"]
+    if len(words) > 2 or any(word.startswith("-") for word in words):
+        print(__doc__ or "usage: main.py [--no-warnings] [FOLDER [QUESTION]]")
+        return 0 if words in (["-h"], ["--help"]) else 2
+    path = words[0] if words else HERE + "/../../docs"
+    try:
+        os.listdir(path)
+    except OSError as error:
+        print(f"error: cannot list the folder {path!r}: {error}", file=sys.stderr)
+        return 2
+    try:
+        asyncio.run(run(path, words[1] if len(words) > 1 else settings.QUESTION, warnings))
+    except (budget.BudgetError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,165 @@
+"""Send one HTTP request and read its answer within bounds, on asyncio streams."""
+
+import asyncio
+
+from budget_core.errors import ProviderError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from typing import Any
+
+_PIECE = 1024
+_MAX_HEAD = 16_384
+
+
+def split_url(url: str) -> "tuple[bool, str, int, str]":
+    """Return `(secure, host, port, path)` of an http or https URL; `ValueError` for any other."""
+    scheme, mark, rest = url.partition("://")
+    place, _, path = rest.partition("/")
+    host, colon, port = place.partition(":")
+    plain = all("!" <= char <= "~" and char != "@" for char in url)
+    if scheme not in ("http", "https") or not mark or not host or not plain:
+        raise ValueError("the URL must be like https://host:port/path, without user or password")
+    if colon and not port.isdigit():
+        raise ValueError(f"the URL's port must be a number, not {port!r}")
+    secure = scheme == "https"
+    return secure, host, int(port) if colon else (443 if secure else 80), "/" + path
+
+
+def tls_context(ca_file: str | None = None) -> "Any":
+    """Return a TLS client context that verifies servers against the certificates in `ca_file`.
+
+    CPython trusts the system's where none is given; MicroPython then trusts nobody.
+    """
+    try:
+        import ssl
+    except ImportError:
+        import tls as ssl
+    if hasattr(ssl, "create_default_context"):
+        return ssl.create_default_context(cafile=ca_file)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if ca_file is not None:
+        with open(ca_file, "rb") as file:
+            data = file.read()
+        context.load_verify_locations(data + b"\0" if data.startswith(b"-----") else data)
+    return context
+
+
+class HttpExchange:
+    """One POST and its answer: `status`, then the body piece by piece.
+
+    `timeout_s` bounds every wait for the network, `max_bytes` all that is read. Every failure is a
+    `ProviderError`. Whoever opens an exchange closes it.
+    """
+
+    def __init__(self, timeout_s: float, max_bytes: int) -> None:
+        self.status = 0
+        self._timeout_s = timeout_s
+        self._max_bytes = max_bytes
+        self._seen = 0
+        self._buffer = b""
+        self._chunked = False
+        self._rest: int | None = None  # what is to come of the body or chunk; None: all there is
+        self._reader: Any = None
+        self._writer: Any = None
+
+    async def post(self, url: str, headers: "list[str]", body: bytes, tls: "Any" = None) -> None:
+        """Send `body` to `url`, and read the status and headers of the answer."""
+        secure, host, port, path = split_url(url)
+        options = {"ssl": tls or tls_context(), "server_hostname": host} if secure else {}
+        opening = asyncio.open_connection(host, port, **options)
+        self._reader, self._writer = await self._within(opening, f"connecting to {host}:{port}")
+        head = [f"POST {path} HTTP/1.1", f"Host: {host}:{port}", "Connection: close"]
+        head += headers + [f"Content-Length: {len(body)}", "", ""]
+        await self._within(
+            self._send("\r\n".join(head).encode() + body), f"sending to {host}:{port}"
+        )
+        await self._read_head()
+
+    async def read(self) -> bytes:
+        """Return the next bytes of the body, and `b""` at its end."""
+        if self._chunked and self._rest == 0:
+            await self._next_chunk()
+        if self._rest == 0:
+            return b""
+        if not self._buffer and not await self._more():
+            if self._rest is None:
+                return b""
+            raise ProviderError(self.status, "the answer broke off")
+        size = len(self._buffer) if self._rest is None else min(len(self._buffer), self._rest)
+        piece, self._buffer = self._buffer[:size], self._buffer[size:]
+        if self._rest is not None:
+            self._rest -= size
+        return piece
+
+    async def read_all(self) -> bytes:
+        """Return the whole body."""
+        pieces = [await self.read()]
+        while pieces[-1]:
+            pieces.append(await self.read())
+        return b"".join(pieces)
+
+    async def close(self) -> None:
+        """Close the connection, whatever state it is in."""
+        if self._writer is not None:
+            self._writer.close()
+            try:
+                await self._within(self._writer.wait_closed(), "closing")
+            except ProviderError:
+                pass  # the answer is already here, or its error on its way
+
+    async def _within(self, waiting: "Awaitable[Any]", doing: str) -> "Any":
+        try:
+            return await asyncio.wait_for(waiting, self._timeout_s)
+        except asyncio.TimeoutError:
+            trouble = f"no answer within {self._timeout_s} s while {doing}"
+        except OSError as error:
+            trouble = f"connection trouble while {doing}: {error}"
+        raise ProviderError(self.status, trouble)
+
+    async def _send(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def _more(self) -> bool:
+        piece = await self._within(self._reader.read(_PIECE), "reading the answer")
+        self._seen += len(piece)
+        if self._seen > self._max_bytes:
+            raise ProviderError(self.status, f"the answer is larger than {self._max_bytes} bytes")
+        self._buffer += piece
+        return bool(piece)
+
+    async def _line(self) -> str:
+        while b"\n" not in self._buffer:
+            if len(self._buffer) > _MAX_HEAD or not await self._more():
+                raise ProviderError(self.status, "the answer is not HTTP, or broke off")
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        try:
+            return line.decode().strip()
+        except UnicodeError:
+            return "?"
+
+    async def _read_head(self) -> None:
+        words = (await self._line()).split(" ")
+        if not words[0].startswith("HTTP/1.") or len(words) < 2 or not words[1].isdigit():
+            raise ProviderError(0, "the answer is not HTTP")
+        self.status = int(words[1])
+        line = await self._line()
+        while line:
+            name, _, value = line.lower().partition(":")
+            if name == "content-length" and value.strip().isdigit():
+                self._rest = int(value)
+            elif name == "transfer-encoding" and value.strip() == "chunked":
+                self._chunked = True
+            line = await self._line()
+        if self._chunked:
+            self._rest = 0
+
+    async def _next_chunk(self) -> None:
+        size = await self._line() or await self._line()  # a chunk before this one ends in a newline
+        try:
+            self._rest = int(size.split(";")[0], 16)
+        except ValueError:
+            raise ProviderError(self.status, "the answer's chunks are malformed")
+        self._chunked = self._rest > 0

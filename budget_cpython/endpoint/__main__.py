@@ -1,0 +1,56 @@
+"""Serve the scripted model from the command line: `python -m budget_cpython.endpoint`."""
+
+import argparse
+import signal
+import sys
+import threading
+
+from budget_cpython.endpoint.faults import FAULTS
+from budget_cpython.endpoint.server import HOST, ScriptedEndpoint
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve until Ctrl-C or SIGTERM; return the exit code."""
+    options = _parser().parse_args(arguments)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        endpoint = ScriptedEndpoint(options.api_key, options.port)
+    except OSError as error:
+        print(f"cannot serve on {HOST}:{options.port}: {error.strerror}", file=sys.stderr)
+        return 1
+    with endpoint:
+        print(endpoint.base_url, flush=True)
+        # An endless wait is deaf to Ctrl-C on Windows.
+        while not stop.wait(1.0):
+            pass
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    rows = [f"  {name:14} {fault.says}" for name, fault in FAULTS.items()]
+    parser = argparse.ArgumentParser(
+        prog="python -m budget_cpython.endpoint",
+        description=f"Serve a scripted model over the chat-completions protocol on {HOST}.\n"
+        "The first line printed is the base URL; Ctrl-C or SIGTERM stops it.",
+        epilog="Any model name is answered, but some misbehave:\n" + "\n".join(rows),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--port", type=_port, default=0, metavar="N", help="port to serve on (default: a free one)"
+    )
+    parser.add_argument(
+        "--api-key", metavar="K", help="refuse requests without this bearer token (default: none)"
+    )
+    return parser
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
+        raise argparse.ArgumentTypeError("a port is a whole number from 0 to 65535")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,186 @@
+"""A scripted model: it reads a chat request the way a model would and decides what to say next.
+
+The scenario is an agent that reads the files of a folder through two tools, `list_files` (one
+path a line, a tab before anything else on the line) and `read_file` (`{"path": …}`). With both on
+offer the model is a runaway: it goes on reading, round after round, up to `MAX_CALLS` calls a
+turn. A budget notice (a user message that starts with `NOTICE_MARK` after the last real user
+message), or tools that are no longer offered, make it answer with what it has read. A tool result
+that starts with `FAILURE_MARK` is a failure.
+"""
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from budget_cpython.endpoint.protocol import Json
+
+NOTICE_MARK: Final = "[Budget"
+FAILURE_MARK: Final = "Error:"
+LIST_FILES: Final = "list_files"
+READ_FILE: Final = "read_file"
+MAX_CALLS: Final = 200
+CHARS_PER_TOKEN: Final = 4
+QUOTE_CHARS: Final = 80
+
+
+class ToolCall(NamedTuple):
+    """A tool the model wants called; `arguments` is JSON text."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the model says: words, the tools it wants called, and why it stopped."""
+
+    content: str
+    calls: tuple[ToolCall, ...] = ()
+    finish_reason: str = "stop"
+
+    @property
+    def chars(self) -> int:
+        """Count the characters generated: the words, the tool names and their arguments."""
+        return len(self.content) + sum(len(part) for call in self.calls for part in call)
+
+
+@dataclass
+class _Turn:
+    """What happened since the last real user message."""
+
+    question: str = ""
+    noticed: bool = False
+    calls: int = 0
+    files: list[str] = field(default_factory=list)
+    reads: Counter[str] = field(default_factory=Counter)
+    texts: dict[str, str] = field(default_factory=dict)
+
+
+def count_tokens(chars: int) -> int:
+    """Return the tokens that `chars` characters make: one for every four begun, at least one."""
+    return max(1, -(-chars // CHARS_PER_TOKEN))
+
+
+def next_reply(body: Json) -> Reply:
+    """Return what the model says to a checked request, within its token limit."""
+    turn = _read_turn(body["messages"])
+    choice = body.get("tool_choice")
+    forced = choice == "required" or isinstance(choice, dict)
+    call = None if turn.noticed and not forced else _next_call(turn)
+    if call is not None and call.name in _offered(body):
+        reply = Reply(_beside(call, turn), (call,), "tool_calls")
+    else:
+        reply = Reply(_answer(turn))
+    return _cut(reply, body.get("max_tokens") or body.get("max_completion_tokens"))
+
+
+def _cut(reply: Reply, max_tokens: int | None) -> Reply:
+    """Cut a reply to a limit: a call loses the end of its arguments, or falls away by its name."""
+    if max_tokens is None or count_tokens(reply.chars) <= max_tokens:
+        return reply
+    left = max_tokens * CHARS_PER_TOKEN
+    content = reply.content[:left]
+    left -= len(content)
+    calls = [
+        ToolCall(name, arguments[: left - len(name)])
+        for name, arguments in reply.calls
+        if len(name) <= left
+    ]
+    return replace(reply, content=content, calls=tuple(calls), finish_reason="length")
+
+
+def _read_turn(messages: list[Json]) -> _Turn:
+    turn = _Turn()
+    asked: dict[str, tuple[str, str]] = {}
+    for message in messages:
+        text = _text(message)
+        if message["role"] == "user" and text.startswith(NOTICE_MARK):
+            turn.noticed = True
+        elif message["role"] == "user":
+            turn = _Turn(question=text)
+        elif message["role"] == "tool" and not text.startswith(FAILURE_MARK):
+            _note_result(turn, *asked[message["tool_call_id"]], text)
+        for call in message.get("tool_calls") or ():
+            path = _path(call["function"]["arguments"])
+            asked[call["id"]] = call["function"]["name"], path
+            turn.calls += 1
+            if call["function"]["name"] == READ_FILE and path:
+                turn.reads[path] += 1
+    return turn
+
+
+def _text(message: Json) -> str:
+    content = message.get("content")
+    if isinstance(content, list):
+        return "".join(part["text"] for part in content if part["type"] == "text")
+    return content or ""
+
+
+def _path(arguments: str) -> str:
+    try:
+        given = json.loads(arguments)
+    except ValueError:
+        return ""
+    return str(given.get("path", "")) if isinstance(given, dict) else ""
+
+
+def _note_result(turn: _Turn, name: str, path: str, text: str) -> None:
+    if name == LIST_FILES:
+        paths = (line.split("\t")[0].strip() for line in text.splitlines())
+        turn.files = list(dict.fromkeys(path for path in paths if path))
+    elif name == READ_FILE:
+        turn.texts.setdefault(path, text)
+
+
+def _offered(body: Json) -> set[str]:
+    choice = body.get("tool_choice")
+    names = {tool["function"]["name"] for tool in body.get("tools") or ()}
+    if isinstance(choice, dict):
+        return names & {choice["function"]["name"]}
+    return set() if choice == "none" else names
+
+
+def _next_call(turn: _Turn) -> ToolCall | None:
+    if turn.calls >= MAX_CALLS:
+        return None
+    if not turn.files:
+        return ToolCall(LIST_FILES, "{}")
+    path = min(turn.files, key=lambda name: turn.reads[name])
+    return ToolCall(READ_FILE, json.dumps({"path": path}))
+
+
+def _beside(call: ToolCall, turn: _Turn) -> str:
+    if call.name == LIST_FILES:
+        return "Let me look again which files there are." if turn.calls else "Let me look around."
+    path = _path(call.arguments)
+    rounds = turn.reads[path]
+    again = f" again, to be thorough (round {rounds + 1})" if rounds else ""
+    return f"Reading {path}{again}."
+
+
+def _answer(turn: _Turn) -> str:
+    if not turn.calls:
+        lines = [f'You said: "{_shorten(turn.question, 400)}".']
+    else:
+        lines = [f"I read {len(turn.texts)} of {len(turn.files)} files."]
+        lines += [f"- {path}: {_first_words(path, text)}" for path, text in turn.texts.items()]
+        if unread := [path for path in turn.reads if path not in turn.texts]:
+            lines.append("Could not be read: " + ", ".join(unread) + ".")
+    if turn.noticed:
+        lines.append("I wrapped up here because of the budget notice.")
+    elif turn.calls >= MAX_CALLS:
+        lines.append(f"I stopped at my own cap of {MAX_CALLS} tool calls.")
+    return "\n".join(lines)
+
+
+def _first_words(path: str, text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if path.endswith(".md"):
+        headings = [line.lstrip("# ") for line in lines if line.startswith("#")]
+        lines = headings or lines
+    return _shorten(lines[0], QUOTE_CHARS) if lines else "(empty)"
+
+
+def _shorten(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,206 @@
+"""Keep a tracker's state in a file that survives power loss and is safe to find."""
+
+import errno
+import os
+import stat
+
+from budget_core import file_store as core
+from budget_core.errors import StateCorruptError, StoreError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_SAFE = sum(getattr(os, flag, 0) for flag in ("O_CLOEXEC", "O_NOFOLLOW", "O_BINARY"))
+_READ = os.O_RDONLY | _SAFE | getattr(os, "O_NONBLOCK", 0)
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
+_FOLDER = getattr(os, "O_DIRECTORY", None)  # where there is none, folders cannot be synced
+_KINDS = {
+    stat.S_IFREG: "a hard link",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+class FileBudgetStore(core.FileBudgetStore):
+    """The core's file, replaced durably: what `save` has returned from survives power loss.
+
+    `path` is made absolute at once. Only the owner may read the file, and the parent folders that
+    are made for it. `workspace` is a folder that an agent writes to: a `path` that leads there,
+    through links or without, is a `ValueError` now and a `StoreError` later on. What is not a
+    plain file with one name is never opened, and `on_corrupt` decides what it stands for.
+
+    A save writes `path` + `.tmp` and renames it; a crash may leave that file, never another, and
+    the next save removes it. Where a crash on FAT left a whole one alone it is the state, as for
+    the core: on POSIX only a first save can leave that, and counting it never counts too little.
+    One process writes to a path. Source: seed 001.
+    """
+
+    def __init__(
+        self,
+        path: "str | os.PathLike[str]",
+        on_corrupt: str = "deny",
+        workspace: "str | os.PathLike[str] | None" = None,
+    ) -> None:
+        path = os.fspath(path)
+        if not os.path.basename(path) or "\0" in path:
+            raise ValueError(f"path must name a file, not {path!r}")
+        super().__init__(os.path.join(os.getcwd(), path), on_corrupt)
+        self._workspace = None if workspace is None else os.path.join(os.getcwd(), workspace)
+        if self._is_exposed():
+            raise ValueError(f"path {path!r} is inside the agent's workspace {workspace!r}")
+
+    def load(self) -> "dict[str, Any] | None":
+        """Return the state, or `None` where there is none; errors are the core's."""
+        self._refuse_exposed()
+        return super().load()
+
+    def save(self, state: "dict[str, Any]") -> None:
+        """Replace the state for good; `StoreError` where that fails, and the old one stays.
+
+        Where only the last step fails, the folder's sync, either state may be there after a crash.
+        """
+        self._refuse_exposed()
+        super().save(state)
+
+    def _refuse_exposed(self) -> None:
+        if self._is_exposed():
+            raise StoreError(f"budget state {self.path!r} is inside the agent's workspace by now")
+
+    def _is_exposed(self) -> bool:
+        """Tell whether the path leads into the workspace, whatever links do on the way."""
+        if self._workspace is None:
+            return False
+        workspace = os.path.realpath(self._workspace)
+        folder, name = os.path.split(self.path)
+        beside = os.path.join(os.path.realpath(folder), name)
+        return _is_within(beside, workspace) or _is_within(os.path.realpath(beside), workspace)
+
+    def _read(self, path: str) -> bytes | None:
+        try:
+            _check_plain(path, os.lstat(path))
+            file = os.open(path, _READ)
+        except FileNotFoundError:
+            return None
+        try:
+            _check_plain(path, os.fstat(file))
+            data = b""
+            while len(data) <= core.MAX_BYTES and (piece := os.read(file, core.MAX_BYTES)):
+                data += piece
+            return data
+        finally:
+            os.close(file)
+
+    def _make_folders(self) -> None:
+        _make_folder(os.path.dirname(self.path))
+
+    def _replace(self, data: bytes) -> None:
+        self._keep_unfinished()
+        _remove(self._new)
+        try:
+            _write(self._new, data)
+            os.replace(self._new, self.path)
+        except BaseException:
+            _remove(self._new, OSError)
+            raise
+        _sync_folder(os.path.dirname(self.path))
+
+    def _keep_unfinished(self) -> None:
+        """Finish the save that a crash on FAT left half done, so its only copy is not removed."""
+        if os.path.lexists(self.path):
+            return
+        try:
+            state = self._unfinished()
+        except StateCorruptError:
+            return
+        if state is not None:
+            os.replace(self._new, self.path)
+
+
+def _is_within(place: str, folder: str) -> bool:
+    """Compare names, and identities: a folder has several names where it is mounted twice."""
+    while place != folder and not _is_same(place, folder):
+        place, last = os.path.dirname(place), place
+        if place == last:
+            return False
+    return True
+
+
+def _is_same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
+
+
+def _check_plain(path: str, status: os.stat_result) -> None:
+    kind = stat.S_IFMT(status.st_mode)
+    if kind != stat.S_IFREG or status.st_nlink > 1:
+        what = _KINDS.get(kind, "a device")
+        raise StateCorruptError(
+            f"budget state {path!r} is {what}, not a plain file with one name: "
+            "find out who put it there, then remove it"
+        )
+
+
+def _make_folder(path: str) -> None:
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(path)
+    _make_folder(parent)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if os.path.isdir(path):
+            return
+        raise
+    try:
+        _give_to_owner(os.chmod, path, 0o700)
+        _sync_folder(parent)
+    except OSError:
+        os.rmdir(path)
+        raise
+
+
+def _write(path: str, data: bytes) -> None:
+    file = os.open(path, _CREATE, 0o600)
+    try:
+        if hasattr(os, "fchmod"):
+            _give_to_owner(os.fchmod, file, 0o600)
+        while data:
+            data = data[os.write(file, data) :]
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _give_to_owner(chmod: "Callable[[Any, int], None]", target: int | str, mode: int) -> None:
+    """Set the mode that the umask took from; FAT has no modes to set."""
+    try:
+        chmod(target, mode)
+    except PermissionError:
+        pass
+
+
+def _remove(path: str, tolerated: type[OSError] = FileNotFoundError) -> None:
+    try:
+        os.unlink(path)
+    except tolerated:
+        pass
+
+
+def _sync_folder(path: str) -> None:
+    """Make the names in a folder durable; some network file systems cannot, and say `EINVAL`."""
+    if _FOLDER is None:
+        return
+    folder = os.open(path, os.O_RDONLY | _FOLDER)
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    finally:
+        os.close(folder)

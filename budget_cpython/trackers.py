@@ -1,0 +1,42 @@
+"""The core's trackers under a lock: any number of threads may share one."""
+
+from threading import Lock
+
+from budget_core import daily_tracker, turn_tracker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from budget_core.config import DailyBudgetConfig, TurnBudgetConfig
+    from budget_core.store import BudgetStateStore
+
+
+class TurnBudgetTracker(turn_tracker.TurnBudgetTracker):
+    """What one turn has used, counted right by any number of threads.
+
+    Takes either package's `TurnBudgetConfig`. Everything else is the core's.
+    """
+
+    def __init__(self, config: "TurnBudgetConfig | None" = None) -> None:
+        from budget_cpython import config as ours  # `dataclasses` takes longer than all the rest
+
+        super().__init__(config or ours.TurnBudgetConfig(), Lock())
+
+
+class DailyBudgetTracker(daily_tracker.DailyBudgetTracker):
+    """What today has used, counted and stored right by any number of threads.
+
+    Takes either package's `DailyBudgetConfig`. The store is only ever called under the tracker's
+    lock, so one that is slow makes threads wait for each other. Everything else is the core's.
+    """
+
+    def __init__(
+        self,
+        config: "DailyBudgetConfig | None" = None,
+        clock: "Callable[[], float] | None" = None,
+        store: "BudgetStateStore | None" = None,
+    ) -> None:
+        from budget_cpython import config as ours  # `dataclasses` takes longer than all the rest
+
+        super().__init__(config or ours.DailyBudgetConfig(), clock, store, Lock())

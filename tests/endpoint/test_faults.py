@@ -1,0 +1,114 @@
+"""The models that misbehave on purpose."""
+
+import http.client
+import json
+import threading
+import time
+from contextlib import closing
+
+import openai
+import pytest
+
+from budget_cpython.endpoint import ScriptedEndpoint
+
+from .support import HELLO, PATIENCE, TOOLS, connect, plus, send, start, stream_lines
+
+
+def test_hang_never_answers(client: openai.OpenAI, endpoint: ScriptedEndpoint) -> None:
+    with pytest.raises(openai.APITimeoutError):
+        client.with_options(timeout=0.2).chat.completions.create(model="hang", messages=HELLO)
+    assert client.chat.completions.create(model="m", messages=HELLO).choices
+
+
+def test_closing_ends_hung_dripping_and_idle_clients() -> None:
+    endpoint = ScriptedEndpoint()
+    clients = [start(endpoint, model) for model in ("hang", "drip", "huge")]
+    clients.append(connect(endpoint))
+    clients[-1].request("GET", "/v1/models")
+    clients[-1].getresponse().read()
+    deadline = time.monotonic() + PATIENCE
+    while len(endpoint.requests) < 3:
+        assert time.monotonic() < deadline, "the requests never arrived"
+    closer = threading.Thread(target=endpoint.close, daemon=True)
+    closer.start()
+    closer.join(PATIENCE)
+    assert not closer.is_alive()
+    for connection in clients:
+        with closing(connection):
+            while connection.sock.recv(1 << 20):
+                pass
+    with pytest.raises(ConnectionRefusedError):
+        connect(endpoint).connect()
+    endpoint.close()
+
+
+def test_drip_sends_blanks_without_a_length_or_an_end(endpoint: ScriptedEndpoint) -> None:
+    with closing(start(endpoint, "drip")) as connection:
+        response = connection.getresponse()
+        assert response.length is None
+        assert response.read(3) == b"   "
+
+
+def test_huge_goes_on_beyond_any_answer(endpoint: ScriptedEndpoint) -> None:
+    with closing(start(endpoint, "huge")) as connection:
+        response = connection.getresponse()
+        assert response.length is None
+        assert len(response.read(4 << 20)) == 4 << 20
+
+
+def test_truncated_sends_less_than_it_announced(endpoint: ScriptedEndpoint) -> None:
+    with closing(start(endpoint, "truncated")) as connection:
+        response = connection.getresponse()
+        with pytest.raises(http.client.IncompleteRead) as caught:
+            response.read()
+    assert caught.value.partial.startswith(b'{"id"')
+    assert caught.value.expected
+
+
+def test_not_json_answers_200_with_a_page(endpoint: ScriptedEndpoint) -> None:
+    with closing(start(endpoint, "not-json")) as connection:
+        response = connection.getresponse()
+        assert response.status == 200
+        assert response.read().startswith(b"<html>")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_bad_arguments_are_json_but_no_object(endpoint: ScriptedEndpoint, stream: bool) -> None:
+    if stream:
+        events = stream_lines(endpoint, model="bad-arguments", tools=TOOLS)
+        deltas = [event["choices"][0]["delta"] for event in events]
+        parts = [call for delta in deltas for call in delta.get("tool_calls", ())]
+        arguments = "".join(part["function"]["arguments"] for part in parts)
+    else:
+        _, body = send(endpoint, {**plus(tools=TOOLS), "model": "bad-arguments"})
+        (call,) = body["choices"][0]["message"]["tool_calls"]
+        arguments = call["function"]["arguments"]
+    assert not isinstance(json.loads(arguments), dict)
+
+
+def test_no_usage_leaves_the_usage_out(endpoint: ScriptedEndpoint) -> None:
+    _, body = send(endpoint, {**plus(), "model": "no-usage"})
+    events = stream_lines(endpoint, model="no-usage", stream_options={"include_usage": True})
+    assert "usage" not in body
+    assert body["choices"]
+    assert not any(event["usage"] for event in events)
+    assert all(event["choices"] for event in events)
+
+
+def test_stream_cut_drops_the_connection_after_some_words(endpoint: ScriptedEndpoint) -> None:
+    with closing(start(endpoint, "stream-cut", stream=True)) as connection:
+        response = connection.getresponse()
+        with pytest.raises(http.client.IncompleteRead) as caught:
+            response.read()
+    events = caught.value.partial.decode().split("\n\n")[:-1]
+    chunks = [json.loads(event.removeprefix("data: ")) for event in events]
+    assert chunks[0]["choices"][0]["delta"]["role"] == "assistant"
+    assert chunks[1]["choices"][0]["delta"]["content"]
+    assert not any(chunk["choices"][0]["finish_reason"] for chunk in chunks)
+
+
+def test_stream_cut_surfaces_as_an_error_in_the_sdk(client: openai.OpenAI) -> None:
+    stream = client.chat.completions.create(model="stream-cut", messages=HELLO, stream=True)
+    assert next(stream).choices[0].delta.role == "assistant"
+    with pytest.raises(openai.APIConnectionError):
+        list(stream)

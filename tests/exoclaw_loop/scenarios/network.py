@@ -1,0 +1,90 @@
+"""The same around our chat client, with an endpoint at the other end of a socket."""
+
+import os
+
+from budget_core import ChatClient, ProviderError
+from exoclaw_loop.scenarios.agents import Budgets, agent, stream
+from exoclaw_loop.scenarios.parts import Memory, Tool, said
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from exoclaw_loop.scenarios.parts import Facts
+
+NOTICE = "[Budget notice] {used}/{cap} {unit}"
+FILES = {"garden.md": "# Garden\nWater twice.", "todo.txt": "Buy seeds.", "zoo.txt": "Closed."}
+
+
+class ListFiles(Tool):
+    """The tool that the endpoint's model looks around with."""
+
+    description = "Lists the files."
+    parameters = {"type": "object", "properties": {}}
+
+    async def execute(self, **arguments: object) -> str:
+        return "\n".join(sorted(FILES))
+
+
+class ReadFile(Tool):
+    """The tool that the endpoint's model reads with, again and again until it is told to end."""
+
+    description = "Reads a file."
+    parameters = {
+        "type": "object",
+        "properties": {"path": {"type": "string"}},
+        "required": ["path"],
+    }
+
+    async def execute(self, **arguments: "Any") -> str:
+        return FILES[arguments["path"]]
+
+
+def _budgets(model: str = "scripted", **turn: "Any") -> Budgets:
+    return Budgets(ChatClient(os.getenv("SCENARIO_ENDPOINT") or "", model), **turn)
+
+
+def _tools() -> "list[Tool]":
+    return [ListFiles("list_files"), ReadFile("read_file")]
+
+
+async def wound_down() -> "Facts":
+    """Read on until the warning; the model heeds it."""
+    memory = Memory()
+    budgets = _budgets(iteration_budget=8, warning_thresholds=(0.5,), warning_template=NOTICE)
+    loop = agent(budgets.wrapper, budgets.policy, tools=_tools(), conversation=memory)
+    reply = await loop.process_direct("What do the files say?")
+    return dict(budgets.facts(), reply=reply, history=said(memory.messages))
+
+
+async def wound_down_as_a_stream() -> "Facts":
+    budgets = _budgets(iteration_budget=8, warning_thresholds=(0.5,), warning_template=NOTICE)
+    return await stream(budgets, "What do the streamed files say?", tools=_tools())
+
+
+async def refused() -> "Facts":
+    budgets = _budgets("error-429")
+    status = 0
+    try:
+        await agent(budgets.wrapper, budgets.policy).process_direct("Anything?")
+    except ProviderError as error:
+        status = error.status
+    return dict(budgets.facts(), status=status)
+
+
+async def unreported() -> "Facts":
+    budgets = _budgets("no-usage")
+    await agent(budgets.wrapper, budgets.policy).process_direct("Anything?")
+    return budgets.facts()
+
+
+async def malformed() -> "Facts":
+    """Call tools with arguments that are no object, until the budget ends it."""
+    memory = Memory()
+    budgets = _budgets("bad-arguments", iteration_budget=2)
+    loop = agent(budgets.wrapper, budgets.policy, tools=_tools(), conversation=memory)
+    reply = await loop.process_direct("What do the files say?")
+    return dict(budgets.facts(), reply=reply, history=said(memory.messages))
+
+
+ALL = (wound_down, wound_down_as_a_stream, refused, unreported, malformed)

@@ -1,0 +1,92 @@
+"""The benchmarks run and report; how fast the machine is that runs them decides nothing here."""
+
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks import heap, imports, overhead
+from benchmarks.figures import Figure, ratio, table
+
+MET = Figure("met", 3, "B", 3)
+MISSED = Figure("missed", 0.7, "", 0.6)
+
+
+def by_name(figures: list[Figure]) -> dict[str, Figure]:
+    return {figure.name: figure for figure in figures}
+
+
+@pytest.fixture(scope="module")
+def sizes() -> dict[str, Figure]:
+    return by_name(heap.measure())
+
+
+def test_the_modules_of_the_benchmarked_set_stay_within_their_bytes(
+    sizes: dict[str, Figure],
+) -> None:
+    assert not sizes[".mpy: modules of that set"].missed
+
+
+def test_one_of_each_takes_less_than_everything_and_than_the_peer(sizes: dict[str, Figure]) -> None:
+    ours = sizes["heap: one of each"].value
+    everything = sizes["heap: every module of the core imported"].value
+    theirs = sizes["heap: exoclaw-turn-budget, with what it imports"].value
+    own = sizes["heap: exoclaw-turn-budget, its own part"].value
+    assert 0 < ours < everything
+    assert ours < theirs / 2
+    assert 0 < own < theirs
+
+
+def test_the_overhead_is_reported_for_each_kind_of_usage() -> None:
+    figures = by_name(overhead.measure(quick=True))
+    for kind in ("plain usage", "cache details"):
+        assert 0 < figures[f"overhead, {kind}: ours"].value < 1_000_000
+        assert 0 < figures[f"overhead, {kind}: exoclaw-turn-budget"].value < 1_000_000
+        assert figures[f"overhead, {kind}: ratio"].target == 0.6
+
+
+def test_import_times_are_reported() -> None:
+    ours, theirs, both = imports.measure(quick=True)
+    assert ours.value < 10_000
+    assert 0 < theirs.value < 10_000
+    assert both.target == pytest.approx(1 / 3)
+
+
+def test_a_figure_stands_beside_its_target() -> None:
+    lines = table([MET, MISSED, Figure("plain", 12345.6, "ns")]).splitlines()
+    assert [line.split() for line in lines] == [
+        ["figure", "value", "target"],
+        ["met", "3", "B", "≤", "3", "B", "met"],
+        ["missed", "0.70", "≤", "0.60", "missed"],
+        ["plain", "12,346", "ns"],
+    ]
+
+
+def test_a_ratio_to_nothing_misses_any_target() -> None:
+    assert ratio("", 1, 2, 0.6).value == 0.5
+    assert ratio("", 1, 0, 0.6).missed
+
+
+@pytest.mark.parametrize(
+    ("figure", "options", "code"),
+    [(MET, ["--strict"], 0), (MISSED, [], 0), (MISSED, ["--strict"], 1)],
+)
+def test_a_missed_target_fails_only_the_strict(
+    monkeypatch: pytest.MonkeyPatch, figure: Figure, options: list[str], code: int
+) -> None:
+    monkeypatch.setattr(command, "GROUPS", {"one": lambda quick: [figure]})
+    assert command.main(options) == code
+
+
+def test_a_group_that_cannot_be_measured_says_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(heap, "find_micropython", lambda: None)
+    assert command.main(["heap"]) == 0
+    assert command.main(["heap", "--strict"]) == 1
+    assert "MICROPYTHON" in capsys.readouterr().err
+
+
+def test_an_unknown_group_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        command.main(["bogus"])
+    assert caught.value.code == 2
+    assert "bogus" in capsys.readouterr().err

@@ -1,0 +1,111 @@
+"""Run the tests of this folder on MicroPython, where there is no pytest.
+
+    micropython tests_micro/runner.py
+    micropython tests_micro/runner.py test_usage test_store.test_keeps_the_count
+
+A test is a function without arguments, plain or async, whose name begins with `test_`. The last
+line is JSON: the runtime, and how many tests passed and failed. Exits with 1 if one failed, if
+a module could not be imported, or if nothing was run.
+"""
+
+import asyncio
+import gc
+import json
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+if TYPE_CHECKING or not hasattr(sys, "print_exception"):
+    from traceback import print_exception
+else:
+    print_exception = sys.print_exception
+
+FOLDER = __file__.rpartition("/")[0]
+PACKAGE = "tests_micro"
+
+
+class Results:
+    """What came of the tests: how many passed, and the names of those that failed."""
+
+    def __init__(self) -> None:
+        self.passed = 0
+        self.failed: list[str] = []
+
+    def add(self, name: str, error: BaseException | None) -> None:
+        """Count one test, and show what went wrong in it."""
+        if error is None:
+            self.passed += 1
+            print(".", end="")
+        else:
+            self.failed.append(name)
+            print("F\n\nFAILED", name)
+            print_exception(error)
+
+
+def main(wanted: "list[str]") -> int:
+    """Run the tests named, or all; return the exit code."""
+    sys.path[0] = FOLDER.rpartition("/")[0]  # the root, where the packages are
+    results = Results()
+    for name in module_names(wanted):
+        print(name, end=" ")
+        run_module(name, wanted, results)
+        print()
+        gc.collect()
+    for test in results.failed:
+        print("FAILED", test)
+    if not (results.passed or results.failed):
+        print("No test was run.")
+    print(summary(results))
+    return 0 if results.passed and not results.failed else 1
+
+
+def module_names(wanted: "list[str]") -> "list[str]":
+    """Return the modules to import, sorted; one that is wanted and not there as well."""
+    if wanted:
+        return sorted({name.split(".")[0] for name in wanted})
+    files = sorted(os.listdir(FOLDER))
+    return [name[:-3] for name in files if name.startswith("test_") and name.endswith(".py")]
+
+
+def run_module(name: str, wanted: "list[str]", results: Results) -> None:
+    """Run a module's tests; one that cannot be imported counts as one failed test."""
+    try:
+        module = __import__(PACKAGE + "." + name, None, None, (name,))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever stops a module, the others still run
+        results.add(name, error)
+        return
+    for test in sorted(dir(module)):
+        function = getattr(module, test)
+        full_name = name + "." + test
+        if test.startswith("test_") and (not wanted or name in wanted or full_name in wanted):
+            results.add(full_name, run_test(function))
+
+
+def run_test(function: "Callable[[], object]") -> BaseException | None:
+    """Run one test to its end and return what it raised."""
+    try:
+        pending = function()
+        if hasattr(pending, "send"):
+            asyncio.new_event_loop().close()  # MicroPython keeps one loop, and its tasks, for ever
+            asyncio.run(pending)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - `sys.exit` in a test ends only that test
+        return error
+    return None
+
+
+def summary(results: Results) -> str:
+    """Return the line that `scripts/check.py` reads."""
+    version = ".".join([str(part) for part in sys.implementation.version[:3]])
+    counts = {"version": version, "passed": results.passed, "failed": len(results.failed)}
+    return json.dumps(counts)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

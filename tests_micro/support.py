@@ -1,0 +1,85 @@
+"""Help tests that run on MicroPython and on CPython."""
+
+import os
+from binascii import hexlify
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
+    from typing import Any, TypeVar
+
+    E = TypeVar("E", bound=BaseException)
+
+
+def raises(
+    error: "type[E]", function: "Callable[..., object]", *args: "Any", **kwargs: "Any"
+) -> "E":
+    """Call the function and return the error of that type which it raises."""
+    try:
+        function(*args, **kwargs)
+    except error as caught:
+        return caught
+    raise AssertionError(error.__name__ + " was not raised")
+
+
+async def raises_async(
+    error: "type[E]", function: "Callable[..., Awaitable[object]]", *args: "Any", **kwargs: "Any"
+) -> "E":
+    """Await the call of the function and return the error of that type which it raises."""
+    try:
+        await function(*args, **kwargs)
+    except error as caught:
+        return caught
+    raise AssertionError(error.__name__ + " was not raised")
+
+
+class FakeClock:
+    """A clock that stands still until a test moves it; the unit is the test's own.
+
+    Call it for the time. `advance` takes the place of a sleep, `sleep` that of an async one.
+    """
+
+    def __init__(self, now: float = 0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, by: float) -> None:
+        """Let time pass."""
+        self.now += by
+
+    async def sleep(self, by: float) -> None:
+        """Let time pass, awaited."""
+        self.now += by
+
+
+class temp_folder:  # noqa: N801 - used like a function: `with temp_folder() as path`
+    """A new, empty folder, removed at the end of the `with` block with all that is in it."""
+
+    def __init__(self) -> None:
+        parent = os.getenv("TMPDIR") or "/tmp"  # noqa: S108 - the name below is random
+        self.path = parent + "/microbudget-" + hexlify(os.urandom(8)).decode()
+
+    def __enter__(self) -> str:
+        os.mkdir(self.path)
+        return self.path
+
+    def __exit__(
+        self,
+        kind: "type[BaseException] | None",
+        error: "BaseException | None",
+        trace: "TracebackType | None",
+    ) -> None:
+        remove(self.path)
+
+
+def remove(path: str) -> None:
+    """Remove a file, or a folder with all that is in it."""
+    try:
+        os.remove(path)
+    except OSError:
+        for name in os.listdir(path):
+            remove(path + "/" + name)
+        os.rmdir(path)
