@@ -16,6 +16,7 @@ MAX_HEAP = 20 * 1024
 MAX_MPY = 12 * 1024
 OURS = "budget_core"
 PEER = "exoclaw_turn_budget"
+TYPES_ONLY = "budget_core.shapes"
 
 _PROGRAM = """
 import gc, sys
@@ -54,16 +55,16 @@ def measure(quick: bool = False) -> list[Figure]:
     if micropython is None:
         raise RuntimeError("the heap needs MicroPython: set MICROPYTHON to its path")
     with TemporaryDirectory() as folder:
-        target = Path(folder)
-        ours, modules = _ours(micropython, target / "ours")
-        return ours + _peer(micropython, target / "peer", modules)
+        ours, bare = _ours(micropython, Path(folder, "ours"))
+        return ours + _peer(micropython, Path(folder, "peer"), bare)
 
 
-def _ours(micropython: str, target: Path) -> tuple[list[Figure], int]:
-    sizes = compile_package(ROOT / OURS, target)
-    bare, loaded = _heap(micropython, (target,), _one_of_each(OURS))
-    stored, _ = _heap(micropython, (target,), _one_of_each(OURS, ", store=store"))
-    everything, _ = _heap(micropython, (target,), "".join(f"import {name}\n" for name in sizes))
+def _ours(micropython: str, folder: Path) -> tuple[list[Figure], int]:
+    sizes = compile_package(ROOT / OURS, folder / "lib")
+    sizes.pop(TYPES_ONLY, None)
+    bare, loaded = _heap(micropython, folder, _one_of_each(OURS))
+    stored, _ = _heap(micropython, folder, _one_of_each(OURS, ", store=store"))
+    everything, _ = _heap(micropython, folder, "".join(f"import {name}\n" for name in sizes))
     of_set = sum(sizes[name] for name in loaded if name in sizes)
     figures = [
         Figure("heap: one of each", bare, "B", MAX_HEAP),
@@ -75,17 +76,15 @@ def _ours(micropython: str, target: Path) -> tuple[list[Figure], int]:
     return figures, bare
 
 
-def _peer(micropython: str, target: Path, ours: int) -> list[Figure]:
-    fillers = _package("exoclaw") / "_mp_lib"
-    for name in ("exoclaw", PEER):
-        compile_package(_package(name), target)
+def _peer(micropython: str, folder: Path, ours: int) -> list[Figure]:
+    library = folder / "lib"
+    for package in (_package("exoclaw"), _package(PEER), _package("exoclaw") / "_mp_lib"):
+        compile_package(package, library)
     for name, text in _SHIMS.items():
-        (target / f"{name}.py").write_text(text)
-    compile_package(fillers, target)
-    path = (target, target / fillers.name)
-    everything, loaded = _heap(micropython, path, _one_of_each(PEER))
+        (library / f"{name}.py").write_text(text)
+    everything, loaded = _heap(micropython, folder, _one_of_each(PEER))
     others = "".join(f"import {name}\n" for name in loaded if not name.startswith(PEER))
-    own, _ = _heap(micropython, path, _one_of_each(PEER), others)
+    own, _ = _heap(micropython, folder, _one_of_each(PEER), others)
     return [
         Figure("heap: exoclaw-turn-budget, with what it imports", everything, "B"),
         Figure("heap: exoclaw-turn-budget, its own part", own, "B"),
@@ -105,9 +104,8 @@ def _one_of_each(package: str, store: str = "") -> str:
     return _ONE_OF_EACH.format(package=package, store=store)
 
 
-def _heap(
-    micropython: str, path: tuple[Path, ...], measured: str, before: str = ""
-) -> tuple[int, list[str]]:
+def _heap(micropython: str, folder: Path, measured: str, before: str = "") -> tuple[int, list[str]]:
+    """Return the bytes that the program `measured` keeps, and the modules it has loaded."""
     program = _PROGRAM.format(before=before, measured=measured)
-    used, *loaded = run_micropython(micropython, program, *path).split()
+    used, *loaded = run_micropython(micropython, program, folder, "lib", "lib/_mp_lib").split()
     return int(used), sorted(loaded)

@@ -5,14 +5,13 @@ A name is loaded from its module when it is first asked for, so a program pays f
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from budget_core.shapes import *
 
 PUBLIC = """\
 chat ChatClient
 composite CompositePolicy
-config DailyBudgetConfig TurnBudgetConfig
+config DailyBudgetConfig Enforcement TurnBudgetConfig
 daily_tracker DailyBudgetTracker
-enforcement Enforcement
 errors BudgetError ProviderError StateCorruptError StoreError
 file_store FileBudgetStore
 http tls_context
@@ -20,8 +19,7 @@ loop Tool TurnResult run_turn
 policy TurnBudgetPolicy
 provider ChatResponse ToolCall
 store InMemoryBudgetStore
-tracker BudgetTracker
-turn_tracker TurnBudgetTracker
+tracker BudgetTracker TurnBudgetTracker
 wrapper BudgetWrapper"""
 
 

@@ -8,8 +8,7 @@ from budget_core.provider import ChatResponse, ToolCall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from typing import Any
+    from budget_core.shapes import *
 
 
 class ChatClient:
@@ -50,8 +49,8 @@ class ChatClient:
 
     async def chat(
         self,
-        messages: "list[dict[str, Any]]",
-        tools: "list[dict[str, Any]] | None" = None,
+        messages: "Messages",
+        tools: "Tools | None" = None,
         model: str | None = None,
         max_tokens: int | None = None,
         temperature: float | None = None,

@@ -4,7 +4,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from budget_core.shapes import *
 
 DAY = 86_400
 
@@ -20,9 +20,12 @@ def epoch_offset(gmtime: "Callable[[int], Sequence[int]]") -> int:
 _OFFSET = epoch_offset(time.gmtime)
 
 
-def unix_time() -> float:
-    """Return seconds since 1970-01-01 UTC, whatever the port's epoch."""
+def _shifted_time() -> float:
     return time.time() + _OFFSET
+
+
+unix_time = _shifted_time if _OFFSET else time.time
+"""Return seconds since 1970-01-01 UTC, whatever the port's epoch."""
 
 
 def day_key(unix_seconds: float, reset_hour_utc: int) -> int:

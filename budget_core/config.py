@@ -3,14 +3,36 @@
 Every field's name, default and rule stand here once; `budget_cpython` derives its dataclasses.
 """
 
-from budget_core.enforcement import Enforcement, check_enforcement
 from budget_core.limits import check_count, check_each, check_limit, check_share, check_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, TypeVar
+    from budget_core.shapes import *
 
-    Self = TypeVar("Self", bound="Config")
+
+class Enforcement:
+    """What happens at 100 % of a budget; threshold warnings fire in every mode.
+
+    - `OBSERVE`: count, do nothing.
+    - `WARN`: tell the model once that the budget is spent, and go on.
+    - `CUTOFF`: answer in the model's place; the provider is not called.
+    - `FALLBACK`: demote the call to a cheaper model.
+
+    Plain lower-case strings, so configurations can come from JSON. Source: seed 001.
+    """
+
+    OBSERVE = "observe"
+    WARN = "warn"
+    CUTOFF = "cutoff"
+    FALLBACK = "fallback"
+
+
+def check_enforcement(name: str, value: object) -> str:
+    """Accept a known mode; `ValueError` lists them for anything else."""
+    if value not in ("observe", "warn", "cutoff", "fallback"):
+        raise ValueError(f"{name} must be observe, warn, cutoff or fallback, not {value!r}")
+    return value  # type: ignore[return-value]
+
 
 WARNING = (
     "[Budget notice] {pct}% of your {scope} budget is used ({used}/{cap} {unit}). "
@@ -41,7 +63,7 @@ class Config:
         fields = [f"{name}={value!r}" for name, value in sorted(self.__dict__.items())]
         return f"{type(self).__name__}({', '.join(fields)})"
 
-    def replace(self: "Self", **changes: "Any") -> "Self":
+    def replace(self: "AnyConfig", **changes: "Any") -> "AnyConfig":
         """Return a copy with some fields changed, checked like any other."""
         return type(self)(**dict(self.__dict__, **changes))
 

@@ -3,15 +3,11 @@
 from budget_core.clock import DAY, day_key, unix_time
 from budget_core.config import DailyBudgetConfig
 from budget_core.limits import check_count
-from budget_core.tracker import BudgetTracker
+from budget_core.tracker import BudgetTracker, Count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-    from typing import Any
-
-    from budget_core.store import BudgetStateStore
+    from budget_core.shapes import *
 
 _FIELDS = ("day_key", "total_tokens", "warned_ppm", "told")
 
@@ -37,17 +33,16 @@ class DailyBudgetTracker(BudgetTracker):
         config: DailyBudgetConfig | None = None,
         clock: "Callable[[], float] | None" = None,
         store: "BudgetStateStore | None" = None,
-        lock: "AbstractContextManager[Any] | None" = None,
+        lock: "Lock | None" = None,
     ) -> None:
         config = config or DailyBudgetConfig()
         self._clock = clock or unix_time
-        self._unread = store is not None
         self.store_error: Exception | None = None
-        super().__init__(
-            config, None, config.daily_budget, lock, bool(config.primary_models), store
-        )
+        super().__init__(config, Count(None, config.daily_budget, lock))
+        self.count.by_model = bool(config.primary_models)
+        self._store = store
         self._begin(self._clock())
-        if self._unread:
+        if store is not None:
             self._restore()
 
     def _weight(self, model: str | None) -> float | None:
@@ -59,7 +54,7 @@ class DailyBudgetTracker(BudgetTracker):
         return super().is_at_limit() or self._fails()
 
     def _fails(self) -> bool:
-        return self.store_error is not None and self._token_cap is not None
+        return self.store_error is not None and self.count.token_cap is not None
 
     def at_limit_message(self, enforcement: str | None = None) -> str:
         """Return what to say at the limit, or that the budget's state is out of reach."""
@@ -72,11 +67,11 @@ class DailyBudgetTracker(BudgetTracker):
         now = self._clock()
         if now < self._day_end and self.store_error is None:
             return
-        with self._lock:
+        with self.count.lock:
             if now >= self._day_end:
                 self._forget()
                 self._begin(now)
-            if self._unread:
+            if self._store is not None and not self.count.saves:
                 self._restore()
             self._changed()
 
@@ -91,11 +86,12 @@ class DailyBudgetTracker(BudgetTracker):
             state = self._store.load()
             if state is not None:
                 self._adopt([check_count(name, state[name]) for name in _FIELDS])
-            self._unread = False
+            self.count.saves = True
+            self.store_error = None
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the budget holds
             foreign = isinstance(error, (KeyError, TypeError, ValueError))
             if foreign or getattr(error, "corrupt", False):
-                self._unread = False
+                self.count.saves = True
                 self._distrust(error)
             else:
                 self.store_error = error
@@ -106,23 +102,21 @@ class DailyBudgetTracker(BudgetTracker):
         if day >= self._day:
             self._day_end += (day - self._day) * DAY
             self._day = day
-            self.total_tokens += tokens
+            self.count.tokens += tokens
             self._warned_ppm = warned
             self._told = told
 
     def _distrust(self, error: Exception) -> None:
         if getattr(self._store, "on_corrupt", "deny") != "fresh":
             self.state_error = error
-            self.total_tokens += self._token_cap or 0
+            self.count.tokens += self.count.token_cap or 0
             self._save()
 
     def _save(self) -> None:
-        if self._unread:
-            return
-        values = (self._day, self.total_tokens, self._warned_ppm, self._told)
+        values = (self._day, self.count.tokens, self._warned_ppm, self._told)
         try:
             self._store.save(dict(zip(_FIELDS, values)))
             self.store_error = None
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the record stands
             self.store_error = error
-            self.alert = True
+            self.count.alert = True

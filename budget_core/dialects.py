@@ -7,8 +7,7 @@ from budget_core.usage import INVALID, MAX_TOKENS, MEASURED, MISSING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from budget_core.shapes import *
 
 _PROMPT = ("prompt_tokens", "input_tokens", "promptTokenCount", "prompt_token_count")
 _COMPLETION = (

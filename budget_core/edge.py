@@ -2,15 +2,13 @@
 
 import sys
 
-from budget_core.enforcement import Enforcement
+from budget_core.config import Enforcement
 from budget_core.provider import ChatResponse
+from budget_core.template import last_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from budget_core.wrapper import BudgetWrapper, Messages, Tools
+    from budget_core.shapes import *
 
 
 def approach(
@@ -24,7 +22,7 @@ def approach(
     tracker = wrapper.tracker
     notices: list[str | None] = []
     if tracker.is_at_limit():
-        report_limit(wrapper)
+        settle_limit(wrapper)
         if wrapper.enforcement == Enforcement.CUTOFF:
             return _cut_off(wrapper), messages, tools, model
         if wrapper.enforcement == Enforcement.FALLBACK:
@@ -41,17 +39,22 @@ def approach(
     return None, list(messages) + said, tools, model
 
 
-def report_limit(wrapper: "BudgetWrapper") -> None:
-    """Call the wrapper's `on_limit_reached` hook, once for each time its budget is spent."""
-    if wrapper.on_limit_reached and wrapper.tracker.consume_limit_crossing():
+def settle_limit(wrapper: "BudgetWrapper") -> None:
+    """Tell the hooks, once for each time, that the budget is spent and what was crossed on the way.
+
+    A warning that is due but came too late for a call of its own is kept for the cut-off answer.
+    """
+    tracker = wrapper.tracker
+    if not tracker.is_at_limit():
+        return
+    if wrapper.enforcement == Enforcement.CUTOFF:
+        tracker.stranded = _threshold_warning(wrapper, True) or tracker.stranded
+    if wrapper.on_limit_reached and tracker.consume_limit_crossing():
         _call_hook(wrapper, wrapper.on_limit_reached)
 
 
 def _cut_off(wrapper: "BudgetWrapper") -> ChatResponse:
-    warning = _threshold_warning(wrapper, True)
-    text = wrapper.tracker.at_limit_message(wrapper.enforcement)
-    if warning:
-        text = f"{warning}\n\n{text}"
+    text = last_words(wrapper.tracker, wrapper.enforcement)
     return ChatResponse(text, cut_off_by=wrapper.tracker.SCOPE)
 
 
@@ -63,7 +66,7 @@ def _threshold_warning(wrapper: "BudgetWrapper", force: bool = False) -> str | N
     return warning
 
 
-def _call_hook(wrapper: "BudgetWrapper", hook: "Callable[..., object]", **more: object) -> None:
+def _call_hook(wrapper: "BudgetWrapper", hook: "Hook", **more: object) -> None:
     tracker = wrapper.tracker
     used, cap, unit = tracker.dominant_axis()
     share = tracker.utilization()

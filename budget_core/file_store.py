@@ -9,7 +9,7 @@ from budget_core.errors import StateCorruptError, StoreError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from budget_core.shapes import *
 
 MAX_BYTES = 4096  # a state is some hundred bytes: more is not ours to parse
 

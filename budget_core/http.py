@@ -6,8 +6,7 @@ from budget_core.errors import ProviderError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-    from typing import Any
+    from budget_core.shapes import *
 
 _PIECE = 1024
 _MAX_HEAD = 16_384

@@ -5,8 +5,7 @@ Each check returns the value, or raises a `ValueError` that names the field, the
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from budget_core.shapes import *
 
 
 def check_limit(name: str, value: "Any") -> int | None:

@@ -6,11 +6,7 @@ from budget_core.provider import settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
-    from budget_core.policy import IterationPolicy
-    from budget_core.provider import ChatResponse, Provider, ToolCall
+    from budget_core.shapes import *
 
 COMPLETED = "completed"
 CUT_OFF = "cut off"
@@ -55,9 +51,7 @@ class TurnResult:
     (the policy ended the turn). `messages` is the whole conversation, notices left out.
     """
 
-    def __init__(
-        self, text: str, reason: str, iterations: int, messages: "list[dict[str, Any]]"
-    ) -> None:
+    def __init__(self, text: str, reason: str, iterations: int, messages: "Messages") -> None:
         self.text = text
         self.reason = reason
         self.iterations = iterations
@@ -69,7 +63,7 @@ async def run_turn(
     messages: "Sequence[dict[str, Any]]",
     tools: "Sequence[Tool]" = (),
     policy: "IterationPolicy | None" = None,
-    on_event: "Callable[..., object] | None" = None,
+    on_event: "Hook | None" = None,
     max_iterations: int = 50,
 ) -> TurnResult:
     """Return what a turn comes to, from a user's message to the final answer.

@@ -1,19 +1,10 @@
 """Tell an agent loop when to stop: exoclaw's `IterationPolicy`."""
 
-from budget_core.enforcement import Enforcement, check_enforcement
+from budget_core.config import Enforcement, check_enforcement
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    from budget_core.turn_tracker import TurnBudgetTracker
-
-    class IterationPolicy(Protocol):
-        """What a loop asks before each LLM call, counted from 0 at each turn's start."""
-
-        async def should_continue(self, iteration: int, tools_used: list[str]) -> bool: ...
-
-        async def on_limit_reached(self, iteration: int, tools_used: list[str]) -> str: ...
+    from budget_core.shapes import *
 
 
 class TurnBudgetPolicy:
@@ -45,4 +36,6 @@ class TurnBudgetPolicy:
 
     async def on_limit_reached(self, iteration: int, tools_used: "list[str]") -> str:
         """Return the text that ends the turn."""
-        return self._tracker.at_limit_message(self._enforcement)
+        from budget_core.template import last_words  # loaded for the first turn that is stopped
+
+        return last_words(self._tracker, self._enforcement)

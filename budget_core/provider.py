@@ -5,16 +5,7 @@ The shapes are exoclaw's `LLMProvider` and `LLMResponse`, so its loop and ours t
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from typing import Any, Protocol
-
-    class Provider(Protocol):
-        """Something that answers `chat(messages, tools, model, …)` and names its default model."""
-
-        @property
-        def chat(self) -> Callable[..., Awaitable[Any]]: ...
-
-        def get_default_model(self) -> str: ...
+    from budget_core.shapes import *
 
 
 class ToolCall:

@@ -2,27 +2,7 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Protocol
-
-    class BudgetStateStore(Protocol):
-        """Where a tracker's state survives: a flat dict of whole numbers, strings and `None`.
-
-        One tracker, in one process, writes to a store. A store may have an attribute `on_corrupt`:
-        `"deny"` (taken where there is none) or `"fresh"`, what an untrusted state stands for.
-        """
-
-        def load(self) -> dict[str, Any] | None:
-            """Return the last state saved, or `None` where there is none.
-
-            Raises `StateCorruptError` for a state that exists but cannot be trusted, any other
-            error where the store cannot be read now.
-            """
-
-        def save(self, state: dict[str, Any]) -> None:
-            """Keep `state` whole, or raise and keep the last one."""
-
-        def clear(self) -> None:
-            """Forget the state, for an operator."""
+    from budget_core.shapes import *
 
 
 class InMemoryBudgetStore:

@@ -8,10 +8,7 @@ from budget_core.provider import ChatResponse, ToolCall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from typing import Any
-
-    from budget_core.http import HttpExchange
+    from budget_core.shapes import *
 
 
 async def read_stream(

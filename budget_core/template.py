@@ -2,7 +2,7 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.tracker import BudgetTracker
+    from budget_core.shapes import *
 
 
 def fill(template: str, tracker: "BudgetTracker", share: float) -> str:
@@ -26,6 +26,14 @@ def fill(template: str, tracker: "BudgetTracker", share: float) -> str:
         name, brace, rest = part.partition("}")
         text += f"{values[name]}{rest}" if brace and name in values else "{" + part
     return text
+
+
+def last_words(tracker: "BudgetTracker", enforcement: str) -> str:
+    """Return the text that ends a turn, after a warning that the exhausting call left unsaid."""
+    warning = tracker.stranded or tracker.consume_threshold_warning(True)
+    tracker.stranded = None
+    text = tracker.at_limit_message(enforcement)
+    return f"{warning}\n\n{text}" if warning else text
 
 
 def disallow_clause(tools: "tuple[str, ...]") -> str:

@@ -1,14 +1,11 @@
 """Count what is used of one budget: what every tracker shares."""
 
-from budget_core.lock import NoLock
+from budget_core.config import TurnBudgetConfig
 from budget_core.usage import MEASURED, charge_for, weigh
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from typing import Any
-
-    from budget_core.store import BudgetStateStore
+    from budget_core.shapes import *
 
 NEVER = 1 << 60
 WHOLE = 1_000_000
@@ -16,56 +13,86 @@ _WARNED = 1
 _CROSSED = 2
 
 
+class NoLock:
+    """A lock that locks nothing, for one thread of execution.
+
+    Any context manager can take its place, such as `threading.Lock()`.
+    """
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+
+class Count:
+    """What a budget has used along its two axes, and from where on somebody wants to look.
+
+    `alert` is `False` only while there is nothing to warn about, strip or stop, so that a call well
+    within its budget asks nothing else.
+    """
+
+    def __init__(
+        self, iteration_cap: int | None, token_cap: int | None, lock: "Lock | None"
+    ) -> None:
+        self.iteration_cap = iteration_cap
+        self.token_cap = token_cap
+        self.lock = lock or NoLock()
+        self.iterations = self.tokens = 0
+        self.iteration_alarm = self.token_alarm = NEVER
+        self.alert = False
+        self.by_model = self.saves = False
+
+
 class BudgetTracker:
     """Counts what was used of one budget, and says when to warn and when to stop.
 
     Two axes are used up side by side: iterations (LLM calls) and tokens; the one nearer to
-    exhaustion speaks. `lock` is any context manager. `unclear_usage` counts the calls whose usage
-    was missing or invalid. `alert` is `False` only while there is nothing to warn about, strip or
-    stop, so that a call well within its budget asks nothing else.
+    exhaustion speaks. `unclear_usage` counts the calls whose usage was missing or invalid;
+    `stranded` is a warning whose call also exhausted the budget, kept for the text that ends it.
     """
 
     SCOPE = ""
 
-    def __init__(
-        self,
-        config: "Any",
-        iteration_cap: int | None,
-        token_cap: int | None,
-        lock: "AbstractContextManager[Any] | None",
-        by_model: bool,
-        store: "BudgetStateStore | None" = None,
-    ) -> None:
+    def __init__(self, config: "Any", count: Count) -> None:
         self.config = config
-        self._by_model = by_model
-        self._store = store
-        self._iteration_cap = iteration_cap
-        self._token_cap = token_cap
-        self._lock = lock or NoLock()
+        self.count = count
         self._forget()
         self._arm()
 
+    @property
+    def iterations_seen(self) -> int:
+        """LLM calls counted in this window."""
+        return self.count.iterations
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens charged to this window, weights applied."""
+        return self.count.tokens
+
     def record(self, usage: object, model: str | None = None) -> None:
         """Count one LLM call with what it reported; never raises, never lowers a count."""
+        count = self.count
         charge, status = charge_for(usage, self.config.cached_token_weight)
-        if self._by_model:
+        if count.by_model:
             weight = self._weight(model)
             if weight is None:
                 return
             charge = weigh(charge, weight)
-        with self._lock:
-            self.iterations_seen += 1
-            self.total_tokens = total = self.total_tokens + charge
-            if total >= self._token_alarm or self.iterations_seen >= self._iteration_alarm:
-                self.alert = True
+        with count.lock:
+            count.iterations += 1
+            count.tokens = tokens = count.tokens + charge
+            if tokens >= count.token_alarm or count.iterations >= count.iteration_alarm:
+                count.alert = True
             if status is not MEASURED:
                 self.unclear_usage[status] += 1
-            if self._store is not None:
+            if count.saves:
                 self._save()
 
     def reset(self) -> None:
         """Begin again at zero, with every warning and hook armed."""
-        with self._lock:
+        with self.count.lock:
             self._forget()
             self._changed()
 
@@ -73,12 +100,13 @@ class BudgetTracker:
         """Begin again if the window is over; a turn's end is the policy's to see."""
 
     def _forget(self) -> None:
-        self.iterations_seen = self.total_tokens = self._warned_ppm = self._told = 0
+        self.count.iterations = self.count.tokens = self._warned_ppm = self._told = 0
         self.unclear_usage = {"invalid": 0, "missing": 0}
         self.last_consumed_threshold: float | None = None
+        self.stranded: str | None = None
 
     def _changed(self) -> None:
-        if self._store is not None:
+        if self.count.saves:
             self._save()
         self._arm()
 
@@ -91,18 +119,20 @@ class BudgetTracker:
             [share for share in shares if share >= self._warned_ppm]
             + [WHOLE if strip is None else int(strip * WHOLE)]
         )
-        self._iteration_alarm = _part(self._iteration_cap, share)
-        self._token_alarm = _part(self._token_cap, share)
-        self.alert = (
-            self.total_tokens >= self._token_alarm
-            or self.iterations_seen >= self._iteration_alarm
+        count = self.count
+        count.iteration_alarm = _part(count.iteration_cap, share)
+        count.token_alarm = _part(count.token_cap, share)
+        count.alert = (
+            count.tokens >= count.token_alarm
+            or count.iterations >= count.iteration_alarm
             or self.is_at_limit()
         )
 
     def dominant_axis(self) -> "tuple[int, int | None, str]":
         """Return `(used, cap, unit)` of the axis nearest to exhaustion; on a tie, iterations."""
-        iterations = (self.iterations_seen, self._iteration_cap, "iterations")
-        tokens = (self.total_tokens, self._token_cap, "tokens")
+        count = self.count
+        iterations = (count.iterations, count.iteration_cap, "iterations")
+        tokens = (count.tokens, count.token_cap, "tokens")
         return tokens if _nearness(tokens) > _nearness(iterations) else iterations
 
     def utilization(self) -> float:
@@ -111,8 +141,9 @@ class BudgetTracker:
 
     def is_at_limit(self) -> bool:
         """Tell whether an axis is spent."""
-        return self.total_tokens >= _part(self._token_cap) or (
-            self.iterations_seen >= _part(self._iteration_cap)
+        count = self.count
+        return count.tokens >= _part(count.token_cap) or (
+            count.iterations >= _part(count.iteration_cap)
         )
 
     def consume_threshold_warning(self, force: bool = False) -> str | None:
@@ -121,7 +152,7 @@ class BudgetTracker:
         Lower thresholds crossed at the same time count as warned about. Silent at the limit, where
         the limit's own message speaks, unless `force`.
         """
-        with self._lock:
+        with self.count.lock:
             used = self.utilization()
             crossed = [share for share in self.config.warning_thresholds if share <= used]
             if not crossed or (self.is_at_limit() and not force):
@@ -143,7 +174,7 @@ class BudgetTracker:
         return self._once(_CROSSED)
 
     def _once(self, bit: int) -> bool:
-        with self._lock:
+        with self.count.lock:
             if self._told & bit or not self.is_at_limit():
                 return False
             self._told |= bit
@@ -170,6 +201,29 @@ class BudgetTracker:
         from budget_core.template import fill  # loaded for the first notice
 
         return fill(template, self, share)
+
+
+class TurnBudgetTracker(BudgetTracker):
+    """What one turn has used of its iterations and tokens.
+
+    Somebody who sees turns begin calls `reset()`: `TurnBudgetPolicy` does. Shared with the loops
+    of sub-agents, one tracker bounds a turn and all that it spawns. Source: seed 001.
+    """
+
+    SCOPE = "turn"
+    config: TurnBudgetConfig
+
+    def __init__(
+        self,
+        config: TurnBudgetConfig | None = None,
+        lock: "Lock | None" = None,
+    ) -> None:
+        config = config or TurnBudgetConfig()
+        super().__init__(config, Count(config.iteration_budget, config.token_budget, lock))
+        self.count.by_model = bool(config.model_weights)
+
+    def _weight(self, model: str | None) -> float | None:
+        return self.config.model_weights.get(model, 1) if isinstance(model, str) else 1
 
 
 def _part(cap: int | None, millionths: int = WHOLE) -> int:

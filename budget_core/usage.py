@@ -11,7 +11,7 @@ MAX_TOKENS = 1 << 40  # more than this in one report is a mistake, not a count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from budget_core.shapes import *
 
 
 def charge_for(usage: "Any", cached_weight: float) -> "tuple[int, str]":

@@ -1,17 +1,10 @@
 """Put a budget between an agent loop and its model."""
 
-from budget_core.enforcement import Enforcement, check_enforcement
+from budget_core.config import Enforcement, check_enforcement
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from budget_core.provider import Provider
-    from budget_core.tracker import BudgetTracker
-
-    Messages = list[dict[str, Any]]
-    Tools = list[dict[str, Any]]
+    from budget_core.shapes import *
 
 
 class BudgetWrapper:
@@ -36,8 +29,8 @@ class BudgetWrapper:
         tracker: "BudgetTracker",
         enforcement: str | None = None,
         fallback_model: str | None = None,
-        on_threshold_crossed: "Callable[..., object] | None" = None,
-        on_limit_reached: "Callable[..., object] | None" = None,
+        on_threshold_crossed: "Hook | None" = None,
+        on_limit_reached: "Hook | None" = None,
     ) -> None:
         self.inner = inner
         self.tracker = tracker
@@ -85,7 +78,7 @@ class BudgetWrapper:
         """
         tracker = self.tracker
         tracker.maybe_auto_reset()
-        if tracker.alert:
+        if tracker.count.alert:
             from budget_core.edge import approach  # loaded when a budget first nears its edge
 
             answer, messages, tools, model = approach(self, messages, tools, model)
@@ -115,7 +108,7 @@ class BudgetWrapper:
             return response
         finally:
             tracker.record(usage, model or self.inner.get_default_model())
-            if tracker.alert and self.on_limit_reached:
-                from budget_core.edge import report_limit
+            if tracker.count.alert:
+                from budget_core.edge import settle_limit
 
-                report_limit(self)
+                settle_limit(self)

@@ -1,51 +1,64 @@
-"""The configurations as frozen dataclasses, made from the core's: nothing is stated twice."""
-
-from dataclasses import fields, make_dataclass
+"""The core's configurations as frozen dataclasses: names, defaults and rules stay the core's."""
 
 from budget_core import config as core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dataclasses import Field
     from typing import Any, ClassVar
 
 
-def _derive(base: "type[Any]") -> "type[Any]":
-    """Return a frozen dataclass with the name, fields, defaults and rules of `base`."""
-    types = base.__init__.__annotations__
-    specs = list(zip(types, types.values(), base.__init__.__defaults__, strict=False))
+class _Part:
+    """What `dataclasses` keeps on a class it made, made when somebody first asks for it.
 
-    def check(self: "Any") -> None:
-        vars(self).update(vars(base(**{spec[0]: vars(self)[spec[0]] for spec in specs})))
+    Importing `dataclasses` takes as long as all the rest of this package.
+    """
 
-    namespace = {
-        "__doc__": base.__doc__,
-        "__module__": __name__,
-        "__hash__": _hash,
-        "__post_init__": check,
-    }
-    return make_dataclass(
-        base.__name__, specs, bases=(base,), namespace=namespace, frozen=True, eq=False
-    )
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
 
+    def __get__(self, instance: object, owner: "Any") -> "Any":
+        from dataclasses import make_dataclass
 
-def _hash(self: "Any") -> int:
-    values = [getattr(self, field.name) for field in fields(self)]
-    return hash(tuple([value for value in values if not isinstance(value, dict)]))
+        init = owner.__init__
+        fields = zip(init.__annotations__, init.__annotations__.values(), init.__defaults__)
+        made = make_dataclass(owner.__name__, list(fields), frozen=True, eq=False)
+        setattr(owner, self._name, getattr(made, self._name))
+        return getattr(made, self._name)
 
 
-if TYPE_CHECKING:
+class _Frozen(core.Config):
+    """Attributes that are set once, by the core's `__init__`."""
 
-    class TurnBudgetConfig(core.TurnBudgetConfig):
-        """The core's `TurnBudgetConfig`, frozen, for `dataclasses` to work on."""
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in vars(self) or name not in type(self).__init__.__annotations__:
+            self._refuse("assign to", name)
+        vars(self)[name] = value
 
-        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    def __delattr__(self, name: str) -> None:
+        self._refuse("delete", name)
 
-    class DailyBudgetConfig(core.DailyBudgetConfig):
-        """The core's `DailyBudgetConfig`, frozen, for `dataclasses` to work on."""
+    def _refuse(self, what: str, name: str) -> None:
+        from dataclasses import FrozenInstanceError
 
-        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+        raise FrozenInstanceError(f"cannot {what} field {name!r}: use replace()")
 
-else:
-    TurnBudgetConfig = _derive(core.TurnBudgetConfig)
-    DailyBudgetConfig = _derive(core.DailyBudgetConfig)
+    def __repr__(self) -> str:
+        fields = [f"{name}={value!r}" for name, value in vars(self).items()]
+        return f"{type(self).__name__}({', '.join(fields)})"
+
+    def __hash__(self) -> int:
+        return hash(frozenset([item for item in vars(self).items() if not isinstance(item[1], dict)]))
+
+
+class TurnBudgetConfig(_Frozen, core.TurnBudgetConfig):
+    __doc__ = core.TurnBudgetConfig.__doc__
+    __dataclass_fields__: "ClassVar[Any]" = _Part()
+    __dataclass_params__: "ClassVar[Any]" = _Part()
+    __match_args__ = _Part()
+
+
+class DailyBudgetConfig(_Frozen, core.DailyBudgetConfig):
+    __doc__ = core.DailyBudgetConfig.__doc__
+    __dataclass_fields__: "ClassVar[Any]" = _Part()
+    __dataclass_params__: "ClassVar[Any]" = _Part()
+    __match_args__ = _Part()

@@ -1,62 +1,44 @@
-"""Run the checks and the tests: style, types, and the tests on MicroPython and on CPython."""
+"""Run the checks and tests: style, types, the tests on MicroPython, the tests on CPython.
+
+What fails does not keep the rest from being run. The last lines are the counts of the tests, the
+very last one their total. The exit code is 1 if anything failed, or if a runtime ran no test.
+"""
 
 import argparse
-import json
 import os
 import subprocess
 import sys
-import tempfile
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from platform import python_version
-from xml.etree import ElementTree
 
-ROOT = Path(__file__).resolve().parents[1]
+from suites import ROOT, Counts, on_cpython, on_micropython
+
+STEPS = ("lint", "types", "micropython", "cpython")
 STUBS = Path(".local/stubs")
 PORTS = ("unix", "rp2", "esp32")
-STEPS = ("lint", "types", "micropython", "cpython")
-HOST_PROGRAM = "demo.py"  # a board's program for the machine that the board is tried from
+HOST_PROGRAM = "demo.py"  # of a board: runs on the machine that the board is tried from
 EXAMPLES = """\
 examples:
-  scripts/check.py                               everything, in the order above
-  scripts/check.py lint --fix                    mend what can be mended
-  scripts/check.py micropython -- test_usage     one module of tests_micro
-  scripts/check.py cpython -- -x -k usage        arguments for pytest
+  scripts/check.py                              everything
+  scripts/check.py lint --fix                   mend what ruff can mend
+  scripts/check.py micropython -- test_usage    one module of tests_micro
+  scripts/check.py cpython -- -x -k usage       arguments of pytest
 """
 
 
 @dataclass(frozen=True)
-class Counts:
-    """How many of a runtime's tests passed, failed and were skipped."""
-
-    runtime: str
-    passed: int
-    failed: int
-    skipped: int
-
-    def __str__(self) -> str:
-        return f"{self.runtime}: {summary(self.passed, self.failed)}, {self.skipped} skipped"
-
-
-def summary(passed: int, failed: int) -> str:
-    """Return the counts in the words of the last line."""
-    return f"{passed} passed, {failed} failed"
-
-
-@dataclass(frozen=True)
 class Check:
-    """A program that says by its exit code whether all is well."""
+    """A program whose exit code says whether all is well."""
 
     title: str
     command: list[str]
     environment: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> tuple[bool, str]:
-        """Run it to its end; return whether all is well, and what it said."""
+        """Run it to its end; return whether all is well, and its output."""
         done = subprocess.run(  # noqa: S603 - the commands are those below
-            self.command,
+            [sys.executable, *self.command],
             cwd=ROOT,
             env={**os.environ, **self.environment},
             stdout=subprocess.PIPE,
@@ -66,84 +48,112 @@ class Check:
         return done.returncode == 0, done.stdout
 
 
-def python(*arguments: str) -> list[str]:
-    """Return a command that runs a module with this Python."""
-    return [sys.executable, "-m", *arguments]
-
-
 def style_checks(fix: bool) -> list[Check]:
     """Return what checks the style, or mends it."""
+    ruff = ["-m", "ruff"]
     return [
-        Check("ruff check", python("ruff", "check", "-q", *["--fix"] * fix)),
-        Check("ruff format", python("ruff", "format", "-q", *["--check"] * (not fix))),
+        Check("ruff check", [*ruff, "check", "-q", *(["--fix"] if fix else [])]),
+        Check("ruff format", [*ruff, "format", "-q", *([] if fix else ["--check"])]),
     ]
 
 
 def type_checks(micropython: str) -> list[Check]:
-    """Return what checks the types, on CPython and on each MicroPython port."""
-    checks = [Check("mypy on CPython", python("mypy"))]
-    for board in sorted(path.parent for path in ROOT.glob("boards/*/main.py")):
-        files = [str(file.relative_to(ROOT)) for file in sorted(board.glob("*.py"))]
-        cache = f"--cache-dir=.mypy_cache/{board.name}"
-        command = python("mypy", cache, *files)
-        checks.append(
-            Check(f"mypy on CPython, boards/{board.name}", command, {"MYPYPATH": str(board)})
-        )
+    """Return what checks the types: by CPython, by each port of MicroPython, by its program."""
+    checks = [Check("mypy, CPython", ["-m", "mypy"])]
+    checks += [board_check(path.parent) for path in sorted(ROOT.glob("boards/*/main.py"))]
     checks += [port_check(port) for port in PORTS]
     core = ["budget_core", "--micropython", micropython, "--stubs", str(STUBS / "unix")]
-    return [*checks, Check("check_core", python("scripts.check_core", *core))]
+    return [*checks, Check("check_core", ["scripts/check_core.py", *core])]
 
 
-def port_check(port: str, package: str = "budget_core") -> Check:
-    """Return what checks a package, and the port's board, by the types of a MicroPython port."""
-    board = ROOT / "boards" / port
-    files = [str(file) for file in sorted(board.glob("*.py")) if file.name != HOST_PROGRAM]
-    stubs = STUBS / port
+def board_check(board: Path) -> Check:
+    """Return what checks a board's programs by the types of CPython."""
+    options = [f"--cache-dir=.mypy_cache/{board.name}", "--follow-imports=silent"]
+    files = [str(path.relative_to(ROOT)) for path in sorted(board.glob("*.py"))]
+    command = ["-m", "mypy", *options, *files]
+    return Check(f"mypy, CPython, boards/{board.name}", command, {"MYPYPATH": str(board)})
+
+
+def port_check(port: str) -> Check:
+    """Return what checks the core, and the port's board if there is one, by a port's stubs."""
+    stubs, board = STUBS / port, Path("boards", port)
+    files = [str(path) for path in sorted(board.glob("*.py")) if path.name != HOST_PROGRAM]
     options = ["--config-file=mypy-micropython.ini", f"--custom-typeshed-dir={stubs}"]
     cache = f"--cache-dir=.mypy_cache/micropython-{port}"
-    return Check(
-        f"mypy on MicroPython, {port}",
-        python("mypy", *options, cache, package, *files),
-        {"MYPYPATH": f"{stubs}{os.pathsep}{board}"},
-    )
+    command = ["-m", "mypy", *options, cache, "budget_core", *files]
+    return Check(f"mypy, MicroPython {port}", command, {"MYPYPATH": f"{stubs}:{board}"})
 
 
 def run_checks(checks: list[Check], at_once: int) -> list[str]:
     """Run checks, print a line for each, and return the titles of those that failed."""
     failed: list[str] = []
     with ThreadPoolExecutor(at_once) as pool:
-        runs = [(check.title, pool.submit(check.run)) for check in checks]
-        for title, run in runs:
-            print(title, end=" ", flush=True)
+        for check, run in [(check, pool.submit(check.run)) for check in checks]:
+            print(check.title, end=" ", flush=True)
             well, output = run.result()
-            print("ok" if well else "FAILED", flush=True)
+            print("ok" if well else f"FAILED\n{output.rstrip()}", flush=True)
             if not well:
-                failed.append(title)
-                print(output.rstrip(), flush=True)
+                failed.append(check.title)
     return failed
 
 
 def find_micropython() -> str | None:
-    """Return the path of $MICROPYTHON, or of the one that scripts/micropython.sh finds."""
+    """Return the path of $MICROPYTHON or another, or `None` after its reasons are printed."""
     done = subprocess.run([ROOT / "scripts/micropython.sh"], stdout=subprocess.PIPE, text=True)  # noqa: S603
-    return done.stdout.strip() if done.returncode == 0 else None
+    return done.stdout.strip() or None
 
 
-def run_micropython(micropython: str, arguments: list[str]) -> tuple[Counts, bool]:
-    """Run tests_micro on MicroPython; return the counts, and whether all is well."""
-    command = [micropython, "tests_micro/runner.py", *arguments]
-    environment = {**os.environ, "MICROPYPATH": ".frozen"}  # nothing that was installed beside it
-    line = ""
-    with subprocess.Popen(  # noqa: S603
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout
-        for line in process.stdout:
-            if not line.startswith('{"'):
-                print(line, end="", flush=True)
+def run(steps: list[str], fix: bool, arguments: list[str]) -> int:
+    """Run the steps, say what came of them, and return the exit code."""
+    problems: list[str] = []
+    counts: list[Counts] = []
+    micropython = find_micropython() if {"types", "micropython"} & {*steps} else None
+    if "lint" in steps:
+        problems += run_checks(style_checks(fix), 1)
+    if "types" in steps:
+        problems += run_checks(type_checks(micropython or "micropython"), os.cpu_count() or 1)
+    if "micropython" in steps:
+        print("tests, MicroPython", flush=True)
+        found = on_micropython(micropython, arguments) if micropython else None
+        counts.append(found or Counts("MicroPython ?", failed=1))
+    if "cpython" in steps:
+        print("tests, CPython", flush=True)
+        counts.append(on_cpython(arguments))
+    problems += [problem for problem in (count.problem() for count in counts) if problem]
+    if not problems and len({count.core for count in counts}) > 1:
+        problems.append("the two runtimes did not run the same tests of tests_micro")
+    report(problems, counts)
+    return 1 if problems else 0
+
+
+def report(problems: list[str], counts: list[Counts]) -> None:
+    """Print what failed, and the counts."""
+    print()
+    for problem in problems:
+        print("FAILED:", problem)
+    for count in counts:
+        print(count)
+    if counts:
+        passed = sum(count.passed for count in counts)
+        print(f"{passed} passed, {sum(count.failed for count in counts)} failed")
+
+
+def main() -> int:
+    """Run from the command line; return the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("step", nargs="?", choices=STEPS, help="one step only; default: all")
+    parser.add_argument("arguments", nargs="*", help="after `--`: for the tests' runner")
+    parser.add_argument("--fix", action="store_true", help="lint: mend instead of complaining")
+    options = parser.parse_args()
+    steps = [options.step] if options.step else list(STEPS)
     try:
-        said = json.loads(line)
-    except ValueError:
-        return Counts("MicroPython", 0, 1, 0), False
-    counts = Counts(f"MicroPython {said['version']}", said["passed"], said["failed"], 0)
-    return counts, process.returncode == 0
+        return run(steps, options.fix, options.arguments)
+    except KeyboardInterrupt:
+        print("\nInterrupted: not everything was run.", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """Check that a package asks for nothing that MicroPython lacks, by asking MicroPython itself.
 
-    python -m scripts.check_core budget_core --micropython micropython --stubs .local/stubs/unix
+    python scripts/check_core.py budget_core --micropython micropython --stubs .local/stubs/unix
 
 Stubs cannot say it: they describe CPython's classes and functions where MicroPython's have less.
 Reported are
@@ -10,7 +10,8 @@ Reported are
   binary does not have. Receivers are not typed: an attribute counts as there if any of
   MicroPython's values has it, or if the package defines it;
 - a name of `os` or `sys` that MicroPython does not document: the unix port has more than a chip;
-- a name that is only bound under `if TYPE_CHECKING:`.
+- a name that is only bound under `if TYPE_CHECKING:`;
+- a module of `--types-only` that is imported; it is not looked into.
 """
 
 import argparse
@@ -22,16 +23,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scripts.uses import Uses, bound_names
+from uses import Uses, bound_names
 
 PROBE = Path(__file__).with_name("probe_micropython.py")
 KINDS = ("module", "name", "builtin", "attribute", "keyword")
 ON_EVERY_PORT = ("os", "sys")
 
 
-def check(package: Path, micropython: str, stubs: Path) -> list[str]:
+def check(package: Path, micropython: str, stubs: Path, types_only: list[str]) -> list[str]:
     """Return a line for each thing in the package that not every MicroPython has."""
-    trees = {path: ast.parse(path.read_text()) for path in sorted(package.rglob("*.py"))}
+    paths = [path for path in sorted(package.rglob("*.py")) if path.stem not in types_only]
+    trees = {path: ast.parse(path.read_text()) for path in paths}
     own = {name for tree in trees.values() for name in bound_names(tree)}
     uses = {path: Uses(tree) for path, tree in trees.items()}
     lacking = ask(micropython, question(uses, package.name, own))

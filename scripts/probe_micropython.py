@@ -29,9 +29,9 @@ def samples() -> "list[Any]":
     files = [sys.stdout, open(__file__), open(__file__, "rb")]  # noqa: SIM115 - it ends soon
     streams = [io.BytesIO(), io.StringIO()]
     modules = [re.compile("a"), re.match("a", "a"), sys.implementation]
-    queue = [collections.deque((), 1)]  # noqa: RUF037 - `maxlen` is no keyword here
+    queue: list[Any] = [collections.deque((), 1)]  # noqa: RUF037 - no keywords there
     tasks = [_generator, task, asyncio.create_task(task), asyncio.get_event_loop()]
-    return plain + runtime + files + streams + modules + queue + tasks  # type: ignore[operator]
+    return plain + runtime + files + streams + modules + queue + tasks
 
 
 def load(name: str) -> "Any":

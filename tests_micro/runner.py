@@ -17,6 +17,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 if TYPE_CHECKING or not hasattr(sys, "print_exception"):
     from traceback import print_exception
@@ -86,7 +87,7 @@ def run_module(name: str, wanted: "list[str]", results: Results) -> None:
             results.add(full_name, run_test(function))
 
 
-def run_test(function: "Callable[[], object]") -> BaseException | None:
+def run_test(function: "Callable[[], Any]") -> BaseException | None:
     """Run one test to its end and return what it raised."""
     try:
         pending = function()

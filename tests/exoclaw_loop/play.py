@@ -10,7 +10,7 @@ from typing import Any
 import exoclaw
 import pytest
 
-TESTS = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0
 
 
@@ -34,7 +34,7 @@ def play(runtime: str, folder: Path, *names: str, endpoint: str = "") -> Played:
     command, settings = _on_cpython() if runtime == "cpython" else _on_micropython(folder)
     settings |= {"SCENARIO_FOLDER": str(folder), "SCENARIO_ENDPOINT": endpoint}
     run = subprocess.run(  # noqa: S603 - our own program
-        [*command, "-m", "exoclaw_loop.scenarios", *names],
+        [*command, "-m", "tests.exoclaw_loop.scenarios", *names],
         env={**os.environ, **settings},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -47,8 +47,7 @@ def play(runtime: str, folder: Path, *names: str, endpoint: str = "") -> Played:
 
 
 def _on_cpython() -> tuple[list[str], dict[str, str]]:
-    path = os.pathsep.join([str(TESTS.parent), str(TESTS)])
-    return [sys.executable, "-X", "dev", "-W", "error"], {"PYTHONPATH": path}
+    return [sys.executable, "-X", "dev", "-W", "error"], {"PYTHONPATH": str(ROOT)}
 
 
 def _on_micropython(folder: Path) -> tuple[list[str], dict[str, str]]:
@@ -61,5 +60,5 @@ def _on_micropython(folder: Path) -> tuple[list[str], dict[str, str]]:
     if not only.exists():
         only.mkdir()
         (only / "exoclaw").symlink_to(package, target_is_directory=True)
-    paths = [TESTS.parent, TESTS, only, only / "exoclaw" / "_mp_lib", ".frozen"]
+    paths = [ROOT, only, only / "exoclaw" / "_mp_lib", ".frozen"]
     return [micropython], {"MICROPYPATH": ":".join(map(str, paths))}

@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 
-from exoclaw_loop.scenarios import edges, network, turns
+from . import edges, network, turns
 
 
 async def main(names: "list[str]") -> None:

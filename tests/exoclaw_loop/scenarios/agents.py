@@ -14,13 +14,14 @@ from budget_core import (
     TurnBudgetPolicy,
     TurnBudgetTracker,
 )
-from exoclaw_loop.scenarios.parts import Memory, Tool
+
+from .parts import Memory, Tool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from exoclaw_loop.scenarios.parts import Facts
+    from .parts import Facts
 
 FIGURES = "{pct}% of the {scope}: {used}/{cap} {unit}"
 WARNING = "[warning] " + FIGURES

@@ -7,14 +7,15 @@ from budget_core import (
     TurnBudgetPolicy,
     TurnBudgetTracker,
 )
-from exoclaw_loop.scenarios.agents import agent, daily_config, noon, turn_config
-from exoclaw_loop.scenarios.parts import LOOK, QUESTION, Memory, ScriptedProvider, said
+
+from .agents import agent, daily_config, noon, turn_config
+from .parts import LOOK, QUESTION, Memory, ScriptedProvider, said
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from exoclaw_loop.scenarios.parts import Facts, Message
+    from .parts import Facts, Message
 
 
 class Tap:

@@ -3,14 +3,15 @@
 import os
 
 from budget_core import ChatClient, ProviderError
-from exoclaw_loop.scenarios.agents import Budgets, agent, stream
-from exoclaw_loop.scenarios.parts import Memory, Tool, said
+
+from .agents import Budgets, agent, stream
+from .parts import Memory, Tool, said
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from exoclaw_loop.scenarios.parts import Facts
+    from .parts import Facts
 
 NOTICE = "[Budget notice] {used}/{cap} {unit}"
 FILES = {"garden.md": "# Garden\nWater twice.", "todo.txt": "Buy seeds.", "zoo.txt": "Closed."}

@@ -14,8 +14,9 @@ from budget_core import (
     FileBudgetStore,
     TurnBudgetPolicy,
 )
-from exoclaw_loop.scenarios.agents import Budgets, agent, daily_config, noon, stream
-from exoclaw_loop.scenarios.parts import (
+
+from .agents import Budgets, agent, daily_config, noon, stream
+from .parts import (
     LOOK,
     QUESTION,
     Call,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from exoclaw.agent import AgentLoop
 
-    from exoclaw_loop.scenarios.parts import Facts
+    from .parts import Facts
 
 
 class Steps:

@@ -1,0 +1,81 @@
+"""What type checkers know by name; no program loads this.
+
+Modules import it under `TYPE_CHECKING` only: MicroPython has no `typing`, and a name that is not
+in a compiled module takes no memory there.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+from budget_core.config import Config
+from budget_core.provider import ChatResponse, ToolCall
+from budget_core.tracker import BudgetTracker
+from budget_core.wrapper import BudgetWrapper
+
+__all__ = [
+    "AnyConfig",
+    "Any",
+    "Awaitable",
+    "BudgetStateStore",
+    "BudgetTracker",
+    "BudgetWrapper",
+    "Callable",
+    "ChatResponse",
+    "Hook",
+    "IterationPolicy",
+    "Lock",
+    "Messages",
+    "Provider",
+    "Sequence",
+    "ToolCall",
+    "Tools",
+]
+
+AnyConfig = TypeVar("AnyConfig", bound=Config)
+Hook = Callable[..., object]
+Lock = AbstractContextManager[Any]
+Messages = list[dict[str, Any]]
+Tools = list[dict[str, Any]]
+
+
+class Provider(Protocol):
+    """Something that answers `chat(messages, tools, model, …)` and names its default model."""
+
+    @property
+    def chat(self) -> Callable[..., Awaitable[Any]]:
+        """The coroutine function that answers."""
+
+    def get_default_model(self) -> str:
+        """Return the model that answers where a call names none."""
+
+
+class IterationPolicy(Protocol):
+    """What a loop asks before each LLM call, counted from 0 at each turn's start."""
+
+    async def should_continue(self, iteration: int, tools_used: list[str]) -> bool:
+        """Allow the next LLM call, or end the turn."""
+
+    async def on_limit_reached(self, iteration: int, tools_used: list[str]) -> str:
+        """Return the text that ends the turn."""
+
+
+class BudgetStateStore(Protocol):
+    """Where a tracker's state survives: a flat dict of whole numbers, strings and `None`.
+
+    One tracker, in one process, writes to a store. A store may have an attribute `on_corrupt`:
+    `"deny"` (taken where there is none) or `"fresh"`, what an untrusted state stands for.
+    """
+
+    def load(self) -> dict[str, Any] | None:
+        """Return the last state saved, or `None` where there is none.
+
+        Raises `StateCorruptError` (or any error whose `corrupt` is true) for a state that exists
+        but cannot be trusted, any other error where the store cannot be read now.
+        """
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Keep `state` whole, or raise and keep the last one."""
+
+    def clear(self) -> None:
+        """Forget the state, for an operator."""

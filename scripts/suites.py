@@ -1,0 +1,106 @@
+"""Run the tests on MicroPython and on CPython, and count them."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from platform import python_version
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parents[1]
+FROZEN_ONLY = {"MICROPYPATH": ".frozen"}  # no modules that were installed beside MicroPython
+OUTCOMES = ("passed", "skipped", "failed")  # the worst last
+PATIENCE_S = 10
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many of a runtime's tests passed, failed and were skipped; `core` is tests_micro's."""
+
+    runtime: str
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    core: int = 0
+    exit_code: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.runtime}: {self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+    def problem(self) -> str | None:
+        """Return what is wrong, or `None` if tests were run and all is well."""
+        if self.failed:
+            return f"{self.failed} of the tests on {self.runtime}"
+        if not self.passed:
+            return f"no test was run on {self.runtime}"
+        return f"exit code {self.exit_code} on {self.runtime}" if self.exit_code else None
+
+
+@contextmanager
+def child(command: list[str], **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a program; at Ctrl-C, which it gets as well, give it time to tidy up."""
+    with subprocess.Popen(  # noqa: S603 - the commands are those below
+        command,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE if environment else None,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        except KeyboardInterrupt:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE_S)
+            process.terminate()
+            raise
+
+
+def on_micropython(micropython: str, arguments: list[str]) -> Counts:
+    """Run tests_micro on MicroPython; a run that breaks off counts as one failed test."""
+    line = ""
+    with child([micropython, "tests_micro/runner.py", *arguments], **FROZEN_ONLY) as process:
+        for line in process.stdout or ():
+            if not line.startswith('{"'):
+                print(line, end="", flush=True)
+    try:
+        said = json.loads(line)
+    except ValueError:
+        print(f"MicroPython broke off with exit code {process.returncode}.")
+        return Counts("MicroPython ?", failed=1)
+    ran = said["passed"] + said["failed"]
+    runtime = f"MicroPython {said['version']}"
+    return Counts(runtime, said["passed"], said["failed"], 0, ran, process.returncode)
+
+
+def on_cpython(arguments: list[str]) -> Counts:
+    """Run all tests with pytest; a run that breaks off counts as one failed test."""
+    runtime = f"CPython {python_version()}"
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={report}", *arguments]
+        with child(command) as process:
+            code = process.wait()
+        if not report.exists():
+            print(f"pytest broke off with exit code {code}.")
+            return Counts(runtime, failed=1)
+        worst = outcomes(report)
+    results = list(worst.values())
+    passed, skipped, failed = (results.count(outcome) for outcome in range(len(OUTCOMES)))
+    core = sum(name.startswith("tests_micro.") for name in worst)
+    return Counts(runtime, passed, failed, skipped, core, code)
+
+
+def outcomes(report: Path) -> dict[str, int]:
+    """Return the worst outcome of each test, for one may fail again while it is torn down."""
+    worst: dict[str, int] = {}
+    for case in ElementTree.parse(report).iter("testcase"):  # noqa: S314 - pytest's own
+        name = f"{case.get('classname')}.{case.get('name')}"
+        tags = {part.tag for part in case}
+        outcome = 2 if tags & {"failure", "error"} else int("skipped" in tags)
+        worst[name] = max(outcome, worst.get(name, 0))
+    return worst

@@ -1,0 +1,722 @@
+"""The durable file store: what it promises when disks, umasks, links and crashes work against it."""
+
+import errno
+import importlib.util
+import json
+import os
+import signal
+import socket
+import stat
+import tracemalloc
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from budget_core import file_store as core
+from budget_cpython import (
+    DailyBudgetConfig,
+    DailyBudgetTracker,
+    FileBudgetStore,
+    StateCorruptError,
+    StoreError,
+    file_store,
+)
+
+OLD = {"day_key": 20_000, "total_tokens": 400, "warned_ppm": 0, "told": 0}
+NEW = dict(OLD, total_tokens=401)
+NOON = 20_000 * 86_400 + 43_200
+DAILY = DailyBudgetConfig(daily_budget=1000, enforcement="cutoff")
+NAME = "state.json"
+WATCHED = {"chmod", "close", "fchmod", "fsync", "mkdir", "open", "replace", "unlink", "write"}
+READS = {"close", "fstat", "lstat", "open", "read"}
+
+
+class Calls:
+    """The store's `os`: lists the calls it makes, and fails the `nth` (and what follows, if `on`)."""
+
+    def __init__(
+        self,
+        nth: int = -1,
+        code: int = 0,
+        on: bool = False,
+        names: set[str] = WATCHED,
+        **instead: Callable[..., Any],
+    ) -> None:
+        self.log: list[str] = []
+        self.open: dict[int, str] = {}
+        self._nth, self._code, self._on = nth, code, on
+        self._names = names
+        self._instead = instead
+
+    def __getattr__(self, name: str) -> Any:
+        real = self._instead.get(name) or getattr(os, name)
+        if name not in self._names:
+            return real
+
+        def call(target: Any, *args: Any, **options: Any) -> Any:
+            self.log.append(f"{name} {self.open.get(target) or os.path.basename(target)}")
+            late = len(self.log) - 1 - self._nth if self._nth >= 0 else -1
+            fails = late == 0 or (late > 0 and self._on)
+            if name == "close" or not fails:
+                result = real(target, *args, **options)
+                if name == "open":
+                    self.open[result] = os.path.basename(target)
+                if name == "close":
+                    del self.open[target]
+            if fails:
+                raise OSError(self._code, os.strerror(self._code))
+            return result
+
+        return call
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    return folder / NAME
+
+
+@pytest.fixture
+def store(path: Path) -> FileBudgetStore:
+    store = FileBudgetStore(path)
+    store.save(OLD)
+    return store
+
+
+@pytest.fixture
+def no_hang() -> Iterator[None]:
+    def give_up(*_: object) -> None:
+        raise AssertionError("it hangs")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, 5)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def watch(monkeypatch: pytest.MonkeyPatch, **options: Any) -> Calls:
+    calls = Calls(**options)
+    monkeypatch.setattr(file_store, "os", calls)
+    return calls
+
+
+def files(path: Path) -> list[str]:
+    return sorted(os.listdir(path.parent))
+
+
+def tracker_on(path: Path, **options: Any) -> DailyBudgetTracker:
+    return DailyBudgetTracker(DAILY, clock=lambda: NOON, store=FileBudgetStore(path, **options))
+
+
+def sealed(text: bytes) -> bytes:
+    """Return `text` as a stored state with the right checksum, as one who knows the format would."""
+    return b'{"crc32":"%08x","state":' % zlib.crc32(text) + text + b"}"
+
+
+# ------------------------------------------------------------------------------- what it keeps
+
+
+def test_what_is_saved_is_loaded_by_this_store_and_the_cores(store: FileBudgetStore) -> None:
+    assert FileBudgetStore(store.path).load() == core.FileBudgetStore(store.path).load() == OLD
+
+
+def test_what_the_cores_store_saved_is_loaded(path: Path) -> None:
+    core.FileBudgetStore(str(path)).save(OLD)
+    assert FileBudgetStore(path).load() == OLD
+
+
+def test_no_file_is_no_state_and_clear_leaves_none(store: FileBudgetStore, path: Path) -> None:
+    store.clear()
+    assert store.load() is None
+    assert files(path) == []
+
+
+def test_only_the_state_is_left_after_a_save(store: FileBudgetStore, path: Path) -> None:
+    store.save(NEW)
+    assert files(path) == [NAME]
+
+
+def test_the_path_stays_where_it_was_when_the_process_changes_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = FileBudgetStore("a/b.json")
+    monkeypatch.chdir("/")
+    store.save(OLD)
+    assert (tmp_path / "a" / "b.json").is_file()
+
+
+@pytest.mark.parametrize("bad", ["", "folder/", "nul\0.json"])
+def test_a_path_that_names_no_file_is_refused(bad: str) -> None:
+    with pytest.raises(ValueError, match="path must name a file"):
+        FileBudgetStore(bad)
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o077, 0o277, 0o777])
+def test_files_are_0600_and_folders_0700_under_any_umask(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        FileBudgetStore(tmp_path / "a" / "b" / NAME).save(OLD)
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE(made.stat().st_mode) for made in sorted(tmp_path.rglob("*"))]
+    assert modes == [0o700, 0o700, 0o600]
+
+
+def test_a_file_that_others_could_read_is_0600_after_the_next_save(
+    store: FileBudgetStore, path: Path
+) -> None:
+    path.chmod(0o666)
+    store.save(NEW)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_path_through_a_folder_to_be_made_and_back_is_made(tmp_path: Path) -> None:
+    store = FileBudgetStore(tmp_path / "new" / ".." / "other" / NAME)
+    store.save(OLD)
+    assert store.load() == OLD
+
+
+# ------------------------------------------------------------------------------- durability
+
+
+def test_a_save_syncs_the_file_before_and_the_folder_after_the_rename(
+    store: FileBudgetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = watch(monkeypatch)
+    store.save(NEW)
+    assert calls.log == [
+        "unlink state.json.tmp",
+        "open state.json.tmp",
+        "fchmod state.json.tmp",
+        "write state.json.tmp",
+        "fsync state.json.tmp",
+        "close state.json.tmp",
+        "replace state.json.tmp",
+        "open kept",
+        "fsync kept",
+        "close kept",
+    ]
+
+
+def test_each_new_folder_is_synced_into_its_parent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = watch(monkeypatch)
+    FileBudgetStore(tmp_path / "a" / "b" / NAME).save(OLD)
+    kept = [line for line in calls.log if line.split()[0] in ("mkdir", "fsync")]
+    expected = ["mkdir a", f"fsync {tmp_path.name}", "mkdir b", "fsync a"]
+    assert kept == expected + ["fsync state.json.tmp", "fsync b"]
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_short_writes_are_carried_on(
+    store: FileBudgetStore, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    watch(monkeypatch, write=lambda file, data: os.write(file, data[:size]))
+    store.save(NEW)
+    assert store.load() == NEW
+
+
+def calls_of_a_save(folder: Path) -> list[str]:
+    """Return the calls of a save that makes two folders, to fail each in turn."""
+    with pytest.MonkeyPatch.context() as patch:
+        calls = watch(patch)
+        FileBudgetStore(folder / "a" / "b" / NAME).save(OLD)
+        return calls.log
+
+
+@pytest.mark.parametrize("on", [False, True], ids=["once", "from then on"])
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EROFS])
+def test_whatever_call_of_a_save_fails_a_whole_state_stays_and_the_next_save_works(
+    store: FileBudgetStore, path: Path, monkeypatch: pytest.MonkeyPatch, code: int, on: bool
+) -> None:
+    steps = watch(monkeypatch)
+    store.save(OLD)
+    for nth, step in enumerate(steps.log):
+        calls = watch(monkeypatch, nth=nth, code=code, on=on)
+        with pytest.raises(StoreError, match="cannot write") as caught:
+            store.save(NEW)
+        assert isinstance(caught.value.cause, OSError)
+        assert caught.value.cause.errno == code
+        assert not calls.open, step
+        monkeypatch.setattr(file_store, "os", os)
+        renamed = nth > steps.log.index("replace state.json.tmp")
+        assert store.load() == (NEW if renamed else OLD), step
+        assert files(path) == [NAME] or on, step
+        store.save(OLD)
+        assert files(path) == [NAME]
+        assert store.load() == OLD
+
+
+@pytest.mark.parametrize("on", [False, True], ids=["once", "from then on"])
+def test_whatever_call_of_a_first_save_fails_the_next_one_works(tmp_path: Path, on: bool) -> None:
+    for nth, step in enumerate(calls_of_a_save(tmp_path / "dry")):
+        store = FileBudgetStore(tmp_path / str(nth) / "a" / "b" / NAME)
+        (tmp_path / str(nth)).mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            watch(patch, nth=nth, code=errno.EIO, on=on)
+            with pytest.raises(StoreError):
+                store.save(OLD)
+        assert store.load() in (None, OLD), step
+        store.save(NEW)
+        assert store.load() == NEW, step
+
+
+def test_a_folder_that_could_not_be_synced_into_its_parent_is_made_again(tmp_path: Path) -> None:
+    nth = calls_of_a_save(tmp_path / "dry").index("fsync dry")
+    (tmp_path / "wet").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        watch(patch, nth=nth, code=errno.EIO)
+        with pytest.raises(StoreError):
+            FileBudgetStore(tmp_path / "wet" / "a" / NAME).save(OLD)
+    assert os.listdir(tmp_path / "wet") == []
+
+
+def test_a_disk_that_fills_up_in_the_middle_leaves_the_old_state(
+    store: FileBudgetStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(file: int, data: bytes) -> int:
+        if len(data) < 80:
+            raise OSError(errno.ENOSPC, "full")
+        return os.write(file, data[:50])
+
+    watch(monkeypatch, write=half)
+    with pytest.raises(StoreError):
+        store.save(NEW)
+    assert store.load() == OLD
+    assert files(path) == [NAME]
+
+
+def test_an_interrupt_in_the_middle_leaves_no_temporary_file(
+    store: FileBudgetStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(file: int) -> None:
+        raise KeyboardInterrupt
+
+    watch(monkeypatch, fsync=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store.save(NEW)
+    assert files(path) == [NAME]
+    assert store.load() == OLD
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EACCES])
+def test_a_state_that_cannot_be_read_now_is_an_error_but_not_corrupt(
+    store: FileBudgetStore, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    reads = watch(monkeypatch, names=READS)
+    store.load()
+    for nth, step in enumerate(reads.log):
+        calls = watch(monkeypatch, nth=nth, code=code, names=READS)
+        with pytest.raises(StoreError, match="cannot read") as caught:
+            store.load()
+        assert not isinstance(caught.value, StateCorruptError), step
+        assert not calls.open, step
+
+
+def test_a_file_system_that_cannot_sync_folders_will_do(
+    store: FileBudgetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = watch(monkeypatch)
+    store.save(NEW)
+    watch(monkeypatch, nth=steps.log.index("fsync kept"), code=errno.EINVAL)
+    store.save(OLD)
+    assert store.load() == OLD
+
+
+def test_a_file_system_without_modes_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(target: object, mode: int) -> None:
+        raise PermissionError(errno.EPERM, "no modes here")
+
+    watch(monkeypatch, chmod=refuse, fchmod=refuse)
+    store = FileBudgetStore(tmp_path / "a" / NAME)
+    store.save(OLD)
+    assert store.load() == OLD
+
+
+def test_a_platform_without_the_posix_flags_will_do(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK", "fchmod"):
+        monkeypatch.delattr(os, name)
+    spec = importlib.util.spec_from_file_location("file_store_there", file_store.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    there = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(there)
+    store = there.FileBudgetStore(path)
+    store.save(OLD)
+    store.save(NEW)
+    assert store.load() == NEW
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+    with pytest.raises(StateCorruptError, match="a symbolic link"):
+        store.load()
+
+
+# ------------------------------------------------------------------------------- unfinished saves
+
+
+def test_a_whole_new_file_without_an_old_one_is_the_state(
+    store: FileBudgetStore, path: Path
+) -> None:
+    path.rename(f"{path}.tmp")
+    assert store.load() == OLD
+
+
+def test_a_new_file_beside_an_old_one_is_not_the_state(store: FileBudgetStore, path: Path) -> None:
+    Path(f"{path}.tmp").write_bytes(core.encode(NEW))
+    assert store.load() == OLD
+
+
+@pytest.mark.parametrize("keep", [0, 1, 60])
+def test_a_partial_new_file_alone_is_no_state_and_is_removed(path: Path, keep: int) -> None:
+    Path(f"{path}.tmp").write_bytes(core.encode(NEW)[:keep])
+    store = FileBudgetStore(path)
+    assert store.load() is None
+    store.save(OLD)
+    assert files(path) == [NAME]
+
+
+def test_the_only_copy_of_a_state_outlives_a_second_crash(
+    store: FileBudgetStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object) -> None:
+        raise OSError(errno.EIO, "the power is gone")
+
+    path.rename(f"{path}.tmp")
+    watch(monkeypatch, write=crash)
+    with pytest.raises(StoreError):
+        store.save(NEW)
+    assert store.load() == OLD
+
+
+# ------------------------------------------------------------------------------- what lies there
+
+
+def put_symlink(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+def put_dangling(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("nowhere")
+
+
+def put_endless(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def put_hard_link(path: Path) -> None:
+    os.link(path, path.with_name("another name"))
+
+
+def put_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def put_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def put_socket(path: Path) -> None:
+    path.unlink()
+    here = os.getcwd()
+    os.chdir(path.parent)  # a socket's path is at most some 100 bytes long
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+KINDS = [
+    (put_symlink, "a symbolic link"),
+    (put_dangling, "a symbolic link"),
+    (put_endless, "a symbolic link"),
+    (put_hard_link, "a hard link"),
+    (put_folder, "a folder"),
+    (put_fifo, "a FIFO"),
+    (put_socket, "a socket"),
+]
+
+
+@pytest.mark.usefixtures("no_hang")
+@pytest.mark.parametrize(("put", "what"), KINDS)
+def test_what_is_no_plain_file_is_named_denied_and_never_followed(
+    store: FileBudgetStore, path: Path, put: Callable[[Path], None], what: str
+) -> None:
+    put(path)
+    before = {other: other.read_bytes() for other in path.parent.iterdir() if other.is_file()}
+    with pytest.raises(StateCorruptError, match=f"is {what}, not a plain file.* remove it"):
+        store.load()
+    tracker = tracker_on(path)
+    assert tracker.is_at_limit()
+    tracker.record({"total_tokens": 1})
+    for other, data in before.items():
+        assert other == path or other.read_bytes() == data
+    assert FileBudgetStore(path, on_corrupt="fresh").load() is None or path.is_file()
+
+
+@pytest.mark.usefixtures("no_hang")
+def test_a_device_is_named_and_not_read() -> None:
+    with pytest.raises(StateCorruptError, match="is a device"):
+        FileBudgetStore("/dev/zero").load()
+
+
+@pytest.mark.usefixtures("no_hang")
+@pytest.mark.parametrize("put", [put_symlink, put_fifo, put_endless, put_folder, put_hard_link])
+def test_what_takes_the_files_place_after_the_first_look_is_not_read_either(
+    store: FileBudgetStore, path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path], None]
+) -> None:
+    seen = os.lstat(path)
+    put(path)
+    watch(monkeypatch, lstat=lambda path: seen)
+    with pytest.raises(StoreError):
+        store.load()
+
+
+@pytest.mark.parametrize("put", [put_symlink, put_dangling, put_hard_link, put_fifo, put_socket])
+def test_whatever_has_the_temporary_name_is_removed_and_not_written_to(
+    store: FileBudgetStore, path: Path, put: Callable[[Path], None]
+) -> None:
+    new = Path(f"{path}.tmp")
+    new.write_bytes(b"a victim")
+    put(new)
+    store.save(NEW)
+    assert store.load() == NEW
+    assert not os.path.lexists(new)
+    assert not path.with_name("nowhere").exists()
+    for victim in ("elsewhere", "another name"):
+        if path.with_name(victim).exists():
+            assert path.with_name(victim).read_bytes() == b"a victim"
+
+
+def test_a_link_that_appears_under_the_temporary_name_in_between_is_not_followed(
+    store: FileBudgetStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = path.with_name("victim")
+    Path(f"{path}.tmp").symlink_to(victim)
+    watch(monkeypatch, unlink=lambda path: None)
+    with pytest.raises(StoreError):
+        store.save(NEW)
+    assert not victim.exists()
+    assert store.load() == OLD
+
+
+def test_a_folder_under_the_temporary_name_keeps_the_old_state(
+    store: FileBudgetStore, path: Path
+) -> None:
+    Path(f"{path}.tmp").mkdir()
+    with pytest.raises(StoreError):
+        store.save(NEW)
+    assert store.load() == OLD
+
+
+BAD = {
+    "empty": b"",
+    "nothing but zeros": bytes(160),
+    "another program's": b'{"day_key": 20000, "total_tokens": 1}',
+    "deep": b"[" * 200_000,
+    "deep within bounds": sealed(b"[" * 4000),
+    "long integer": sealed(b'{"total_tokens": ' + b"9" * 5000 + b"}"),
+    "long integer within bounds": sealed(json.dumps(OLD).encode().replace(b"400", b"9" * 3900)),
+    "mark in front": b"\xef\xbb\xbf" + core.encode(OLD),
+    "trailing": core.encode(OLD) + b"\n",
+    "twice": core.encode(OLD) * 2,
+    "negative": core.encode(dict(OLD, total_tokens=-5)),
+    "not finite": sealed(json.dumps(OLD).encode().replace(b"400", b"NaN")),
+    "infinite": sealed(json.dumps(OLD).encode().replace(b"400", b"1e999")),
+    "fraction": core.encode(dict(OLD, total_tokens=0.5)),
+    "text": core.encode(dict(OLD, total_tokens="1")),
+    "boolean": core.encode(dict(OLD, total_tokens=True)),
+    "nothing in it": core.encode({}),
+    "a list": sealed(b"[1]"),
+}
+
+
+@pytest.mark.parametrize("data", BAD.values(), ids=BAD.keys())
+def test_a_state_that_cannot_be_trusted_denies_and_stays_denied_after_a_restart(
+    path: Path, data: bytes
+) -> None:
+    path.write_bytes(data)
+    assert tracker_on(path).is_at_limit()
+    assert tracker_on(path).is_at_limit()
+
+
+def test_with_on_corrupt_fresh_a_damaged_state_is_none(path: Path) -> None:
+    path.write_bytes(b"?")
+    assert not tracker_on(path, on_corrupt="fresh").is_at_limit()
+
+
+def test_a_key_stated_twice_never_lowers_the_count_below_its_last(path: Path) -> None:
+    path.write_bytes(sealed(b'{"total_tokens": 1, ' + json.dumps(OLD).encode()[1:]))
+    assert tracker_on(path).total_tokens >= 400
+
+
+def test_a_hundred_megabytes_are_not_read_into_memory(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(100_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(StateCorruptError, match="larger than 4096 bytes"):
+            FileBudgetStore(path).load()
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_copy_from_an_earlier_day_does_not_count_for_today(path: Path) -> None:
+    path.write_bytes(core.encode(dict(OLD, day_key=19_999)))
+    assert tracker_on(path).total_tokens == 0
+
+
+def test_no_flipped_bit_lowers_a_count_or_raises(path: Path) -> None:
+    whole = core.encode(OLD)
+    for place in range(len(whole) * 8):
+        flipped = bytearray(whole)
+        flipped[place // 8] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        assert tracker_on(path).total_tokens >= 400
+
+
+def test_no_truncation_lowers_a_count_or_raises(path: Path) -> None:
+    whole = core.encode(OLD)
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        assert tracker_on(path).total_tokens >= 400
+
+
+def test_a_disk_that_fails_denies_and_recovers_with_the_count_it_had(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracker = tracker_on(path)
+    tracker.record({"total_tokens": 100})
+    watch(monkeypatch, nth=0, code=errno.ENOSPC, on=True)
+    tracker.record({"total_tokens": 100})
+    assert tracker.is_at_limit()
+    monkeypatch.setattr(file_store, "os", os)
+    tracker.maybe_auto_reset()
+    assert not tracker.is_at_limit()
+    assert tracker_on(path).total_tokens == 200
+
+
+# ------------------------------------------------------------------------------- workspace
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """Return an agent's folder, with links to it and out of it beside."""
+    folder = tmp_path / "workspace"
+    (folder / "sub").mkdir(parents=True)
+    (tmp_path / "safe").mkdir()
+    (tmp_path / "link").symlink_to("workspace")
+    (tmp_path / "deep").symlink_to("workspace/sub")
+    (tmp_path / "safe" / "inward.json").symlink_to(folder / NAME)
+    (folder / "outward").symlink_to(tmp_path / "safe")
+    (folder / "outward.json").symlink_to(tmp_path / "safe" / NAME)
+    return folder
+
+
+INSIDE = [
+    "workspace/state.json",
+    "workspace",
+    "workspace/sub/new/state.json",
+    "safe/../workspace/state.json",
+    "link/state.json",
+    "deep/state.json",
+    "deep/../state.json",
+    "safe/inward.json",
+    "workspace/outward.json",
+]
+OUTSIDE = [
+    "safe/state.json",
+    "workspace.json",
+    "workspace2/state.json",
+    "state.json",
+    "workspace/../safe/state.json",
+    "workspace/outward/state.json",
+]
+
+
+@pytest.mark.parametrize("spelt", ["workspace", "link", "./safe/../workspace/", "workspace/."])
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("place", INSIDE)
+def test_a_state_inside_the_workspace_is_refused_however_it_is_spelt(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, place: str, relative: bool, spelt: str
+) -> None:
+    monkeypatch.chdir(workspace.parent)
+    root = "" if relative else f"{workspace.parent}/"
+    with pytest.raises(ValueError, match="inside the agent's workspace"):
+        FileBudgetStore(place, workspace=root + spelt)
+    with pytest.raises(ValueError, match="inside the agent's workspace"):
+        FileBudgetStore(root + place, workspace=Path(spelt))
+
+
+@pytest.mark.parametrize("place", OUTSIDE)
+def test_a_state_outside_the_workspace_is_kept(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.chdir(workspace.parent)
+    store = FileBudgetStore(place, workspace="workspace")
+    store.save(OLD)
+    assert store.load() == OLD
+
+
+@pytest.mark.parametrize("workspace", ["/", ".", ""])
+def test_a_workspace_that_holds_everything_here_refuses_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workspace: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="inside the agent's workspace"):
+        FileBudgetStore(NAME, workspace=workspace)
+
+
+def test_a_workspace_known_by_another_name_is_recognised(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mounted_twice(path: str) -> str:
+        return os.path.abspath(path).replace("/link", "/workspace/.")
+
+    store = FileBudgetStore(workspace.parent / "safe" / NAME, workspace=workspace)
+    store.path = str(workspace.parent / "link" / NAME)
+    monkeypatch.setattr("os.path.realpath", mounted_twice)
+    with pytest.raises(StoreError):
+        store.save(OLD)
+
+
+def test_a_folder_swapped_for_a_link_into_the_workspace_is_neither_written_nor_read(
+    workspace: Path,
+) -> None:
+    safe = workspace.parent / "safe"
+    store = FileBudgetStore(safe / NAME, workspace=workspace)
+    store.save(OLD)
+    safe.rename(safe.with_name("moved"))
+    safe.symlink_to(workspace)
+    (workspace / NAME).write_bytes(core.encode(dict(OLD, total_tokens=0)))
+    with pytest.raises(StoreError, match="inside the agent's workspace by now"):
+        store.save(NEW)
+    with pytest.raises(StoreError, match="inside the agent's workspace by now"):
+        store.load()
+    assert json.loads((workspace / NAME).read_bytes())["state"]["total_tokens"] == 0
+    assert DailyBudgetTracker(DAILY, lambda: NOON, store).is_at_limit()
+
+
+def test_a_workspace_turned_into_a_link_to_the_states_folder_is_noticed(workspace: Path) -> None:
+    store = FileBudgetStore(workspace.parent / "safe" / NAME, workspace=workspace)
+    workspace.rename(workspace.with_name("moved"))
+    workspace.symlink_to("safe")
+    with pytest.raises(StoreError):
+        store.save(OLD)

@@ -1,0 +1,51 @@
+"""The package's public names."""
+
+import budget_core
+from tests_micro.support import raises
+
+NAMES = (
+    "BudgetError",
+    "BudgetWrapper",
+    "ChatResponse",
+    "CompositePolicy",
+    "DailyBudgetConfig",
+    "DailyBudgetTracker",
+    "Enforcement",
+    "FileBudgetStore",
+    "InMemoryBudgetStore",
+    "ProviderError",
+    "StateCorruptError",
+    "StoreError",
+    "ToolCall",
+    "TurnBudgetConfig",
+    "TurnBudgetPolicy",
+    "TurnBudgetTracker",
+)
+
+
+def test_every_public_name_can_be_had_from_the_package() -> None:
+    for name in NAMES:
+        assert getattr(budget_core, name).__name__ == name, name
+
+
+def test_a_name_is_the_same_object_each_time() -> None:
+    for name in NAMES:
+        assert getattr(budget_core, name) is getattr(budget_core, name), name
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    for name in ("Budget", "config ", "budgetwrapper", "wrapper BudgetWrapper", "no_such_name"):
+        raises(AttributeError, getattr, budget_core, name)
+
+
+def test_every_run_time_error_is_a_budget_error() -> None:
+    for name in ("ProviderError", "StateCorruptError", "StoreError"):
+        assert issubclass(getattr(budget_core, name), budget_core.BudgetError), name
+    assert issubclass(budget_core.StateCorruptError, budget_core.StoreError)
+
+
+def test_a_store_error_carries_its_cause() -> None:
+    cause = OSError(5)
+    error = budget_core.StoreError("cannot read", cause)
+    assert error.cause is cause and "cannot read" in str(error)
+    assert budget_core.StoreError("cannot read").cause is None
