@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.chat import ChatClient
     from budget_core.composite import CompositePolicy
-    from budget_core.enforcement import Enforcement
+    from budget_core.config import Enforcement
     from budget_core.errors import BudgetError, ProviderError, StateCorruptError, StoreError
     from budget_core.http import tls_context
     from budget_core.loop import Tool, TurnResult, run_turn

@@ -19,9 +19,10 @@ class _Part:
     def __get__(self, instance: object, owner: "Any") -> "Any":
         from dataclasses import make_dataclass
 
-        init = owner.__init__
-        fields = zip(init.__annotations__, init.__annotations__.values(), init.__defaults__)
-        made = make_dataclass(owner.__name__, list(fields), frozen=True, eq=False)
+        types = owner.__init__.__annotations__
+        defaults = owner.__init__.__defaults__
+        fields = list(zip(types, types.values(), defaults, strict=False))  # less "return"
+        made = make_dataclass(owner.__name__, fields, frozen=True, eq=False)
         setattr(owner, self._name, getattr(made, self._name))
         return getattr(made, self._name)
 
@@ -47,18 +48,17 @@ class _Frozen(core.Config):
         return f"{type(self).__name__}({', '.join(fields)})"
 
     def __hash__(self) -> int:
-        return hash(frozenset([item for item in vars(self).items() if not isinstance(item[1], dict)]))
+        values = vars(self).items()
+        return hash(frozenset([item for item in values if not isinstance(item[1], dict)]))
 
 
-class TurnBudgetConfig(_Frozen, core.TurnBudgetConfig):
+class TurnBudgetConfig(_Frozen, core.TurnBudgetConfig):  # noqa: D101 - said by the core
     __doc__ = core.TurnBudgetConfig.__doc__
     __dataclass_fields__: "ClassVar[Any]" = _Part()
     __dataclass_params__: "ClassVar[Any]" = _Part()
-    __match_args__ = _Part()
 
 
-class DailyBudgetConfig(_Frozen, core.DailyBudgetConfig):
+class DailyBudgetConfig(_Frozen, core.DailyBudgetConfig):  # noqa: D101 - said by the core
     __doc__ = core.DailyBudgetConfig.__doc__
     __dataclass_fields__: "ClassVar[Any]" = _Part()
     __dataclass_params__: "ClassVar[Any]" = _Part()
-    __match_args__ = _Part()

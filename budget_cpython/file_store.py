@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_SAFE = sum(getattr(os, flag, 0) for flag in ("O_CLOEXEC", "O_NOFOLLOW", "O_BINARY"))
+_SAFE = sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_BINARY"))
 _READ = os.O_RDONLY | _SAFE | getattr(os, "O_NONBLOCK", 0)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
 _FOLDER = getattr(os, "O_DIRECTORY", None)  # where there is none, folders cannot be synced
@@ -71,13 +71,14 @@ class FileBudgetStore(core.FileBudgetStore):
             raise StoreError(f"budget state {self.path!r} is inside the agent's workspace by now")
 
     def _is_exposed(self) -> bool:
-        """Tell whether the path leads into the workspace, whatever links do on the way."""
+        """Tell whether the path is spelt through, lies in, or leads into the workspace."""
         if self._workspace is None:
             return False
         workspace = os.path.realpath(self._workspace)
         folder, name = os.path.split(self.path)
-        beside = os.path.join(os.path.realpath(folder), name)
-        return _is_within(beside, workspace) or _is_within(os.path.realpath(beside), workspace)
+        lies = os.path.join(os.path.realpath(folder), name)
+        places = (os.path.abspath(self.path), lies, os.path.realpath(lies))
+        return any([_is_within(place, workspace) for place in places])
 
     def _read(self, path: str) -> bytes | None:
         try:

@@ -2,26 +2,25 @@
 
 from threading import Lock
 
-from budget_core import daily_tracker, turn_tracker
+from budget_core import daily_tracker, tracker
+from budget_cpython.config import DailyBudgetConfig, TurnBudgetConfig
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from budget_core.config import DailyBudgetConfig, TurnBudgetConfig
-    from budget_core.store import BudgetStateStore
+    from budget_core import config as core
+    from budget_core.shapes import BudgetStateStore
 
 
-class TurnBudgetTracker(turn_tracker.TurnBudgetTracker):
+class TurnBudgetTracker(tracker.TurnBudgetTracker):
     """What one turn has used, counted right by any number of threads.
 
     Takes either package's `TurnBudgetConfig`. Everything else is the core's.
     """
 
-    def __init__(self, config: "TurnBudgetConfig | None" = None) -> None:
-        from budget_cpython import config as ours  # `dataclasses` takes longer than all the rest
-
-        super().__init__(config or ours.TurnBudgetConfig(), Lock())
+    def __init__(self, config: "core.TurnBudgetConfig | None" = None) -> None:
+        super().__init__(config or TurnBudgetConfig(), Lock())
 
 
 class DailyBudgetTracker(daily_tracker.DailyBudgetTracker):
@@ -33,10 +32,8 @@ class DailyBudgetTracker(daily_tracker.DailyBudgetTracker):
 
     def __init__(
         self,
-        config: "DailyBudgetConfig | None" = None,
+        config: "core.DailyBudgetConfig | None" = None,
         clock: "Callable[[], float] | None" = None,
         store: "BudgetStateStore | None" = None,
     ) -> None:
-        from budget_cpython import config as ours  # `dataclasses` takes longer than all the rest
-
-        super().__init__(config or ours.DailyBudgetConfig(), clock, store, Lock())
+        super().__init__(config or DailyBudgetConfig(), clock, store, Lock())

@@ -11,7 +11,7 @@ Reported are
   MicroPython's values has it, or if the package defines it;
 - a name of `os` or `sys` that MicroPython does not document: the unix port has more than a chip;
 - a name that is only bound under `if TYPE_CHECKING:`;
-- a module of `--types-only` that is imported; it is not looked into.
+- an import of the `--types-only` module elsewhere; the module itself is not looked into.
 """
 
 import argparse
@@ -23,19 +23,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from uses import Uses, bound_names
+from uses import Uses, bound_names, module_names
 
 PROBE = Path(__file__).with_name("probe_micropython.py")
 KINDS = ("module", "name", "builtin", "attribute", "keyword")
 ON_EVERY_PORT = ("os", "sys")
 
 
-def check(package: Path, micropython: str, stubs: Path, types_only: list[str]) -> list[str]:
+def check(package: Path, micropython: str, stubs: Path, types_only: str) -> list[str]:
     """Return a line for each thing in the package that not every MicroPython has."""
-    paths = [path for path in sorted(package.rglob("*.py")) if path.stem not in types_only]
-    trees = {path: ast.parse(path.read_text()) for path in paths}
+    trees = {path: ast.parse(path.read_text()) for path in sorted(package.rglob("*.py"))}
+    types = trees.pop(package / f"{types_only}.py", ast.Module([], []))
     own = {name for tree in trees.values() for name in bound_names(tree)}
-    uses = {path: Uses(tree) for path, tree in trees.items()}
+    uses = {path: Uses(tree, {*module_names(types)}) for path, tree in trees.items()}
     lacking = ask(micropython, question(uses, package.name, own))
     described = {
         name: documented(stubs / "stdlib" / name / "__init__.pyi") for name in ON_EVERY_PORT
@@ -46,8 +46,8 @@ def check(package: Path, micropython: str, stubs: Path, types_only: list[str]) -
             lines.append(f"{path}: MicroPython does not compile it: {why}")
         for kind, name, line in sorted(module.found, key=lambda use: use[2]):
             owner, _, last = name.rpartition(".")
-            if kind == "typing-only":
-                lines.append(f"{path}:{line}: {name} is only bound under TYPE_CHECKING")
+            if kind == "typing-only" or name == f"{package.name}.{types_only}":
+                lines.append(f"{path}:{line}: {name} is there under TYPE_CHECKING only")
             elif name in lacking[kind]:
                 lines.append(f"{path}:{line}: MicroPython has no {kind} {name}")
             elif kind == "name" and last not in described.get(owner, {last}):
@@ -102,8 +102,9 @@ def main() -> int:
     parser.add_argument("package", type=Path)
     parser.add_argument("--micropython", default="micropython", help="the program to ask")
     parser.add_argument("--stubs", type=Path, required=True, help="the stubs of a port")
+    parser.add_argument("--types-only", default="", help="the module that no program loads")
     options = parser.parse_args()
-    lines = check(options.package, options.micropython, options.stubs)
+    lines = check(options.package, options.micropython, options.stubs, options.types_only)
     for line in lines:
         print(line)
     return 1 if lines else 0

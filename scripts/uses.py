@@ -7,7 +7,7 @@ Not looked at are `if TYPE_CHECKING:`, annotations, and what feature detection g
 
 import ast
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 DETECTS = {
     "ImportError": {"module", "name"},
@@ -30,15 +30,24 @@ def bound_names(tree: ast.AST) -> Iterator[str]:
                 yield alias or name.split(".")[0]
 
 
+def module_names(tree: ast.Module) -> Iterator[str]:
+    """Yield the names that a module has: what it binds outside its classes and functions."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        else:
+            yield from bound_names(node)
+
+
 def drop_typing(tree: ast.Module) -> set[str]:
-    """Empty the `if TYPE_CHECKING:` blocks, and return the names that are bound only there."""
+    """Empty the `if TYPE_CHECKING:` blocks, and return the names that they bind."""
     names: set[str] = set()
     for node in ast.walk(tree):
         match node:
             case ast.If(test=ast.Name(id="TYPE_CHECKING")):
                 names.update(name for part in node.body for name in bound_names(part))
                 node.body = []
-    return names - set(bound_names(tree))
+    return names
 
 
 class Uses(ast.NodeVisitor):
@@ -46,11 +55,12 @@ class Uses(ast.NodeVisitor):
 
     Kinds are `module`, `name` (of a module, dotted), `builtin`, `attribute`, `keyword` (as
     `open(mode=)` and `.split(sep=)`) and `typing-only` (bound under `if TYPE_CHECKING:` only).
-    `imported` has all modules, also those whose absence is provided for.
+    `imported` has all modules, also those whose absence is provided for. `types` are names that
+    the module may have from elsewhere under `if TYPE_CHECKING:`.
     """
 
-    def __init__(self, tree: ast.Module) -> None:
-        self.typing_only = drop_typing(tree)
+    def __init__(self, tree: ast.Module, types: Set[str] = frozenset()) -> None:
+        self.typing_only = drop_typing(tree) | types
         self.bound = set(bound_names(tree))
         self.found: list[tuple[str, str, int]] = []
         self.guarded: set[str] = set()  # kinds and names whose absence is provided for
@@ -89,7 +99,7 @@ class Uses(ast.NodeVisitor):
                 self.use("name", f"{node.module}.{alias.name}", node)
 
     def visit_Name(self, node: ast.Name) -> None:
-        if node.id in self.typing_only:
+        if node.id in self.typing_only - self.bound:
             self.use("typing-only", node.id, node)
         elif hasattr(builtins, node.id) and node.id not in self.bound:
             self.use("builtin", node.id, node)

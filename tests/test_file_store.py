@@ -1,4 +1,4 @@
-"""The durable file store: what it promises when disks, umasks, links and crashes work against it."""
+"""The durable file store, with disks, umasks, links and crashes against it."""
 
 import errno
 import importlib.util
@@ -35,7 +35,7 @@ READS = {"close", "fstat", "lstat", "open", "read"}
 
 
 class Calls:
-    """The store's `os`: lists the calls it makes, and fails the `nth` (and what follows, if `on`)."""
+    """The store's `os`: lists its calls, and fails the `nth` (and what follows, if `on`)."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Calls:
         **instead: Callable[..., Any],
     ) -> None:
         self.log: list[str] = []
-        self.open: dict[int, str] = {}
+        self.opened: dict[int, str] = {}
         self._nth, self._code, self._on = nth, code, on
         self._names = names
         self._instead = instead
@@ -57,15 +57,15 @@ class Calls:
             return real
 
         def call(target: Any, *args: Any, **options: Any) -> Any:
-            self.log.append(f"{name} {self.open.get(target) or os.path.basename(target)}")
+            self.log.append(f"{name} {self.opened.get(target) or os.path.basename(target)}")
             late = len(self.log) - 1 - self._nth if self._nth >= 0 else -1
             fails = late == 0 or (late > 0 and self._on)
             if name == "close" or not fails:
                 result = real(target, *args, **options)
                 if name == "open":
-                    self.open[result] = os.path.basename(target)
+                    self.opened[result] = os.path.basename(target)
                 if name == "close":
-                    del self.open[target]
+                    del self.opened[target]
             if fails:
                 raise OSError(self._code, os.strerror(self._code))
             return result
@@ -114,7 +114,7 @@ def tracker_on(path: Path, **options: Any) -> DailyBudgetTracker:
 
 
 def sealed(text: bytes) -> bytes:
-    """Return `text` as a stored state with the right checksum, as one who knows the format would."""
+    """Return `text` as a stored state with the right checksum, as a forger would."""
     return b'{"crc32":"%08x","state":' % zlib.crc32(text) + text + b"}"
 
 
@@ -226,6 +226,7 @@ def test_short_writes_are_carried_on(
 def calls_of_a_save(folder: Path) -> list[str]:
     """Return the calls of a save that makes two folders, to fail each in turn."""
     with pytest.MonkeyPatch.context() as patch:
+        folder.mkdir()
         calls = watch(patch)
         FileBudgetStore(folder / "a" / "b" / NAME).save(OLD)
         return calls.log
@@ -244,7 +245,7 @@ def test_whatever_call_of_a_save_fails_a_whole_state_stays_and_the_next_save_wor
             store.save(NEW)
         assert isinstance(caught.value.cause, OSError)
         assert caught.value.cause.errno == code
-        assert not calls.open, step
+        assert not calls.opened, step
         monkeypatch.setattr(file_store, "os", os)
         renamed = nth > steps.log.index("replace state.json.tmp")
         assert store.load() == (NEW if renamed else OLD), step
@@ -293,6 +294,20 @@ def test_a_disk_that_fills_up_in_the_middle_leaves_the_old_state(
     assert files(path) == [NAME]
 
 
+def test_the_first_error_is_the_cause_though_cleaning_up_fails_too(
+    store: FileBudgetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(file: int) -> None:
+        watch(monkeypatch, nth=0, code=errno.EROFS, names={"unlink"})
+        raise OSError(errno.EIO, "broken")
+
+    watch(monkeypatch, fsync=fail)
+    with pytest.raises(StoreError) as caught:
+        store.save(NEW)
+    assert isinstance(caught.value.cause, OSError)
+    assert caught.value.cause.errno == errno.EIO
+
+
 def test_an_interrupt_in_the_middle_leaves_no_temporary_file(
     store: FileBudgetStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,7 +332,7 @@ def test_a_state_that_cannot_be_read_now_is_an_error_but_not_corrupt(
         with pytest.raises(StoreError, match="cannot read") as caught:
             store.load()
         assert not isinstance(caught.value, StateCorruptError), step
-        assert not calls.open, step
+        assert not calls.opened, step
 
 
 def test_a_file_system_that_cannot_sync_folders_will_do(
@@ -345,7 +360,7 @@ def test_a_file_system_without_modes_will_do(
 def test_a_platform_without_the_posix_flags_will_do(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK", "fchmod"):
+    for name in ("O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK", "fchmod"):
         monkeypatch.delattr(os, name)
     spec = importlib.util.spec_from_file_location("file_store_there", file_store.__file__)
     assert spec is not None
@@ -488,10 +503,13 @@ def test_what_takes_the_files_place_after_the_first_look_is_not_read_either(
         store.load()
 
 
+@pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("put", [put_symlink, put_dangling, put_hard_link, put_fifo, put_socket])
 def test_whatever_has_the_temporary_name_is_removed_and_not_written_to(
-    store: FileBudgetStore, path: Path, put: Callable[[Path], None]
+    store: FileBudgetStore, path: Path, put: Callable[[Path], None], first: bool
 ) -> None:
+    if first:
+        store.clear()
     new = Path(f"{path}.tmp")
     new.write_bytes(b"a victim")
     put(new)
@@ -504,15 +522,23 @@ def test_whatever_has_the_temporary_name_is_removed_and_not_written_to(
             assert path.with_name(victim).read_bytes() == b"a victim"
 
 
-def test_a_link_that_appears_under_the_temporary_name_in_between_is_not_followed(
-    store: FileBudgetStore, path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("put", [put_symlink, put_dangling, put_hard_link, put_fifo])
+@pytest.mark.usefixtures("no_hang")
+def test_what_appears_under_the_temporary_name_in_between_is_not_written_to(
+    store: FileBudgetStore,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    put: Callable[[Path], None],
 ) -> None:
-    victim = path.with_name("victim")
-    Path(f"{path}.tmp").symlink_to(victim)
+    new = Path(f"{path}.tmp")
+    new.write_bytes(b"a victim")
+    put(new)
+    victims = {file: file.read_bytes() for file in path.parent.iterdir() if file.is_file()}
     watch(monkeypatch, unlink=lambda path: None)
     with pytest.raises(StoreError):
         store.save(NEW)
-    assert not victim.exists()
+    assert {file: file.read_bytes() for file in victims} == victims
+    assert not path.with_name("nowhere").exists()
     assert store.load() == OLD
 
 
@@ -624,9 +650,10 @@ def workspace(tmp_path: Path) -> Path:
     (tmp_path / "safe").mkdir()
     (tmp_path / "link").symlink_to("workspace")
     (tmp_path / "deep").symlink_to("workspace/sub")
-    (tmp_path / "safe" / "inward.json").symlink_to(folder / NAME)
+    (tmp_path / "inward.json").symlink_to(folder / NAME)
     (folder / "outward").symlink_to(tmp_path / "safe")
     (folder / "outward.json").symlink_to(tmp_path / "safe" / NAME)
+    (folder / "sub" / "outward.json").symlink_to(tmp_path / "safe" / NAME)
     return folder
 
 
@@ -638,8 +665,10 @@ INSIDE = [
     "link/state.json",
     "deep/state.json",
     "deep/../state.json",
-    "safe/inward.json",
+    "inward.json",
     "workspace/outward.json",
+    "workspace/outward/state.json",
+    "deep/outward.json",
 ]
 OUTSIDE = [
     "safe/state.json",
@@ -647,7 +676,6 @@ OUTSIDE = [
     "workspace2/state.json",
     "state.json",
     "workspace/../safe/state.json",
-    "workspace/outward/state.json",
 ]
 
 
@@ -687,12 +715,24 @@ def test_a_workspace_that_holds_everything_here_refuses_all(
 def test_a_workspace_known_by_another_name_is_recognised(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def mounted_twice(path: str) -> str:
-        return os.path.abspath(path).replace("/link", "/workspace/.")
+    monkeypatch.setattr("os.path.realpath", os.path.abspath)  # as where it is mounted twice
+    with pytest.raises(ValueError, match="inside the agent's workspace"):
+        FileBudgetStore(workspace.parent / "link" / NAME, workspace=workspace)
 
-    store = FileBudgetStore(workspace.parent / "safe" / NAME, workspace=workspace)
-    store.path = str(workspace.parent / "link" / NAME)
-    monkeypatch.setattr("os.path.realpath", mounted_twice)
+
+def test_a_workspace_that_is_yet_to_be_made_is_recognised_through_links(workspace: Path) -> None:
+    with pytest.raises(ValueError, match="inside the agent's workspace"):
+        FileBudgetStore(workspace / "new" / NAME, workspace=workspace.parent / "link" / "new")
+
+
+def test_the_workspace_stays_where_it_was_when_the_process_changes_folder(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workspace.parent)
+    store = FileBudgetStore("safe/state.json", workspace="workspace")
+    monkeypatch.chdir("/")
+    (workspace.parent / "safe").rmdir()
+    (workspace.parent / "safe").symlink_to("workspace")
     with pytest.raises(StoreError):
         store.save(OLD)
 

@@ -30,13 +30,18 @@ def dice(seed: int) -> "Callable[[int], int]":
     return roll
 
 
+def alert_of(tracker: "Any") -> bool:
+    """Return what the wrapper looks at before each call."""
+    return bool(tracker.count.alert)
+
+
 def tokens(count: int) -> "dict[str, int]":
     return {"prompt_tokens": count, "completion_tokens": 0, "total_tokens": count}
 
 
 def check_due(tracker: "Any", roll: "Callable[[int], int]", case: object) -> None:
     """Check the alert against what the methods say, some of which this consumes."""
-    alert = tracker.alert
+    alert = alert_of(tracker)
     due = [tracker.is_at_limit(), tracker.should_strip_tools()]
     if roll(2):
         due.append(tracker.consume_threshold_warning(force=roll(4) == 0))
@@ -95,28 +100,25 @@ def test_a_days_alert_is_on_whenever_something_is_due() -> None:
 def test_an_alert_is_on_at_a_threshold_of_nothing_without_any_cap() -> None:
     config = TurnBudgetConfig(iteration_budget=None, token_budget=None, warning_thresholds=(0,))
     tracker = TurnBudgetTracker(config)
-    assert tracker.alert or tracker.consume_threshold_warning() is None
+    assert alert_of(tracker) or tracker.consume_threshold_warning() is None
 
 
 def test_an_alert_is_on_when_tools_are_stripped_from_the_start() -> None:
     for cap in (None, 0, 10):
-        config = TurnBudgetConfig(
-            iteration_budget=cap, token_budget=None, tool_strip_threshold=0
-        )
+        config = TurnBudgetConfig(iteration_budget=cap, token_budget=None, tool_strip_threshold=0)
         tracker = TurnBudgetTracker(config)
-        assert tracker.alert or not tracker.should_strip_tools(), cap
+        assert alert_of(tracker) or not tracker.should_strip_tools(), cap
 
 
 def test_an_alert_is_on_just_below_and_at_a_threshold_of_a_huge_cap() -> None:
     for share in (0.3, 0.5, 0.7, 0.8, 0.9):
         for below in range(0, 300, 7):
             config = TurnBudgetConfig(
-                iteration_budget=None, token_budget=1 << 53, warning_thresholds=(share,)
+                iteration_budget=None, token_budget=1 << 40, warning_thresholds=(share,)
             )
             tracker = TurnBudgetTracker(config)
-            tracker.total_tokens = int((1 << 53) * int(share * 10) // 10) - below
-            tracker.record(tokens(1))
-            assert tracker.alert or not tracker.consume_threshold_warning(), (share, below)
+            tracker.record(tokens((1 << 40) * int(share * 10) // 10 - below))
+            assert alert_of(tracker) or not tracker.consume_threshold_warning(), (share, below)
 
 
 def test_an_alert_goes_off_once_nothing_more_is_due() -> None:
@@ -124,9 +126,9 @@ def test_an_alert_goes_off_once_nothing_more_is_due() -> None:
     alerts = []
     for _ in range(9):
         tracker.record(None)
-        alerts.append(tracker.alert)
+        alerts.append(alert_of(tracker))
         tracker.consume_threshold_warning()
-        assert not tracker.alert, tracker.iterations_seen
+        assert not alert_of(tracker), tracker.iterations_seen
     assert alerts == [False, False, False, False, True, False, False, True, True]
 
 
@@ -137,6 +139,33 @@ def test_an_alert_stays_on_at_the_limit_until_the_reset() -> None:
     tracker.consume_threshold_warning(force=True)
     tracker.consume_at_limit_warning()
     tracker.record(None)
-    assert tracker.alert
+    assert alert_of(tracker)
     tracker.reset()
-    assert not tracker.alert
+    assert not alert_of(tracker)
+
+
+def test_an_alert_is_on_while_the_store_fails() -> None:
+    class Broken:
+        def load(self) -> None:
+            return None
+
+        def save(self, state: object) -> None:
+            raise OSError(28)
+
+        def clear(self) -> None:
+            return None
+
+    tracker = DailyBudgetTracker(DailyBudgetConfig(), FakeClock(0), Broken())
+    tracker.record(tokens(1))
+    assert tracker.is_at_limit()
+    assert alert_of(tracker)
+    tracker.maybe_auto_reset()
+    assert tracker.is_at_limit()
+    assert alert_of(tracker)
+
+
+def test_an_alert_is_on_after_a_restart_of_a_spent_day() -> None:
+    store, clock = InMemoryBudgetStore(), FakeClock(0)
+    config = DailyBudgetConfig(daily_budget=10)
+    DailyBudgetTracker(config, clock, store).record(tokens(10))
+    assert alert_of(DailyBudgetTracker(config, clock, store))

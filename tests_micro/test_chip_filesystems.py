@@ -175,7 +175,8 @@ if VFS is not None and KINDS:
                 assert tracker.is_at_limit() is denied, kind
                 os.remove(ROOT + "/filler")
                 tracker.maybe_auto_reset()
-                assert not tracker.is_at_limit() and tracker.store_error is None, kind
+                assert not tracker.is_at_limit(), kind
+                assert tracker.store_error is None, kind
             assert loaded(chip)["total_tokens"] == 65, kind
 
     def fill(path: str) -> None:

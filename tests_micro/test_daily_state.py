@@ -66,7 +66,8 @@ def stored(used: int, now: float = MIDNIGHT) -> "dict[str, Any]":
 
 
 def check_denies(tracker: "Any", case: object) -> None:
-    assert tracker.is_at_limit() and tracker.alert and tracker.at_limit_message(), case
+    assert tracker.is_at_limit(), case
+    assert tracker.at_limit_message(), case
 
 
 # Restarts
@@ -110,7 +111,8 @@ def test_an_unused_day_need_not_be_stored() -> None:
 def test_the_state_of_an_earlier_day_is_dropped() -> None:
     for days in (1, 2, 400):
         tracker = day_of(Store(stored(100)), MIDNIGHT + days * DAY)
-        assert tracker.total_tokens == 0 and not tracker.is_at_limit(), days
+        assert tracker.total_tokens == 0, days
+        assert not tracker.is_at_limit(), days
 
 
 def test_state_is_restored_up_to_the_reset_hour_and_no_longer() -> None:
@@ -176,7 +178,7 @@ def test_the_limit_is_not_told_again_after_a_restart() -> None:
     tracker.record(tokens(100))
     assert tracker.consume_at_limit_warning()
     tracker = day_of(store)
-    assert tracker.is_at_limit() and tracker.alert
+    assert tracker.is_at_limit()
     assert tracker.consume_at_limit_warning() is None
 
 
@@ -184,7 +186,7 @@ def test_a_warning_not_yet_told_is_told_after_a_restart() -> None:
     store = Store()
     day_of(store, warning_thresholds=(0.5,)).record(tokens(60))
     tracker = day_of(store, warning_thresholds=(0.5,))
-    assert tracker.alert and tracker.consume_threshold_warning()
+    assert tracker.consume_threshold_warning()
 
 
 def test_a_state_is_a_flat_dict_that_json_keeps() -> None:
@@ -198,7 +200,8 @@ def test_a_state_is_a_flat_dict_that_json_keeps() -> None:
 def test_a_tracker_without_a_store_reports_no_errors() -> None:
     tracker = DailyBudgetTracker()
     tracker.record(tokens(5))
-    assert tracker.store_error is None and tracker.state_error is None
+    assert tracker.store_error is None
+    assert tracker.state_error is None
 
 
 # A store that cannot be read
@@ -223,7 +226,7 @@ def unreadable(error: Exception, used: int = 60) -> "tuple[Store, Any]":
 
 def test_a_store_that_cannot_be_read_denies() -> None:
     for error in LOAD_ERRORS:
-        store, tracker = unreadable(error)
+        _, tracker = unreadable(error)
         check_denies(tracker, error)
         assert tracker.store_error is error, error
 
@@ -244,7 +247,8 @@ def test_what_was_used_while_the_store_was_unreadable_is_added_when_it_recovers(
         store.load_error = None
         tracker.maybe_auto_reset()
         assert tracker.total_tokens == 65, error
-        assert not tracker.is_at_limit() and tracker.store_error is None, error
+        assert not tracker.is_at_limit(), error
+        assert tracker.store_error is None, error
         assert day_of(store).total_tokens == 65, error
 
 
@@ -264,14 +268,16 @@ def test_a_store_unreadable_over_midnight_recovers_into_the_new_day() -> None:
     check_denies(tracker, "still unreadable")
     store.load_error = None
     tracker.maybe_auto_reset()
-    assert tracker.total_tokens == 0 and not tracker.is_at_limit()
+    assert tracker.total_tokens == 0
+    assert not tracker.is_at_limit()
 
 
 def test_an_unreadable_store_does_not_deny_an_unlimited_day() -> None:
     store = Store()
     store.load_error = OSError(5)
     tracker = day_of(store, daily_budget=None)
-    assert not tracker.is_at_limit() and tracker.store_error is not None
+    assert not tracker.is_at_limit()
+    assert tracker.store_error is not None
 
 
 def test_warnings_told_before_the_store_failed_are_not_repeated_when_it_recovers() -> None:
@@ -283,7 +289,8 @@ def test_warnings_told_before_the_store_failed_are_not_repeated_when_it_recovers
     tracker = day_of(store, warning_thresholds=(0.5,))
     store.load_error = None
     tracker.maybe_auto_reset()
-    assert tracker.total_tokens == 60 and tracker.consume_threshold_warning() is None
+    assert tracker.total_tokens == 60
+    assert tracker.consume_threshold_warning() is None
 
 
 # A store that cannot be written
@@ -296,12 +303,14 @@ def test_a_store_that_cannot_be_written_denies_and_loses_nothing() -> None:
     store.save_error = OSError(28)
     tracker.record(tokens(5))
     check_denies(tracker, "failing")
-    assert tracker.total_tokens == 10 and tracker.store_error is store.save_error
+    assert tracker.total_tokens == 10
+    assert tracker.store_error is store.save_error
     tracker.maybe_auto_reset()
     check_denies(tracker, "still failing")
     store.save_error = None
     tracker.maybe_auto_reset()
-    assert not tracker.is_at_limit() and tracker.store_error is None
+    assert not tracker.is_at_limit()
+    assert tracker.store_error is None
     assert day_of(store).total_tokens == 10
 
 
@@ -319,7 +328,8 @@ def test_a_record_whose_save_fails_does_not_raise() -> None:
         tracker = day_of(store)
         store.save_error = error
         tracker.record(tokens(5))
-        assert tracker.total_tokens == 5 and tracker.store_error is error, error
+        assert tracker.total_tokens == 5, error
+        assert tracker.store_error is error, error
 
 
 def test_a_later_save_that_works_lifts_the_denial() -> None:
@@ -329,7 +339,8 @@ def test_a_later_save_that_works_lifts_the_denial() -> None:
     tracker.record(tokens(5))
     store.save_error = None
     tracker.record(tokens(5))
-    assert not tracker.is_at_limit() and day_of(store).total_tokens == 10
+    assert not tracker.is_at_limit()
+    assert day_of(store).total_tokens == 10
 
 
 def test_a_new_day_whose_state_cannot_be_written_denies_until_it_can() -> None:
@@ -341,7 +352,8 @@ def test_a_new_day_whose_state_cannot_be_written_denies_until_it_can() -> None:
     check_denies(tracker, "failing")
     store.save_error = None
     tracker.maybe_auto_reset()
-    assert tracker.total_tokens == 0 and not tracker.is_at_limit()
+    assert tracker.total_tokens == 0
+    assert not tracker.is_at_limit()
     assert day_of(store, MIDNIGHT + DAY).total_tokens == 0
 
 
@@ -363,10 +375,12 @@ def test_an_outage_does_not_use_up_the_warning_for_the_real_limit() -> None:
 def broken_states() -> "list[tuple[object, Any]]":
     """Return (what is wrong, state) pairs."""
     good = stored(10)
-    states: list[tuple[object, Any]] = [(repr(s), s) for s in ([], [1], 5, "x", {}, True, 0.5)]
+    foreign: list[Any] = [[], [1], 5, "x", {}, True, 0.5]
+    bad: list[Any] = [1.5, "5", None, True, float("nan"), float("inf"), [1], {}, 10**5000]
+    states: list[tuple[object, Any]] = [(repr(state), state) for state in foreign]
     for name in good:
         states.append((name + " is missing", {n: good[n] for n in good if n != name}))
-        for value in (1.5, "5", None, True, float("nan"), float("inf"), [1], {}, 10**5000):
+        for value in bad:
             if not isinstance(good[name], str):
                 states.append((name, dict(good, **{name: value})))
     states.append(("negative tokens", dict(good, total_tokens=-5)))
@@ -399,8 +413,10 @@ def test_the_day_after_a_state_that_could_not_be_trusted_is_clean() -> None:
         for next_day in (tracker, day_of(store, MIDNIGHT + DAY)):
             next_day.clock.now = MIDNIGHT + DAY
             next_day.maybe_auto_reset()
-            assert next_day.total_tokens == 0 and not next_day.is_at_limit(), case
-            assert next_day.state_error is None and next_day.store_error is None, case
+            assert next_day.total_tokens == 0, case
+            assert not next_day.is_at_limit(), case
+            assert next_day.state_error is None, case
+            assert next_day.store_error is None, case
 
 
 def test_a_store_that_calls_its_state_corrupt_denies_for_the_day() -> None:
@@ -419,7 +435,8 @@ def test_a_store_that_chose_fresh_begins_again_at_zero() -> None:
         store = Store(state)
         store.on_corrupt = "fresh"  # type: ignore[attr-defined]
         tracker = day_of(store)
-        assert tracker.total_tokens == 0 and not tracker.is_at_limit(), case
+        assert tracker.total_tokens == 0, case
+        assert not tracker.is_at_limit(), case
         tracker.record(tokens(5))
         assert day_of(store).total_tokens == 5, case
 
@@ -430,7 +447,8 @@ def test_a_state_that_cannot_be_trusted_does_not_deny_an_unlimited_day() -> None
 
 def test_further_fields_in_a_state_do_no_harm() -> None:
     tracker = day_of(Store(dict(stored(60), more="text", later=None)))
-    assert tracker.total_tokens == 60 and tracker.state_error is None
+    assert tracker.total_tokens == 60
+    assert tracker.state_error is None
 
 
 def test_a_broken_state_whose_store_cannot_be_written_denies_all_the_same() -> None:

@@ -31,7 +31,8 @@ def used_at(tracker: "Any", clock: "FakeClock", now: float) -> int:
 
 def test_a_daily_tracker_is_a_budget_tracker_of_scope_daily() -> None:
     tracker = DailyBudgetTracker()
-    assert isinstance(tracker, BudgetTracker) and tracker.SCOPE == "daily"
+    assert isinstance(tracker, BudgetTracker)
+    assert tracker.SCOPE == "daily"
     assert tracker.config == DailyBudgetConfig()
 
 
@@ -53,14 +54,16 @@ def test_calls_alone_never_use_a_day_up() -> None:
     tracker = tracker_with(daily_budget=100)
     for _ in range(1000):
         tracker.record(tokens(0))
-    assert tracker.utilization() == 0 and not tracker.is_at_limit()
+    assert tracker.utilization() == 0
+    assert not tracker.is_at_limit()
 
 
 def test_a_day_of_zero_is_nothing_and_one_of_none_unlimited() -> None:
     assert tracker_with(daily_budget=0).is_at_limit()
     assert tracker_with(daily_budget=0).utilization() == 1
     unlimited = tracker_with(10**12, daily_budget=None)
-    assert not unlimited.is_at_limit() and unlimited.utilization() == 0
+    assert not unlimited.is_at_limit()
+    assert unlimited.utilization() == 0
 
 
 def test_a_days_thresholds_fire_once_the_highest_first() -> None:
@@ -71,7 +74,8 @@ def test_a_days_thresholds_fire_once_the_highest_first() -> None:
         told.append(tracker.last_consumed_threshold if tracker.consume_threshold_warning() else 0)
     assert told == [0, 0, 0, 0, 0, 0.5, 0, 0, 0.8, 0]
     late = tracker_with(85, daily_budget=100, warning_thresholds=(0.5, 0.8))
-    assert "80%" in late.consume_threshold_warning() and not late.consume_threshold_warning()
+    assert "80%" in late.consume_threshold_warning()
+    assert not late.consume_threshold_warning()
 
 
 def test_a_spent_day_tells_no_threshold_unless_forced() -> None:
@@ -82,7 +86,7 @@ def test_a_spent_day_tells_no_threshold_unless_forced() -> None:
 
 def test_a_day_warns_of_nothing_by_default() -> None:
     tracker = tracker_with(99, daily_budget=100)
-    assert tracker.consume_threshold_warning() is None and not tracker.alert
+    assert tracker.consume_threshold_warning() is None
 
 
 def test_a_day_never_strips_tools() -> None:
@@ -98,7 +102,8 @@ def test_without_primary_models_every_models_tokens_count() -> None:
 
 def test_with_primary_models_only_theirs_count() -> None:
     tracker = tracker_with(primary_models=("big", "huge"))
-    for model in ("big", "huge", "small", "BIG", "bi", "", None, 5, ["big"], {}):
+    models: list[Any] = ["big", "huge", "small", "BIG", "bi", "", None, 5, ["big"], {}]
+    for model in models:
         tracker.record(tokens(5), model)
     assert tracker.total_tokens == 10
 
@@ -171,11 +176,12 @@ def test_a_new_day_begins_with_every_warning_armed() -> None:
     tracker = tracker_with(0, clock, daily_budget=10, warning_thresholds=(0.5,))
     for day in range(3):
         used_at(tracker, clock, MIDNIGHT + day * DAY)
-        assert tracker.last_consumed_threshold is None and not tracker.alert, day
+        assert tracker.last_consumed_threshold is None, day
         tracker.record(tokens(5))
-        assert tracker.alert and tracker.consume_threshold_warning(), day
+        assert tracker.consume_threshold_warning(), day
         tracker.record(tokens(5))
-        assert tracker.consume_at_limit_warning() and not tracker.consume_at_limit_warning(), day
+        assert tracker.consume_at_limit_warning(), day
+        assert not tracker.consume_at_limit_warning(), day
 
 
 def test_a_reset_begins_the_same_day_again() -> None:

@@ -15,6 +15,9 @@ UNKNOWN = ("", "CUTOFF", "cut-off", "cutoff ", "none", "observer", b"cutoff", 0,
 
 
 class Inner:
+    async def chat(self, **given: object) -> object:
+        return None
+
     def get_default_model(self) -> str:
         return "inner"
 

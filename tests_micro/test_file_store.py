@@ -81,7 +81,7 @@ def test_without_a_file_there_is_no_state() -> None:
 
 
 def test_what_was_saved_is_loaded() -> None:
-    for state in (STATE, {}, {"text": "ü €\n\"\\{}", "none": None, "n": -(1 << 59)}, {"a": ""}):
+    for state in (STATE, {}, {"text": 'ü €\n"\\{}', "none": None, "n": -(1 << 59)}, {"a": ""}):
         with temp_folder() as folder:
             FileBudgetStore(folder + "/state.json").save(state)
             assert FileBudgetStore(folder + "/state.json").load() == state, state
@@ -127,7 +127,8 @@ def test_a_cleared_store_is_empty() -> None:
         store = FileBudgetStore(folder + "/state.json")
         store.save(STATE)
         store.clear()
-        assert store.load() is None and files_left(folder) == []
+        assert store.load() is None
+        assert files_left(folder) == []
 
 
 def test_clearing_an_empty_store_does_no_harm() -> None:
@@ -142,7 +143,8 @@ def test_clearing_removes_what_an_unfinished_save_left() -> None:
         path = folder + "/state.json"
         write(path + ".tmp", saved(STATE))
         FileBudgetStore(path).clear()
-        assert FileBudgetStore(path).load() is None and files_left(folder) == []
+        assert FileBudgetStore(path).load() is None
+        assert files_left(folder) == []
 
 
 def test_no_truncation_is_taken_for_a_state() -> None:
@@ -202,7 +204,8 @@ def test_a_day_with_a_damaged_file_begins_again_where_fresh_was_chosen() -> None
         path = folder + "/state.json"
         write(path, b"damaged")
         tracker = day_of(FileBudgetStore(path, "fresh"))
-        assert tracker.total_tokens == 0 and not tracker.is_at_limit()
+        assert tracker.total_tokens == 0
+        assert not tracker.is_at_limit()
         tracker.record({"total_tokens": 5})
         assert day_of(FileBudgetStore(path)).total_tokens == 5
 
@@ -300,7 +303,8 @@ def test_an_error_of_the_store_names_the_path_and_its_cause() -> None:
         os.mkdir(folder + "/state.json")
         error = raises(StoreError, FileBudgetStore(folder + "/state.json").load)
         assert folder + "/state.json" in str(error)
-        assert isinstance(error.cause, OSError) and isinstance(error, BudgetError)
+        assert isinstance(error.cause, OSError)
+        assert isinstance(error, BudgetError)
 
 
 def test_a_repr_names_the_path() -> None:

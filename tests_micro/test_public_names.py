@@ -47,5 +47,6 @@ def test_every_run_time_error_is_a_budget_error() -> None:
 def test_a_store_error_carries_its_cause() -> None:
     cause = OSError(5)
     error = budget_core.StoreError("cannot read", cause)
-    assert error.cause is cause and "cannot read" in str(error)
+    assert error.cause is cause
+    assert "cannot read" in str(error)
     assert budget_core.StoreError("cannot read").cause is None

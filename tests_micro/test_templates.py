@@ -23,9 +23,7 @@ def cutoff(template: str, **config: "Any") -> str:
 
 def strip_message(*disallowed: str, **config: "Any") -> str:
     config = dict({"tool_strip_template": "{disallow_clause}"}, **config)
-    turn = TurnBudgetConfig(
-        tool_strip_threshold=0.29, tool_strip_disallow=disallowed, **config
-    )
+    turn = TurnBudgetConfig(tool_strip_threshold=0.29, tool_strip_disallow=disallowed, **config)
     return str(TurnBudgetTracker(turn).tool_strip_message())
 
 
@@ -101,7 +99,9 @@ def test_the_strip_message_names_its_threshold_in_whole_percent() -> None:
 
 def test_the_default_strip_message_says_that_tools_are_off() -> None:
     message = TurnBudgetTracker(TurnBudgetConfig(tool_strip_threshold=0.9)).tool_strip_message()
-    assert "90%" in message and "Tools are disabled" in message and "{" not in message
+    assert "90%" in message
+    assert "Tools are disabled" in message
+    assert "{" not in message
 
 
 def test_a_day_speaks_with_its_own_templates() -> None:

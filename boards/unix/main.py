@@ -12,8 +12,10 @@ HERE = sys.argv[0].rpartition("/")[0] or "."
 sys.path[:0] = [HERE + "/../..", HERE]
 
 try:
+    import threading  # noqa: F401 - what budget_cpython builds on, and a chip lacks
+
     import budget_cpython as budget
-except ImportError:  # a chip has the core alone
+except ImportError:
     import budget_core as budget
 
 import settings

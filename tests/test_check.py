@@ -1,0 +1,233 @@
+"""`scripts/check.py` tells the truth by its exit code and its last lines."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from platform import python_version
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CPYTHON = f"CPython {python_version()}"
+PASSES = "def test_passes() -> None:\n    pass\n"
+FAILS = "def test_fails() -> None:\n    raise ValueError('why it fails')\n"
+EXITS = "import sys\n\n\ndef test_exits() -> None:\n    sys.exit(0)\n"
+BROKEN = "import nothing_of_that_name\n"
+ASYNC = """\
+import asyncio
+
+
+async def test_awaits() -> None:
+    await asyncio.sleep(0)
+
+
+async def test_fails_after_a_wait() -> None:
+    await asyncio.sleep(0)
+    raise ValueError
+"""
+LEFT_BEHIND = """\
+import asyncio
+
+RAN = []
+
+
+async def later() -> None:
+    RAN.append(1)
+
+
+async def test_1_leaves_a_task_behind() -> None:
+    asyncio.create_task(later())
+
+
+async def test_2_is_not_run_into_by_it() -> None:
+    before = len(RAN)
+    await asyncio.sleep(0)
+    assert len(RAN) == before
+"""
+CLASS = "class TestThing:\n    def test_one_runtime_only(self) -> None:\n        pass\n"
+OUTCOMES = """\
+import pytest
+
+
+@pytest.fixture
+def mess():
+    yield
+    raise OSError
+
+
+def test_fails_twice(mess) -> None:
+    raise ValueError
+
+
+def test_is_skipped() -> None:
+    pytest.skip()
+
+
+def test_passes() -> None:
+    pass
+"""
+BLOCKS = """\
+import threading
+
+
+def test_blocks() -> None:
+    open("started", "w").close()
+    threading.Event().wait()
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mypy")
+
+
+@pytest.fixture
+def tree(tmp_path: Path, cache: Path) -> Path:
+    """A checkout without tests."""
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    (tmp_path / "tests_micro").mkdir()
+    for name in ("__init__.py", "conftest.py", "runner.py", "support.py"):
+        shutil.copy(ROOT / "tests_micro" / name, tmp_path / "tests_micro")
+    for name in ("pyproject.toml", "mypy-micropython.ini"):
+        shutil.copy(ROOT / name, tmp_path)
+    for name in ("tests", "budget_core"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "budget_core" / "__init__.py").write_text('"""A core."""\n')
+    (tmp_path / ".local").symlink_to(ROOT / ".local")
+    (tmp_path / ".mypy_cache").symlink_to(cache)
+    return tmp_path
+
+
+def check(tree: Path, *arguments: str) -> tuple[int, list[str]]:
+    done = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, tree / "scripts/check.py", *arguments],
+        cwd=tree,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+def environment() -> dict[str, str]:
+    finder = [ROOT / "scripts/micropython.sh"]
+    found = subprocess.run(finder, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603
+    return {**os.environ, "MICROPYTHON": found.stdout.strip()}
+
+
+@pytest.mark.parametrize(
+    ("step", "runtime"), [("micropython", "MicroPython"), ("cpython", CPYTHON)]
+)
+def test_a_runtime_that_ran_no_test_fails(tree: Path, step: str, runtime: str) -> None:
+    code, lines = check(tree, step)
+    assert code == 1
+    assert f"FAILED: no test was run on {runtime}" in "\n".join(lines)
+    assert lines[-2].startswith(runtime)
+    assert lines[-2].endswith(": 0 passed, 0 failed, 0 skipped")
+    assert lines[-1] == "0 passed, 0 failed"
+
+
+def test_everything_passes_and_the_last_lines_are_the_counts(tree: Path) -> None:
+    (tree / "tests_micro/test_a.py").write_text(PASSES)
+    (tree / "tests/test_b.py").write_text(PASSES)
+    code, lines = check(tree)
+    assert code == 0, lines
+    assert not [line for line in lines if "FAILED" in line]
+    micropython, cpython, total = lines[-3:]
+    assert micropython.startswith("MicroPython 1.")
+    assert micropython.endswith(": 1 passed, 0 failed, 0 skipped")
+    assert cpython == f"{CPYTHON}: 2 passed, 0 failed, 0 skipped"
+    assert total == "3 passed, 0 failed"
+
+
+def test_a_test_that_only_one_runtime_runs_fails(tree: Path) -> None:
+    (tree / "tests_micro/test_a.py").write_text(PASSES + "\n\n" + CLASS)
+    code, lines = check(tree)
+    assert code == 1
+    assert "FAILED: the two runtimes did not run the same tests of tests_micro" in lines
+
+
+def test_what_fails_does_not_keep_the_rest_from_being_run(tree: Path) -> None:
+    (tree / "tests_micro/test_a.py").write_text(FAILS)
+    (tree / "budget_core/clock.py").write_text("import threading\nimport time\n")
+    code, lines = check(tree)
+    assert code == 1
+    assert "budget_core/clock.py:1: MicroPython has no module threading" in lines
+    failures = [line.removeprefix("FAILED: ") for line in lines if line.startswith("FAILED: ")]
+    assert failures[0] == "ruff check"
+    assert "check_core" in failures
+    assert f"1 of the tests on {CPYTHON}" in failures
+    assert lines[-1] == "0 passed, 2 failed"
+
+
+@pytest.mark.parametrize(
+    ("code", "counts"),
+    [
+        (FAILS, "0 passed, 1"),
+        (EXITS, "0 passed, 1"),
+        (BROKEN, "0 passed, 1"),
+        (ASYNC, "1 passed, 1"),
+    ],
+    ids=["fails", "exits", "broken", "async"],
+)
+@pytest.mark.parametrize("step", ["micropython", "cpython"])
+def test_a_failed_test_is_counted(tree: Path, step: str, code: str, counts: str) -> None:
+    (tree / "tests_micro/test_a.py").write_text(code)
+    exit_code, lines = check(tree, step)
+    assert exit_code == 1
+    assert lines[-2].endswith(f": {counts} failed, 0 skipped")
+    assert lines[-1] == f"{counts} failed"
+
+
+def test_a_failure_on_micropython_comes_with_its_traceback(tree: Path) -> None:
+    (tree / "tests_micro/test_a.py").write_text(FAILS)
+    output = "\n".join(check(tree, "micropython")[1])
+    assert "FAILED test_a.test_fails" in output
+    assert "ValueError: why it fails" in output
+    assert 'tests_micro/test_a.py", line 2' in output
+
+
+def test_an_async_test_leaves_nothing_to_the_next(tree: Path) -> None:
+    (tree / "tests_micro/test_a.py").write_text(LEFT_BEHIND)
+    assert check(tree, "micropython")[1][-1] == "2 passed, 0 failed"
+    assert check(tree, "cpython")[1][-1] == "2 passed, 0 failed"
+
+
+def test_each_test_has_one_outcome_on_cpython(tree: Path) -> None:
+    (tree / "tests/test_a.py").write_text(OUTCOMES)
+    lines = check(tree, "cpython")[1]
+    assert lines[-2] == f"{CPYTHON}: 1 passed, 1 failed, 1 skipped"
+
+
+def test_a_micropython_that_breaks_off_fails(tree: Path) -> None:
+    (tree / "tests_micro/runner.py").write_text("print('no counts')\n")
+    code, lines = check(tree, "micropython")
+    assert code == 1
+    assert lines[-1] == "0 passed, 1 failed"
+
+
+def test_one_test_can_be_run_by_its_name(tree: Path) -> None:
+    (tree / "tests_micro/test_a.py").write_text(PASSES + "\n\n" + FAILS)
+    assert check(tree, "micropython", "--", "test_a.test_passes")[0] == 0
+    assert check(tree, "micropython", "--", "test_a")[1][-1] == "1 passed, 1 failed"
+    assert check(tree, "cpython", "--", "-k", "passes")[1][-1] == "1 passed, 0 failed"
+
+
+def test_an_interrupt_ends_it_with_a_clear_line(tree: Path) -> None:
+    (tree / "tests/test_a.py").write_text(BLOCKS)
+    os.mkfifo(tree / "started")
+    with subprocess.Popen(  # noqa: S603 - our own program
+        [sys.executable, tree / "scripts/check.py", "cpython"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        (tree / "started").open().close()
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate()
+    assert errors.splitlines()[-1] == "Interrupted: not everything was run."
+    assert process.returncode == 130

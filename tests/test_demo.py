@@ -1,0 +1,169 @@
+"""The demo on both runtimes, against the embedded endpoint over a real socket."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+RUNTIMES = ("micropython", "cpython")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a copy of what the demo needs, so that its state is the test's own."""
+    for name in ("boards", "budget_core", "budget_cpython", "docs"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def demo(checkout: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name in ("PATH", "MICROPYTHON", "HOME", "LANG")
+    }
+    return subprocess.run(
+        [sys.executable, "boards/unix/demo.py", *arguments],
+        cwd=checkout,
+        env={**inherited, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def lines(output: str, kind: str) -> list[str]:
+    return [line[8:] for line in output.splitlines() if line.startswith(f"{kind:<8}")]
+
+
+def tokens_today(output: str) -> list[int]:
+    return [int(re.findall(r"(\d+)/\d+ tokens", line)[0]) for line in lines(output, "today")]
+
+
+def test_a_budgeted_turn_winds_down_on_both_runtimes_alike(checkout: Path) -> None:
+    done = demo(checkout)
+    assert (done.returncode, done.stderr) == (0, "")
+    _, on_micropython, on_cpython = re.split(r"--- \w+\n", done.stdout)
+    for output in (on_micropython, on_cpython):
+        assert len(lines(output, "notice")) == 1
+        assert lines(output, "end")[0].startswith("completed after")
+        assert "because of the budget notice" in output
+        assert len(lines(output, "call")) == len(lines(output, "budget"))
+    assert lines(on_micropython, "tool") == lines(on_cpython, "tool")
+
+
+def test_the_days_total_goes_on_across_runtimes_and_restarts(checkout: Path) -> None:
+    totals = tokens_today(demo(checkout).stdout + demo(checkout).stdout)
+    assert len(totals) == 8
+    assert totals[0] == 0
+    for before, after in zip(totals[1::2], totals[2::2], strict=False):
+        assert before == after
+    assert totals == sorted(totals)
+    assert totals[-1] > totals[1] > 0
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_without_warnings_the_turn_is_cut_off(checkout: Path, runtime: str) -> None:
+    done = demo(checkout, "--no-warnings", "--only", runtime)
+    assert done.returncode == 0, done.stderr
+    assert lines(done.stdout, "notice") == []
+    assert lines(done.stdout, "end")[0].startswith("stopped after 8 calls")
+    assert lines(done.stdout, "limit") == ["the turn budget is spent: 8/8 iterations"]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_spent_day_is_demoted_to_the_fallback_model(checkout: Path, runtime: str) -> None:
+    settings = checkout / "boards/unix/settings.py"
+    text = settings.read_text()
+    settings.write_text(re.sub(r"DAILY_BUDGET = .*", "DAILY_BUDGET = 100", text))
+    done = demo(checkout, "--only", runtime)
+    models = [line.split(" ")[1] for line in lines(done.stdout, "call")]
+    assert models[0] == "scripted,"
+    assert set(models[1:]) == {"scripted-mini,"}
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_an_endpoint_that_cannot_be_reached_gives_one_clear_line(
+    checkout: Path, runtime: str
+) -> None:
+    done = demo(checkout, "--only", runtime, OPENAI_BASE_URL="http://127.0.0.1:1/v1")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "127.0.0.1:1" in line
+    assert "ECONNREFUSED" in line or "Connect call failed" in line
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_an_endpoint_that_refuses_gives_one_clear_line_without_the_key(
+    checkout: Path, runtime: str
+) -> None:
+    from budget_cpython.endpoint import ScriptedEndpoint
+
+    with ScriptedEndpoint(api_key="right") as endpoint:
+        done = demo(
+            checkout,
+            "--only",
+            runtime,
+            OPENAI_BASE_URL=endpoint.base_url,
+            OPENAI_API_KEY="sk-wrong-and-secret",
+        )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "HTTP 401" in line
+    assert "sk-wrong-and-secret" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_damaged_state_denies_for_the_day(checkout: Path, runtime: str) -> None:
+    demo(checkout, "--only", runtime)
+    state = checkout / ".local/demo/budget-state.json"
+    state.write_bytes(state.read_bytes().replace(b'"total_tokens": ', b'"total_tokens": -'))
+    done = demo(checkout, "--only", runtime)
+    assert {line.split(" ")[1] for line in lines(done.stdout, "call")} == {"scripted-mini,"}
+    assert json.loads(state.read_bytes())["state"]["total_tokens"] >= 50_000
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_tools_see_nothing_outside_the_folder(checkout: Path, runtime: str) -> None:
+    probe = """
+import sys
+sys.path[:0] = ["boards/unix"]
+from folder import Folder
+folder = Folder("docs", 50, 10)
+for path in ("../README.md", "/etc/passwd", "link", "way/out", ".hidden", "", ".", "x\\0y", "sub"):
+    try:
+        print("read", path, folder.read_file(path))
+    except ValueError:
+        pass
+print(folder.list_files())
+print(folder.read_file("long.txt"))
+"""
+    docs = checkout / "docs"
+    shutil.rmtree(docs)
+    (docs / "sub").mkdir(parents=True)
+    (docs / "sub/deep.md").write_text("deep")
+    (docs / "long.txt").write_text("äöü" * 100)
+    (docs / ".hidden").write_text("hidden")
+    (docs / "link").symlink_to("/etc/passwd")
+    (docs / "way").symlink_to("/etc")
+    program = checkout / "probe.py"
+    program.write_text(probe)
+    executable = sys.executable if runtime == "cpython" else os.environ["MICROPYTHON"]
+    done = subprocess.run(
+        [executable, str(program)], cwd=checkout, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "long.txt\t600\nsub/deep.md\t4\näöüäö\n(cut here)\n"
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_folder_that_is_not_there_is_named(checkout: Path, runtime: str) -> None:
+    done = demo(checkout, "no-such-folder", "--only", runtime)
+    assert done.returncode == 2
+    assert "no-such-folder" in done.stderr

@@ -1,0 +1,419 @@
+"""What a wrapped provider does as its budget goes: the modes, the notices, the tools."""
+
+from budget_core import (
+    BudgetWrapper,
+    ChatResponse,
+    DailyBudgetConfig,
+    DailyBudgetTracker,
+    TurnBudgetConfig,
+    TurnBudgetPolicy,
+    TurnBudgetTracker,
+)
+from tests_micro.support import FakeClock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+HELLO: "list[dict[str, Any]]" = [{"role": "user", "content": "hello"}]
+TOOLS: "list[dict[str, Any]]" = [
+    {"type": "function", "function": {"name": "exec", "parameters": {}}},
+    {"type": "function", "function": {"name": "read"}},
+    {"name": "search", "input_schema": {}},
+]
+
+
+class Inner:
+    """A provider that answers from a list of token counts and remembers what it was sent."""
+
+    def __init__(self, *counts: int) -> None:
+        self.counts = list(counts)
+        self.calls: list[dict[str, Any]] = []
+
+    async def chat(self, **arguments: "Any") -> "Any":
+        self.calls.append(dict(arguments, messages=list(arguments["messages"])))
+        count = self.counts.pop(0) if self.counts else 0
+        usage = {"prompt_tokens": count, "completion_tokens": 0, "total_tokens": count}
+        return ChatResponse("answer", usage=usage)
+
+    def get_default_model(self) -> str:
+        return "big"
+
+    def notices(self, call: int = -1) -> "list[dict[str, Any]]":
+        """Return what a call was sent beyond the messages of the caller."""
+        messages: list[dict[str, Any]] = self.calls[call]["messages"]
+        assert messages[: len(HELLO)] == HELLO
+        return messages[len(HELLO) :]
+
+
+def turn_of(inner: "Any", **config: "Any") -> "Any":
+    """Return a wrapper of 10 iterations a turn."""
+    config = dict({"iteration_budget": 10, "token_budget": 1000}, **config)
+    return BudgetWrapper(inner, TurnBudgetTracker(TurnBudgetConfig(**config)))
+
+
+def day_of(
+    inner: "Any", store: "Any" = None, clock: "FakeClock | None" = None, **config: "Any"
+) -> "Any":
+    """Return a wrapper of 100 tokens a day, demoted to the model `small`."""
+    config = dict({"daily_budget": 100, "fallback_model": "small"}, **config)
+    tracker = DailyBudgetTracker(DailyBudgetConfig(**config), clock or FakeClock(0), store)
+    return BudgetWrapper(inner, tracker)
+
+
+async def chat(wrapper: "Any", times: int = 1, **arguments: "Any") -> "Any":
+    """Chat so often; return the last answer."""
+    for _ in range(times):
+        answer = await wrapper.chat(list(HELLO), **arguments)
+    return answer
+
+
+# Notices
+
+
+async def test_a_call_well_within_its_budget_is_passed_on_as_it_is() -> None:
+    inner = Inner(5)
+    answer = await chat(turn_of(inner), tools=TOOLS, model="m")
+    assert answer.content == "answer"
+    assert answer.cut_off_by is None
+    assert inner.notices() == []
+    assert (inner.calls[0]["tools"], inner.calls[0]["model"]) == (TOOLS, "m")
+
+
+async def test_a_warning_goes_last_in_the_role_of_the_user() -> None:
+    inner = Inner()
+    await chat(turn_of(inner), 6)
+    notice = inner.notices()
+    assert len(notice) == 1
+    assert sorted(notice[0]) == ["content", "role"]
+    assert notice[0]["role"] == "user"
+    assert "5/10 iterations" in notice[0]["content"]
+
+
+async def test_each_warning_is_in_one_call_only() -> None:
+    inner = Inner()
+    await chat(turn_of(inner), 10)
+    told = [number for number in range(10) if inner.notices(number)]
+    assert told == [5, 8, 9]
+
+
+async def test_the_callers_messages_and_tools_are_left_alone() -> None:
+    inner = Inner()
+    wrapper = turn_of(inner, tool_strip_threshold=0.5, tool_strip_disallow=("exec",))
+    await chat(wrapper, 5)
+    messages, tools = list(HELLO), list(TOOLS)
+    await wrapper.chat(messages, tools)
+    assert inner.notices()
+    assert messages == HELLO
+    assert tools == TOOLS
+
+
+async def test_warnings_fire_in_every_mode() -> None:
+    for mode in ("observe", "warn", "cutoff", "fallback"):
+        inner = Inner()
+        await chat(turn_of(inner, enforcement=mode, fallback_model="small"), 6)
+        assert len(inner.notices()) == 1, mode
+
+
+async def test_of_several_warnings_crossed_by_one_call_the_highest_is_told() -> None:
+    inner = Inner(850)
+    await chat(turn_of(inner), 3)
+    assert "80%" in inner.notices(1)[0]["content"]
+    assert inner.notices(2) == []
+
+
+# The limit
+
+
+async def test_observing_goes_on_past_the_limit_unchanged() -> None:
+    inner = Inner()
+    await chat(turn_of(inner, enforcement="observe"), 13, tools=TOOLS, model="m")
+    assert len(inner.calls) == 13
+    for call in (10, 11, 12):
+        assert inner.notices(call) == [], call
+        assert inner.calls[call]["model"] == "m", call
+        assert inner.calls[call]["tools"] == TOOLS, call
+
+
+async def test_warning_tells_the_limit_once_and_goes_on() -> None:
+    inner = Inner()
+    wrapper = turn_of(inner, enforcement="warn")
+    await chat(wrapper, 13, model="m")
+    assert len(inner.calls) == 13
+    notices = inner.notices(10)
+    assert len(notices) == 1
+    assert notices[0]["role"] == "user"
+    assert "10/10 iterations" in notices[0]["content"]
+    assert inner.notices(11) == inner.notices(12) == []
+    assert inner.calls[12]["model"] == "m"
+
+
+async def test_a_cut_off_answers_in_the_models_place() -> None:
+    inner = Inner()
+    wrapper = turn_of(inner)
+    answer = await chat(wrapper, 12, tools=TOOLS)
+    assert len(inner.calls) == 10
+    assert answer.content == wrapper.tracker.at_limit_message()
+    assert answer.finish_reason == "stop"
+    assert answer.cut_off_by == "turn"
+    assert not answer.has_tool_calls
+    assert answer.tool_calls == []
+    assert answer.usage == {}
+
+
+async def test_a_call_that_was_cut_off_is_not_counted() -> None:
+    wrapper = turn_of(Inner())
+    await chat(wrapper, 15)
+    assert wrapper.tracker.iterations_seen == 10
+    assert wrapper.tracker.unclear_usage == {"missing": 0, "invalid": 0}
+
+
+async def test_a_budget_of_nothing_is_cut_off_at_once() -> None:
+    for config in ({"iteration_budget": 0}, {"token_budget": 0}):
+        inner = Inner()
+        answer = await chat(turn_of(inner, **config))
+        assert inner.calls == [], config
+        assert answer.cut_off_by == "turn", config
+
+
+async def test_a_turn_without_caps_is_never_cut_off() -> None:
+    inner = Inner(10**9)
+    await chat(turn_of(inner, iteration_budget=None, token_budget=None), 60)
+    assert len(inner.calls) == 60
+
+
+async def test_a_stranded_warning_goes_into_the_cut_off_answer() -> None:
+    inner = Inner(100, 950)
+    wrapper = turn_of(inner, warning_template="at {pct}", cutoff_template="over {used}")
+    answer = await chat(wrapper, 3)
+    assert answer.content == "at 90\n\nover 1050"
+
+
+async def test_a_warning_told_before_is_not_in_the_cut_off_answer() -> None:
+    inner = Inner()
+    wrapper = turn_of(inner, warning_template="at {pct}", cutoff_template="over")
+    answer = await chat(wrapper, 11)
+    assert inner.notices(9)[0]["content"] == "at 90"
+    assert answer.content == "over"
+
+
+async def test_a_fallback_demotes_the_model_past_the_limit() -> None:
+    for asked in ("big", None):
+        inner = Inner(60, 60)
+        await chat(day_of(inner, primary_models=("big",)), 4, model=asked)
+        assert [call["model"] for call in inner.calls] == [asked, asked, "small", "small"], asked
+        assert inner.notices() == []
+
+
+async def test_tokens_of_the_fallback_model_do_not_count_against_the_day() -> None:
+    wrapper = day_of(Inner(60, 60, 60, 60), primary_models=("big", "small"))
+    await chat(wrapper, 4)
+    assert wrapper.tracker.total_tokens == 120
+
+
+async def test_the_model_comes_back_on_the_next_day() -> None:
+    inner, clock = Inner(100, 5, 5), FakeClock(0)
+    wrapper = day_of(inner, None, clock, primary_models=("big",))
+    await chat(wrapper, 2, model="big")
+    clock.advance(86_400)
+    await chat(wrapper, model="big")
+    assert [call["model"] for call in inner.calls] == ["big", "small", "big"]
+    assert wrapper.tracker.total_tokens == 5
+
+
+async def test_the_wrappers_own_mode_and_fallback_come_before_the_configs() -> None:
+    inner = Inner(100)
+    tracker = DailyBudgetTracker(DailyBudgetConfig(daily_budget=100, fallback_model="small"))
+    wrapper = BudgetWrapper(inner, tracker, "cutoff")
+    assert (await chat(wrapper, 2)).cut_off_by == "daily"
+    wrapper = BudgetWrapper(inner, tracker, fallback_model="tiny")
+    await chat(wrapper)
+    assert inner.calls[-1]["model"] == "tiny"
+
+
+async def test_the_texts_at_the_limit_are_those_of_the_wrappers_own_mode() -> None:
+    config = DailyBudgetConfig(daily_budget=0, cutoff_template="c", fallback_template="f")
+    answer = await chat(BudgetWrapper(Inner(), DailyBudgetTracker(config), "cutoff"))
+    assert answer.content == "c"
+    inner = Inner()
+    await chat(BudgetWrapper(inner, DailyBudgetTracker(config), "warn"))
+    assert inner.notices()[0]["content"] == "c"
+
+
+async def test_a_model_of_none_counts_as_the_inner_default() -> None:
+    wrapper = day_of(Inner(7, 7), primary_models=("big",))
+    await chat(wrapper)
+    assert wrapper.tracker.total_tokens == 7
+    wrapper = turn_of(Inner(7), model_weights={"big": 3})
+    await chat(wrapper)
+    assert wrapper.tracker.total_tokens == 21
+
+
+async def test_a_model_of_none_is_passed_on_as_none() -> None:
+    inner = Inner()
+    await chat(day_of(inner, primary_models=("big",)))
+    assert inner.calls[0]["model"] is None
+
+
+async def test_a_failing_store_cuts_off_and_comes_back() -> None:
+    class Store:
+        error: "Exception | None" = None
+
+        def load(self) -> None:
+            return None
+
+        def save(self, state: object) -> None:
+            if self.error is not None:
+                raise self.error
+
+        def clear(self) -> None:
+            return None
+
+    inner, store = Inner(5, 5), Store()
+    wrapper = day_of(inner, store, enforcement="cutoff")
+    store.error = OSError(28)
+    await chat(wrapper)
+    assert (await chat(wrapper)).cut_off_by == "daily"
+    assert len(inner.calls) == 1
+    store.error = None
+    assert (await chat(wrapper)).content == "answer"
+    assert wrapper.tracker.total_tokens == 10
+
+
+# Tools
+
+
+async def test_past_the_threshold_no_tools_are_sent_and_the_model_is_told() -> None:
+    inner = Inner()
+    wrapper = turn_of(inner, tool_strip_threshold=0.7, warning_thresholds=())
+    await chat(wrapper, 10, tools=TOOLS)
+    sent = [call["tools"] for call in inner.calls]
+    assert sent == [TOOLS] * 7 + [None] * 3
+    for call in (7, 8, 9):
+        notices = inner.notices(call)
+        assert len(notices) == 1, call
+        assert "Tools are disabled" in notices[0]["content"], call
+        assert notices[0]["role"] == "user"
+
+
+async def test_only_the_listed_tools_are_stripped() -> None:
+    for disallowed, kept in (
+        (("exec",), TOOLS[1:]),
+        (("search", "exec"), TOOLS[1:2]),
+        (("other",), TOOLS),
+        (("exec", "read", "search"), None),
+    ):
+        inner = Inner()
+        wrapper = turn_of(inner, tool_strip_threshold=0, tool_strip_disallow=disallowed)
+        await chat(wrapper, tools=TOOLS)
+        assert inner.calls[0]["tools"] == kept, disallowed
+
+
+async def test_a_tool_of_unknown_shape_is_kept_beside_listed_ones() -> None:
+    strange = [{"type": "web_search"}, {"function": "exec"}, "exec", None, 5]
+    inner = Inner()
+    wrapper = turn_of(inner, tool_strip_threshold=0, tool_strip_disallow=("exec",))
+    await chat(wrapper, tools=TOOLS[:1] + strange)
+    assert inner.calls[0]["tools"] == strange
+
+
+async def test_a_tool_with_a_flat_name_beside_an_empty_function_is_stripped() -> None:
+    inner = Inner()
+    wrapper = turn_of(inner, tool_strip_threshold=0, tool_strip_disallow=("exec",))
+    await chat(wrapper, tools=[{"name": "exec", "function": {}}, TOOLS[1]])
+    assert inner.calls[0]["tools"] == [TOOLS[1]]
+
+
+async def test_a_call_without_tools_is_not_told_that_they_are_off() -> None:
+    inner = Inner()
+    wrapper = turn_of(inner, tool_strip_threshold=0, warning_thresholds=())
+    await chat(wrapper)
+    assert inner.calls[0]["tools"] is None
+    assert inner.notices() == []
+
+
+async def test_a_warning_comes_before_the_notice_that_tools_are_off() -> None:
+    inner = Inner()
+    wrapper = turn_of(inner, tool_strip_threshold=0.5, warning_thresholds=(0.5,))
+    await chat(wrapper, 6, tools=TOOLS)
+    first, second = inner.notices()
+    assert "50%" in first["content"]
+    assert "disabled" in second["content"]
+
+
+# Stacks
+
+
+async def test_a_turn_stacks_over_a_day() -> None:
+    inner = Inner(40, 40, 40, 40)
+    day = day_of(inner, primary_models=("big",))
+    turn = turn_of(day, iteration_budget=4)
+    await chat(turn, 4)
+    assert [call["model"] for call in inner.calls] == [None, None, None, "small"]
+    assert turn.tracker.total_tokens == 160
+    assert day.tracker.total_tokens == 120
+    assert (await chat(turn)).cut_off_by == "turn"
+    assert len(inner.calls) == 4
+
+
+async def test_a_spent_day_cuts_off_through_the_turn_over_it() -> None:
+    inner = Inner(100)
+    turn = turn_of(day_of(inner, enforcement="cutoff"))
+    answer = await chat(turn, 2)
+    assert answer.cut_off_by == "daily"
+    assert len(inner.calls) == 1
+
+
+async def test_both_budgets_of_a_stack_may_warn_in_one_call() -> None:
+    inner = Inner(60)
+    day = day_of(inner, warning_thresholds=(0.5,), warning_template="{scope}")
+    turn = turn_of(day, iteration_budget=2, warning_template="{scope}")
+    await chat(turn, 2)
+    assert [notice["content"] for notice in inner.notices()] == ["turn", "daily"]
+
+
+async def test_a_new_turn_begins_with_its_policy() -> None:
+    inner = Inner()
+    wrapper = turn_of(inner)
+    policy = TurnBudgetPolicy(wrapper.tracker)
+    for turn in range(3):
+        for iteration in range(10):
+            assert await policy.should_continue(iteration, []), (turn, iteration)
+            assert (await chat(wrapper)).content == "answer", (turn, iteration)
+        assert not await policy.should_continue(10, []), turn
+    told = [number for number in range(30) if inner.notices(number)]
+    assert told == [5, 8, 9, 15, 18, 19, 25, 28, 29]
+
+
+async def test_two_wrappers_of_one_tracker_share_its_budget() -> None:
+    tracker = TurnBudgetTracker(TurnBudgetConfig(iteration_budget=4))
+    first, second = Inner(), Inner()
+    parent, child = BudgetWrapper(first, tracker), BudgetWrapper(second, tracker)
+    await chat(parent, 2)
+    await chat(child, 2)
+    assert (await chat(parent)).cut_off_by == (await chat(child)).cut_off_by == "turn"
+    assert len(first.calls) == len(second.calls) == 2
+
+
+async def test_a_warning_due_while_the_store_fails_reaches_the_model_once_it_works() -> None:
+    class Store:
+        error: "Exception | None" = OSError(28)
+
+        def load(self) -> None:
+            return None
+
+        def save(self, state: object) -> None:
+            if self.error is not None:
+                raise self.error
+
+        def clear(self) -> None:
+            return None
+
+    inner, store = Inner(60), Store()
+    wrapper = day_of(inner, store, enforcement="cutoff", warning_thresholds=(0.5,))
+    await chat(wrapper)
+    store.error = None
+    await chat(wrapper)
+    assert len(inner.calls) == 2
+    assert len(inner.notices()) == 1
+    assert "50%" in inner.notices()[0]["content"]

@@ -1,0 +1,268 @@
+"""What passes through a wrapped provider, and how calls that fail are counted."""
+
+import asyncio
+
+from budget_core import BudgetWrapper, ChatResponse, TurnBudgetConfig, TurnBudgetTracker
+from tests_micro.support import raises, raises_async
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+HELLO: "list[dict[str, Any]]" = [{"role": "user", "content": "hello"}]
+USAGE = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
+
+
+class Inner:
+    """A provider that keeps what it was given and answers, or raises."""
+
+    supports_response_deltas = True
+
+    def __init__(self, error: BaseException | None = None, response: "Any" = None) -> None:
+        self.error = error
+        self.response = response
+        self.given: dict[str, Any] = {}
+        self.colour = "green"
+
+    async def chat(self, **given: "Any") -> "Any":
+        self.given = given
+        if self.error is not None:
+            raise self.error
+        return self.response or ChatResponse("answer", usage=USAGE)
+
+    def get_default_model(self) -> str:
+        return "big"
+
+
+class Plain:
+    """A provider that takes no more than it must, with a default of its own for each."""
+
+    def __init__(self) -> None:
+        self.used: tuple[Any, ...] = ()
+
+    async def chat(
+        self,
+        messages: "Any",
+        tools: "Any" = None,
+        model: "Any" = None,
+        max_tokens: int = 99,
+        temperature: float = 0.9,
+    ) -> "Any":
+        self.used = max_tokens, temperature
+        return ChatResponse("answer", usage=USAGE)
+
+    def get_default_model(self) -> str:
+        return "big"
+
+
+class Closing(Inner):
+    """A provider with a `close` that returns what it is told."""
+
+    def __init__(self, result: "Callable[[], Any]") -> None:
+        super().__init__()
+        self.result = result
+        self.closed = 0
+
+    def close(self) -> "Any":
+        self.closed += 1
+        return self.result()
+
+
+def wrapped(inner: "Any", **config: "Any") -> "Any":
+    return BudgetWrapper(inner, TurnBudgetTracker(TurnBudgetConfig(**config)))
+
+
+async def nothing() -> None:
+    return None
+
+
+async def test_the_answer_is_the_inner_providers_own() -> None:
+    response = ChatResponse("own", usage=USAGE)
+    assert await wrapped(Inner(response=response)).chat(HELLO) is response
+
+
+async def test_every_argument_is_passed_on() -> None:
+    given = {
+        "tools": [{"name": "read"}],
+        "model": "m",
+        "max_tokens": 5,
+        "temperature": 0.25,
+        "reasoning_effort": "low",
+        "response_format": {"type": "json_object"},
+        "on_delta": print,
+        "something_new": 7,
+    }
+    inner = Inner()
+    await wrapped(inner).chat(HELLO, **given)
+    assert inner.given == dict(given, messages=HELLO)
+
+
+async def test_arguments_can_be_given_by_position_in_the_protocols_order() -> None:
+    inner = Inner()
+    tools = [{"name": "read"}]
+    await wrapped(inner).chat(HELLO, tools, "m", 5, 0.25, "low", {"type": "json_object"})
+    assert inner.given["messages"] == HELLO
+    assert inner.given["tools"] == tools
+    rest = [inner.given[n] for n in ("model", "max_tokens", "temperature", "reasoning_effort")]
+    assert rest == ["m", 5, 0.25, "low"]
+    assert inner.given["response_format"] == {"type": "json_object"}
+
+
+async def test_each_optional_argument_is_passed_on_alone() -> None:
+    for name, value in (
+        ("max_tokens", 0),
+        ("temperature", 0),
+        ("temperature", 0.0),
+        ("reasoning_effort", "high"),
+        ("response_format", {"type": "json_object"}),
+        ("response_format", {}),
+        ("on_delta", print),
+        ("stop", []),
+    ):
+        inner = Inner()
+        await wrapped(inner).chat(HELLO, **{name: value})
+        assert inner.given.get(name, "not given") == value, (name, inner.given)
+
+
+async def test_arguments_that_are_empty_but_given_are_passed_on_with_the_usual_ones() -> None:
+    inner = Inner()
+    await wrapped(inner).chat(HELLO, max_tokens=5, temperature=0.5, response_format={})
+    assert inner.given.get("response_format", "not given") == {}
+
+
+async def test_arguments_that_were_not_given_are_not_passed_on() -> None:
+    optional = ("max_tokens", "temperature", "reasoning_effort", "response_format", "on_delta")
+    for given in ({}, {"max_tokens": 5}, {"temperature": 0.5}, {"max_tokens": 5, "temperature": 1}):
+        inner = Inner()
+        await wrapped(inner).chat(HELLO, **given)
+        passed = [name for name in optional if name in inner.given]
+        assert passed == [name for name in optional if name in given], given
+
+
+async def test_a_provider_that_knows_only_some_arguments_can_be_wrapped() -> None:
+    for given, used in (
+        ({}, (99, 0.9)),
+        ({"max_tokens": 5}, (5, 0.9)),
+        ({"max_tokens": 5, "temperature": 0.5}, (5, 0.5)),
+    ):
+        inner = Plain()
+        await wrapped(inner).chat(HELLO, **given)
+        assert inner.used == used, given
+
+
+async def test_a_streaming_provider_stays_streaming() -> None:
+    deltas: list[str] = []
+
+    class Streaming(Inner):
+        async def chat(self, **given: "Any") -> "Any":
+            await given["on_delta"]("an")
+            await given["on_delta"]("swer")
+            return await super().chat(**given)
+
+    async def on_delta(text: str) -> None:
+        deltas.append(text)
+
+    wrapper = wrapped(wrapped(Streaming()))
+    assert wrapper.supports_response_deltas is True
+    await wrapper.chat(HELLO, on_delta=on_delta)
+    assert deltas == ["an", "swer"]
+
+
+def test_any_other_attribute_is_the_inner_providers() -> None:
+    wrapper = wrapped(wrapped(Inner()))
+    assert wrapper.colour == "green"
+    raises(AttributeError, getattr, wrapper, "no_such_attribute")
+    assert not hasattr(wrapped(Plain()), "supports_response_deltas")
+
+
+def test_the_default_model_is_the_inner_providers() -> None:
+    assert wrapped(wrapped(Inner())).get_default_model() == "big"
+
+
+async def test_closing_closes_the_inner_provider_whether_it_is_async_or_not() -> None:
+    for result in (lambda: None, nothing, lambda: 5, lambda: "closed"):
+        inner = Closing(result)
+        await wrapped(wrapped(inner)).close()
+        assert inner.closed == 1, result
+
+
+async def test_closing_a_provider_that_cannot_be_closed_does_no_harm() -> None:
+    await wrapped(Inner()).close()
+
+
+async def test_a_call_that_raises_counts_with_its_usage_missing() -> None:
+    for error in (RuntimeError("down"), OSError(5), ValueError("bad"), MemoryError()):
+        wrapper = wrapped(Inner(error))
+        caught = await raises_async(type(error), wrapper.chat, HELLO)
+        assert caught is error
+        assert wrapper.tracker.iterations_seen == 1
+        assert wrapper.tracker.total_tokens == 0
+        assert wrapper.tracker.unclear_usage == {"missing": 1, "invalid": 0}, error
+
+
+async def test_calls_that_raise_use_the_turn_up() -> None:
+    inner = Inner(RuntimeError("down"))
+    wrapper = wrapped(inner, iteration_budget=3)
+    for _ in range(3):
+        await raises_async(RuntimeError, wrapper.chat, HELLO)
+    inner.error = None
+    assert (await wrapper.chat(HELLO)).cut_off_by == "turn"
+
+
+async def test_a_call_that_is_cancelled_counts_with_its_usage_missing() -> None:
+    class Slow(Inner):
+        async def chat(self, **given: "Any") -> "Any":
+            while True:
+                await asyncio.sleep(0)
+
+    wrapper = wrapped(Slow())
+    task = asyncio.create_task(wrapper.chat(HELLO))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    try:
+        await task
+        raise AssertionError("not cancelled")
+    except asyncio.CancelledError:
+        pass
+    assert wrapper.tracker.iterations_seen == 1
+    assert wrapper.tracker.unclear_usage == {"missing": 1, "invalid": 0}
+
+
+async def test_a_call_that_is_never_started_is_not_counted() -> None:
+    wrapper = wrapped(Inner())
+    wrapper.chat(HELLO).close()
+    assert wrapper.tracker.iterations_seen == 0
+
+
+async def test_an_answer_without_usage_counts_as_missing_and_is_returned() -> None:
+    class Bare:
+        content = "bare"
+
+    for response in (Bare(), {"content": "dict"}, "text", ChatResponse("answer", usage=None)):
+        wrapper = wrapped(Inner(response=response))
+        assert await wrapper.chat(HELLO) is response, response
+        assert wrapper.tracker.unclear_usage == {"missing": 1, "invalid": 0}, response
+
+
+async def test_an_answer_with_broken_usage_is_returned_and_seen() -> None:
+    broken: list[Any] = [{"total_tokens": -5}, {"total_tokens": "12"}, "usage", [7], 0.5, True]
+    for usage in broken:
+        response = ChatResponse("answer")
+        response.usage = usage
+        wrapper = wrapped(Inner(response=response))
+        assert await wrapper.chat(HELLO) is response, usage
+        unclear = wrapper.tracker.unclear_usage
+        assert unclear["missing"] + unclear["invalid"] == 1, usage
+
+
+async def test_concurrent_calls_are_all_counted() -> None:
+    class Waiting(Inner):
+        async def chat(self, **given: "Any") -> "Any":
+            await asyncio.sleep(0)
+            return await super().chat(**given)
+
+    wrapper = wrapped(Waiting())
+    await asyncio.gather(*[wrapper.chat(HELLO) for _ in range(20)])
+    assert (wrapper.tracker.iterations_seen, wrapper.tracker.total_tokens) == (20, 140)

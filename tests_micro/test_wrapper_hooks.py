@@ -1,0 +1,248 @@
+"""When a wrapper calls its hooks, with what, and what it does about one that raises."""
+
+from budget_core import (
+    BudgetWrapper,
+    ChatResponse,
+    DailyBudgetConfig,
+    DailyBudgetTracker,
+    InMemoryBudgetStore,
+    TurnBudgetConfig,
+    TurnBudgetTracker,
+)
+from tests_micro.support import FakeClock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+HELLO: "list[dict[str, Any]]" = [{"role": "user", "content": "hello"}]
+MODES = ("observe", "warn", "cutoff", "fallback")
+
+
+class Inner:
+    """A provider whose every answer costs 10 tokens."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def chat(self, **given: "Any") -> "Any":
+        self.calls += 1
+        return ChatResponse("answer", usage={"total_tokens": 10})
+
+    def get_default_model(self) -> str:
+        return "big"
+
+
+class Heard:
+    """What hooks were called with, in order."""
+
+    def __init__(self) -> None:
+        self.thresholds: list[dict[str, Any]] = []
+        self.limits: list[dict[str, Any]] = []
+
+    def wrap(self, tracker: "Any", enforcement: str | None = None, inner: "Any" = None) -> "Any":
+        return BudgetWrapper(
+            inner or Inner(),
+            tracker,
+            enforcement,
+            "small",
+            on_threshold_crossed=lambda **event: self.thresholds.append(event),
+            on_limit_reached=lambda **event: self.limits.append(event),
+        )
+
+    def shares(self) -> "list[float]":
+        return [event["threshold"] for event in self.thresholds]
+
+
+class Store(InMemoryBudgetStore):  # type: ignore[misc, unused-ignore]
+    """A store that can be told to fail."""
+
+    error: "Exception | None" = None
+
+    def save(self, state: "dict[str, Any]") -> None:
+        if self.error is not None:
+            raise self.error
+        super().save(state)
+
+
+def turn(**config: "Any") -> "Any":
+    return TurnBudgetTracker(TurnBudgetConfig(**dict({"iteration_budget": 10}, **config)))
+
+
+def day(store: "Any", clock: "FakeClock | None" = None, **config: "Any") -> "Any":
+    config = dict({"daily_budget": 100, "warning_thresholds": (0.5, 0.8)}, **config)
+    return DailyBudgetTracker(DailyBudgetConfig(**config), clock or FakeClock(0), store)
+
+
+async def chat(wrapper: "Any", times: int) -> None:
+    for _ in range(times):
+        await wrapper.chat(list(HELLO))
+
+
+async def test_a_threshold_hook_is_called_by_keyword_with_the_figures() -> None:
+    heard = Heard()
+    await chat(heard.wrap(turn()), 6)
+    assert heard.thresholds == [
+        {
+            "scope": "turn",
+            "threshold": 0.5,
+            "utilization": 0.5,
+            "used": 5,
+            "cap": 10,
+            "unit": "iterations",
+        }
+    ]
+
+
+async def test_a_limit_hook_is_called_by_keyword_with_the_figures_and_no_threshold() -> None:
+    heard = Heard()
+    await chat(heard.wrap(day(None)), 10)
+    assert heard.limits == [
+        {"scope": "daily", "utilization": 1.0, "used": 100, "cap": 100, "unit": "tokens"}
+    ]
+
+
+async def test_each_threshold_is_heard_once() -> None:
+    heard = Heard()
+    await chat(heard.wrap(turn()), 10)
+    assert heard.shares() == [0.5, 0.8, 0.9]
+
+
+async def test_a_threshold_told_in_the_cut_off_answer_is_heard_too() -> None:
+    heard = Heard()
+    await chat(heard.wrap(turn(iteration_budget=1)), 3)
+    assert heard.shares() == [0.9]
+    assert len(heard.limits) == 1
+
+
+async def test_the_limit_is_heard_once_in_every_mode() -> None:
+    for mode in MODES:
+        heard = Heard()
+        await chat(heard.wrap(turn(), mode), 14)
+        assert len(heard.limits) == 1, mode
+
+
+async def test_the_limit_is_heard_with_the_call_that_reaches_it() -> None:
+    for mode in MODES:
+        heard = Heard()
+        wrapper = heard.wrap(turn(), mode)
+        await chat(wrapper, 9)
+        assert heard.limits == [], mode
+        await chat(wrapper, 1)
+        assert len(heard.limits) == 1, mode
+
+
+async def test_a_budget_spent_before_the_first_call_is_heard_once() -> None:
+    heard = Heard()
+    await chat(heard.wrap(turn(iteration_budget=0)), 3)
+    assert len(heard.limits) == 1
+
+
+async def test_the_limit_is_heard_when_a_call_that_raises_reaches_it() -> None:
+    class Raising(Inner):
+        async def chat(self, **given: "Any") -> "Any":
+            raise RuntimeError("down")
+
+    heard = Heard()
+    try:
+        await chat(heard.wrap(turn(iteration_budget=1), inner=Raising()), 1)
+    except RuntimeError:
+        pass
+    assert len(heard.limits) == 1
+
+
+async def test_a_reset_arms_every_hook_again() -> None:
+    heard = Heard()
+    tracker = turn()
+    wrapper = heard.wrap(tracker)
+    for round in (1, 2, 3):
+        await chat(wrapper, 11)
+        assert heard.shares() == [0.5, 0.8, 0.9] * round
+        assert len(heard.limits) == round
+        tracker.reset()
+
+
+async def test_a_new_day_arms_every_hook_again() -> None:
+    heard, clock = Heard(), FakeClock(0)
+    wrapper = heard.wrap(day(None, clock))
+    for round in (1, 2, 3):
+        await chat(wrapper, 11)
+        assert heard.shares() == [0.5, 0.8] * round
+        assert len(heard.limits) == round
+        clock.advance(86_400)
+
+
+async def test_a_restart_calls_no_hook_again() -> None:
+    heard, store = Heard(), InMemoryBudgetStore()
+    for _ in range(14):
+        await chat(heard.wrap(day(store), "observe"), 1)
+    assert heard.shares() == [0.5, 0.8]
+    assert len(heard.limits) == 1
+
+
+async def test_a_limit_nobody_heard_is_heard_after_the_restart() -> None:
+    heard, store = Heard(), InMemoryBudgetStore()
+    day(store).record({"total_tokens": 100})
+    await chat(heard.wrap(day(store)), 2)
+    assert len(heard.limits) == 1
+
+
+async def test_the_real_limit_is_heard_after_an_outage_of_the_store() -> None:
+    heard, store = Heard(), Store()
+    wrapper = heard.wrap(day(store), "cutoff")
+    store.error = OSError(28)
+    await chat(wrapper, 2)
+    store.error = None
+    heard.limits.clear()
+    await chat(wrapper, 10)
+    assert [event["used"] for event in heard.limits] == [100]
+
+
+async def test_both_wrappers_of_a_stack_call_their_own_hooks() -> None:
+    inner, outer = Heard(), Heard()
+    stack = outer.wrap(turn(), inner=inner.wrap(day(None)))
+    await chat(stack, 10)
+    assert [event["scope"] for event in inner.limits] == ["daily"]
+    assert [event["scope"] for event in outer.limits] == ["turn"]
+
+
+async def test_one_hook_works_without_the_other() -> None:
+    for name in ("on_threshold_crossed", "on_limit_reached"):
+        events: list[object] = []
+        hooks: dict[str, Any] = {name: lambda e=events, **event: e.append(event)}
+        await chat(BudgetWrapper(Inner(), turn(), **hooks), 12)
+        assert len(events) == (3 if name == "on_threshold_crossed" else 1), name
+
+
+async def test_a_hook_that_raises_never_breaks_the_call() -> None:
+    def hook(**event: object) -> None:
+        raise RuntimeError("hook")
+
+    inner = Inner()
+    wrapper = BudgetWrapper(inner, turn(), None, None, hook, hook)
+    await chat(wrapper, 12)
+    assert inner.calls == 10
+    assert isinstance(wrapper.hook_error, RuntimeError)
+
+
+async def test_a_hook_that_does_not_take_the_figures_never_breaks_the_call() -> None:
+    inner = Inner()
+    wrapper = BudgetWrapper(inner, turn(), None, None, lambda: None, lambda: None)
+    await chat(wrapper, 12)
+    assert inner.calls == 10
+    assert isinstance(wrapper.hook_error, TypeError)
+
+
+async def test_a_hook_that_raises_does_not_hide_the_warning() -> None:
+    sent: list[Any] = []
+
+    class Listening(Inner):
+        async def chat(self, **given: "Any") -> "Any":
+            sent.append(given["messages"][-1]["content"])
+            return await super().chat(**given)
+
+    def hook(**event: object) -> None:
+        raise RuntimeError("hook")
+
+    await chat(BudgetWrapper(Listening(), turn(), None, None, hook, hook), 6)
+    assert "50%" in sent[-1]
