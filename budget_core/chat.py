@@ -32,7 +32,9 @@ class ChatClient:
     ) -> None:
         split_url(base_url)
         if api_key is not None and not all("!" <= char <= "~" for char in api_key):
-            raise ValueError("api_key must be visible ASCII characters, without blanks or line ends")
+            raise ValueError(
+                "api_key must be visible ASCII characters, without blanks or line ends"
+            )
         self.base_url = base_url.rstrip("/")
         self.model = model
         self._api_key = api_key

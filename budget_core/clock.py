@@ -30,4 +30,4 @@ unix_time = _shifted_time if _OFFSET else time.time
 
 def day_key(unix_seconds: float, reset_hour_utc: int) -> int:
     """Return the number of the budget day, counted from 1970, that begins at `reset_hour_utc`."""
-    return (int(unix_seconds) - reset_hour_utc * 3600) // DAY
+    return max(0, (int(unix_seconds) - reset_hour_utc * 3600) // DAY)

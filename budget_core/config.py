@@ -117,8 +117,12 @@ class TurnBudgetConfig(Config):
         self.cached_token_weight = check_share(
             "cached_token_weight", cached_token_weight, MAX_WEIGHT
         )
-        self.model_weights = dict(model_weights or {})
+        self.model_weights = {} if model_weights is None else model_weights
+        if not isinstance(self.model_weights, dict):
+            raise ValueError(f"model_weights must be a dict, not {model_weights!r}")
+        self.model_weights = dict(self.model_weights)
         for model in self.model_weights:
+            check_text("model_weights", model)
             check_share(f"model_weights[{model!r}]", self.model_weights[model], MAX_WEIGHT)
 
     @property

@@ -3,7 +3,7 @@
 from budget_core.clock import DAY, day_key, unix_time
 from budget_core.config import DailyBudgetConfig
 from budget_core.limits import check_count
-from budget_core.tracker import BudgetTracker, Count
+from budget_core.tracker import OUTAGE, BudgetTracker, Count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +49,10 @@ class DailyBudgetTracker(BudgetTracker):
         config = self.config
         return 1 if model in config.primary_models and model != config.fallback_model else None
 
+    def dominant_axis(self) -> "tuple[int, int | None, str]":
+        """Return `(used, cap, unit)`: a day has no other axis than tokens."""
+        return self.count.tokens, self.count.token_cap, "tokens"
+
     def is_at_limit(self) -> bool:
         """Tell whether the day is spent, or its store failing; an unlimited day never is."""
         return super().is_at_limit() or self._fails()
@@ -84,21 +88,24 @@ class DailyBudgetTracker(BudgetTracker):
     def _restore(self) -> None:
         try:
             state = self._store.load()
-            if state is not None:
-                self._adopt([check_count(name, state[name]) for name in _FIELDS])
-            self.count.saves = True
-            self.store_error = None
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the budget holds
-            foreign = isinstance(error, (KeyError, TypeError, ValueError))
-            if foreign or getattr(error, "corrupt", False):
-                self.count.saves = True
-                self._distrust(error)
-            else:
+            if not getattr(error, "corrupt", False):
                 self.store_error = error
+                self._arm()
+                return
+            state = error
+        self.count.saves = True
+        self.store_error = None
+        if state is not None:
+            self._adopt(state)
         self._arm()
 
-    def _adopt(self, fields: "list[int]") -> None:
-        day, tokens, warned, told = fields
+    def _adopt(self, state: "Any") -> None:
+        try:
+            day, tokens, warned, told = [check_count(name, state[name]) for name in _FIELDS]
+        except (KeyError, TypeError, ValueError) as error:
+            self._distrust(state if isinstance(state, Exception) else error)
+            return
         if day >= self._day:
             self._day_end += (day - self._day) * DAY
             self._day = day
@@ -113,10 +120,13 @@ class DailyBudgetTracker(BudgetTracker):
             self._save()
 
     def _save(self) -> None:
-        values = (self._day, self.count.tokens, self._warned_ppm, self._told)
+        told = self._told & (1 << OUTAGE) - 1
+        values = (self._day, self.count.tokens, self._warned_ppm, told)
         try:
             self._store.save(dict(zip(_FIELDS, values)))
-            self.store_error = None
+            if self.store_error is not None:
+                self.store_error = None
+                self._told = told
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the record stands
             self.store_error = error
             self.count.alert = True

@@ -83,4 +83,4 @@ def _name(tool: "Any") -> "Any":
     if not isinstance(tool, dict):
         return None
     function = tool.get("function")
-    return (function if isinstance(function, dict) else tool).get("name")
+    return (isinstance(function, dict) and function.get("name")) or tool.get("name")

@@ -20,6 +20,8 @@ _MIDDLE = b'","state":'
 def encode(state: "dict[str, Any]") -> bytes:
     """Return `state` as JSON with the CRC-32 of its text in front, so no part passes for the whole."""
     text = json.dumps(state).encode()
+    if len(text) > MAX_BYTES - 64:
+        raise StoreError(f"a state of {len(text)} bytes is larger than a state may be")
     return _HEAD + b"%08x" % (binascii.crc32(text) & 0xFFFFFFFF) + _MIDDLE + text + b"}"
 
 
@@ -106,9 +108,11 @@ class FileBudgetStore:
             with open(path, "rb") as file:
                 return file.read(MAX_BYTES + 1)
         except OSError as error:
-            if error.errno == errno.ENOENT:
-                return None
-            raise
+            if error.errno != errno.ENOENT or _exists(
+                path
+            ):  # FAT finds no file in a folder's place
+                raise
+            return None
 
     def _replace(self, data: bytes) -> None:
         with open(self._new, "wb") as file:
@@ -128,3 +132,11 @@ class FileBudgetStore:
                 if error.errno != errno.EEXIST:
                     raise
             end = self.path.find("/", end + 1)
+
+
+def _exists(path: str) -> bool:
+    try:
+        os.stat(path)
+    except OSError:
+        return False
+    return True

@@ -24,7 +24,7 @@ class TurnBudgetPolicy:
         self._tracker = tracker
         self._begins_turns = begins_turns
         self._enforcement = check_enforcement(
-            "enforcement", enforcement or tracker.config.enforcement
+            "enforcement", tracker.config.enforcement if enforcement is None else enforcement
         )
 
     async def should_continue(self, iteration: int, tools_used: "list[str]") -> bool:

@@ -7,10 +7,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.shapes import *
 
-NEVER = 1 << 60
+NEVER = 1 << 100
 WHOLE = 1_000_000
 _WARNED = 1
 _CROSSED = 2
+OUTAGE = 2
 
 
 class NoLock:
@@ -126,6 +127,7 @@ class BudgetTracker:
             count.tokens >= count.token_alarm
             or count.iterations >= count.iteration_alarm
             or self.is_at_limit()
+            or share == 0
         )
 
     def dominant_axis(self) -> "tuple[int, int | None, str]":
@@ -155,6 +157,7 @@ class BudgetTracker:
         with self.count.lock:
             used = self.utilization()
             crossed = [share for share in self.config.warning_thresholds if share <= used]
+            force = force and BudgetTracker.is_at_limit(self)
             if not crossed or (self.is_at_limit() and not force):
                 return None
             share = max(crossed)
@@ -175,6 +178,8 @@ class BudgetTracker:
 
     def _once(self, bit: int) -> bool:
         with self.count.lock:
+            if not BudgetTracker.is_at_limit(self):
+                bit <<= OUTAGE  # at the limit for another reason, which uses up no warning of this
             if self._told & bit or not self.is_at_limit():
                 return False
             self._told |= bit

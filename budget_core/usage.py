@@ -29,8 +29,8 @@ def charge_for(usage: "Any", cached_weight: float) -> "tuple[int, str]":
         if (
             type(prompt) is type(completion) is type(total) is int
             and len(usage) == 3
-            and 0 <= prompt <= total <= MAX_TOKENS
-            and completion >= 0
+            and prompt >= 0 <= completion
+            and prompt + completion <= total <= MAX_TOKENS
         ):
             return total, MEASURED
     except Exception:  # noqa: BLE001, S110 - any other shape than the plainest is read below

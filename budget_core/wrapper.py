@@ -35,7 +35,7 @@ class BudgetWrapper:
         self.inner = inner
         self.tracker = tracker
         self.enforcement = check_enforcement(
-            "enforcement", enforcement or tracker.config.enforcement
+            "enforcement", tracker.config.enforcement if enforcement is None else enforcement
         )
         self.fallback_model = fallback_model or tracker.config.fallback_model
         if self.enforcement == Enforcement.FALLBACK and not self.fallback_model:
@@ -86,7 +86,13 @@ class BudgetWrapper:
                 return answer
         usage = None
         try:
-            if options or response_format or max_tokens is None or temperature is None:
+            if (
+                options
+                or reasoning_effort is not None
+                or response_format is not None
+                or max_tokens is None
+                or temperature is None
+            ):
                 options["max_tokens"] = max_tokens
                 options["temperature"] = temperature
                 options["reasoning_effort"] = reasoning_effort
@@ -95,16 +101,18 @@ class BudgetWrapper:
                 response = await self.inner.chat(
                     messages=messages, tools=tools, model=model, **given
                 )
-            else:  # what agent loops send: spelt out, since spreading costs as much as all the rest
+            else:  # what agent loops send, spelt out: spreading costs as much as all the rest
                 response = await self.inner.chat(
                     messages=messages,
                     tools=tools,
                     model=model,
                     max_tokens=max_tokens,
                     temperature=temperature,
-                    reasoning_effort=reasoning_effort,
                 )
-            usage = response.usage
+            try:
+                usage = response.usage
+            except AttributeError:
+                pass
             return response
         finally:
             tracker.record(usage, model or self.inner.get_default_model())

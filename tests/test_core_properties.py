@@ -369,8 +369,8 @@ class DayMachine(TrackerModel):
 
 TestTurn = TurnMachine.TestCase
 TestDay = DayMachine.TestCase
-for case in (TestTurn, TestDay):
-    case.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestTurn.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestDay.settings = TestTurn.settings
 
 
 @settings(max_examples=300, deadline=None)

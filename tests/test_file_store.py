@@ -609,7 +609,10 @@ def test_a_copy_from_an_earlier_day_does_not_count_for_today(path: Path) -> None
     assert tracker_on(path).total_tokens == 0
 
 
-def test_no_flipped_bit_lowers_a_count_or_raises(path: Path) -> None:
+def test_no_flipped_bit_lowers_a_count_or_raises(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch(monkeypatch, fsync=lambda file: None)
     whole = core.encode(OLD)
     for place in range(len(whole) * 8):
         flipped = bytearray(whole)
@@ -618,7 +621,10 @@ def test_no_flipped_bit_lowers_a_count_or_raises(path: Path) -> None:
         assert tracker_on(path).total_tokens >= 400
 
 
-def test_no_truncation_lowers_a_count_or_raises(path: Path) -> None:
+def test_no_truncation_lowers_a_count_or_raises(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch(monkeypatch, fsync=lambda file: None)
     whole = core.encode(OLD)
     for length in range(len(whole)):
         path.write_bytes(whole[:length])

@@ -155,20 +155,20 @@ async def test_a_reset_arms_every_hook_again() -> None:
     heard = Heard()
     tracker = turn()
     wrapper = heard.wrap(tracker)
-    for round in (1, 2, 3):
+    for turn_number in (1, 2, 3):
         await chat(wrapper, 11)
-        assert heard.shares() == [0.5, 0.8, 0.9] * round
-        assert len(heard.limits) == round
+        assert heard.shares() == [0.5, 0.8, 0.9] * turn_number
+        assert len(heard.limits) == turn_number
         tracker.reset()
 
 
 async def test_a_new_day_arms_every_hook_again() -> None:
     heard, clock = Heard(), FakeClock(0)
     wrapper = heard.wrap(day(None, clock))
-    for round in (1, 2, 3):
+    for turn_number in (1, 2, 3):
         await chat(wrapper, 11)
-        assert heard.shares() == [0.5, 0.8] * round
-        assert len(heard.limits) == round
+        assert heard.shares() == [0.5, 0.8] * turn_number
+        assert len(heard.limits) == turn_number
         clock.advance(86_400)
 
 
