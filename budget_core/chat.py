@@ -2,21 +2,23 @@
 
 import json
 
+from budget_core.answer import complaint, parse_answer
 from budget_core.errors import ProviderError
-from budget_core.http import HttpExchange, split_url
-from budget_core.provider import ChatResponse, ToolCall
+from budget_core.http import HttpExchange, split_url, tls_context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.shapes import *
 
+_MAX_MESSAGE = 300
+
 
 class ChatClient:
     """A provider that speaks the chat-completions protocol over HTTP or HTTPS.
 
-    `timeout_s` bounds every wait for the network, `max_response_bytes` every answer. `tls` is an
-    `SSLContext`; CPython's default verifies the server, a chip's does what its port can. The API
-    key is in no message, log or repr.
+    `timeout_s` bounds every wait for the network, up to a day; `max_response_bytes` every answer,
+    its head included. `tls` is a context for https, by default `tls_context()`. The API key is in
+    no message, log or repr.
     """
 
     supports_response_deltas = True
@@ -30,17 +32,21 @@ class ChatClient:
         max_response_bytes: int = 262_144,
         tls: "Any" = None,
     ) -> None:
-        split_url(base_url)
+        secure = split_url(base_url)[0]
         if api_key is not None and not all("!" <= char <= "~" for char in api_key):
             raise ValueError(
                 "api_key must be visible ASCII characters, without blanks or line ends"
             )
+        if not 0 < timeout_s <= 86_400:
+            raise ValueError(f"timeout_s must be above 0 and at most 86,400, not {timeout_s!r}")
+        if max_response_bytes < 1:
+            raise ValueError(f"max_response_bytes must be 1 or more, not {max_response_bytes!r}")
         self.base_url = base_url.rstrip("/")
         self.model = model
         self._api_key = api_key
         self._timeout_s = timeout_s
         self._max_bytes = max_response_bytes
-        self._tls = tls
+        self._tls = tls_context() if secure and tls is None else tls
 
     def __repr__(self) -> str:
         return f"ChatClient({self.base_url!r}, {self.model!r})"
@@ -59,7 +65,7 @@ class ChatClient:
         reasoning_effort: str | None = None,
         response_format: "Any" = None,
         on_delta: "Callable[[str], Awaitable[None]] | None" = None,
-    ) -> ChatResponse:
+    ) -> "ChatResponse":
         """Return the model's answer; with `on_delta`, stream its text there piece by piece.
 
         What is `None` is not sent. Raises `ProviderError` where the endpoint refuses, fails, breaks
@@ -83,7 +89,7 @@ class ChatClient:
         try:
             return await self._answer(exchange, request, on_delta)
         except ProviderError as error:
-            failure = ProviderError(error.status, self._without_key(error.message))
+            failure = ProviderError(error.status, self._presentable(error.message))
         finally:
             await exchange.close()
         raise failure  # out here, where no chained error repeats what the endpoint said of the key
@@ -93,106 +99,22 @@ class ChatClient:
         exchange: HttpExchange,
         request: "dict[str, Any]",
         on_delta: "Callable[[str], Awaitable[None]] | None",
-    ) -> ChatResponse:
+    ) -> "ChatResponse":
         headers = ["Content-Type: application/json"]
         if self._api_key:
             headers.append("Authorization: Bearer " + self._api_key)
         body = json.dumps(request).encode()
         await exchange.post(self.base_url + "/chat/completions", headers, body, self._tls)
         if exchange.status != 200:
-            raise ProviderError(exchange.status, _complaint(await exchange.read_all()))
+            raise ProviderError(exchange.status, complaint(await exchange.read_all()))
         if on_delta is None:
-            return parse_answer(_load(await exchange.read_all()))
+            return parse_answer(await exchange.read_all(), exchange.framed)
         from budget_core.stream import read_stream  # loaded for the first streamed answer
 
         return await read_stream(exchange, on_delta)
 
-    def _without_key(self, text: str) -> str:
-        return text.replace(self._api_key, "[API key]") if self._api_key else text
-
-
-def parse_answer(data: "Any") -> ChatResponse:
-    """Return the answer in a completion object; `ProviderError` where it is none."""
-    try:
-        choice = data["choices"][0]
-        message = choice["message"]
-        content = message.get("content")
-        calls = [
-            ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
-            for call in message.get("tool_calls") or ()
-        ]
-    except (AttributeError, IndexError, KeyError, TypeError):
-        raise ProviderError(200, "the answer is not a chat completion")
-    return make_answer(content, calls, choice.get("finish_reason"), data.get("usage"))
-
-
-def make_answer(
-    content: "Any", calls: "list[ToolCall]", finish_reason: "Any", usage: "Any"
-) -> ChatResponse:
-    """Return a response from the parts of an answer, each checked.
-
-    `calls` come with their arguments as the model wrote them.
-    """
-    for call in calls:
-        if not isinstance(call.id, str) or not isinstance(call.name, str):
-            raise ProviderError(200, "the answer calls a tool without id or name")
-        call.arguments = parse_object(call.arguments)
-    if not isinstance(content, str):
-        content = None
-    if not isinstance(finish_reason, str):
-        finish_reason = "tool_calls" if calls else "stop"
-    return ChatResponse(content, calls, finish_reason, _lean(usage))
-
-
-def parse_object(text: "Any") -> "dict[str, Any] | None":
-    """Return the JSON object in `text`, or `None` where it holds anything else or only a part."""
-    if not isinstance(text, str) or not _is_closed(text):
-        return None
-    try:
-        value = json.loads(text)
-    except (ValueError, RuntimeError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _is_closed(text: str) -> bool:
-    """Tell whether every bracket and string is closed: MicroPython 1.25 loads what is cut short."""
-    depth = 0
-    quoted = escaped = False
-    for char in text:
-        if quoted:
-            quoted = escaped or char != '"'
-            escaped = char == "\\" and not escaped
-        elif char == '"':
-            quoted = True
-        elif char in "{[":
-            depth += 1
-        elif char in "}]":
-            depth -= 1
-    return depth == 0 and not quoted
-
-
-def _lean(usage: "Any") -> "Any":
-    """Return a usage report without details that say nothing: the plainest is the cheapest."""
-    if not isinstance(usage, dict):
-        return usage
-    details = usage.get("prompt_tokens_details")
-    idle = not isinstance(details, dict) or not details.get("cached_tokens")
-    skipped = ("completion_tokens_details", "prompt_tokens_details" if idle else "")
-    return {name: value for name, value in usage.items() if name not in skipped}
-
-
-def _load(body: bytes) -> "Any":
-    try:
-        return json.loads(body)
-    except (ValueError, RuntimeError):
-        raise ProviderError(200, "the answer is not JSON")
-
-
-def _complaint(body: bytes) -> str:
-    try:
-        error = json.loads(body)["error"]
-        text = error["message"] if isinstance(error, dict) else error
-    except (KeyError, TypeError, ValueError, RuntimeError):
-        text = ""
-    return text[:300] if text and isinstance(text, str) else "the endpoint refused the request"
+    def _presentable(self, text: str) -> str:
+        """Return the beginning of a message, on one line and without the key."""
+        if self._api_key:
+            text = text.replace(self._api_key, "[API key]")
+        return "".join([char if char >= " " else " " for char in text[:_MAX_MESSAGE]])

@@ -30,18 +30,25 @@ def read_report(usage: object) -> "tuple[int, int, str]":
     """
     if usage is None:
         return 0, 0, MISSING
-    try:
-        return _read(_Report(usage))
-    except Exception:  # noqa: BLE001 - the properties of a foreign object may raise anything
-        return 0, 0, INVALID
+    return _read(_Report(usage))
 
 
 class _Report:
-    """One usage report, and whether every value read from it so far was a count."""
+    """One usage report, and whether everything read from it so far made sense."""
 
     def __init__(self, usage: object) -> None:
-        self.get = _getter(usage)
+        self._usage: Any = usage
         self.valid = True
+
+    def get(self, name: str) -> "Any":
+        """Return a field, or `None`; the properties of a foreign object may raise anything."""
+        try:
+            if isinstance(self._usage, dict):
+                return self._usage.get(name)
+            return getattr(self._usage, name, None)
+        except Exception:  # noqa: BLE001
+            self.valid = False
+            return None
 
     def count(self, *names: str) -> int | None:
         """Return the first of `names` that holds a count."""
@@ -61,14 +68,9 @@ class _Report:
             if details is not None:
                 nested = _Report(details)
                 count = nested.count("cached_tokens")
-                self.valid = self.valid and nested.valid
+                foreign = isinstance(details, (bool, int, float, str, bytes, list, tuple))
+                self.valid = self.valid and nested.valid and not foreign
         return count
-
-
-def _getter(usage: "Any") -> "Callable[[str], Any]":
-    if isinstance(usage, dict):
-        return usage.get
-    return lambda name: getattr(usage, name, None)
 
 
 def _is_count(value: object) -> bool:

@@ -40,15 +40,12 @@ def approach(
 
 
 def settle_limit(wrapper: "BudgetWrapper") -> None:
-    """Tell the hooks, once for each time, that the budget is spent and what was crossed on the way.
-
-    A warning that is due but came too late for a call of its own is kept for the cut-off answer.
-    """
+    """Tell the hooks, once for each time, that the budget is spent and what was crossed with it."""
     tracker = wrapper.tracker
-    if not tracker.is_at_limit():
-        return
-    if wrapper.enforcement == Enforcement.CUTOFF:
-        tracker.stranded = _threshold_warning(wrapper, True) or tracker.stranded
+    if wrapper.on_threshold_crossed and wrapper.enforcement == Enforcement.CUTOFF:
+        share = tracker.consume_stranded_crossing()
+        if share is not None:
+            _call_hook(wrapper, wrapper.on_threshold_crossed, threshold=share)
     if wrapper.on_limit_reached and tracker.consume_limit_crossing():
         _call_hook(wrapper, wrapper.on_limit_reached)
 
@@ -58,8 +55,8 @@ def _cut_off(wrapper: "BudgetWrapper") -> ChatResponse:
     return ChatResponse(text, cut_off_by=wrapper.tracker.SCOPE)
 
 
-def _threshold_warning(wrapper: "BudgetWrapper", force: bool = False) -> str | None:
-    warning = wrapper.tracker.consume_threshold_warning(force)
+def _threshold_warning(wrapper: "BudgetWrapper") -> str | None:
+    warning = wrapper.tracker.consume_threshold_warning()
     if warning and wrapper.on_threshold_crossed:
         threshold = wrapper.tracker.last_consumed_threshold
         _call_hook(wrapper, wrapper.on_threshold_crossed, threshold=threshold)

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from budget_core.shapes import *
 
 _PIECE = 1024
-_MAX_HEAD = 16_384
+_MAX_LINE = 16_384
+_DIGITS = b"0123456789abcdef"
 
 
 def split_url(url: str) -> "tuple[bool, str, int, str]":
@@ -17,11 +18,12 @@ def split_url(url: str) -> "tuple[bool, str, int, str]":
     scheme, mark, rest = url.partition("://")
     place, _, path = rest.partition("/")
     host, colon, port = place.partition(":")
-    plain = all("!" <= char <= "~" and char != "@" for char in url)
+    plain = all("!" <= char <= "~" and char not in "@?#[]" for char in url)
     if scheme not in ("http", "https") or not mark or not host or not plain:
-        raise ValueError("the URL must be like https://host:port/path, without user or password")
-    if colon and not port.isdigit():
-        raise ValueError(f"the URL's port must be a number, not {port!r}")
+        wanted = "https://host:port/path, without user, password, query or IPv6 address"
+        raise ValueError("the URL must be like " + wanted)
+    if colon and not (port.isdigit() and len(port) < 6 and 0 < int(port) < 65_536):
+        raise ValueError("the URL's port must be a number from 1 to 65535")
     secure = scheme == "https"
     return secure, host, int(port) if colon else (443 if secure else 80), "/" + path
 
@@ -34,7 +36,7 @@ def tls_context(ca_file: str | None = None) -> "Any":
     try:
         import ssl
     except ImportError:
-        import tls as ssl
+        ssl = __import__("tls")  # what small ports have of it
     if hasattr(ssl, "create_default_context"):
         return ssl.create_default_context(cafile=ca_file)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -64,9 +66,9 @@ class HttpExchange:
         self._writer: Any = None
 
     async def post(self, url: str, headers: "list[str]", body: bytes, tls: "Any" = None) -> None:
-        """Send `body` to `url`, and read the status and headers of the answer."""
+        """Send `body` to `url`, over `tls` if it is https, and read the head of the answer."""
         secure, host, port, path = split_url(url)
-        options = {"ssl": tls or tls_context(), "server_hostname": host} if secure else {}
+        options = {"ssl": tls, "server_hostname": host} if secure else {}
         opening = asyncio.open_connection(host, port, **options)
         self._reader, self._writer = await self._within(opening, f"connecting to {host}:{port}")
         head = [f"POST {path} HTTP/1.1", f"Host: {host}:{port}", "Connection: close"]
@@ -74,7 +76,13 @@ class HttpExchange:
         await self._within(
             self._send("\r\n".join(head).encode() + body), f"sending to {host}:{port}"
         )
-        await self._read_head()
+        while self.status < 200:  # what is below only announces the answer
+            await self._read_head()
+
+    @property
+    def framed(self) -> bool:
+        """Whether the body's end is told by more than the end of the connection."""
+        return self._rest is not None
 
     async def read(self) -> bytes:
         """Return the next bytes of the body, and `b""` at its end."""
@@ -100,20 +108,23 @@ class HttpExchange:
         return b"".join(pieces)
 
     async def close(self) -> None:
-        """Close the connection, whatever state it is in."""
-        if self._writer is not None:
-            self._writer.close()
-            try:
-                await self._within(self._writer.wait_closed(), "closing")
-            except ProviderError:
-                pass  # the answer is already here, or its error on its way
+        """Close the connection at once, whatever state it is in."""
+        if self._writer is None:
+            return
+        transport = getattr(self._writer, "transport", None)
+        if transport is not None:  # CPython's `close` waits for the other side
+            transport.abort()
+        try:
+            await self._writer.wait_closed()
+        except OSError:
+            pass  # the answer is already here, or its error on its way
 
     async def _within(self, waiting: "Awaitable[Any]", doing: str) -> "Any":
         try:
             return await asyncio.wait_for(waiting, self._timeout_s)
-        except asyncio.TimeoutError:
+        except asyncio.TimeoutError:  # noqa: UP041 - MicroPython has no other
             trouble = f"no answer within {self._timeout_s} s while {doing}"
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a ValueError: no name to look up, no certificate
             trouble = f"connection trouble while {doing}: {error}"
         raise ProviderError(self.status, trouble)
 
@@ -129,36 +140,39 @@ class HttpExchange:
         self._buffer += piece
         return bool(piece)
 
-    async def _line(self) -> str:
+    async def _line(self) -> bytes:
         while b"\n" not in self._buffer:
-            if len(self._buffer) > _MAX_HEAD or not await self._more():
+            if len(self._buffer) > _MAX_LINE or not await self._more():
                 raise ProviderError(self.status, "the answer is not HTTP, or broke off")
         line, _, self._buffer = self._buffer.partition(b"\n")
-        try:
-            return line.decode().strip()
-        except UnicodeError:
-            return "?"
+        return line.strip()
 
     async def _read_head(self) -> None:
-        words = (await self._line()).split(" ")
-        if not words[0].startswith("HTTP/1.") or len(words) < 2 or not words[1].isdigit():
+        words = (await self._line()).split(b" ")
+        if not words[0].startswith(b"HTTP/1.") or len(words) < 2 or len(words[1]) != 3:
             raise ProviderError(0, "the answer is not HTTP")
-        self.status = int(words[1])
+        self.status = self._number(words[1], 10)
+        self._rest = None
         line = await self._line()
         while line:
-            name, _, value = line.lower().partition(":")
-            if name == "content-length" and value.strip().isdigit():
-                self._rest = int(value)
-            elif name == "transfer-encoding" and value.strip() == "chunked":
+            name, _, value = line.lower().partition(b":")
+            if name == b"content-length":
+                self._rest = self._number(value.strip(), 10)
+            elif name == b"transfer-encoding" and value.strip() == b"chunked":
                 self._chunked = True
             line = await self._line()
-        if self._chunked:
+        if self.status in (204, 304):
+            self._chunked = False
+            self._rest = 0
+        elif self._chunked:
             self._rest = 0
 
     async def _next_chunk(self) -> None:
-        size = await self._line() or await self._line()  # a chunk before this one ends in a newline
-        try:
-            self._rest = int(size.split(";")[0], 16)
-        except ValueError:
-            raise ProviderError(self.status, "the answer's chunks are malformed")
+        line = await self._line() or await self._line()  # a chunk before this one ends in a newline
+        self._rest = self._number(line.lower().partition(b";")[0].strip(), 16)
         self._chunked = self._rest > 0
+
+    def _number(self, digits: bytes, base: int) -> int:
+        if 0 < len(digits) < 16 and all(digit in _DIGITS[:base] for digit in digits):
+            return int(digits, base)
+        raise ProviderError(self.status, "the answer's HTTP is malformed")

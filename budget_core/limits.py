@@ -18,7 +18,7 @@ def check_count(name: str, value: "Any", most: int = 1 << 60) -> int:
     if isinstance(value, int):
         check_share(name, value, most)
         return value
-    raise ValueError(f"{name} must be a whole number, not {value!r}")
+    raise ValueError(f"{name} must be a whole number, not {shown(value)}")
 
 
 def check_share(name: str, value: "Any", most: int = 1, optional: bool = False) -> "Any":
@@ -26,14 +26,14 @@ def check_share(name: str, value: "Any", most: int = 1, optional: bool = False) 
     if value is None and optional:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
-        raise ValueError(f"{name} must be a number from 0 to {most}, not {value!r}")
+        raise ValueError(f"{name} must be a number from 0 to {most}, not {shown(value)}")
     return value
 
 
 def check_text(name: str, value: "Any", optional: bool = False) -> "Any":
     """Accept a string that is not empty, or `None` where `optional`."""
     if not (value is None and optional) and (not isinstance(value, str) or not value):
-        raise ValueError(f"{name} must be a string that is not empty, not {value!r}")
+        raise ValueError(f"{name} must be a string that is not empty, not {shown(value)}")
     return value
 
 
@@ -42,3 +42,10 @@ def check_each(name: str, values: "Any", check: "Callable[[str, Any], Any]") -> 
     if not isinstance(values, (tuple, list)):
         raise ValueError(f"{name} must be a tuple, not {values!r}")
     return tuple([check(name, value) for value in values])
+
+
+def shown(value: object) -> str:
+    """Return a value as an error message shows it; CPython refuses to print a huge number."""
+    if isinstance(value, int) and abs(value) > 1 << 64:
+        return "a huge number"
+    return repr(value)

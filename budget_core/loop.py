@@ -110,17 +110,20 @@ async def _call(tools: "Sequence[Tool]", call: "ToolCall") -> str:
 
 
 def _said(response: "ChatResponse") -> "dict[str, Any]":
-    message: dict[str, Any] = {"role": "assistant", "content": response.content}
-    if response.tool_calls:
-        message["tool_calls"] = [
+    if not response.tool_calls:
+        return {"role": "assistant", "content": response.content or ""}  # only calls need no text
+    return {
+        "role": "assistant",
+        "content": response.content,
+        "tool_calls": [
             {
                 "id": call.id,
                 "type": "function",
                 "function": {"name": call.name, "arguments": json.dumps(call.arguments or {})},
             }
             for call in response.tool_calls
-        ]
-    return message
+        ],
+    }
 
 
 def _ignore(event: str, **fields: object) -> None:

@@ -1,13 +1,12 @@
 """Read a streamed chat answer."""
 
-import json
-
-from budget_core.chat import make_answer
+from budget_core.answer import complaint, make_answer, parse_json
 from budget_core.errors import ProviderError
 from budget_core.provider import ChatResponse, ToolCall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from budget_core.http import HttpExchange
     from budget_core.shapes import *
 
 
@@ -30,7 +29,7 @@ async def read_stream(
             text = parts.add(event)
             if text:
                 await on_delta(text)
-    if not parts.done and parts.finish_reason is None:
+    if parts.finish_reason is None and not (parts.done and (parts.texts or parts.calls)):
         raise ProviderError(exchange.status, "the streamed answer broke off")
     calls = [parts.calls[index] for index in sorted(parts.calls)]
     return make_answer("".join(parts.texts) or None, calls, parts.finish_reason, parts.usage)
@@ -48,20 +47,21 @@ class _Parts:
 
     def add(self, event: bytes) -> str | None:
         """Take in one line of the stream; return the text it adds."""
-        if not event.startswith(b"data:"):
+        if self.done or not event.startswith(b"data:"):
             return None
         data = event[5:].strip()
         if data == b"[DONE]":
             self.done = True
             return None
         try:
-            return self._add(json.loads(data))
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError):
+            chunk = parse_json(data)
+            if chunk.get("error"):
+                raise ProviderError(200, "the stream ended in an error: " + complaint(data))
+            return self._add(chunk)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
             raise ProviderError(200, "the streamed answer is malformed")
 
     def _add(self, chunk: "Any") -> str | None:
-        if "error" in chunk:
-            raise ProviderError(200, f"the stream ended in an error: {chunk['error']['message']}")
         self.usage = chunk.get("usage") or self.usage
         if not chunk["choices"]:
             return None
@@ -71,12 +71,16 @@ class _Parts:
         for part in delta.get("tool_calls") or ():
             self._add_call(part)
         text = delta.get("content")
-        if text:
-            self.texts.append(text)
+        if not text or not isinstance(text, str):
+            return None
+        self.texts.append(text)
         return text
 
     def _add_call(self, part: "Any") -> None:
+        index = part["index"]
         function = part.get("function") or {}
-        if part["index"] not in self.calls:
-            self.calls[part["index"]] = ToolCall(part.get("id"), function.get("name"), "")
-        self.calls[part["index"]].arguments += function.get("arguments") or ""
+        if not isinstance(index, int):
+            raise TypeError
+        if index not in self.calls:
+            self.calls[index] = ToolCall(part["id"], function["name"], "")
+        self.calls[index].arguments += function.get("arguments") or ""

@@ -30,8 +30,7 @@ def fill(template: str, tracker: "BudgetTracker", share: float) -> str:
 
 def last_words(tracker: "BudgetTracker", enforcement: str) -> str:
     """Return the text that ends a turn, after a warning that the exhausting call left unsaid."""
-    warning = tracker.stranded or tracker.consume_threshold_warning(True)
-    tracker.stranded = None
+    warning = tracker.consume_threshold_warning(True)
     text = tracker.at_limit_message(enforcement)
     return f"{warning}\n\n{text}" if warning else text
 

@@ -11,7 +11,8 @@ NEVER = 1 << 100
 WHOLE = 1_000_000
 _WARNED = 1
 _CROSSED = 2
-OUTAGE = 2
+_HEARD = 4
+OUTAGE = 3
 
 
 class NoLock:
@@ -50,8 +51,7 @@ class BudgetTracker:
     """Counts what was used of one budget, and says when to warn and when to stop.
 
     Two axes are used up side by side: iterations (LLM calls) and tokens; the one nearer to
-    exhaustion speaks. `unclear_usage` counts the calls whose usage was missing or invalid;
-    `stranded` is a warning whose call also exhausted the budget, kept for the text that ends it.
+    exhaustion speaks. `unclear_usage` counts the calls whose usage was missing or invalid.
     """
 
     SCOPE = ""
@@ -104,7 +104,6 @@ class BudgetTracker:
         self.count.iterations = self.count.tokens = self._warned_ppm = self._told = 0
         self.unclear_usage = {"invalid": 0, "missing": 0}
         self.last_consumed_threshold: float | None = None
-        self.stranded: str | None = None
 
     def _changed(self) -> None:
         if self.count.saves:
@@ -155,18 +154,27 @@ class BudgetTracker:
         the limit's own message speaks, unless `force`.
         """
         with self.count.lock:
-            used = self.utilization()
-            crossed = [share for share in self.config.warning_thresholds if share <= used]
-            force = force and BudgetTracker.is_at_limit(self)
-            if not crossed or (self.is_at_limit() and not force):
-                return None
-            share = max(crossed)
-            if int(share * WHOLE) < self._warned_ppm:
+            share = self._newly_crossed(force)
+            if share is None:
                 return None
             self.last_consumed_threshold = share
             self._warned_ppm = int(share * WHOLE) + 1
             self._changed()
         return self._message(self.config.warning_template, share)
+
+    def _newly_crossed(self, force: bool) -> float | None:
+        if self.is_at_limit() and not (force and BudgetTracker.is_at_limit(self)):
+            return None
+        used = self.utilization()
+        crossed = [share for share in self.config.warning_thresholds if share <= used]
+        if not crossed or int(max(crossed) * WHOLE) < self._warned_ppm:
+            return None
+        return max(crossed)
+
+    def consume_stranded_crossing(self) -> float | None:
+        """Return the threshold crossed by the very call that exhausted the budget, once."""
+        share = self._newly_crossed(True)
+        return share if share is not None and self._once(_HEARD) else None
 
     def consume_at_limit_warning(self, enforcement: str | None = None) -> str | None:
         """Return the limit's message once, when it is first reached; else `None`."""

@@ -84,6 +84,7 @@ class BudgetWrapper:
             answer, messages, tools, model = approach(self, messages, tools, model)
             if answer is not None:
                 return answer
+        counted = model or self.inner.get_default_model()
         usage = None
         try:
             if (
@@ -111,11 +112,11 @@ class BudgetWrapper:
                 )
             try:
                 usage = response.usage
-            except AttributeError:
+            except Exception:  # noqa: BLE001, S110 - an answer is not lost for want of its usage
                 pass
             return response
         finally:
-            tracker.record(usage, model or self.inner.get_default_model())
+            tracker.record(usage, counted)
             if tracker.count.alert:
                 from budget_core.edge import settle_limit
 

@@ -1,39 +1,23 @@
 """The core's configurations as frozen dataclasses: names, defaults and rules stay the core's."""
 
+from functools import wraps
+
 from budget_core import config as core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, ClassVar
+    from typing import Any, ClassVar, TypeVar
 
-
-class _Part:
-    """What `dataclasses` keeps on a class it made, made when somebody first asks for it.
-
-    Importing `dataclasses` takes as long as all the rest of this package.
-    """
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: object, owner: "Any") -> "Any":
-        from dataclasses import make_dataclass
-
-        types = owner.__init__.__annotations__
-        defaults = owner.__init__.__defaults__
-        fields = list(zip(types, types.values(), defaults, strict=False))  # less "return"
-        made = make_dataclass(owner.__name__, fields, frozen=True, eq=False)
-        setattr(owner, self._name, getattr(made, self._name))
-        return getattr(made, self._name)
+    Made = TypeVar("Made", bound="_Frozen")
 
 
 class _Frozen(core.Config):
-    """Attributes that are set once, by the core's `__init__`."""
+    """What all of them share."""
+
+    __dataclass_fields__: "ClassVar[Any]"
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name in vars(self) or name not in type(self).__init__.__annotations__:
-            self._refuse("assign to", name)
-        vars(self)[name] = value
+        self._refuse("assign to", name)
 
     def __delattr__(self, name: str) -> None:
         self._refuse("delete", name)
@@ -52,13 +36,51 @@ class _Frozen(core.Config):
         return hash(frozenset([item for item in values if not isinstance(item[1], dict)]))
 
 
-class TurnBudgetConfig(_Frozen, core.TurnBudgetConfig):  # noqa: D101 - said by the core
-    __doc__ = core.TurnBudgetConfig.__doc__
-    __dataclass_fields__: "ClassVar[Any]" = _Part()
-    __dataclass_params__: "ClassVar[Any]" = _Part()
+class _Part:
+    """What `dataclasses` keeps on a class it made, made when somebody first asks for it.
+
+    Importing `dataclasses` takes as long as all the rest of this package.
+    """
+
+    def __init__(self, name: str, init: "Any") -> None:
+        self._name = name
+        self._init = init
+
+    def __get__(self, instance: object, owner: "Any") -> "Any":
+        from dataclasses import make_dataclass
+
+        types = self._init.__annotations__
+        fields = list(zip(types, types.values(), self._init.__defaults__, strict=False))
+        made = make_dataclass(owner.__name__, fields, frozen=True, eq=False)
+        setattr(owner, self._name, getattr(made, self._name))
+        return getattr(made, self._name)
 
 
-class DailyBudgetConfig(_Frozen, core.DailyBudgetConfig):  # noqa: D101 - said by the core
-    __doc__ = core.DailyBudgetConfig.__doc__
-    __dataclass_fields__: "ClassVar[Any]" = _Part()
-    __dataclass_params__: "ClassVar[Any]" = _Part()
+def _derive(made: "type[Made]") -> "type[Made]":
+    """Give a class the constructor of its core class, and what makes it a dataclass."""
+    base: Any = made.__bases__[1]
+    names = [name for name in base.__init__.__annotations__ if name != "return"]
+
+    @wraps(base.__init__)
+    def build(self: "Made", *values: "Any", **fields: "Any") -> None:
+        vars(self).update(vars(base(*values, **fields)))
+
+    def check(self: "Made") -> None:  # of a dataclass that derives from this one
+        build(self, **{name: vars(self)[name] for name in names})
+
+    parts = {"__doc__": base.__doc__, "__init__": build, "__post_init__": check}
+    for name in ("__dataclass_fields__", "__dataclass_params__", "__match_args__"):
+        parts[name] = _Part(name, base.__init__)
+    for name, part in parts.items():
+        setattr(made, name, part)
+    return made
+
+
+@_derive
+class TurnBudgetConfig(_Frozen, core.TurnBudgetConfig):  # noqa: D101 - the core's docstring is taken
+    pass
+
+
+@_derive
+class DailyBudgetConfig(_Frozen, core.DailyBudgetConfig):  # noqa: D101 - the core's is taken
+    pass

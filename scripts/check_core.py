@@ -8,7 +8,8 @@ Reported are
 - a file that MicroPython does not compile;
 - a module, a module's name, a builtin, an attribute, or a keyword of a builtin or method that the
   binary does not have. Receivers are not typed: an attribute counts as there if any of
-  MicroPython's values has it, or if the package defines it;
+  MicroPython's values has it, the package defines it, or a stub of a module that is not in this
+  build;
 - a name of `os` or `sys` that MicroPython does not document: the unix port has more than a chip;
 - a name that is only bound under `if TYPE_CHECKING:`;
 - an import of the `--types-only` module elsewhere; the module itself is not looked into.
@@ -37,6 +38,8 @@ def check(package: Path, micropython: str, stubs: Path, types_only: str) -> list
     own = {name for tree in trees.values() for name in bound_names(tree)}
     uses = {path: Uses(tree, {*module_names(types)}) for path, tree in trees.items()}
     lacking = ask(micropython, question(uses, package.name, own))
+    elsewhere = names_in_stubs(stubs, lacking["module"])
+    lacking["attribute"] = [name for name in lacking["attribute"] if name not in elsewhere]
     described = {
         name: documented(stubs / "stdlib" / name / "__init__.pyi") for name in ON_EVERY_PORT
     }
@@ -79,6 +82,13 @@ def ask(micropython: str, asked: dict[str, list[str]]) -> dict[str, Any]:
     )
     lacking: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
     return lacking
+
+
+def names_in_stubs(stubs: Path, modules: list[str]) -> set[str]:
+    """Return the names in the stubs of modules that other builds have, such as `ssl`."""
+    paths = [place / f"{module}.pyi" for module in modules for place in (stubs, stubs / "stdlib")]
+    trees = [ast.parse(path.read_text()) for path in paths if path.exists()]
+    return {name for tree in trees for name in bound_names(tree)}
 
 
 def documented(stub: Path) -> set[str]:

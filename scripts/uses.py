@@ -1,7 +1,8 @@
 """Find what a module of the MicroPython subset asks of the runtime.
 
 Not looked at are `if TYPE_CHECKING:`, annotations, and what feature detection guards: `try` with
-`except ImportError`, `NameError` or `AttributeError`, and `if hasattr(…, "name"):`.
+`except ImportError`, `NameError` or `AttributeError`, `if hasattr(…, "name"):`, and what is done
+with a variable set to `getattr(…, "name", default)`.
 """
 # ruff: noqa: D102, N815 - `ast.NodeVisitor` names these methods, and the names say what they do
 
@@ -50,6 +51,19 @@ def drop_typing(tree: ast.Module) -> set[str]:
     return names
 
 
+def detected_values(tree: ast.Module) -> set[str]:
+    """Return the variables that hold what `getattr` found or its default."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(func=ast.Name(id="getattr"), args=[_, _, _]),
+            ):
+                names.add(name)
+    return names
+
+
 class Uses(ast.NodeVisitor):
     """What one module asks for: `found` has the kind, the name and the line of each use.
 
@@ -62,6 +76,7 @@ class Uses(ast.NodeVisitor):
     def __init__(self, tree: ast.Module, types: Set[str] = frozenset()) -> None:
         self.typing_only = drop_typing(tree) | types
         self.bound = set(bound_names(tree))
+        self.detected = detected_values(tree)
         self.found: list[tuple[str, str, int]] = []
         self.guarded: set[str] = set()  # kinds and names whose absence is provided for
         self.imported: set[str] = set()
@@ -76,6 +91,10 @@ class Uses(ast.NodeVisitor):
     def module_of(self, node: ast.expr) -> str | None:
         """Return the module that an expression names, if it does."""
         return self.modules.get(node.id) if isinstance(node, ast.Name) else None
+
+    def is_detected(self, node: ast.expr) -> bool:
+        """Tell whether an expression names a value that need not be MicroPython's."""
+        return isinstance(node, ast.Name) and node.id in self.detected
 
     def visit_guarded(self, nodes: Sequence[ast.AST], by: set[str]) -> None:
         """Visit nodes where the absence of some more is provided for."""
@@ -107,7 +126,7 @@ class Uses(ast.NodeVisitor):
     def visit_Attribute(self, node: ast.Attribute) -> None:
         if module := self.module_of(node.value):
             self.use("name", f"{module}.{node.attr}", node)
-        elif isinstance(node.ctx, ast.Load):
+        elif isinstance(node.ctx, ast.Load) and not self.is_detected(node.value):
             self.use("attribute", node.attr, node)
         self.visit(node.value)
 
@@ -116,7 +135,9 @@ class Uses(ast.NodeVisitor):
             match node.func:
                 case ast.Name(id=name) if name not in self.bound:
                     self.use("keyword", f"{name}({keyword}=)", node)
-                case ast.Attribute(value=value, attr=name) if not self.module_of(value):
+                case ast.Attribute(value=value, attr=name) if not (
+                    self.module_of(value) or self.is_detected(value)
+                ):
                     self.use("keyword", f".{name}({keyword}=)", node)
         self.generic_visit(node)
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CPYTHON = f"CPython {python_version()}"
 PASSES = "def test_passes() -> None:\n    pass\n"
 FAILS = "def test_fails() -> None:\n    raise ValueError('why it fails')\n"
-EXITS = "import sys\n\n\ndef test_exits() -> None:\n    sys.exit(0)\n"
+EXITS = "import sys\n\n\ndef test_exits() -> None:\n    sys.exit(0)\n\n\n" + PASSES
 BROKEN = "import nothing_of_that_name\n"
 ASYNC = """\
 import asyncio
@@ -150,6 +150,21 @@ def test_a_test_that_only_one_runtime_runs_fails(tree: Path) -> None:
     assert "FAILED: the two runtimes did not run the same tests of tests_micro" in lines
 
 
+def test_a_check_that_fails_alone_fails(tree: Path) -> None:
+    assert check(tree, "lint")[0] == 0
+    (tree / "budget_core/clock.py").write_text("import threading\n")
+    code, lines = check(tree, "lint")
+    assert code == 1
+    assert lines[-1] == "FAILED: ruff check"
+
+
+def test_lint_can_mend(tree: Path) -> None:
+    (tree / "budget_core/clock.py").write_text('"""A clock."""\nimport time\nNOW  = time.time()\n')
+    assert check(tree, "lint")[0] == 1
+    assert check(tree, "lint", "--fix")[0] == 0
+    assert check(tree, "lint")[0] == 0
+
+
 def test_what_fails_does_not_keep_the_rest_from_being_run(tree: Path) -> None:
     (tree / "tests_micro/test_a.py").write_text(FAILS)
     (tree / "budget_core/clock.py").write_text("import threading\nimport time\n")
@@ -167,7 +182,7 @@ def test_what_fails_does_not_keep_the_rest_from_being_run(tree: Path) -> None:
     ("code", "counts"),
     [
         (FAILS, "0 passed, 1"),
-        (EXITS, "0 passed, 1"),
+        (EXITS, "1 passed, 1"),
         (BROKEN, "0 passed, 1"),
         (ASYNC, "1 passed, 1"),
     ],

@@ -39,7 +39,7 @@ LACKING = {
     "match": ("does not compile", "match 1:\n    case 1:\n        print()\n"),
     "other_branch": (
         "no name os.fsync",
-        "import os\n\nif hasattr(os, 'sync'):\n    os.sync()\nelse:\n    os.fsync(1)\n",
+        "import os\n\nif hasattr(os, 'fsync'):\n    print()\nelse:\n    os.fsync(1)\n",
     ),
 }
 CLEAN = {
@@ -47,11 +47,14 @@ CLEAN = {
         "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    from typing import Any\n\n"
         "    from core.shapes import Lock\n\n\n"
         'def f(x: "Any", lock: "Lock | None" = None) -> "list[Any]":\n'
-        '    found: "list[Any]" = [x, lock]\n    return found\n'
+        '    found: "list[Any]" = [x, lock]\n    return found\n\n\n'
+        "def g(error: TimeoutError) -> TimeoutError:\n"
+        "    same: TimeoutError = error\n    return same\n"
     ),
     "detected_module": (
         "def tls() -> object:\n    try:\n        import ssl\n    except ImportError:\n"
-        "        return None\n    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)\n"
+        "        return None\n    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)\n"
+        '    context.load_verify_locations("x")\n    return context\n'
     ),
     "detected_builtin": (
         "try:\n    Base: type[Exception] = TimeoutError\nexcept NameError:\n    Base = OSError\n"
@@ -60,6 +63,11 @@ CLEAN = {
     "detected_attribute": (
         "def size(text: str) -> int:\n    try:\n        return len(text.zfill(3))\n"
         "    except AttributeError:\n        return 0\n"
+    ),
+    "detected_value": (
+        "def f(stream: object) -> None:\n"
+        '    transport = getattr(stream, "transport", None)\n'
+        "    if transport is not None:\n        transport.zfill(width=3)\n"
     ),
     "files": (
         'import os\n\nwith open("x", "wb") as file:\n    file.write(b"1")\n    file.flush()\n'

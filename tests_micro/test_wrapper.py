@@ -5,6 +5,7 @@ from budget_core import (
     ChatResponse,
     DailyBudgetConfig,
     DailyBudgetTracker,
+    InMemoryBudgetStore,
     TurnBudgetConfig,
     TurnBudgetPolicy,
     TurnBudgetTracker,
@@ -417,3 +418,37 @@ async def test_a_warning_due_while_the_store_fails_reaches_the_model_once_it_wor
     assert len(inner.calls) == 2
     assert len(inner.notices()) == 1
     assert "50%" in inner.notices()[0]["content"]
+
+
+async def test_a_stranded_warning_goes_into_the_cut_off_answer_after_a_restart_too() -> None:
+    store = InMemoryBudgetStore()
+    config: dict[str, Any] = {"enforcement": "cutoff", "warning_thresholds": (0.5,)}
+    config["warning_template"] = "at {pct}"
+    await chat(day_of(Inner(100), store, **config))
+    answer = await chat(day_of(Inner(), store, **config))
+    assert answer.content.startswith("at 50\n\n")
+
+
+async def test_a_stranded_warning_is_told_once() -> None:
+    wrapper = turn_of(Inner(1000), warning_template="at {pct}", cutoff_template="over")
+    await chat(wrapper)
+    for text in ("at 90\n\nover", "over"):
+        assert (await chat(wrapper)).content == text
+
+
+async def test_a_stranded_warning_of_one_turn_is_not_told_in_the_next() -> None:
+    inner = Inner(1000)
+    wrapper = turn_of(inner, warning_template="at {pct}", cutoff_template="over")
+    await chat(wrapper)
+    wrapper.tracker.reset()
+    await chat(wrapper, 9)
+    assert [inner.notices(call) for call in range(1, 6)] == [[]] * 5
+    assert inner.notices(6)[0]["content"] == "at 50"
+
+
+async def test_a_warning_stranded_by_one_call_is_in_the_policys_last_words() -> None:
+    wrapper = turn_of(Inner(1000), warning_template="at {pct}", cutoff_template="over")
+    await chat(wrapper)
+    policy = TurnBudgetPolicy(wrapper.tracker)
+    assert not await policy.should_continue(1, [])
+    assert await policy.on_limit_reached(1, []) == "at 90\n\nover"

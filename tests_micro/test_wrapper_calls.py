@@ -201,6 +201,20 @@ async def test_a_call_that_raises_counts_with_its_usage_missing() -> None:
         assert wrapper.tracker.unclear_usage == {"missing": 1, "invalid": 0}, error
 
 
+async def test_no_call_goes_uncounted_because_the_default_model_cannot_be_told() -> None:
+    class Nameless(Inner):
+        def get_default_model(self) -> str:
+            raise RuntimeError("no default")
+
+    inner = Nameless()
+    wrapper = wrapped(inner)
+    try:
+        await wrapper.chat(HELLO)
+    except RuntimeError:
+        pass
+    assert wrapper.tracker.iterations_seen == (1 if inner.given else 0)
+
+
 async def test_calls_that_raise_use_the_turn_up() -> None:
     inner = Inner(RuntimeError("down"))
     wrapper = wrapped(inner, iteration_budget=3)

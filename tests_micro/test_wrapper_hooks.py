@@ -198,6 +198,28 @@ async def test_the_real_limit_is_heard_after_an_outage_of_the_store() -> None:
     assert [event["used"] for event in heard.limits] == [100]
 
 
+async def test_each_outage_of_the_store_is_heard_once() -> None:
+    heard, store = Heard(), Store()
+    wrapper = heard.wrap(day(store), "cutoff")
+    for outage in (1, 2, 3):
+        store.error = OSError(28)
+        await chat(wrapper, 3)
+        assert len(heard.limits) == outage
+        store.error = None
+        await chat(wrapper, 1)
+
+
+async def test_an_outage_calls_no_threshold_hook_twice() -> None:
+    heard, store = Heard(), Store()
+    wrapper = heard.wrap(day(store), "cutoff")
+    await chat(wrapper, 4)
+    store.error = OSError(28)
+    await chat(wrapper, 3)
+    store.error = None
+    await chat(wrapper, 6)
+    assert heard.shares() == [0.5, 0.8]
+
+
 async def test_both_wrappers_of_a_stack_call_their_own_hooks() -> None:
     inner, outer = Heard(), Heard()
     stack = outer.wrap(turn(), inner=inner.wrap(day(None)))

@@ -1,0 +1,1 @@
+"""The chat client against real sockets, on MicroPython and on CPython."""

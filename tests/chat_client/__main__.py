@@ -1,0 +1,152 @@
+"""Try the client in one way after another and print what came of each; runs on both runtimes.
+
+    python -m tests.chat_client PORT TLS_PORT DEAD_PORT CERTIFICATE
+
+The ports are a server's, a TLS server's, and one where nobody listens.
+"""
+
+import asyncio
+import gc
+import json
+import os
+import sys
+
+from budget_core.chat import ChatClient
+from budget_core.errors import ProviderError
+from budget_core.http import tls_context
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+KEY = "sk-Secret-0123456789"
+HELLO = [{"role": "user", "content": "Grüße 😀"}]
+LONG = [{"role": "user", "content": "x" * 3_000_000}]
+PORT, TLS_PORT, DEAD_PORT, CERTIFICATE = sys.argv[1:]
+BASE = f"http://127.0.0.1:{PORT}/"
+PLAIN = ("known", "chunked", "closed", "bytewise", "refusal")
+HUNG = (
+    "silence",
+    "hung status",
+    "hung head",
+    "hung body",
+    "hung chunk",
+    "hung refusal",
+    "hung stream",
+)
+BROKEN = ("leaves", "leaves in head", "leaves in body", "reset", "reset in body", "flood")
+STREAMED = ("stream", "leaves in stream")
+IMPATIENT = 0.2
+PATIENT = 60
+
+
+class Deaf(Exception):
+    """What a listener raises."""
+
+
+class Listener:
+    """Someone who hears deltas, and may be unable to."""
+
+    def __init__(self, deaf: bool = False) -> None:
+        self.heard: list[str] = []
+        self.first = asyncio.Event()
+        self.deaf = deaf
+
+    async def hear(self, text: str) -> None:
+        """Take a delta."""
+        self.heard.append(text)
+        self.first.set()
+        if self.deaf:
+            raise Deaf
+
+
+def client(base: str, timeout_s: float = PATIENT, tls: "Any" = None) -> ChatClient:
+    return ChatClient(base.replace(" ", "%20"), "small", KEY, timeout_s, 65_536, tls)
+
+
+def descriptors() -> int:
+    """Return how many files and sockets are open."""
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def told(attempt: "Any") -> "dict[str, Any]":
+    """Return what came of an attempt."""
+    try:
+        response = await attempt
+    except ProviderError as error:
+        return {"status": error.status, "error": str(error)}
+    except Deaf:
+        return {"raised": "Deaf"}
+    return {"content": response.content}
+
+
+async def tell(name: str, attempt: "Any", listener: "Listener | None" = None) -> None:
+    """Print what came of an attempt, and how many sockets it left open."""
+    before = descriptors()
+    saw = await told(attempt)
+    saw["left_open"] = descriptors() - before
+    if listener:
+        saw["heard"] = listener.heard
+    print(json.dumps({"name": name, "saw": saw}))
+
+
+async def cancelled(name: str) -> None:
+    """Cancel a streamed call after its first delta."""
+    before = descriptors()
+    listener = Listener()
+    chat = client(BASE + name).chat(HELLO, on_delta=listener.hear)
+    task = asyncio.create_task(chat)
+    await listener.first.wait()
+    task.cancel()
+    ended = "finished"
+    try:
+        await task
+    except asyncio.CancelledError:
+        ended = "cancelled"
+    saw = {"ended": ended, "left_open": descriptors() - before, "heard": listener.heard}
+    print(json.dumps({"name": "cancelled", "saw": saw}))
+
+
+async def encrypted() -> None:
+    """Talk to the TLS server in every way."""
+    trusting = tls_context(CERTIFICATE)
+    for name, host, tls in (
+        ("trusted", "localhost", trusting),
+        ("trusted again", "localhost", trusting),
+        ("untrusted", "localhost", None),
+        ("of another name", "127.0.0.1", trusting),
+    ):
+        base = f"https://{host}:{TLS_PORT}/known"
+        await tell(name, client(base, tls=tls).chat(HELLO))
+    hung = client(f"https://localhost:{TLS_PORT}/hung body", IMPATIENT, trusting)
+    await tell("encrypted and hung", hung.chat(HELLO))
+    await tell("encrypted for plain", client(f"http://localhost:{TLS_PORT}/known").chat(HELLO))
+    mute = client(f"https://127.0.0.1:{PORT}/known", IMPATIENT, trusting)
+    await tell("plain for encrypted", mute.chat(HELLO))
+
+
+async def main() -> None:
+    """Try it all."""
+    await told(client(BASE + "known").chat(HELLO))  # opens what asyncio keeps open
+    for name in PLAIN + BROKEN:
+        await tell(name, client(BASE + name).chat(HELLO))
+    for name in HUNG:
+        listener = Listener() if name == "hung stream" else None
+        hear = listener.hear if listener else None
+        attempt = client(BASE + name, IMPATIENT).chat(HELLO, on_delta=hear)
+        await tell(name, attempt, listener)
+    for name in STREAMED:
+        listener = Listener()
+        await tell(name, client(BASE + name).chat(HELLO, on_delta=listener.hear), listener)
+    listener = Listener(deaf=True)
+    await tell("deaf", client(BASE + "stream on").chat(HELLO, on_delta=listener.hear), listener)
+    await cancelled("stream on")
+    await tell("long", client(BASE + "known").chat(LONG))
+    await tell("nobody there", client(f"http://127.0.0.1:{DEAD_PORT}").chat(HELLO))
+    for name, host in (("unknown host", "no-such-host.invalid"), ("no host at all", "a..b")):
+        await tell(name, client(f"http://{host}:1").chat(HELLO))
+    await encrypted()
+
+
+asyncio.run(main())

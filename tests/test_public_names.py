@@ -1,0 +1,75 @@
+"""What can be imported, from where, and what that costs."""
+
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import budget_core
+import budget_cpython
+from budget_core import config, daily_tracker, file_store, tracker
+
+UPGRADED = {
+    "DailyBudgetConfig": config.DailyBudgetConfig,
+    "DailyBudgetTracker": daily_tracker.DailyBudgetTracker,
+    "FileBudgetStore": file_store.FileBudgetStore,
+    "TurnBudgetConfig": config.TurnBudgetConfig,
+    "TurnBudgetTracker": tracker.TurnBudgetTracker,
+}
+CORE_NAMES = sorted(
+    name for line in budget_core.PUBLIC.splitlines() for name in line.split(" ")[1:]
+)
+
+
+def test_every_public_name_of_the_core_is_public_here() -> None:
+    assert set(CORE_NAMES) <= set(budget_cpython.__all__)
+
+
+def test_all_is_sorted_and_states_nothing_twice() -> None:
+    assert list(budget_cpython.__all__) == sorted(set(budget_cpython.__all__))
+
+
+@pytest.mark.parametrize("name", CORE_NAMES)
+def test_a_name_is_the_cores_unless_it_is_upgraded(name: str) -> None:
+    ours = getattr(budget_cpython, name)
+    if name in UPGRADED:
+        assert ours is not UPGRADED[name]
+        assert issubclass(ours, UPGRADED[name])
+    else:
+        assert ours is getattr(budget_core, name)
+
+
+def test_a_star_import_and_dir_have_them_all() -> None:
+    there: dict[str, object] = {}
+    exec("from budget_cpython import *", there)  # noqa: S102 - the statement is under test
+    assert set(budget_cpython.__all__) <= set(there)
+    assert set(budget_cpython.__all__) <= set(dir(budget_cpython))
+
+
+@pytest.mark.parametrize("package", [budget_core, budget_cpython])
+def test_a_name_that_is_not_there_is_an_attribute_error(package: ModuleType) -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = package.no_such_name
+
+
+def loaded_by(program: str) -> set[str]:
+    """Return the modules that a fresh interpreter has after a program."""
+    done = subprocess.run(  # noqa: S603 - the programs are below
+        [sys.executable, "-S", "-c", f"{program}\nimport sys\nprint(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_nothing_but_the_core() -> None:
+    ours = {name for name in loaded_by("import budget_cpython") if name.startswith("budget_")}
+    assert ours == {"budget_core", "budget_cpython"}
+
+
+def test_no_public_name_needs_what_is_slow_to_import() -> None:
+    loaded = loaded_by("from budget_cpython import *")
+    assert not {"asyncio", "dataclasses", "inspect", "ssl", "typing"} & loaded

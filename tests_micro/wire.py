@@ -1,0 +1,81 @@
+"""Stand in for the network, so that a client can be tried without one."""
+
+import asyncio
+
+import budget_core.http
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import Any
+
+
+class Wire:
+    """A connection that brings `pieces`, then ends; one that is an exception is raised.
+
+    `sent` is what the client wrote, `closed` how often it closed the connection. Within `connected`
+    it is what `budget_core.http` takes for `asyncio`.
+    """
+
+    TimeoutError = asyncio.TimeoutError
+
+    def __init__(self, *pieces: "bytes | BaseException") -> None:
+        self.pieces = list(pieces)
+        self.sent = b""
+        self.closed = 0
+        self.opened: list[tuple[str, int]] = []
+
+    async def connected(self, function: "Callable[..., Awaitable[Any]]", *args: "Any") -> "Any":
+        """Return what the function comes to while this is the network."""
+        module: Any = budget_core.http
+        module.asyncio = self
+        try:
+            return await function(*args)
+        finally:
+            module.asyncio = asyncio
+
+    async def open_connection(self, host: str, port: int, **options: "Any") -> "tuple[Wire, Wire]":
+        """Connect, always."""
+        self.opened.append((host, port))
+        return self, self
+
+    async def wait_for(self, waiting: "Awaitable[Any]", seconds: float) -> "Any":
+        """Wait; nothing here takes time."""
+        return await waiting
+
+    async def read(self, size: int) -> bytes:
+        """Return the next piece, or a part of it."""
+        piece = self.pieces.pop(0) if self.pieces else b""
+        if isinstance(piece, BaseException):
+            raise piece
+        if len(piece) > size:
+            self.pieces.insert(0, piece[size:])
+        return piece[:size]
+
+    def write(self, data: bytes) -> None:
+        """Take what is sent."""
+        self.sent += data
+
+    async def drain(self) -> None:
+        """Wait for nothing."""
+
+    async def wait_closed(self) -> None:
+        """Count a closing, as MicroPython's streams close."""
+        self.closed += 1
+
+
+def answer(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
+    """Return an HTTP answer with its length."""
+    lines = ["HTTP/1.1 " + status, f"Content-Length: {len(body)}"] + list(headers) + ["", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+def chunked(*chunks: bytes) -> bytes:
+    """Return an HTTP answer in chunks."""
+    parts = [b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks]
+    return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"".join(parts) + b"0\r\n\r\n"
+
+
+def in_single_bytes(data: bytes) -> "list[bytes]":
+    """Return the data one byte at a time."""
+    return [data[index : index + 1] for index in range(len(data))]
