@@ -125,7 +125,7 @@ class HttpExchange:
         except asyncio.TimeoutError:  # noqa: UP041 - MicroPython has no other
             trouble = f"no answer within {self._timeout_s} s while {doing}"
         except (OSError, ValueError) as error:  # a ValueError: no name to look up, no certificate
-            trouble = f"connection trouble while {doing}: {error}"
+            trouble = f"connection trouble while {doing}: {str(error) or type(error).__name__}"
         raise ProviderError(self.status, trouble)
 
     async def _send(self, data: bytes) -> None:

@@ -1,7 +1,7 @@
 """Count what is used of one budget: what every tracker shares."""
 
 from budget_core.config import TurnBudgetConfig
-from budget_core.usage import MEASURED, charge_for, weigh
+from budget_core.usage import MEASURED, charge_for, plain_total, weigh
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Count:
     """What a budget has used along its two axes, and from where on somebody wants to look.
 
     `alert` is `False` only while there is nothing to warn about, strip or stop, so that a call well
-    within its budget asks nothing else.
+    within its budget asks nothing else; `expires` tells whether the window can end by itself.
     """
 
     def __init__(
@@ -41,10 +41,13 @@ class Count:
         self.iteration_cap = iteration_cap
         self.token_cap = token_cap
         self.lock = lock or NoLock()
+        self.enter = self.lock.__enter__
+        self.leave = self.lock.__exit__
         self.iterations = self.tokens = 0
         self.iteration_alarm = self.token_alarm = NEVER
         self.alert = False
         self.by_model = self.saves = False
+        self.expires = True
 
 
 class BudgetTracker:
@@ -75,13 +78,17 @@ class BudgetTracker:
     def record(self, usage: object, model: str | None = None) -> None:
         """Count one LLM call with what it reported; never raises, never lowers a count."""
         count = self.count
-        charge, status = charge_for(usage, self.config.cached_token_weight)
+        charge = plain_total(usage)
+        status = MEASURED
+        if charge < 0:
+            charge, status = charge_for(usage, self.config.cached_token_weight)
         if count.by_model:
             weight = self._weight(model)
             if weight is None:
                 return
             charge = weigh(charge, weight)
-        with count.lock:
+        count.enter()  # `with`, spelt out: this runs on every call
+        try:
             count.iterations += 1
             count.tokens = tokens = count.tokens + charge
             if tokens >= count.token_alarm or count.iterations >= count.iteration_alarm:
@@ -90,6 +97,8 @@ class BudgetTracker:
                 self.unclear_usage[status] += 1
             if count.saves:
                 self._save()
+        finally:
+            count.leave(None, None, None)
 
     def reset(self) -> None:
         """Begin again at zero, with every warning and hook armed."""
@@ -234,6 +243,7 @@ class TurnBudgetTracker(BudgetTracker):
         config = config or TurnBudgetConfig()
         super().__init__(config, Count(config.iteration_budget, config.token_budget, lock))
         self.count.by_model = bool(config.model_weights)
+        self.count.expires = False
 
     def _weight(self, model: str | None) -> float | None:
         return self.config.model_weights.get(model, 1) if isinstance(model, str) else 1

@@ -14,7 +14,31 @@ if TYPE_CHECKING:
     from budget_core.shapes import *
 
 
-def charge_for(usage: "Any", cached_weight: float) -> "tuple[int, str]":
+def plain_total(usage: "Any") -> int:
+    """Return the total of a well-formed OpenAI report without cache reads, -1 for any other."""
+    try:
+        prompt = usage["prompt_tokens"]
+        completion = usage["completion_tokens"]
+        total = usage["total_tokens"]
+        if (
+            type(prompt) is type(completion) is type(total) is int
+            and prompt >= 0 <= completion
+            and prompt + completion <= total <= MAX_TOKENS
+            and (len(usage) == 3 or _says_no_more(usage))
+        ):
+            return total
+    except Exception:  # noqa: BLE001, S110 - a report of any shape may come, this is one of many
+        pass
+    return -1
+
+
+def _says_no_more(usage: "Any") -> bool:
+    details = usage["prompt_tokens_details"]
+    known = 5 if "completion_tokens_details" in usage else 4
+    return len(usage) == known and details["cached_tokens"] == 0
+
+
+def charge_for(usage: object, cached_weight: float) -> "tuple[int, str]":
     """Return `(tokens, status)`: what a call costs, and how well that is known.
 
     `usage` is a report in the manner of OpenAI, Anthropic or Gemini, a dict or an object.
@@ -22,19 +46,6 @@ def charge_for(usage: "Any", cached_weight: float) -> "tuple[int, str]":
     `INVALID` where a value was no count or a part was absent (what could be read still counts);
     or `MISSING` where nothing was reported. Never raises, never below zero.
     """
-    try:
-        prompt = usage["prompt_tokens"]
-        completion = usage["completion_tokens"]
-        total = usage["total_tokens"]
-        if (
-            type(prompt) is type(completion) is type(total) is int
-            and len(usage) == 3
-            and prompt >= 0 <= completion
-            and prompt + completion <= total <= MAX_TOKENS
-        ):
-            return total, MEASURED
-    except Exception:  # noqa: BLE001, S110 - any other shape than the plainest is read below
-        pass
     from budget_core.dialects import read_report  # loaded for the first report that is not plain
 
     tokens, cached, status = read_report(usage)

@@ -77,8 +77,10 @@ class BudgetWrapper:
         is cancelled counts as an iteration whose usage is missing.
         """
         tracker = self.tracker
-        tracker.maybe_auto_reset()
-        if tracker.count.alert:
+        count = tracker.count
+        if count.expires:
+            tracker.maybe_auto_reset()
+        if count.alert:
             from budget_core.edge import approach  # loaded when a budget first nears its edge
 
             answer, messages, tools, model = approach(self, messages, tools, model)
@@ -117,7 +119,7 @@ class BudgetWrapper:
             return response
         finally:
             tracker.record(usage, counted)
-            if tracker.count.alert:
+            if count.alert:
                 from budget_core.edge import settle_limit
 
                 settle_limit(self)

@@ -31,7 +31,7 @@ class FileBudgetStore(core.FileBudgetStore):
     `path` is made absolute at once. Only the owner may read the file, and the parent folders that
     are made for it. `workspace` is a folder that an agent writes to: a `path` that leads there,
     through links or without, is a `ValueError` now and a `StoreError` later on. What is not a
-    plain file with one name is never opened, and `on_corrupt` decides what it stands for.
+    plain file with one name is never read, and `on_corrupt` decides what it stands for.
 
     A save writes `path` + `.tmp` and renames it; a crash may leave that file, never another, and
     the next save removes it. Where a crash on FAT left a whole one alone it is the state, as for
@@ -78,7 +78,7 @@ class FileBudgetStore(core.FileBudgetStore):
         folder, name = os.path.split(self.path)
         lies = os.path.join(os.path.realpath(folder), name)
         places = (os.path.abspath(self.path), lies, os.path.realpath(lies))
-        return any([_is_within(place, workspace) for place in places])
+        return any(_is_within(place, workspace) for place in places)
 
     def _read(self, path: str) -> bytes | None:
         try:

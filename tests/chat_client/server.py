@@ -12,7 +12,8 @@ from typing import Any
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 PATIENCE = 60.0
-GONE = (ConnectionError, ssl.SSLError, UnicodeError)  # a client left, or speaks TLS to the plain one
+# What it is to a server that a client leaves, or speaks TLS to the plain one.
+GONE = (ConnectionError, ssl.SSLError, UnicodeError)
 HEAD = b"HTTP/1.1 200 OK\r\n"
 MESSAGE = {"choices": [{"message": {"content": "Grüße 😀"}, "finish_reason": "stop"}]}
 BODY = json.dumps(MESSAGE).encode()
