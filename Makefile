@@ -9,7 +9,7 @@ ARGS ?=
 help: ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## Run the demo on MicroPython, in FOLDER=... if given
+demo: ## See an agent read FOLDER=... within a budget, on MicroPython and on CPython
 	@MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && $(PYTHON) boards/unix/demo.py $(if $(FOLDER),"$(FOLDER)") $(ARGS)
 
 test: ## Run all checks and tests, on CPython and MicroPython
@@ -24,7 +24,7 @@ lint: ## Check style only
 types: ## Check types only
 	@python=$$(scripts/venv.sh) && "$$python" scripts/check.py types $(ARGS)
 
-bench: ## Run the benchmarks
+bench: ## Measure time and memory, against the nearest peer
 	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" -m benchmarks $(ARGS)
 
 kills: ## Kill the process in the midst of its writes, many times

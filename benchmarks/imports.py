@@ -1,7 +1,8 @@
 """How long a program waits for its imports, on CPython.
 
 Fresh interpreters take turns: a bare one, and one each that imports the trackers, wrapper, policy,
-configurations and stores from exoclaw-turn-budget and from us. Medians count, less that of the bare interpreter.
+configurations and stores from exoclaw-turn-budget and from us. Medians count, less that of the bare
+interpreter.
 """
 
 import os

@@ -21,8 +21,8 @@ def compile_package(package: Path, target: Path) -> dict[str, int]:
     """Precompile a package's modules into the folder `target`; return their bytes by module name.
 
     What only type checkers read is blanked out first, lines kept: MicroPython's compiler would keep
-    its names. A file's name is stored in it for tracebacks, its folder is not. Raises `RuntimeError` with
-    mpy-cross's own words for a module it cannot compile.
+    its names. A file's name is stored in it for tracebacks, its folder is not. Raises
+    `RuntimeError` with mpy-cross's own words for a module it cannot compile.
     """
     runs = {}
     for source in sorted(package.rglob("*.py")):

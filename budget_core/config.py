@@ -27,11 +27,11 @@ class Enforcement:
     FALLBACK = "fallback"
 
 
-def check_enforcement(name: str, value: object) -> str:
+def check_enforcement(name: str, value: "Any") -> str:
     """Accept a known mode; `ValueError` lists them for anything else."""
     if value not in ("observe", "warn", "cutoff", "fallback"):
         raise ValueError(f"{name} must be observe, warn, cutoff or fallback, not {value!r}")
-    return value  # type: ignore[return-value]
+    return str(value)
 
 
 WARNING = (
@@ -89,13 +89,13 @@ class TurnBudgetConfig(Config):
         self,
         iteration_budget: int | None = 50,
         token_budget: int | None = 1_500_000,
-        warning_thresholds: "tuple[float, ...]" = (0.5, 0.8, 0.9),
+        warning_thresholds: "Sequence[float]" = (0.5, 0.8, 0.9),
         enforcement: str = Enforcement.CUTOFF,
         fallback_model: str | None = None,
         warning_template: str = WARNING,
         cutoff_template: str = CUTOFF,
         tool_strip_threshold: float | None = None,
-        tool_strip_disallow: "tuple[str, ...]" = (),
+        tool_strip_disallow: "Sequence[str]" = (),
         tool_strip_template: str = TOOL_STRIP,
         cached_token_weight: float = 0.1,
         model_weights: "dict[str, float] | None" = None,
@@ -106,7 +106,7 @@ class TurnBudgetConfig(Config):
         self.enforcement = check_enforcement("enforcement", enforcement)
         self.fallback_model = check_text("fallback_model", fallback_model, True)
         self.warning_template = check_text("warning_template", warning_template)
-        self.cutoff_template = check_text("cutoff_template", cutoff_template)
+        self.cutoff_template: str = check_text("cutoff_template", cutoff_template)
         self.tool_strip_threshold = check_share(
             "tool_strip_threshold", tool_strip_threshold, 1, True
         )
@@ -149,8 +149,8 @@ class DailyBudgetConfig(Config):
     def __init__(
         self,
         daily_budget: int | None = 35_000_000,
-        primary_models: "tuple[str, ...]" = (),
-        warning_thresholds: "tuple[float, ...]" = (),
+        primary_models: "Sequence[str]" = (),
+        warning_thresholds: "Sequence[float]" = (),
         enforcement: str = Enforcement.FALLBACK,
         fallback_model: str | None = None,
         reset_hour_utc: int = 0,
@@ -166,7 +166,7 @@ class DailyBudgetConfig(Config):
         self.fallback_model = check_text("fallback_model", fallback_model, True)
         self.reset_hour_utc = check_count("reset_hour_utc", reset_hour_utc, 23)
         self.warning_template = check_text("warning_template", warning_template)
-        self.cutoff_template = check_text("cutoff_template", cutoff_template)
+        self.cutoff_template: str = check_text("cutoff_template", cutoff_template)
         self.fallback_template = check_text("fallback_template", fallback_template)
         self.cached_token_weight = check_share(
             "cached_token_weight", cached_token_weight, MAX_WEIGHT

@@ -40,12 +40,12 @@ class DailyBudgetTracker(BudgetTracker):
         self.store_error: Exception | None = None
         super().__init__(config, Count(None, config.daily_budget, lock))
         self.count.by_model = bool(config.primary_models)
-        self._store = store
+        self._store: Any = store
         self._begin(self._clock())
         if store is not None:
             self._restore()
 
-    def _weight(self, model: str | None) -> float | None:
+    def _weight(self, model: object) -> float | None:
         config = self.config
         return 1 if model in config.primary_models and model != config.fallback_model else None
 

@@ -56,11 +56,12 @@ def _cut_off(wrapper: "BudgetWrapper") -> ChatResponse:
 
 
 def _threshold_warning(wrapper: "BudgetWrapper") -> str | None:
-    warning = wrapper.tracker.consume_threshold_warning()
-    if warning and wrapper.on_threshold_crossed:
-        threshold = wrapper.tracker.last_consumed_threshold
-        _call_hook(wrapper, wrapper.on_threshold_crossed, threshold=threshold)
-    return warning
+    share = wrapper.tracker.consume_threshold_crossing()
+    if share is None:
+        return None
+    if wrapper.on_threshold_crossed:
+        _call_hook(wrapper, wrapper.on_threshold_crossed, threshold=share)
+    return wrapper.tracker.threshold_message(share)
 
 
 def _call_hook(wrapper: "BudgetWrapper", hook: "Hook", **more: object) -> None:

@@ -18,7 +18,7 @@ _MIDDLE = b'","state":'
 
 
 def encode(state: "dict[str, Any]") -> bytes:
-    """Return `state` as JSON with the CRC-32 of its text in front, so no part passes for the whole."""
+    """Return `state` as JSON, the CRC-32 of its text in front: no part passes for the whole."""
     text = json.dumps(state).encode()
     if len(text) > MAX_BYTES - 64:
         raise StoreError(f"a state of {len(text)} bytes is larger than a state may be")
@@ -115,6 +115,8 @@ class FileBudgetStore:
             return None
 
     def _replace(self, data: bytes) -> None:
+        if not _exists(self.path) and self._unfinished() is not None:
+            os.rename(self._new, self.path)  # the only whole copy must not be written over
         with open(self._new, "wb") as file:
             file.write(data)
             file.flush()

@@ -10,12 +10,12 @@ from typing import Any, Protocol, TypeVar
 
 from budget_core.config import Config
 from budget_core.provider import ChatResponse, ToolCall
-from budget_core.tracker import BudgetTracker
+from budget_core.tracker import BudgetTracker, TurnBudgetTracker
 from budget_core.wrapper import BudgetWrapper
 
 __all__ = [
-    "AnyConfig",
     "Any",
+    "AnyConfig",
     "Awaitable",
     "BudgetStateStore",
     "BudgetTracker",
@@ -30,6 +30,7 @@ __all__ = [
     "Sequence",
     "ToolCall",
     "Tools",
+    "TurnBudgetTracker",
 ]
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
 def fill(template: str, tracker: "BudgetTracker", share: float) -> str:
     """Return `template` with its names replaced by a tracker's figures, the rest left as it is.
 
-    The names are `{scope} {pct} {used} {cap} {unit} {disallow_clause}`. Literal substitution in one
-    pass: `{0.__class__}` and `{x:>99}` are plain text here, and a value is never searched for names.
+    The names are `{scope} {pct} {used} {cap} {unit} {disallow_clause}`. Literal substitution in
+    one pass: `{0.__class__}` and `{x:>99}` are plain text, and no value is searched for names.
     """
     used, cap, unit = tracker.dominant_axis()
     values = {

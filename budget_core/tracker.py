@@ -58,6 +58,8 @@ class BudgetTracker:
     """
 
     SCOPE = ""
+    _weight: "Callable[[object], float | None]"
+    _save: "Callable[[], None]"
 
     def __init__(self, config: "Any", count: Count) -> None:
         self.config = config
@@ -75,7 +77,7 @@ class BudgetTracker:
         """Tokens charged to this window, weights applied."""
         return self.count.tokens
 
-    def record(self, usage: object, model: str | None = None) -> None:
+    def record(self, usage: object, model: object = None) -> None:
         """Count one LLM call with what it reported; never raises, never lowers a count."""
         count = self.count
         charge = plain_total(usage)
@@ -162,46 +164,60 @@ class BudgetTracker:
         Lower thresholds crossed at the same time count as warned about. Silent at the limit, where
         the limit's own message speaks, unless `force`.
         """
+        share = self.consume_threshold_crossing(force)
+        return None if share is None else self.threshold_message(share)
+
+    def consume_threshold_crossing(self, force: bool = False) -> float | None:
+        """Return the threshold that `consume_threshold_warning` would speak of, in its place."""
         with self.count.lock:
             share = self._newly_crossed(force)
-            if share is None:
-                return None
-            self.last_consumed_threshold = share
-            self._warned_ppm = int(share * WHOLE) + 1
-            self._changed()
-        return self._message(self.config.warning_template, share)
+            if share is not None:
+                self.last_consumed_threshold = share
+                self._warned_ppm = int(share * WHOLE) + 1
+                self._changed()
+            return share
+
+    def consume_stranded_crossing(self) -> float | None:
+        """Return the threshold crossed by the very call that exhausted the budget, once.
+
+        Its warning is still to be consumed, by whoever ends the turn.
+        """
+        with self.count.lock:
+            share = self._newly_crossed(True)
+            return share if share is not None and self._tell(_HEARD) else None
 
     def _newly_crossed(self, force: bool) -> float | None:
         if self.is_at_limit() and not (force and BudgetTracker.is_at_limit(self)):
             return None
         used = self.utilization()
-        crossed = [share for share in self.config.warning_thresholds if share <= used]
+        shares: list[float] = self.config.warning_thresholds
+        crossed = [share for share in shares if share <= used]
         if not crossed or int(max(crossed) * WHOLE) < self._warned_ppm:
             return None
         return max(crossed)
 
-    def consume_stranded_crossing(self) -> float | None:
-        """Return the threshold crossed by the very call that exhausted the budget, once."""
-        share = self._newly_crossed(True)
-        return share if share is not None and self._once(_HEARD) else None
+    def threshold_message(self, share: float) -> str:
+        """Return the warning at a share of the budget."""
+        return self._message(self.config.warning_template, share)
 
     def consume_at_limit_warning(self, enforcement: str | None = None) -> str | None:
         """Return the limit's message once, when it is first reached; else `None`."""
-        return self.at_limit_message(enforcement) if self._once(_WARNED) else None
+        with self.count.lock:
+            return self.at_limit_message(enforcement) if self._tell(_WARNED) else None
 
     def consume_limit_crossing(self) -> bool:
         """Return `True` once for each time the limit is reached, also across restarts."""
-        return self._once(_CROSSED)
-
-    def _once(self, bit: int) -> bool:
         with self.count.lock:
-            if not BudgetTracker.is_at_limit(self):
-                bit <<= OUTAGE  # at the limit for another reason, which uses up no warning of this
-            if self._told & bit or not self.is_at_limit():
-                return False
-            self._told |= bit
-            self._changed()
-            return True
+            return self._tell(_CROSSED)
+
+    def _tell(self, bit: int) -> bool:
+        if not BudgetTracker.is_at_limit(self):
+            bit <<= OUTAGE  # at the limit for another reason, which uses up no warning of this
+        if self._told & bit or not self.is_at_limit():
+            return False
+        self._told |= bit
+        self._changed()
+        return True
 
     def at_limit_message(self, enforcement: str | None = None) -> str:
         """Return what to say at the limit; `enforcement` is the configured mode unless given."""
@@ -245,7 +261,7 @@ class TurnBudgetTracker(BudgetTracker):
         self.count.by_model = bool(config.model_weights)
         self.count.expires = False
 
-    def _weight(self, model: str | None) -> float | None:
+    def _weight(self, model: object) -> float | None:
         return self.config.model_weights.get(model, 1) if isinstance(model, str) else 1
 
 

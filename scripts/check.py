@@ -44,7 +44,8 @@ class Check:
             env={**os.environ, **self.environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
         )
         return done.returncode == 0, done.stdout
 

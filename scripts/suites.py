@@ -10,10 +10,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from platform import python_version
+from typing import Any
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
-FROZEN_ONLY = {"MICROPYPATH": ".frozen"}  # no modules that were installed beside MicroPython
+FROZEN_ONLY = {**os.environ, "MICROPYPATH": ".frozen"}  # nothing installed beside MicroPython
 OUTCOMES = ("passed", "skipped", "failed")  # the worst last
 PATIENCE_S = 10
 
@@ -42,15 +43,9 @@ class Counts:
 
 
 @contextmanager
-def child(command: list[str], **environment: str) -> Iterator[subprocess.Popen[str]]:
+def child(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
     """Run a program; at Ctrl-C, which it gets as well, give it time to tidy up."""
-    with subprocess.Popen(  # noqa: S603 - the commands are those below
-        command,
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE if environment else None,
-        text=True,
-    ) as process:
+    with subprocess.Popen(command, cwd=ROOT, **options) as process:  # noqa: S603 - those below
         try:
             yield process
         except KeyboardInterrupt:
@@ -62,19 +57,21 @@ def child(command: list[str], **environment: str) -> Iterator[subprocess.Popen[s
 
 def on_micropython(micropython: str, arguments: list[str]) -> Counts:
     """Run tests_micro on MicroPython; a run that breaks off counts as one failed test."""
-    line = ""
-    with child([micropython, "tests_micro/runner.py", *arguments], **FROZEN_ONLY) as process:
+    command = [micropython, "tests_micro/runner.py", *arguments]
+    last = ""
+    with child(
+        command, env=FROZEN_ONLY, stdout=subprocess.PIPE, encoding="utf-8", errors="replace"
+    ) as process:
         for line in process.stdout or ():
-            if not line.startswith('{"'):
-                print(line, end="", flush=True)
+            print(last, end="", flush=True)
+            last = line
     try:
-        said = json.loads(line)
-    except ValueError:
-        print(f"MicroPython broke off with exit code {process.returncode}.")
+        said = json.loads(last)
+        runtime, passed, failed = f"MicroPython {said['version']}", said["passed"], said["failed"]
+    except (ValueError, TypeError, KeyError):
+        print(f"{last}MicroPython broke off with exit code {process.returncode}.")
         return Counts("MicroPython ?", failed=1)
-    ran = said["passed"] + said["failed"]
-    runtime = f"MicroPython {said['version']}"
-    return Counts(runtime, said["passed"], said["failed"], 0, ran, process.returncode)
+    return Counts(runtime, passed, failed, 0, passed + failed, process.returncode)
 
 
 def on_cpython(arguments: list[str]) -> Counts:

@@ -56,7 +56,7 @@ def played(request: pytest.FixtureRequest) -> Played:
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         dead_port = free.getsockname()[1]
     ports = [str(port) for port in (plain.port, encrypted.port, dead_port)]
-    run = subprocess.run(  # noqa: S603 - our own program
+    run = subprocess.run(
         [*program, "-m", "tests.chat_client", *ports, str(DATA / "localhost.pem")],
         env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,

@@ -102,7 +102,7 @@ def tree(tmp_path: Path, cache: Path) -> Path:
 
 
 def check(tree: Path, *arguments: str) -> tuple[int, list[str]]:
-    done = subprocess.run(  # noqa: S603 - our own program
+    done = subprocess.run(
         [sys.executable, tree / "scripts/check.py", *arguments],
         cwd=tree,
         env=environment(),
@@ -114,7 +114,7 @@ def check(tree: Path, *arguments: str) -> tuple[int, list[str]]:
 
 def environment() -> dict[str, str]:
     finder = [ROOT / "scripts/micropython.sh"]
-    found = subprocess.run(finder, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603
+    found = subprocess.run(finder, stdout=subprocess.PIPE, text=True, check=True)
     return {**os.environ, "MICROPYTHON": found.stdout.strip()}
 
 
@@ -234,7 +234,7 @@ def test_one_test_can_be_run_by_its_name(tree: Path) -> None:
 def test_an_interrupt_ends_it_with_a_clear_line(tree: Path) -> None:
     (tree / "tests/test_a.py").write_text(BLOCKS)
     os.mkfifo(tree / "started")
-    with subprocess.Popen(  # noqa: S603 - our own program
+    with subprocess.Popen(
         [sys.executable, tree / "scripts/check.py", "cpython"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -113,7 +113,7 @@ def findings(folder: Path, modules: dict[str, str]) -> list[str]:
 
 
 def run(*command: str, cwd: Path = ROOT) -> list[str]:
-    done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, text=True)
     return done.stdout.splitlines()
 
 

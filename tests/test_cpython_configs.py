@@ -259,7 +259,7 @@ def test_type_checkers_see_the_constructor_and_what_dataclasses_makes_of_it(
     program = tmp_path / "typed.py"
     program.write_text(TYPED)
     options = ["--strict", "--follow-imports=silent", f"--config-file={os.devnull}"]
-    done = subprocess.run(  # noqa: S603 - the program is the one above
+    done = subprocess.run(
         [sys.executable, "-m", "mypy", *options, f"--cache-dir={tmp_path}", str(program)],
         env={**os.environ, "MYPYPATH": str(ROOT)},
         capture_output=True,

@@ -42,7 +42,7 @@ BROKEN = {
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603 - the commands are below
+    return subprocess.run(
         [sys.executable, *command], capture_output=True, text=True, timeout=600, check=False
     )
 

@@ -53,7 +53,7 @@ def day_of(store: "Any", now: float = MIDNIGHT, **config: "Any") -> "Any":
     """Return a tracker of 100 tokens a day that has just started, with its clock as `clock`."""
     config = dict({"daily_budget": 100}, **config)
     clock = FakeClock(now)
-    tracker = DailyBudgetTracker(DailyBudgetConfig(**config), clock, store)
+    tracker: Any = DailyBudgetTracker(DailyBudgetConfig(**config), clock, store)
     tracker.clock = clock
     return tracker
 
@@ -479,7 +479,9 @@ def test_the_store_in_memory_keeps_a_copy_of_what_it_is_given() -> None:
 def test_the_store_in_memory_gives_a_copy_of_what_it_keeps() -> None:
     store = InMemoryBudgetStore()
     store.save({"a": 1})
-    store.load()["a"] = 2
+    loaded = store.load()
+    assert loaded
+    loaded["a"] = 2
     assert store.load() == {"a": 1}
 
 

@@ -3,11 +3,19 @@
 import asyncio
 
 import budget_core.http
+from budget_core.chat import ChatClient
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import Any
+
+    from budget_core.provider import ChatResponse
+
+URL = "http://host:81/v1"
+KEY = "sk-Secret-0123456789"
+HELLO = [{"role": "user", "content": "Grüße 😀"}]
+DEEP = "[" * 5000 + "]" * 5000
 
 
 class Wire:
@@ -62,6 +70,22 @@ class Wire:
     async def wait_closed(self) -> None:
         """Count a closing, as MicroPython's streams close."""
         self.closed += 1
+
+
+class Client(ChatClient):
+    """A client at a wire's end."""
+
+    async def ask(self, wire: Wire, **options: "Any") -> "ChatResponse":
+        """Return the answer, and see the connection closed whatever comes of it."""
+
+        async def chat() -> "ChatResponse":
+            return await self.chat(HELLO, **options)
+
+        try:
+            response: ChatResponse = await wire.connected(chat)
+        finally:
+            assert wire.closed == 1
+        return response
 
 
 def answer(body: bytes, status: str = "200 OK", *headers: str) -> bytes:

@@ -7,9 +7,10 @@ FILE = 0x8000
 
 
 def entries(path):
-    """Return `(name, kind)` of a folder's files and folders, sorted; links and the like are neither.
+    """Return `(name, kind)` of a folder's files and folders, sorted.
 
-    A hidden name is left out, so an agent sees no state, no secrets and no version control.
+    Links and the like are neither. Hidden names are left out, so an agent sees no state, no secrets
+    and no version control.
     """
     if hasattr(os, "ilistdir"):
         found = [(entry[0], entry[1]) for entry in os.ilistdir(path)]

@@ -1,7 +1,7 @@
 """An agent that reads the files of a folder within a turn's and a day's budget.
 
-Runs on MicroPython and on CPython: `main.py [--no-warnings] [FOLDER [QUESTION]]`. The endpoint comes
-from OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL.
+Runs on MicroPython and on CPython: `main.py [--no-warnings] [FOLDER [QUESTION]]`. The endpoint is
+named by OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL.
 """
 
 import asyncio

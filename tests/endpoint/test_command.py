@@ -22,7 +22,7 @@ from .support import PATIENCE, ROOT
 @contextmanager
 def command(*options: str) -> Iterator["subprocess.Popen[str]"]:
     """Run the command line, for as long as the tests are patient."""
-    process = subprocess.Popen(  # noqa: S603 - this Python, with the test's own words
+    process = subprocess.Popen(
         [sys.executable, "-m", "budget_cpython.endpoint", *options],
         cwd=ROOT,
         # Unbuffered output would hide that the address was never flushed.

@@ -33,7 +33,7 @@ def play(runtime: str, folder: Path, *names: str, endpoint: str = "") -> Played:
     """Play the scenarios of those names, or all of them."""
     command, settings = _on_cpython() if runtime == "cpython" else _on_micropython(folder)
     settings |= {"SCENARIO_FOLDER": str(folder), "SCENARIO_ENDPOINT": endpoint}
-    run = subprocess.run(  # noqa: S603 - our own program
+    run = subprocess.run(
         [*command, "-m", "tests.exoclaw_loop.scenarios", *names],
         env={**os.environ, **settings},
         stdin=subprocess.DEVNULL,
