@@ -5,7 +5,6 @@ in a compiled module takes no memory there.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from budget_core.config import Config
@@ -35,9 +34,16 @@ __all__ = [
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)
 Hook = Callable[..., object]
-Lock = AbstractContextManager[Any]
 Messages = list[dict[str, Any]]
 Tools = list[dict[str, Any]]
+
+
+class Lock(Protocol):
+    """A context manager; what it gives on entry and whether it swallows errors is nobody's care."""
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, __kind: Any, __error: Any, __traceback: Any) -> Any: ...
 
 
 class Provider(Protocol):

@@ -11,24 +11,29 @@ import sys
 HERE = sys.argv[0].rpartition("/")[0] or "."
 sys.path[:0] = [HERE + "/../..", HERE]
 
-try:
-    import threading  # noqa: F401 - what budget_cpython builds on, and a chip lacks
-
-    import budget_cpython as budget
-except ImportError:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     import budget_core as budget
+else:
+    try:
+        import threading  # noqa: F401 - what budget_cpython builds on, and a chip lacks
+
+        import budget_cpython as budget
+    except ImportError:
+        import budget_core as budget
 
 import settings
 from folder import Folder
 from report import Narrator, Report
 
 
-def environment(name, default=None):
-    """Return an environment variable; MicroPython has `os.getenv` on unix only."""
-    return os.getenv(name) or default
+def environment(name: str, default: str = "") -> str:
+    """Return an environment variable, where the port has any."""
+    getenv = getattr(os, "getenv", None)
+    return (getenv and getenv(name)) or default
 
 
-def tools_for(folder):
+def tools_for(folder: Folder) -> "list[budget.Tool]":
     """Return what the model may call."""
     path = {"type": "string", "description": "a path as list_files gives it"}
     arguments = {"type": "object", "properties": {"path": path}, "required": ["path"]}
@@ -38,10 +43,10 @@ def tools_for(folder):
     ]
 
 
-def make_client():
+def make_client() -> "budget.ChatClient":
     """Return a client for the endpoint named by the environment."""
     base_url = environment("OPENAI_BASE_URL")
-    if base_url is None:
+    if not base_url:
         raise ValueError("OPENAI_BASE_URL is not set; `make demo` starts an endpoint of its own")
     tls = None
     if base_url.startswith("https"):
@@ -49,13 +54,13 @@ def make_client():
     return budget.ChatClient(
         base_url,
         environment("OPENAI_MODEL", settings.MODEL),
-        environment("OPENAI_API_KEY"),
+        environment("OPENAI_API_KEY") or None,
         timeout_s=settings.TIMEOUT_S,
         tls=tls,
     )
 
 
-def first_file(paths):
+def first_file(paths: "tuple[str, ...]") -> str | None:
     """Return the first path that exists, or `None`."""
     for path in paths:
         try:
@@ -66,9 +71,11 @@ def first_file(paths):
     return None
 
 
-def make_trackers(client, warnings):
+def make_trackers(
+    client: "budget.ChatClient", warnings: bool
+) -> "tuple[budget.TurnBudgetTracker, budget.DailyBudgetTracker]":
     """Return the turn's and the day's tracker."""
-    thresholds = settings.WARNING_THRESHOLDS if warnings else ()
+    thresholds: tuple[float, ...] = settings.WARNING_THRESHOLDS if warnings else ()
     turn = budget.TurnBudgetTracker(
         budget.TurnBudgetConfig(
             iteration_budget=settings.ITERATION_BUDGET,
@@ -90,15 +97,15 @@ def make_trackers(client, warnings):
     return turn, daily
 
 
-async def run(path, question, warnings):
+async def run(path: str, question: str, warnings: bool) -> None:
     """Run one turn and report it line by line."""
     client = make_client()
     turn, daily = make_trackers(client, warnings)
     report = Report(turn, daily)
     report.start(client, path)
-    provider = Narrator(client, report)
-    provider = budget.BudgetWrapper(provider, daily, on_limit_reached=report.limit)
-    provider = budget.BudgetWrapper(provider, turn, on_limit_reached=report.limit)
+    narrated = Narrator(client, report)
+    within_day = budget.BudgetWrapper(narrated, daily, on_limit_reached=report.limit)
+    provider = budget.BudgetWrapper(within_day, turn, on_limit_reached=report.limit)
     folder = Folder(path, settings.MAX_LISTED_FILES, settings.MAX_READ_BYTES)
     messages = [
         {"role": "system", "content": settings.SYSTEM_PROMPT},
@@ -109,7 +116,7 @@ async def run(path, question, warnings):
     report.end(result)
 
 
-def main(arguments):
+def main(arguments: "list[str]") -> int:
     """Run the program; return its exit code."""
     warnings = "--no-warnings" not in arguments
     words = [word for word in arguments if word != "--no-warnings"]

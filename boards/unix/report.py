@@ -2,30 +2,38 @@
 
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    import budget_core as budget
+
 
 class Report:
     """Prints the events of one turn."""
 
-    def __init__(self, turn, daily):
+    def __init__(
+        self, turn: "budget.TurnBudgetTracker", daily: "budget.DailyBudgetTracker"
+    ) -> None:
         self.turn = turn
         self.daily = daily
         self.calls = 0
 
-    def line(self, kind, text):
+    def line(self, kind: str, text: str) -> None:
         """Print one line: what it is about, then what happened."""
         print(f"{kind:<8}{text}")
 
-    def start(self, client, folder):
+    def start(self, client: "budget.ChatClient", folder: str) -> None:
         """Say who runs where, and what the day has used so far."""
         version = ".".join([str(part) for part in sys.implementation.version[:3]])
         self.line("agent", f"{sys.implementation.name} {version}, {client!r}, folder {folder}")
         self.today()
 
-    def notice(self, text):
+    def notice(self, text: str) -> None:
         """Show a notice that the model got with this call."""
         self.line("notice", text)
 
-    def call(self, model, response):
+    def call(self, model: str, response: "budget.ChatResponse") -> None:
         """Show an LLM call and its tokens."""
         self.calls += 1
         usage = response.usage or {}
@@ -34,7 +42,7 @@ class Report:
         cached = f" ({cached} cached)" if cached else ""
         self.line("call", f"{self.calls}: {model}, {asked}{cached} tokens in, {told} out")
 
-    def event(self, name, **fields):
+    def event(self, name: str, **fields: "Any") -> None:
         """Show what the loop reports."""
         if name == "response":
             used, cap, unit = self.turn.dominant_axis()
@@ -44,11 +52,11 @@ class Report:
             values = ", ".join([str(value) for value in (call.arguments or {}).values()])
             self.line("tool", f"{call.name}({values}) gave {len(fields['result'])} characters")
 
-    def limit(self, scope, used, cap, unit, **more):
+    def limit(self, scope: str, used: int, cap: int | None, unit: str, **more: object) -> None:
         """Show that a budget is spent."""
         self.line("limit", f"the {scope} budget is spent: {used}/{cap} {unit}")
 
-    def end(self, result):
+    def end(self, result: "budget.TurnResult") -> None:
         """Show the answer, why the turn ended, and the day's total."""
         for number, text in enumerate(result.text.split("\n")):
             self.line("answer" if number == 0 else "", text)
@@ -56,7 +64,7 @@ class Report:
         self.line("end", f"{result.reason} after {self.calls} calls and {tokens} tokens")
         self.today()
 
-    def today(self):
+    def today(self) -> None:
         """Show the day's total."""
         used, cap, unit = self.daily.dominant_axis()
         self.line("today", f"{bar(self.daily.utilization())} {used}/{cap} {unit}")
@@ -65,15 +73,21 @@ class Report:
 class Narrator:
     """A provider round the real one, innermost, that shows what the model is really sent."""
 
-    def __init__(self, inner, report):
+    def __init__(self, inner: "budget.ChatClient", report: Report) -> None:
         self.inner = inner
         self.report = report
 
-    def get_default_model(self):
+    def get_default_model(self) -> str:
         """Return the inner provider's default model."""
         return self.inner.get_default_model()
 
-    async def chat(self, messages, tools=None, model=None, **options):
+    async def chat(
+        self,
+        messages: "list[dict[str, Any]]",
+        tools: "list[dict[str, Any]] | None" = None,
+        model: str | None = None,
+        **options: "Any",
+    ) -> "budget.ChatResponse":
         """Show the notices among `messages`, call the model, show its usage."""
         for message in messages:
             if message["role"] == "user" and message["content"].startswith("[Budget"):
@@ -83,7 +97,7 @@ class Narrator:
         return response
 
 
-def bar(share, width=20):
+def bar(share: float, width: int = 20) -> str:
     """Return a bar of `width` that is full at a share of 1."""
     full = min(width, int(share * width))
     return "[" + "#" * full + "-" * (width - full) + f"] {int(share * 100):>3}%"

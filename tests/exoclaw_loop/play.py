@@ -47,7 +47,7 @@ def play(runtime: str, folder: Path, *names: str, endpoint: str = "") -> Played:
 
 
 def _on_cpython() -> tuple[list[str], dict[str, str]]:
-    return [sys.executable, "-X", "dev", "-W", "error"], {"PYTHONPATH": str(ROOT)}
+    return [sys.executable, "-W", "error"], {"PYTHONPATH": str(ROOT)}
 
 
 def _on_micropython(folder: Path) -> tuple[list[str], dict[str, str]]:
