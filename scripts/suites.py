@@ -21,13 +21,12 @@ PATIENCE_S = 10
 
 @dataclass(frozen=True)
 class Counts:
-    """How many of a runtime's tests passed, failed and were skipped; `core` is tests_micro's."""
+    """How many of a runtime's tests passed, failed and were skipped."""
 
     runtime: str
     passed: int = 0
     failed: int = 0
     skipped: int = 0
-    core: int = 0
     exit_code: int = 0
 
     def __str__(self) -> str:
@@ -71,7 +70,7 @@ def on_micropython(micropython: str, arguments: list[str]) -> Counts:
     except (ValueError, TypeError, KeyError):
         print(f"{last}MicroPython broke off with exit code {process.returncode}.")
         return Counts("MicroPython ?", failed=1)
-    return Counts(runtime, passed, failed, 0, passed + failed, process.returncode)
+    return Counts(runtime, passed, failed, exit_code=process.returncode)
 
 
 def on_cpython(arguments: list[str]) -> Counts:
@@ -85,11 +84,9 @@ def on_cpython(arguments: list[str]) -> Counts:
         if not report.exists():
             print(f"pytest broke off with exit code {code}.")
             return Counts(runtime, failed=1)
-        worst = outcomes(report)
-    results = list(worst.values())
+        results = list(outcomes(report).values())
     passed, skipped, failed = (results.count(outcome) for outcome in range(len(OUTCOMES)))
-    core = sum(name.startswith("tests_micro.") for name in worst)
-    return Counts(runtime, passed, failed, skipped, core, code)
+    return Counts(runtime, passed, failed, skipped, code)
 
 
 def outcomes(report: Path) -> dict[str, int]:

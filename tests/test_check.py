@@ -47,7 +47,8 @@ async def test_2_is_not_run_into_by_it() -> None:
     await asyncio.sleep(0)
     assert len(RAN) == before
 """
-CLASS = "class TestThing:\n    def test_one_runtime_only(self) -> None:\n        pass\n"
+ARGUMENT = "def test_folder(tmp_path) -> None:\n    pass\n"
+METHOD = "class TestThing:\n    def test_one_runtime_only(self) -> None:\n        pass\n"
 OUTCOMES = """\
 import pytest
 
@@ -143,11 +144,13 @@ def test_everything_passes_and_the_last_lines_are_the_counts(tree: Path) -> None
     assert total == "3 passed, 0 failed"
 
 
-def test_a_test_that_only_one_runtime_runs_fails(tree: Path) -> None:
-    (tree / "tests_micro/test_a.py").write_text(PASSES + "\n\n" + CLASS)
-    code, lines = check(tree)
-    assert code == 1
-    assert "FAILED: the two runtimes did not run the same tests of tests_micro" in lines
+@pytest.mark.parametrize("code", [METHOD, ARGUMENT])
+def test_a_test_of_the_core_that_micropython_would_not_run_fails(tree: Path, code: str) -> None:
+    (tree / "tests_micro/test_a.py").write_text(PASSES + "\n\n" + code)
+    exit_code, lines = check(tree, "cpython")
+    assert exit_code == 1
+    assert "MicroPython runs plain functions without arguments only" in lines
+    assert lines[-1] == "1 passed, 1 failed"
 
 
 def test_a_check_that_fails_alone_fails(tree: Path) -> None:
