@@ -63,7 +63,9 @@ class DailyBudgetTracker(BudgetTracker):
     def at_limit_message(self, enforcement: str | None = None) -> str:
         """Return what to say at the limit, or that the budget's state is out of reach."""
         if self._fails():
-            return "[Budget unavailable] The daily budget's state cannot be read or written now."
+            from budget_core.template import UNAVAILABLE  # loaded for the first notice
+
+            return UNAVAILABLE
         return super().at_limit_message(enforcement)
 
     def maybe_auto_reset(self) -> None:

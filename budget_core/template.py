@@ -5,6 +5,9 @@ if TYPE_CHECKING:
     from budget_core.shapes import *
 
 
+UNAVAILABLE = "[Budget unavailable] The daily budget's state cannot be read or written now."
+
+
 def fill(template: str, tracker: "BudgetTracker", share: float) -> str:
     """Return `template` with its names replaced by a tracker's figures, the rest left as it is.
 

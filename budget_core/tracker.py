@@ -15,24 +15,12 @@ _HEARD = 4
 OUTAGE = 3
 
 
-class NoLock:
-    """A lock that locks nothing, for one thread of execution.
-
-    Any context manager can take its place, such as `threading.Lock()`.
-    """
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *error: object) -> None:
-        return None
-
-
 class Count:
     """What a budget has used along its two axes, and from where on somebody wants to look.
 
     `alert` is `False` only while there is nothing to warn about, strip or stop, so that a call well
     within its budget asks nothing else; `expires` tells whether the window can end by itself.
+    `lock` is any context manager; where none is given the count stands in, and locks nothing.
     """
 
     def __init__(
@@ -40,7 +28,7 @@ class Count:
     ) -> None:
         self.iteration_cap = iteration_cap
         self.token_cap = token_cap
-        self.lock = lock or NoLock()
+        self.lock = lock or self
         self.enter = self.lock.__enter__
         self.leave = self.lock.__exit__
         self.iterations = self.tokens = 0
@@ -48,6 +36,12 @@ class Count:
         self.alert = False
         self.by_model = self.saves = False
         self.expires = True
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *error: object) -> None:
+        return None
 
 
 class BudgetTracker:
@@ -125,11 +119,10 @@ class BudgetTracker:
         """Note from which counts on something is due: a threshold, the tools, the limit."""
         config = self.config
         strip = config.tool_strip_threshold
-        shares = [int(share * WHOLE) for share in config.warning_thresholds]
-        share = min(
-            [share for share in shares if share >= self._warned_ppm]
-            + [WHOLE if strip is None else int(strip * WHOLE)]
-        )
+        share = WHOLE if strip is None else int(strip * WHOLE)
+        for threshold in config.warning_thresholds:
+            if self._warned_ppm <= int(threshold * WHOLE) < share:
+                share = int(threshold * WHOLE)
         count = self.count
         count.iteration_alarm = _part(count.iteration_cap, share)
         count.token_alarm = _part(count.token_cap, share)
@@ -190,11 +183,11 @@ class BudgetTracker:
         if self.is_at_limit() and not (force and BudgetTracker.is_at_limit(self)):
             return None
         used = self.utilization()
-        shares: list[float] = self.config.warning_thresholds
-        crossed = [share for share in shares if share <= used]
-        if not crossed or int(max(crossed) * WHOLE) < self._warned_ppm:
-            return None
-        return max(crossed)
+        highest: float | None = None
+        for share in self.config.warning_thresholds:
+            if share <= used and share >= (highest or 0) and int(share * WHOLE) >= self._warned_ppm:
+                highest = share
+        return highest
 
     def threshold_message(self, share: float) -> str:
         """Return the warning at a share of the budget."""

@@ -96,13 +96,9 @@ class BudgetWrapper:
                 or max_tokens is None
                 or temperature is None
             ):
-                options["max_tokens"] = max_tokens
-                options["temperature"] = temperature
-                options["reasoning_effort"] = reasoning_effort
-                options["response_format"] = response_format
-                given = {name: value for name, value in options.items() if value is not None}
+                rest = _given(options, max_tokens, temperature, reasoning_effort, response_format)
                 response = await self.inner.chat(
-                    messages=messages, tools=tools, model=model, **given
+                    messages=messages, tools=tools, model=model, **rest
                 )
             else:  # what agent loops send, spelt out: spreading costs as much as all the rest
                 response = await self.inner.chat(
@@ -123,3 +119,17 @@ class BudgetWrapper:
                 from budget_core.edge import settle_limit
 
                 settle_limit(self)
+
+
+def _given(
+    options: "dict[str, Any]",
+    max_tokens: int | None,
+    temperature: float | None,
+    reasoning_effort: str | None,
+    response_format: "Any",
+) -> "dict[str, Any]":
+    options["max_tokens"] = max_tokens
+    options["temperature"] = temperature
+    options["reasoning_effort"] = reasoning_effort
+    options["response_format"] = response_format
+    return {name: value for name, value in options.items() if value is not None}

@@ -123,7 +123,6 @@ def run(steps: list[str], fix: bool, arguments: list[str]) -> int:
         print("tests, CPython", flush=True)
         counts.append(on_cpython(arguments))
     problems += [problem for problem in (count.problem() for count in counts) if problem]
-    # MicroPython runs more: it alone has the chips' file systems.
     report(problems, counts)
     return 1 if problems else 0
 
