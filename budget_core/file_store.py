@@ -2,7 +2,6 @@
 
 import binascii
 import errno
-import json
 import os
 
 from budget_core.errors import StateCorruptError, StoreError
@@ -19,6 +18,8 @@ _MIDDLE = b'","state":'
 
 def encode(state: "dict[str, Any]") -> bytes:
     """Return `state` as JSON, the CRC-32 of its text in front: no part passes for the whole."""
+    import json  # late: on CPython it takes as long as the rest of a tracker
+
     text = json.dumps(state).encode()
     if len(text) > MAX_BYTES - 64:
         raise StoreError(f"a state of {len(text)} bytes is larger than a state may be")
@@ -33,6 +34,8 @@ def decode(data: bytes) -> "dict[str, Any]":
         raise StateCorruptError(f"stored state is larger than {MAX_BYTES} bytes")
     if data != _HEAD + b"%08x" % (binascii.crc32(text) & 0xFFFFFFFF) + _MIDDLE + text + b"}":
         raise StateCorruptError("stored state is damaged or was edited: its CRC does not match")
+    import json  # late: on CPython it takes as long as the rest of a tracker
+
     try:
         state = json.loads(text)
     except (ValueError, RuntimeError) as error:

@@ -1,86 +1,55 @@
 """The core's configurations as frozen dataclasses: names, defaults and rules stay the core's."""
 
-from functools import wraps
+from dataclasses import field, make_dataclass
 
 from budget_core import config as core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, ClassVar, TypeVar
-
-    Made = TypeVar("Made", bound="_Frozen")
+    from typing import Any, ClassVar
 
 
-class _Frozen(core.Config):
-    """What all of them share."""
+def _frozen(base: "Any") -> "Any":
+    """Return a frozen dataclass whose fields are the arguments of a core configuration.
 
-    __dataclass_fields__: "ClassVar[Any]"
-
-    def __setattr__(self, name: str, value: object) -> None:
-        self._refuse("assign to", name)
-
-    def __delattr__(self, name: str) -> None:
-        self._refuse("delete", name)
-
-    def _refuse(self, what: str, name: str) -> None:
-        from dataclasses import FrozenInstanceError
-
-        raise FrozenInstanceError(f"cannot {what} field {name!r}: use replace()")
-
-    def __repr__(self) -> str:
-        fields = [f"{name}={value!r}" for name, value in vars(self).items()]
-        return f"{type(self).__name__}({', '.join(fields)})"
-
-    def __hash__(self) -> int:
-        values = vars(self).items()
-        return hash(frozenset([item for item in values if not isinstance(item[1], dict)]))
-
-
-class _Part:
-    """What `dataclasses` keeps on a class it made, made when somebody first asks for it.
-
-    Importing `dataclasses` takes as long as all the rest of this package.
+    Values are checked and brought into shape by the core's own constructor, also those of a
+    dataclass that derives from the one returned.
     """
+    init = base.__init__
+    names = [name for name in init.__annotations__ if name != "return"]
+    fields = [
+        (name, init.__annotations__[name], field(default=default))
+        for name, default in zip(names, init.__defaults__, strict=True)
+    ]
 
-    def __init__(self, name: str, init: "Any") -> None:
-        self._name = name
-        self._init = init
+    def check(self: "Any") -> None:
+        vars(self).update(vars(base(**{name: vars(self)[name] for name in names})))
 
-    def __get__(self, instance: object, owner: "Any") -> "Any":
-        from dataclasses import make_dataclass
+    def digest(self: "Any") -> int:
+        return hash(repr(self))
 
-        types = self._init.__annotations__
-        fields = list(zip(types, types.values(), self._init.__defaults__, strict=False))
-        made = make_dataclass(owner.__name__, fields, frozen=True, eq=False)
-        setattr(owner, self._name, getattr(made, self._name))
-        return getattr(made, self._name)
-
-
-def _derive(made: "type[Made]") -> "type[Made]":
-    """Give a class the constructor of its core class, and what makes it a dataclass."""
-    base: Any = made.__bases__[1]
-    names = [name for name in base.__init__.__annotations__ if name != "return"]
-
-    @wraps(base.__init__)
-    def build(self: "Made", *values: "Any", **fields: "Any") -> None:
-        vars(self).update(vars(base(*values, **fields)))
-
-    def check(self: "Made") -> None:  # of a dataclass that derives from this one
-        build(self, **{name: vars(self)[name] for name in names})
-
-    parts = {"__doc__": base.__doc__, "__init__": build, "__post_init__": check}
-    for name in ("__dataclass_fields__", "__dataclass_params__", "__match_args__"):
-        parts[name] = _Part(name, base.__init__)
-    for name, part in parts.items():
-        setattr(made, name, part)
-    return made
+    body = {
+        "__doc__": base.__doc__,
+        "__module__": __name__,
+        "__hash__": digest,
+        "__post_init__": check,
+    }
+    return make_dataclass(
+        base.__name__, fields, bases=(base,), namespace=body, frozen=True, eq=False
+    )
 
 
-@_derive
-class TurnBudgetConfig(_Frozen, core.TurnBudgetConfig):  # noqa: D101 - the core's docstring is taken
-    pass
+if TYPE_CHECKING:
 
+    class TurnBudgetConfig(core.TurnBudgetConfig):
+        """The core's, frozen."""
 
-@_derive
-class DailyBudgetConfig(_Frozen, core.DailyBudgetConfig):  # noqa: D101 - the core's is taken
-    pass
+        __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    class DailyBudgetConfig(core.DailyBudgetConfig):
+        """The core's, frozen."""
+
+        __dataclass_fields__: ClassVar[dict[str, Any]]
+else:
+    TurnBudgetConfig = _frozen(core.TurnBudgetConfig)
+    DailyBudgetConfig = _frozen(core.DailyBudgetConfig)

@@ -73,4 +73,4 @@ def test_importing_the_package_loads_nothing_but_the_core() -> None:
 def test_only_the_chat_client_needs_what_is_slow_to_import() -> None:
     names = sorted({*budget_cpython.__all__} - {"ChatClient", "tls_context"})
     loaded = loaded_by(f"from budget_cpython import {', '.join(names)}")
-    assert not {"asyncio", "dataclasses", "inspect", "ssl", "typing"} & loaded
+    assert not {"asyncio", "ssl", "typing"} & loaded
