@@ -71,6 +71,12 @@ class BudgetTracker:
         """Tokens charged to this window, weights applied."""
         return self.count.tokens
 
+    @property
+    def usage_seen(self) -> "dict[str, int]":
+        """Calls counted in this window, by how well known: `measured`, `invalid`, `missing`."""
+        unclear = self.unclear_usage
+        return dict(unclear, measured=self.count.iterations - sum(unclear.values()))
+
     def record(self, usage: object, model: object = None) -> None:
         """Count one LLM call with what it reported; never raises, never lowers a count."""
         count = self.count

@@ -325,6 +325,15 @@ def test_a_reset_clears_the_counts_of_unclear_usage() -> None:
     assert tracker.unclear_usage == {"missing": 0, "invalid": 0}
 
 
+def test_measured_missing_and_invalid_usage_are_counted_apart() -> None:
+    tracker = TurnBudgetTracker()
+    for usage in (dict(OPENAI), dict(OPENAI), dict(OPENAI), None, {}, {"total_tokens": -1}):
+        tracker.record(usage)
+    assert tracker.usage_seen == {"measured": 3, "missing": 2, "invalid": 1}
+    tracker.reset()
+    assert tracker.usage_seen == {"measured": 0, "missing": 0, "invalid": 0}
+
+
 def test_a_day_counts_unclear_usage_too() -> None:
     tracker = DailyBudgetTracker()
     tracker.record(None)
