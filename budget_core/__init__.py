@@ -28,4 +28,4 @@ def __getattr__(name: str) -> "Any":
         home = line.split(" ")
         if name in home[1:]:
             return getattr(__import__("budget_core." + home[0], None, None, (name,)), name)
-    raise AttributeError(name)
+    raise AttributeError(f"budget_core has no {name}")

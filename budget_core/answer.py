@@ -51,7 +51,7 @@ def make_answer(
         content = None
     if not isinstance(finish_reason, str):
         finish_reason = "tool_calls" if calls else "stop"
-    return ChatResponse(content, calls, finish_reason, _lean(usage))
+    return ChatResponse(content, calls, finish_reason, usage)
 
 
 def parse_object(text: "Any") -> "dict[str, Any] | None":
@@ -130,13 +130,3 @@ def _joined(text: str) -> str:
         else:
             codes.append(code)
     return "".join([chr(0xFFFD if 0xD800 <= code < 0xE000 else code) for code in codes])
-
-
-def _lean(usage: "Any") -> "Any":
-    """Return a usage report without details that say nothing: the plainest is the cheapest."""
-    if not isinstance(usage, dict):
-        return usage
-    details = usage.get("prompt_tokens_details")
-    idle = not isinstance(details, dict) or not details.get("cached_tokens")
-    skipped = ("completion_tokens_details", "prompt_tokens_details" if idle else "")
-    return {name: value for name, value in usage.items() if name not in skipped}

@@ -27,11 +27,13 @@ class Enforcement:
     FALLBACK = "fallback"
 
 
-def check_enforcement(name: str, value: "Any") -> str:
-    """Accept a known mode; `ValueError` lists them for anything else."""
-    if value not in ("observe", "warn", "cutoff", "fallback"):
-        raise ValueError(f"{name} must be observe, warn, cutoff or fallback, not {value!r}")
-    return str(value)
+def check_enforcement(name: str, value: object) -> str:
+    """Return the mode that `value` names; `ValueError` lists them for anything else."""
+    modes = (Enforcement.OBSERVE, Enforcement.WARN, Enforcement.CUTOFF, Enforcement.FALLBACK)
+    for mode in modes:
+        if isinstance(value, str) and value == mode:
+            return mode
+    raise ValueError(f"{name} must be one of {', '.join(modes)}, not {value!r}")
 
 
 WARNING = (
@@ -137,7 +139,8 @@ class DailyBudgetConfig(Config):
     - `daily_budget`: tokens a day; `None` is unlimited, `0` is nothing.
     - `primary_models`: the models whose tokens count, never the `fallback_model`; empty counts all.
     - `warning_thresholds`, `enforcement`, `fallback_model`, `cached_token_weight` and the templates
-      as for a turn; `fallback_template` speaks where enforcement is `FALLBACK`.
+      as for a turn; `fallback_template` is what the tracker's `at_limit_message()`
+      says where enforcement is `FALLBACK`, which demotes without a word to the model.
     - `reset_hour_utc`: the hour, 0 to 23, at which a new day begins.
 
     Raises `ValueError` naming the field that is wrong. Source: seed 001.
@@ -164,7 +167,8 @@ class DailyBudgetConfig(Config):
         self.warning_thresholds = check_each("warning_thresholds", warning_thresholds, check_share)
         self.enforcement = check_enforcement("enforcement", enforcement)
         self.fallback_model = check_text("fallback_model", fallback_model, True)
-        self.reset_hour_utc = check_count("reset_hour_utc", reset_hour_utc, 23)
+        self.reset_hour_utc = check_count("reset_hour_utc", reset_hour_utc)
+        check_share("reset_hour_utc", reset_hour_utc, 23)
         self.warning_template = check_text("warning_template", warning_template)
         self.cutoff_template: str = check_text("cutoff_template", cutoff_template)
         self.fallback_template = check_text("fallback_template", fallback_template)

@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.shapes import *
 
-_FIELDS = ("day_key", "total_tokens", "warned_ppm", "told")
+_FIELDS = ("day_key", "total_tokens", "warned_ppm", "told", "distrusted")
 
 
 class DailyBudgetTracker(BudgetTracker):
@@ -46,8 +46,7 @@ class DailyBudgetTracker(BudgetTracker):
             self._restore()
 
     def _weight(self, model: object) -> float | None:
-        config = self.config
-        return 1 if model in config.primary_models and model != config.fallback_model else None
+        return 1 if model in self.config.primary_models and model != self.fallback_model else None
 
     def dominant_axis(self) -> "tuple[int, int | None, str]":
         """Return `(used, cap, unit)`: a day has no other axis than tokens."""
@@ -104,7 +103,9 @@ class DailyBudgetTracker(BudgetTracker):
 
     def _adopt(self, state: "Any") -> None:
         try:
-            day, tokens, warned, told = [check_count(name, state[name]) for name in _FIELDS]
+            day, tokens, warned, told, distrusted = [
+                check_count(name, state[name]) for name in _FIELDS
+            ]
         except (KeyError, TypeError, ValueError) as error:
             self._distrust(state if isinstance(state, Exception) else error)
             return
@@ -114,6 +115,8 @@ class DailyBudgetTracker(BudgetTracker):
             self.count.tokens += tokens
             self._warned_ppm = warned
             self._told = told
+            if distrusted:
+                self.state_error = ValueError("an earlier state of this day was not to be trusted")
 
     def _distrust(self, error: Exception) -> None:
         if getattr(self._store, "on_corrupt", "deny") != "fresh":
@@ -123,7 +126,8 @@ class DailyBudgetTracker(BudgetTracker):
 
     def _save(self) -> None:
         told = self._told & (1 << OUTAGE) - 1
-        values = (self._day, self.count.tokens, self._warned_ppm, told)
+        distrusted = int(self.state_error is not None)
+        values = (self._day, self.count.tokens, self._warned_ppm, told, distrusted)
         try:
             self._store.save(dict(zip(_FIELDS, values)))
             if self.store_error is not None:

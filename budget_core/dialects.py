@@ -84,21 +84,23 @@ def _read(report: _Report) -> "tuple[int, int, str]":
     prompt = report.count(*_PROMPT)
     completion = report.count(*_COMPLETION)
     total = report.count(*_TOTAL)
-    if prompt is None and completion is None and total is None:
-        return 0, 0, MISSING if report.valid else INVALID
     cached = report.cached()
     cache_read = report.count("cache_read_input_tokens")
+    cache_written = report.count("cache_creation_input_tokens")
     if cached is None:
         cached = cache_read or 0
     outside = 0
-    if report.get("prompt_tokens") is None and report.get("input_tokens") is not None:
+    if report.get("prompt_tokens") is None:
         # Anthropic's input_tokens leave out what was read from and written to the cache.
-        outside = (cache_read or 0) + (report.count("cache_creation_input_tokens") or 0)
+        outside = (cache_read or 0) + (cache_written or 0)
+    if prompt is None and completion is None and total is None and not outside:
+        return 0, 0, MISSING if report.valid else INVALID
     asked = (prompt or 0) + outside
     parts = asked + (completion or 0)
     parts += (report.count(*_THOUGHTS) or 0) + (report.count(*_TOOL_PROMPT) or 0)
-    if total is None or (outside and total < parts):
-        report.valid = report.valid and prompt is not None and completion is not None
+    if total is None or total < parts:
+        whole = prompt is not None and completion is not None
+        report.valid = report.valid and whole and (total is None or outside > 0)
         total = parts
     if cached > (total if prompt is None else min(asked, total)):
         report.valid = False

@@ -30,7 +30,7 @@ def approach(
         elif wrapper.enforcement == Enforcement.WARN:
             notices.append(tracker.consume_at_limit_warning(Enforcement.WARN))
     notices.append(_threshold_warning(wrapper))
-    if tools is not None and tracker.should_strip_tools():
+    if tools and tracker.should_strip_tools():
         notices.append(tracker.tool_strip_message())
         disallowed = tracker.config.tool_strip_disallow
         kept = [tool for tool in tools if disallowed and _name(tool) not in disallowed]
@@ -52,7 +52,8 @@ def settle_limit(wrapper: "BudgetWrapper") -> None:
 
 def _cut_off(wrapper: "BudgetWrapper") -> ChatResponse:
     text = last_words(wrapper.tracker, wrapper.enforcement)
-    return ChatResponse(text, cut_off_by=wrapper.tracker.SCOPE)
+    nothing = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+    return ChatResponse(text, usage=nothing, cut_off_by=wrapper.tracker.SCOPE)
 
 
 def _threshold_warning(wrapper: "BudgetWrapper") -> str | None:
@@ -69,7 +70,12 @@ def _call_hook(wrapper: "BudgetWrapper", hook: "Hook", **more: object) -> None:
     used, cap, unit = tracker.dominant_axis()
     share = tracker.utilization()
     try:
-        hook(scope=tracker.SCOPE, utilization=share, used=used, cap=cap, unit=unit, **more)
+        pending: Any = hook(
+            scope=tracker.SCOPE, utilization=share, used=used, cap=cap, unit=unit, **more
+        )
+        if hasattr(pending, "send"):
+            pending.close()
+            raise TypeError("a hook must be a plain function, not an async one")
     except Exception as error:  # noqa: BLE001 - a hook may raise anything, the call goes on
         if wrapper.hook_error is None:
             print(f"microbudget: a {tracker.SCOPE} hook raised {error!r}", file=sys.stderr)

@@ -13,12 +13,11 @@ def check_limit(name: str, value: "Any") -> int | None:
     return None if value is None else check_count(name, value)
 
 
-def check_count(name: str, value: "Any", most: int = 1 << 60) -> int:
-    """Accept a whole number from 0 to `most`; booleans, floats and strings are none."""
-    if isinstance(value, int):
-        check_share(name, value, most)
-        return value
-    raise ValueError(f"{name} must be a whole number, not {shown(value)}")
+def check_count(name: str, value: "Any") -> int:
+    """Accept a whole number >= 0 and below 2**60; booleans, floats and strings are none."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 60:
+        raise ValueError(f"{name} must be a whole number >= 0, not {shown(value)}")
+    return value
 
 
 def check_share(name: str, value: "Any", most: int = 1, optional: bool = False) -> "Any":

@@ -48,16 +48,19 @@ class BudgetTracker:
     """Counts what was used of one budget, and says when to warn and when to stop.
 
     Two axes are used up side by side: iterations (LLM calls) and tokens; the one nearer to
-    exhaustion speaks. `unclear_usage` counts the calls whose usage was missing or invalid.
+    exhaustion speaks. `unclear_usage` counts the calls whose usage was missing or invalid. A
+    subclass with limits of its own sets `ALWAYS_ASK`; else it is asked near the caps only.
     """
 
     SCOPE = ""
+    ALWAYS_ASK = False
     _weight: "Callable[[object], float | None]"
     _save: "Callable[[], None]"
 
     def __init__(self, config: "Any", count: Count) -> None:
         self.config = config
         self.count = count
+        self.fallback_model: str | None = config.fallback_model
         self._forget()
         self._arm()
 
@@ -117,9 +120,11 @@ class BudgetTracker:
         self.last_consumed_threshold: float | None = None
 
     def _changed(self) -> None:
-        if self.count.saves:
-            self._save()
-        self._arm()
+        try:
+            if self.count.saves:
+                self._save()
+        finally:
+            self._arm()
 
     def _arm(self) -> None:
         """Note from which counts on something is due: a threshold, the tools, the limit."""
@@ -137,6 +142,7 @@ class BudgetTracker:
             or count.iterations >= count.iteration_alarm
             or self.is_at_limit()
             or share == 0
+            or self.ALWAYS_ASK
         )
 
     def dominant_axis(self) -> "tuple[int, int | None, str]":

@@ -13,10 +13,10 @@ class BudgetWrapper:
     Wrappers stack. `enforcement` and `fallback_model` come from the tracker's configuration unless
     given. Notices are appended to the one outgoing call; the caller's list is left alone.
 
-    Hooks are called by keyword: `on_threshold_crossed(scope, threshold, utilization, used, cap,
-    unit)` and `on_limit_reached` with the same less `threshold`, each once a crossing. One that
-    raises never breaks the call: the first such error is printed to `sys.stderr`, the last one is
-    kept as `hook_error`.
+    Hooks are plain functions called by keyword: `on_threshold_crossed(scope, threshold,
+    utilization, used, cap, unit)` and `on_limit_reached` with the same less `threshold`, each once
+    a crossing. One that raises never breaks the call: the first such error is printed to
+    `sys.stderr`, the last one is kept as `hook_error`.
 
     Everything else is the inner provider's: further arguments and attributes pass through, so one
     that streams still streams. Raises `ValueError` for an unknown mode, and for `FALLBACK` without
@@ -32,12 +32,14 @@ class BudgetWrapper:
         on_threshold_crossed: "Hook | None" = None,
         on_limit_reached: "Hook | None" = None,
     ) -> None:
+        if not hasattr(tracker, "count"):
+            raise ValueError(f"tracker must be a BudgetTracker, not {tracker!r}")
         self.inner = inner
         self.tracker = tracker
         self.enforcement = check_enforcement(
             "enforcement", tracker.config.enforcement if enforcement is None else enforcement
         )
-        self.fallback_model = fallback_model or tracker.config.fallback_model
+        self.fallback_model = tracker.fallback_model = fallback_model or tracker.fallback_model
         if self.enforcement == Enforcement.FALLBACK and not self.fallback_model:
             raise ValueError("fallback_model must name a model where enforcement is fallback")
         self.on_threshold_crossed = on_threshold_crossed

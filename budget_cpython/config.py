@@ -26,7 +26,7 @@ def _frozen(base: "Any") -> "Any":
         vars(self).update(vars(base(**{name: vars(self)[name] for name in names})))
 
     def digest(self: "Any") -> int:
-        return hash(repr(self))
+        return hash(tuple(value for value in vars(self).values() if not isinstance(value, dict)))
 
     body = {
         "__doc__": base.__doc__,

@@ -143,7 +143,7 @@ def _check_plain(path: str, status: os.stat_result) -> None:
         what = _KINDS.get(kind, "a device")
         raise StateCorruptError(
             f"budget state {path!r} is {what}, not a plain file with one name: "
-            "find out who put it there, then remove it"
+            "find out who put it there; the next save puts a new file in its place"
         )
 
 

@@ -58,12 +58,16 @@ def on_micropython(micropython: str, arguments: list[str]) -> Counts:
     """Run tests_micro on MicroPython; a run that breaks off counts as one failed test."""
     command = [micropython, "tests_micro/runner.py", *arguments]
     last = ""
-    with child(
-        command, env=FROZEN_ONLY, stdout=subprocess.PIPE, encoding="utf-8", errors="replace"
-    ) as process:
-        for line in process.stdout or ():
-            print(last, end="", flush=True)
-            last = line
+    text = {"encoding": "utf-8", "errors": "replace"}
+    with tempfile.TemporaryFile() as complaints:
+        streams = {"stdout": subprocess.PIPE, "stderr": complaints}
+        with child(command, env=FROZEN_ONLY, **streams, **text) as process:
+            for line in process.stdout or ():
+                print(last, end="", flush=True)
+                last = line
+        complaints.seek(0)
+        if process.returncode:
+            print(complaints.read().decode(errors="replace"), end="")
     try:
         said = json.loads(last)
         runtime, passed, failed = f"MicroPython {said['version']}", said["passed"], said["failed"]

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CPYTHON = f"CPython {python_version()}"
 PASSES = "def test_passes() -> None:\n    pass\n"
 FAILS = "def test_fails() -> None:\n    raise ValueError('why it fails')\n"
+COMPLAINS = "import sys\n\nprint('said before', file=sys.stderr)\n\n"
 EXITS = "import sys\n\n\ndef test_exits() -> None:\n    sys.exit(0)\n\n\n" + PASSES
 BROKEN = "import nothing_of_that_name\n"
 ASYNC = """\
@@ -49,6 +50,13 @@ async def test_2_is_not_run_into_by_it() -> None:
 """
 ARGUMENT = "def test_folder(tmp_path) -> None:\n    pass\n"
 METHOD = "class TestThing:\n    def test_one_runtime_only(self) -> None:\n        pass\n"
+FINDS = """\
+import os
+
+
+def test_finds_it() -> None:
+    assert os.environ["MICROPYTHON"].startswith("/")
+"""
 OUTCOMES = """\
 import pytest
 
@@ -102,11 +110,11 @@ def tree(tmp_path: Path, cache: Path) -> Path:
     return tmp_path
 
 
-def check(tree: Path, *arguments: str) -> tuple[int, list[str]]:
+def check(tree: Path, *arguments: str, **variables: str) -> tuple[int, list[str]]:
     done = subprocess.run(
         [sys.executable, tree / "scripts/check.py", *arguments],
         cwd=tree,
-        env=environment(),
+        env={**environment(), **variables},
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -201,11 +209,12 @@ def test_a_failed_test_is_counted(tree: Path, step: str, code: str, counts: str)
 
 
 def test_a_failure_on_micropython_comes_with_its_traceback(tree: Path) -> None:
-    (tree / "tests_micro/test_a.py").write_text(FAILS)
+    (tree / "tests_micro/test_a.py").write_text(COMPLAINS + FAILS)
     output = "\n".join(check(tree, "micropython")[1])
+    assert "said before" in output
     assert "FAILED test_a.test_fails" in output
     assert "ValueError: why it fails" in output
-    assert 'tests_micro/test_a.py", line 2' in output
+    assert 'tests_micro/test_a.py", line 6' in output
 
 
 def test_an_async_test_leaves_nothing_to_the_next(tree: Path) -> None:
@@ -232,6 +241,13 @@ def test_one_test_can_be_run_by_its_name(tree: Path) -> None:
     assert check(tree, "micropython", "--", "test_a.test_passes")[0] == 0
     assert check(tree, "micropython", "--", "test_a")[1][-1] == "1 passed, 1 failed"
     assert check(tree, "cpython", "--", "-k", "passes")[1][-1] == "1 passed, 0 failed"
+
+
+def test_the_tests_get_the_micropython_that_was_found(tree: Path) -> None:
+    (tree / "tests/test_a.py").write_text(FINDS)
+    (tree / "micropython").symlink_to(environment()["MICROPYTHON"])
+    code, lines = check(tree, "cpython", MICROPYTHON="./micropython")
+    assert code == 0, lines
 
 
 def test_an_interrupt_ends_it_with_a_clear_line(tree: Path) -> None:

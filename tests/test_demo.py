@@ -93,7 +93,9 @@ def test_a_spent_day_is_demoted_to_the_fallback_model(checkout: Path, runtime: s
 def test_an_endpoint_that_cannot_be_reached_gives_one_clear_line(
     checkout: Path, runtime: str
 ) -> None:
-    done = demo(checkout, "--only", runtime, OPENAI_BASE_URL="http://127.0.0.1:1/v1")
+    done = demo(
+        checkout, "--only", runtime, OPENAI_BASE_URL="http://127.0.0.1:1/v1", OPENAI_MODEL="m"
+    )
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert "127.0.0.1:1" in line
@@ -113,6 +115,7 @@ def test_an_endpoint_that_refuses_gives_one_clear_line_without_the_key(
             runtime,
             OPENAI_BASE_URL=endpoint.base_url,
             OPENAI_API_KEY="sk-wrong-and-secret",
+            OPENAI_MODEL="m",
         )
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()

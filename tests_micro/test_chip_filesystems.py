@@ -22,8 +22,8 @@ KINDS = [kind for kind in ("VfsLfs2", "VfsFat") if hasattr(VFS, kind)]
 MIDNIGHT = 19_675 * 86_400
 ROOT = "/chip"
 PATH = ROOT + "/data/state.json"
-OLD = {"day_key": 19_675, "total_tokens": 60, "warned_ppm": 0, "told": 0}
-NEW = {"day_key": 19_675, "total_tokens": 61, "warned_ppm": 500_001, "told": 1}
+OLD = {"day_key": 19_675, "total_tokens": 60, "warned_ppm": 0, "told": 0, "distrusted": 0}
+NEW = {"day_key": 19_675, "total_tokens": 61, "warned_ppm": 500_001, "told": 1, "distrusted": 0}
 EIO = 5
 
 

@@ -406,6 +406,12 @@ def test_a_state_that_cannot_be_trusted_still_denies_after_a_restart() -> None:
         check_denies(day_of(store, MIDNIGHT + DAY - 1), case)
 
 
+def test_why_a_state_was_not_trusted_is_still_known_after_a_restart() -> None:
+    store = Store({"foreign": 1})
+    assert day_of(store).state_error is not None
+    assert day_of(store).state_error is not None
+
+
 def test_the_day_after_a_state_that_could_not_be_trusted_is_clean() -> None:
     for case, state in broken_states():
         store = Store(state)

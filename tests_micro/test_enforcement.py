@@ -70,3 +70,11 @@ def test_the_wrapper_itself_may_name_the_fallback_model() -> None:
     config = DailyBudgetConfig(enforcement=Enforcement.FALLBACK)
     wrapper = BudgetWrapper(Inner(), TurnBudgetTracker(TurnBudgetConfig()), "fallback", "cheap")
     assert (config.fallback_model, wrapper.fallback_model) == (None, "cheap")
+
+
+def test_a_mode_is_kept_as_its_plain_name() -> None:
+    class Mode(str):
+        def __str__(self) -> str:
+            return "Mode." + "cutoff"
+
+    assert type(TurnBudgetConfig(enforcement=Mode("cutoff")).enforcement) is str

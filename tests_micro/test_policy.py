@@ -1,6 +1,12 @@
 """When a policy resets its turn and stops the loop, alone and among others."""
 
-from budget_core import CompositePolicy, TurnBudgetConfig, TurnBudgetPolicy, TurnBudgetTracker
+from budget_core import (
+    CompositePolicy,
+    DailyBudgetTracker,
+    TurnBudgetConfig,
+    TurnBudgetPolicy,
+    TurnBudgetTracker,
+)
 from tests_micro.support import raises
 
 TYPE_CHECKING = False
@@ -146,3 +152,7 @@ async def test_composites_nest() -> None:
 
 def test_a_composite_of_nothing_is_refused() -> None:
     raises(ValueError, CompositePolicy)
+
+
+def test_a_policy_refuses_a_tracker_that_is_not_a_turns() -> None:
+    assert "tracker" in str(raises(ValueError, TurnBudgetPolicy, DailyBudgetTracker()))

@@ -339,3 +339,13 @@ def test_a_day_counts_unclear_usage_too() -> None:
     tracker.record(None)
     tracker.record({"total_tokens": NAN})
     assert tracker.unclear_usage == {"missing": 1, "invalid": 1}
+
+
+def test_a_total_below_its_parts_lowers_no_count_and_is_seen() -> None:
+    for total in (0, 1, 119):
+        assert counted(dict(OPENAI, total_tokens=total)) == (120, "invalid"), total
+
+
+def test_a_report_of_cache_reads_alone_is_counted() -> None:
+    assert counted({"cache_read_input_tokens": 1000}) == (100, "invalid")
+    assert counted({"cache_creation_input_tokens": 1000, "output_tokens": 5}) == (1005, "invalid")

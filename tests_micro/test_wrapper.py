@@ -10,7 +10,7 @@ from budget_core import (
     TurnBudgetPolicy,
     TurnBudgetTracker,
 )
-from tests_micro.support import FakeClock
+from tests_micro.support import FakeClock, raises
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ async def test_a_cut_off_answers_in_the_models_place() -> None:
     assert answer.cut_off_by == "turn"
     assert not answer.has_tool_calls
     assert answer.tool_calls == []
-    assert answer.usage == {}
+    assert answer.usage["total_tokens"] == 0
 
 
 async def test_a_call_that_was_cut_off_is_not_counted() -> None:
@@ -452,3 +452,30 @@ async def test_a_warning_stranded_by_one_call_is_in_the_policys_last_words() -> 
     policy = TurnBudgetPolicy(wrapper.tracker)
     assert not await policy.should_continue(1, [])
     assert await policy.on_limit_reached(1, []) == "at 90\n\nover"
+
+
+async def test_a_tracker_with_limits_of_its_own_is_asked_before_each_call() -> None:
+    class Two(TurnBudgetTracker):
+        ALWAYS_ASK = True
+
+        def is_at_limit(self) -> bool:
+            return self.iterations_seen >= 2
+
+    inner = Inner()
+    wrapper = BudgetWrapper(inner, Two())
+    for cut_off_by in (None, None, "turn"):
+        assert (await chat(wrapper)).cut_off_by == cut_off_by
+
+
+async def test_a_fallback_model_named_to_the_wrapper_is_not_counted_either() -> None:
+    inner = Inner(100)
+    config = DailyBudgetConfig(daily_budget=100, primary_models=("m", "cheap"))
+    tracker = DailyBudgetTracker(config)
+    wrapper = BudgetWrapper(inner, tracker, fallback_model="cheap")
+    for _ in range(3):
+        await wrapper.chat([{"role": "user", "content": "x"}], model="m")
+    assert tracker.total_tokens == 100
+
+
+def test_a_tracker_of_another_make_is_refused() -> None:
+    assert "tracker" in str(raises(ValueError, BudgetWrapper, Inner(), Inner()))

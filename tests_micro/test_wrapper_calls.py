@@ -131,6 +131,12 @@ async def test_arguments_that_are_empty_but_given_are_passed_on_with_the_usual_o
     assert inner.given.get("response_format", "not given") == {}
 
 
+async def test_an_effort_is_passed_on_with_the_usual_arguments() -> None:
+    inner = Inner()
+    await wrapped(inner).chat(HELLO, max_tokens=5, temperature=0.5, reasoning_effort="low")
+    assert inner.given.get("reasoning_effort", "not given") == "low"
+
+
 async def test_arguments_that_were_not_given_are_not_passed_on() -> None:
     optional = ("max_tokens", "temperature", "reasoning_effort", "response_format", "on_delta")
     for given in ({}, {"max_tokens": 5}, {"temperature": 0.5}, {"max_tokens": 5, "temperature": 1}):

@@ -268,3 +268,14 @@ async def test_a_hook_that_raises_does_not_hide_the_warning() -> None:
 
     await chat(BudgetWrapper(Listening(), turn(), None, None, hook, hook), 6)
     assert "50%" in sent[-1]
+
+
+async def test_an_async_hook_is_reported_as_an_error() -> None:
+    async def hook(**event: object) -> None:
+        return None
+
+    tracker = day(InMemoryBudgetStore())
+    wrapper = BudgetWrapper(Inner(), tracker, "cutoff", on_limit_reached=hook)
+    tracker.record({"total_tokens": 100})
+    await chat(wrapper, 3)
+    assert "plain function" in str(wrapper.hook_error)

@@ -20,7 +20,7 @@ def main() -> int:
     """Run the demo; return the first exit code that is not 0."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("folder", nargs="?", default=str(ROOT / "docs"), help="default: docs")
-    parser.add_argument("question", nargs="?", help="what to ask about the folder's files")
+    parser.add_argument("--question", help="what to ask about the folder's files")
     parser.add_argument("--no-warnings", action="store_true", help="see a cut-off instead")
     parser.add_argument("--only", choices=("micropython", "cpython"), help="one runtime only")
     options = parser.parse_args()
@@ -48,7 +48,7 @@ def _scripted(stack: ExitStack) -> dict[str, str]:
 
     endpoint = stack.enter_context(ScriptedEndpoint())
     print(f"scripted endpoint on {endpoint.base_url}", flush=True)
-    return {"OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_KEY": "", "OPENAI_MODEL": ""}
+    return {"OPENAI_BASE_URL": endpoint.base_url, "OPENAI_MODEL": "scripted"}
 
 
 def _runtimes(only: str | None) -> list[tuple[str, str]]:
@@ -59,4 +59,7 @@ def _runtimes(only: str | None) -> list[tuple[str, str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -26,11 +26,16 @@ import settings
 from folder import Folder
 from report import Narrator, Report
 
+USAGE = """\
+usage: main.py [--no-warnings] [FOLDER [QUESTION]]
 
-def environment(name: str, default: str = "") -> str:
+Asks the model at OPENAI_BASE_URL (OPENAI_MODEL, OPENAI_API_KEY) about the files in FOLDER."""
+
+
+def environment(name: str) -> str:
     """Return an environment variable, where the port has any."""
     getenv = getattr(os, "getenv", None)
-    return (getenv and getenv(name)) or default
+    return (getenv and getenv(name)) or ""
 
 
 def tools_for(folder: Folder) -> "list[budget.Tool]":
@@ -48,16 +53,21 @@ def make_client() -> "budget.ChatClient":
     base_url = environment("OPENAI_BASE_URL")
     if not base_url:
         raise ValueError("OPENAI_BASE_URL is not set; `make demo` starts an endpoint of its own")
+    if not environment("OPENAI_MODEL"):
+        raise ValueError("OPENAI_MODEL is not set; it names the model to ask")
     tls = None
     if base_url.startswith("https"):
         tls = budget.tls_context(first_file(settings.CA_FILES))
-    return budget.ChatClient(
-        base_url,
-        environment("OPENAI_MODEL", settings.MODEL),
-        environment("OPENAI_API_KEY") or None,
-        timeout_s=settings.TIMEOUT_S,
-        tls=tls,
-    )
+    try:
+        return budget.ChatClient(
+            base_url,
+            environment("OPENAI_MODEL"),
+            environment("OPENAI_API_KEY") or None,
+            timeout_s=settings.TIMEOUT_S,
+            tls=tls,
+        )
+    except ValueError as error:
+        raise ValueError(f"OPENAI_BASE_URL={base_url!r} or OPENAI_API_KEY: {error}")
 
 
 def first_file(paths: "tuple[str, ...]") -> str | None:
@@ -84,7 +94,7 @@ def make_trackers(
             tool_strip_threshold=settings.TOOL_STRIP_THRESHOLD if warnings else None,
         )
     )
-    scripted = client.get_default_model() == settings.MODEL
+    scripted = client.get_default_model() == settings.SCRIPTED_MODEL
     daily = budget.DailyBudgetTracker(
         budget.DailyBudgetConfig(
             daily_budget=settings.DAILY_BUDGET,
@@ -121,19 +131,21 @@ def main(arguments: "list[str]") -> int:
     warnings = "--no-warnings" not in arguments
     words = [word for word in arguments if word != "--no-warnings"]
     if len(words) > 2 or any(word.startswith("-") for word in words):
-        print(__doc__ or "usage: main.py [--no-warnings] [FOLDER [QUESTION]]")
+        print(USAGE)
         return 0 if words in (["-h"], ["--help"]) else 2
     path = words[0] if words else HERE + "/../../docs"
     try:
         os.listdir(path)
     except OSError as error:
-        print(f"error: cannot list the folder {path!r}: {error}", file=sys.stderr)
+        print(f"error: {path!r} is no folder that can be listed: {error}", file=sys.stderr)
         return 2
     try:
         asyncio.run(run(path, words[1] if len(words) > 1 else settings.QUESTION, warnings))
     except (budget.BudgetError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

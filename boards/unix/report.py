@@ -61,13 +61,18 @@ class Report:
         for number, text in enumerate(result.text.split("\n")):
             self.line("answer" if number == 0 else "", text)
         tokens = self.turn.total_tokens
-        self.line("end", f"{result.reason} after {self.calls} calls and {tokens} tokens")
+        unknown = self.turn.usage_seen["missing"]
+        more = f" and what {unknown} calls did not report" if unknown else ""
+        self.line("end", f"{result.reason} after {self.calls} calls and {tokens} tokens{more}")
         self.today()
 
     def today(self) -> None:
         """Show the day's total."""
         used, cap, unit = self.daily.dominant_axis()
         self.line("today", f"{bar(self.daily.utilization())} {used}/{cap} {unit}")
+        trouble = self.daily.store_error or self.daily.state_error
+        if trouble is not None:
+            self.line("state", f"the day counts as spent: {trouble}")
 
 
 class Narrator:
