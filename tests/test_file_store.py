@@ -25,7 +25,7 @@ from budget_cpython import (
     file_store,
 )
 
-OLD = {"day_key": 20_000, "total_tokens": 400, "warned_ppm": 0, "told": 0}
+OLD = {"day_key": 20_000, "total_tokens": 400, "warned_ppm": 0, "told": 0, "distrusted": 0}
 NEW = dict(OLD, total_tokens=401)
 NOON = 20_000 * 86_400 + 43_200
 DAILY = DailyBudgetConfig(daily_budget=1000, enforcement="cutoff")
@@ -475,7 +475,7 @@ def test_what_is_no_plain_file_is_named_denied_and_never_followed(
 ) -> None:
     put(path)
     before = {other: other.read_bytes() for other in path.parent.iterdir() if other.is_file()}
-    with pytest.raises(StateCorruptError, match=f"is {what}, not a plain file.* remove it"):
+    with pytest.raises(StateCorruptError, match=f"is {what}, not a plain file.* who put it there"):
         store.load()
     tracker = tracker_on(path)
     assert tracker.is_at_limit()
