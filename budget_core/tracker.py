@@ -1,6 +1,6 @@
 """Count what is used of one budget: what every tracker shares."""
 
-from budget_core.config import TurnBudgetConfig
+from budget_core.config import Enforcement, TurnBudgetConfig
 from budget_core.usage import MEASURED, charge_for, plain_total, weigh
 
 TYPE_CHECKING = False
@@ -9,6 +9,9 @@ if TYPE_CHECKING:
 
 NEVER = 1 << 100
 WHOLE = 1_000_000
+
+# What has been told of the limit, as bits: to the model, to the limit's hook, and to the other hook
+# of a threshold crossed with it. Shifted by OUTAGE, the same of a limit that is the store's doing.
 _WARNED = 1
 _CROSSED = 2
 _HEARD = 4
@@ -19,7 +22,8 @@ class Count:
     """What a budget has used along its two axes, and from where on somebody wants to look.
 
     `alert` is `False` only while there is nothing to warn about, strip or stop, so that a call well
-    within its budget asks nothing else; `expires` tells whether the window can end by itself.
+    within its budget asks nothing else. `expires` tells whether the window can end by itself,
+    `by_model` whether models count differently, `saves` whether a store is to know of changes.
     `lock` is any context manager; where none is given the count stands in, and locks nothing.
     """
 
@@ -227,7 +231,7 @@ class BudgetTracker:
     def at_limit_message(self, enforcement: str | None = None) -> str:
         """Return what to say at the limit; `enforcement` is the configured mode unless given."""
         config = self.config
-        fallback = (enforcement or config.enforcement) == "fallback"
+        fallback = (enforcement or config.enforcement) == Enforcement.FALLBACK
         return self._message(config.fallback_template if fallback else config.cutoff_template, 1)
 
     def should_strip_tools(self) -> bool:
