@@ -69,7 +69,9 @@ class HttpExchange:
         """Send `body` to `url`, over `tls` if it is https, and read the head of the answer."""
         secure, host, port, path = split_url(url)
         options = {"ssl": tls, "server_hostname": host} if secure else {}
-        opening = asyncio.open_connection(host, port, **options)
+        # MicroPython tries a name's first address only, and where that is ::1 few servers listen.
+        place = "127.0.0.1" if host == "localhost" else host
+        opening = asyncio.open_connection(place, port, **options)
         self._reader, self._writer = await self._within(opening, f"connecting to {host}:{port}")
         head = [f"POST {path} HTTP/1.1", f"Host: {host}:{port}", "Connection: close"]
         head += headers + [f"Content-Length: {len(body)}", "", ""]
