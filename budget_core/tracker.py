@@ -98,9 +98,9 @@ class BudgetTracker:
             charge = weigh(charge, weight)
         count.enter()  # `with`, spelt out: this runs on every call
         try:
-            count.iterations += 1
+            count.iterations = iterations = count.iterations + 1
             count.tokens = tokens = count.tokens + charge
-            if tokens >= count.token_alarm or count.iterations >= count.iteration_alarm:
+            if tokens >= count.token_alarm or iterations >= count.iteration_alarm:
                 count.alert = True
             if status is not MEASURED:
                 self.unclear_usage[status] += 1

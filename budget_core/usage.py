@@ -24,18 +24,15 @@ def plain_total(usage: "Any") -> int:
             type(prompt) is type(completion) is type(total) is int
             and prompt >= 0 <= completion
             and prompt + completion <= total <= MAX_TOKENS
-            and (len(usage) == 3 or _says_no_more(usage))
         ):
-            return total
+            if len(usage) == 3:
+                return total
+            known = 5 if "completion_tokens_details" in usage else 4
+            if len(usage) == known and usage["prompt_tokens_details"]["cached_tokens"] == 0:
+                return total
     except Exception:  # noqa: BLE001, S110 - a report of any shape may come, this is one of many
         pass
     return -1
-
-
-def _says_no_more(usage: "Any") -> bool:
-    details = usage["prompt_tokens_details"]
-    known = 5 if "completion_tokens_details" in usage else 4
-    return len(usage) == known and details["cached_tokens"] == 0
 
 
 def charge_for(usage: object, cached_weight: float) -> "tuple[int, str]":
