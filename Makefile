@@ -10,6 +10,7 @@ help: ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## See an agent read FOLDER=... within a budget, on MicroPython and on CPython
+	@command -v $(PYTHON) >/dev/null || { echo "error: there is no $(PYTHON); name one: make demo PYTHON=python3.12" >&2; exit 2; }
 	@MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && $(PYTHON) boards/unix/demo.py $(if $(FOLDER),"$(FOLDER)") $(ARGS)
 
 test: ## Run all checks and tests, on CPython and MicroPython
