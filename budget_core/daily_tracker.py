@@ -107,7 +107,9 @@ class DailyBudgetTracker(BudgetTracker):
                 check_count(name, state[name]) for name in _FIELDS
             ]
         except (KeyError, TypeError, ValueError) as error:
-            self._distrust(state if isinstance(state, Exception) else error)
+            if not isinstance(state, Exception):
+                state = ValueError(f"the stored state is not a daily tracker's: {error!r}")
+            self._distrust(state)
             return
         if day >= self._day:
             self._day_end += (day - self._day) * DAY

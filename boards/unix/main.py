@@ -136,8 +136,8 @@ def main(arguments: "list[str]") -> int:
     path = words[0] if words else HERE + "/../../docs"
     try:
         os.listdir(path)
-    except OSError as error:
-        print(f"error: {path!r} is no folder that can be listed: {error}", file=sys.stderr)
+    except OSError:
+        print(f"error: {path!r} is no folder that can be listed", file=sys.stderr)
         return 2
     try:
         asyncio.run(run(path, words[1] if len(words) > 1 else settings.QUESTION, warnings))
