@@ -52,8 +52,8 @@ class BudgetTracker:
     """Counts what was used of one budget, and says when to warn and when to stop.
 
     Two axes are used up side by side: iterations (LLM calls) and tokens; the one nearer to
-    exhaustion speaks. `unclear_usage` counts the calls whose usage was missing or invalid. A
-    subclass with limits of its own sets `ALWAYS_ASK`; else it is asked near the caps only.
+    exhaustion speaks. A subclass with limits of its own sets `ALWAYS_ASK`; else it is asked near
+    the caps only.
     """
 
     SCOPE = ""
@@ -81,8 +81,8 @@ class BudgetTracker:
     @property
     def usage_seen(self) -> "dict[str, int]":
         """Calls counted in this window, by how well known: `measured`, `invalid`, `missing`."""
-        unclear = self.unclear_usage
-        return dict(unclear, measured=self.count.iterations - sum(unclear.values()))
+        poor = sum(self._unclear.values())
+        return dict(self._unclear, measured=self.count.iterations - poor)
 
     def record(self, usage: object, model: object = None) -> None:
         """Count one LLM call with what it reported; never raises, never lowers a count."""
@@ -103,7 +103,7 @@ class BudgetTracker:
             if tokens >= count.token_alarm or iterations >= count.iteration_alarm:
                 count.alert = True
             if status is not MEASURED:
-                self.unclear_usage[status] += 1
+                self._unclear[status] += 1
             if count.saves:
                 self._save()
         finally:
@@ -120,7 +120,7 @@ class BudgetTracker:
 
     def _forget(self) -> None:
         self.count.iterations = self.count.tokens = self._warned_ppm = self._told = 0
-        self.unclear_usage = {"invalid": 0, "missing": 0}
+        self._unclear = {"invalid": 0, "missing": 0}
         self.last_consumed_threshold: float | None = None
 
     def _changed(self) -> None:

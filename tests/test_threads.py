@@ -111,7 +111,7 @@ def test_a_turn_loses_no_record_of_unclear_usage() -> None:
     tracker = turn()
     in_threads(records(tracker, 20, None))
     assert tracker.iterations_seen == THREADS * 20
-    assert tracker.unclear_usage["missing"] == THREADS * 20
+    assert tracker.usage_seen["missing"] == THREADS * 20
 
 
 def test_a_day_loses_no_record_and_its_file_has_them_all(tmp_path: Path) -> None:

@@ -83,3 +83,9 @@ def remove(path: str) -> None:
         for name in os.listdir(path):
             remove(path + "/" + name)
         os.rmdir(path)
+
+
+def unclear(tracker: "Any") -> "dict[str, int]":
+    """Return how many calls a tracker saw whose usage was missing or invalid."""
+    seen = tracker.usage_seen
+    return {"missing": seen["missing"], "invalid": seen["invalid"]}

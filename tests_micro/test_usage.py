@@ -1,6 +1,7 @@
 """What a provider's usage report costs a budget, however it is written or broken."""
 
 from budget_core import DailyBudgetConfig, DailyBudgetTracker, TurnBudgetConfig, TurnBudgetTracker
+from tests_micro.support import unclear
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,9 +97,9 @@ def counted(usage: object, model: str | None = None, **config: "Any") -> "tuple[
     tracker = TurnBudgetTracker(TurnBudgetConfig(**config))
     tracker.record(usage, model)
     assert tracker.iterations_seen == 1
-    unclear = [kind for kind in sorted(tracker.unclear_usage) if tracker.unclear_usage[kind]]
-    assert len(unclear) <= 1, unclear
-    return tracker.total_tokens, unclear[0] if unclear else "measured"
+    kinds = [kind for kind, calls in sorted(unclear(tracker).items()) if calls]
+    assert len(kinds) <= 1, kinds
+    return tracker.total_tokens, kinds[0] if kinds else "measured"
 
 
 def without(usage: "dict[str, Any]", *names: str) -> "dict[str, Any]":
@@ -314,7 +315,7 @@ def test_measured_missing_and_invalid_calls_are_counted_apart() -> None:
     tracker = TurnBudgetTracker()
     for usage in (OPENAI, None, {"total_tokens": -5}, OPENAI, {}, OPENAI):
         tracker.record(usage)
-    assert tracker.unclear_usage == {"missing": 2, "invalid": 1}
+    assert unclear(tracker) == {"missing": 2, "invalid": 1}
     assert tracker.iterations_seen == 6
 
 
@@ -322,7 +323,7 @@ def test_a_reset_clears_the_counts_of_unclear_usage() -> None:
     tracker = TurnBudgetTracker()
     tracker.record(None)
     tracker.reset()
-    assert tracker.unclear_usage == {"missing": 0, "invalid": 0}
+    assert unclear(tracker) == {"missing": 0, "invalid": 0}
 
 
 def test_measured_missing_and_invalid_usage_are_counted_apart() -> None:
@@ -338,7 +339,7 @@ def test_a_day_counts_unclear_usage_too() -> None:
     tracker = DailyBudgetTracker()
     tracker.record(None)
     tracker.record({"total_tokens": NAN})
-    assert tracker.unclear_usage == {"missing": 1, "invalid": 1}
+    assert unclear(tracker) == {"missing": 1, "invalid": 1}
 
 
 def test_a_total_below_its_parts_lowers_no_count_and_is_seen() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 
 from budget_core import BudgetWrapper, ChatResponse, TurnBudgetConfig, TurnBudgetTracker
-from tests_micro.support import raises, raises_async
+from tests_micro.support import raises, raises_async, unclear
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ async def test_a_call_that_raises_counts_with_its_usage_missing() -> None:
         assert caught is error
         assert wrapper.tracker.iterations_seen == 1
         assert wrapper.tracker.total_tokens == 0
-        assert wrapper.tracker.unclear_usage == {"missing": 1, "invalid": 0}, error
+        assert unclear(wrapper.tracker) == {"missing": 1, "invalid": 0}, error
 
 
 async def test_no_call_goes_uncounted_because_the_default_model_cannot_be_told() -> None:
@@ -246,7 +246,7 @@ async def test_a_call_that_is_cancelled_counts_with_its_usage_missing() -> None:
     except asyncio.CancelledError:
         pass
     assert wrapper.tracker.iterations_seen == 1
-    assert wrapper.tracker.unclear_usage == {"missing": 1, "invalid": 0}
+    assert unclear(wrapper.tracker) == {"missing": 1, "invalid": 0}
 
 
 async def test_a_call_that_is_never_started_is_not_counted() -> None:
@@ -262,7 +262,7 @@ async def test_an_answer_without_usage_counts_as_missing_and_is_returned() -> No
     for response in (Bare(), {"content": "dict"}, "text", ChatResponse("answer", usage=None)):
         wrapper = wrapped(Inner(response=response))
         assert await wrapper.chat(HELLO) is response, response
-        assert wrapper.tracker.unclear_usage == {"missing": 1, "invalid": 0}, response
+        assert unclear(wrapper.tracker) == {"missing": 1, "invalid": 0}, response
 
 
 async def test_an_answer_with_broken_usage_is_returned_and_seen() -> None:
@@ -272,8 +272,8 @@ async def test_an_answer_with_broken_usage_is_returned_and_seen() -> None:
         response.usage = usage
         wrapper = wrapped(Inner(response=response))
         assert await wrapper.chat(HELLO) is response, usage
-        unclear = wrapper.tracker.unclear_usage
-        assert unclear["missing"] + unclear["invalid"] == 1, usage
+        counts = unclear(wrapper.tracker)
+        assert counts["missing"] + counts["invalid"] == 1, usage
 
 
 async def test_concurrent_calls_are_all_counted() -> None:

@@ -14,6 +14,7 @@ from budget_core import (
     TurnBudgetPolicy,
     TurnBudgetTracker,
 )
+from tests_micro.support import unclear
 
 from .parts import Memory, Tool
 
@@ -81,7 +82,7 @@ class Budgets:
             "iterations": self.turn.iterations_seen,
             "turn_tokens": self.turn.total_tokens,
             "daily_tokens": self.daily.total_tokens,
-            "unclear": self.turn.unclear_usage,
+            "unclear": unclear(self.turn),
         }
 
 
