@@ -87,17 +87,17 @@ class DailyBudgetTracker(BudgetTracker):
         self.state_error: Exception | None = None
 
     def _restore(self) -> None:
+        state = failure = None
         try:
             state = self._store.load()
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the budget holds
-            if not getattr(error, "corrupt", False):
-                self.store_error = error
-                self._arm()
-                return
-            state = error
-        self.count.saves = True
-        self.store_error = None
-        if state is not None:
+            failure = error
+        corrupt = getattr(failure, "corrupt", False)
+        self.store_error = None if corrupt else failure
+        self.count.saves = self.store_error is None
+        if failure is not None and corrupt:
+            self._distrust(failure)
+        elif state is not None:
             self._adopt(state)
         self._arm()
 
@@ -107,9 +107,7 @@ class DailyBudgetTracker(BudgetTracker):
                 check_count(name, state[name]) for name in _FIELDS
             ]
         except (KeyError, TypeError, ValueError) as error:
-            if not isinstance(state, Exception):
-                state = ValueError(f"the stored state is not a daily tracker's: {error!r}")
-            self._distrust(state)
+            self._distrust(ValueError(f"the stored state is not a daily tracker's: {error!r}"))
             return
         if day >= self._day:
             self._day_end += (day - self._day) * DAY

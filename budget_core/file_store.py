@@ -23,7 +23,7 @@ def encode(state: "dict[str, Any]") -> bytes:
     text = json.dumps(state).encode()
     if len(text) > MAX_BYTES - 64:
         raise StoreError(f"a state of {len(text)} bytes is larger than a state may be")
-    return _HEAD + b"%08x" % (binascii.crc32(text) & 0xFFFFFFFF) + _MIDDLE + text + b"}"
+    return _framed(text)
 
 
 def decode(data: bytes) -> "dict[str, Any]":
@@ -32,7 +32,7 @@ def decode(data: bytes) -> "dict[str, Any]":
     text = data[start:-1]
     if len(data) > MAX_BYTES:
         raise StateCorruptError(f"stored state is larger than {MAX_BYTES} bytes")
-    if data != _HEAD + b"%08x" % (binascii.crc32(text) & 0xFFFFFFFF) + _MIDDLE + text + b"}":
+    if data != _framed(text):
         raise StateCorruptError("stored state is damaged or was edited: its CRC does not match")
     import json  # late: on CPython it takes as long as the rest of a tracker
 
@@ -43,6 +43,10 @@ def decode(data: bytes) -> "dict[str, Any]":
     if not isinstance(state, dict):
         raise StateCorruptError("stored state is not a JSON object")
     return state
+
+
+def _framed(text: bytes) -> bytes:
+    return _HEAD + b"%08x" % (binascii.crc32(text) & 0xFFFFFFFF) + _MIDDLE + text + b"}"
 
 
 class FileBudgetStore:
@@ -93,7 +97,9 @@ class FileBudgetStore:
         """Replace the state; `StoreError` where that fails, and the old one stays."""
         try:
             self._make_folders()
-            self._replace(encode(state))
+            data = encode(state)
+            self._keep_unfinished()
+            self._replace(data)
         except OSError as error:
             raise StoreError(f"cannot write budget state {self.path!r}: {error}", error)
 
@@ -111,15 +117,17 @@ class FileBudgetStore:
             with open(path, "rb") as file:
                 return file.read(MAX_BYTES + 1)
         except OSError as error:
-            if error.errno != errno.ENOENT or _exists(
-                path
-            ):  # FAT finds no file in a folder's place
+            # FAT says of a folder in the file's place that nothing is there.
+            if error.errno != errno.ENOENT or _exists(path):
                 raise
             return None
 
-    def _replace(self, data: bytes) -> None:
+    def _keep_unfinished(self) -> None:
+        """Finish the save that a crash on FAT left half done: its only copy must not be lost."""
         if not _exists(self.path) and self._unfinished() is not None:
-            os.rename(self._new, self.path)  # the only whole copy must not be written over
+            os.rename(self._new, self.path)
+
+    def _replace(self, data: bytes) -> None:
         with open(self._new, "wb") as file:
             file.write(data)
             file.flush()

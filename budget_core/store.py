@@ -1,4 +1,4 @@
-"""Keep a tracker's state: the shape of a store, and the one in memory."""
+"""Keep a tracker's state in memory."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Count what is used of one budget: what every tracker shares."""
 
 from budget_core.config import Enforcement, TurnBudgetConfig
-from budget_core.usage import MEASURED, charge_for, plain_total, weigh
+from budget_core.usage import INVALID, MEASURED, MISSING, charge_for, plain_total, weigh
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class BudgetTracker:
 
     def _forget(self) -> None:
         self.count.iterations = self.count.tokens = self._warned_ppm = self._told = 0
-        self._unclear = {"invalid": 0, "missing": 0}
+        self._unclear = {INVALID: 0, MISSING: 0}
         self.last_consumed_threshold: float | None = None
 
     def _changed(self) -> None:

@@ -11,7 +11,8 @@ class BudgetWrapper:
     """A provider around another that warns, strips tools, cuts off or demotes as a budget goes.
 
     Wrappers stack. `enforcement` and `fallback_model` come from the tracker's configuration unless
-    given. Notices are appended to the one outgoing call; the caller's list is left alone.
+    given; a fallback model given here does not count against the tracker's day either. Notices are
+    appended to the one outgoing call; the caller's list is left alone.
 
     Hooks are plain functions called by keyword: `on_threshold_crossed(scope, threshold,
     utilization, used, cap, unit)` and `on_limit_reached` with the same less `threshold`, each once

@@ -99,7 +99,6 @@ class FileBudgetStore(core.FileBudgetStore):
         _make_folder(os.path.dirname(self.path))
 
     def _replace(self, data: bytes) -> None:
-        self._keep_unfinished()
         _remove(self._new)
         try:
             _write(self._new, data)
@@ -110,7 +109,6 @@ class FileBudgetStore(core.FileBudgetStore):
         _sync_folder(os.path.dirname(self.path))
 
     def _keep_unfinished(self) -> None:
-        """Finish the save that a crash on FAT left half done, so its only copy is not removed."""
         if os.path.lexists(self.path):
             return
         try:

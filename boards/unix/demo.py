@@ -25,7 +25,8 @@ def main() -> int:
     parser.add_argument("--only", choices=("micropython", "cpython"), help="one runtime only")
     options = parser.parse_args()
     if sys.version_info < (3, 11):  # noqa: UP036 - a machine's own may be older
-        print("error: Python 3.11 or later is needed; name one: make demo PYTHON=python3.12")
+        why = "error: Python 3.11 or later is needed; name one: make demo PYTHON=python3.12"
+        print(why, file=sys.stderr)
         return 2
     arguments = ["--no-warnings"] if options.no_warnings else []
     arguments += [options.folder] + ([options.question] if options.question else [])
