@@ -8,18 +8,23 @@ if TYPE_CHECKING:
     from budget_core.shapes import *
 
 PUBLIC = """\
+allowance Allowance
 chat ChatClient
 composite CompositePolicy
 config DailyBudgetConfig Enforcement TurnBudgetConfig
 daily_tracker DailyBudgetTracker
-errors BudgetError ProviderError StateCorruptError StoreError
+deadline Deadline DeadlineToken
+errors BudgetError DeadlineExceeded ProviderError StateCorruptError StoreError
 file_store FileBudgetStore
 http tls_context
 loop Tool TurnResult run_turn
+monotonic MonotonicClock
 policy TurnBudgetPolicy
 provider ChatResponse ToolCall
 store InMemoryBudgetStore
 tracker BudgetTracker TurnBudgetTracker
+turn_budget TurnBudget
+turn_state CitationAccumulator ToolTraceEntry TurnRuntimeState
 wrapper BudgetWrapper"""
 
 

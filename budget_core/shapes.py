@@ -8,31 +8,43 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from budget_core.config import Config
+from budget_core.deadline import Deadline, DeadlineToken
+from budget_core.monotonic import MonotonicClock
 from budget_core.provider import ChatResponse, ToolCall
 from budget_core.tracker import BudgetTracker, TurnBudgetTracker
+from budget_core.turn_budget import TurnBudget
 from budget_core.wrapper import BudgetWrapper
 
 __all__ = [
     "Any",
     "AnyConfig",
+    "AnyDeadline",
+    "AnyToken",
+    "AnyTurnBudget",
     "Awaitable",
     "BudgetStateStore",
     "BudgetTracker",
     "BudgetWrapper",
     "Callable",
     "ChatResponse",
+    "Deadline",
     "Hook",
     "IterationPolicy",
     "Lock",
     "Messages",
+    "MonotonicClock",
     "Provider",
     "Sequence",
     "ToolCall",
     "Tools",
+    "TurnBudget",
     "TurnBudgetTracker",
 ]
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)
+AnyDeadline = TypeVar("AnyDeadline", bound=Deadline)
+AnyToken = TypeVar("AnyToken", bound=DeadlineToken)
+AnyTurnBudget = TypeVar("AnyTurnBudget", bound=TurnBudget)
 Hook = Callable[..., object]
 Messages = list[dict[str, Any]]
 Tools = list[dict[str, Any]]

@@ -1,0 +1,185 @@
+"""All that one agent turn gathers: tokens, tool results, citations, and who may still write."""
+
+from budget_core.limits import check_count, check_text
+from budget_core.lock import NoLock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from budget_core.shapes import *
+
+MAX_REPAIR_ATTEMPTS = 2
+RUNNING = "running"
+COMPLETED = "completed"
+TIMED_OUT = "timed_out"
+TIMED_OUT_LATE = "timed_out_late"
+
+
+class CitationAccumulator:
+    """What the answer may cite: vault anchors, web sources, and paths of rendered web pages."""
+
+    def __init__(
+        self,
+        local: "set[str] | None" = None,
+        web: "list[dict[str, Any]] | None" = None,
+        rendered_paths: "list[str] | None" = None,
+    ) -> None:
+        self.local = set() if local is None else local
+        self.web = [] if web is None else web
+        self.rendered_paths = [] if rendered_paths is None else rendered_paths
+
+
+class ToolTraceEntry:
+    """Where one tool call stands; a change of status makes a new entry.
+
+    `status` is `"running"`, `"completed"`, `"timed_out"` or `"timed_out_late"`; `retryable` whether
+    it may be tried again.
+    """
+
+    def __init__(
+        self,
+        tool_name: str,
+        status: str,
+        trace_id: str,
+        latency_ms: int = 0,
+        retryable: bool = False,
+    ) -> None:
+        self.tool_name = tool_name
+        self.status = status
+        self.trace_id = trace_id
+        self.latency_ms = latency_ms
+        self.retryable = retryable
+
+
+class TurnRuntimeState:
+    """The one mutable thing of a turn, given to whoever works on it. Source: seed 002.
+
+    - `input_tokens`, `output_tokens`, `cache_read_tokens`, `cache_creation_tokens`: of all LLM
+      calls; `missing_counts` and `invalid_counts` tell how many values were not there or no count.
+    - `citations`: a `CitationAccumulator`.
+    - `tool_results`: what tools returned, written by the turn's own thread only.
+    - `blocked_tool_names`: tools that may not be called any more.
+    - `validation_repair_counts`: attempts to repair a call's arguments, by the call's id.
+    - `final_text`, `timed_out`, `prompt_render_hash`, `context_was_compacted`: how it went.
+    - `late_receipts`: the trace entries of tools that ended too late, in their order.
+    """
+
+    LOCK: "Callable[[], Lock]" = NoLock
+    ENTRY = ToolTraceEntry
+    CITATIONS = CitationAccumulator
+
+    def __init__(self, session_id: str, budget: "TurnBudget", lock: "Lock | None" = None) -> None:
+        self.session_id = check_text("session_id", session_id)
+        self.budget = budget
+        self.input_tokens = self.output_tokens = 0
+        self.cache_read_tokens = self.cache_creation_tokens = 0
+        self.missing_counts = self.invalid_counts = 0
+        self.citations = self.CITATIONS()
+        self.tool_results: list[dict[str, Any]] = []
+        self.blocked_tool_names: set[str] = set()
+        self.validation_repair_counts: dict[str, int] = {}
+        self.final_text = self.prompt_render_hash = ""
+        self.timed_out = self.context_was_compacted = False
+        self.late_receipts: list[ToolTraceEntry] = []
+        self._trace: dict[str, ToolTraceEntry] = {}
+        self._closed = False
+        self._lock = lock or self.LOCK()
+
+    def add_tokens(
+        self,
+        input_tokens: int | None = 0,
+        output_tokens: int | None = 0,
+        cache_read_tokens: int | None = 0,
+        cache_creation_tokens: int | None = 0,
+    ) -> None:
+        """Add what an LLM call used, also after `close_writes`; never raises, never lowers a count.
+
+        `None` is counted as missing, and what is no count as invalid.
+        """
+        with self._lock:
+            self.input_tokens += self._count(input_tokens)
+            self.output_tokens += self._count(output_tokens)
+            self.cache_read_tokens += self._count(cache_read_tokens)
+            self.cache_creation_tokens += self._count(cache_creation_tokens)
+
+    def _count(self, tokens: int | None) -> int:
+        if tokens is None:
+            self.missing_counts += 1
+            return 0
+        try:
+            return check_count("tokens", tokens)
+        except ValueError:
+            self.invalid_counts += 1
+            return 0
+
+    def claim_repair(self, call_id: str) -> bool:
+        """Count one attempt to repair a call's arguments, or return `False`: deny the call.
+
+        A call has `MAX_REPAIR_ATTEMPTS`.
+        """
+        with self._lock:
+            attempts = self.validation_repair_counts.get(call_id, 0)
+            if attempts >= MAX_REPAIR_ATTEMPTS:
+                return False
+            self.validation_repair_counts[call_id] = attempts + 1
+            return True
+
+    @property
+    def tool_trace(self) -> "dict[str, ToolTraceEntry]":
+        """Where each tool call stands, by trace id: a copy."""
+        with self._lock:
+            return dict(self._trace)
+
+    def set_trace_running(self, trace_id: str, tool_name: str) -> bool:
+        """Note that a tool starts; `False` where writes are closed, and it must not.
+
+        Raises `ValueError` for a trace id that this turn has had.
+        """
+        with self._lock:
+            if trace_id in self._trace:
+                raise ValueError(f"trace id {trace_id!r} is taken: each call needs its own")
+            if not self._closed:
+                self._trace[trace_id] = self.ENTRY(tool_name, RUNNING, trace_id)
+            return not self._closed
+
+    def mark_trace_timed_out(self, trace_id: str) -> bool:
+        """Give up on a tool; `False` where it is not running: it was first, or nobody knows it."""
+        with self._lock:
+            return self._move(trace_id, RUNNING, TIMED_OUT)
+
+    def complete_trace(self, trace_id: str, latency_ms: int = 0, retryable: bool = False) -> bool:
+        """Note that a tool has ended, and return `True`: what it did may be written down.
+
+        `False` means that nothing of it may be: somebody gave up on it before, and a late receipt
+        is left; or it has been completed already, or its trace id is unknown.
+        """
+        with self._lock:
+            if self._move(trace_id, RUNNING, COMPLETED, latency_ms, retryable):
+                return True
+            if self._move(trace_id, TIMED_OUT, TIMED_OUT_LATE, latency_ms, retryable):
+                self.late_receipts.append(self._trace[trace_id])
+            return False
+
+    def is_accepting_writes(self) -> bool:
+        """Tell whether the turn goes on; where it does not, side effects must be left out."""
+        return not self._closed
+
+    def close_writes(self) -> None:
+        """End the turn: tools that still run have timed out."""
+        with self._lock:
+            self._closed = True
+            for trace_id in list(self._trace):
+                self._move(trace_id, RUNNING, TIMED_OUT)
+
+    def _move(
+        self,
+        trace_id: str,
+        before: str,
+        after: str,
+        latency_ms: int = 0,
+        retryable: bool = False,
+    ) -> bool:
+        entry = self._trace.get(trace_id)
+        if entry is None or entry.status != before:
+            return False
+        self._trace[trace_id] = self.ENTRY(entry.tool_name, after, trace_id, latency_ms, retryable)
+        return True
