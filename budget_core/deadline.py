@@ -106,12 +106,13 @@ class Deadline:
         """
         left = self.remaining_seconds()
         if at_most is not None:
-            left = min(left, self.intersect(at_most).remaining_seconds())
+            in_ms("at_most", at_most)
+            left = min(left, at_most)
         if left <= 0:
             raise DeadlineExceeded(self)
         return None if left == INFINITY else left
 
-    def intersect(self: "AnyDeadline", other: "AnyDeadline | float") -> "AnyDeadline":
+    def intersect(self: "AnyDeadline", other: "Deadline | float") -> "AnyDeadline":
         """Return the earlier of this deadline and another, or a number of seconds from now.
 
         `elapsed_seconds` goes on from this one's start. Raises `ValueError` as `from_now` does, and
@@ -121,13 +122,14 @@ class Deadline:
             return self.intersect_deadline(other)
         return self.intersect_deadline(self.from_now(other, self._clock))
 
-    def intersect_deadline(self: "AnyDeadline", other: "AnyDeadline") -> "AnyDeadline":
+    def intersect_deadline(self: "AnyDeadline", other: "Deadline") -> "AnyDeadline":
         """Return the earlier of this deadline and another."""
         if self <= other:
             return self
+        since = self._since_ms
         if other._clock is not self._clock:
-            return other
-        return type(self)(other._at_ms, self._since_ms, self._clock)
+            since += other._clock.now_ms() - self._clock.now_ms()
+        return type(self)(other._at_ms, since, other._clock)
 
     def to_wire(self, transit_s: float = 0.05) -> int | None:
         """Return what remains, in whole milliseconds, for another machine; `None` for never.
@@ -135,10 +137,12 @@ class Deadline:
         An instant means nothing on another clock (gRPC's rule). `transit_s` seconds are taken off
         for the way, so that the other side gives up first.
         """
+        transit_ms = in_ms("transit_s", transit_s)
         if self._at_ms is None:
             return None
-        left = self._at_ms - self._clock.now_ms() - (in_ms("transit_s", transit_s) or 0)
-        return max(0, left)
+        if transit_ms is None:
+            return 0
+        return max(0, self._at_ms - self._clock.now_ms() - transit_ms)
 
     def __enter__(self: "AnyDeadline") -> "AnyDeadline":
         self.check_or_raise()

@@ -33,6 +33,22 @@ def read_report(usage: object) -> "tuple[int, int, str]":
     return _read(_Report(usage))
 
 
+def token_counts(usage: object) -> "dict[str, int | None]":
+    """Return a report as the keywords of `TurnRuntimeState.add_tokens`; never raises.
+
+    `input_tokens` is the whole prompt, what was read from and written to a cache included. What was
+    not reported is `None`, but 0 for the caches.
+    """
+    report = _Report(usage)
+    prompt, cache_read, cache_written, outside = _prompt(report)
+    return {
+        "input_tokens": None if prompt is None and not outside else (prompt or 0) + outside,
+        "output_tokens": report.count(*_COMPLETION),
+        "cache_read_tokens": report.cached() or cache_read,
+        "cache_creation_tokens": cache_written,
+    }
+
+
 class _Report:
     """One usage report, and whether everything read from it so far made sense."""
 
@@ -80,19 +96,24 @@ def _is_count(value: object) -> bool:
     return 0 <= value <= MAX_TOKENS and value == int(value)
 
 
-def _read(report: _Report) -> "tuple[int, int, str]":
+def _prompt(report: _Report) -> "tuple[int | None, int, int, int]":
+    """Return `(prompt, cache_read, cache_written, outside)`: the last is not part of the first."""
     prompt = report.count(*_PROMPT)
+    cache_read = report.count("cache_read_input_tokens") or 0
+    cache_written = report.count("cache_creation_input_tokens") or 0
+    if report.get("prompt_tokens") is not None:
+        return prompt, cache_read, cache_written, 0
+    # Anthropic's input_tokens leave out what was read from and written to the cache.
+    return prompt, cache_read, cache_written, cache_read + cache_written
+
+
+def _read(report: _Report) -> "tuple[int, int, str]":
+    prompt, cache_read, _, outside = _prompt(report)
     completion = report.count(*_COMPLETION)
     total = report.count(*_TOTAL)
     cached = report.cached()
-    cache_read = report.count("cache_read_input_tokens")
-    cache_written = report.count("cache_creation_input_tokens")
     if cached is None:
-        cached = cache_read or 0
-    outside = 0
-    if report.get("prompt_tokens") is None:
-        # Anthropic's input_tokens leave out what was read from and written to the cache.
-        outside = (cache_read or 0) + (cache_written or 0)
+        cached = cache_read
     if prompt is None and completion is None and total is None and not outside:
         return 0, 0, MISSING if report.valid else INVALID
     asked = (prompt or 0) + outside

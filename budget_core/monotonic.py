@@ -73,4 +73,4 @@ def in_ms(name: str, seconds: "Any", least: float = 0) -> int | None:
         raise ValueError(f"{name} must be {rule}, not {shown(seconds)}")
     if seconds == INFINITY:
         return None
-    return round(max(0, min(seconds, 10**12)) * 1000)  # a float times 1000 may be infinite
+    return round(max(0, min(seconds, 10**16)) * 1000)  # a float times 1000 may be infinite

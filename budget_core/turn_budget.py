@@ -121,10 +121,8 @@ class TurnBudget:
     def snapshot(self) -> "dict[str, Any]":
         """Return a copy of what is used and what is left, all of one instant."""
         with self._lock:
-            seen: dict[str, Any] = {
-                "remaining_s": self.remaining_s(),
-                "expired": self.is_expired(),
-            }
+            left = self.remaining_s()
+            seen: dict[str, Any] = {"remaining_s": left, "expired": left <= 0}
             for name, allowance in (
                 ("steps", self._steps),
                 ("tool_calls", self._tool_calls),

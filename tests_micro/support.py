@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, TypeVar
 
+    from budget_core import MonotonicClock
+
     E = TypeVar("E", bound=BaseException)
 
 
@@ -53,6 +55,30 @@ class FakeClock:
     async def sleep(self, by: float) -> None:
         """Let time pass, awaited."""
         self.now += by
+
+
+def stopped_clock(now_ms: int = 1000) -> "tuple[Any, MonotonicClock]":
+    """Return a fake clock of milliseconds, and the monotonic clock that reads it."""
+    from budget_core.monotonic import MonotonicClock
+
+    fake: Any = FakeClock(now_ms)
+    return fake, MonotonicClock(fake)
+
+
+class RecordingLock:
+    """A lock that counts how often it is taken, knows whether it is held, and is not re-entrant."""
+
+    def __init__(self) -> None:
+        self.held = False
+        self.taken = 0
+
+    def __enter__(self) -> None:
+        assert not self.held, "this thread would wait for itself"
+        self.held = True
+        self.taken += 1
+
+    def __exit__(self, *error: object) -> None:
+        self.held = False
 
 
 class temp_folder:  # noqa: N801 - used like a function: `with temp_folder() as path`

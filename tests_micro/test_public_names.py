@@ -4,22 +4,37 @@ import budget_core
 from tests_micro.support import raises
 
 NAMES = (
+    "Allowance",
     "BudgetError",
+    "BudgetTracker",
     "BudgetWrapper",
+    "ChatClient",
     "ChatResponse",
+    "CitationAccumulator",
     "CompositePolicy",
     "DailyBudgetConfig",
     "DailyBudgetTracker",
+    "Deadline",
+    "DeadlineExceeded",
+    "DeadlineToken",
     "Enforcement",
     "FileBudgetStore",
     "InMemoryBudgetStore",
+    "MonotonicClock",
     "ProviderError",
     "StateCorruptError",
     "StoreError",
+    "Tool",
     "ToolCall",
+    "ToolTraceEntry",
+    "TurnBudget",
     "TurnBudgetConfig",
     "TurnBudgetPolicy",
     "TurnBudgetTracker",
+    "TurnResult",
+    "TurnRuntimeState",
+    "run_turn",
+    "tls_context",
 )
 
 
@@ -39,7 +54,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_every_run_time_error_is_a_budget_error() -> None:
-    for name in ("ProviderError", "StateCorruptError", "StoreError"):
+    for name in ("DeadlineExceeded", "ProviderError", "StateCorruptError", "StoreError"):
         assert issubclass(getattr(budget_core, name), budget_core.BudgetError), name
     assert issubclass(budget_core.StateCorruptError, budget_core.StoreError)
 

@@ -1,0 +1,40 @@
+"""Make dataclasses of the core's plain classes: names, defaults and rules stay the core's."""
+
+from dataclasses import field, make_dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def dataclass_of(base: "Any", module: str, *, frozen: bool, coerce: bool, **body: "Any") -> "Any":
+    """Return a dataclass whose fields are the arguments of a core class.
+
+    Where `coerce`, values are checked and brought into shape by the core's own constructor, also
+    those of a dataclass that derives from the one returned. A `body` with `__hash__` keeps the
+    core's own `==`.
+    """
+    init = base.__init__
+    names = [name for name in init.__annotations__ if name != "return"]
+    defaults = init.__defaults__ or ()
+    required = len(names) - len(defaults)
+    fields: list[Any] = [(name, init.__annotations__[name]) for name in names[:required]]
+    fields += [
+        (name, init.__annotations__[name], field(default=default))
+        for name, default in zip(names[required:], defaults, strict=True)
+    ]
+
+    def check(self: "Any") -> None:
+        vars(self).update(vars(base(**{name: vars(self)[name] for name in names})))
+
+    body |= {"__doc__": base.__doc__, "__module__": module}
+    if coerce:
+        body["__post_init__"] = check
+    return make_dataclass(
+        base.__name__,
+        fields,
+        bases=(base,),
+        namespace=body,
+        frozen=frozen,
+        eq="__hash__" not in body,
+    )

@@ -1,0 +1,127 @@
+"""Bound how many tools can be left behind: one that starts takes a place until it has ended."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from threading import TIMEOUT_MAX, Lock
+from typing import Any
+
+from budget_core.errors import BudgetError
+from budget_core.limits import check_limit
+
+
+class NoPlaceError(BudgetError):
+    """A tool was not started: too many outlived their time, or run still."""
+
+
+class Places:
+    """So many places; each holds a tool that runs, or one that was abandoned and still runs.
+
+    Whoever starts a tool cannot know whether it will ever end: the place is taken before.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self.limit = check_limit("max_abandoned", limit)
+        self._lock = Lock()
+        self._running: set[Any] = set()
+        self._abandoned: set[Any] = set()
+        self._watchers: list[Callable[[], object]] = []
+
+    @property
+    def running(self) -> int:
+        """Tools that run within their time."""
+        return len(self._running)
+
+    @property
+    def abandoned(self) -> int:
+        """Tools that outlived their time and still run."""
+        return len(self._abandoned)
+
+    def enter(self, job: Any, left_s: Callable[[], float]) -> bool:
+        """Take a place for a job, and wait for one if need be; return whether it was.
+
+        Raises `NoPlaceError` once `left_s()` is 0, or as soon as every place is lost.
+        """
+        changed: Lock | None = None
+        while not self._take(job, changed and changed.release):
+            if changed is None:
+                changed = Lock()
+                changed.acquire()
+            elif not changed.acquire(timeout=min(left_s(), TIMEOUT_MAX)):
+                raise self._busy()
+        return changed is not None
+
+    async def enter_async(self, job: Any, left_s: Callable[[], float]) -> bool:
+        """Take a place as `enter` does, and let the running loop go on meanwhile."""
+        changed: asyncio.Event | None = None
+        watcher: Callable[[], object] | None = None
+        while not self._take(job, watcher):
+            if changed is None:
+                changed = asyncio.Event()
+                watcher = partial(wake, asyncio.get_running_loop(), changed)
+            elif not await happens(changed, left_s()):
+                raise self._busy()
+            else:
+                changed.clear()
+        return changed is not None
+
+    def abandon(self, job: Any) -> None:
+        """Note that a tool has outlived its time; nothing changes if it has just ended."""
+        with self._lock:
+            if job in self._running:
+                self._running.discard(job)
+                self._abandoned.add(job)
+        self._tell()
+
+    def free(self, job: Any) -> None:
+        """Give the place back: the tool has ended."""
+        with self._lock:
+            self._running.discard(job)
+            self._abandoned.discard(job)
+        if self._watchers:
+            self._tell()
+
+    def _take(self, job: Any, watcher: Callable[[], object] | None) -> bool:
+        """Take a place if there is one; else `watcher()` is called once that may have changed."""
+        with self._lock:
+            lost = len(self._abandoned)
+            if self.limit is None or len(self._running) + lost < self.limit:
+                self._running.add(job)
+                return True
+            if lost >= self.limit:
+                raise NoPlaceError(
+                    f"{lost} tools have outlived their time and still run "
+                    f"(max_abandoned={self.limit})"
+                )
+            if watcher:
+                self._watchers.append(watcher)
+            return False
+
+    def _busy(self) -> NoPlaceError:
+        return NoPlaceError(
+            f"{self.running} tools run and {self.abandoned} have outlived their time: no place "
+            f"became free in time (max_abandoned={self.limit})"
+        )
+
+    def _tell(self) -> None:
+        with self._lock:
+            watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            watcher()
+
+
+def wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    """Set an event of a loop from any thread; nobody is told where the loop is closed."""
+    try:
+        loop.call_soon_threadsafe(event.set)
+    except RuntimeError:
+        pass
+
+
+async def happens(event: asyncio.Event, within_s: float) -> bool:
+    """Wait that long for an event, and tell whether it was set."""
+    try:
+        await asyncio.wait_for(event.wait(), None if within_s > TIMEOUT_MAX else within_s)
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,99 @@
+"""Daemon threads that run one job after another, and that nobody waits for.
+
+`ThreadPoolExecutor` joins its threads when the interpreter exits: one hung tool would hang it.
+"""
+
+import contextvars
+import os
+from collections import deque
+from collections.abc import Callable
+from threading import TIMEOUT_MAX, Lock, Thread
+
+from budget_cpython.executor.places import Places
+
+IDLE_S = 10.0
+
+
+class Job:
+    """Work for a thread, in the context of whoever made it, holding a place until it has ended.
+
+    A subclass says in `work` what is done. `signal` is called when it has been, and the thread is
+    idle by then.
+    """
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self.given_up = False
+        self.context = contextvars.copy_context()
+        self._done = Lock()
+        self._done.acquire()
+        self.signal: Callable[[], object] = self._done.release
+
+    def work(self) -> None:
+        """Do it; raises nothing."""
+        raise NotImplementedError
+
+    def run(self) -> bool:
+        """Do the work in this thread; return whether the thread may be used again."""
+        self.context.run(self.work)
+        self.places.free(self)
+        return not self.given_up
+
+    def start(self) -> None:
+        """Have the work done by an idle thread, or by a new one.
+
+        Where the system gives no more threads, the place is free again and `RuntimeError` raised.
+        """
+        try:
+            worker = _idle.pop()
+        except IndexError:
+            try:
+                _Worker(self)
+            except RuntimeError:
+                self.places.free(self)
+                raise
+        else:
+            worker.hand(self)
+
+    def is_done(self, within_s: float) -> bool:
+        """Wait that long for the work to be done, and tell whether it is."""
+        return self._done.acquire(timeout=min(max(0.0, within_s), TIMEOUT_MAX))
+
+
+class _Worker:
+    __slots__ = ("_job", "_ready")
+
+    def __init__(self, job: Job) -> None:
+        self._ready = Lock()
+        self._ready.acquire()
+        self._job: Job | None = job
+        Thread(target=self._work, name="microbudget-tool", daemon=True).start()
+
+    def hand(self, job: Job) -> None:
+        self._job = job
+        self._ready.release()
+
+    def _work(self) -> None:
+        while self._job:
+            job, self._job = self._job, None
+            again = job.run()
+            if again:
+                _idle.append(self)
+            job.signal()
+            if not again:
+                return
+            del job  # a thread that waits keeps nothing alive
+            if not self._ready.acquire(timeout=IDLE_S) and not self._left():
+                self._ready.acquire()
+
+    def _left(self) -> bool:
+        try:
+            _idle.remove(self)
+        except ValueError:  # somebody is about to hand it a job
+            return False
+        return True
+
+
+_idle: deque[_Worker] = deque()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle.clear)  # their threads are not in the child
