@@ -1,42 +1,82 @@
 """Budgets for LLM agents on CPython: the core's public names, some of them upgraded.
 
-Upgraded are the trackers (a lock), the configurations (frozen dataclasses) and the file store
-(durable). A name is loaded from its module when it is first asked for.
+Upgraded are the trackers and what a turn has (a lock), the configurations (frozen dataclasses),
+deadlines (cancellation, a current one) and the file store (durable). New is what bounds tools. A
+name is loaded from its module when it is first asked for.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from budget_core.allowance import Allowance
     from budget_core.chat import ChatClient
     from budget_core.composite import CompositePolicy
     from budget_core.config import Enforcement
-    from budget_core.errors import BudgetError, ProviderError, StateCorruptError, StoreError
+    from budget_core.errors import (
+        BudgetError,
+        DeadlineExceeded,
+        ProviderError,
+        StateCorruptError,
+        StoreError,
+    )
     from budget_core.http import tls_context
     from budget_core.loop import Tool, TurnResult, run_turn
+    from budget_core.monotonic import MonotonicClock
     from budget_core.policy import TurnBudgetPolicy
     from budget_core.provider import ChatResponse, ToolCall
     from budget_core.store import InMemoryBudgetStore
     from budget_core.tracker import BudgetTracker
     from budget_core.wrapper import BudgetWrapper
     from budget_cpython.config import DailyBudgetConfig, TurnBudgetConfig
+    from budget_cpython.deadline import Deadline, DeadlineToken
+    from budget_cpython.executor import (
+        BoundedToolExecutor,
+        NoPlaceError,
+        ToolOptions,
+        ToolOutcome,
+        ToolTimeoutError,
+        tool_options,
+        tool_timeout,
+        with_timeout,
+    )
     from budget_cpython.file_store import FileBudgetStore
     from budget_cpython.trackers import DailyBudgetTracker, TurnBudgetTracker
+    from budget_cpython.turn import (
+        CitationAccumulator,
+        ToolTraceEntry,
+        TurnBudget,
+        TurnRuntimeState,
+    )
 else:
     import budget_core
 
-    _UPGRADED = {
+    _OWN = {
+        "BoundedToolExecutor": "executor",
+        "CitationAccumulator": "turn",
         "DailyBudgetConfig": "config",
         "DailyBudgetTracker": "trackers",
+        "Deadline": "deadline",
+        "DeadlineToken": "deadline",
         "FileBudgetStore": "file_store",
+        "NoPlaceError": "executor",
+        "ToolOptions": "executor",
+        "ToolOutcome": "executor",
+        "ToolTimeoutError": "executor",
+        "ToolTraceEntry": "turn",
+        "TurnBudget": "turn",
         "TurnBudgetConfig": "config",
         "TurnBudgetTracker": "trackers",
+        "TurnRuntimeState": "turn",
+        "tool_options": "executor",
+        "tool_timeout": "executor",
+        "with_timeout": "executor",
     }
 
     def __getattr__(name):
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         home = budget_core
-        if name in _UPGRADED:
-            home = __import__(f"{__name__}.{_UPGRADED[name]}", fromlist=(name,))
+        if name in _OWN:
+            home = __import__(f"{__name__}.{_OWN[name]}", fromlist=(name,))
         globals()[name] = value = getattr(home, name)
         return value
 
@@ -45,26 +85,43 @@ else:
 
 
 __all__ = [
+    "Allowance",
+    "BoundedToolExecutor",
     "BudgetError",
     "BudgetTracker",
     "BudgetWrapper",
     "ChatClient",
     "ChatResponse",
+    "CitationAccumulator",
     "CompositePolicy",
     "DailyBudgetConfig",
     "DailyBudgetTracker",
+    "Deadline",
+    "DeadlineExceeded",
+    "DeadlineToken",
     "Enforcement",
     "FileBudgetStore",
     "InMemoryBudgetStore",
+    "MonotonicClock",
+    "NoPlaceError",
     "ProviderError",
     "StateCorruptError",
     "StoreError",
     "Tool",
     "ToolCall",
+    "ToolOptions",
+    "ToolOutcome",
+    "ToolTimeoutError",
+    "ToolTraceEntry",
+    "TurnBudget",
     "TurnBudgetConfig",
     "TurnBudgetPolicy",
     "TurnBudgetTracker",
     "TurnResult",
+    "TurnRuntimeState",
     "run_turn",
     "tls_context",
+    "tool_options",
+    "tool_timeout",
+    "with_timeout",
 ]

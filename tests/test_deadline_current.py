@@ -156,14 +156,17 @@ def test_code_that_is_handed_nothing_ends_by_the_deadline_around_it() -> None:
     fake, clock = stopped_clock()
     steps = []
 
-    def helper() -> None:
+    def step() -> None:
         Deadline.current().check_or_raise()
         steps.append(fake.now)
         fake.now += 1000
 
+    def work() -> None:
+        while True:
+            step()
+
     deadline = Deadline.from_now(3, clock)
     with pytest.raises(DeadlineExceeded) as caught, deadline.as_current():
-        while True:
-            helper()
+        work()
     assert caught.value.deadline is deadline
     assert steps == [1000, 2000, 3000]

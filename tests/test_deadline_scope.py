@@ -22,11 +22,11 @@ SECOND = 1_000_000_000
 
 
 class Time:
-    """What time it is for the loop and for the deadlines, in nanoseconds."""
+    """What time it is for the loop in nanoseconds, and for the deadlines some `apart` from that."""
 
-    def __init__(self) -> None:
+    def __init__(self, apart: int) -> None:
         self.now = 1000 * SECOND
-        self.clock = MonotonicClock(lambda: self.now, 1_000_000)
+        self.clock = MonotonicClock(lambda: self.now + apart, 1_000_000)
 
     def pass_by(self, seconds: float) -> None:
         """Let time pass in which the loop does not run."""
@@ -60,9 +60,10 @@ class Selector(selectors.SelectSelector):
 
 @pytest.fixture(params=["the machine's clock", "a clock of their own"])
 def now(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Time:
-    time = Time()
-    if request.param == "the machine's clock":
-        monkeypatch.setattr(module, "MONOTONIC", time.clock)
+    if request.param == "a clock of their own":
+        return Time(apart=-700 * SECOND)
+    time = Time(apart=0)
+    monkeypatch.setattr(module, "MONOTONIC", time.clock)
     return time
 
 
@@ -162,8 +163,8 @@ def test_an_instant_that_comes_while_the_scope_is_entered_refuses_as_well(
     run(main())
 
 
-def test_a_deadline_that_never_passes_sets_no_timer(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+def test_a_timer_is_set_for_the_very_instant_and_none_where_it_never_comes(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     timers = []
 
@@ -171,17 +172,25 @@ def test_a_deadline_that_never_passes_sets_no_timer(
         loop = asyncio.get_running_loop()
         call_at = loop.call_at
 
-        def record(*arguments: Any, **options: Any) -> asyncio.TimerHandle:
-            timers.append(arguments)
-            return call_at(*arguments, **options)
+        def record(when: float, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
+            timers.append(when)
+            return call_at(when, *arguments, **options)
 
         monkeypatch.setattr(loop, "call_at", record)
-        async with Deadline.never().scope():
+        deadline = Deadline.from_now(60)
+        async with Deadline.never().scope(), deadline.scope(), Deadline.never().scope():
             await asyncio.sleep(0)
-        assert len(timers) == 0
-        async with Deadline.from_now(60).scope():
-            await asyncio.sleep(0)
-        assert len(timers) == 1
+        assert timers == [deadline.at]
+
+    asyncio.run(main())
+
+
+def test_no_other_task_runs_while_a_scope_is_entered(now: Time, run: Run) -> None:
+    async def main() -> None:
+        others: list[str] = []
+        asyncio.get_running_loop().call_soon(others.append, "ran")
+        async with now.deadline(5).scope():
+            assert others == []
 
     run(main())
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from budget_cpython.deadline import Deadline, DeadlineToken
-from tests.test_threads import THREADS, in_threads, restless, unsettle
+from tests.racing import THREADS, in_threads, restless, unsettle
 from tests_micro.support import RecordingLock
 
 pytestmark = pytest.mark.usefixtures(restless.__name__)

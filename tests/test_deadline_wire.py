@@ -110,9 +110,12 @@ def test_a_pickled_error_does_not_hold_the_instant() -> None:
     assert pickle.dumps(raised(Deadline.from_now(0, clock))) == one
 
 
-def test_an_error_whose_deadline_was_reached_on_another_clock_still_tells_what_was_left() -> None:
+@pytest.mark.parametrize("kind", [Deadline, core.Deadline])
+def test_an_error_raised_before_its_deadline_by_this_clock_sends_what_was_left(
+    kind: type[core.Deadline],
+) -> None:
     _, clock = stopped_clock()
-    there = sent(DeadlineExceeded(Deadline.from_now(60, clock)))
+    there = sent(DeadlineExceeded(kind.from_now(60, clock)))
     assert there.deadline.allowed_seconds() == 60
 
 

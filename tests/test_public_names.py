@@ -8,14 +8,29 @@ import pytest
 
 import budget_core
 import budget_cpython
-from budget_core import config, daily_tracker, file_store, tracker
+from budget_core import (
+    config,
+    daily_tracker,
+    deadline,
+    file_store,
+    tracker,
+    turn_budget,
+    turn_state,
+)
+from budget_cpython import executor
 
 UPGRADED = {
+    "CitationAccumulator": turn_state.CitationAccumulator,
     "DailyBudgetConfig": config.DailyBudgetConfig,
     "DailyBudgetTracker": daily_tracker.DailyBudgetTracker,
+    "Deadline": deadline.Deadline,
+    "DeadlineToken": deadline.DeadlineToken,
     "FileBudgetStore": file_store.FileBudgetStore,
+    "ToolTraceEntry": turn_state.ToolTraceEntry,
+    "TurnBudget": turn_budget.TurnBudget,
     "TurnBudgetConfig": config.TurnBudgetConfig,
     "TurnBudgetTracker": tracker.TurnBudgetTracker,
+    "TurnRuntimeState": turn_state.TurnRuntimeState,
 }
 CORE_NAMES = sorted(
     name for line in budget_core.PUBLIC.splitlines() for name in line.split(" ")[1:]
@@ -70,7 +85,8 @@ def test_importing_the_package_loads_nothing_but_the_core() -> None:
     assert ours == {"budget_core", "budget_cpython"}
 
 
-def test_only_the_chat_client_needs_what_is_slow_to_import() -> None:
-    names = sorted({*budget_cpython.__all__} - {"ChatClient", "tls_context"})
+def test_only_the_chat_client_and_the_executor_need_what_is_slow_to_import() -> None:
+    slow = {"ChatClient", "tls_context", *executor.__all__}
+    names = sorted({*budget_cpython.__all__} - slow)
     loaded = loaded_by(f"from budget_cpython import {', '.join(names)}")
     assert not {"asyncio", "ssl", "typing"} & loaded

@@ -1,15 +1,9 @@
-"""Trackers shared by 64 threads that switch every microsecond.
-
-A thread switches only between certain instructions, so a race may need years to show. The trackers
-here invite the switch: where one of their attributes is read or written, the thread yields.
-"""
+"""Trackers shared by 64 threads that switch every microsecond."""
 
 import asyncio
-import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,31 +19,11 @@ from budget_cpython import (
     TurnBudgetConfig,
     TurnBudgetTracker,
 )
+from tests.racing import THREADS, in_threads, restless, unsettle
 
-THREADS = 64
+__all__ = ["restless"]
 DAY = 86_400
 ONE_TOKEN = {"prompt_tokens": 1, "completion_tokens": 0, "total_tokens": 1}
-
-
-def unsettle(thing: Any) -> Any:
-    """Return `thing` with every read and write of its attributes, and of its parts', a yield."""
-    kind: Any = type(thing)
-
-    def read(self: Any, name: str) -> Any:
-        value = kind.__getattribute__(self, name)
-        if name in kind.__getattribute__(self, "__dict__"):
-            time.sleep(0)
-        return value
-
-    def write(self: Any, name: str, value: Any) -> None:
-        time.sleep(0)
-        kind.__setattr__(self, name, value)
-
-    for part in vars(thing).values():
-        if type(part).__module__ == "budget_core.tracker":
-            unsettle(part)
-    thing.__class__ = type(kind.__name__, (kind,), {"__getattribute__": read, "__setattr__": write})
-    return thing
 
 
 def turn(**settings: Any) -> Any:
@@ -61,36 +35,6 @@ def daily(clock: Callable[[], float] | None = None, store: Any = None, **setting
     return unsettle(
         DailyBudgetTracker(DailyBudgetConfig(**given).replace(**settings), clock, store)
     )
-
-
-@pytest.fixture(autouse=True)
-def restless() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
-def in_threads(work: Callable[[], object], count: int = THREADS) -> list[Any]:
-    """Return what `work` returns in each of many threads that begin together."""
-    results: list[Any] = []
-    start = threading.Barrier(count)
-
-    def run() -> None:
-        start.wait()
-        try:
-            results.append(work())
-        except BaseException as error:  # noqa: BLE001 - shown by the assertion below
-            results.append(error)
-
-    threads = [threading.Thread(target=run) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert len(results) == count, "a thread hangs"
-    assert not [result for result in results if isinstance(result, BaseException)]
-    return results
 
 
 def records(tracker: Any, times: int, usage: Any = ONE_TOKEN) -> Callable[[], None]:

@@ -336,7 +336,7 @@ def test_instants_of_different_clocks_are_neither_equal_nor_ordered() -> None:
         lambda: here > there,
         lambda: here >= there,
     ):
-        assert "clock" in str(raises(ValueError, compare))
+        assert str(raises(ValueError, compare)) == "these deadlines are of different clocks"
     assert here < never
     assert never > here
     assert here != never
@@ -346,14 +346,15 @@ def test_a_deadline_compares_with_deadlines_only() -> None:
     deadline: Any = Deadline.from_now(5)
     for other in (5, 5.0, None, "5", deadline.at):
         assert deadline != other
-        assert not deadline == other  # noqa: SIM201 - the other method
+        assert (deadline == other) is False
         for compare in (
             lambda: deadline < other,  # noqa: B023 - called before the next turn of the loop
             lambda: deadline <= other,  # noqa: B023
             lambda: deadline > other,  # noqa: B023
             lambda: deadline >= other,  # noqa: B023
         ):
-            raises(TypeError, compare)
+            text = "a deadline compares with a deadline, not " + repr(other)
+            assert str(raises(TypeError, compare)) == text
 
 
 def test_a_repr_tells_what_is_left() -> None:
@@ -400,7 +401,7 @@ def test_a_timeout_is_bounded_by_a_number_of_seconds_only() -> None:
     deadline = Deadline.from_now(5)
     for value in NO_NUMBERS + (-1, -INFINITY):
         if value is not None:
-            assert "at_most" in str(raises(ValueError, deadline.timeout, value)), value
+            assert "at_most must be" in str(raises(ValueError, deadline.timeout, value)), value
 
 
 def test_what_goes_over_the_wire_is_what_remains_less_the_way() -> None:
@@ -439,7 +440,7 @@ def test_an_endless_way_leaves_nothing() -> None:
 def test_an_allowance_that_is_no_number_of_seconds_is_refused_by_name() -> None:
     for deadline in (Deadline.from_now(5), Deadline.never()):
         for value in NO_NUMBERS + (-0.001, -INFINITY):
-            assert "transit_s" in str(raises(ValueError, deadline.to_wire, value)), value
+            assert "transit_s must be" in str(raises(ValueError, deadline.to_wire, value)), value
 
 
 def test_the_other_machine_gives_up_first() -> None:
@@ -467,7 +468,7 @@ def test_a_deadline_from_the_wire_begins_when_it_arrives() -> None:
 def test_what_to_wire_never_sends_is_refused() -> None:
     values: tuple[Any, ...] = (-1, -(2**70), 1.5, 1500.0, NAN, INFINITY, True, "1500", b"1", [])
     for value in values + (False, 1 << 60):
-        assert "remaining_ms" in str(raises(ValueError, Deadline.from_wire, value)), value
+        assert "remaining_ms must be" in str(raises(ValueError, Deadline.from_wire, value)), value
 
 
 def test_a_deadline_derived_from_one_is_of_its_kind() -> None:

@@ -155,11 +155,12 @@ def test_a_deadline_is_seen_to_have_passed_by_whoever_looks_half_a_period_late()
 
 def test_a_deadline_beyond_the_clock_is_refused_in_clear_words() -> None:
     _, clock = chip()
+    text = str(raises(ValueError, Deadline.from_now, 604_800, clock))
+    assert text == (
+        "this clock can measure 536870 s ahead, not 604800 s; Deadline.never() sets no limit"
+    )
     for ms in (REACH + 1, PERIOD, 10 * PERIOD):
-        text = str(raises(ValueError, Deadline.from_wire, ms, clock))
-        assert str(REACH // 1000) in text, text
-        assert str(ms // 1000) in text, text
-        assert "never()" in text, text
+        raises(ValueError, Deadline.from_wire, ms, clock)
     for seconds in (REACH // 1000 + 1, 10**9, 10**12, 1e30, 10**30):
         raises(ValueError, Deadline.from_now, seconds, clock)
     assert not Deadline.from_now(REACH // 1000, clock).is_never()

@@ -46,7 +46,7 @@ class BoundedToolExecutor:
     def __init__(
         self,
         *,
-        max_abandoned: int = 8,
+        max_abandoned: int | None = 8,
         cap_s: float | None = None,
         caps: Mapping[str, float | None] | None = None,
         grace_s: float = 1.0,

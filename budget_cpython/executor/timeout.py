@@ -34,7 +34,7 @@ def tool_timeout(
     *,
     name: str | None = None,
     overrides: Overrides | None = None,
-    max_abandoned: int = 8,
+    max_abandoned: int | None = 8,
 ) -> Callable[[Function], Function]:
     """Return a decorator that gives a function a time limit; see `with_timeout`."""
 
@@ -52,7 +52,7 @@ def with_timeout(
     *,
     name: str | None = None,
     overrides: Overrides | None = None,
-    max_abandoned: int = 8,
+    max_abandoned: int | None = 8,
 ) -> Function:
     """Return the function with a time limit of `timeout_s` seconds a call.
 
