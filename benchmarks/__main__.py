@@ -3,10 +3,16 @@
 import argparse
 import sys
 
-from benchmarks import heap, imports, overhead
+from benchmarks import deadlines, executor, heap, imports, overhead
 from benchmarks.figures import Figure, table
 
-GROUPS = {"overhead": overhead.measure, "heap": heap.measure, "imports": imports.measure}
+GROUPS = {
+    "overhead": overhead.measure,
+    "deadlines": deadlines.measure,
+    "executor": executor.measure,
+    "heap": heap.measure,
+    "imports": imports.measure,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,7 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure ours beside exoclaw-turn-budget and show each figure with its target. "
+        description="Measure ours beside exoclaw-turn-budget, or what is beneath, and show each "
+        "figure with its target. "
         "MICROPYTHON names the MicroPython to measure the heap on.",
     )
     parser.add_argument(

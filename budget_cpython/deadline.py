@@ -1,7 +1,6 @@
 """The core's deadlines and what CPython adds: cancellation, a current one, the way elsewhere."""
 
 import copyreg
-from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
 
@@ -12,7 +11,8 @@ from budget_core.monotonic import MONOTONIC
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from asyncio import Timeout
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from contextvars import Token
     from types import TracebackType
     from typing import Any
 
@@ -66,20 +66,13 @@ class Deadline(core.Deadline):
         deadline = _current.get()
         return cls.never() if deadline is None else deadline
 
-    @contextmanager
-    def as_current(self) -> "Iterator[Deadline]":
+    def as_current(self) -> "Current":
         """Return a `with` in which `current` is this deadline, or the one around it if earlier.
 
         `as` gives the one that holds. Nothing is raised or cancelled once it has passed: whoever
         asks `current` does that. Raises `ValueError` inside a deadline of another clock.
         """
-        around = _current.get()
-        deadline = self if around is None or self < around else around
-        token = _current.set(deadline)
-        try:
-            yield deadline
-        finally:
-            _current.reset(token)
+        return Current(self)
 
     def __copy__(self) -> "Deadline":
         return self
@@ -99,6 +92,25 @@ class Deadline(core.Deadline):
         from asyncio import get_running_loop
 
         return get_running_loop().time() + self.remaining_seconds()
+
+
+class Current:
+    """What `Deadline.as_current` returns, to be entered once; `as` gives the deadline."""
+
+    __slots__ = ("_deadline", "_token")
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+
+    def __enter__(self) -> Deadline:
+        deadline, around = self._deadline, _current.get()
+        if around is not None and not deadline < around:
+            deadline = around
+        self._token: Token[Deadline | None] = _current.set(deadline)
+        return deadline
+
+    def __exit__(self, *error: object) -> None:
+        _current.reset(self._token)
 
 
 class Scope:

@@ -26,7 +26,7 @@ class ToolTimeoutError(DeadlineExceeded):
         self.args = (f"{tool} did not end within {timeout_s:g} s",)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.tool, self.timeout_s, self.deadline)
+        return type(self), (self.tool, self.timeout_s, self.deadline), vars(self)
 
 
 def tool_timeout(

@@ -68,6 +68,7 @@ def test_the_error_can_be_sent_to_another_process() -> None:
     error = ToolTimeoutError("read", 2, Deadline.from_now(0))
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301
     assert (copy.tool, copy.timeout_s, str(copy)) == ("read", 2, str(error))
+    assert copy.elapsed_seconds == error.elapsed_seconds
 
 
 @pytest.mark.parametrize("timeout_s", [0, 0.0, None])

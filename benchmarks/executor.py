@@ -1,0 +1,134 @@
+"""What the tool executor costs beside `ThreadPoolExecutor`, and how late it is with hung tools."""
+
+import asyncio
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from benchmarks.deadlines import best
+from benchmarks.figures import Figure, ratio
+from benchmarks.mpy import ROOT
+from budget_cpython import BoundedToolExecutor, ToolOutcome, TurnBudget, TurnRuntimeState
+
+MOST_ROUND_TRIP = 1.2
+MOST_LATE_MS = 50
+MOST_EXIT_S = 1
+CAP_S = 0.01
+_EXIT = f"""
+import time
+from budget_cpython import BoundedToolExecutor, TurnBudget, TurnRuntimeState
+executor, budget = BoundedToolExecutor(), TurnBudget.create(max_steps=8, min_tool_s=0)
+state = TurnRuntimeState("benchmark", budget)
+for _ in range(8):
+    executor.execute(lambda: time.sleep(600), {{}}, budget, state, {CAP_S})
+print(executor.abandoned, flush=True)
+"""
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """Return the figures of a round trip, of hung tools, and of the interpreter's exit."""
+    rounds, calls, hung = (3, 200, 50) if quick else (25, 1_000, 1_000)
+    figures = _round_trip(rounds, calls)
+    for name, tool, count, in_loop in (
+        ("asleep", _sleep, hung, False),
+        ("asleep, under a loop", _sleep, hung, True),
+        ("computing", _spin, hung // 10, False),
+    ):
+        late = _Lateness(tool, count)
+        times = asyncio.run(late.measure_async()) if in_loop else late.measure()
+        p99 = statistics.quantiles(times, n=100)[98]
+        figures.append(Figure(f"{count} hung tools, {name}: late, p99", p99, "ms", MOST_LATE_MS))
+        figures.append(Figure(f"{count} hung tools, {name}: late, at most", max(times), "ms"))
+    return [*figures, Figure("exit with 8 hung tools", _exit(), "s", MOST_EXIT_S)]
+
+
+def _no_op() -> None:
+    pass
+
+
+def _round_trip(rounds: int, calls: int) -> list[Figure]:
+    executor = BoundedToolExecutor()
+    budget = TurnBudget.create(timeout_s=3600, max_steps=None)
+    least = [float("inf")] * 2
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(rounds):
+            state = TurnRuntimeState("benchmark", budget)  # a turn has some calls, no thousands
+
+            def ours(state: TurnRuntimeState = state) -> None:
+                executor.execute(_no_op, {}, budget, state, 45)
+
+            def theirs() -> None:
+                pool.submit(_no_op).result(45)
+
+            least = [min(pair) for pair in zip(least, best((ours, theirs), 1, calls), strict=True)]
+    return [
+        Figure("executor round trip", least[0] / 1000, "µs"),
+        Figure("ThreadPoolExecutor round trip", least[1] / 1000, "µs"),
+        ratio("executor round trip: ratio", least[0], least[1], MOST_ROUND_TRIP),
+    ]
+
+
+def _sleep(gate: threading.Event) -> None:
+    gate.wait()
+
+
+def _spin(gate: threading.Event) -> None:
+    while not gate.is_set():
+        pass
+
+
+class _Lateness:
+    """Calls of a tool that hangs, and by how many milliseconds each was back late."""
+
+    def __init__(self, tool: Callable[[threading.Event], None], count: int) -> None:
+        self._tool = tool
+        self._count = count
+        self._executor = BoundedToolExecutor()
+        self._budget = TurnBudget.create(timeout_s=None, max_steps=None, min_tool_s=0)
+        self._state = TurnRuntimeState("benchmark", self._budget)
+
+    def measure(self) -> list[float]:
+        """Call it from this thread."""
+        times = []
+        for _ in range(self._count):
+            gate, start = threading.Event(), time.perf_counter()
+            outcome = self._executor.execute(
+                self._tool, {"gate": gate}, self._budget, self._state, CAP_S
+            )
+            times.append(self._late(start, outcome, gate))
+        return times
+
+    async def measure_async(self) -> list[float]:
+        """Call it under the running loop."""
+        times = []
+        for _ in range(self._count):
+            gate, start = threading.Event(), time.perf_counter()
+            outcome = await self._executor.execute_async(
+                self._tool, {"gate": gate}, self._budget, self._state, CAP_S
+            )
+            times.append(self._late(start, outcome, gate))
+        return times
+
+    def _late(self, start: float, outcome: ToolOutcome, gate: threading.Event) -> float:
+        late = time.perf_counter() - start - CAP_S
+        gate.set()
+        if outcome.status != "timed_out":
+            raise RuntimeError(f"a hung tool came back: {outcome}")
+        while self._executor.abandoned:
+            time.sleep(0)
+        return late * 1000
+
+
+def _exit() -> float:
+    with subprocess.Popen(  # noqa: S603 - ours
+        [sys.executable, "-c", _EXIT], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as process:
+        if not process.stdout or process.stdout.readline() != "8\n":
+            raise RuntimeError("eight tools should hang")
+        start = time.perf_counter()
+        process.wait(60)
+        return time.perf_counter() - start
