@@ -58,7 +58,8 @@ def run_micropython(micropython: str, program: str, folder: Path, *path: str) ->
     Raises `RuntimeError` with MicroPython's own words when it fails.
     """
     run = subprocess.run(  # noqa: S603 - the user's own MicroPython
-        [micropython, "-c", program],
+        [micropython],
+        input=program,
         cwd=folder,
         env={**os.environ, "MICROPYPATH": ":".join([*path, ".frozen"])},
         capture_output=True,

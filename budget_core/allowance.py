@@ -1,11 +1,19 @@
 """A cap and a count: the primitive beneath whatever is claimed one by one."""
 
 from budget_core.limits import check_count, check_limit
-from budget_core.lock import NoLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.shapes import *
+
+
+class NoLock:
+    """A context manager that locks nothing, where there is only one thread."""
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    __enter__ = __exit__
 
 
 class Allowance:
@@ -18,18 +26,18 @@ class Allowance:
     def __init__(self, name: str, cap: int | None, lock: "Lock | None" = None) -> None:
         self.cap = check_limit(name, cap)
         self.used = 0
-        self._lock = lock or NoLock()
+        self.lock = lock or NoLock()
 
     def claim(self) -> bool:
         """Use one and return `True`, or return `False` where none is left."""
-        with self._lock:
+        with self.lock:
             if self.cap is not None and self.used >= self.cap:
                 return False
             self.used += 1
             return True
 
-    def charge(self, amount: int = 1) -> None:
+    def charge(self, count: int = 1) -> None:
         """Record what was used without asking, also past the cap."""
-        check_count("amount", amount)
-        with self._lock:
-            self.used += amount
+        check_count("count", count)
+        with self.lock:
+            self.used += count

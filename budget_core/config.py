@@ -3,7 +3,7 @@
 Every field's name, default and rule stand here once; `budget_cpython` derives its dataclasses.
 """
 
-from budget_core.limits import check_count, check_each, check_limit, check_share, check_text
+from budget_core.limits import check_count, check_limit, check_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +34,31 @@ def check_enforcement(name: str, value: object) -> str:
         if isinstance(value, str) and value == mode:
             return mode
     raise ValueError(f"{name} must be one of {', '.join(modes)}, not {value!r}")
+
+
+def check_share(name: str, value: "Any", most: int = 1, optional: bool = False) -> "Any":
+    """Accept a number from 0 to `most`, or `None` where `optional`; NaN is none."""
+    if value is None and optional:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
+        from budget_core.errors import refuse
+
+        refuse(name, f"a number from 0 to {most}", value)
+    return value
+
+
+def check_model(name: str, value: "Any") -> str | None:
+    """Accept a model's name, or `None`."""
+    return None if value is None else check_text(name, value)
+
+
+def check_each(name: str, values: "Any", check: "Callable[[str, Any], Any]") -> "tuple[Any, ...]":
+    """Accept a tuple or list whose every element `check` accepts; a lone string is neither."""
+    if not isinstance(values, (tuple, list)):
+        from budget_core.errors import refuse
+
+        refuse(name, "a tuple", values)
+    return tuple([check(name, value) for value in values])
 
 
 WARNING = (
@@ -106,7 +131,7 @@ class TurnBudgetConfig(Config):
         self.token_budget = check_limit("token_budget", token_budget)
         self.warning_thresholds = check_each("warning_thresholds", warning_thresholds, check_share)
         self.enforcement = check_enforcement("enforcement", enforcement)
-        self.fallback_model = check_text("fallback_model", fallback_model, True)
+        self.fallback_model = check_model("fallback_model", fallback_model)
         self.warning_template = check_text("warning_template", warning_template)
         self.cutoff_template: str = check_text("cutoff_template", cutoff_template)
         self.tool_strip_threshold = check_share(
@@ -166,7 +191,7 @@ class DailyBudgetConfig(Config):
         self.primary_models = check_each("primary_models", primary_models, check_text)
         self.warning_thresholds = check_each("warning_thresholds", warning_thresholds, check_share)
         self.enforcement = check_enforcement("enforcement", enforcement)
-        self.fallback_model = check_text("fallback_model", fallback_model, True)
+        self.fallback_model = check_model("fallback_model", fallback_model)
         self.reset_hour_utc = check_count("reset_hour_utc", reset_hour_utc)
         check_share("reset_hour_utc", reset_hour_utc, 23)
         self.warning_template = check_text("warning_template", warning_template)

@@ -1,9 +1,8 @@
 """Instants by which work has to be over, and tokens that tell it to stop."""
 
-from budget_core.errors import DeadlineExceeded
+from budget_core.allowance import NoLock
 from budget_core.limits import check_count
-from budget_core.lock import NoLock
-from budget_core.monotonic import INFINITY, MONOTONIC, in_ms
+from budget_core.monotonic import MONOTONIC, in_ms, inf
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,14 +17,13 @@ class Deadline:
     `DeadlineExceeded`, and the body is not run. Source: seed 003.
     """
 
-    __slots__ = ("_at_ms", "_clock", "_due", "_read", "_since_ms")
+    __slots__ = ("_clock", "_due", "_read", "_since")
 
-    def __init__(self, at_ms: int | None, since_ms: int, clock: "MonotonicClock") -> None:
-        self._at_ms = at_ms
-        self._since_ms = since_ms
+    def __init__(self, end: float, start: int, clock: "MonotonicClock") -> None:
+        self._due = end
+        self._since = start
         self._clock = clock
         self._read = clock.read
-        self._due: float = INFINITY if at_ms is None else at_ms * clock.per_ms
 
     @classmethod
     def from_now(
@@ -37,33 +35,27 @@ class Deadline:
         `ValueError` for NaN, for what is no number, and for more than the clock can measure (6.2
         days where ticks have 30 bits).
         """
-        return cls._after(in_ms("seconds", seconds, -INFINITY), clock)
+        return cls.from_wire(in_ms("seconds", seconds, -inf), clock)
 
     @classmethod
     def never(cls: "type[AnyDeadline]", clock: "MonotonicClock" = MONOTONIC) -> "AnyDeadline":
         """Return the deadline that never passes."""
-        return cls._after(None, clock)
+        return cls.from_wire(None, clock)
 
     @classmethod
     def from_wire(
         cls: "type[AnyDeadline]", remaining_ms: int | None, clock: "MonotonicClock" = MONOTONIC
     ) -> "AnyDeadline":
         """Return the deadline that `to_wire` sent; raises `ValueError` for what it never sends."""
-        if remaining_ms is not None:
-            check_count("remaining_ms", remaining_ms)
-        return cls._after(remaining_ms, clock)
-
-    @classmethod
-    def _after(cls: "type[AnyDeadline]", ms: int | None, clock: "MonotonicClock") -> "AnyDeadline":
-        now = clock.now_ms()
-        if ms is None:
-            return cls(None, now, clock)
-        if ms > clock.reach_ms:
+        now = clock.read()
+        if remaining_ms is None:
+            return cls(inf, now, clock)
+        if check_count("remaining_ms", remaining_ms) > clock.reach_ms:
             raise ValueError(
-                f"this clock can measure {clock.reach_ms // 1000} s ahead, not {ms // 1000} s; "
-                "Deadline.never() sets no limit"
+                f"this clock can measure {clock.reach_ms // 1000} s ahead, "
+                f"not {remaining_ms // 1000} s; Deadline.never() sets no limit"
             )
-        return cls(now + ms, now, clock)
+        return cls(now + remaining_ms * clock.per_ms, now, clock)
 
     @property
     def at(self) -> float:
@@ -71,11 +63,11 @@ class Deadline:
 
         On CPython that is the clock of `time.monotonic()` and of asyncio's loops.
         """
-        return INFINITY if self._at_ms is None else self._at_ms / 1000
+        return self._due / (1000 * self._clock.per_ms)
 
     def is_never(self) -> bool:
         """Tell whether this deadline never passes."""
-        return self._at_ms is None
+        return self._due == inf
 
     def is_expired(self) -> bool:
         """Tell whether the deadline has passed; it has at the very instant."""
@@ -84,6 +76,8 @@ class Deadline:
     def check_or_raise(self) -> None:
         """Raise `DeadlineExceeded` if the deadline has passed."""
         if self._read() >= self._due:
+            from budget_core.errors import DeadlineExceeded
+
             raise DeadlineExceeded(self)
 
     def remaining_seconds(self) -> float:
@@ -92,11 +86,11 @@ class Deadline:
 
     def elapsed_seconds(self) -> float:
         """Return the seconds since this deadline, or what `intersect` made it of, was set."""
-        return max(0, self._clock.now_ms() - self._since_ms) / 1000
+        return max(0, self._read() - self._since) / (1000 * self._clock.per_ms)
 
     def allowed_seconds(self) -> float:
         """Return the seconds from when this deadline was set to its instant."""
-        return INFINITY if self._at_ms is None else (self._at_ms - self._since_ms) / 1000
+        return (self._due - self._since) / (1000 * self._clock.per_ms)
 
     def timeout(self, at_most: float | None = None) -> float | None:
         """Return the seconds that a call may take, as sockets and clients want to be told.
@@ -109,8 +103,10 @@ class Deadline:
             in_ms("at_most", at_most)
             left = min(left, at_most)
         if left <= 0:
+            from budget_core.errors import DeadlineExceeded
+
             raise DeadlineExceeded(self)
-        return None if left == INFINITY else left
+        return None if left == inf else left
 
     def intersect(self: "AnyDeadline", other: "Deadline | float") -> "AnyDeadline":
         """Return the earlier of this deadline and another, or a number of seconds from now.
@@ -118,18 +114,19 @@ class Deadline:
         `elapsed_seconds` goes on from this one's start. Raises `ValueError` as `from_now` does, and
         for a deadline of another clock.
         """
-        if isinstance(other, Deadline):
-            return self.intersect_deadline(other)
-        return self.intersect_deadline(self.from_now(other, self._clock))
-
-    def intersect_deadline(self: "AnyDeadline", other: "Deadline") -> "AnyDeadline":
-        """Return the earlier of this deadline and another."""
+        if not isinstance(other, Deadline):
+            within = self.from_now(other, self._clock)
+            within._since = self._since
+            return within if within._due < self._due else self
         if self <= other:
             return self
-        since = self._since_ms
+        since = self._since
         if other._clock is not self._clock:
-            since += other._clock.now_ms() - self._clock.now_ms()
-        return type(self)(other._at_ms, since, other._clock)
+            elapsed = (self._read() - self._since) * other._clock.per_ms // self._clock.per_ms
+            since = other._read() - elapsed
+        return type(self)(other._due, since, other._clock)
+
+    intersect_deadline = intersect
 
     def to_wire(self, transit_s: float = 0.05) -> int | None:
         """Return what remains, in whole milliseconds, for another machine; `None` for never.
@@ -138,11 +135,12 @@ class Deadline:
         for the way, so that the other side gives up first.
         """
         transit_ms = in_ms("transit_s", transit_s)
-        if self._at_ms is None:
+        if self.is_never():
             return None
         if transit_ms is None:
             return 0
-        return max(0, self._at_ms - self._clock.now_ms() - transit_ms)
+        left = -int((self._read() - self._due) // self._clock.per_ms)  # rounded up
+        return max(0, left - transit_ms)
 
     def __enter__(self: "AnyDeadline") -> "AnyDeadline":
         self.check_or_raise()
@@ -153,39 +151,38 @@ class Deadline:
 
     def __repr__(self) -> str:
         name = type(self).__name__
-        if self._at_ms is None:
+        if self.is_never():
             return f"<{name}: never>"
-        left = self._at_ms - self._clock.now_ms()
-        if left > 0:
-            return f"<{name}: {left / 1000:.3f} s left>"
-        return f"<{name}: passed {-left / 1000:.3f} s ago>"
+        past = (self._read() - self._due) / (1000 * self._clock.per_ms)
+        if past < 0:
+            return f"<{name}: {-past:.3f} s left>"
+        return f"<{name}: passed {past:.3f} s ago>"
 
     def __hash__(self) -> int:
-        return hash(self._at_ms)
+        return hash(self._due)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Deadline):
-            return False
-        return self._at_ms == other._at_ms and (self._clock is other._clock or self._at_ms is None)
+        return (
+            isinstance(other, Deadline)
+            and self._due == other._due
+            and (self._clock is other._clock or self.is_never())
+        )
 
     def __lt__(self, other: "Deadline") -> bool:
-        return self._due < self._due_of(other)
-
-    def __le__(self, other: "Deadline") -> bool:
-        return self._due <= self._due_of(other)
-
-    def __gt__(self, other: "Deadline") -> bool:
-        return self._due > self._due_of(other)
-
-    def __ge__(self, other: "Deadline") -> bool:
-        return self._due >= self._due_of(other)
-
-    def _due_of(self, other: "Any") -> float:
         if not isinstance(other, Deadline):
             raise TypeError(f"a deadline compares with a deadline, not {other!r}")
-        if self._clock is not other._clock and INFINITY not in (self._due, other._due):
+        if self._clock is not other._clock and inf not in (self._due, other._due):
             raise ValueError("these deadlines are of different clocks")
-        return other._due
+        return self._due < other._due
+
+    def __le__(self, other: "Deadline") -> bool:
+        return self < other or self == other
+
+    def __gt__(self, other: "Deadline") -> bool:
+        return not self <= other
+
+    def __ge__(self, other: "Deadline") -> bool:
+        return not self < other
 
 
 class DeadlineToken:
@@ -194,11 +191,13 @@ class DeadlineToken:
     Work that asks `is_expired()` now and then can end early with what it has. Source: seed 000.
     """
 
+    LOCK: "Callable[[], Lock]" = NoLock
+    _cancelled = False
+
     def __init__(self, deadline: Deadline, lock: "Lock | None" = None) -> None:
         self.deadline = deadline
-        self._cancelled = False
         self._callbacks: list[Callable[[], object]] = []
-        self._lock = lock or NoLock()
+        self.lock = lock or self.LOCK()
 
     @classmethod
     def from_budget(
@@ -220,7 +219,7 @@ class DeadlineToken:
 
         An error that a callback raises is raised when all have been called, the first one.
         """
-        with self._lock:
+        with self.lock:
             self._cancelled = True
             callbacks, self._callbacks = self._callbacks, []
         errors = []
@@ -237,7 +236,7 @@ class DeadlineToken:
 
         No lock is held meanwhile. A deadline that passes calls nobody.
         """
-        with self._lock:
+        with self.lock:
             if not self._cancelled:
                 self._callbacks.append(callback)
                 return

@@ -60,3 +60,9 @@ class DeadlineExceeded(TimeLimitError):  # noqa: N818 - the seed's name
         super().__init__(
             f"the deadline has passed: {elapsed:.3f} s of {deadline.allowed_seconds():.3f} s"
         )
+
+
+def refuse(name: str, text: str, value: object) -> "NoReturn":
+    """Raise the `ValueError` that says what `name` must be; CPython prints no huge number."""
+    shown = "a huge number" if isinstance(value, int) and abs(value) > 1 << 64 else repr(value)
+    raise ValueError(f"{name} must be {text}, not {shown}")

@@ -5,7 +5,7 @@ in a compiled module takes no memory there.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from budget_core.config import Config
 from budget_core.deadline import Deadline, DeadlineToken
@@ -33,6 +33,7 @@ __all__ = [
     "Lock",
     "Messages",
     "MonotonicClock",
+    "NoReturn",
     "Provider",
     "Sequence",
     "ToolCall",

@@ -1,9 +1,8 @@
 """The envelope of one agent turn: how long, how many steps, tool calls and reflections."""
 
-from budget_core.allowance import Allowance
+from budget_core.allowance import Allowance, NoLock
 from budget_core.deadline import Deadline
 from budget_core.limits import check_count, check_limit
-from budget_core.lock import NoLock
 from budget_core.monotonic import MONOTONIC, in_ms
 
 TYPE_CHECKING = False
@@ -14,8 +13,9 @@ if TYPE_CHECKING:
 class TurnBudget:
     """What one turn may use, and what it has used of it; made by `create`. Source: seed 000.
 
-    `deadline` is when the turn is over, `max_context_tokens` what fits its context, `min_tool_s`
-    the seconds that a tool gets however late it starts.
+    `deadline` is when the turn is over; `steps`, `tool_calls` and `reflections` are `Allowance`s;
+    `max_context_tokens` is what fits the context, `min_tool_s` the seconds that a tool gets however
+    late it starts.
     """
 
     DEADLINE = Deadline
@@ -35,10 +35,10 @@ class TurnBudget:
         self.max_context_tokens = check_limit("max_context_tokens", max_context_tokens)
         in_ms("min_tool_s", min_tool_s)
         self.min_tool_s = min_tool_s
-        self._lock = lock = lock or self.LOCK()
-        self._steps = Allowance("max_steps", max_steps, lock)
-        self._tool_calls = Allowance("max_tool_calls", max_tool_calls, lock)
-        self._reflections = Allowance("max_reflections", max_reflections, lock)
+        self.lock = lock = lock or self.LOCK()
+        self.steps = Allowance("max_steps", max_steps, lock)
+        self.tool_calls = Allowance("max_tool_calls", max_tool_calls, lock)
+        self.reflections = Allowance("max_reflections", max_reflections, lock)
 
     @classmethod
     def create(
@@ -98,20 +98,22 @@ class TurnBudget:
         What is left of the turn, at least `min_tool_s`, and whatever else, at most `cap_s`.
         """
         left = max(self.remaining_s(), self.min_tool_s)
-        cap_ms = None if cap_s is None else in_ms("cap_s", cap_s)
-        return left if cap_ms is None else min(left, cap_ms / 1000)
+        if cap_s is None:
+            return left
+        in_ms("cap_s", cap_s)
+        return min(left, cap_s)
 
     def claim_step(self) -> bool:
         """Use one LLM call and return `True`, or return `False` where none is left."""
-        return self._steps.claim()
+        return self.steps.claim()
 
     def claim_tool_call(self) -> bool:
         """Use one tool call and return `True`, or return `False` where none is left."""
-        return self._tool_calls.claim()
+        return self.tool_calls.claim()
 
     def claim_reflection(self) -> bool:
         """Use one reflection and return `True`, or return `False` where none is left."""
-        return self._reflections.claim()
+        return self.reflections.claim()
 
     def fits_context(self, tokens: int) -> bool:
         """Tell whether that many tokens fit the context."""
@@ -120,14 +122,11 @@ class TurnBudget:
 
     def snapshot(self) -> "dict[str, Any]":
         """Return a copy of what is used and what is left, all of one instant."""
-        with self._lock:
+        with self.lock:
             left = self.remaining_s()
             seen: dict[str, Any] = {"remaining_s": left, "expired": left <= 0}
-            for name, allowance in (
-                ("steps", self._steps),
-                ("tool_calls", self._tool_calls),
-                ("reflections", self._reflections),
-            ):
-                seen[name + "_used"] = allowance.used
-                seen[name + "_max"] = allowance.cap
+            for name in ("steps", "tool_calls", "reflections"):
+                allowance = getattr(self, name)
+                for key, value in (("used", allowance.used), ("max", allowance.cap)):
+                    seen[name + "_" + key] = value
         return seen

@@ -1,7 +1,7 @@
 """All that one agent turn gathers: tokens, tool results, citations, and who may still write."""
 
+from budget_core.allowance import NoLock
 from budget_core.limits import check_count, check_text
-from budget_core.lock import NoLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,22 +67,23 @@ class TurnRuntimeState:
     ENTRY = ToolTraceEntry
     CITATIONS = CitationAccumulator
 
+    input_tokens = output_tokens = 0
+    cache_read_tokens = cache_creation_tokens = 0
+    missing_counts = invalid_counts = 0
+    final_text = prompt_render_hash = ""
+    timed_out = context_was_compacted = False
+    _closed = False
+
     def __init__(self, session_id: str, budget: "TurnBudget", lock: "Lock | None" = None) -> None:
         self.session_id = check_text("session_id", session_id)
         self.budget = budget
-        self.input_tokens = self.output_tokens = 0
-        self.cache_read_tokens = self.cache_creation_tokens = 0
-        self.missing_counts = self.invalid_counts = 0
         self.citations = self.CITATIONS()
         self.tool_results: list[dict[str, Any]] = []
         self.blocked_tool_names: set[str] = set()
         self.validation_repair_counts: dict[str, int] = {}
-        self.final_text = self.prompt_render_hash = ""
-        self.timed_out = self.context_was_compacted = False
         self.late_receipts: list[ToolTraceEntry] = []
-        self._trace: dict[str, ToolTraceEntry] = {}
-        self._closed = False
-        self._lock = lock or self.LOCK()
+        self._trace: dict[str, tuple[str, str, int, bool]] = {}
+        self.lock = lock or self.LOCK()
 
     def add_tokens(
         self,
@@ -95,55 +96,58 @@ class TurnRuntimeState:
 
         `None` is counted as missing, and what is no count as invalid.
         """
-        with self._lock:
-            self.input_tokens += self._count(input_tokens)
-            self.output_tokens += self._count(output_tokens)
-            self.cache_read_tokens += self._count(cache_read_tokens)
-            self.cache_creation_tokens += self._count(cache_creation_tokens)
+        with self.lock:
+            for name, tokens in (
+                ("input_tokens", input_tokens),
+                ("output_tokens", output_tokens),
+                ("cache_read_tokens", cache_read_tokens),
+                ("cache_creation_tokens", cache_creation_tokens),
+            ):
+                try:
+                    setattr(self, name, getattr(self, name) + check_count(name, tokens))
+                except ValueError:
+                    if tokens is None:
+                        self.missing_counts += 1
+                    else:
+                        self.invalid_counts += 1
 
-    def _count(self, tokens: int | None) -> int:
-        if tokens is None:
-            self.missing_counts += 1
-            return 0
-        try:
-            return check_count("tokens", tokens)
-        except ValueError:
-            self.invalid_counts += 1
-            return 0
-
-    def claim_repair(self, call_id: str) -> bool:
+    def claim_repair(self, id: str) -> bool:
         """Count one attempt to repair a call's arguments, or return `False`: deny the call.
 
         A call has `MAX_REPAIR_ATTEMPTS`.
         """
-        with self._lock:
-            attempts = self.validation_repair_counts.get(call_id, 0)
+        with self.lock:
+            attempts = self.validation_repair_counts.get(id, 0)
             if attempts >= MAX_REPAIR_ATTEMPTS:
                 return False
-            self.validation_repair_counts[call_id] = attempts + 1
+            self.validation_repair_counts[id] = attempts + 1
             return True
 
     @property
     def tool_trace(self) -> "dict[str, ToolTraceEntry]":
         """Where each tool call stands, by trace id: a copy."""
-        with self._lock:
-            return dict(self._trace)
+        with self.lock:
+            return {trace_id: self._entry(trace_id) for trace_id in self._trace}
 
-    def set_trace_running(self, trace_id: str, tool_name: str) -> bool:
+    def set_trace_running(
+        self, trace_id: str, tool_name: str, claim: "Callable[[], bool] | None" = None
+    ) -> bool:
         """Note that a tool starts; `False` where writes are closed, and it must not.
 
-        Raises `ValueError` for a trace id that this turn has had.
+        `claim()` is asked then only, such as `budget.claim_tool_call`; what it refuses is `False`
+        too. Raises `ValueError` for a trace id that this turn has had.
         """
-        with self._lock:
+        with self.lock:
             if trace_id in self._trace:
                 raise ValueError(f"trace id {trace_id!r} is taken: each call needs its own")
-            if not self._closed:
-                self._trace[trace_id] = self.ENTRY(tool_name, RUNNING, trace_id)
-            return not self._closed
+            if self._closed or (claim and not claim()):
+                return False
+            self._trace[trace_id] = (tool_name, RUNNING, 0, False)
+            return True
 
     def mark_trace_timed_out(self, trace_id: str) -> bool:
         """Give up on a tool; `False` where it is not running: it was first, or nobody knows it."""
-        with self._lock:
+        with self.lock:
             return self._move(trace_id, RUNNING, TIMED_OUT)
 
     def complete_trace(self, trace_id: str, latency_ms: int = 0, retryable: bool = False) -> bool:
@@ -152,11 +156,11 @@ class TurnRuntimeState:
         `False` means that nothing of it may be: somebody gave up on it before, and a late receipt
         is left; or it has been completed already, or its trace id is unknown.
         """
-        with self._lock:
+        with self.lock:
             if self._move(trace_id, RUNNING, COMPLETED, latency_ms, retryable):
                 return True
             if self._move(trace_id, TIMED_OUT, TIMED_OUT_LATE, latency_ms, retryable):
-                self.late_receipts.append(self._trace[trace_id])
+                self.late_receipts.append(self._entry(trace_id))
             return False
 
     def is_accepting_writes(self) -> bool:
@@ -165,7 +169,7 @@ class TurnRuntimeState:
 
     def close_writes(self) -> None:
         """End the turn: tools that still run have timed out."""
-        with self._lock:
+        with self.lock:
             self._closed = True
             for trace_id in list(self._trace):
                 self._move(trace_id, RUNNING, TIMED_OUT)
@@ -173,13 +177,17 @@ class TurnRuntimeState:
     def _move(
         self,
         trace_id: str,
-        before: str,
-        after: str,
+        start: str,
+        end: str,
         latency_ms: int = 0,
         retryable: bool = False,
     ) -> bool:
         entry = self._trace.get(trace_id)
-        if entry is None or entry.status != before:
+        if entry is None or entry[1] != start:
             return False
-        self._trace[trace_id] = self.ENTRY(entry.tool_name, after, trace_id, latency_ms, retryable)
+        self._trace[trace_id] = (entry[0], end, latency_ms, retryable)
         return True
+
+    def _entry(self, trace_id: str) -> ToolTraceEntry:
+        tool_name, status, latency_ms, retryable = self._trace[trace_id]
+        return self.ENTRY(tool_name, status, trace_id, latency_ms, retryable)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from budget_core.shapes import Lock as AnyLock
 
 _current: "ContextVar[Deadline | None]" = ContextVar("microbudget.deadline", default=None)
 
@@ -63,8 +62,7 @@ class Deadline(core.Deadline):
         Tasks have that of the code which made them, and so has what runs in a copy of the context,
         as in `asyncio.to_thread`. A new `threading.Thread` starts with none.
         """
-        deadline = _current.get()
-        return cls.never() if deadline is None else deadline
+        return current_or_none() or cls.never()
 
     def as_current(self) -> "Current":
         """Return a `with` in which `current` is this deadline, or the one around it if earlier.
@@ -92,6 +90,11 @@ class Deadline(core.Deadline):
         from asyncio import get_running_loop
 
         return get_running_loop().time() + self.remaining_seconds()
+
+
+def current_or_none() -> Deadline | None:
+    """Return the deadline that the context has, or `None`."""
+    return _current.get()
 
 
 class Current:
@@ -160,10 +163,8 @@ class DeadlineToken(core.DeadlineToken):
     Everything else is the core's.
     """
 
+    LOCK = Lock
     deadline: Deadline
-
-    def __init__(self, deadline: Deadline, lock: "AnyLock | None" = None) -> None:
-        super().__init__(deadline, lock or Lock())
 
 
 def _revive(state: "dict[str, Any]") -> DeadlineExceeded:

@@ -53,13 +53,21 @@ def test_a_cap_that_is_no_whole_number_is_refused_by_name() -> None:
     for cap in NO_LIMITS:
         text = str(raises(ValueError, Allowance, "max_steps", cap))
         assert "max_steps must be a whole number" in text, text
-    assert repr(True) in str(raises(ValueError, Allowance, "max_steps", True))
+    text = str(raises(ValueError, Allowance, "max_steps", True))
+    assert text == "max_steps must be a whole number >= 0, not True"
+
+
+def test_a_number_that_cannot_be_printed_is_refused_all_the_same() -> None:
+    for cap in (10**5000, -(10**5000), (1 << 64) + 1):
+        text = str(raises(ValueError, Allowance, "max_steps", cap))
+        assert text == "max_steps must be a whole number >= 0, not a huge number"
+    assert str(1 << 64) in str(raises(ValueError, Allowance, "max_steps", 1 << 64))
 
 
 def test_a_charge_that_is_no_count_is_refused_and_changes_nothing() -> None:
     allowance = Allowance("steps", 3)
     for amount in NO_COUNTS:
-        assert "amount must be" in str(raises(ValueError, allowance.charge, amount)), amount
+        assert "count must be" in str(raises(ValueError, allowance.charge, amount)), amount
     assert allowance.used == 0
 
 

@@ -67,6 +67,7 @@ def test_a_new_state_is_empty() -> None:
     assert (state.timed_out, state.context_was_compacted) == (False, False)
     assert state.is_accepting_writes()
     assert type(state.citations) is CitationAccumulator
+    assert state.citations is state.citations
 
 
 def test_a_session_id_is_a_text() -> None:

@@ -1,69 +1,122 @@
 """One tool call of a turn: it runs, and one of its ends counts."""
 
-from asyncio import CancelledError, Task, wait
-from collections.abc import Callable
+import asyncio
+from asyncio import CancelledError, Task
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from math import inf
+from threading import Thread
 from time import monotonic_ns
 from typing import Any
 
+from budget_core.dialects import token_counts
 from budget_core.errors import DeadlineExceeded
 from budget_core.turn_state import COMPLETED as TRACE_COMPLETED
-from budget_cpython.deadline import DeadlineToken
-from budget_cpython.executor.hooks import Hooks
-from budget_cpython.executor.options import ToolOptions
+from budget_cpython.deadline import DeadlineToken, current_or_none
+from budget_cpython.executor.hooks import Hooks, in_words, usage_of
+from budget_cpython.executor.options import Described, ToolOptions
 from budget_cpython.executor.outcome import COMPLETED, FAILED, TIMED_OUT, ToolOutcome
 from budget_cpython.executor.places import Places
 from budget_cpython.executor.threads import Job
-from budget_cpython.turn import TurnRuntimeState
+from budget_cpython.turn import TurnBudget, TurnRuntimeState
+
+CANCEL_S = 0.02
+_numbers = count(1)
 
 
 class Stopped(BaseException):
     """A tool was stopped for good before it came to an end."""
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What all calls of an executor share; see `BoundedToolExecutor`."""
+
+    places: Places
+    hooks: Hooks
+    cap_s: float | None
+    caps: Mapping[str, float | None]
+    grace_s: float
+    kill_grace_s: float
+
+    def cap_of(self, name: str, options: ToolOptions) -> float | None:
+        """Return the cap of a tool: the table's, its own, or the one for all."""
+        return self.caps.get(name, self.cap_s if options.cap_s is None else options.cap_s)
+
+
 class Call(Job):
     """A tool call, for the thread or task that runs it and for the one that waits.
 
-    The latter waits for `signal` to be called, and asks `has_ended` when it does not want to wait
+    The latter waits for `signal` to be called, and tries to `give_up` when it does not want to wait
     any more; then there is a `result`. Who was first is decided by the state's trace.
     """
 
+    traced = False
     task: Task[None] | None = None
     outcome: ToolOutcome | None = None
 
     def __init__(
         self,
-        places: Places,
-        hooks: Hooks,
-        name: str,
-        trace_id: str,
-        options: ToolOptions,
-        function: Callable[..., Any],
+        tool: Described,
         arguments: dict[str, Any],
-        token: DeadlineToken,
-        hard_s: float,
+        budget: TurnBudget,
         state: TurnRuntimeState,
+        cap_s: float | None,
+        trace_id: str | None,
+        bounds: Bounds,
     ) -> None:
-        super().__init__(places)
-        self.hooks = hooks
-        self.name = name
-        self.trace_id = trace_id
-        self.options = options
-        self.function = function
+        super().__init__(bounds.places)
+        self.name, self.function, self.options, _ = tool
         self.arguments = arguments
-        self.token = token
-        self.hard_s = hard_s
+        self.budget = budget
         self.state = state
+        self.hooks = bounds.hooks
+        self.trace_id = f"{self.name}#{next(_numbers)}" if trace_id is None else trace_id
+        if cap_s is None:
+            cap_s = bounds.cap_of(self.name, self.options)
+        hard_s = budget.per_tool_remaining_s(cap_s)
+        around = current_or_none()
+        if around is not None:
+            hard_s = min(hard_s, around.remaining_seconds())
+        if self.options.cooperative and hard_s < inf:
+            cap_s = hard_s - min(bounds.grace_s, hard_s / 10)
+        self.hard_s = hard_s
+        self.token = DeadlineToken.from_budget(budget, cap_s)
+        if self.options.process:
+            self._move_to_process(bounds.kill_grace_s)
+        elif self.options.cooperative:
+            self.arguments = {**arguments, "token": self.token}
         self.since = monotonic_ns()
 
+    def _move_to_process(self, kill_grace_s: float) -> None:
+        from budget_cpython.executor.processes import run_in_process
+
+        cooperative = self.options.cooperative
+        job = (self.name, self.function, self.arguments, cooperative, self.token, kill_grace_s)
+        self.function, self.arguments = partial(run_in_process, *job), {}
+
     def left_s(self) -> float:
-        """Return the seconds until this call is given up."""
+        """Return the seconds until this call is to be given up."""
         return max(0.0, self.hard_s - (monotonic_ns() - self.since) / 1e9)
+
+    def start(self) -> None:
+        """Run the tool in a thread; where there can be none, the call has failed."""
+        try:
+            super().start()
+        except RuntimeError as error:  # the system gives no more threads
+            self._end(None, error)
+            self.call_off()
+            self.signal()
 
     def work(self) -> None:
         """Run the tool to its end."""
         try:
             with self.token.deadline.as_current():
                 value = self.function(**self.arguments)
+            if hasattr(value, "__await__"):
+                raise TypeError(f"{self.name} returned something to await: make it an async def")
         except Stopped:
             return
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything, the turn goes on
@@ -71,8 +124,13 @@ class Call(Job):
         else:
             self._end(value, None)
 
-    async def run_async(self) -> None:
-        """Run an async tool to its end."""
+    def start_task(self) -> None:
+        """Run an async tool in a task of the running loop."""
+        self._begun.acquire(blocking=False)
+        self.task = asyncio.get_running_loop().create_task(self._work_async())
+        self.task.add_done_callback(self._leave)
+
+    async def _work_async(self) -> None:
         try:
             with self.token.deadline.as_current():
                 value = await self.function(**self.arguments)
@@ -85,33 +143,44 @@ class Call(Job):
                 raise
         else:
             self._end(value, None)
-        finally:
-            self.places.free(self)
-            self.signal()
 
-    def fail_to_start(self, error: Exception) -> None:
-        """Note that the tool could not be started."""
-        self._end(None, error)
+    def _leave(self, task: "Task[None]") -> None:
+        if task.cancelled():  # before it had begun
+            if not self.given_up:
+                self._end(None, CancelledError("cancelled before it had begun"))
+        else:
+            task.exception()  # asyncio is not to complain that nobody looked
+        self.places.free(self)
         self.signal()
 
+    async def stop_task(self, within_s: float) -> None:
+        """Cancel the tool's task, and give it that long to end."""
+        if self.task:
+            self.task.cancel()
+            await asyncio.wait({self.task}, timeout=within_s)
+
     def _end(self, value: Any, error: BaseException | None) -> None:
-        self.hooks.settle(self.state, value if error is None else error)
+        usage = usage_of(value if error is None else error)
+        if usage is not None:
+            self.state.add_tokens(**token_counts(usage))
         outcome = self._outcome(value, error)
         gave_up = outcome.status == TIMED_OUT and self.state.mark_trace_timed_out(self.trace_id)
-        traced = (self.trace_id, outcome.latency_ms, outcome.retryable)
-        if gave_up or self.state.complete_trace(*traced):
+        if gave_up or self.state.complete_trace(
+            self.trace_id, outcome.latency_ms, outcome.retryable
+        ):
             self.outcome = outcome
-        else:
-            self.hooks.too_late(outcome)
+        elif self.hooks.on_late:
+            self.hooks.call(self.hooks.on_late, outcome)
+        if usage is not None and self.hooks.on_usage:
+            self.hooks.call(self.hooks.on_usage, usage)
 
     def _outcome(self, value: Any, error: BaseException | None) -> ToolOutcome:
         if error is None:
-            partial = self.options.cooperative and self.token.is_expired()
-            return self.ended(COMPLETED, value, partial=partial)
+            partly = self.options.cooperative and self.token.is_expired()
+            return self.ended(COMPLETED, value, partial=partly)
         gave_up = isinstance(error, DeadlineExceeded) and self.token.is_expired()
         status = TIMED_OUT if gave_up else FAILED
-        reason = f"{type(error).__name__}: {error}"
-        return self.ended(status, None, error, reason, self.options.retryable)
+        return self.ended(status, None, error, in_words(error), self.options.retryable)
 
     def ended(
         self,
@@ -128,30 +197,36 @@ class Call(Job):
             status, self.name, self.trace_id, value, error, reason, ms, retryable, partial
         )
 
-    def has_ended(self) -> bool:
-        """Tell whether the tool has ended in time; one that has not is given up.
+    def give_up(self) -> bool:
+        """Leave the tool to itself and return `True`, or return `False`: it has ended in time.
 
-        If it has, the outcome is there or about to be: `signal` will be called.
+        The outcome then is there, or about to be: `signal` will be called.
         """
         if not self.state.mark_trace_timed_out(self.trace_id):
             entry = self.state.tool_trace.get(self.trace_id)
             if entry and entry.status == TRACE_COMPLETED:
-                return True
+                return False
         self.given_up = True
         self.places.abandon(self)
-        self.hooks.call(self.token.cancel)
-        return False
+        if self.options.cooperative:  # the tool's callbacks may be as slow as the tool
+            teller = Thread(target=self.hooks.call, args=(self.token.cancel,), daemon=True)
+            teller.start()
+            teller.join(CANCEL_S)
+        else:
+            self.hooks.call(self.token.cancel)
+        return True
 
-    async def stop_task(self, within_s: float) -> None:
-        """Cancel the tool's task, and give it that long to end."""
-        if self.task:
-            self.task.cancel()
-            await wait({self.task}, timeout=within_s)
+    def abort(self) -> None:
+        """Leave everything behind, wherever this call stands; its caller does not go on."""
+        if self.traced:
+            self.give_up()
+        self.call_off()
 
     def result(self) -> ToolOutcome:
-        """Return what came of the call, once it was signalled or given up."""
-        if self.outcome:
-            return self.outcome
+        """Return what came of the call, once it was signalled or given up; once."""
+        outcome, self.outcome = self.outcome, None  # its error's traceback leads to this call
+        if outcome:
+            return outcome
         reason = f"{self.name} did not end within {self.hard_s:.3f} s"
         if not self.given_up:
             reason = f"the turn ended before {self.name} did"

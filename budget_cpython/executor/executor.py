@@ -3,21 +3,19 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import count
 from math import inf
 from typing import Any
 
 from budget_core.monotonic import in_ms
-from budget_cpython.deadline import DeadlineToken
-from budget_cpython.executor.call import Call
+from budget_cpython.executor.call import Bounds, Call
 from budget_cpython.executor.hooks import Hooks
-from budget_cpython.executor.options import describe
+from budget_cpython.executor.options import ASYNC, GENERATOR, PLAIN, Described, describe
 from budget_cpython.executor.outcome import DENIED, ToolOutcome
 from budget_cpython.executor.places import NoPlaceError, Places, happens, wake
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
 
 CLEAN_UP_S = 0.025
-_ids = count(1)
+TURN_IS_OVER = "the turn is over: it accepts no more writes"
 
 
 class _DeniedError(Exception):
@@ -40,7 +38,9 @@ class BoundedToolExecutor:
       `usage`), also of late ones; a tracker's `record` fits. The state's counts have it already.
     - `on_late(outcome)`: told of what came too late and was dropped.
 
-    One executor serves any number of turns and threads. Sources: seeds 000 and 002.
+    The time is bounded by `Deadline.current()` as well. One executor serves any number of turns and
+    threads, but a tool that calls tools needs another for those: it holds a place itself. Hooks
+    should be quick, a call waits for them. Sources: seeds 000 and 002.
     """
 
     def __init__(
@@ -54,32 +54,29 @@ class BoundedToolExecutor:
         on_usage: Callable[[Any], object] | None = None,
         on_late: Callable[[ToolOutcome], object] | None = None,
     ) -> None:
-        self.cap_s = cap_s
-        self.caps = {} if caps is None else caps
-        self.grace_s = grace_s
-        self.kill_grace_s = kill_grace_s
         for name, seconds in (("grace_s", grace_s), ("kill_grace_s", kill_grace_s)):
             in_ms(name, seconds)
-        for name, cap in {"cap_s": cap_s, **self.caps}.items():
+        caps = {} if caps is None else caps
+        for name, cap in {"cap_s": cap_s, **caps}.items():
             if cap is not None:
                 in_ms(name, cap)
-        self._places = Places(max_abandoned)
-        self._hooks = Hooks(on_usage, on_late)
+        hooks = Hooks(on_usage, on_late)
+        self._bounds = Bounds(Places(max_abandoned), hooks, cap_s, caps, grace_s, kill_grace_s)
 
     @property
     def abandoned(self) -> int:
         """Tools that outlived their time and still run."""
-        return self._places.abandoned
+        return self._bounds.places.abandoned
 
     @property
     def running(self) -> int:
         """Tools that run within their time."""
-        return self._places.running
+        return self._bounds.places.running
 
     @property
-    def hook_error(self) -> Exception | None:
+    def hook_error(self) -> BaseException | None:
         """The last error that a hook, or a callback of a token, raised."""
-        return self._hooks.error
+        return self._bounds.hooks.error
 
     def execute(
         self,
@@ -98,22 +95,20 @@ class BoundedToolExecutor:
         made. What the tool raises is in the outcome. Raises `TypeError` or `ValueError` for
         arguments that are wrong, an async tool among them: `execute_async` takes those.
         """
-        call, is_async = self._prepare(tool, arguments, budget, state, cap_s, trace_id)
+        call, is_async = self._call(tool, arguments, budget, state, cap_s, trace_id)
         if is_async:
             raise TypeError(f"{call.name} is async: await execute_async(...) instead")
         try:
-            self._check(call, budget)
-            waited = self._places.enter(call, call.left_s)
-            self._claim(call, budget, waited)
+            _check(call)
+            _admit(call, self._bounds.places.enter(call, call.left_s))
+            call.start()
+            in_time = call.is_done(call.left_s())
         except (_DeniedError, NoPlaceError) as denied:
             return _denied(call, denied)
-        try:
-            _start_thread(call)
-            in_time = call.is_done(call.left_s())
         except BaseException:  # Ctrl-C comes here
-            call.has_ended()
+            call.abort()
             raise
-        if not in_time and call.has_ended():
+        if not in_time and not call.give_up():
             call.is_done(inf)
         return call.result()
 
@@ -133,33 +128,30 @@ class BoundedToolExecutor:
         does not end even then is abandoned. Any other runs in a thread. If this call is cancelled,
         so is the tool.
         """
-        call, is_async = self._prepare(tool, arguments, budget, state, cap_s, trace_id)
-        loop, done = asyncio.get_running_loop(), asyncio.Event()
+        call, is_async = self._call(tool, arguments, budget, state, cap_s, trace_id)
+        done = asyncio.Event()
+        call.signal = partial(wake, asyncio.get_running_loop(), done)
         try:
-            self._check(call, budget)
-            waited = await self._places.enter_async(call, call.left_s)
-            self._claim(call, budget, waited)
+            _check(call)
+            _admit(call, await self._bounds.places.enter_async(call, call.left_s))
+            if is_async:
+                call.start_task()
+            else:
+                call.start()
+            if not await happens(done, call.left_s()):
+                if call.give_up():
+                    await call.stop_task(CLEAN_UP_S)
+                else:
+                    await done.wait()
         except (_DeniedError, NoPlaceError) as denied:
             return _denied(call, denied)
-        if is_async:
-            call.signal = done.set
-            call.task = loop.create_task(call.run_async(), name=f"tool {call.name}")
-        else:
-            call.signal = partial(wake, loop, done)
-            _start_thread(call)
-        try:
-            if not await happens(done, call.left_s()):
-                if call.has_ended():
-                    await done.wait()
-                else:
-                    await call.stop_task(CLEAN_UP_S)
-        except asyncio.CancelledError:
-            if not call.has_ended():
-                await call.stop_task(CLEAN_UP_S)
+        except BaseException:
+            call.abort()
+            await call.stop_task(CLEAN_UP_S)
             raise
         return call.result()
 
-    def _prepare(
+    def _call(
         self,
         tool: Any,
         arguments: dict[str, Any],
@@ -176,70 +168,45 @@ class BoundedToolExecutor:
                 "budget and state must be budget_cpython's, which threads may share, "
                 f"not {budget!r} and {state!r}"
             )
-        name, function, options, is_async = describe(tool)
-        if trace_id is None:
-            trace_id = f"{name}-{next(_ids)}"
-        elif trace_id in state.tool_trace:
-            raise ValueError(f"trace id {trace_id!r} is taken: each call needs its own")
-        if cap_s is None:
-            cap_s = self.caps.get(name, self.cap_s if options.cap_s is None else options.cap_s)
-        hard_s = budget.per_tool_remaining_s(cap_s)
-        arguments = dict(arguments)
-        if options.cooperative:
-            cap_s = hard_s - min(self.grace_s, hard_s / 10)
-        token = DeadlineToken.from_budget(budget, cap_s)
-        if options.process:
-            from budget_cpython.executor.processes import run_in_process
-
-            job = (name, function, arguments, options.cooperative, token, self.kill_grace_s)
-            function, arguments = partial(run_in_process, *job), {}
-        elif options.cooperative:
-            arguments["token"] = token
-        call = Call(
-            self._places,
-            self._hooks,
-            name,
-            trace_id,
-            options,
-            function,
-            arguments,
-            token,
-            hard_s,
-            state,
-        )
-        return call, is_async
-
-    def _check(self, call: Call, budget: TurnBudget) -> None:
-        """Raise `_DeniedError` where there is no use in waiting for a place."""
-        if not call.state.is_accepting_writes():
-            raise _DeniedError("the turn is over: it accepts no more writes")
-        if call.name in call.state.blocked_tool_names:
-            raise _DeniedError(f"{call.name} is blocked for the rest of the turn")
-        if budget.is_expired():
-            raise _DeniedError("the turn's time is over")
-        if call.hard_s <= 0:
-            raise _DeniedError(f"{call.name} may take 0 s")
-
-    def _claim(self, call: Call, budget: TurnBudget, waited: bool) -> None:
-        """Use one tool call of the turn, or give the place back and raise."""
-        try:
-            if waited:
-                self._check(call, budget)
-            if not budget.claim_tool_call():
-                cap = budget.snapshot()["tool_calls_max"]
-                raise _DeniedError(f"all {cap} tool calls of the turn are used")
-            if not call.state.set_trace_running(call.trace_id, call.name):
-                raise _DeniedError("the turn is over: it accepts no more writes")
-        except BaseException:
-            self._places.free(call)
-            raise
+        described = describe(tool)
+        if described.kind is not PLAIN:
+            _refuse_kind(described)
+        call = Call(described, arguments, budget, state, cap_s, trace_id, self._bounds)
+        return call, described.kind is ASYNC
 
 
-def _start_thread(call: Call) -> None:
+def _refuse_kind(tool: Described) -> None:
+    if tool.kind is GENERATOR:
+        raise TypeError(f"{tool.name} is a generator function: its calls return at once")
+    if tool.options.process:
+        raise TypeError(f"{tool.name} is async: a process runs functions that are not")
+
+
+def _check(call: Call) -> None:
+    """Raise `_DeniedError` where there is no use in waiting for a place."""
+    if not call.state.is_accepting_writes():
+        raise _DeniedError(TURN_IS_OVER)
+    if call.name in call.state.blocked_tool_names:
+        raise _DeniedError(f"{call.name} is blocked for the rest of the turn")
+    if call.budget.is_expired():
+        raise _DeniedError("the turn's time is over")
+    if call.hard_s <= 0:
+        raise _DeniedError(f"{call.name} may take 0 s")
+
+
+def _admit(call: Call, waited: bool) -> None:
+    """Use one tool call of the turn, or give the place back and raise."""
     try:
-        call.start()
-    except RuntimeError as error:  # the system gives no more threads
-        call.fail_to_start(error)
+        if waited:
+            _check(call)
+        claim = call.budget.claim_tool_call
+        call.traced = call.state.set_trace_running(call.trace_id, call.name, claim)
+        if not call.traced:
+            _check(call)
+            raise _DeniedError(f"all {call.budget.tool_calls.cap} tool calls of the turn are used")
+    except BaseException:
+        call.call_off()
+        raise
 
 
 def _denied(call: Call, denied: Exception) -> ToolOutcome:

@@ -4,46 +4,48 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from budget_core.dialects import token_counts
 from budget_cpython.executor.outcome import ToolOutcome
-from budget_cpython.turn import TurnRuntimeState
 
 
 class Hooks:
-    """Functions of the user's, called by whatever thread a tool ends in; `error` is their last."""
+    """Functions of the user's, called by whatever thread a tool ends in; `error` is their last.
+
+    None may break a call, whatever it raises. They should be quick: the call waits for them.
+    """
 
     def __init__(
         self,
         on_usage: Callable[[Any], object] | None,
         on_late: Callable[[ToolOutcome], object] | None,
     ) -> None:
-        self._on_usage = on_usage
-        self._on_late = on_late
-        self.error: Exception | None = None
-
-    def settle(self, state: TurnRuntimeState, result: Any) -> None:
-        """Record the usage that a tool's result carries, if it carries any."""
-        if result is None or isinstance(result, str):
-            return
-        try:
-            usage = result.get("usage") if isinstance(result, dict) else result.usage
-        except Exception:  # noqa: BLE001 - most results have none, a foreign one may raise anything
-            return
-        if usage is not None:
-            state.add_tokens(**token_counts(usage))
-            if self._on_usage:
-                self.call(self._on_usage, usage)
-
-    def too_late(self, outcome: ToolOutcome) -> None:
-        """Tell what was suppressed."""
-        if self._on_late:
-            self.call(self._on_late, outcome)
+        self.on_usage = on_usage
+        self.on_late = on_late
+        self.error: BaseException | None = None
 
     def call(self, hook: Callable[..., object], *arguments: object) -> None:
-        """Call a function that must not break the call; the first error is printed."""
+        """Call a function and keep what it raises; the first error is printed."""
         try:
             hook(*arguments)
-        except Exception as error:  # noqa: BLE001 - a hook may raise anything, the turn goes on
+        except BaseException as error:  # noqa: BLE001 - a tool's outcome must not be lost with it
             if self.error is None:
-                print(f"microbudget: a hook of the tool executor raised {error!r}", file=sys.stderr)
+                said = f"microbudget: a hook of the tool executor raised {in_words(error)}"
+                print(said, file=sys.stderr)
             self.error = error
+
+
+def usage_of(result: Any) -> Any:
+    """Return the usage report that a tool's result carries as an attribute or a key, or `None`."""
+    if result is None or isinstance(result, str):
+        return None
+    try:
+        return result.get("usage") if isinstance(result, dict) else result.usage
+    except BaseException:  # noqa: BLE001 - most have none, and a foreign object may raise anything
+        return None
+
+
+def in_words(error: BaseException) -> str:
+    """Return an error's type and text; a foreign one may refuse to be text."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:  # noqa: BLE001
+        return type(error).__name__

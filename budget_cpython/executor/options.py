@@ -1,14 +1,18 @@
 """What a tool says about itself: how long it may take, and how it is run and stopped."""
 
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from budget_core.monotonic import in_ms
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+PLAIN = "plain"
+ASYNC = "async"
+GENERATOR = "generator"
 _OPTIONS = "__tool_options__"
 
 
@@ -50,22 +54,43 @@ def tool_options(
     return mark
 
 
-_PLAIN = ToolOptions()
+class Described(NamedTuple):
+    """A tool as the executor sees it; `kind` is `PLAIN`, `ASYNC` or `GENERATOR`."""
+
+    name: str
+    function: Callable[..., Any]
+    options: ToolOptions
+    kind: str
 
 
-def describe(tool: Any) -> tuple[str, Callable[..., Any], ToolOptions, bool]:
-    """Return a tool's name, function and options, and whether it is async.
+_NO_OPTIONS = ToolOptions()
+_UNUSUAL = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
-    A tool is a function, or has one as `run` (a `Tool`). Raises `TypeError` for anything else.
+
+def describe(tool: Any) -> Described:
+    """Return what is known of a tool: a function, or what has one as `run` (a `Tool`).
+
+    A `functools.partial` has the name and the options of what it calls. Raises `TypeError` for
+    what cannot be called.
     """
-    if type(tool) is FunctionType and not tool.__dict__:  # most are, and this is quicker
-        return tool.__name__, tool, _PLAIN, bool(tool.__code__.co_flags & inspect.CO_COROUTINE)
+    if type(tool) is FunctionType and not (tool.__dict__ or tool.__code__.co_flags & _UNUSUAL):
+        return Described(tool.__name__, tool, _NO_OPTIONS, PLAIN)  # most are, and this is quicker
     function = getattr(tool, "run", tool)
     if not callable(function):
         raise TypeError(f"a tool is a function, or has one as its attribute run, not {tool!r}")
-    name = getattr(tool, "name", None) or getattr(function, "__name__", None) or repr(function)
-    options: Any = getattr(tool, _OPTIONS, None) or getattr(function, _OPTIONS, _PLAIN)
-    awaited = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        type(function).__call__
-    )
-    return str(name), function, options, awaited
+    inner = function
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    name = getattr(tool, "name", None) or getattr(inner, "__name__", None) or repr(inner)
+    options: Any = getattr(tool, _OPTIONS, None) or getattr(inner, _OPTIONS, _NO_OPTIONS)
+    return Described(str(name), function, options, kind_of(function))
+
+
+def kind_of(function: Callable[..., Any]) -> str:
+    """Tell what calling it gives: a value, a coroutine, or something that is yet to be run."""
+    for one in (function, type(function).__call__):
+        if inspect.iscoroutinefunction(one):
+            return ASYNC
+        if inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
+            return GENERATOR
+    return PLAIN

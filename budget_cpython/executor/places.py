@@ -1,10 +1,12 @@
 """Bound how many tools can be left behind: one that starts takes a place until it has ended."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from functools import partial
 from threading import TIMEOUT_MAX, Lock
 from typing import Any
+from weakref import WeakSet
 
 from budget_core.errors import BudgetError
 from budget_core.limits import check_limit
@@ -26,6 +28,7 @@ class Places:
         self._running: set[Any] = set()
         self._abandoned: set[Any] = set()
         self._watchers: list[Callable[[], object]] = []
+        _all.add(self)
 
     @property
     def running(self) -> int:
@@ -42,28 +45,33 @@ class Places:
 
         Raises `NoPlaceError` once `left_s()` is 0, or as soon as every place is lost.
         """
-        changed: Lock | None = None
-        while not self._take(job, changed and changed.release):
-            if changed is None:
-                changed = Lock()
-                changed.acquire()
-            elif not changed.acquire(timeout=min(left_s(), TIMEOUT_MAX)):
-                raise self._busy()
-        return changed is not None
+        if self._take(job, None):
+            return False
+        changed = Lock()
+        changed.acquire()
+        watcher = changed.release
+        try:
+            while not self._take(job, watcher):
+                if not changed.acquire(timeout=min(left_s(), TIMEOUT_MAX)):
+                    raise self._busy()
+        finally:
+            self._forget(watcher)
+        return True
 
     async def enter_async(self, job: Any, left_s: Callable[[], float]) -> bool:
         """Take a place as `enter` does, and let the running loop go on meanwhile."""
-        changed: asyncio.Event | None = None
-        watcher: Callable[[], object] | None = None
-        while not self._take(job, watcher):
-            if changed is None:
-                changed = asyncio.Event()
-                watcher = partial(wake, asyncio.get_running_loop(), changed)
-            elif not await happens(changed, left_s()):
-                raise self._busy()
-            else:
+        if self._take(job, None):
+            return False
+        changed = asyncio.Event()
+        watcher = partial(wake, asyncio.get_running_loop(), changed)
+        try:
+            while not self._take(job, watcher):
+                if not await happens(changed, left_s()):
+                    raise self._busy()
                 changed.clear()
-        return changed is not None
+        finally:
+            self._forget(watcher)
+        return True
 
     def abandon(self, job: Any) -> None:
         """Note that a tool has outlived its time; nothing changes if it has just ended."""
@@ -97,6 +105,16 @@ class Places:
                 self._watchers.append(watcher)
             return False
 
+    def _forget(self, watcher: Callable[[], object]) -> None:
+        with self._lock:
+            if watcher in self._watchers:
+                self._watchers.remove(watcher)
+
+    def _after_fork(self) -> None:
+        """Begin again: what ran here goes on in the parent only."""
+        self._lock = Lock()
+        self._running, self._abandoned, self._watchers = set(), set(), []
+
     def _busy(self) -> NoPlaceError:
         return NoPlaceError(
             f"{self.running} tools run and {self.abandoned} have outlived their time: no place "
@@ -110,6 +128,16 @@ class Places:
             watcher()
 
 
+def _begin_again() -> None:
+    for places in list(_all):
+        places._after_fork()
+
+
+_all: WeakSet[Places] = WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_again)
+
+
 def wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
     """Set an event of a loop from any thread; nobody is told where the loop is closed."""
     try:
@@ -121,7 +149,8 @@ def wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
 async def happens(event: asyncio.Event, within_s: float) -> bool:
     """Wait that long for an event, and tell whether it was set."""
     try:
-        await asyncio.wait_for(event.wait(), None if within_s > TIMEOUT_MAX else within_s)
+        async with asyncio.timeout(None if within_s > TIMEOUT_MAX else within_s):
+            await event.wait()
     except TimeoutError:
         return False
     return True

@@ -4,29 +4,28 @@ import atexit
 import os
 import pickle
 import signal
+import socket
+import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from multiprocessing import (
-    connection,
-    get_context,
-    util,  # noqa: F401 - joins processes at exit: what is registered below must come after it
-)
+from multiprocessing import get_context, process
 from multiprocessing.connection import Connection
 from typing import Any
 
 from budget_core.errors import BudgetError
 from budget_cpython.deadline import Deadline, DeadlineToken
 from budget_cpython.executor.call import Stopped
+from budget_cpython.executor.hooks import in_words
 
 _SPAWN = get_context("spawn")  # a fork would copy locks that other threads hold
 _groups: set[int] = set()
 
 
 class ToolProcessError(BudgetError):
-    """A tool's process could not be started, or ended without a result."""
+    """A tool's process could not be given its work, or ended without a result."""
 
 
 def run_in_process(
@@ -45,25 +44,19 @@ def run_in_process(
     and for a process that ends without a result.
     """
     try:
-        job = pickle.dumps((function, arguments, cooperative, token.deadline))
+        work = pickle.dumps((function, arguments, cooperative))
     except Exception as error:
         raise ToolProcessError(
             f"{name} cannot run in a process: it must be importable, and its arguments picklable: "
             f"{error}"
         ) from error
-    ours, theirs = _SPAWN.Pipe()
-    with ours:
-        with theirs:
-            child = _Child(name, theirs, kill_grace_s)
-        token.on_cancel(child.stop)
-        try:
-            ours.send_bytes(job)
-            answer = ours.recv_bytes()
-        except (EOFError, OSError):
-            answer = b""
-        code = child.join()
+    child = _Child(name, kill_grace_s)
+    token.on_cancel(child.stop)
+    answer = child.ask(work, token.deadline)
+    told = child.stopped  # by the token, not by `join`, which stops one that lingers
+    code = child.join()
     if not answer:
-        if child.stopped:
+        if told:
             raise Stopped
         raise ToolProcessError(f"the process of {name} ended with exit code {code} and no result")
     well, result = pickle.loads(answer)  # noqa: S301 - our own child wrote it
@@ -75,44 +68,85 @@ def run_in_process(
 class _Child:
     """A process with a group of its own; `stop` may be called by any thread, at any time."""
 
-    def __init__(self, name: str, pipe: Connection, kill_grace_s: float) -> None:
+    def __init__(self, name: str, kill_grace_s: float) -> None:
         self._kill_grace_s = kill_grace_s
-        self._process = _SPAWN.Process(target=_serve, args=(pipe,), name=f"tool {name}")
-        self._process.start()
+        self._pipe, theirs = _SPAWN.Pipe()
+        with theirs:
+            self._process = _SPAWN.Process(target=_serve, args=(theirs,), name=f"tool {name}")
+            self._process.start()
+        # Nobody else is to reap it (while its group may be killed), nor to join it at exit.
+        getattr(process, "_children", set()).discard(self._process)
         self._pid = int(self._process.pid or 0)
         _groups.add(self._pid)
         self._lock = threading.Lock()
         self._killer: threading.Thread | None = None
         self._over = self.stopped = False
 
+    def ask(self, work: bytes, deadline: Deadline) -> bytes:
+        """Return the answer to the work, or nothing where the process ended without."""
+        try:
+            self._pipe.recv_bytes()  # it is ready: from here on the deadline's milliseconds count
+            self._pipe.send_bytes(work)
+            self._pipe.send_bytes(pickle.dumps(deadline))
+            return self._pipe.recv_bytes()
+        except (EOFError, OSError):
+            return b""
+
     def stop(self) -> None:
         """Have the process killed, and return at once."""
         with self._lock:
-            if not self._over and not self._killer:
-                self.stopped = True
-                self._killer = threading.Thread(target=self._kill, daemon=True)
-                self._killer.start()
+            if self._over or self.stopped:
+                return
+            self.stopped = True
+            killer = threading.Thread(target=self._kill, daemon=True)
+            try:
+                killer.start()
+            except RuntimeError:  # the system gives no more threads
+                _send(self._pid, signal.SIGKILL)
+            else:
+                self._killer = killer
 
     def _kill(self) -> None:
         _send(self._pid, signal.SIGTERM)
-        connection.wait([self._process.sentinel], self._kill_grace_s)
+        self._has_ended(self._kill_grace_s)
         _send(self._pid, signal.SIGKILL)
+        with suppress(OSError), socket.socket(fileno=os.dup(self._pipe.fileno())) as end:
+            end.shutdown(socket.SHUT_RDWR)  # one that left the group may hold the other end
+
+    def _has_ended(self, within_s: float) -> bool:
+        """Wait that long for the process itself; what it left behind may live on."""
+        give_up, pause = time.monotonic() + within_s, 0.0005
+        while not _is_ended(self._pid):
+            left = give_up - time.monotonic()
+            if left <= 0:
+                return False
+            pause = min(2 * pause, 0.02, left)
+            time.sleep(pause)
+        return True
 
     def join(self) -> int | None:
         """Wait for the end, kill what does not come to it, and return the exit code."""
-        if not self.stopped:
-            connection.wait([self._process.sentinel], self._kill_grace_s)
-            if not connection.wait([self._process.sentinel], 0):
-                self.stop()
+        if not self.stopped and not self._has_ended(self._kill_grace_s):
+            self.stop()
         with self._lock:
             self._over = True
         if self._killer:
             self._killer.join()
         self._process.join()  # not before: its id, which is the group's, could be another's
         _groups.discard(self._pid)
+        self._pipe.close()
         code = self._process.exitcode
-        self._process.close()
+        with suppress(ValueError):  # where SIGCHLD is ignored, nobody knows how it ended
+            self._process.close()
         return code
+
+
+def _is_ended(pid: int) -> bool:
+    """Tell whether a child has ended, and leave it to be reaped."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
 
 
 def _send(pid: int, number: int) -> None:
@@ -130,14 +164,21 @@ def _kill_all() -> None:
 
 
 atexit.register(_kill_all)
+os.register_at_fork(after_in_child=_groups.clear)  # they are the parent's
 
 
 def _serve(pipe: Connection) -> None:
-    """Do the job that comes through the pipe: what the child process runs."""
+    """Do the work that comes through the pipe: what the child process runs."""
     os.setsid()
-    job = pickle.loads(pipe.recv_bytes())  # noqa: S301 - our own parent wrote it
+    pipe.send_bytes(b"ready")
+    work = pipe.recv_bytes()
+    deadline = pickle.loads(pipe.recv_bytes())  # noqa: S301 - our own parent wrote it
     threading.Thread(target=_die_with, args=(pipe,), daemon=True).start()
-    pipe.send_bytes(_answer(*job))
+    pipe.send_bytes(_answer(work, deadline))
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(0)  # threads that the tool left behind are not waited for
 
 
 def _die_with(parent: Connection) -> None:
@@ -146,12 +187,11 @@ def _die_with(parent: Connection) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _answer(
-    function: Callable[..., Any], arguments: dict[str, Any], cooperative: bool, deadline: Deadline
-) -> bytes:
-    if cooperative:
-        function = partial(function, token=DeadlineToken(deadline))
+def _answer(work: bytes, deadline: Deadline) -> bytes:
     try:
+        function, arguments, cooperative = pickle.loads(work)  # noqa: S301 - our own parent's
+        if cooperative:
+            arguments["token"] = DeadlineToken(deadline)
         with deadline.as_current():
             return pickle.dumps((True, function(**arguments)))
     except BaseException as error:  # noqa: BLE001 - a tool may raise anything, also what cannot be sent
@@ -164,6 +204,5 @@ def _packed(error: BaseException) -> bytes:
         packed = pickle.dumps((False, error))
         pickle.loads(packed)  # noqa: S301 - many an exception can be packed but not unpacked
     except Exception:  # noqa: BLE001
-        told = ToolProcessError(f"{type(error).__name__}: {error}")
-        packed = pickle.dumps((False, told))
+        packed = pickle.dumps((False, ToolProcessError(in_words(error))))
     return packed

@@ -18,13 +18,14 @@ class Job:
     """Work for a thread, in the context of whoever made it, holding a place until it has ended.
 
     A subclass says in `work` what is done. `signal` is called when it has been, and the thread is
-    idle by then.
+    idle by then. A job that is `given_up` ends its thread.
     """
 
     def __init__(self, places: Places) -> None:
         self.places = places
         self.given_up = False
         self.context = contextvars.copy_context()
+        self._begun = Lock()
         self._done = Lock()
         self._done.acquire()
         self.signal: Callable[[], object] = self._done.release
@@ -35,29 +36,34 @@ class Job:
 
     def run(self) -> bool:
         """Do the work in this thread; return whether the thread may be used again."""
-        self.context.run(self.work)
-        self.places.free(self)
+        if not self._begun.acquire(blocking=False):
+            return True
+        try:
+            self.context.run(self.work)
+        finally:
+            self.places.free(self)
         return not self.given_up
 
     def start(self) -> None:
         """Have the work done by an idle thread, or by a new one.
 
-        Where the system gives no more threads, the place is free again and `RuntimeError` raised.
+        Raises `RuntimeError` where the system gives no more threads.
         """
         try:
             worker = _idle.pop()
         except IndexError:
-            try:
-                _Worker(self)
-            except RuntimeError:
-                self.places.free(self)
-                raise
+            _Worker(self)
         else:
             worker.hand(self)
 
+    def call_off(self) -> None:
+        """Give the place back, unless the work has begun: then whoever does it will."""
+        if self._begun.acquire(blocking=False):
+            self.places.free(self)
+
     def is_done(self, within_s: float) -> bool:
-        """Wait that long for the work to be done, and tell whether it is."""
-        return self._done.acquire(timeout=min(max(0.0, within_s), TIMEOUT_MAX))
+        """Wait that long for the work to be done, and tell whether it is; once."""
+        return self._done.acquire(timeout=min(within_s, TIMEOUT_MAX))
 
 
 class _Worker:
@@ -74,16 +80,17 @@ class _Worker:
         self._ready.release()
 
     def _work(self) -> None:
-        while self._job:
+        again = True
+        while self._job and again:
             job, self._job = self._job, None
-            again = job.run()
-            if again:
-                _idle.append(self)
-            job.signal()
-            if not again:
-                return
+            try:
+                again = job.run()
+                if again:
+                    _idle.append(self)
+            finally:
+                job.signal()
             del job  # a thread that waits keeps nothing alive
-            if not self._ready.acquire(timeout=IDLE_S) and not self._left():
+            if again and not self._ready.acquire(timeout=IDLE_S) and not self._left():
                 self._ready.acquire()
 
     def _left(self) -> bool:

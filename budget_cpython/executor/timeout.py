@@ -1,18 +1,18 @@
 """Give any function a time limit: a decorator and a wrapper, for sync and async ones."""
 
 import functools
-import inspect
 from collections.abc import Callable, Mapping
+from math import inf
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 from budget_core.errors import DeadlineExceeded
 from budget_core.monotonic import in_ms
 from budget_cpython.deadline import Deadline
+from budget_cpython.executor.options import ASYNC, GENERATOR, Function, kind_of
 from budget_cpython.executor.places import Places
 from budget_cpython.executor.threads import Job
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 Overrides = Mapping[str, float | None]
 
 
@@ -56,17 +56,20 @@ def with_timeout(
 ) -> Function:
     """Return the function with a time limit of `timeout_s` seconds a call.
 
-    `overrides` is looked into at each call, by the tool's `name` (the function's own unless given):
-    what it has there holds instead. `0` and `None` set no limit. Where a deadline is current
-    (`Deadline.as_current`) and earlier, that holds.
+    `0` and `None` set no limit. `overrides` is looked into at each call, by the tool's `name` (the
+    function's own unless given): a number that it has there holds instead. Where a deadline is
+    current (`Deadline.as_current`) and earlier, that holds.
 
     A call that takes too long raises `ToolTimeoutError`. An async function is cancelled; any other
     runs in a thread, which goes on and whose result is dropped: at most `max_abandoned` of them at
     a time, and as many calls run at once; where no place becomes free in time, `NoPlaceError` is
-    raised. Raises `ValueError` for a limit that is none, at once or at the call, and `TypeError`
-    for a generator function.
+    raised. A function that calls itself therefore needs a place for each depth. Raises `ValueError`
+    for a limit that is none, at once or at the call, and `TypeError` for a generator function.
     """
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+    if not callable(function):
+        raise TypeError(f"there must be a function to limit, not {function!r}")
+    kind = kind_of(function)
+    if kind is GENERATOR:
         raise TypeError(f"{function!r} is a generator function: its calls return at once")
     tool = name or getattr(function, "__name__", None) or repr(function)
     places = Places(max_abandoned)
@@ -92,15 +95,16 @@ def with_timeout(
         if not seconds:
             return await function(*arguments, **named)
         with Deadline.from_now(seconds).as_current() as deadline:
+            held = _seconds(seconds, deadline)
             try:
                 async with deadline.scope():
                     return await function(*arguments, **named)
             except DeadlineExceeded as error:
                 if error.deadline is not deadline:
                     raise
-                raise ToolTimeoutError(tool, seconds, deadline) from error
+                raise ToolTimeoutError(tool, held, deadline) from error
 
-    wrapped: Any = bounded_async if inspect.iscoroutinefunction(function) else bounded
+    wrapped: Any = bounded_async if kind is ASYNC else bounded
     return wrapped  # type: ignore[no-any-return]
 
 
@@ -109,18 +113,27 @@ def _check(tool: str, timeout_s: float | None) -> None:
         in_ms(f"the timeout of {tool}", timeout_s)
 
 
+def _seconds(own: float, deadline: Deadline) -> float:
+    """Return the limit that holds: a function's own, or what a deadline around it has left."""
+    return min(own, round(deadline.remaining_seconds(), 3))
+
+
 def _run(tool: str, seconds: float, places: Places, function: Callable[[], Any]) -> Any:
     with Deadline.from_now(seconds).as_current() as deadline:
+        held = _seconds(seconds, deadline)
         job = _Bounded(places, function)
-        places.enter(job, deadline.remaining_seconds)
-        job.start()
         try:
+            places.enter(job, deadline.remaining_seconds)
+            job.start()
             ended = job.is_done(deadline.remaining_seconds())
         except BaseException:  # Ctrl-C comes here
             job.give_up()
+            job.call_off()
             raise
         if not ended and job.give_up():
-            raise ToolTimeoutError(tool, seconds, deadline)
+            raise ToolTimeoutError(tool, held, deadline)
+        if not ended:
+            job.is_done(inf)
     return job.result()
 
 
@@ -143,14 +156,13 @@ class _Bounded(Job):
             error = raised
         if self._first.acquire(blocking=False):
             self.value, self.error = value, error
+        del error  # it, its traceback and this frame would keep each other alive
 
     def give_up(self) -> bool:
-        """Leave the call to itself, unless it has just ended; return whether it is left."""
-        self.given_up = self._first.acquire(blocking=False)
-        if self.given_up:
+        """Leave the call to itself and return `True`, or return `False`: it has just ended."""
+        if self._first.acquire(blocking=False):
+            self.given_up = True
             self.places.abandon(self)
-        else:
-            self.is_done(float("inf"))
         return self.given_up
 
     def result(self) -> Any:
@@ -160,4 +172,4 @@ class _Bounded(Job):
                 raise self.error
             return self.value
         finally:
-            self.error = None  # an error and its traceback would keep each other alive
+            self.error = None  # as above

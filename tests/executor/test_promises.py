@@ -84,9 +84,9 @@ def test_the_timeline_of_a_tool_that_does_not_cooperate() -> None:
     gate = threading.Event()
 
     class State(TurnRuntimeState):
-        def set_trace_running(self, trace_id: str, tool_name: str) -> bool:
+        def set_trace_running(self, trace_id: str, tool_name: str, claim: Any = None) -> bool:
             events.append("set_trace_running")
-            return super().set_trace_running(trace_id, tool_name)
+            return super().set_trace_running(trace_id, tool_name, claim)
 
         def mark_trace_timed_out(self, trace_id: str) -> bool:
             told = "token expired" if tokens[0].is_expired() else "token not expired"
