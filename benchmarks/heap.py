@@ -58,6 +58,9 @@ import vfs
 vfs.mount(vfs.VfsRom(open("image.romfs", "rb").read()), "/rom")
 sys.path[:] = ["/rom"]
 """
+_EXOCLAWS_OWN = """
+sys.path.append("lib/_mp_lib")
+"""
 # What the peer's annotations and clock ask for and MicroPython lacks; exoclaw ships the rest.
 _SHIMS = {
     "__future__": "annotations = None",
@@ -106,9 +109,10 @@ def _peer(micropython: str, folder: Path, ours: int) -> list[Figure]:
         compile_package(package, library)
     for name, text in _SHIMS.items():
         (library / f"{name}.py").write_text(text)
-    everything, loaded = _heap(micropython, folder, _one_of_each(PEER), _PROVIDER)
+    before = _PROVIDER + _EXOCLAWS_OWN
+    everything, loaded = _heap(micropython, folder, _one_of_each(PEER), before)
     others = "".join(f"import {name}\n" for name in loaded if not name.startswith(PEER))
-    own, _ = _heap(micropython, folder, _one_of_each(PEER), _PROVIDER + others)
+    own, _ = _heap(micropython, folder, _one_of_each(PEER), before + others)
     return [
         Figure("heap: exoclaw-turn-budget, with what it imports", everything, "B"),
         Figure("heap: exoclaw-turn-budget, its own part", own, "B"),
@@ -135,5 +139,5 @@ def _one_of_each(package: str, store: str = "") -> str:
 def _heap(micropython: str, folder: Path, measured: str, before: str = "") -> tuple[int, list[str]]:
     """Return the bytes that the program `measured` keeps, and the modules it has loaded."""
     program = _PROGRAM.format(before=before, measured=measured)
-    used, *loaded = run_micropython(micropython, program, folder, "lib", "lib/_mp_lib").split()
+    used, *loaded = run_micropython(micropython, program, folder, "lib").split()
     return int(used), sorted(loaded)

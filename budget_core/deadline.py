@@ -115,9 +115,7 @@ class Deadline:
         for a deadline of another clock.
         """
         if not isinstance(other, Deadline):
-            within = self.from_now(other, self._clock)
-            within._since = self._since
-            return within if within._due < self._due else self
+            return self.within_ms(in_ms("seconds", other, -inf))
         if self <= other:
             return self
         since = self._since
@@ -127,6 +125,17 @@ class Deadline:
         return type(self)(other._due, since, other._clock)
 
     intersect_deadline = intersect
+
+    def within_ms(self: "AnyDeadline", ms: int | None) -> "AnyDeadline":
+        """Return this deadline, or the one that many milliseconds from now if that is earlier."""
+        if ms is None:
+            return self
+        due = self._read() + ms * self._clock.per_ms
+        if due >= self._due:
+            return self
+        if self._due == inf:
+            self.from_wire(ms, self._clock)  # refuses what the clock cannot measure
+        return type(self)(due, self._since, self._clock)
 
     def to_wire(self, transit_s: float = 0.05) -> int | None:
         """Return what remains, in whole milliseconds, for another machine; `None` for never.

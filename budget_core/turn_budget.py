@@ -85,8 +85,7 @@ class TurnBudget:
         """Return the turn's deadline, or the one `cap_s` seconds from now if that is earlier."""
         if cap_s is None:
             return self.deadline
-        in_ms("cap_s", cap_s)
-        return self.deadline.intersect(cap_s)
+        return self.deadline.within_ms(in_ms("cap_s", cap_s))
 
     def tool_deadline(self, cap_s: float | None = None) -> float:
         """Return that deadline's instant, in seconds of the monotonic clock."""

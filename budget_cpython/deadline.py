@@ -97,6 +97,15 @@ def current_or_none() -> Deadline | None:
     return _current.get()
 
 
+def set_current(deadline: Deadline) -> "Token[Deadline | None]":
+    """Make a deadline, or the one around it if earlier, the current one of this context.
+
+    Returns what undoes it.
+    """
+    around = _current.get()
+    return _current.set(deadline if around is None or deadline < around else around)
+
+
 class Current:
     """What `Deadline.as_current` returns, to be entered once; `as` gives the deadline."""
 
@@ -106,11 +115,8 @@ class Current:
         self._deadline = deadline
 
     def __enter__(self) -> Deadline:
-        deadline, around = self._deadline, _current.get()
-        if around is not None and not deadline < around:
-            deadline = around
-        self._token: Token[Deadline | None] = _current.set(deadline)
-        return deadline
+        self._token = set_current(self._deadline)
+        return Deadline.current()
 
     def __exit__(self, *error: object) -> None:
         _current.reset(self._token)

@@ -43,14 +43,28 @@ class TraceMachine(RuleBasedStateMachine):
             status = "timed_out_late" if trace_id in self.given_up else "completed"
         return self.names[trace_id], status, *self.ends.get(trace_id, (0, False))
 
-    @rule(trace_id=trace_ids, tool=st.sampled_from(["search", "fetch"]))
-    def start(self, trace_id: str, tool: str) -> None:
+    @rule(
+        trace_id=trace_ids,
+        tool=st.sampled_from(["search", "fetch"]),
+        granted=st.sampled_from([None, True, False]),
+    )
+    def start(self, trace_id: str, tool: str, granted: bool | None) -> None:
+        asked: list[str] = []
+
+        def ask() -> bool:
+            asked.append(trace_id)
+            return bool(granted)
+
+        claim = None if granted is None else ask
         if trace_id in self.names:
             with pytest.raises(ValueError, match=trace_id):
-                self.state.set_trace_running(trace_id, tool)
+                self.state.set_trace_running(trace_id, tool, claim)
+            assert not asked
             return
-        assert self.state.set_trace_running(trace_id, tool) is not self.closed
-        if not self.closed:
+        started = not self.closed and granted is not False
+        assert self.state.set_trace_running(trace_id, tool, claim) is started
+        assert bool(asked) is (claim is not None and not self.closed)
+        if started:
             self.names[trace_id] = tool
 
     @rule(trace_id=trace_ids)

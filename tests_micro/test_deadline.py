@@ -5,6 +5,7 @@ from tests_micro.support import FakeClock, raises, stopped_clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 INFINITY = float("inf")
@@ -276,12 +277,12 @@ def test_a_deadline_of_another_clock_intersects_only_where_one_is_never() -> Non
     assert both == there
     assert nearly(both.remaining_seconds(), 3)
     assert nearly(both.elapsed_seconds(), 2), "it goes on from this one's start"
-    fine = MonotonicClock(lambda: 5_000_000, 1000)
-    for here, there in ((fine, mine), (mine, fine)):
-        always = Deadline.never(here)
+    slow = MonotonicClock(lambda: int(fake()) * 500, 1000)
+    for from_clock, to_clock, elapsed in ((slow, mine, 1.5), (mine, slow, 3)):
+        always = Deadline.never(from_clock)
         fake.advance(3000)
-        left = always.intersect(Deadline.from_now(3, there))
-        assert nearly(left.elapsed_seconds(), 0 if here is fine else 3)
+        both = always.intersect(Deadline.from_now(3, to_clock))
+        assert nearly(both.elapsed_seconds(), elapsed)
 
 
 def test_deadlines_of_one_instant_are_equal() -> None:
@@ -452,20 +453,21 @@ def test_a_finer_clock_tells_the_same() -> None:
     coarse, slow = stopped_clock()
     fine, fast = FakeClock(1_000_000), MonotonicClock(lambda: int(fine()), 1000)
     both = [Deadline.from_now(2, clock) for clock in (slow, fast)]
+    tells: list[Callable[[Deadline], Any]] = [
+        lambda deadline: deadline.at,
+        lambda deadline: deadline.is_expired(),
+        lambda deadline: deadline.remaining_seconds(),
+        lambda deadline: deadline.elapsed_seconds(),
+        lambda deadline: deadline.allowed_seconds(),
+        lambda deadline: deadline.to_wire(),
+        lambda deadline: deadline.intersect(0.5).to_wire(0),
+        lambda deadline: deadline.intersect(0.5).elapsed_seconds(),
+    ]
     for later in (0, 1, 700, 1999, 2000, 2500):
         coarse.now, fine.now = 1000 + later, (1000 + later) * 1000
         one, other = both
         assert repr(one) == repr(other), later
-        for tell in (
-            lambda deadline: deadline.at,
-            lambda deadline: deadline.is_expired(),
-            lambda deadline: deadline.remaining_seconds(),
-            lambda deadline: deadline.elapsed_seconds(),
-            lambda deadline: deadline.allowed_seconds(),
-            lambda deadline: deadline.to_wire(),
-            lambda deadline: deadline.intersect(0.5).to_wire(0),
-            lambda deadline: deadline.intersect(0.5).elapsed_seconds(),
-        ):
+        for tell in tells:
             assert nearly(tell(one), tell(other)), later
 
 

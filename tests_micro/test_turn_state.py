@@ -73,9 +73,8 @@ def test_a_new_state_is_empty() -> None:
 def test_a_session_id_is_a_text() -> None:
     budget = TurnBudget.create()
     for value in ("", None, 5, b"sess", ["sess"], True):
-        assert "session_id must be" in str(raises(ValueError, TurnRuntimeState, value, budget)), (
-            value
-        )
+        text = str(raises(ValueError, TurnRuntimeState, value, budget))
+        assert text == "session_id must be a string that is not empty, not " + repr(value)
 
 
 def test_two_states_share_nothing() -> None:
@@ -363,6 +362,34 @@ def test_no_tool_starts_after_writes_are_closed() -> None:
     assert sorted(state.tool_trace) == ["t1"]
     assert state.complete_trace("t2", 5) is False
     assert state.late_receipts == []
+
+
+def test_a_tool_starts_only_where_its_claim_is_granted() -> None:
+    state = TurnRuntimeState("session", TurnBudget.create(max_tool_calls=2))
+    claim = state.budget.claim_tool_call
+    started = [state.set_trace_running(trace_id, "search", claim) for trace_id in ("a", "b", "c")]
+    assert started == [True, True, False]
+    assert sorted(state.tool_trace) == ["a", "b"]
+    assert state.complete_trace("c", 5) is False
+    assert state.late_receipts == []
+    assert state.set_trace_running("c", "search"), "what was refused leaves its trace id free"
+
+
+def test_nothing_is_claimed_where_a_tool_may_not_start() -> None:
+    state = running("t1")
+    asked: list[int] = []
+
+    def claim() -> bool:
+        asked.append(1)
+        return True
+
+    raises(ValueError, state.set_trace_running, "t1", "search", claim)
+    assert asked == []
+    assert state.set_trace_running("t2", "search", claim) is True
+    assert asked == [1]
+    state.close_writes()
+    assert state.set_trace_running("t3", "search", claim) is False
+    assert asked == [1]
 
 
 def test_the_trace_that_is_read_is_a_copy() -> None:

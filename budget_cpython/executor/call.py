@@ -14,7 +14,7 @@ from typing import Any
 from budget_core.dialects import token_counts
 from budget_core.errors import DeadlineExceeded
 from budget_core.turn_state import COMPLETED as TRACE_COMPLETED
-from budget_cpython.deadline import DeadlineToken, current_or_none
+from budget_cpython.deadline import DeadlineToken, current_or_none, set_current
 from budget_cpython.executor.hooks import Hooks, in_words, usage_of
 from budget_cpython.executor.options import Described, ToolOptions
 from budget_cpython.executor.outcome import COMPLETED, FAILED, TIMED_OUT, ToolOutcome
@@ -113,8 +113,8 @@ class Call(Job):
     def work(self) -> None:
         """Run the tool to its end."""
         try:
-            with self.token.deadline.as_current():
-                value = self.function(**self.arguments)
+            set_current(self.token.deadline)  # in a context of this call's own
+            value = self.function(**self.arguments)
             if hasattr(value, "__await__"):
                 raise TypeError(f"{self.name} returned something to await: make it an async def")
         except Stopped:
@@ -132,8 +132,8 @@ class Call(Job):
 
     async def _work_async(self) -> None:
         try:
-            with self.token.deadline.as_current():
-                value = await self.function(**self.arguments)
+            set_current(self.token.deadline)  # in a context of this task's own
+            value = await self.function(**self.arguments)
         except CancelledError as error:
             if not self.given_up:
                 self._end(None, error)
@@ -163,7 +163,7 @@ class Call(Job):
         usage = usage_of(value if error is None else error)
         if usage is not None:
             self.state.add_tokens(**token_counts(usage))
-        outcome = self._outcome(value, error)
+        outcome = self.ended(COMPLETED, value) if error is None else self._failure(error)
         gave_up = outcome.status == TIMED_OUT and self.state.mark_trace_timed_out(self.trace_id)
         if gave_up or self.state.complete_trace(
             self.trace_id, outcome.latency_ms, outcome.retryable
@@ -174,10 +174,7 @@ class Call(Job):
         if usage is not None and self.hooks.on_usage:
             self.hooks.call(self.hooks.on_usage, usage)
 
-    def _outcome(self, value: Any, error: BaseException | None) -> ToolOutcome:
-        if error is None:
-            partly = self.options.cooperative and self.token.is_expired()
-            return self.ended(COMPLETED, value, partial=partly)
+    def _failure(self, error: BaseException) -> ToolOutcome:
         gave_up = isinstance(error, DeadlineExceeded) and self.token.is_expired()
         status = TIMED_OUT if gave_up else FAILED
         return self.ended(status, None, error, in_words(error), self.options.retryable)
@@ -189,12 +186,12 @@ class Call(Job):
         error: BaseException | None = None,
         reason: str = "",
         retryable: bool = False,
-        partial: bool = False,
     ) -> ToolOutcome:
         """Return an outcome of this call, as of now."""
         ms = (monotonic_ns() - self.since) // 1_000_000
+        part = status is COMPLETED and self.options.cooperative and self.token.is_expired()
         return ToolOutcome(
-            status, self.name, self.trace_id, value, error, reason, ms, retryable, partial
+            status, self.name, self.trace_id, value, error, reason, ms, retryable, part
         )
 
     def give_up(self) -> bool:

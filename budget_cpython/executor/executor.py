@@ -9,7 +9,7 @@ from typing import Any
 from budget_core.monotonic import in_ms
 from budget_cpython.executor.call import Bounds, Call
 from budget_cpython.executor.hooks import Hooks
-from budget_cpython.executor.options import ASYNC, GENERATOR, PLAIN, Described, describe
+from budget_cpython.executor.options import ASYNC, GENERATOR, describe
 from budget_cpython.executor.outcome import DENIED, ToolOutcome
 from budget_cpython.executor.places import NoPlaceError, Places, happens, wake
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
@@ -100,9 +100,10 @@ class BoundedToolExecutor:
             raise TypeError(f"{call.name} is async: await execute_async(...) instead")
         try:
             _check(call)
-            _admit(call, self._bounds.places.enter(call, call.left_s))
+            waited = self._bounds.places.enter(call, call.left_s)
+            _admit(call, waited)
             call.start()
-            in_time = call.is_done(call.left_s())
+            in_time = call.is_done(call.left_s() if waited else call.hard_s)
         except (_DeniedError, NoPlaceError) as denied:
             return _denied(call, denied)
         except BaseException:  # Ctrl-C comes here
@@ -168,18 +169,13 @@ class BoundedToolExecutor:
                 "budget and state must be budget_cpython's, which threads may share, "
                 f"not {budget!r} and {state!r}"
             )
-        described = describe(tool)
-        if described.kind is not PLAIN:
-            _refuse_kind(described)
+        described = name, _, options, kind = describe(tool)
+        if kind is GENERATOR:
+            raise TypeError(f"{name} is a generator function: its calls return at once")
+        if kind is ASYNC and options.process:
+            raise TypeError(f"{name} is async: a process runs functions that are not")
         call = Call(described, arguments, budget, state, cap_s, trace_id, self._bounds)
-        return call, described.kind is ASYNC
-
-
-def _refuse_kind(tool: Described) -> None:
-    if tool.kind is GENERATOR:
-        raise TypeError(f"{tool.name} is a generator function: its calls return at once")
-    if tool.options.process:
-        raise TypeError(f"{tool.name} is async: a process runs functions that are not")
+        return call, kind is ASYNC
 
 
 def _check(call: Call) -> None:
@@ -199,7 +195,7 @@ def _admit(call: Call, waited: bool) -> None:
     try:
         if waited:
             _check(call)
-        claim = call.budget.claim_tool_call
+        claim = call.budget.tool_calls.claim
         call.traced = call.state.set_trace_running(call.trace_id, call.name, claim)
         if not call.traced:
             _check(call)

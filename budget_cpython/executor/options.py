@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from budget_core.monotonic import in_ms
 
@@ -54,27 +54,19 @@ def tool_options(
     return mark
 
 
-class Described(NamedTuple):
-    """A tool as the executor sees it; `kind` is `PLAIN`, `ASYNC` or `GENERATOR`."""
-
-    name: str
-    function: Callable[..., Any]
-    options: ToolOptions
-    kind: str
-
-
+Described = tuple[str, Callable[..., Any], ToolOptions, str]
 _NO_OPTIONS = ToolOptions()
 _UNUSUAL = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 
 def describe(tool: Any) -> Described:
-    """Return what is known of a tool: a function, or what has one as `run` (a `Tool`).
+    """Return a tool's name, function, options and kind.
 
-    A `functools.partial` has the name and the options of what it calls. Raises `TypeError` for
-    what cannot be called.
+    A tool is a function, or has one as `run` (a `Tool`). A `functools.partial` has the name and the
+    options of what it calls. Raises `TypeError` for what cannot be called.
     """
     if type(tool) is FunctionType and not (tool.__dict__ or tool.__code__.co_flags & _UNUSUAL):
-        return Described(tool.__name__, tool, _NO_OPTIONS, PLAIN)  # most are, and this is quicker
+        return tool.__name__, tool, _NO_OPTIONS, PLAIN  # most are, and this is quicker
     function = getattr(tool, "run", tool)
     if not callable(function):
         raise TypeError(f"a tool is a function, or has one as its attribute run, not {tool!r}")
@@ -83,7 +75,7 @@ def describe(tool: Any) -> Described:
         inner = inner.func
     name = getattr(tool, "name", None) or getattr(inner, "__name__", None) or repr(inner)
     options: Any = getattr(tool, _OPTIONS, None) or getattr(inner, _OPTIONS, _NO_OPTIONS)
-    return Described(str(name), function, options, kind_of(function))
+    return str(name), function, options, kind_of(function)
 
 
 def kind_of(function: Callable[..., Any]) -> str:

@@ -25,20 +25,19 @@ class Places:
     def __init__(self, limit: int | None) -> None:
         self.limit = check_limit("max_abandoned", limit)
         self._lock = Lock()
-        self._running: set[Any] = set()
-        self._abandoned: set[Any] = set()
+        self._taken: dict[Any, bool] = {}  # by job, whether it was abandoned
         self._watchers: list[Callable[[], object]] = []
         _all.add(self)
 
     @property
     def running(self) -> int:
         """Tools that run within their time."""
-        return len(self._running)
+        return len(self._taken) - self.abandoned
 
     @property
     def abandoned(self) -> int:
         """Tools that outlived their time and still run."""
-        return len(self._abandoned)
+        return sum(list(self._taken.values()))
 
     def enter(self, job: Any, left_s: Callable[[], float]) -> bool:
         """Take a place for a job, and wait for one if need be; return whether it was.
@@ -76,26 +75,24 @@ class Places:
     def abandon(self, job: Any) -> None:
         """Note that a tool has outlived its time; nothing changes if it has just ended."""
         with self._lock:
-            if job in self._running:
-                self._running.discard(job)
-                self._abandoned.add(job)
+            if job in self._taken:
+                self._taken[job] = True
         self._tell()
 
     def free(self, job: Any) -> None:
         """Give the place back: the tool has ended."""
         with self._lock:
-            self._running.discard(job)
-            self._abandoned.discard(job)
+            self._taken.pop(job, None)
         if self._watchers:
             self._tell()
 
     def _take(self, job: Any, watcher: Callable[[], object] | None) -> bool:
         """Take a place if there is one; else `watcher()` is called once that may have changed."""
         with self._lock:
-            lost = len(self._abandoned)
-            if self.limit is None or len(self._running) + lost < self.limit:
-                self._running.add(job)
+            if self.limit is None or len(self._taken) < self.limit:
+                self._taken[job] = False
                 return True
+            lost = self.abandoned
             if lost >= self.limit:
                 raise NoPlaceError(
                     f"{lost} tools have outlived their time and still run "
@@ -113,7 +110,7 @@ class Places:
     def _after_fork(self) -> None:
         """Begin again: what ran here goes on in the parent only."""
         self._lock = Lock()
-        self._running, self._abandoned, self._watchers = set(), set(), []
+        self._taken, self._watchers = {}, []
 
     def _busy(self) -> NoPlaceError:
         return NoPlaceError(

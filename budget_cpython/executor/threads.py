@@ -11,7 +11,7 @@ from threading import TIMEOUT_MAX, Lock, Thread
 
 from budget_cpython.executor.places import Places
 
-IDLE_S = 10.0
+MAX_IDLE = 8
 
 
 class Job:
@@ -84,21 +84,14 @@ class _Worker:
         while self._job and again:
             job, self._job = self._job, None
             try:
-                again = job.run()
+                again = job.run() and len(_idle) < MAX_IDLE
                 if again:
                     _idle.append(self)
             finally:
                 job.signal()
-            del job  # a thread that waits keeps nothing alive
-            if again and not self._ready.acquire(timeout=IDLE_S) and not self._left():
-                self._ready.acquire()
-
-    def _left(self) -> bool:
-        try:
-            _idle.remove(self)
-        except ValueError:  # somebody is about to hand it a job
-            return False
-        return True
+            if again:
+                del job  # a thread that waits keeps nothing alive
+                self._ready.acquire()  # for ever: a timeout would cost more than all of this
 
 
 _idle: deque[_Worker] = deque()

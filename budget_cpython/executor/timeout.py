@@ -94,8 +94,9 @@ def with_timeout(
         seconds = limit()
         if not seconds:
             return await function(*arguments, **named)
-        with Deadline.from_now(seconds).as_current() as deadline:
-            held = _seconds(seconds, deadline)
+        own = Deadline.from_now(seconds)
+        with own.as_current() as deadline:
+            held = seconds if deadline is own else _left_s(deadline)
             try:
                 async with deadline.scope():
                     return await function(*arguments, **named)
@@ -113,14 +114,14 @@ def _check(tool: str, timeout_s: float | None) -> None:
         in_ms(f"the timeout of {tool}", timeout_s)
 
 
-def _seconds(own: float, deadline: Deadline) -> float:
-    """Return the limit that holds: a function's own, or what a deadline around it has left."""
-    return min(own, round(deadline.remaining_seconds(), 3))
+def _left_s(deadline: Deadline) -> float:
+    return round(deadline.remaining_seconds(), 3)
 
 
 def _run(tool: str, seconds: float, places: Places, function: Callable[[], Any]) -> Any:
-    with Deadline.from_now(seconds).as_current() as deadline:
-        held = _seconds(seconds, deadline)
+    own = Deadline.from_now(seconds)
+    with own.as_current() as deadline:
+        held = seconds if deadline is own else _left_s(deadline)
         job = _Bounded(places, function)
         try:
             places.enter(job, deadline.remaining_seconds)

@@ -5,14 +5,17 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from budget_cpython.executor import BoundedToolExecutor, tool_options
+from budget_cpython.deadline import Deadline, DeadlineToken
+from budget_cpython.executor import BoundedToolExecutor, processes, tool_options
+from budget_cpython.executor.processes import ToolProcessError
 from tests.executor import tools
-from tests.executor.support import eventually, status, turn
+from tests.executor.support import PATIENCE_S, eventually, status, turn
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,8 +91,18 @@ def hang(tool: object, folder: Path, grace_s: float) -> tuple[BoundedToolExecuto
         outcome = executor.execute(tool, {"folder": str(folder)}, budget, state, cap_s)
         assert outcome.status == "timed_out"
         cap_s *= 2
-    assert state.late_receipts == []
     return executor, pid.read_text()
+
+
+def test_a_process_that_is_killed_leaves_no_receipt() -> None:
+    budget, state = turn()
+    late: list[object] = []
+    executor = BoundedToolExecutor(kill_grace_s=0, on_late=late.append)
+    outcome = executor.execute(tools.hang, {}, budget, state, 0.05, trace_id="t")
+    assert (outcome.status, outcome.value) == ("timed_out", None)
+    eventually(lambda: executor.abandoned == 0)
+    assert status(state, "t") == "timed_out"
+    assert late == state.late_receipts == []
 
 
 def test_a_process_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None:
@@ -119,14 +132,72 @@ def test_a_place_is_free_only_when_the_process_is_gone(tmp_path: Path) -> None:
     eventually(lambda: is_gone(int(pid)))
 
 
-def test_a_cooperative_process_brings_its_part(tmp_path: Path) -> None:
-    executor, cap_s = BoundedToolExecutor(), 1.0
+def test_a_cooperative_process_brings_its_part_however_slow_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "_serve", tools.serve_late)
+    executor = BoundedToolExecutor()
     arguments = {"folder": str(tmp_path)}
-    while (outcome := executor.execute(tools.stop_when_told, arguments, *turn(), cap_s=cap_s)) and (
-        outcome.status == "timed_out"  # on a slow machine
-    ):
-        cap_s *= 2
+    outcome = executor.execute(tools.stop_when_told, arguments, *turn(), cap_s=3)
     assert (outcome.status, outcome.value, outcome.partial) == ("completed", "part", True)
+
+
+def test_a_token_of_the_models_is_replaced_in_a_process_as_well() -> None:
+    outcome = BoundedToolExecutor().execute(tools.kind_of_token, {"token": "forged"}, *turn())
+    assert outcome.value == "DeadlineToken", outcome.reason
+
+
+def test_a_process_that_shuts_its_pipe_has_failed(tmp_path: Path) -> None:
+    budget, state = turn()
+    executor = BoundedToolExecutor(kill_grace_s=0.05)
+    arguments = {"folder": str(tmp_path)}
+    outcome = executor.execute(tools.shut_the_pipe, arguments, budget, state, 60, trace_id="t")
+    assert (outcome.status, type(outcome.error)) == ("failed", ToolProcessError), outcome.reason
+    assert "no result" in outcome.reason
+    assert status(state, "t") == "completed"
+    assert executor.running == executor.abandoned == 0
+    assert is_gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_thread_that_lingers_in_a_process_costs_no_answer() -> None:
+    executor = BoundedToolExecutor(kill_grace_s=3600)
+    outcome = executor.execute(tools.linger, {}, *turn(), cap_s=20)
+    assert (outcome.status, outcome.value) == ("completed", "answer"), outcome.reason
+
+
+def test_a_process_that_has_answered_may_come_to_its_end(tmp_path: Path) -> None:
+    executor = BoundedToolExecutor(kill_grace_s=PATIENCE_S)
+    outcome = executor.execute(tools.write_late, {"folder": str(tmp_path)}, *turn())
+    assert outcome.value == "answer"
+    assert (tmp_path / "pid").read_text() == "flushed"
+
+
+def test_a_daemon_that_a_process_left_does_not_keep_the_place(tmp_path: Path) -> None:
+    executor, pid = hang(tools.hang_with_daemon, tmp_path, 0.05)
+    try:
+        eventually(lambda: executor.abandoned == 0)
+        assert not is_gone(int(pid))
+    finally:
+        os.kill(int(pid), signal.SIGKILL)
+
+
+def test_what_is_told_to_stop_when_it_has_ended_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    token = DeadlineToken(Deadline.never())
+    arguments = {"a": 1, "b": 2}
+    assert processes.run_in_process("add", tools.add, arguments, False, token, 1) == 3
+    assert processes._groups == set()
+    begun: list[object] = []
+    monkeypatch.setattr(threading, "Thread", begun.append)
+    token.cancel()
+    assert begun == []
+
+
+def test_a_process_that_has_no_group_yet_is_killed_alone() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        processes._send(process.pid, signal.SIGKILL)
+        eventually(lambda: is_gone(process.pid))
 
 
 def test_a_process_runs_under_a_loop() -> None:
@@ -137,36 +208,133 @@ def test_a_process_runs_under_a_loop() -> None:
     asyncio.run(main())
 
 
+def program(code: str, *arguments: object) -> "subprocess.Popen[str]":
+    """Start a program that can import what the tests can."""
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+    )
+
+
 PARENT = """
 import sys, threading
 from tests.executor import tools
 from tests.executor.support import turn
 from budget_cpython.executor import BoundedToolExecutor
-if __name__ == "__main__":
-    tool = getattr(tools, sys.argv[1])
-    call = lambda: BoundedToolExecutor().execute(tool, {"folder": sys.argv[2]}, *turn())
-    threading.Thread(target=call, daemon=True).start()
-    sys.stdin.readline()
+
+executor = BoundedToolExecutor(kill_grace_s=600)
+def call(folder, cap_s):
+    executor.execute(getattr(tools, sys.argv[1]), {"folder": folder}, *turn(), cap_s=cap_s)
+
+for folder, cap_s in zip(sys.argv[2:], (600, 600, 0.01)):
+    threading.Thread(target=call, args=(folder, cap_s), daemon=True).start()
+sys.stdin.readline()
 """
 
 
 @pytest.mark.parametrize("tool", ["hang_with_child", "ignore_term"])
 @pytest.mark.parametrize("end", ["exit", "kill"])
 def test_no_process_outlives_its_parent(tmp_path: Path, tool: str, end: str) -> None:
-    program = tmp_path / "parent.py"
-    program.write_text(PARENT)
-    with subprocess.Popen(
-        [sys.executable, program, tool, tmp_path],
-        stdin=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    ) as parent:
-        eventually((tmp_path / "pid").exists)
+    folders = [tmp_path / name for name in "abc"]
+    for folder in folders:
+        folder.mkdir()
+    pids = [folder / "pid" for folder in folders[:2]]  # the third is killed as it starts
+    with program(PARENT, tool, *folders) as parent:
+        eventually(lambda: all(pid.exists() for pid in pids))
         if end == "kill":
             parent.kill()
-        else:
-            parent.communicate(b"\n", timeout=60)
-    for pid in (tmp_path / "pid").read_text().split():
+        said, complaints = parent.communicate("\n", timeout=60)
+    if end == "exit":
+        assert (parent.returncode, said, complaints) == (0, "", "")
+    for pid in " ".join(pid.read_text() for pid in pids).split():
         eventually(partial(is_gone, int(pid)))
+
+
+FORK = """
+import os, sys, threading
+from pathlib import Path
+from tests.executor import tools
+from tests.executor.support import eventually, turn
+from budget_cpython.executor import BoundedToolExecutor
+
+folder = Path(sys.argv[1])
+executor = BoundedToolExecutor(max_abandoned=1)
+outcomes = []
+thread = threading.Thread(
+    target=lambda: outcomes.append(
+        executor.execute(tools.wait_for_go, {"folder": str(folder)}, *turn())
+    )
+)
+thread.start()
+eventually((folder / "pid").exists)
+child = os.fork()
+if child == 0:
+    sys.exit(0)
+os.waitpid(child, 0)
+(folder / "go").write_text("")
+thread.join()
+print(outcomes[0].status, outcomes[0].value, outcomes[0].reason)
+"""
+
+
+def test_a_forked_child_that_exits_kills_no_process_of_its_parent(tmp_path: Path) -> None:
+    with program(FORK, tmp_path) as parent:
+        said, complaints = parent.communicate(timeout=60)
+    assert (said, complaints) == ("completed went \n", "")
+
+
+FORKED = """
+import os, sys, threading
+from tests.executor.support import eventually, hung, turn
+from budget_cpython.executor import BoundedToolExecutor, with_timeout
+
+executor = BoundedToolExecutor(max_abandoned=2)
+def call(tool, cap_s=20):
+    return executor.execute(tool, {}, *turn(), cap_s=cap_s)
+
+with hung() as tool:
+    call(tool, 0.01)
+    threading.Thread(target=call, args=(tool,)).start()
+    eventually(lambda: executor.running == 1)
+    limited = with_timeout(lambda: 2, 20)
+    assert limited() == 2  # its thread is idle now
+    child = os.fork()
+    if child == 0:
+        before = executor.running, executor.abandoned
+        print(*before, call(lambda: 1).value, limited(), executor.running, flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    print(executor.running, executor.abandoned)
+"""
+
+
+def test_a_forked_child_begins_with_free_places_and_threads_of_its_own() -> None:
+    with program(FORKED) as parent:
+        said, complaints = parent.communicate(timeout=60)
+    assert (said, complaints) == ("0 0 1 2 0\n1 1\n", "")
+
+
+IGNORED = """
+import signal
+from tests.executor import tools
+from tests.executor.support import turn
+from budget_cpython.executor import BoundedToolExecutor
+
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+executor = BoundedToolExecutor()
+outcome = executor.execute(tools.add, {"a": 1, "b": 2}, *turn())
+print(outcome.status, outcome.value, outcome.reason)
+"""
+
+
+def test_a_program_that_ignores_its_children_has_their_results() -> None:
+    with program(IGNORED) as parent:
+        said, complaints = parent.communicate(timeout=60)
+    assert (said, complaints) == ("completed 3 \n", "")
 
 
 def test_is_gone_can_tell() -> None:

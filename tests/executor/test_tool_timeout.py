@@ -11,6 +11,9 @@ import pytest
 from budget_core import BudgetError, DeadlineExceeded
 from budget_cpython.deadline import Deadline
 from budget_cpython.executor import NoPlaceError, ToolTimeoutError, tool_timeout, with_timeout
+from budget_cpython.executor.places import Places
+from budget_cpython.executor.threads import Job
+from budget_cpython.executor.timeout import _Bounded
 from tests.executor.support import eventually, hung
 
 BAD = [-1, float("nan"), "5", True]
@@ -101,18 +104,6 @@ def test_a_bad_limit_is_refused_by_the_tools_name(bad: Any) -> None:
         with_timeout(add, 1, overrides={"add": bad})(1)
 
 
-def test_a_generator_function_is_refused() -> None:
-    def generate() -> Any:
-        yield 1
-
-    async def generate_async() -> Any:
-        yield 1
-
-    for function in (generate, generate_async):
-        with pytest.raises(TypeError, match="generator"):
-            with_timeout(function, 1)
-
-
 def test_so_many_abandoned_calls_are_refused_until_one_ends() -> None:
     with hung() as tool:
         wrapped = with_timeout(tool.run, 0.02, max_abandoned=2)
@@ -142,9 +133,12 @@ def test_the_current_deadline_holds_if_it_is_earlier() -> None:
     with Deadline.from_now(5).as_current():
         assert with_timeout(left, 60)() <= 5
     with hung() as tool, Deadline.from_now(0.02).as_current() as tighter:
-        with pytest.raises(ToolTimeoutError) as caught:
+        with pytest.raises(
+            ToolTimeoutError, match=r"run did not end within 0(\.0\d+)? s"
+        ) as caught:
             with_timeout(tool.run, 600)()
         assert caught.value.deadline is tighter
+        assert 0 <= caught.value.timeout_s <= 0.02
 
 
 def test_an_async_function_stays_one_and_is_cancelled() -> None:
@@ -197,3 +191,92 @@ def test_a_cancellation_from_outside_passes_through() -> None:
             await task
 
     asyncio.run(main())
+
+
+def test_an_async_functions_error_names_the_limit_that_held() -> None:
+    async def main() -> None:
+        with Deadline.from_now(0.02).as_current():
+            await with_timeout(forever, 600)()
+
+    with pytest.raises(
+        ToolTimeoutError, match=r"forever did not end within 0(\.0\d+)? s"
+    ) as caught:
+        asyncio.run(main())
+    assert 0 <= caught.value.timeout_s <= 0.02
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+def test_another_deadline_that_passes_inside_stays_what_it_is() -> None:
+    other = Deadline.from_now(-1)
+
+    async def read_async() -> None:
+        other.check_or_raise()
+
+    for call in (
+        with_timeout(other.check_or_raise, 60),
+        lambda: asyncio.run(with_timeout(read_async, 60)()),
+    ):
+        with pytest.raises(DeadlineExceeded) as caught:
+            call()
+        assert type(caught.value) is DeadlineExceeded
+        assert caught.value.deadline is other
+
+
+def test_of_nested_limits_the_tighter_names_itself() -> None:
+    for inner_s, outer_s, name in ((0.02, 600, "inner"), (600, 0.02, "outer")):
+        inner = with_timeout(forever, inner_s, name="inner")
+        with pytest.raises(ToolTimeoutError) as caught:
+            asyncio.run(with_timeout(inner, outer_s, name="outer")())
+        assert caught.value.tool == name
+        assert caught.value.timeout_s == 0.02
+
+
+def test_an_object_with_an_async_call_is_limited() -> None:
+    class Reader:
+        async def __call__(self) -> None:
+            await forever()
+
+    with pytest.raises(ToolTimeoutError, match="reader"):
+        asyncio.run(with_timeout(Reader(), 0.02, name="reader")())
+
+
+def test_a_function_that_ends_as_its_time_does_has_its_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = Job.is_done
+    waits: list[float] = []
+
+    def is_done(self: Any, within_s: float) -> bool:
+        waits.append(within_s)
+        if len(waits) == 1:
+            eventually(self._first.locked)
+            return False
+        return real(self, within_s)
+
+    monkeypatch.setattr(Job, "is_done", is_done)
+    assert with_timeout(add, 60)(1) == 2
+    assert waits[1:] == [float("inf")]
+
+
+def test_what_comes_after_a_call_was_given_up_is_dropped() -> None:
+    places = Places(1)
+    job = _Bounded(places, lambda: "late")
+    places.enter(job, lambda: 0)
+    assert job.give_up()
+    assert job.give_up()
+    assert (places.running, places.abandoned) == (0, 1)
+    assert not job.run()
+    assert job.value is None
+    assert (places.running, places.abandoned) == (0, 0)
+
+
+def test_the_limit_that_is_named_is_the_one_that_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Deadline, "remaining_seconds", lambda self: 0.0)  # time has passed
+
+    with hung() as tool, pytest.raises(ToolTimeoutError, match=r"within 0\.02 s"):
+        with_timeout(tool.run, 0.02)()
+    with pytest.raises(ToolTimeoutError, match=r"within 0\.02 s"):
+        asyncio.run(with_timeout(forever, 0.02)())

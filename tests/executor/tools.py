@@ -1,10 +1,16 @@
 """Tools that a process can import: they end, fail, hang, linger and resist."""
 
+import io
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +64,11 @@ def big(size: int, back: bytes) -> bytes:
 
 
 @tool_options(process=True)
+def hang() -> None:
+    time.sleep(600)
+
+
+@tool_options(process=True)
 def hang_with_child(folder: str) -> None:
     """Leave the ids of this process and of one it starts, and hang."""
     code = "import time; time.sleep(600)"
@@ -100,3 +111,99 @@ def leave(folder: str, text: str) -> None:
     path = Path(folder, "pid.new")
     path.write_text(text)
     path.rename(Path(folder, "pid"))
+
+
+class WordlessError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("it has no words")
+
+
+class ExitWhenAsked:
+    """A result whose usage cannot be asked for."""
+
+    @property
+    def usage(self) -> None:
+        raise SystemExit(3)
+
+
+@tool_options(process=True)
+def fail_without_words() -> None:
+    raise WordlessError
+
+
+@tool_options(process=True)
+def hide_usage() -> ExitWhenAsked:
+    return ExitWhenAsked()
+
+
+@tool_options(process=True)
+def say_usage() -> dict[str, Any]:
+    return {"usage": {"input_tokens": 3, "output_tokens": 1}}
+
+
+@tool_options(process=True, cooperative=True)
+def kind_of_token(token: Any) -> str:
+    return type(token).__name__
+
+
+@tool_options(process=True)
+def shut_the_pipe(folder: str) -> None:
+    """Shut the writing side of every socket there is, so that no answer can come, and hang."""
+    for number in range(3, 64):
+        with suppress(OSError), socket.socket(fileno=os.dup(number)) as end:
+            end.shutdown(socket.SHUT_WR)
+    leave(folder, str(os.getpid()))
+    time.sleep(600)
+
+
+@tool_options(process=True)
+def hang_with_daemon(folder: str) -> None:
+    """Leave the id of a process that has left this one's group, and hang."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            leave(folder, str(os.getpid()))
+            time.sleep(600)
+        os._exit(0)
+    time.sleep(600)
+
+
+@tool_options(process=True)
+def wait_for_go(folder: str) -> str:
+    leave(folder, str(os.getpid()))
+    while not Path(folder, "go").exists():
+        time.sleep(0.005)
+    return "went"
+
+
+@tool_options(process=True)
+def linger() -> str:
+    """Return while a thread that is no daemon goes on."""
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    return "answer"
+
+
+@tool_options(process=True)
+def write_late(folder: str) -> str:
+    """Return, and leave a file when the output is flushed, a while after that."""
+
+    class Late(io.StringIO):
+        def flush(self) -> None:
+            time.sleep(0.3)
+            leave(folder, "flushed")
+
+    sys.stdout = Late()
+    return "answer"
+
+
+def serve_late(pipe: Connection) -> None:
+    """Do what a tool's process does, after a slow start."""
+    from budget_cpython.executor.processes import _serve
+
+    time.sleep(0.6)
+    _serve(pipe)
+
+
+def in_thread(tool: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a process's tool as one for a thread."""
+    return lambda **arguments: tool(**arguments)
