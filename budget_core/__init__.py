@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from budget_core.shapes import *
 
 PUBLIC = """\
-allowance Allowance
 chat ChatClient
 composite CompositePolicy
 config DailyBudgetConfig Enforcement TurnBudgetConfig
 daily_tracker DailyBudgetTracker
-deadline Deadline DeadlineToken
+deadline Deadline
+deadline_token DeadlineToken
 errors BudgetError DeadlineExceeded ProviderError StateCorruptError StoreError
 file_store FileBudgetStore
 http tls_context
@@ -23,8 +23,9 @@ policy TurnBudgetPolicy
 provider ChatResponse ToolCall
 store InMemoryBudgetStore
 tracker BudgetTracker TurnBudgetTracker
-turn_budget TurnBudget
-turn_state CitationAccumulator ToolTraceEntry TurnRuntimeState
+turn_budget Allowance TurnBudget
+turn_records CitationAccumulator ToolTraceEntry
+turn_state TurnRuntimeState
 wrapper BudgetWrapper"""
 
 

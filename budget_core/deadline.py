@@ -1,6 +1,5 @@
-"""Instants by which work has to be over, and tokens that tell it to stop."""
+"""Instants by which work has to be over."""
 
-from budget_core.allowance import NoLock
 from budget_core.limits import check_count
 from budget_core.monotonic import MONOTONIC, in_ms, inf
 
@@ -192,61 +191,3 @@ class Deadline:
 
     def __ge__(self, other: "Deadline") -> bool:
         return not self < other
-
-
-class DeadlineToken:
-    """Tells one piece of work when to stop: at its deadline, or when it is cancelled.
-
-    Work that asks `is_expired()` now and then can end early with what it has. Source: seed 000.
-    """
-
-    LOCK: "Callable[[], Lock]" = NoLock
-    _cancelled = False
-
-    def __init__(self, deadline: Deadline, lock: "Lock | None" = None) -> None:
-        self.deadline = deadline
-        self._callbacks: list[Callable[[], object]] = []
-        self.lock = lock or self.LOCK()
-
-    @classmethod
-    def from_budget(
-        cls: "type[AnyToken]", budget: "TurnBudget", cap_s: float | None = None
-    ) -> "AnyToken":
-        """Return a token that expires with the turn, or in `cap_s` seconds if that is earlier."""
-        return cls(budget.deadline_within(cap_s))
-
-    def is_expired(self) -> bool:
-        """Tell whether it is time to stop."""
-        return self._cancelled or self.deadline.is_expired()
-
-    def remaining_s(self) -> float:
-        """Return the seconds left: 0 when it is time to stop, infinity where there is no limit."""
-        return 0.0 if self._cancelled else self.deadline.remaining_seconds()
-
-    def cancel(self) -> None:
-        """Tell the work to stop now, for good; every callback is called, once.
-
-        An error that a callback raises is raised when all have been called, the first one.
-        """
-        with self.lock:
-            self._cancelled = True
-            callbacks, self._callbacks = self._callbacks, []
-        errors = []
-        for callback in callbacks:
-            try:
-                callback()
-            except Exception as error:  # noqa: BLE001 - the others are to be called as well
-                errors.append(error)
-        if errors:
-            raise errors[0]
-
-    def on_cancel(self, callback: "Callable[[], object]") -> None:
-        """Have `callback()` called by whoever cancels the token, or now if somebody has.
-
-        No lock is held meanwhile. A deadline that passes calls nobody.
-        """
-        with self.lock:
-            if not self._cancelled:
-                self._callbacks.append(callback)
-                return
-        callback()

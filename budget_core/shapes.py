@@ -8,11 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from budget_core.config import Config
-from budget_core.deadline import Deadline, DeadlineToken
+from budget_core.deadline import Deadline
+from budget_core.deadline_token import DeadlineToken
 from budget_core.monotonic import MonotonicClock
 from budget_core.provider import ChatResponse, ToolCall
 from budget_core.tracker import BudgetTracker, TurnBudgetTracker
 from budget_core.turn_budget import TurnBudget
+from budget_core.turn_records import CitationAccumulator, ToolTraceEntry
 from budget_core.wrapper import BudgetWrapper
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "BudgetWrapper",
     "Callable",
     "ChatResponse",
+    "CitationAccumulator",
     "Deadline",
     "Hook",
     "IterationPolicy",
@@ -37,6 +40,7 @@ __all__ = [
     "Provider",
     "Sequence",
     "ToolCall",
+    "ToolTraceEntry",
     "Tools",
     "TurnBudget",
     "TurnBudgetTracker",

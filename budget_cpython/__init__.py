@@ -7,7 +7,6 @@ name is loaded from its module when it is first asked for.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.allowance import Allowance
     from budget_core.chat import ChatClient
     from budget_core.composite import CompositePolicy
     from budget_core.config import Enforcement
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from budget_core.provider import ChatResponse, ToolCall
     from budget_core.store import InMemoryBudgetStore
     from budget_core.tracker import BudgetTracker
+    from budget_core.turn_budget import Allowance
     from budget_core.wrapper import BudgetWrapper
     from budget_cpython.config import DailyBudgetConfig, TurnBudgetConfig
     from budget_cpython.deadline import Deadline, DeadlineToken

@@ -5,6 +5,7 @@ from contextvars import ContextVar
 from threading import Lock
 
 from budget_core import deadline as core
+from budget_core import deadline_token
 from budget_core.errors import DeadlineExceeded
 from budget_core.monotonic import MONOTONIC
 
@@ -163,7 +164,7 @@ class Scope:
             raise DeadlineExceeded(self._deadline) from error
 
 
-class DeadlineToken(core.DeadlineToken):
+class DeadlineToken(deadline_token.DeadlineToken):
     """Tells one piece of work when to stop, right for any number of threads.
 
     Everything else is the core's.

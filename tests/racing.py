@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 THREADS = 64
-PARTS = ("budget_core.tracker", "budget_core.allowance")
+PARTS = ("budget_core.tracker", "budget_core.turn_budget")
 
 
 def unsettle(thing: Any) -> Any:

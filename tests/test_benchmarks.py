@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import heap, imports, overhead
+from benchmarks import deadlines, executor, heap, imports, overhead
 from benchmarks.figures import Figure, ratio, table
 from benchmarks.romfs import image_of
 
@@ -28,10 +28,11 @@ def test_the_modules_of_the_benchmarked_set_stay_within_their_bytes(
     assert not sizes[".mpy: modules of that set"].missed
 
 
-def test_what_bounds_a_turn_takes_less_where_it_runs_from_flash(
+def test_what_bounds_a_turn_stays_within_its_bytes_where_it_runs_from_flash(
     sizes: dict[str, Figure],
 ) -> None:
     in_place = sizes["heap: deadline, turn budget and turn state, from ROMFS"]
+    assert not in_place.missed
     assert 0 < in_place.value < sizes["heap: deadline, turn budget and turn state"].value
 
 
@@ -73,6 +74,21 @@ def test_import_times_are_reported() -> None:
     assert ours.value < 10_000
     assert 0 < theirs.value < 10_000
     assert both.target == pytest.approx(1 / 3)
+
+
+def test_what_deadlines_and_claims_cost_is_reported() -> None:
+    figures = by_name(deadlines.measure(quick=True))
+    assert figures["Deadline.check_or_raise(): ratio"].target == 2.0
+    assert figures["claim_step(): ratio"].target == 1.5
+    assert all(0 < figure.value < 1_000_000 for figure in figures.values())
+
+
+def test_what_the_executor_costs_and_how_late_it_is_are_reported() -> None:
+    figures = by_name(executor.measure(quick=True))
+    assert figures["executor round trip: ratio"].target == 1.2
+    assert figures["exit with 8 hung tools"].target == 1
+    late = [figure for name, figure in figures.items() if name.endswith("p99")]
+    assert [figure.target for figure in late] == [50, 50, 50]
 
 
 def test_a_figure_stands_beside_its_target() -> None:

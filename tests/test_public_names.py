@@ -12,21 +12,23 @@ from budget_core import (
     config,
     daily_tracker,
     deadline,
+    deadline_token,
     file_store,
     tracker,
     turn_budget,
+    turn_records,
     turn_state,
 )
 from budget_cpython import executor
 
 UPGRADED = {
-    "CitationAccumulator": turn_state.CitationAccumulator,
+    "CitationAccumulator": turn_records.CitationAccumulator,
     "DailyBudgetConfig": config.DailyBudgetConfig,
     "DailyBudgetTracker": daily_tracker.DailyBudgetTracker,
     "Deadline": deadline.Deadline,
-    "DeadlineToken": deadline.DeadlineToken,
+    "DeadlineToken": deadline_token.DeadlineToken,
     "FileBudgetStore": file_store.FileBudgetStore,
-    "ToolTraceEntry": turn_state.ToolTraceEntry,
+    "ToolTraceEntry": turn_records.ToolTraceEntry,
     "TurnBudget": turn_budget.TurnBudget,
     "TurnBudgetConfig": config.TurnBudgetConfig,
     "TurnBudgetTracker": tracker.TurnBudgetTracker,
