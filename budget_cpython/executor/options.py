@@ -70,12 +70,12 @@ def describe(tool: Any) -> Described:
     function = getattr(tool, "run", tool)
     if not callable(function):
         raise TypeError(f"a tool is a function, or has one as its attribute run, not {tool!r}")
-    inner = function
+    inner, options = function, getattr(tool, _OPTIONS, None) or getattr(function, _OPTIONS, None)
     while isinstance(inner, functools.partial):
         inner = inner.func
+        options = options or getattr(inner, _OPTIONS, None)
     name = getattr(tool, "name", None) or getattr(inner, "__name__", None) or repr(inner)
-    options: Any = getattr(tool, _OPTIONS, None) or getattr(inner, _OPTIONS, _NO_OPTIONS)
-    return str(name), function, options, kind_of(function)
+    return str(name), function, options or _NO_OPTIONS, kind_of(function)
 
 
 def kind_of(function: Callable[..., Any]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from threading import TIMEOUT_MAX, Lock
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from budget_core.errors import BudgetError
 from budget_core.limits import check_limit
@@ -19,13 +19,14 @@ class NoPlaceError(BudgetError):
 class Places:
     """So many places; each holds a tool that runs, or one that was abandoned and still runs.
 
-    Whoever starts a tool cannot know whether it will ever end: the place is taken before.
+    Whoever starts a tool cannot know whether it will ever end: the place is taken before. A job
+    that was lost on the way (to Ctrl-C) gives its place back when it is collected.
     """
 
     def __init__(self, limit: int | None) -> None:
         self.limit = check_limit("max_abandoned", limit)
         self._lock = Lock()
-        self._taken: dict[Any, bool] = {}  # by job, whether it was abandoned
+        self._taken: dict[ref[Any], Any] = {}  # the job itself where it was abandoned
         self._watchers: list[Callable[[], object]] = []
         _all.add(self)
 
@@ -37,7 +38,7 @@ class Places:
     @property
     def abandoned(self) -> int:
         """Tools that outlived their time and still run."""
-        return sum(list(self._taken.values()))
+        return sum(job is not None for job in list(self._taken.values()))
 
     def enter(self, job: Any, left_s: Callable[[], float]) -> bool:
         """Take a place for a job, and wait for one if need be; return whether it was.
@@ -75,14 +76,15 @@ class Places:
     def abandon(self, job: Any) -> None:
         """Note that a tool has outlived its time; nothing changes if it has just ended."""
         with self._lock:
-            if job in self._taken:
-                self._taken[job] = True
+            if job.place in self._taken:
+                self._taken[job.place] = job
         self._tell()
 
     def free(self, job: Any) -> None:
         """Give the place back: the tool has ended."""
         with self._lock:
-            self._taken.pop(job, None)
+            self._taken.pop(job.place, None)
+            job.place = None
         if self._watchers:
             self._tell()
 
@@ -90,7 +92,9 @@ class Places:
         """Take a place if there is one; else `watcher()` is called once that may have changed."""
         with self._lock:
             if self.limit is None or len(self._taken) < self.limit:
-                self._taken[job] = False
+                # The callback is no Python code, in which Ctrl-C could get lost.
+                job.place = ref(job, self._taken.pop)
+                self._taken[job.place] = None
                 return True
             lost = self.abandoned
             if lost >= self.limit:

@@ -21,6 +21,8 @@ class Job:
     idle by then. A job that is `given_up` ends its thread.
     """
 
+    place: object = None
+
     def __init__(self, places: Places) -> None:
         self.places = places
         self.given_up = False

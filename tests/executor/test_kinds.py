@@ -116,6 +116,12 @@ def test_options_that_a_partial_has_itself_come_first() -> None:
     assert BoundedToolExecutor().execute(tool, {}, *turn()).value[0] <= 2
 
 
+def test_a_partial_of_a_partial_has_its_options() -> None:
+    inner = tool_options(cap_s=2)(functools.partial(look, a=1))
+    for tool in (functools.partial(inner, b=2), Tool("finder", "Looks.", inner)):
+        assert BoundedToolExecutor().execute(tool, {}, *turn()).value[0] <= 2
+
+
 def test_any_callable_is_a_tool() -> None:
     class Reader:
         def read(self, path: str) -> str:

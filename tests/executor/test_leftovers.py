@@ -38,7 +38,10 @@ def execute(tool: Callable[[Bulky], None], bulky: Bulky) -> None:
 
 
 def execute_async(tool: Callable[[Bulky], None], bulky: Bulky) -> None:
-    asyncio.run(BoundedToolExecutor().execute_async(tool, {"bulky": bulky}, *turn()))
+    async def main() -> None:  # a loop's frames would keep what it returns
+        await BoundedToolExecutor().execute_async(tool, {"bulky": bulky}, *turn())
+
+    asyncio.run(main())
 
 
 def limit(tool: Callable[[Bulky], None], bulky: Bulky) -> None:
@@ -80,16 +83,17 @@ def test_the_arguments_of_a_call_are_freed_with_its_outcome(way: Any, tool: Any)
 
 def test_calls_that_wait_in_vain_leave_no_watchers() -> None:
     places = Places(1)
-    places.enter("first", lambda: 0)
+    first, second = Job(places), Job(places)
+    places.enter(first, lambda: 0)
     for _ in range(3):
         with pytest.raises(NoPlaceError):
-            places.enter("second", lambda: 0)
+            places.enter(second, lambda: 0)
     assert places._watchers == []
 
     async def main() -> None:
         for _ in range(3):
             with pytest.raises(NoPlaceError):
-                await places.enter_async("second", lambda: 0)
+                await places.enter_async(second, lambda: 0)
 
     asyncio.run(main())
     assert places._watchers == []
@@ -98,30 +102,42 @@ def test_calls_that_wait_in_vain_leave_no_watchers() -> None:
 
 def test_who_has_waited_for_a_place_is_told_so() -> None:
     places = Places(1)
-    assert not places.enter("first", lambda: 0)
+    first, second, third = Job(places), Job(places), Job(places)
+    assert not places.enter(first, lambda: 0)
     waited: list[bool] = []
     thread = threading.Thread(
-        target=lambda: waited.append(places.enter("second", lambda: PATIENCE_S))
+        target=lambda: waited.append(places.enter(second, lambda: PATIENCE_S))
     )
     thread.start()
     eventually(lambda: places._watchers)
-    places.free("first")
+    places.free(first)
     thread.join(PATIENCE_S)
 
     async def main() -> None:
-        asyncio.get_running_loop().call_soon(places.free, "second")
-        waited.append(await places.enter_async("third", lambda: PATIENCE_S))
+        asyncio.get_running_loop().call_soon(places.free, second)
+        waited.append(await places.enter_async(third, lambda: PATIENCE_S))
 
     asyncio.run(main())
     assert waited == [True, True]
     assert places._watchers == []
 
 
+def test_a_job_that_was_lost_gives_its_place_back() -> None:
+    places = Places(1)
+    with uncollected():
+        job = Job(places)
+        places.enter(job, lambda: 0)
+        assert places.running == 1
+        del job
+        assert places.running == 0
+
+
 def test_what_has_ended_is_not_abandoned() -> None:
     places = Places(1)
-    places.enter("job", lambda: 0)
-    places.free("job")
-    places.abandon("job")
+    job = Job(places)
+    places.enter(job, lambda: 0)
+    places.free(job)
+    places.abandon(job)
     assert (places.running, places.abandoned) == (0, 0)
 
 

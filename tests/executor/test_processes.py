@@ -236,8 +236,16 @@ sys.stdin.readline()
 """
 
 
-@pytest.mark.parametrize("tool", ["hang_with_child", "ignore_term"])
-@pytest.mark.parametrize("end", ["exit", "kill"])
+@pytest.mark.parametrize(
+    ("tool", "end"),
+    [
+        ("hang_with_child", "exit"),
+        ("hang_with_child", "kill"),
+        ("ignore_term", "exit"),
+        ("ignore_term", "kill"),
+        ("stop_itself", "exit"),
+    ],
+)
 def test_no_process_outlives_its_parent(tmp_path: Path, tool: str, end: str) -> None:
     folders = [tmp_path / name for name in "abc"]
     for folder in folders:
@@ -325,8 +333,8 @@ from tests.executor.support import turn
 from budget_cpython.executor import BoundedToolExecutor
 
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-executor = BoundedToolExecutor()
-outcome = executor.execute(tools.add, {"a": 1, "b": 2}, *turn())
+executor = BoundedToolExecutor(kill_grace_s=600)
+outcome = executor.execute(tools.add, {"a": 1, "b": 2}, *turn(), cap_s=20)
 print(outcome.status, outcome.value, outcome.reason)
 """
 

@@ -321,7 +321,8 @@ def test_the_time_that_a_call_waits_for_its_place_is_part_of_its_time(
     outcomes: list[ToolOutcome] = []
     with hung() as tool:
         places = executor._bounds.places
-        places.enter("first", lambda: 0)
+        first = Job(places)
+        places.enter(first, lambda: 0)
         thread = threading.Thread(
             target=lambda: outcomes.append(executor.execute(tool, {}, *turn(), cap_s=400)),
             daemon=True,
@@ -329,7 +330,7 @@ def test_the_time_that_a_call_waits_for_its_place_is_part_of_its_time(
         thread.start()
         eventually(lambda: places._watchers)
         now[0] = 500 * 10**9
-        places.free("first")
+        places.free(first)
         thread.join(PATIENCE_S)
         assert outcomes, "it hangs"
         assert outcomes[0].status == "timed_out"

@@ -86,6 +86,12 @@ def ignore_term(folder: str) -> None:
 
 
 @tool_options(process=True)
+def stop_itself(folder: str) -> None:
+    leave(folder, str(os.getpid()))
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@tool_options(process=True)
 def note_term(folder: str) -> None:
     """Leave a second file when TERM comes, and end."""
 
