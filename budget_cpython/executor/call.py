@@ -106,6 +106,8 @@ class Call(Job):
         try:
             super().start()
         except RuntimeError as error:  # the system gives no more threads
+            if isinstance(error.__context__, KeyboardInterrupt):  # or Ctrl-C came as one started
+                raise error.__context__ from None
             self._end(None, error)
             self.call_off()
             self.signal()
@@ -210,7 +212,7 @@ class Call(Job):
             teller.start()
             teller.join(CANCEL_S)
         else:
-            self.hooks.call(self.token.cancel)
+            self.token.cancel()
         return True
 
     def abort(self) -> None:

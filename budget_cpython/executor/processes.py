@@ -195,7 +195,8 @@ def _answer(work: bytes, deadline: Deadline) -> bytes:
         with deadline.as_current():
             return pickle.dumps((True, function(**arguments)))
     except BaseException as error:  # noqa: BLE001 - a tool may raise anything, also what cannot be sent
-        error.add_note("".join(traceback.format_exception(error)))
+        with suppress(Exception):  # a foreign error may refuse
+            error.add_note("".join(traceback.format_exception(error)))
         return _packed(error)
 
 

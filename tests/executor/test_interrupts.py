@@ -246,7 +246,9 @@ class Ctrl(BaseException):
     pass
 
 def ring(number, frame):
+    global armed
     if armed:
+        armed = False  # nobody can clean up who is interrupted while doing so
         raise Ctrl
 
 def tool():
