@@ -1,13 +1,15 @@
 """What the tool executor costs beside `ThreadPoolExecutor`, and how late it is with hung tools."""
 
 import asyncio
+import os
 import statistics
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 from benchmarks.deadlines import best
 from benchmarks.figures import Figure, ratio
@@ -54,7 +56,7 @@ def _round_trip(rounds: int, calls: int) -> list[Figure]:
     executor = BoundedToolExecutor()
     budget = TurnBudget.create(timeout_s=45, max_steps=None)
     state = TurnRuntimeState("benchmark", budget)
-    with ThreadPoolExecutor(1) as pool:
+    with _one_processor(), ThreadPoolExecutor(1) as pool:
 
         def ours() -> None:
             executor.execute(_no_op, {}, budget, state)
@@ -78,6 +80,20 @@ def _round_trip(rounds: int, calls: int) -> list[Figure]:
         ratio("executor round trip: ratio", mine, pooled, MOST_ROUND_TRIP),
         ratio("executor round trip, with a cap of its own: ratio", with_cap, pooled),
     ]
+
+
+@contextmanager
+def _one_processor() -> Iterator[None]:
+    """Keep this thread, and those it starts, on one processor: waking another costs thrice."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def _sleep(gate: threading.Event) -> None:
