@@ -122,6 +122,8 @@ def _run(tool: str, seconds: float, places: Places, function: Callable[[], Any])
     own = Deadline.from_now(seconds)
     with own.as_current() as deadline:
         held = seconds if deadline is own else _left_s(deadline)
+        if deadline.is_expired():
+            raise ToolTimeoutError(tool, held, deadline)
         job = _Bounded(places, function)
         try:
             places.enter(job, deadline.remaining_seconds)

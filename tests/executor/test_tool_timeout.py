@@ -280,3 +280,17 @@ def test_the_limit_that_is_named_is_the_one_that_was_set(monkeypatch: pytest.Mon
         with_timeout(tool.run, 0.02)()
     with pytest.raises(ToolTimeoutError, match=r"within 0\.02 s"):
         asyncio.run(with_timeout(forever, 0.02)())
+
+
+def test_nothing_is_called_once_the_current_deadline_has_passed() -> None:
+    called: list[str] = []
+
+    async def later() -> None:
+        called.append("later")
+
+    with Deadline.from_now(-1).as_current():
+        with pytest.raises(ToolTimeoutError):
+            with_timeout(lambda: called.append("now"), 60)()
+        with pytest.raises(ToolTimeoutError):
+            asyncio.run(with_timeout(later, 60)())
+    assert called == []
