@@ -57,7 +57,8 @@ class BoundedToolExecutor:
         for name, seconds in (("grace_s", grace_s), ("kill_grace_s", kill_grace_s)):
             in_ms(name, seconds)
         caps = {} if caps is None else caps
-        for name, cap in {"cap_s": cap_s, **caps}.items():
+        named = {f"the cap of {name}": cap for name, cap in caps.items()}
+        for name, cap in {"cap_s": cap_s, **named}.items():
             if cap is not None:
                 in_ms(name, cap)
         hooks = Hooks(on_usage, on_late)

@@ -150,7 +150,7 @@ def test_a_bad_number_of_abandoned_tools_is_refused(bad: Any) -> None:
 
 
 def test_a_bad_cap_is_refused_where_it_is_given() -> None:
-    with pytest.raises(ValueError, match="read"):
+    with pytest.raises(ValueError, match="the cap of read"):
         BoundedToolExecutor(caps={"read": -1})
     with pytest.raises(ValueError, match="cap_s"):
         tool_options(cap_s=-2)
