@@ -1,4 +1,4 @@
-"""Accept or refuse configured values: what a limit, a share and a text may be.
+"""Accept or refuse configured values: what a limit, a count and a text may be.
 
 Each check returns the value, or raises a `ValueError` that names the field, the rule and the value.
 """

@@ -1,4 +1,4 @@
-"""Elapsed time in whole milliseconds, read the same way on every port."""
+"""Elapsed time in whole numbers, read the same way on every port."""
 
 import time
 

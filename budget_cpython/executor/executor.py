@@ -9,7 +9,7 @@ from typing import Any
 from budget_core.monotonic import in_ms
 from budget_cpython.executor.call import Bounds, Call
 from budget_cpython.executor.hooks import Hooks
-from budget_cpython.executor.options import ASYNC, GENERATOR, describe
+from budget_cpython.executor.options import describe
 from budget_cpython.executor.outcome import DENIED, ToolOutcome
 from budget_cpython.executor.places import NoPlaceError, Places, happens, wake
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
@@ -170,13 +170,11 @@ class BoundedToolExecutor:
                 "budget and state must be budget_cpython's, which threads may share, "
                 f"not {budget!r} and {state!r}"
             )
-        described = name, _, options, kind = describe(tool)
-        if kind is GENERATOR:
-            raise TypeError(f"{name} is a generator function: its calls return at once")
-        if kind is ASYNC and options.process:
+        described = name, _, options, is_async = describe(tool)
+        if is_async and options.process:
             raise TypeError(f"{name} is async: a process runs functions that are not")
         call = Call(described, arguments, budget, state, cap_s, trace_id, self._bounds)
-        return call, kind is ASYNC
+        return call, is_async
 
 
 def _check(call: Call) -> None:

@@ -10,9 +10,6 @@ from typing import Any, TypeVar
 from budget_core.monotonic import in_ms
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-PLAIN = "plain"
-ASYNC = "async"
-GENERATOR = "generator"
 _OPTIONS = "__tool_options__"
 
 
@@ -54,19 +51,20 @@ def tool_options(
     return mark
 
 
-Described = tuple[str, Callable[..., Any], ToolOptions, str]
+Described = tuple[str, Callable[..., Any], ToolOptions, bool]
 _NO_OPTIONS = ToolOptions()
 _UNUSUAL = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 
 def describe(tool: Any) -> Described:
-    """Return a tool's name, function, options and kind.
+    """Return a tool's name, function and options, and whether it is async.
 
     A tool is a function, or has one as `run` (a `Tool`). A `functools.partial` has the name and the
-    options of what it calls. Raises `TypeError` for what cannot be called.
+    options of what it calls. Raises `TypeError` for what cannot be called, and for a generator
+    function.
     """
     if type(tool) is FunctionType and not (tool.__dict__ or tool.__code__.co_flags & _UNUSUAL):
-        return tool.__name__, tool, _NO_OPTIONS, PLAIN  # most are, and this is quicker
+        return tool.__name__, tool, _NO_OPTIONS, False  # most are, and this is quicker
     function = getattr(tool, "run", tool)
     if not callable(function):
         raise TypeError(f"a tool is a function, or has one as its attribute run, not {tool!r}")
@@ -75,14 +73,17 @@ def describe(tool: Any) -> Described:
         inner = inner.func
         options = options or getattr(inner, _OPTIONS, None)
     name = getattr(tool, "name", None) or getattr(inner, "__name__", None) or repr(inner)
-    return str(name), function, options or _NO_OPTIONS, kind_of(function)
+    return str(name), function, options or _NO_OPTIONS, is_async(function, str(name))
 
 
-def kind_of(function: Callable[..., Any]) -> str:
-    """Tell what calling it gives: a value, a coroutine, or something that is yet to be run."""
+def is_async(function: Callable[..., Any], name: str) -> bool:
+    """Tell whether calling a function gives a coroutine.
+
+    Raises `TypeError` for a generator function: what it gives is yet to be run, in nobody's time.
+    """
     for one in (function, type(function).__call__):
         if inspect.iscoroutinefunction(one):
-            return ASYNC
+            return True
         if inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
-            return GENERATOR
-    return PLAIN
+            raise TypeError(f"{name} is a generator function: its calls return at once")
+    return False

@@ -9,7 +9,7 @@ from typing import Any
 from budget_core.errors import DeadlineExceeded
 from budget_core.monotonic import in_ms
 from budget_cpython.deadline import Deadline
-from budget_cpython.executor.options import ASYNC, GENERATOR, Function, kind_of
+from budget_cpython.executor.options import Function, is_async
 from budget_cpython.executor.places import Places
 from budget_cpython.executor.threads import Job
 
@@ -68,10 +68,8 @@ def with_timeout(
     """
     if not callable(function):
         raise TypeError(f"there must be a function to limit, not {function!r}")
-    kind = kind_of(function)
-    if kind is GENERATOR:
-        raise TypeError(f"{function!r} is a generator function: its calls return at once")
     tool = name or getattr(function, "__name__", None) or repr(function)
+    awaited = is_async(function, tool)
     places = Places(max_abandoned)
     _check(tool, timeout_s)
 
@@ -105,7 +103,7 @@ def with_timeout(
                     raise
                 raise ToolTimeoutError(tool, held, deadline) from error
 
-    wrapped: Any = bounded_async if kind is ASYNC else bounded
+    wrapped: Any = bounded_async if awaited else bounded
     return wrapped  # type: ignore[no-any-return]
 
 
