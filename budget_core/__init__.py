@@ -8,24 +8,34 @@ if TYPE_CHECKING:
     from budget_core.shapes import *
 
 PUBLIC = """\
+budget Budget
 chat ChatClient
 composite CompositePolicy
 config DailyBudgetConfig Enforcement TurnBudgetConfig
 daily_tracker DailyBudgetTracker
 deadline Deadline
 deadline_token DeadlineToken
+envelope Envelope
 errors BudgetError DeadlineExceeded ProviderError StateCorruptError StoreError
+estimate estimate_tokens
 file_store FileBudgetStore
 http tls_context
-loop Tool TurnResult run_turn
+middleware Middleware Request
 monotonic MonotonicClock
+operative Operative
 policy TurnBudgetPolicy
+prices Price
 provider ChatResponse ToolCall
+result OperativeResult RunStoppedError
+stop AllOf AnyOf MaxCost MaxIterations MaxTokens MaxToolCalls NoProgress StopCondition
+stop StopReason StopRequested Timeout
 store InMemoryBudgetStore
+tool Tool ToolOutput
 tracker BudgetTracker TurnBudgetTracker
 turn_budget Allowance TurnBudget
 turn_records CitationAccumulator ToolTraceEntry
 turn_state TurnRuntimeState
+wind_down WindDown
 wrapper BudgetWrapper"""
 
 

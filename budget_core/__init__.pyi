@@ -1,5 +1,6 @@
 """What `budget_core` exports, for type checkers; at run time each name is loaded when asked for."""
 
+from budget_core.budget import Budget as Budget
 from budget_core.chat import ChatClient as ChatClient
 from budget_core.composite import CompositePolicy as CompositePolicy
 from budget_core.config import DailyBudgetConfig as DailyBudgetConfig
@@ -8,21 +9,39 @@ from budget_core.config import TurnBudgetConfig as TurnBudgetConfig
 from budget_core.daily_tracker import DailyBudgetTracker as DailyBudgetTracker
 from budget_core.deadline import Deadline as Deadline
 from budget_core.deadline_token import DeadlineToken as DeadlineToken
+from budget_core.envelope import Envelope as Envelope
 from budget_core.errors import BudgetError as BudgetError
 from budget_core.errors import DeadlineExceeded as DeadlineExceeded
 from budget_core.errors import ProviderError as ProviderError
 from budget_core.errors import StateCorruptError as StateCorruptError
 from budget_core.errors import StoreError as StoreError
+from budget_core.estimate import estimate_tokens as estimate_tokens
 from budget_core.file_store import FileBudgetStore as FileBudgetStore
 from budget_core.http import tls_context as tls_context
-from budget_core.loop import Tool as Tool
-from budget_core.loop import TurnResult as TurnResult
-from budget_core.loop import run_turn as run_turn
+from budget_core.middleware import Middleware as Middleware
+from budget_core.middleware import Request as Request
 from budget_core.monotonic import MonotonicClock as MonotonicClock
+from budget_core.operative import Operative as Operative
 from budget_core.policy import TurnBudgetPolicy as TurnBudgetPolicy
+from budget_core.prices import Price as Price
 from budget_core.provider import ChatResponse as ChatResponse
 from budget_core.provider import ToolCall as ToolCall
+from budget_core.result import OperativeResult as OperativeResult
+from budget_core.result import RunStoppedError as RunStoppedError
+from budget_core.stop import AllOf as AllOf
+from budget_core.stop import AnyOf as AnyOf
+from budget_core.stop import MaxCost as MaxCost
+from budget_core.stop import MaxIterations as MaxIterations
+from budget_core.stop import MaxTokens as MaxTokens
+from budget_core.stop import MaxToolCalls as MaxToolCalls
+from budget_core.stop import NoProgress as NoProgress
+from budget_core.stop import StopCondition as StopCondition
+from budget_core.stop import StopReason as StopReason
+from budget_core.stop import StopRequested as StopRequested
+from budget_core.stop import Timeout as Timeout
 from budget_core.store import InMemoryBudgetStore as InMemoryBudgetStore
+from budget_core.tool import Tool as Tool
+from budget_core.tool import ToolOutput as ToolOutput
 from budget_core.tracker import BudgetTracker as BudgetTracker
 from budget_core.tracker import TurnBudgetTracker as TurnBudgetTracker
 from budget_core.turn_budget import Allowance as Allowance
@@ -30,6 +49,7 @@ from budget_core.turn_budget import TurnBudget as TurnBudget
 from budget_core.turn_records import CitationAccumulator as CitationAccumulator
 from budget_core.turn_records import ToolTraceEntry as ToolTraceEntry
 from budget_core.turn_state import TurnRuntimeState as TurnRuntimeState
+from budget_core.wind_down import WindDown as WindDown
 from budget_core.wrapper import BudgetWrapper as BudgetWrapper
 
 PUBLIC: str

@@ -3,7 +3,7 @@
 Understood are OpenAI (chat completions and responses), Anthropic and Gemini, as dicts or objects.
 """
 
-from budget_core.usage import INVALID, MAX_TOKENS, MEASURED, MISSING
+from budget_core.usage import ESTIMATED, INVALID, MAX_TOKENS, MEASURED, MISSING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,4 +126,5 @@ def _read(report: _Report) -> "tuple[int, int, str]":
     if cached > (total if prompt is None else min(asked, total)):
         report.valid = False
         cached = 0
-    return total, cached, MEASURED if report.valid else INVALID
+    status = ESTIMATED if report.get("estimated") is True else MEASURED
+    return total, cached, status if report.valid else INVALID

@@ -7,23 +7,33 @@ in a compiled module takes no memory there.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar
 
+from budget_core.budget import Budget
 from budget_core.config import Config
 from budget_core.deadline import Deadline
 from budget_core.deadline_token import DeadlineToken
+from budget_core.envelope import Envelope
+from budget_core.middleware import Middleware, Request
 from budget_core.monotonic import MonotonicClock
+from budget_core.prices import Price
 from budget_core.provider import ChatResponse, ToolCall
+from budget_core.stop import StopCondition, StopReason
+from budget_core.tool import Tool, ToolOutput
 from budget_core.tracker import BudgetTracker, TurnBudgetTracker
 from budget_core.turn_budget import TurnBudget
 from budget_core.turn_records import CitationAccumulator, ToolTraceEntry
+from budget_core.turn_state import TurnRuntimeState
 from budget_core.wrapper import BudgetWrapper
 
 __all__ = [
     "Any",
     "AnyConfig",
     "AnyDeadline",
+    "AnyEnvelope",
+    "AnyOutput",
     "AnyToken",
     "AnyTurnBudget",
     "Awaitable",
+    "Budget",
     "BudgetStateStore",
     "BudgetTracker",
     "BudgetWrapper",
@@ -31,23 +41,34 @@ __all__ = [
     "ChatResponse",
     "CitationAccumulator",
     "Deadline",
+    "DeadlineToken",
+    "Envelope",
     "Hook",
     "IterationPolicy",
     "Lock",
     "Messages",
+    "Middleware",
     "MonotonicClock",
     "NoReturn",
+    "Price",
     "Provider",
+    "Request",
     "Sequence",
+    "StopCondition",
+    "StopReason",
+    "Tool",
     "ToolCall",
     "ToolTraceEntry",
     "Tools",
     "TurnBudget",
     "TurnBudgetTracker",
+    "TurnRuntimeState",
 ]
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)
 AnyDeadline = TypeVar("AnyDeadline", bound=Deadline)
+AnyEnvelope = TypeVar("AnyEnvelope", bound=Envelope)
+AnyOutput = TypeVar("AnyOutput", bound=ToolOutput)
 AnyToken = TypeVar("AnyToken", bound=DeadlineToken)
 AnyTurnBudget = TypeVar("AnyTurnBudget", bound=TurnBudget)
 Hook = Callable[..., object]

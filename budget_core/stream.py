@@ -3,10 +3,12 @@
 from budget_core.answer import complaint, make_answer, parse_json
 from budget_core.errors import ProviderError
 from budget_core.provider import ChatResponse, ToolCall
+from budget_core.received import as_received
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.http import HttpExchange
+    from budget_core.received import Received
     from budget_core.shapes import *
 
 
@@ -15,31 +17,38 @@ async def read_stream(
 ) -> ChatResponse:
     """Return the answer that a stream of chunks adds up to, handing each piece of text on.
 
-    Raises `ProviderError` for a stream that breaks off, reports an error or holds no chunks.
+    What comes is counted and kept in `on_delta` where that is a `Received`. Raises `ProviderError`
+    for a stream that breaks off, reports an error or holds no chunks.
     """
-    parts = _Parts()
+    sink = as_received(on_delta)
+    before = len(sink.pieces)  # those are of an attempt that failed
+    parts = _Parts(sink)
     line = b""
     while not parts.done:
         piece = await exchange.read()
         if not piece:
             break
-        lines = (line + piece).split(b"\n")
-        line = lines.pop()
-        for event in lines:
-            text = parts.add(event)
+        start, end = 0, piece.find(b"\n")
+        while end >= 0:  # not `split`: a piece may be line ends alone, each a line
+            text = parts.add(line + piece[start:end])
             if text:
-                await on_delta(text)
-    if parts.finish_reason is None and not (parts.done and (parts.texts or parts.calls)):
+                await sink(text)
+            line = b""
+            start, end = end + 1, piece.find(b"\n", end + 1)
+        line += piece[start:]
+    text = "".join(sink.pieces[before:])
+    if parts.finish_reason is None and not (parts.done and (text or parts.calls)):
         raise ProviderError(exchange.status, "the streamed answer broke off")
     calls = [parts.calls[index] for index in sorted(parts.calls)]
-    return make_answer("".join(parts.texts) or None, calls, parts.finish_reason, parts.usage)
+    sink.pieces[before:] = [text]  # the answer's own string: its text is there once
+    return make_answer(text or None, calls, parts.finish_reason, parts.usage)
 
 
 class _Parts:
-    """What has come of a streamed answer."""
+    """What has come of a streamed answer but its text, which is the sink's to keep."""
 
-    def __init__(self) -> None:
-        self.texts: list[str] = []
+    def __init__(self, sink: "Received") -> None:
+        self._sink = sink
         self.calls: dict[int, ToolCall] = {}
         self.finish_reason: str | None = None
         self.usage: Any = None
@@ -62,7 +71,8 @@ class _Parts:
             raise ProviderError(200, "the streamed answer is malformed")
 
     def _add(self, chunk: "Any") -> str | None:
-        self.usage = chunk.get("usage") or self.usage
+        if chunk.get("usage"):
+            self.usage = self._sink.usage = chunk["usage"]
         if not chunk["choices"]:
             return None
         choice = chunk["choices"][0]
@@ -70,11 +80,11 @@ class _Parts:
         delta = choice["delta"]
         for part in delta.get("tool_calls") or ():
             self._add_call(part)
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        if isinstance(thought, str):
+            self._sink.count(thought)
         text = delta.get("content")
-        if not text or not isinstance(text, str):
-            return None
-        self.texts.append(text)
-        return text
+        return text if isinstance(text, str) else None
 
     def _add_call(self, part: "Any") -> None:
         index = part["index"]
@@ -83,4 +93,7 @@ class _Parts:
             raise TypeError
         if index not in self.calls:
             self.calls[index] = ToolCall(part["id"], function["name"], "")
-        self.calls[index].arguments += function.get("arguments") or ""
+            self._sink.count(function["name"])
+        text = function.get("arguments") or ""
+        self.calls[index].arguments += text
+        self._sink.count(text)

@@ -9,10 +9,9 @@ UNAVAILABLE = "[Budget unavailable] The daily budget's state cannot be read or w
 
 
 def fill(template: str, tracker: "BudgetTracker", share: float) -> str:
-    """Return `template` with its names replaced by a tracker's figures, the rest left as it is.
+    """Return `template` with a tracker's figures in place of their names.
 
-    The names are `{scope} {pct} {used} {cap} {unit} {disallow_clause}`. Literal substitution in
-    one pass: `{0.__class__}` and `{x:>99}` are plain text, and no value is searched for names.
+    The names are `{scope} {pct} {used} {cap} {unit} {disallow_clause}`.
     """
     used, cap, unit = tracker.dominant_axis()
     values = {
@@ -23,6 +22,15 @@ def fill(template: str, tracker: "BudgetTracker", share: float) -> str:
         "unit": unit,
         "disallow_clause": disallow_clause(tracker.config.tool_strip_disallow),
     }
+    return substitute(template, values)
+
+
+def substitute(template: str, values: "dict[str, Any]") -> str:
+    """Return `template` with each known `{name}` replaced by its value, the rest left as it is.
+
+    Literal substitution in one pass: `{0.__class__}` and `{x:>99}` are plain text, and no value is
+    searched for names.
+    """
     parts = template.split("{")
     text = parts[0]
     for part in parts[1:]:

@@ -1,7 +1,7 @@
 """Count what is used of one budget: what every tracker shares."""
 
 from budget_core.config import Enforcement, TurnBudgetConfig
-from budget_core.usage import INVALID, MEASURED, MISSING, charge_for, plain_total, weigh
+from budget_core.usage import ESTIMATED, INVALID, MEASURED, MISSING, charge_for, plain_total, weigh
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,7 +80,10 @@ class BudgetTracker:
 
     @property
     def usage_seen(self) -> "dict[str, int]":
-        """Calls counted in this window, by how well known: `measured`, `invalid`, `missing`."""
+        """Calls counted in this window, by how well known is what they used.
+
+        The keys are `measured`, `estimated`, `invalid` and `missing`.
+        """
         poor = sum(self._unclear.values())
         return dict(self._unclear, measured=self.count.iterations - poor)
 
@@ -120,7 +123,7 @@ class BudgetTracker:
 
     def _forget(self) -> None:
         self.count.iterations = self.count.tokens = self._warned_ppm = self._told = 0
-        self._unclear = {INVALID: 0, MISSING: 0}
+        self._unclear = {ESTIMATED: 0, INVALID: 0, MISSING: 0}
         self.last_consumed_threshold: float | None = None
 
     def _changed(self) -> None:

@@ -1,9 +1,11 @@
 """Turn a provider's usage report into what it costs a budget.
 
-Unknown is not zero: a report is measured, invalid or missing, and the difference stays visible.
+Unknown is not zero: a report is measured, estimated, invalid or missing, and the difference stays
+visible.
 """
 
 MEASURED = "measured"
+ESTIMATED = "estimated"
 INVALID = "invalid"
 MISSING = "missing"
 
@@ -40,8 +42,9 @@ def charge_for(usage: object, cached_weight: float) -> "tuple[int, str]":
 
     `usage` is a report in the manner of OpenAI, Anthropic or Gemini, a dict or an object.
     `cached_weight` is what a prompt token read from a cache counts for. `status` is `MEASURED`;
-    `INVALID` where a value was no count or a part was absent (what could be read still counts);
-    or `MISSING` where nothing was reported. Never raises, never below zero.
+    `ESTIMATED` where the report says so itself (`"estimated": True`); `INVALID` where a value was
+    no count or a part was absent (what could be read still counts); or `MISSING` where nothing was
+    reported. Never raises, never below zero.
     """
     from budget_core.dialects import read_report  # loaded for the first report that is not plain
 

@@ -77,7 +77,8 @@ class BudgetWrapper:
         """Answer like the inner provider, within the budget.
 
         What is left out or `None` is left to the inner provider's default. A call that raises or
-        is cancelled counts as an iteration whose usage is missing.
+        is cancelled counts as an iteration whose usage is missing; where some of its answer had
+        reached `on_delta`, its usage is what the provider had reported by then, or an estimate.
         """
         tracker = self.tracker
         count = tracker.count
@@ -100,6 +101,18 @@ class BudgetWrapper:
                 or temperature is None
             ):
                 rest = _given(options, max_tokens, temperature, reasoning_effort, response_format)
+                if "on_delta" in rest:
+                    from budget_core.received import as_received  # most programs never stream
+
+                    received = rest["on_delta"] = as_received(rest["on_delta"])
+                    response = None
+                    try:
+                        response = await self.inner.chat(
+                            messages=messages, tools=tools, model=model, **rest
+                        )
+                        return response
+                    finally:
+                        usage = received.settled(response, messages, tools)
                 response = await self.inner.chat(
                     messages=messages, tools=tools, model=model, **rest
                 )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         StateCorruptError,
         StoreError,
     )
+    from budget_core.estimate import estimate_tokens
     from budget_core.http import tls_context
     from budget_core.loop import Tool, TurnResult, run_turn
     from budget_core.monotonic import MonotonicClock
@@ -119,6 +120,7 @@ __all__ = [
     "TurnBudgetTracker",
     "TurnResult",
     "TurnRuntimeState",
+    "estimate_tokens",
     "run_turn",
     "tls_context",
     "tool_options",

@@ -130,6 +130,19 @@ def test_a_stream_cut_short_is_an_error(played: Played) -> None:
     assert played["leaves in stream"]["heard"] == ["a"]
 
 
+def test_a_budget_counts_what_came_of_a_stream_cut_short(played: Played) -> None:
+    seen = {"measured": 0, "estimated": 0, "invalid": 0, "missing": 0}
+    for name, tokens, kind in (
+        ("leaves in stream", 4 + 3 + 1, "estimated"),  # a message, its 12 bytes, a delta
+        ("leaves after usage", 9, "measured"),
+        ("leaves in body", 0, "missing"),
+    ):
+        saw = played["settled, " + name]
+        assert "broke off" in saw["error"], name
+        assert saw["tokens"] == tokens, name
+        assert saw["usage_seen"] == {**seen, kind: 1}, name
+
+
 def test_what_a_listener_raises_ends_the_call(played: Played) -> None:
     assert played["deaf"] == {"raised": "DeafError", "heard": ["a"], "left_open": 0}
 

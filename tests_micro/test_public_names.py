@@ -33,6 +33,7 @@ NAMES = (
     "TurnBudgetTracker",
     "TurnResult",
     "TurnRuntimeState",
+    "estimate_tokens",
     "run_turn",
     "tls_context",
 )

@@ -1,8 +1,10 @@
 """What the chat client makes of a streamed answer."""
 
+import gc
 import json
 
 from budget_core.errors import ProviderError
+from budget_core.received import EnoughError, Received
 from tests_micro.support import raises_async
 from tests_micro.wire import DEEP, KEY, URL, Client, Wire, answer, chunked, in_single_bytes
 
@@ -222,6 +224,146 @@ async def test_a_stream_larger_than_allowed_is_left_off() -> None:
     client = Client(URL, "small", max_response_bytes=4096)
     error = await raises_async(ProviderError, client.ask, wire, on_delta=ignore)
     assert "larger than 4096 bytes" in str(error)
+
+
+try:
+    import tracemalloc
+except ImportError:  # MicroPython knows what is in use
+    tracemalloc = None  # type: ignore[assignment]
+
+BOUND = 65_536
+
+
+class Endless(Wire):
+    """A wire that brings a beginning, then the same over and over.
+
+    `read_bytes` is how much was read, `grown` how much more memory was in use shortly before the
+    bound than when the beginning had been read.
+    """
+
+    def __init__(self, beginning: bytes, more: bytes) -> None:
+        super().__init__(beginning)
+        self.more = more
+        self.read_bytes = self.grown = self.first = 0
+
+    async def read(self, size: int) -> bytes:
+        """Return the next piece."""
+        if not self.pieces:
+            self.pieces.append(self.more)
+            if not self.first:
+                self.first = in_use()
+            elif self.read_bytes > BOUND - 2048:
+                self.grown = max(self.grown, in_use() - self.first)
+        piece = await super().read(size)
+        self.read_bytes += len(piece)
+        return piece
+
+
+def in_use() -> int:
+    """Return how many bytes of memory are in use."""
+    gc.collect()
+    if hasattr(gc, "mem_alloc"):
+        bytes_in_use: int = gc.mem_alloc()
+        return bytes_in_use
+    bytes_traced: int = tracemalloc.get_traced_memory()[0]
+    return bytes_traced
+
+
+async def left_off(more: bytes, on_delta: "Any") -> Endless:
+    """Return the wire of a stream without end that was left off at the bound."""
+    wire = Endless(b"HTTP/1.1 200 OK\r\n\r\n", more)
+    client = Client(URL, "small", max_response_bytes=BOUND)
+    if tracemalloc:
+        tracemalloc.start()
+    error = await raises_async(ProviderError, client.ask, wire, on_delta=on_delta)
+    if tracemalloc:
+        tracemalloc.stop()
+    assert f"larger than {BOUND} bytes" in str(error)
+    assert BOUND < wire.read_bytes <= BOUND + 1024
+    return wire
+
+
+async def test_a_line_without_end_is_left_off_at_the_bound_and_held_once() -> None:
+    for line in (b"x" * 1024, b": " + b"x" * 1022, b"data: " + b"x" * 1018):
+        assert (await left_off(line, ignore)).grown < BOUND * 1.5, line[:6]
+
+
+async def test_deltas_without_end_are_left_off_at_the_bound_and_held_once() -> None:
+    sink = Received(ignore)
+    assert (await left_off(event(content="x" * 900), sink)).grown < BOUND * 1.5
+    assert BOUND * 0.8 < len(sink.text) < BOUND
+
+
+async def test_lines_that_bring_nothing_are_not_held() -> None:
+    for line in (b": " + b"x" * 1021 + b"\n", b"\n" * 1024, event(content=None)):
+        assert (await left_off(line, ignore)).grown < BOUND / 2, line[:6]
+
+
+async def test_the_text_of_an_answer_is_there_once() -> None:
+    sink = Received()
+    response = await Client(URL, "small").ask(Wire(answer(WHOLE)), on_delta=sink)
+    assert len(sink.pieces) == 1
+    assert sink.pieces[0] is response.content
+    assert sink.tokens == 4
+
+
+async def test_usage_is_known_as_soon_as_it_comes() -> None:
+    known = []
+
+    async def look(text: str) -> None:
+        known.append(sink.usage)
+
+    sink = Received(look)
+    first, second = {"total_tokens": 1}, {"total_tokens": 0}
+    chunks = [
+        {"choices": [{"delta": {"content": "a"}}], "usage": usage}
+        for usage in (None, first, None, second, {})
+    ]
+    raw = b"".join([b"data: " + json.dumps(chunk).encode() + b"\n" for chunk in chunks])
+    response = await Client(URL, "small").ask(Wire(answer(raw + FINISH)), on_delta=sink)
+    assert known == [None, first, first, second, second]
+    assert response.usage == sink.usage == second
+
+
+async def test_what_came_of_a_stream_that_broke_off_is_known() -> None:
+    for ending in (b"", b"data: {\n", b'data: {"error": "x"}\n', OSError(104)):
+        sink = Received()
+        wire = Wire(b"HTTP/1.1 200 OK\r\n\r\n", TEXT, ending)
+        await raises_async(ProviderError, Client(URL, "small").ask, wire, on_delta=sink)
+        assert (sink.text, sink.tokens, sink.usage) == ("Grüße 😀!", 4, None), ending
+
+
+async def test_parts_of_tool_calls_and_thoughts_are_counted_but_are_no_text() -> None:
+    calls = part(0, "", id="c", name="x" * 8) + part(0, "y" * 12) + part(0, "")
+    thoughts = event(reasoning_content="z" * 8) + event(reasoning="z" * 8) + event(reasoning=5)
+    sink = Received()
+    wire = Wire(answer(calls + thoughts + FINISH + DONE))
+    response = await Client(URL, "small").ask(wire, on_delta=sink)
+    assert sink.tokens == 2 + 3 + 2 + 2
+    assert sink.text == ""
+    assert response.content is None
+
+
+async def test_a_stream_past_its_limit_is_left_off_there() -> None:
+    for raw in (event(content="a"), part(0, "a", id="c", name="f"), event(reasoning="a")):
+        sink = Received(limit=4)
+        wire = Wire(b"HTTP/1.1 200 OK\r\n\r\n", *[raw] * 9)
+        await raises_async(EnoughError, Client(URL, "small").ask, wire, on_delta=sink)
+        assert sink.tokens == 5, raw
+        assert len(wire.pieces) >= 4, raw
+
+
+async def test_an_answer_is_its_own_text_and_usage_after_an_attempt_that_failed() -> None:
+    sink = Received()
+    client = Client(URL, "small")
+    failed = Wire(answer(event(content="lost ") + USAGE))
+    await raises_async(ProviderError, client.ask, failed, on_delta=sink)
+    response = await client.ask(Wire(answer(TEXT + FINISH + DONE)), on_delta=sink)
+    assert response.content == "Grüße 😀!"
+    assert response.usage == {}
+    assert sink.text == "lost Grüße 😀!"
+    assert sink.tokens == 5
+    await raises_async(ProviderError, client.ask, Wire(answer(DONE)), on_delta=sink)
 
 
 async def test_what_a_listener_raises_reaches_the_caller_as_it_is() -> None:

@@ -1,6 +1,7 @@
 """What a provider's usage report costs a budget, however it is written or broken."""
 
 from budget_core import DailyBudgetConfig, DailyBudgetTracker, TurnBudgetConfig, TurnBudgetTracker
+from budget_core.usage import charge_for
 from tests_micro.support import unclear
 
 TYPE_CHECKING = False
@@ -26,6 +27,7 @@ ATTACKS: "tuple[Any, ...]" = (
 )
 
 OPENAI: "dict[str, Any]" = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+ESTIMATE = dict(OPENAI, estimated=True)
 RESPONSES: "dict[str, Any]" = {
     "input_tokens": 100,
     "output_tokens": 20,
@@ -330,9 +332,39 @@ def test_measured_missing_and_invalid_usage_are_counted_apart() -> None:
     tracker = TurnBudgetTracker()
     for usage in (dict(OPENAI), dict(OPENAI), dict(OPENAI), None, {}, {"total_tokens": -1}):
         tracker.record(usage)
-    assert tracker.usage_seen == {"measured": 3, "missing": 2, "invalid": 1}
+    tracker.record(ESTIMATE)
+    assert tracker.usage_seen == {"measured": 3, "estimated": 1, "missing": 2, "invalid": 1}
+    assert tracker.total_tokens == 4 * 120
     tracker.reset()
-    assert tracker.usage_seen == {"measured": 0, "missing": 0, "invalid": 0}
+    assert tracker.usage_seen == {"measured": 0, "estimated": 0, "missing": 0, "invalid": 0}
+
+
+def test_a_report_that_calls_itself_an_estimate_counts_in_full_and_is_seen() -> None:
+    for usage, tokens in (
+        (ESTIMATE, 120),
+        (Report(ESTIMATE), 120),
+        (dict(ESTIMATE, prompt_tokens_details={"cached_tokens": 0}), 120),
+        (dict(ESTIMATE, completion_tokens_details={}), 120),
+        (dict(ANTHROPIC, estimated=True), 315),
+    ):
+        for tracker in (TurnBudgetTracker(), DailyBudgetTracker()):
+            tracker.record(usage)
+            assert tracker.total_tokens == tokens, usage
+            assert tracker.usage_seen["estimated"] == 1, usage
+            assert tracker.usage_seen["measured"] == 0, usage
+
+
+def test_only_true_makes_a_report_an_estimate() -> None:
+    odd: tuple[Any, ...] = (False, None, 1, "true", [], {})
+    for value in odd:
+        assert charge_for(dict(OPENAI, estimated=value), 0.1) == (120, "measured"), value
+
+
+def test_an_estimate_that_is_no_count_is_invalid() -> None:
+    for place, attack in enumerate(ATTACKS):
+        usage = dict(ESTIMATE, completion_tokens=attack)
+        assert charge_for(usage, 0.1)[1] == "invalid", place
+    assert charge_for({"estimated": True}, 0.1) == (0, "missing")
 
 
 def test_a_day_counts_unclear_usage_too() -> None:

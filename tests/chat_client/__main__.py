@@ -14,6 +14,8 @@ import sys
 from budget_core.chat import ChatClient
 from budget_core.errors import ProviderError
 from budget_core.http import tls_context
+from budget_core.tracker import TurnBudgetTracker
+from budget_core.wrapper import BudgetWrapper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ HUNG = {
 }
 BROKEN = ("leaves", "leaves in head", "leaves in body", "reset", "reset in body", "flood")
 STREAMED = ("stream", "leaves in stream")
+SETTLED = ("leaves in stream", "leaves after usage", "leaves in body")
 IMPATIENT = 0.2
 PATIENT = 60
 TIMEOUTS = (IMPATIENT, 2, 20)  # the longer ones for machines that are busy
@@ -127,6 +130,16 @@ async def cancelled(name: str) -> None:
     print(json.dumps({"name": "cancelled", "saw": saw}))
 
 
+async def settled(name: str) -> None:
+    """Stream within a budget from a server that breaks off, and tell what the budget counted."""
+    before = descriptors()
+    turn = BudgetWrapper(client(BASE + name), TurnBudgetTracker())
+    saw = await told(turn.chat(HELLO, on_delta=Listener().hear))
+    saw.update(tokens=turn.tracker.total_tokens, usage_seen=turn.tracker.usage_seen)
+    saw["left_open"] = descriptors() - before
+    print(json.dumps({"name": "settled, " + name, "saw": saw}))
+
+
 async def encrypted() -> None:
     """Talk to the TLS server in every way."""
     trusting = tls_context(CERTIFICATE)
@@ -159,6 +172,8 @@ async def main() -> None:
     listener = Listener(deaf=True)
     await tell("deaf", client(BASE + "stream on").chat(HELLO, on_delta=listener.hear), listener)
     await cancelled("stream on")
+    for name in SETTLED:
+        await settled(name)
     given_up = asyncio.wait_for(client(BASE + "silence").chat(HELLO), IMPATIENT)
     await tell("given up", given_up)
     await tell("long", client(BASE + "known").chat(LONG))

@@ -20,6 +20,7 @@ BODY = json.dumps(MESSAGE).encode()
 KNOWN = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
 DELTA = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
 ENDED = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+REPORT = b'data: {"choices":[],"usage":{"total_tokens":9,"prompt_tokens":8,"completion_tokens":1}}'
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 
 Act = Callable[[socket.socket], None]
@@ -89,6 +90,7 @@ ACTS: dict[str, Act] = {
     "leaves in head": say(HEAD),
     "leaves in body": say(KNOWN[:-5]),
     "leaves in stream": say(CHUNKED + chunk(DELTA)),
+    "leaves after usage": say(CHUNKED + chunk(DELTA) + chunk(REPORT + b"\n\n")),
     "reset": reset(),
     "reset in body": reset(KNOWN[:-5]),
     "flood": flood,

@@ -1,5 +1,7 @@
 """The models that misbehave on purpose."""
 
+import asyncio
+import contextlib
 import http.client
 import json
 import threading
@@ -9,6 +11,13 @@ from contextlib import closing
 import openai
 import pytest
 
+from budget_cpython import (
+    BudgetWrapper,
+    ChatClient,
+    ProviderError,
+    TurnBudgetTracker,
+    estimate_tokens,
+)
 from budget_cpython.endpoint import ScriptedEndpoint
 
 from .support import HELLO, PATIENCE, TOOLS, connect, plus, send, start, stream_lines
@@ -105,6 +114,35 @@ def test_stream_cut_drops_the_connection_after_some_words(endpoint: ScriptedEndp
     assert chunks[0]["choices"][0]["delta"]["role"] == "assistant"
     assert chunks[1]["choices"][0]["delta"]["content"]
     assert not any(chunk["choices"][0]["finish_reason"] for chunk in chunks)
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        ("stream-cut", "estimated"),
+        ("no-usage", "estimated"),
+        ("m", "measured"),
+        ("hang", "missing"),
+    ],
+)
+def test_a_budget_counts_what_came_of_a_stream(
+    endpoint: ScriptedEndpoint, model: str, kind: str
+) -> None:
+    heard: list[str] = []
+
+    async def hear(text: str) -> None:
+        heard.append(text)
+
+    tracker = TurnBudgetTracker()
+    client = ChatClient(endpoint.base_url, model, timeout_s=0.2 if model == "hang" else PATIENCE)
+    failing = model in ("stream-cut", "hang")
+    with pytest.raises(ProviderError) if failing else contextlib.nullcontext():
+        asyncio.run(BudgetWrapper(client, tracker).chat(HELLO, on_delta=hear))
+    assert {name: calls for name, calls in tracker.usage_seen.items() if calls} == {kind: 1}
+    if kind == "estimated":
+        assert tracker.total_tokens >= estimate_tokens(HELLO) + len(heard) > len(heard) > 1
+    else:
+        assert (tracker.total_tokens > 0) is (kind == "measured")
 
 
 def test_stream_cut_surfaces_as_an_error_in_the_sdk(client: openai.OpenAI) -> None:

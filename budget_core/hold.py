@@ -1,0 +1,99 @@
+"""Set aside what an LLM call may use before it is made, and settle what it did."""
+
+from budget_core.stop import StopReason
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from budget_core.prices import Price
+    from budget_core.shapes import *
+
+
+class Hold:
+    """What one call in flight may use: a turn, which is used by now, tokens and money.
+
+    `limit` bounds its completion tokens, `None` not at all. Whoever has a hold settles it, once.
+    """
+
+    def __init__(self, envelope: "Envelope", limit: int | None, tokens: int, nano_usd: int) -> None:
+        self.envelope = envelope
+        self.limit = limit
+        self._tokens = tokens
+        self._nano_usd = nano_usd
+
+    def settle(self, tokens: int, nano_usd: int, *unclear: str) -> None:
+        """Replace what was held by what was used, also if that is more.
+
+        `unclear` names the counts of poorly known calls to add to: `estimated`, `missing`,
+        `unpriced`.
+        """
+        envelope = self.envelope
+        with envelope.lock:
+            envelope.tokens.move(tokens, -self._tokens)
+            envelope.nano_usd.move(nano_usd, -self._nano_usd)
+            for one in envelope.chain():
+                for name in unclear:
+                    setattr(one, name, getattr(one, name) + 1)
+        envelope.changed()
+
+
+def admit(
+    envelope: "Envelope",
+    prompt: int = 0,
+    limit: int | None = None,
+    price: "Price | None" = None,
+    model: str = "",
+) -> "tuple[Hold | None, StopReason | None]":
+    """Claim one LLM call in one step: a turn, tokens and money, here and above.
+
+    `prompt` is the size of the prompt as far as it was counted, `limit` the most completion tokens
+    wanted. Returns a hold; or why there is none; or neither, where calls in flight hold what is
+    left: ask again when one of them has been settled.
+    """
+    with envelope.lock:
+        reason = _room(envelope, prompt, limit, price, model, False)[1]
+        if reason is not None:
+            return None, reason
+        limit, reason = _room(envelope, prompt, limit, price, model, True)
+        if reason is not None:
+            return None, None
+        tokens = 0 if limit is None else prompt + limit
+        nano_usd = 0 if price is None else price.cost(prompt, limit or 0)
+        envelope.turns.move(1, 0)
+        envelope.tokens.move(0, tokens)
+        envelope.nano_usd.move(0, nano_usd)
+        return Hold(envelope, limit, tokens, nano_usd), None
+
+
+def _room(
+    envelope: "Envelope",
+    prompt: int,
+    limit: int | None,
+    price: "Price | None",
+    model: str,
+    held: bool,
+) -> "tuple[int | None, StopReason | None]":
+    """Return the completion tokens that there is room for, or why there is none."""
+    if envelope.turns.left() == 0:
+        return 0, envelope.lacking("turns")
+    rooms = [limit]
+    left = envelope.tokens.left(held)
+    if left is not None:
+        rooms.append(left - prompt)
+    money = envelope.nano_usd.left(held)
+    if money is not None and price is None:
+        return 0, envelope.lacking("nano_usd", f"no price is known for {model}")
+    for axis, room in (("tokens", _least(rooms)), ("nano_usd", _affordable(money, price, prompt))):
+        if room is not None and room < 1:
+            text = f"a prompt of {prompt} tokens leaves no room for an answer" if prompt else ""
+            return 0, envelope.lacking(axis, text)
+        rooms.append(room)
+    return _least(rooms), None
+
+
+def _affordable(money: int | None, price: "Price | None", prompt: int) -> int | None:
+    return None if money is None or price is None else price.affordable(money, prompt)
+
+
+def _least(rooms: "list[int | None]") -> int | None:
+    known = [room for room in rooms if room is not None]
+    return min(known) if known else None

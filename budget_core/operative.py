@@ -1,0 +1,99 @@
+"""An agent: a model, its tools, and what each of its runs may use."""
+
+from budget_core.budget import Budget
+from budget_core.envelope import Envelope
+from budget_core.run import Run
+from budget_core.tool import Tool
+from budget_core.toolbox import Toolbox
+from budget_core.turn_state import TurnRuntimeState
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from budget_core.result import OperativeResult
+    from budget_core.shapes import *
+
+
+class Operative:
+    """An agent: a model, its tools, and what each of its runs may use. Source: seed 004.
+
+    - `provider`: answers `chat(messages, tools, model, …)`; a `ChatClient`, or wrappers round one.
+    - `tools`: `Tool`s, each with a name of its own.
+    - `budget`: the `Budget` of a run, or the `Envelope` of a single one, such as a `child`.
+    - `system_prompt`: the first message of a run that is given none.
+    - `reflect(text, budget)`: asked about each draft of an answer while `max_reflections` allows;
+      returns what the model is to mend, or `None`.
+    - `on_event(kind, **fields)`: told what happens; see `docs/operatives.md`. What it raises is
+      kept as the result's `hook_error` and changes nothing.
+    - `stream`: ask for the answer piece by piece; each is an event `delta`.
+    - `session_id`: names the runs' `TurnRuntimeState`.
+    - the rest as for `Gate`: `model`, `fallback_model`, `wind_down`, `stop_when`, `middleware`,
+      `prices`, `count_tokens`, `compact`.
+
+    Hooks, middleware and tools may be async. Raises `ValueError` naming what is wrong.
+    """
+
+    ENVELOPE = Envelope
+    STATE = TurnRuntimeState
+    TOOLBOX: "Callable[..., Toolbox]" = Toolbox
+
+    def __init__(
+        self,
+        provider: "Provider",
+        tools: "Sequence[Tool]" = (),
+        budget: "Budget | Envelope | None" = None,
+        system_prompt: str = "",
+        reflect: "Callable[..., Any] | None" = None,
+        on_event: "Hook | None" = None,
+        stream: bool = False,
+        session_id: str = "run",
+        **gate: "Any",
+    ) -> None:
+        self.provider = provider
+        self.tools = list(tools)
+        self.budget = Budget() if budget is None else budget
+        self.system_prompt = system_prompt
+        self.reflect = reflect
+        self.on_event = on_event
+        self.stream = stream
+        self.session_id = session_id
+        self.gate = gate
+
+    async def run(
+        self, messages: "str | Sequence[dict[str, Any]]", budget: "Budget | Envelope | None" = None
+    ) -> "OperativeResult":
+        """Return what a run comes to, from a question or a conversation to the final answer.
+
+        It is stopped for the reason in the result, never by an exception of the model's or a
+        tool's. If this is cancelled, so are its calls; the event `stopped` has what there is.
+        """
+        return await self.begin(messages, budget).finish()
+
+    def begin(
+        self, messages: "str | Sequence[dict[str, Any]]", budget: "Budget | Envelope | None" = None
+    ) -> Run:
+        """Return a run that can be watched and cancelled; its time counts from now."""
+        given = self.budget if budget is None else budget
+        envelope = given if isinstance(given, Envelope) else self.ENVELOPE.open(given)
+        return Run(self, messages, envelope)
+
+    def as_tool(
+        self, name: str, description: str, essential: bool = False, **limits: "Any"
+    ) -> Tool:
+        """Return this agent as a tool for another one, whose budget it then draws on.
+
+        It takes one argument, `task`. `limits` are those of a `Budget` for each call; this agent's
+        own budget holds as well. What it did comes back also where it was stopped.
+        """
+        own = self.budget if isinstance(self.budget, Budget) else Budget()
+        limit = own.replace(**limits)
+
+        async def work(task: str, budget: Envelope, token: "DeadlineToken") -> str:
+            child = budget.child(limit, name)
+            run = self.begin(task, child)
+            token.on_cancel(run.cancel)
+            result = await run.finish()
+            return result.text if result.completed else f"[Stopped: {result.reason}]\n{result.text}"
+
+        task = {"type": "string", "description": "what is to be done, all that is to be known"}
+        parameters = {"type": "object", "properties": {"task": task}, "required": ["task"]}
+        return Tool(name, description, work, parameters, None, True, True, essential)

@@ -1,0 +1,44 @@
+"""What tokens cost, in whole numbers."""
+
+from budget_core.config import check_share
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from budget_core.shapes import *
+
+_MAX_USD = 1_000_000
+
+
+class Price:
+    """What a model's tokens cost: US dollars per million, as price lists have them.
+
+    `cached` is for prompt tokens read from a cache, as `input` unless given. A table of prices is
+    a dict of them by model, or whatever has such a `get(model)`. Raises `ValueError` for what is no
+    price.
+    """
+
+    def __init__(self, input: float, output: float, cached: float | None = None) -> None:
+        self._input = _micro("input", input)
+        self._output = _micro("output", output)
+        self._cached = self._input if cached is None else _micro("cached", cached)
+
+    def cost(self, prompt: int, completion: int, cached: int = 0) -> int:
+        """Return the nano-USD of a call, rounded up; `cached` tokens are part of the prompt."""
+        cached = min(cached, prompt)
+        micro = (prompt - cached) * self._input + cached * self._cached + completion * self._output
+        return -(-micro // 1000)
+
+    def affordable(self, nano_usd: int, prompt: int) -> int | None:
+        """Return how many completion tokens that money buys after a prompt; `None`: any number.
+
+        It is -1 where it does not even buy the prompt.
+        """
+        left = nano_usd * 1000 - prompt * self._input
+        if left < 0:
+            return -1
+        return left // self._output if self._output else None
+
+
+def _micro(name: str, usd: float) -> int:
+    """Return millionths of a dollar."""
+    return int(check_share(name, usd, _MAX_USD) * 1_000_000 + 0.5)

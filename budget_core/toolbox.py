@@ -1,0 +1,138 @@
+"""Call the tools a model asks for: arguments checked, time bounded, calls counted."""
+
+import json
+
+from budget_core.deadline_token import DeadlineToken
+from budget_core.dialects import read_report, token_counts
+from budget_core.flight import CutShortError, fly
+from budget_core.schema import complaint_about
+from budget_core.stop import in_words
+from budget_core.tool import ToolOutput
+from budget_core.turn_state import COMPLETED, TIMED_OUT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from budget_core.shapes import *
+
+FAILED = "failed"
+DENIED = "denied"
+INVALID = "invalid"
+ANSWERED = "answered"
+CANCELLED = "cancelled"
+
+
+class ToolEnd:
+    """How a tool call ended: `status`, the text for the model, and why the run is to stop.
+
+    `status` is `"completed"`, `"failed"`, `"timed_out"`, `"denied"` (not begun), `"invalid"` (not
+    begun for its arguments; the model may try again), `"answered"` (by middleware) or
+    `"cancelled"` (with the run). `answer` is what a tool that stops the run leaves as its text.
+    """
+
+    def __init__(self, status: str, content: str, stop_reason: str | None = None) -> None:
+        self.status = status
+        self.content = content
+        self.stop_reason = stop_reason
+        self.answer = ""
+
+
+class Toolbox:
+    """The tools of one run. Calls are admitted one by one, in the order they are asked for."""
+
+    TOKEN = DeadlineToken
+
+    def __init__(
+        self, tools: "Sequence[Tool]", envelope: "Envelope", state: "TurnRuntimeState"
+    ) -> None:
+        self.tools = {tool.name: tool for tool in tools}
+        if len(self.tools) < len(tools):
+            raise ValueError("two tools have the same name")
+        self.envelope = envelope
+        self.state = state
+        self.offered: set[str] = set()
+
+    def offer(self, definitions: "Tools | None") -> None:
+        """Note which tools the model has been offered: it may call no other."""
+        self.offered = {str(one["function"]["name"]) for one in definitions or ()}
+
+    def refusal(self, call: "ToolCall") -> ToolEnd | None:
+        """Return why a call cannot be made as it was asked for, or `None`."""
+        tool = self.tools.get(call.name)
+        if tool is None:
+            names = ", ".join(sorted(self.offered)) or "none"
+            return ToolEnd(INVALID, f"Error: there is no tool {call.name}; there are: {names}")
+        if call.name not in self.offered and self.envelope.tool_calls.left() != 0:
+            return ToolEnd(DENIED, f"Error: {call.name} is off now; go on without it.")
+        wrong: str | None = "arguments must be a JSON object"
+        if call.arguments is not None:
+            wrong = complaint_about(tool.parameters, call.arguments)
+        if wrong is None:
+            self.state.validation_repair_counts.pop(call.name, None)
+            return None
+        if self.state.claim_repair(call.name):
+            text = f"Error: {wrong}. Nothing was done: call {call.name} again with that mended."
+            return ToolEnd(INVALID, text)
+        return ToolEnd(DENIED, f"Error: {wrong}. The call is denied: go on without it.")
+
+    async def run(self, call: "ToolCall", trace_id: str) -> ToolEnd:
+        """Call a tool whose arguments are right, and return how that ended; raises nothing."""
+        tool = self.tools[call.name]
+
+        def claim() -> bool:
+            return self.envelope.claim_tool_call(call.name)
+
+        if not self.state.set_trace_running(trace_id, call.name, claim):
+            return self.denied(call.name)
+        token = self.TOKEN.from_budget(self.envelope, tool.cap_s)
+        named = self.handed(tool, call)
+        if tool.cooperative:
+            named["token"] = token
+        since = self.envelope.watch.elapsed_ms()
+        try:
+            value = await fly(tool.run, self.envelope, (), named, token.deadline)
+            end = ended(value)
+            self.count(value)
+        except CutShortError:
+            self.state.mark_trace_timed_out(trace_id)
+            return ToolEnd(TIMED_OUT, f"Error: {call.name} took too long and was cancelled")
+        except Exception as error:  # noqa: BLE001 - a tool may raise anything, the run goes on
+            end = ToolEnd(FAILED, "Error: " + in_words(error))
+        finally:
+            token.cancel()
+        self.state.complete_trace(trace_id, self.envelope.watch.elapsed_ms() - since)
+        return end
+
+    def handed(self, tool: "Tool", call: "ToolCall") -> "dict[str, Any]":
+        """Return the keywords that a tool is called with."""
+        named = dict(call.arguments)
+        if tool.draws:
+            named["budget"] = self.envelope
+        return named
+
+    def count(self, value: "Any") -> None:
+        """Count what a tool says it used of a model itself."""
+        usage = getattr(value, "usage", None)
+        if usage is not None:
+            self.envelope.tokens.charge(read_report(usage)[0])
+            self.state.add_tokens(**token_counts(usage))
+
+    def denied(self, name: str) -> ToolEnd:
+        """Return the end of a call that was not begun."""
+        return ToolEnd(DENIED, f"Error: no call of {name} is left; go on without it.")
+
+
+def ended(value: "Any") -> ToolEnd:
+    """Return the end of a call that returned `value`."""
+    if isinstance(value, ToolOutput):
+        end = ToolEnd(COMPLETED, value.content or value.stop_reason or "", value.stop_reason)
+        end.answer = value.content
+        return end
+    return ToolEnd(COMPLETED, value if isinstance(value, str) else as_text(value))
+
+
+def as_text(value: "Any") -> str:
+    """Return what a tool returned as a text for the model: JSON where it can be."""
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError):
+        return str(value)

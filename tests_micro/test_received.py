@@ -1,0 +1,180 @@
+"""What is counted of an answer while it comes, and what is reported of it."""
+
+from budget_core import BudgetError, ChatResponse, TurnBudgetTracker, estimate_tokens
+from budget_core.received import EnoughError, Received, as_received
+from tests_micro.support import raises, raises_async
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+HELLO: "list[dict[str, Any]]" = [{"role": "user", "content": "hello"}]
+TOOLS: "list[dict[str, Any]]" = [{"name": "read"}]
+USAGE = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
+ZERO = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+
+
+class Listener:
+    """Someone who hears deltas."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    async def hear(self, text: str) -> None:
+        """Take a delta."""
+        self.heard.append(text)
+
+
+async def received(*pieces: str) -> Received:
+    """Return what has come once these pieces have."""
+    answer = Received()
+    for piece in pieces:
+        await answer(piece)
+    return answer
+
+
+async def test_a_piece_is_kept_and_handed_on() -> None:
+    listener = Listener()
+    answer = Received(listener.hear)
+    for piece in ("Grüße ", "😀", "!"):
+        await answer(piece)
+    assert listener.heard == answer.pieces == ["Grüße ", "😀", "!"]
+    assert answer.text == "Grüße 😀!"
+
+
+async def test_a_piece_is_counted_before_it_is_handed_on() -> None:
+    counted = []
+
+    async def look(text: str) -> None:
+        counted.append((answer.tokens, answer.text))
+
+    answer = Received(look)
+    await answer("a")
+    await answer("b")
+    assert counted == [(1, "a"), (2, "ab")]
+
+
+async def test_tokens_are_the_pieces_or_a_quarter_of_their_bytes() -> None:
+    for pieces, tokens in (
+        ((), 0),
+        (("a",), 1),
+        (("a", "b", "c"), 3),
+        (("x" * 12,), 3),
+        (("x" * 13,), 4),
+        (("x" * 6, "y" * 7), 4),
+        (("ä" * 8,), 4),
+        (("", ""), 0),
+    ):
+        assert (await received(*pieces)).tokens == tokens, pieces
+
+
+async def test_what_is_counted_only_is_neither_kept_nor_handed_on() -> None:
+    listener = Listener()
+    answer = Received(listener.hear)
+    answer.count("x" * 12)
+    answer.count("")
+    assert (answer.tokens, answer.text, answer.pieces, listener.heard) == (3, "", [], [])
+
+
+async def test_an_empty_piece_is_handed_on_and_no_token() -> None:
+    listener = Listener()
+    answer = Received(listener.hear, limit=0)
+    await answer("")
+    assert listener.heard == [""]
+    assert (answer.tokens, answer.pieces) == (0, [])
+
+
+async def test_a_piece_that_is_no_text_is_handed_on_and_not_counted() -> None:
+    listener: Any = Listener()
+    answer: Any = Received(listener.hear)
+    for odd in (None, 5, ["a"], b"a", True):
+        await answer(odd)
+    assert listener.heard == [None, 5, ["a"], b"a", True]
+    assert (answer.tokens, answer.text) == (0, "")
+
+
+async def test_the_piece_past_the_limit_is_counted_and_not_handed_on() -> None:
+    for limit in (0, 1, 3):
+        listener = Listener()
+        answer = Received(listener.hear, limit)
+        for _ in range(limit):
+            await answer("ab")
+        error = await raises_async(EnoughError, answer, "cd")
+        assert isinstance(error, BudgetError)
+        assert f"limit of {limit} tokens" in str(error)
+        assert listener.heard == ["ab"] * limit
+        assert answer.text == "ab" * limit + "cd"
+        assert answer.tokens == limit + 1
+
+
+async def test_the_limit_is_held_against_pieces_however_long_they_are() -> None:
+    answer = Received(limit=1)
+    await answer("x" * 4000)
+    assert answer.tokens == 1000
+    raises(EnoughError, answer.count, "y")
+
+
+async def test_without_a_limit_there_is_none() -> None:
+    assert (await received(*["a"] * 500)).tokens == 500
+
+
+def test_a_limit_that_is_none_is_refused() -> None:
+    for odd in (-1, True, 1.5, "1", float("nan")):
+        assert "limit" in str(raises(ValueError, Received, None, odd)), odd
+
+
+async def test_the_report_of_nothing_is_none() -> None:
+    assert (await received()).report(HELLO, TOOLS) is None
+    assert (await received("")).report(HELLO) is None
+
+
+async def test_the_report_is_an_estimate_that_says_so() -> None:
+    answer = await received("x" * 12)
+    for tools in (None, TOOLS):
+        prompt = estimate_tokens(HELLO, tools)
+        assert answer.report(HELLO, tools) == {
+            "prompt_tokens": prompt,
+            "completion_tokens": 3,
+            "total_tokens": prompt + 3,
+            "estimated": True,
+        }
+    assert estimate_tokens(HELLO, TOOLS) > estimate_tokens(HELLO)
+
+
+async def test_the_report_is_the_providers_where_one_came() -> None:
+    for usage in (USAGE, ZERO, {"total_tokens": -5}):
+        for pieces in ((), ("a",)):
+            answer = await received(*pieces)
+            answer.usage = usage
+            assert answer.report(HELLO) is usage, (usage, pieces)
+
+
+async def test_a_report_that_says_nothing_gives_way_to_an_estimate() -> None:
+    for usage in ({}, {"cost": 5}, {"total_tokens": None}):
+        answer = await received("a")
+        answer.usage = usage
+        assert answer.report(HELLO)["estimated"] is True, usage
+
+
+async def test_a_call_is_settled_by_its_own_usage_unless_that_is_missing() -> None:
+    answer = await received("a")
+    for usage in (USAGE, ZERO, {"total_tokens": -5}, {"total_tokens": "7"}):
+        response: Any = ChatResponse("a")
+        response.usage = usage
+        assert answer.settled(response, HELLO, None) is usage, usage
+    for response in (None, "text", {"usage": USAGE}, ChatResponse("a"), object()):
+        assert answer.settled(response, HELLO, None)["estimated"] is True, response
+
+
+async def test_a_call_of_which_nothing_came_is_settled_as_missing() -> None:
+    tracker = TurnBudgetTracker()
+    for response in (None, ChatResponse("a")):
+        tracker.record((await received()).settled(response, HELLO, None))
+    assert tracker.usage_seen == {"measured": 0, "estimated": 0, "invalid": 0, "missing": 2}
+
+
+def test_what_counts_already_is_not_counted_again() -> None:
+    listener = Listener()
+    answer = as_received(listener.hear)
+    assert as_received(answer) is answer
+    assert isinstance(answer, Received)
