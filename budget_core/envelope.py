@@ -109,7 +109,7 @@ class Envelope(TurnBudget):
         self: "AnyEnvelope", budget: Budget | None = None, name: str = "", **limits: "Any"
     ) -> "AnyEnvelope":
         """Return an envelope that draws on this one, with a `Budget` or its fields as limits."""
-        made = Budget(**limits) if budget is None else budget.replace(**limits)
+        made = type(self.budget)(**limits) if budget is None else budget.replace(**limits)
         return type(self)(made, parent=self, name=name or self.name + "/child")
 
     def continuation(self: "AnyEnvelope", name: str = "") -> "AnyEnvelope":

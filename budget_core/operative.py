@@ -34,7 +34,7 @@ class Operative:
 
     ENVELOPE = Envelope
     STATE = TurnRuntimeState
-    TOOLBOX: "Callable[..., Toolbox]" = Toolbox
+    RUN = Run
 
     def __init__(
         self,
@@ -58,15 +58,15 @@ class Operative:
         self.session_id = session_id
         self.gate = gate
 
-    async def run(
+    def run(
         self, messages: "str | Sequence[dict[str, Any]]", budget: "Budget | Envelope | None" = None
-    ) -> "OperativeResult":
+    ) -> "Coroutine[Any, Any, OperativeResult]":
         """Return what a run comes to, from a question or a conversation to the final answer.
 
         It is stopped for the reason in the result, never by an exception of the model's or a
         tool's. If this is cancelled, so are its calls; the event `stopped` has what there is.
         """
-        return await self.begin(messages, budget).finish()
+        return self.begin(messages, budget).finish()
 
     def begin(
         self, messages: "str | Sequence[dict[str, Any]]", budget: "Budget | Envelope | None" = None
@@ -74,7 +74,11 @@ class Operative:
         """Return a run that can be watched and cancelled; its time counts from now."""
         given = self.budget if budget is None else budget
         envelope = given if isinstance(given, Envelope) else self.ENVELOPE.open(given)
-        return Run(self, messages, envelope)
+        return self.RUN(self, messages, envelope)
+
+    def toolbox(self, envelope: Envelope, state: TurnRuntimeState) -> Toolbox:
+        """Return what calls the tools of one run."""
+        return Toolbox(self.tools, envelope, state)
 
     def as_tool(
         self, name: str, description: str, essential: bool = False, **limits: "Any"

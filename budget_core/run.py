@@ -39,7 +39,7 @@ class Run:
         self._on_event = operative.on_event
         self._reflect = operative.reflect
         self._on_delta = self._delta if operative.stream else None
-        self._toolbox = operative.TOOLBOX(operative.tools, envelope, self.state)
+        self._toolbox = operative.toolbox(envelope, self.state)
         self._definitions = [tool.definition() for tool in operative.tools] or None
         essential = [tool.name for tool in operative.tools if tool.essential]
         self._gate = Gate(

@@ -4,7 +4,7 @@ Modules import it under `TYPE_CHECKING` only: MicroPython has no `typing`, and a
 in a compiled module takes no memory there.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from budget_core.budget import Budget
@@ -40,6 +40,7 @@ __all__ = [
     "Callable",
     "ChatResponse",
     "CitationAccumulator",
+    "Coroutine",
     "Deadline",
     "DeadlineToken",
     "Envelope",

@@ -240,5 +240,5 @@ def in_words(error: BaseException) -> str:
     """Return an error's type and text; a foreign one may refuse to be text."""
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001
+    except BaseException:  # noqa: BLE001
         return type(error).__name__

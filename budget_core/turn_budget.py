@@ -141,7 +141,7 @@ class TurnBudget:
         """Use one LLM call and return `True`, or return `False` where none is left."""
         return self.steps.claim()
 
-    def claim_tool_call(self) -> bool:
+    def claim_tool_call(self, name: str = "") -> bool:
         """Use one tool call and return `True`, or return `False` where none is left."""
         return self.tool_calls.claim()
 

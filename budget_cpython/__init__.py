@@ -1,8 +1,9 @@
 """Budgets for LLM agents on CPython: the core's public names, some of them upgraded.
 
-Upgraded are the trackers and what a turn has (a lock), the configurations (frozen dataclasses),
-deadlines (cancellation, a current one) and the file store (durable). New is what bounds tools. A
-name is loaded from its module when it is first asked for.
+Upgraded are the trackers and what a turn or run has (a lock), the configurations (frozen
+dataclasses), deadlines (cancellation, a current one), the file store (durable) and the operative
+(events, tools in threads). New are what bounds tools and a list of prices. A name is loaded from
+its module when it is first asked for.
 """
 
 TYPE_CHECKING = False
@@ -19,16 +20,33 @@ if TYPE_CHECKING:
     )
     from budget_core.estimate import estimate_tokens
     from budget_core.http import tls_context
-    from budget_core.loop import Tool, TurnResult, run_turn
+    from budget_core.middleware import Middleware, Request
     from budget_core.monotonic import MonotonicClock
     from budget_core.policy import TurnBudgetPolicy
+    from budget_core.prices import Price
     from budget_core.provider import ChatResponse, ToolCall
+    from budget_core.result import OperativeResult, RunStoppedError
+    from budget_core.stop import (
+        AllOf,
+        AnyOf,
+        MaxCost,
+        MaxIterations,
+        MaxTokens,
+        MaxToolCalls,
+        NoProgress,
+        StopCondition,
+        StopReason,
+        StopRequested,
+        Timeout,
+    )
     from budget_core.store import InMemoryBudgetStore
+    from budget_core.tool import Tool, ToolOutput
     from budget_core.tracker import BudgetTracker
     from budget_core.turn_budget import Allowance
     from budget_core.wrapper import BudgetWrapper
-    from budget_cpython.config import DailyBudgetConfig, TurnBudgetConfig
+    from budget_cpython.config import Budget, DailyBudgetConfig, TurnBudgetConfig, WindDown
     from budget_cpython.deadline import Deadline, DeadlineToken
+    from budget_cpython.envelope import Envelope
     from budget_cpython.executor import (
         BoundedToolExecutor,
         NoPlaceError,
@@ -40,6 +58,8 @@ if TYPE_CHECKING:
         with_timeout,
     )
     from budget_cpython.file_store import FileBudgetStore
+    from budget_cpython.operative import Event, Operative, Running
+    from budget_cpython.prices import ListedPrices
     from budget_cpython.trackers import DailyBudgetTracker, TurnBudgetTracker
     from budget_cpython.turn import (
         CitationAccumulator,
@@ -52,13 +72,19 @@ else:
 
     _OWN = {
         "BoundedToolExecutor": "executor",
+        "Budget": "config",
         "CitationAccumulator": "turn",
         "DailyBudgetConfig": "config",
         "DailyBudgetTracker": "trackers",
         "Deadline": "deadline",
         "DeadlineToken": "deadline",
+        "Envelope": "envelope",
+        "Event": "operative",
         "FileBudgetStore": "file_store",
+        "ListedPrices": "prices",
         "NoPlaceError": "executor",
+        "Operative": "operative",
+        "Running": "operative",
         "ToolOptions": "executor",
         "ToolOutcome": "executor",
         "ToolTimeoutError": "executor",
@@ -67,6 +93,7 @@ else:
         "TurnBudgetConfig": "config",
         "TurnBudgetTracker": "trackers",
         "TurnRuntimeState": "turn",
+        "WindDown": "config",
         "tool_options": "executor",
         "tool_timeout": "executor",
         "with_timeout": "executor",
@@ -86,8 +113,11 @@ else:
 
 
 __all__ = [
+    "AllOf",
     "Allowance",
+    "AnyOf",
     "BoundedToolExecutor",
+    "Budget",
     "BudgetError",
     "BudgetTracker",
     "BudgetWrapper",
@@ -101,27 +131,46 @@ __all__ = [
     "DeadlineExceeded",
     "DeadlineToken",
     "Enforcement",
+    "Envelope",
+    "Event",
     "FileBudgetStore",
     "InMemoryBudgetStore",
+    "ListedPrices",
+    "MaxCost",
+    "MaxIterations",
+    "MaxTokens",
+    "MaxToolCalls",
+    "Middleware",
     "MonotonicClock",
     "NoPlaceError",
+    "NoProgress",
+    "Operative",
+    "OperativeResult",
+    "Price",
     "ProviderError",
+    "Request",
+    "RunStoppedError",
+    "Running",
     "StateCorruptError",
+    "StopCondition",
+    "StopReason",
+    "StopRequested",
     "StoreError",
+    "Timeout",
     "Tool",
     "ToolCall",
     "ToolOptions",
     "ToolOutcome",
+    "ToolOutput",
     "ToolTimeoutError",
     "ToolTraceEntry",
     "TurnBudget",
     "TurnBudgetConfig",
     "TurnBudgetPolicy",
     "TurnBudgetTracker",
-    "TurnResult",
     "TurnRuntimeState",
+    "WindDown",
     "estimate_tokens",
-    "run_turn",
     "tls_context",
     "tool_options",
     "tool_timeout",

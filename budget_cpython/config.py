@@ -1,5 +1,6 @@
 """The core's configurations as frozen dataclasses: names, defaults and rules stay the core's."""
 
+from budget_core import budget, wind_down
 from budget_core import config as core
 from budget_cpython.derive import dataclass_of
 
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
         """The core's, frozen."""
 
         __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    class Budget(budget.Budget):
+        """The core's, frozen."""
+
+        __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    class WindDown(wind_down.WindDown):
+        """The core's, frozen."""
+
+        __dataclass_fields__: ClassVar[dict[str, Any]]
 else:
 
     def _digest(self):
@@ -26,3 +37,5 @@ else:
 
     TurnBudgetConfig = _frozen(core.TurnBudgetConfig)
     DailyBudgetConfig = _frozen(core.DailyBudgetConfig)
+    Budget = _frozen(budget.Budget)
+    WindDown = _frozen(wind_down.WindDown)

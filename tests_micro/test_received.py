@@ -72,8 +72,8 @@ async def test_what_is_counted_only_is_neither_kept_nor_handed_on() -> None:
     listener = Listener()
     answer = Received(listener.hear)
     answer.count("x" * 12)
-    answer.count("")
     assert (answer.tokens, answer.text, answer.pieces, listener.heard) == (3, "", [], [])
+    Received(limit=0).count("")
 
 
 async def test_an_empty_piece_is_handed_on_and_no_token() -> None:
@@ -162,7 +162,8 @@ async def test_a_call_is_settled_by_its_own_usage_unless_that_is_missing() -> No
         response: Any = ChatResponse("a")
         response.usage = usage
         assert answer.settled(response, HELLO, None) is usage, usage
-    for response in (None, "text", {"usage": USAGE}, ChatResponse("a"), object()):
+    silent = ChatResponse("a", usage={"cost": 5})
+    for response in (None, "text", {"usage": USAGE}, ChatResponse("a"), silent, object()):
         assert answer.settled(response, HELLO, None)["estimated"] is True, response
 
 

@@ -344,6 +344,14 @@ async def test_parts_of_tool_calls_and_thoughts_are_counted_but_are_no_text() ->
     assert response.content is None
 
 
+async def test_thoughts_that_are_no_text_are_passed_over() -> None:
+    for value in (5, ["a"], {"a": 1}, True):
+        sink = Received(limit=0)
+        raw = event(reasoning=value) + event(reasoning_content=value)
+        response = await Client(URL, "small").ask(Wire(answer(raw + FINISH)), on_delta=sink)
+        assert (response.content, sink.tokens) == (None, 0), value
+
+
 async def test_a_stream_past_its_limit_is_left_off_there() -> None:
     for raw in (event(content="a"), part(0, "a", id="c", name="f"), event(reasoning="a")):
         sink = Received(limit=4)

@@ -194,11 +194,13 @@ def _admit(call: Call, waited: bool) -> None:
     try:
         if waited:
             _check(call)
-        claim = call.budget.tool_calls.claim
+        claim = partial(call.budget.claim_tool_call, call.name)
         call.traced = call.state.set_trace_running(call.trace_id, call.name, claim)
         if not call.traced:
             _check(call)
-            raise _DeniedError(f"all {call.budget.tool_calls.cap} tool calls of the turn are used")
+            cap = call.budget.tool_calls.cap
+            of = call.name if cap is None or call.budget.tool_calls.used < cap else "the turn"
+            raise _DeniedError(f"all tool calls of {of} are used")
     except BaseException:
         call.call_off()
         raise

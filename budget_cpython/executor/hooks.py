@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from budget_core.stop import in_words
 from budget_cpython.executor.outcome import ToolOutcome
 
 
@@ -41,11 +42,3 @@ def usage_of(result: Any) -> Any:
         return result.get("usage") if isinstance(result, dict) else result.usage
     except BaseException:  # noqa: BLE001 - most have none, and a foreign object may raise anything
         return None
-
-
-def in_words(error: BaseException) -> str:
-    """Return an error's type and text; a foreign one may refuse to be text."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except BaseException:  # noqa: BLE001
-        return type(error).__name__

@@ -3,11 +3,12 @@
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any, TypeVar
 
 from budget_core.monotonic import in_ms
+from budget_core.tool import Tool
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _OPTIONS = "__tool_options__"
@@ -73,7 +74,16 @@ def describe(tool: Any) -> Described:
         inner = inner.func
         options = options or getattr(inner, _OPTIONS, None)
     name = getattr(tool, "name", None) or getattr(inner, "__name__", None) or repr(inner)
-    return str(name), function, options or _NO_OPTIONS, is_async(function, str(name))
+    options = _with_declared(options or _NO_OPTIONS, tool)
+    return str(name), function, options, is_async(function, str(name))
+
+
+def _with_declared(options: ToolOptions, tool: Any) -> ToolOptions:
+    """Return the options with what a `Tool` says itself."""
+    if not isinstance(tool, Tool):
+        return options
+    cap_s = options.cap_s if tool.cap_s is None else tool.cap_s
+    return replace(options, cap_s=cap_s, cooperative=options.cooperative or tool.cooperative)
 
 
 def is_async(function: Callable[..., Any], name: str) -> bool:

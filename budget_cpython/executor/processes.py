@@ -16,9 +16,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from budget_core.errors import BudgetError
+from budget_core.stop import in_words
 from budget_cpython.deadline import Deadline, DeadlineToken
 from budget_cpython.executor.call import Stopped
-from budget_cpython.executor.hooks import in_words
 
 _SPAWN = get_context("spawn")  # a fork would copy locks that other threads hold
 _groups: set[int] = set()

@@ -1,0 +1,226 @@
+"""The core's operative on CPython: events to iterate over, tools side by side, a sync call."""
+
+import asyncio
+from asyncio import Queue, Task
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from typing import Any, cast
+
+from budget_core import budget as core_budget
+from budget_core import envelope as core_envelope
+from budget_core import operative as core
+from budget_core import run as core_run
+from budget_core import turn_state as core_state
+from budget_core.flight import CutShortError, fly
+from budget_core.provider import ToolCall
+from budget_core.result import OperativeResult
+from budget_core.stop import StopReason
+from budget_core.tool import Tool
+from budget_core.toolbox import DENIED, FAILED, Toolbox, ToolEnd, ended
+from budget_cpython.envelope import Envelope
+from budget_cpython.executor import BoundedToolExecutor
+from budget_cpython.executor.outcome import COMPLETED
+from budget_cpython.turn import TurnRuntimeState
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from budget_core.shapes import Provider
+
+Budgeted = core_budget.Budget | core_envelope.Envelope
+Question = str | Sequence[dict[str, Any]]
+
+
+class Event:
+    """Something that happened in a run: its `kind`, and its fields as attributes."""
+
+    def __init__(self, kind: str, fields: dict[str, Any]) -> None:
+        self.kind = kind
+        self.fields = fields
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return vars(self)["fields"][name]
+        except KeyError:
+            raise AttributeError(f"this event has no {name}") from None
+
+    def __repr__(self) -> str:
+        return f"<Event {self.kind}: {', '.join(self.fields)}>"
+
+
+class ExecutorToolbox(Toolbox):
+    """Runs tools through a `BoundedToolExecutor`: what is not async runs in threads."""
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        envelope: core_envelope.Envelope,
+        state: core_state.TurnRuntimeState,
+        executor: BoundedToolExecutor,
+    ) -> None:
+        super().__init__(tools, envelope, state)
+        self.executor = executor
+
+    async def run(self, call: ToolCall, trace_id: str) -> ToolEnd:
+        """Call a tool and return how that ended; raises nothing."""
+        tool = self.tools[call.name]
+        arguments = (tool, self.handed(tool, call), self.envelope, self.state)
+        try:
+            outcome = await fly(
+                self.executor.execute_async, self.envelope, arguments, {"trace_id": trace_id}
+            )
+        except CutShortError:
+            return ToolEnd(TIMED_OUT, f"Error: {call.name} was cancelled: the run is over")
+        except Exception as error:  # noqa: BLE001 - a tool the executor does not take
+            return ToolEnd(FAILED, f"Error: {error}")
+        if outcome.status == COMPLETED:
+            return ended(outcome.value)  # its usage is counted by the executor, also if it is late
+        return ToolEnd(outcome.status, f"Error: {outcome.reason}")
+
+
+class ParallelRun(core_run.Run):
+    """A run whose tool calls of one answer run side by side, admitted one by one."""
+
+    watcher: Callable[[Event], object] | None = None
+
+    async def _call_tools(self, calls: list[ToolCall]) -> StopReason | None:
+        reason: StopReason | None = None
+        begun: list[tuple[ToolCall, ToolEnd | Task[ToolEnd] | None]] = []
+        async with asyncio.TaskGroup() as group:
+            for number, call in enumerate(calls):
+                if reason:
+                    begun.append((call, None))
+                    continue
+                end, reason = await self._open(call)
+                running = end or group.create_task(
+                    self._toolbox.run(call, self._trace_id(call, number))
+                )
+                begun.append((call, running))
+            for call, either in begun:
+                if either is None:
+                    self._record(call, ToolEnd(DENIED, core_run.NOT_CALLED))
+                else:
+                    end = await either if isinstance(either, Task) else either
+                    reason = await self._close(call, end) or reason
+        return reason
+
+    def emit(self, kind: str, **fields: Any) -> None:
+        """Tell `on_event`, and whoever iterates over the run, what happened."""
+        if self.watcher is not None:
+            self.watcher(Event(kind, fields))
+        super().emit(kind, **fields)
+
+
+class Running(Coroutine[Any, Any, OperativeResult]):
+    """A run to be awaited for its result, or iterated over for its events; once.
+
+    Either may be ended early by `cancel`. A loop over the events that is left early cancels the
+    run; the last event, `completed` or `stopped`, has the `result`.
+    """
+
+    def __init__(self, run: ParallelRun) -> None:
+        self._run = run
+        self._finish: Coroutine[Any, Any, OperativeResult] | None = None
+
+    @property
+    def budget(self) -> core_envelope.Envelope:
+        """The run's envelope: to watch, `extend`, `stop` or pause it from outside."""
+        return self._run.budget
+
+    @property
+    def result(self) -> OperativeResult | None:
+        """What the run came to, `None` until it has ended."""
+        return self._run.result
+
+    def cancel(self, reason: str = "") -> None:
+        """Stop the run and what it has in flight; any thread may."""
+        self._run.cancel(reason)
+
+    def __await__(self) -> Generator[Any, None, OperativeResult]:
+        return self._coroutine().__await__()
+
+    def send(self, value: Any) -> Any:
+        """Go on, as event loops do."""
+        return self._coroutine().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Go on with an error, as event loops do."""
+        return self._coroutine().throw(*error)
+
+    def close(self) -> None:
+        """Leave the run where it is."""
+        if self._finish is not None:
+            self._finish.close()
+
+    def _coroutine(self) -> Coroutine[Any, Any, OperativeResult]:
+        if self._finish is None:
+            self._finish = self._run.finish()
+        return self._finish
+
+    async def __aiter__(self) -> AsyncGenerator[Event, None]:
+        queue: Queue[Event | None] = Queue()
+        self._run.watcher = queue.put_nowait
+        task = asyncio.create_task(self._coroutine())
+        task.add_done_callback(lambda _: queue.put_nowait(None))
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+            task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+
+
+class Operative(core.Operative):
+    """An agent: a model, its tools, and what each of its runs may use. Source: seed 004.
+
+    `await operative.run(…)` gives the result, `async for event in operative.run(…)` the events as
+    they happen. Tools that are not async run in threads of `executor`, by default one of the
+    operative's own: calls of one answer run side by side. Everything else is the core's.
+    """
+
+    ENVELOPE = Envelope
+    STATE = TurnRuntimeState
+    RUN = ParallelRun
+
+    def __init__(
+        self,
+        provider: "Provider",
+        tools: Sequence[Tool] = (),
+        budget: Budgeted | None = None,
+        system_prompt: str = "",
+        *,
+        executor: BoundedToolExecutor | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(provider, tools, budget, system_prompt, **options)
+        self.executor = executor or BoundedToolExecutor()
+
+    def run(self, messages: Question, budget: Budgeted | None = None) -> Running:
+        """Return a run, whose time counts from now, to be awaited or iterated over.
+
+        It is stopped for the reason in the result, never by an exception of the model's or a
+        tool's. If whoever awaits it is cancelled, so are its calls.
+        """
+        return Running(self.begin(messages, budget))
+
+    def run_sync(self, messages: Question, budget: Budgeted | None = None) -> OperativeResult:
+        """Return what a run comes to, where no event loop is running.
+
+        Raises `RuntimeError` where one is: `await operative.run(…)` there.
+        """
+        return asyncio.run(self.begin(messages, budget).finish())
+
+    def begin(self, messages: Question, budget: Budgeted | None = None) -> ParallelRun:
+        """Return a run, whose time counts from now, to `finish`.
+
+        Raises `TypeError` for an envelope of the core's, which threads may not share.
+        """
+        return cast(ParallelRun, super().begin(messages, budget))
+
+    def toolbox(
+        self, envelope: core_envelope.Envelope, state: core_state.TurnRuntimeState
+    ) -> ExecutorToolbox:
+        """Return what calls the tools of one run."""
+        if not isinstance(envelope, Envelope):
+            raise TypeError(f"an envelope must be budget_cpython's, not {envelope!r}")
+        return ExecutorToolbox(self.tools, envelope, state, self.executor)

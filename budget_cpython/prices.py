@@ -1,0 +1,66 @@
+"""Prices from genai-prices, which knows most models of most providers; `pip install .[prices]`."""
+
+from decimal import ROUND_CEILING, Decimal
+
+_NANO = Decimal(1_000_000_000)
+_MANY = 1_000_000
+
+
+class ListedPrice:
+    """What one model's tokens cost today, reckoned by genai-prices, tiers included."""
+
+    def __init__(self, model: str, provider_id: str | None) -> None:
+        self._model = model
+        self._provider_id = provider_id
+
+    def cost(self, prompt: int, completion: int, cached: int = 0) -> int:
+        """Return the nano-USD of a call, rounded up; `cached` tokens are part of the prompt."""
+        from genai_prices import Usage, calc_price
+
+        usage = Usage(
+            input_tokens=prompt, output_tokens=completion, cache_read_tokens=min(cached, prompt)
+        )
+        price = calc_price(usage, self._model, provider_id=self._provider_id).total_price
+        return int((price * _NANO).to_integral_value(ROUND_CEILING))
+
+    def affordable(self, nano_usd: int, prompt: int) -> int | None:
+        """Return how many completion tokens that money buys after a prompt; `None`: any number.
+
+        It is -1 where it does not even buy the prompt.
+        """
+        base = self.cost(prompt, 0)
+        many = self.cost(prompt, _MANY) - base
+        if base > nano_usd:
+            return -1
+        if not many:
+            return None
+        tokens = (nano_usd - base) * _MANY // many + 1
+        while tokens and self.cost(prompt, tokens) > nano_usd:
+            tokens -= 1
+        return tokens
+
+
+class ListedPrices:
+    """A table of prices for `Operative(prices=…)`: models by name, as genai-prices finds them.
+
+    `provider_id` is one of its providers, such as `"openai"`; without it the name alone decides.
+    Prices are those of the installed release: nothing is fetched. Raises `ImportError` where
+    genai-prices is not installed.
+    """
+
+    def __init__(self, provider_id: str | None = None) -> None:
+        import genai_prices  # noqa: F401 - better now than in the first call
+
+        self._provider_id = provider_id
+        self._known: dict[str, ListedPrice | None] = {}
+
+    def get(self, model: str) -> ListedPrice | None:
+        """Return a model's price, or `None` where it is not known."""
+        if model not in self._known:
+            price = ListedPrice(model, self._provider_id)
+            try:
+                price.cost(1, 1)
+                self._known[model] = price
+            except LookupError:
+                self._known[model] = None
+        return self._known[model]
