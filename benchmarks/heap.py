@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.agent import measure_agent
 from benchmarks.figures import Figure, ratio
 from benchmarks.mpy import ROOT, compile_package, find_micropython, run_micropython
 from benchmarks.romfs import image_of
@@ -78,7 +79,8 @@ def measure(quick: bool = False) -> list[Figure]:
         raise RuntimeError("the heap needs MicroPython: set MICROPYTHON to its path")
     with TemporaryDirectory() as folder:
         ours, bare = _ours(micropython, Path(folder, "ours"))
-        return ours + _peer(micropython, Path(folder, "peer"), bare)
+        agent = measure_agent(micropython, Path(folder, "agent"))
+        return ours + agent + _peer(micropython, Path(folder, "peer"), bare)
 
 
 def _ours(micropython: str, folder: Path) -> tuple[list[Figure], int]:

@@ -41,7 +41,7 @@ def measure(quick: bool = False) -> list[Figure]:
         Figure("import: ours", ours - bare, "ms"),
         Figure("import: exoclaw-turn-budget", theirs - bare, "ms"),
         ratio("import: ratio", ours - bare, theirs - bare, MOST),
-        Figure("import: ours, chat client and loop too", everything - bare, "ms"),
+        Figure("import: ours, chat client and operative too", everything - bare, "ms"),
     ]
 
 

@@ -51,14 +51,17 @@ def _module(path: Path) -> str:
     return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
 
 
-def run_micropython(micropython: str, program: str, folder: Path, *path: str) -> str:
+def run_micropython(
+    micropython: str, program: str, folder: Path, *path: str, heap: str | None = None
+) -> str:
     """Run a program's text in a folder, importing from those below it; return what it printed.
 
     A module keeps its file's path, so the path is relative: as long on one machine as on another.
-    Raises `RuntimeError` with MicroPython's own words when it fails.
+    `heap` is a size as `-X heapsize` takes it. Raises `RuntimeError` with MicroPython's own words
+    when it fails.
     """
     run = subprocess.run(  # noqa: S603 - the user's own MicroPython
-        [micropython],
+        [micropython, *([] if heap is None else ["-X", f"heapsize={heap}"])],
         input=program,
         cwd=folder,
         env={**os.environ, "MICROPYPATH": ":".join([*path, ".frozen"])},

@@ -16,6 +16,7 @@ from budget_core.errors import ProviderError as ProviderError
 from budget_core.errors import StateCorruptError as StateCorruptError
 from budget_core.errors import StoreError as StoreError
 from budget_core.estimate import estimate_tokens as estimate_tokens
+from budget_core.exoclaw import ExoclawBudget as ExoclawBudget
 from budget_core.file_store import FileBudgetStore as FileBudgetStore
 from budget_core.http import tls_context as tls_context
 from budget_core.middleware import Middleware as Middleware

@@ -1,7 +1,7 @@
 """Reckon what an LLM call used, from its report or an estimate, and settle its hold."""
 
 from budget_core.dialects import read_report, token_counts
-from budget_core.usage import ESTIMATED, MISSING
+from budget_core.usage import ESTIMATED, INVALID, MISSING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,12 +28,14 @@ def settle_call(
     messages, tools = asked["messages"], asked["tools"]
     usage = received.settled(response, messages, tools)
     tokens, cached, status = read_report(usage)
-    if status == MISSING and billed:
-        usage = _estimated(response, messages, tools)
-        tokens, cached, status = read_report(usage)
-    unclear = [status] if status in (ESTIMATED, MISSING) else []
+    if billed and status in (INVALID, MISSING):
+        estimate = _estimated(response, messages, tools)
+        if status == MISSING or estimate["total_tokens"] > tokens:
+            usage = estimate
+            tokens, cached, status = read_report(usage)
+    unclear = {ESTIMATED: ["estimated"], INVALID: ["missing"]}.get(status, [])
     nano_usd = 0
-    if price is None and priced:
+    if price is None and priced and billed:
         unclear.append("unpriced")
     elif price is not None:
         prompt = min(tokens, token_counts(usage)["input_tokens"] or 0)
@@ -45,11 +47,12 @@ def settle_call(
 def _estimated(response: "Any", messages: "Any", tools: "Any") -> "dict[str, Any]":
     from budget_core.estimate import estimate_tokens
 
+    calls = getattr(response, "tool_calls", None)
     answer = {
         "content": getattr(response, "content", None),
         "tool_calls": [
-            {"function": {"name": call.name, "arguments": call.arguments}}
-            for call in getattr(response, "tool_calls", None) or ()
+            {"function": {name: getattr(call, name, None) for name in ("name", "arguments")}}
+            for call in (calls if isinstance(calls, (list, tuple)) else ())
         ],
     }
     prompt = estimate_tokens(messages, tools)

@@ -43,8 +43,8 @@ class Budget(Config):
         self.max_turns = check_limit("max_turns", max_turns)
         self.max_tokens = check_limit("max_tokens", max_tokens)
         self.max_tokens_per_turn = check_limit("max_tokens_per_turn", max_tokens_per_turn)
-        if timeout is not None:
-            in_ms("timeout", timeout)
+        if timeout is not None and in_ms("timeout", timeout) is None:
+            timeout = None
         self.timeout = timeout
         self.max_tool_calls = check_limit("max_tool_calls", max_tool_calls)
         self.max_reflections = check_limit("max_reflections", max_reflections)
@@ -67,7 +67,7 @@ class Budget(Config):
         """Return what is kept back of a cap on tokens, money or time; at least 1 is left."""
         if not cap or not self.last_call:
             return 0
-        return min(cap - 1, cap * int(self.last_call * 1_000_000) // 1_000_000)
+        return min(cap - 1, cap * int(self.last_call * 1_000_000 + 0.5) // 1_000_000)
 
     def kept_turns(self) -> int:
         """Return the LLM calls that are kept back: one, unless it were the only one."""

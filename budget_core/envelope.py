@@ -69,6 +69,9 @@ class Envelope(TurnBudget):
         self.parent = parent
         self.name = name
         self.max_context_tokens = budget.max_context_tokens
+        above = None if parent is None else parent.max_context_tokens
+        if above is not None and self.fits_context(above):
+            self.max_context_tokens = above
         self.min_tool_s = 0
         self.stopped: StopReason | None = None
         self.closing = False
@@ -122,11 +125,10 @@ class Envelope(TurnBudget):
             self.closing = False
             self._kept_ms = 0
             for _, draw in self._draws():
-                draw.kept = 0
-                draw.closing = False
+                draw.kept = draw.refused = 0
         rest: dict[str, Any] = {"max_" + axis: draw.room() for axis, draw in self._draws()}
-        if self._timeout_ms is not None:
-            rest["timeout"] = max(0, self._timeout_ms - self.watch.elapsed_ms()) / 1000
+        left = self._left_ms(True)
+        rest["timeout"] = None if left is None else max(0, left) / 1000
         return self.child(self.budget, name or self.name, **rest)
 
     def chain(self) -> "list[Envelope]":
@@ -139,14 +141,16 @@ class Envelope(TurnBudget):
     @property
     def deadline(self) -> "Deadline":  # type: ignore[override]
         """When work is to be over, here and above, without what is kept for the last call."""
-        return self._deadline(self.closing)
+        deadline = self._own_deadline(self.closing)
+        for envelope in self.chain()[1:]:
+            deadline = deadline.intersect(envelope._own_deadline(False))
+        return deadline
 
-    def _deadline(self, closing: bool) -> "Deadline":
+    def _own_deadline(self, closing: bool) -> "Deadline":
         ms = self._timeout_ms
         if ms is not None and not closing:
             ms -= self._kept_ms
-        own = self.watch.deadline(self.DEADLINE, ms)
-        return own if self.parent is None else own.intersect(self.parent._deadline(False))
+        return self.watch.deadline(self.DEADLINE, ms)
 
     def check(self) -> StopReason | None:
         """Return why no further LLM call is to be made, here or above, or `None`.
@@ -173,13 +177,14 @@ class Envelope(TurnBudget):
 
     def lacking(self, axis: str, text: str = "") -> StopReason:
         """Return the reason of a refusal: whose limit on `axis` it was, here or above."""
-        draw = getattr(self, axis).tightest()
+        own = getattr(self, axis)
+        draw = own.tightest(False)
         name = self.name
         for envelope in self.chain():
             if getattr(envelope, axis) is draw:
                 name = envelope.name
         condition = dict(_LIMITS)[axis]
-        kept = 0 if draw.closing else draw.kept
+        kept = 0 if draw.closing and draw is own else draw.kept
         cap = draw.cap
         return StopReason(condition.KIND, text, condition.AXIS, draw.used, cap, kept, name)
 
@@ -228,9 +233,9 @@ class Envelope(TurnBudget):
     def claim_tool_call(self, name: str = "") -> bool:
         """Use one tool call, also one of this tool's own, and return `True`, or `False`: none."""
         draws = [self.tool_calls]
-        if any(name in envelope.budget.max_calls for envelope in self.chain()):
-            draws.append(self.calls(name))
         with self.lock:
+            if any(name in envelope.budget.max_calls for envelope in self.chain()):
+                draws.append(self.calls(name))
             for draw in draws:
                 if not draw.has_one():
                     return False
@@ -242,7 +247,8 @@ class Envelope(TurnBudget):
         """Return the calls of one tool."""
         if name not in self._calls:
             above = None if self.parent is None else self.parent.calls(name)
-            self._calls[name] = Draw(name, self.budget.max_calls.get(name), self.lock, above)
+            draw = Draw(name, self.budget.max_calls.get(name), self.lock, above)
+            self._calls.setdefault(name, draw)  # another thread may have been first
         return self._calls[name]
 
     def stop(self, reason: str = "", kind: str = StopReason.EXPLICIT_STOP) -> None:
@@ -258,25 +264,27 @@ class Envelope(TurnBudget):
     def extend(self, **more: "Any") -> None:
         """Raise limits while the run goes on, by so many each: `extend(max_tokens=1000)`.
 
-        What is unlimited stays so; what is above holds as before. Raises `ValueError` for a name
-        that is no limit of a run, and for what cannot be added.
+        What is unlimited stays so; what is above holds as before, and no more is kept back. It
+        undoes no stop. Raises `ValueError` for a name that is no limit of a run, and for what
+        cannot be added; then nothing is changed.
         """
-        known = dict(self._draws())
-        for name, amount in more.items():
-            if name == "timeout":
-                in_ms(name, amount)
-            elif name[:4] == "max_" and name[4:] in known:
-                check_count(name, amount)
-            else:
-                names = ", ".join(["max_" + axis for axis in known])
-                raise ValueError(f"only {names} and timeout can be extended, not {name}")
+        known = {"max_" + axis: draw for axis, draw in self._draws()}
         with self.lock:
-            for axis, draw in known.items():
-                if draw.cap is not None:
-                    draw.cap += more.get("max_" + axis, 0)
-            if self._timeout_ms is not None and "timeout" in more:
-                added = in_ms("timeout", more["timeout"])
-                self._timeout_ms = None if added is None else self._timeout_ms + added
+            ms = self._timeout_ms
+            for name, amount in more.items():
+                if name == "timeout":
+                    added = in_ms(name, amount)
+                    ms = None if ms is None or added is None else check_count(name, ms + added)
+                elif name in known:
+                    check_count(name, check_count(name, amount) + (known[name].cap or 0))
+                else:
+                    names = ", ".join(sorted(known))
+                    raise ValueError(f"only {names} and timeout can be extended, not {name}")
+            self._timeout_ms = ms
+            for name, draw in known.items():
+                if draw.cap is not None and more.get(name):
+                    draw.cap += more[name]
+                    draw.refused = 0
         self.changed()
 
     def paused(self, reason: str = "") -> "Pause":

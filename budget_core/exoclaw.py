@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 OF_ONE_RUN = ("stop_when", "on_event", "state")
 REFUSED = "[Budget] None of the tools you called can be called now. Go on without them."
 CUT_OFF = "the answer was cut off at the end of its tokens"
-NO_SUCH_TOOLS = "the model calls tools that it does not have"
+NOTHING = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+NO_TOOLS = "the model calls tools that it does not have"
 
 
 class ExoclawBudget:
@@ -39,15 +40,18 @@ class ExoclawBudget:
 
     ENVELOPE = Envelope
 
-    def __init__(
-        self, provider: "Provider", budget: "Budget | Envelope", **gate: "Any"
-    ) -> None:
+    def __init__(self, provider: "Provider", budget: "Budget | Envelope", **gate: "Any") -> None:
         self.inner = provider
-        self._made = None if isinstance(budget, Envelope) else budget
+        self._line = _Line(provider)
+        self._limits: Budget | None = None
         self._parent: ExoclawBudget | None = None
         self._name = ""
         self._options = gate
-        self._open(budget if isinstance(budget, Envelope) else self.ENVELOPE.open(budget))
+        self._text = ""
+        if not isinstance(budget, Envelope):
+            self._limits = budget
+            budget = self.ENVELOPE.open(budget)
+        self._open(budget)
 
     def __getattr__(self, name: str) -> "Any":
         if name == "inner" or name.startswith("__"):  # asked before __init__ ran, as copy does
@@ -62,10 +66,10 @@ class ExoclawBudget:
         `stop_when`, `on_event` and `state`, which are a single run's.
         """
         options = {key: self._options[key] for key in self._options if key not in OF_ONE_RUN}
-        made = Budget(**limits)
-        one = type(self)(self.inner, self.budget.child(made, name), **options)
-        one._made, one._parent, one._name = made, self, name
-        return one
+        budget = Budget(**limits)
+        child = type(self)(self.inner, self.budget.child(budget, name), **options)
+        child._limits, child._parent, child._name = budget, self, name
+        return child
 
     @property
     def reason(self) -> "StopReason | None":
@@ -74,7 +78,8 @@ class ExoclawBudget:
 
     def get_default_model(self) -> str:
         """Return the model that answers where a call names none."""
-        return self._options.get("model") or self.inner.get_default_model()
+        model: str = self._options.get("model") or self.inner.get_default_model()
+        return model
 
     async def close(self) -> None:
         """Close the inner provider if it can be closed, by a plain or an async `close()`."""
@@ -82,14 +87,14 @@ class ExoclawBudget:
             await settle(self.inner.close())
 
     async def should_continue(self, iteration: int, tools_used: "list[str]") -> bool:
-        """Allow the next LLM call unless the last one was made; iteration 0 begins a new turn."""
+        """Allow the next LLM call unless the run is over; iteration 0 begins a new turn."""
         if iteration == 0:
             self._begin()
         return self.reason is None
 
     async def on_limit_reached(self, iteration: int, tools_used: "list[str]") -> str:
         """Return the text that ends the turn: the last answer, or why there is none."""
-        return self._text or self._last_words([])
+        return self._text or self._why()
 
     async def chat(
         self,
@@ -97,6 +102,9 @@ class ExoclawBudget:
         tools: "Tools | None" = None,
         model: str | None = None,
         max_tokens: int | None = None,
+        temperature: float | None = None,
+        reasoning_effort: str | None = None,
+        response_format: "Any" = None,
         on_delta: "Any" = None,
         **options: "Any",
     ) -> "Any":
@@ -104,25 +112,30 @@ class ExoclawBudget:
 
         Raises only exoclaw's `ContextWindowExceededError`.
         """
-        options = {key: options[key] for key in options if options[key] is not None}
-        asked, response = list(messages), None
+        options["temperature"] = temperature
+        options["reasoning_effort"] = reasoning_effort
+        options["response_format"] = response_format
+        given = {key: options[key] for key in options if options[key] is not None}
+        gate, asked, self._text = self._gate, list(messages), ""
         for offered in (tools, tools, None):
-            request = Request(asked, offered, model, max_tokens, options)
+            request = Request(asked, offered, model, max_tokens, given)
             try:
-                response = await self._gate.ask(request, on_delta)
+                response = await gate.ask(request, on_delta)
             except StoppedError:
                 return self._instead(messages)
-            if self._line.overflow is not None:
-                raise self._line.taken()
+            overflow, self._line.overflow = self._line.overflow, None
+            if overflow is not None:
+                if gate.reason is None:
+                    raise overflow
+                return self._instead(messages)
+            self._text = response.content or self._text
             if self._is_answer(response, request.tools):
-                self._text = response.content
-                return response if self._text or self.reason is None else self._instead(messages)
+                spoken = response.content or gate.reason is None
+                return response if spoken else self._instead(messages)
             if response.content:
                 asked.append({"role": "assistant", "content": response.content})
             asked.append({"role": "user", "content": REFUSED})
-        self._gate.reason = StopReason(
-            StopReason.NO_PROGRESS, NO_SUCH_TOOLS, scope=self.budget.name
-        )
+        gate.reason = StopReason(StopReason.NO_PROGRESS, NO_TOOLS, scope=self.budget.name)
         return self._instead(messages)
 
     def _is_answer(self, response: "Any", tools: "Tools | None") -> bool:
@@ -144,56 +157,53 @@ class ExoclawBudget:
         return wanted and self.budget.claim_tool_call(name)
 
     def _begin(self) -> None:
-        """Begin a turn: with a new envelope, a new one below the parent's, or what is left."""
-        if self._parent is not None:
-            self._follow()
-        elif self._made is not None:
-            self._open(self.ENVELOPE.open(self._made))
-        if not self.budget.closing:
+        """Begin a turn, with a whole budget where this has one of its own, else with the rest."""
+        if self._parent is None and self._limits is not None:
+            self._open(self.ENVELOPE.open(self._limits))
+        elif not self._follow().closing:
             self._open(self.budget)
+        self._text = ""
 
     def _follow(self) -> Envelope:
-        """Return the envelope in use, moved below the parent's where that has a new one."""
+        """Return the envelope in use; a child's moves below the one that its parent uses now."""
         if self._parent is not None:
             above = self._parent._follow()
             if self.budget.parent is not above:
-                self._open(above.child(self._made, self._name))
+                self._open(above.child(self._limits, self._name))
         return self.budget
 
     def _open(self, envelope: Envelope) -> None:
         self.budget = envelope
-        self._line = _Line(self.inner)
         self._gate = Gate(self._line, envelope, **self._options)
-        self._text = ""
 
     def _instead(self, messages: "Messages") -> ChatResponse:
-        usage = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
-        self._text = self._last_words(messages)
-        return ChatResponse(self._text, usage=usage, cut_off_by="budget")
-
-    def _last_words(self, messages: "Messages") -> str:
+        """Return an answer in the model's place: why there is none, and what there is of one."""
         from budget_core.result import digest
 
-        work = self._gate.partial_text
-        if not work:
-            done = []
-            for message in messages:
-                if message["role"] == "user":
-                    done = []
-                elif message["role"] == "tool" and isinstance(message["content"], str):
-                    done.append(message)
-            work = digest(done)
-        return f"[Stopped: {self.reason}]\n{work}".rstrip()
+        done: list[dict[str, Any]] = []
+        for message in messages:
+            if message["role"] == "user":
+                done.clear()
+            elif message["role"] == "tool" and isinstance(message["content"], str):
+                done.append(message)
+        lines = [self._why(), self._text, self._gate.partial_text or digest(done)]
+        self._text = "\n".join([line for line in lines if line])
+        return ChatResponse(self._text, usage=dict(NOTHING), cut_off_by="budget")
+
+    def _why(self) -> str:
+        return f"[Stopped: {self.reason}]"
 
 
 class _Line:
-    """The provider as the gate sees it: a prompt that is too long is kept, and is no failure."""
+    """The model's provider as the gate sees it: a prompt that is too long is no failure of its."""
 
     def __init__(self, inner: "Provider") -> None:
         self.inner = inner
         self.overflow: Exception | None = None
 
     def __getattr__(self, name: str) -> "Any":
+        if name == "inner" or name.startswith("__"):
+            raise AttributeError(name)
         return getattr(self.inner, name)
 
     async def chat(self, **asked: "Any") -> "Any":
@@ -203,6 +213,4 @@ class _Line:
             if type(error).__name__ != "ContextWindowExceededError":
                 raise
             self.overflow = error
-            return ChatResponse("", usage={"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0})
-
-    def taken(self) -> Exception: ...
+            return ChatResponse("", usage=dict(NOTHING))

@@ -114,12 +114,20 @@ async def until(
             left = envelope.remaining_s()
             if deadline is not None:
                 left = min(left, deadline.remaining_seconds())
+            # not wait_for: CPython 3.11's forgets a cancellation that comes with the event
+            alarm = None if left == inf else asyncio.create_task(_ring(event, left))
             try:
-                await asyncio.wait_for(event.wait(), None if left == inf else left)
-            except asyncio.TimeoutError:  # noqa: UP041
-                pass
+                await event.wait()
+            finally:
+                if alarm is not None:
+                    alarm.cancel()
     finally:
         envelope.remove_watcher(wake)
+
+
+async def _ring(event: asyncio.Event, seconds: float) -> None:
+    await asyncio.sleep(seconds)
+    event.set()
 
 
 def _waker(callback: "Callable[[], object]") -> "Callable[[], object]":
@@ -138,3 +146,8 @@ def _waker(callback: "Callable[[], object]") -> "Callable[[], object]":
 def is_over(envelope: "Envelope") -> bool:
     """Tell whether the run or one above it was stopped, or its time is over."""
     return envelope.is_expired() or envelope.why_stopped() is not None
+
+
+def why_over(envelope: "Envelope") -> "StopReason":
+    """Return why it was stopped, or whose time is over."""
+    return envelope.why_stopped() or envelope.out_of_time()

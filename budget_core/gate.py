@@ -3,9 +3,9 @@
 from budget_core.bill import settle_call
 from budget_core.dialects import token_counts
 from budget_core.errors import BudgetError, ProviderError
-from budget_core.flight import CutShortError, fly, until
+from budget_core.flight import CutShortError, fly, until, why_over
 from budget_core.hold import admit
-from budget_core.provider import ChatResponse
+from budget_core.provider import ChatResponse, settle
 from budget_core.stop import StopReason, StopRequested, in_words
 from budget_core.wind_down import Stages, WindDown
 
@@ -84,7 +84,8 @@ class Gate:
         self.state = state
         self.reason: StopReason | None = None
         self.turn = 0
-        self.partial_text = ""
+        self.partial_text = self.heard = ""
+        self.limit: int | None = None
         self._stages = Stages(envelope, wind_down or WindDown(), set(essential))
         if stop_when is not None:
             stop_when.reset()
@@ -92,8 +93,9 @@ class Gate:
     async def ask(self, request: "Request", on_delta: "Any" = None) -> "Any":
         """Return the model's answer to one request.
 
-        It is the last where `reason` is set afterwards. Raises `StoppedError` where no call is to
-        be made, or none succeeded.
+        It is the last where `reason` is set afterwards; `partial_text` is then what had come of
+        the call before, and `heard` of this one. Raises `StoppedError` where no call is to be made,
+        or none succeeded.
         """
         fingerprint = turn_print(request.messages)
         if fingerprint is not None:
@@ -124,7 +126,7 @@ class Gate:
         except StopRequested as error:
             reason = StopReason(StopReason.EXPLICIT_STOP, error.reason)
         except CutShortError:
-            reason = self._cut_short()
+            reason = why_over(self.envelope)
         except Exception as error:  # noqa: BLE001 - it may raise anything, nothing is lost with it
             reason = StopReason(StopReason.FAILED, in_words(error), error=error)
         raise StoppedError(reason)
@@ -148,6 +150,8 @@ class Gate:
     async def _call(self, request: "Request", on_delta: "Any", reason: StopReason | None) -> "Any":
         stage, notices = self._stages.apply(request, reason)
         said = [{"role": "user", "content": notice} for notice in notices]
+        if self.partial_text:
+            said.insert(0, {"role": "assistant", "content": self.partial_text})
         prompt = await self._fitting(request, said)
         hold, model, price = await self._admitted(request, prompt)
         self.turn += 1
@@ -162,6 +166,9 @@ class Gate:
                 changed = await self.heed(one.after_llm, request, response, self.envelope)
                 response = response if changed is None else changed
         except StoppedError as error:
+            if reason is None and error.reason.kind not in FINAL:
+                self._keep()
+                raise
             self.reason = error.reason
         scope = getattr(response, "cut_off_by", None)
         if scope:
@@ -229,10 +236,16 @@ class Gate:
             options["on_delta"] = received
         response = None
         billed = True
+        reason = StopReason(StopReason.PROVIDER_ERROR, "the provider returned nothing")
+
+        async def chat() -> None:
+            nonlocal response
+            response = await settle(self.inner.chat(**options))
+
         try:
-            response = await fly(self.inner.chat, envelope, (), options)
+            await fly(chat, envelope)
         except CutShortError:
-            reason = self._cut_short()
+            reason = why_over(envelope)
         except EnoughError:
             response = ChatResponse(received.text, finish_reason="length")
         except Exception as error:  # noqa: BLE001 - a provider may raise anything
@@ -243,15 +256,17 @@ class Gate:
             usage = settle_call(hold, price, received, response, options, billed, priced)
             if self.state is not None:
                 self.state.add_tokens(**token_counts(usage))
+            self.heard = getattr(response, "content", None) or received.text
         if response is None:
-            self.partial_text = received.text
+            self._keep()
             self.report("response_failed", reason=reason, usage=usage, model=model)
             raise StoppedError(reason)
-        self.partial_text = ""
+        self.limit = hold.limit
         return response, usage
 
-    def _cut_short(self) -> StopReason:
-        return self.check() or self.envelope.out_of_time()
+    def _keep(self) -> None:
+        self.partial_text = joined(self.partial_text, self.heard)
+        self.heard = ""
 
     def _raise_if_over(self) -> None:
         reason = self.check()
@@ -274,6 +289,11 @@ def turn_print(messages: "Messages") -> int | None:
         if message.get("role") != "tool":
             return None
     return None
+
+
+def joined(before: str, text: str | None) -> str:
+    """Return two texts as one, an empty one left out."""
+    return f"{before}\n\n{text}" if before and text else before or text or ""
 
 
 def _estimate(messages: "Any", tools: "Any") -> int:

@@ -30,6 +30,7 @@ class Hold:
         with envelope.lock:
             envelope.tokens.move(tokens, -self._tokens)
             envelope.nano_usd.move(nano_usd, -self._nano_usd)
+            self._tokens = self._nano_usd = 0
             for one in envelope.chain():
                 for name in unclear:
                     setattr(one, name, getattr(one, name) + 1)
@@ -50,7 +51,7 @@ def admit(
     left: ask again when one of them has been settled.
     """
     with envelope.lock:
-        reason = _room(envelope, prompt, limit, price, model, False)[1]
+        reason = envelope.why_stopped() or _room(envelope, prompt, limit, price, model, False)[1]
         if reason is not None:
             return None, reason
         limit, reason = _room(envelope, prompt, limit, price, model, True)
@@ -75,6 +76,9 @@ def _room(
     """Return the completion tokens that there is room for, or why there is none."""
     if envelope.turns.left() == 0:
         return 0, envelope.lacking("turns")
+    if limit is not None and limit < 1:
+        text = "a call may have no completion tokens"
+        return 0, StopReason(StopReason.TOKEN_BUDGET, text, scope=envelope.name)
     rooms = [limit]
     left = envelope.tokens.left(held)
     if left is not None:

@@ -10,9 +10,9 @@ class Request:
 
     `compacted` tells whether the messages took the place of those of the conversation.
 
-    `messages` is a copy of the list; `tools` are definitions, or `None`; `model` `None` is the
-    provider's default. `max_tokens` can be lowered: it is held within the budget afterwards.
-    `options` are further keywords of the provider's `chat`.
+    `messages` and `tools` are copies of the lists; `tools` are definitions, or `None`; `model`
+    `None` is the provider's default. `max_tokens` can be lowered: it is held within the budget
+    afterwards. `options` are further keywords of the provider's `chat`.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class Request:
         options: "dict[str, Any] | None" = None,
     ) -> None:
         self.messages = list(messages)
-        self.tools = tools
+        self.tools = list(tools) if tools else None
         self.model = model
         self.max_tokens = max_tokens
         self.options = dict(options or {})

@@ -1,5 +1,7 @@
 """An agent: a model, its tools, and what each of its runs may use."""
 
+import asyncio
+
 from budget_core.budget import Budget
 from budget_core.envelope import Envelope
 from budget_core.run import Run
@@ -86,16 +88,22 @@ class Operative:
         """Return this agent as a tool for another one, whose budget it then draws on.
 
         It takes one argument, `task`. `limits` are those of a `Budget` for each call; this agent's
-        own budget holds as well. What it did comes back also where it was stopped.
+        own budget holds as well. What it did comes back also where it was stopped. Raises
+        `ValueError` where that budget is an `Envelope`, which is a single run's.
         """
-        own = self.budget if isinstance(self.budget, Budget) else Budget()
-        limit = own.replace(**limits)
+        if not isinstance(self.budget, Budget):
+            raise ValueError(f"{name} needs a Budget for each of its runs, not an Envelope")
+        limit = self.budget.replace(**limits)
 
         async def work(task: str, budget: Envelope, token: "DeadlineToken") -> str:
             child = budget.child(limit, name)
             run = self.begin(task, child)
             token.on_cancel(run.cancel)
-            result = await run.finish()
+            try:
+                await run.finish()
+            except asyncio.CancelledError:
+                pass  # what it did is handed back all the same
+            result: Any = run.result
             return result.text if result.completed else f"[Stopped: {result.reason}]\n{result.text}"
 
         task = {"type": "string", "description": "what is to be done, all that is to be known"}

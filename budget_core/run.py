@@ -1,14 +1,15 @@
 """One run of an agent, from a question to its answer or the reason why there is none."""
 
+import asyncio
 import json
 import sys
 
-from budget_core.flight import is_over
-from budget_core.gate import Gate, StoppedError
+from budget_core.flight import is_over, why_over
+from budget_core.gate import FINAL, Gate, StoppedError, joined
 from budget_core.middleware import Request
 from budget_core.result import OperativeResult, digest
 from budget_core.stop import StopReason, in_words
-from budget_core.toolbox import ANSWERED, CANCELLED, DENIED, ToolEnd
+from budget_core.toolbox import ANSWERED, CALLED_OFF, CANCELLED, DENIED, ToolEnd, as_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,11 +54,8 @@ class Run:
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
         self._messages = list(messages)
-        if (
-            operative.system_prompt
-            and self._messages[:1] != []
-            and (self._messages[0].get("role") != "system")
-        ):
+        first = self._messages[0].get("role") if self._messages else ""
+        if operative.system_prompt and first != "system":
             self._messages.insert(0, {"role": "system", "content": operative.system_prompt})
         self._text = ""
         self._asked: list[ToolCall] = []
@@ -70,7 +68,7 @@ class Run:
         """Return what the run comes to; the same again where it has ended."""
         if self.result is not None:
             return self.result
-        reason: StopReason | None = StopReason(StopReason.CANCELLED)
+        reason: StopReason | None = StopReason(StopReason.CANCELLED, scope=self.budget.name)
         try:
             self.emit("started", budget=self.budget, remaining=self.budget.remaining())
             if self.budget.parent is None and self.budget.budget.is_unlimited():
@@ -78,6 +76,10 @@ class Run:
             reason = await self._turns()
         except StoppedError as error:
             reason = error.reason
+        except asyncio.CancelledError:
+            if is_over(self.budget):
+                reason = why_over(self.budget)
+            raise
         except Exception as error:  # noqa: BLE001 - no work is lost, whatever went wrong
             reason = StopReason(StopReason.FAILED, in_words(error), error=error)
         finally:
@@ -102,23 +104,32 @@ class Run:
     async def _act(self, response: "Any") -> "tuple[bool, StopReason | None]":
         """Do what the model said; return whether the run is over, and why."""
         last = self._gate.reason
+        self._text = response.content or self._gate.partial_text or self._text
+        content = joined(self._gate.partial_text, response.content)
+        self._gate.partial_text = self._gate.heard = ""
         calls = [] if last is not None else list(response.tool_calls or ())
-        self._messages.append(said(response.content, calls))
-        self._text = response.content or self._text
+        self._messages.append(said(content if last else response.content, calls))
         if last is not None:
             return True, last
         if calls:
-            self._asked = calls
             reason = await self._call_tools(calls)
-            return reason is not None, reason
+            # at a limit, the gate has one more call to make
+            return reason is not None and reason.kind in FINAL, reason
         if response.finish_reason == "length":
-            text = "the answer was cut off at the end of its tokens"
-            return True, StopReason(StopReason.TOKEN_BUDGET, text, scope=self.budget.name)
-        remark = await self._reflected()
+            return True, self._cut_off()
+        try:
+            remark = await self._reflected()
+        except StoppedError as error:
+            return True, error.reason
         if not remark:
             return True, None
         self._messages.append({"role": "user", "content": remark})
         return False, None
+
+    def _cut_off(self) -> StopReason:
+        text = "the answer was cut off at the end of its tokens"
+        kind, limit, scope = StopReason.TOKEN_BUDGET, self._gate.limit, self.budget.name
+        return StopReason(kind, text, "completion tokens", limit, limit, scope=scope)
 
     async def _reflected(self) -> str:
         """Return what is to be mended in the draft, if anything, and if it may be asked."""
@@ -130,6 +141,7 @@ class Run:
 
     async def _call_tools(self, calls: "list[ToolCall]") -> StopReason | None:
         """Call the tools in their order; return why the run is to stop."""
+        self._asked = calls
         reason: StopReason | None = None
         for number, call in enumerate(calls):
             if reason is not None:
@@ -139,6 +151,7 @@ class Run:
             if end is None:
                 end = await self._toolbox.run(call, self._trace_id(call, number))
             reason = await self._close(call, end) or reason
+        self._asked = []
         return reason
 
     def _trace_id(self, call: "ToolCall", number: int) -> str:
@@ -154,7 +167,7 @@ class Run:
             for one in self._gate.middleware:
                 text = await self._gate.heed(one.before_tool, call, self.budget)
                 if text is not None:
-                    return ToolEnd(ANSWERED, text), None
+                    return ToolEnd(ANSWERED, as_text(text)), None
         except StoppedError as error:
             return ToolEnd(DENIED, NOT_CALLED), error.reason
         if is_over(self.budget):
@@ -167,7 +180,7 @@ class Run:
         try:
             for one in reversed(self._gate.middleware):
                 text = await self._gate.heed(one.after_tool, call, end.content, self.budget)
-                end.content = end.content if text is None else text
+                end.content = end.content if text is None else as_text(text)
         except StoppedError as error:
             reason = error.reason
         finally:
@@ -188,14 +201,16 @@ class Run:
                 "content": end.content,
             }
         )
+        self._toolbox.landed.pop(id(call), None)
         answer = {"role": "tool", "tool_call_id": call.id, "content": end.content}
         self._messages.append(answer)
 
     def _conclude(self, reason: StopReason | None) -> OperativeResult:
         state, text = self.state, self._text
         self._answer_the_rest()
-        if self._gate.partial_text:
-            text = self._gate.partial_text
+        heard = joined(self._gate.partial_text, self._gate.heard)
+        if heard:
+            text = heard
             self._messages.append({"role": "assistant", "content": text})
         state.close_writes()
         state.timed_out = reason is not None and reason.kind == StopReason.TIMEOUT
@@ -213,7 +228,8 @@ class Run:
         for answered, message in enumerate(reversed(self._messages)):
             if message.get("role") == "assistant":
                 for call in self._asked[answered:] if message.get("tool_calls") else ():
-                    self._record(call, ToolEnd(CANCELLED, "Error: cancelled"))
+                    end = self._toolbox.landed.get(id(call))
+                    self._record(call, end or ToolEnd(CANCELLED, CALLED_OFF))
                 return
 
     async def _delta(self, text: str) -> None:

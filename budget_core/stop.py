@@ -229,8 +229,9 @@ class NoProgress(StopCondition):
         first = len(prints) - self.window
         if first < 1:
             return None
-        for index in range(first, len(prints)):
-            if prints[index] not in prints[:index]:
+        before = prints[:first]
+        for one in prints[first:]:
+            if one not in before:
                 return None
         text = f"the last {self.window} turns repeated earlier ones"
         return StopReason(StopReason.NO_PROGRESS, text, scope=seen.name)

@@ -36,6 +36,6 @@ class Stopwatch:
 
     def resume(self) -> None:
         """Go on, when every pause has ended."""
-        self._depth -= 1
-        if not self._depth:
+        if self._depth == 1:  # in this order: nobody sees the pause over and not yet left out
             self._paused += max(0, self.clock.read() - self._began)
+        self._depth -= 1

@@ -5,6 +5,7 @@ import json
 from budget_core.deadline_token import DeadlineToken
 from budget_core.dialects import read_report, token_counts
 from budget_core.flight import CutShortError, fly
+from budget_core.provider import settle
 from budget_core.schema import complaint_about
 from budget_core.stop import in_words
 from budget_core.tool import ToolOutput
@@ -19,6 +20,7 @@ DENIED = "denied"
 INVALID = "invalid"
 ANSWERED = "answered"
 CANCELLED = "cancelled"
+CALLED_OFF = "Error: cancelled"
 
 
 class ToolEnd:
@@ -37,7 +39,11 @@ class ToolEnd:
 
 
 class Toolbox:
-    """The tools of one run. Calls are admitted one by one, in the order they are asked for."""
+    """The tools of one run. Calls are admitted one by one, in the order they are asked for.
+
+    `landed` has the ends of calls that have returned and are not yet recorded, by the `id` of the
+    call: they are not lost where the run is cancelled meanwhile.
+    """
 
     TOKEN = DeadlineToken
 
@@ -50,6 +56,7 @@ class Toolbox:
         self.envelope = envelope
         self.state = state
         self.offered: set[str] = set()
+        self.landed: dict[int, ToolEnd] = {}
 
     def offer(self, definitions: "Tools | None") -> None:
         """Note which tools the model has been offered: it may call no other."""
@@ -88,17 +95,27 @@ class Toolbox:
         if tool.cooperative:
             named["token"] = token
         since = self.envelope.watch.elapsed_ms()
-        try:
-            value = await fly(tool.run, self.envelope, (), named, token.deadline)
-            end = ended(value)
+
+        async def work() -> ToolEnd:
+            value = await settle(tool.run(**named))
             self.count(value)
+            end = self.landed[id(call)] = ended(value)
+            return end
+
+        try:
+            end: ToolEnd = await fly(work, self.envelope, (), None, token.deadline)
         except CutShortError:
             self.state.mark_trace_timed_out(trace_id)
+            if self.envelope.why_stopped() is not None:
+                return ToolEnd(CANCELLED, CALLED_OFF)
             return ToolEnd(TIMED_OUT, f"Error: {call.name} took too long and was cancelled")
         except Exception as error:  # noqa: BLE001 - a tool may raise anything, the run goes on
             end = ToolEnd(FAILED, "Error: " + in_words(error))
         finally:
-            token.cancel()
+            try:
+                token.cancel()
+            except Exception:  # noqa: BLE001, S110 - a tool's own callback, and it has ended
+                pass
         self.state.complete_trace(trace_id, self.envelope.watch.elapsed_ms() - since)
         return end
 
@@ -127,11 +144,13 @@ def ended(value: "Any") -> ToolEnd:
         end = ToolEnd(COMPLETED, value.content or value.stop_reason or "", value.stop_reason)
         end.answer = value.content
         return end
-    return ToolEnd(COMPLETED, value if isinstance(value, str) else as_text(value))
+    return ToolEnd(COMPLETED, as_text(value))
 
 
 def as_text(value: "Any") -> str:
-    """Return what a tool returned as a text for the model: JSON where it can be."""
+    """Return what a tool returned as a text for the model: JSON where it is none, and can be."""
+    if isinstance(value, str):
+        return value
     try:
         return json.dumps(value)
     except (TypeError, ValueError):

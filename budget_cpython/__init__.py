@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         StoreError,
     )
     from budget_core.estimate import estimate_tokens
+    from budget_core.exoclaw import ExoclawBudget
     from budget_core.http import tls_context
     from budget_core.middleware import Middleware, Request
     from budget_core.monotonic import MonotonicClock
@@ -133,6 +134,7 @@ __all__ = [
     "Enforcement",
     "Envelope",
     "Event",
+    "ExoclawBudget",
     "FileBudgetStore",
     "InMemoryBudgetStore",
     "ListedPrices",

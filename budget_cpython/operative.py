@@ -18,7 +18,7 @@ from budget_core.tool import Tool
 from budget_core.toolbox import DENIED, FAILED, Toolbox, ToolEnd, ended
 from budget_cpython.envelope import Envelope
 from budget_cpython.executor import BoundedToolExecutor
-from budget_cpython.executor.outcome import COMPLETED
+from budget_cpython.executor.outcome import COMPLETED, TIMED_OUT
 from budget_cpython.turn import TurnRuntimeState
 
 TYPE_CHECKING = False
@@ -82,6 +82,7 @@ class ParallelRun(core_run.Run):
     watcher: Callable[[Event], object] | None = None
 
     async def _call_tools(self, calls: list[ToolCall]) -> StopReason | None:
+        self._asked = calls
         reason: StopReason | None = None
         begun: list[tuple[ToolCall, ToolEnd | Task[ToolEnd] | None]] = []
         async with asyncio.TaskGroup() as group:
@@ -100,6 +101,7 @@ class ParallelRun(core_run.Run):
                 else:
                     end = await either if isinstance(either, Task) else either
                     reason = await self._close(call, end) or reason
+        self._asked = []
         return reason
 
     def emit(self, kind: str, **fields: Any) -> None:
@@ -208,7 +210,9 @@ class Operative(core.Operative):
 
         Raises `RuntimeError` where one is: `await operative.run(…)` there.
         """
-        return asyncio.run(self.begin(messages, budget).finish())
+        if _is_in_loop():
+            raise RuntimeError("an event loop is running here: await operative.run(…) instead")
+        return asyncio.run(self.run(messages, budget))
 
     def begin(self, messages: Question, budget: Budgeted | None = None) -> ParallelRun:
         """Return a run, whose time counts from now, to `finish`.
@@ -224,3 +228,11 @@ class Operative(core.Operative):
         if not isinstance(envelope, Envelope):
             raise TypeError(f"an envelope must be budget_cpython's, not {envelope!r}")
         return ExecutorToolbox(self.tools, envelope, state, self.executor)
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

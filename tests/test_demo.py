@@ -47,7 +47,7 @@ def tokens_today(output: str) -> list[int]:
     return [int(re.findall(r"(\d+)/\d+ tokens", line)[0]) for line in lines(output, "today")]
 
 
-def test_a_budgeted_turn_winds_down_on_both_runtimes_alike(checkout: Path) -> None:
+def test_a_budgeted_run_winds_down_on_both_runtimes_alike(checkout: Path) -> None:
     done = demo(checkout)
     assert (done.returncode, done.stderr) == (0, "")
     _, on_micropython, on_cpython = re.split(r"--- \w+\n", done.stdout)
@@ -55,7 +55,9 @@ def test_a_budgeted_turn_winds_down_on_both_runtimes_alike(checkout: Path) -> No
         assert len(lines(output, "notice")) == 1
         assert lines(output, "end")[0].startswith("completed after")
         assert "because of the budget notice" in output
-        assert len(lines(output, "call")) == len(lines(output, "budget"))
+        calls = len(lines(output, "call"))
+        assert len(lines(output, "budget")) == len(lines(output, "turn")) == calls > 2
+        assert lines(output, "limit") == []
     assert lines(on_micropython, "tool") == lines(on_cpython, "tool")
 
 
@@ -70,12 +72,12 @@ def test_the_days_total_goes_on_across_runtimes_and_restarts(checkout: Path) -> 
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_without_warnings_the_turn_is_cut_off(checkout: Path, runtime: str) -> None:
+def test_without_warnings_the_run_is_stopped_hard(checkout: Path, runtime: str) -> None:
     done = demo(checkout, "--no-warnings", "--only", runtime)
     assert done.returncode == 0, done.stderr
     assert lines(done.stdout, "notice") == []
     assert lines(done.stdout, "end")[0].startswith("stopped after 8 calls")
-    assert lines(done.stdout, "limit") == ["the turn budget is spent: 8/8 iterations"]
+    assert lines(done.stdout, "limit") == ["turn limit: 8 of 8 turns"]
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

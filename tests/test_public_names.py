@@ -9,33 +9,44 @@ import pytest
 import budget_core
 import budget_cpython
 from budget_core import (
+    budget,
     config,
     daily_tracker,
     deadline,
     deadline_token,
+    envelope,
     file_store,
+    names,
+    operative,
     tracker,
     turn_budget,
     turn_records,
     turn_state,
+    wind_down,
 )
 from budget_cpython import executor
 
 UPGRADED = {
+    "Budget": budget.Budget,
     "CitationAccumulator": turn_records.CitationAccumulator,
     "DailyBudgetConfig": config.DailyBudgetConfig,
     "DailyBudgetTracker": daily_tracker.DailyBudgetTracker,
     "Deadline": deadline.Deadline,
     "DeadlineToken": deadline_token.DeadlineToken,
+    "Envelope": envelope.Envelope,
     "FileBudgetStore": file_store.FileBudgetStore,
+    "Operative": operative.Operative,
     "ToolTraceEntry": turn_records.ToolTraceEntry,
     "TurnBudget": turn_budget.TurnBudget,
     "TurnBudgetConfig": config.TurnBudgetConfig,
     "TurnBudgetTracker": tracker.TurnBudgetTracker,
     "TurnRuntimeState": turn_state.TurnRuntimeState,
+    "WindDown": wind_down.WindDown,
 }
 CORE_NAMES = sorted(
-    name for line in budget_core.PUBLIC.splitlines() for name in line.split(" ")[1:]
+    name
+    for line in (budget_core.PUBLIC + "\n" + names.PUBLIC).splitlines()
+    for name in line.split(" ")[1:]
 )
 
 
@@ -87,8 +98,9 @@ def test_importing_the_package_loads_nothing_but_the_core() -> None:
     assert ours == {"budget_core", "budget_cpython"}
 
 
-def test_only_the_chat_client_and_the_executor_need_what_is_slow_to_import() -> None:
-    slow = {"ChatClient", "tls_context", *executor.__all__}
+def test_only_what_talks_to_models_and_runs_tools_needs_what_is_slow_to_import() -> None:
+    slow = {"ChatClient", "tls_context", "Operative", "ExoclawBudget", *executor.__all__}
+    slow |= {"Event", "Running"}
     names = sorted({*budget_cpython.__all__} - slow)
     loaded = loaded_by(f"from budget_cpython import {', '.join(names)}")
     assert not {"asyncio", "ssl", "typing"} & loaded

@@ -1,5 +1,6 @@
 """The documentation's snippets run as they stand."""
 
+import ast
 import re
 import shutil
 import subprocess
@@ -45,14 +46,19 @@ def test_a_python_snippet_runs(name: str, code: str, tmp_path: Path) -> None:
         run(code, tmp_path, OPENAI_BASE_URL=endpoint.base_url)
 
 
-def test_the_readmes_example_counts_its_turn_and_remembers_its_day(tmp_path: Path) -> None:
+def test_the_readmes_example_counts_its_run_and_remembers_its_day(tmp_path: Path) -> None:
     (_, code), *_ = snippets("python")
-    with ScriptedEndpoint() as endpoint:
-        outputs = [run(code, tmp_path, OPENAI_BASE_URL=endpoint.base_url) for _ in range(2)]
+    outputs = []
+    for _ in range(2):
+        with ScriptedEndpoint() as endpoint:  # each begins with an empty cache
+            outputs.append(run(code, tmp_path, OPENAI_BASE_URL=endpoint.base_url))
+    calls = [int(re.findall(r"completed after (\d+) calls", output)[0]) for output in outputs]
+    used = [int(re.findall(r"(\d+) tokens, ", output)[0]) for output in outputs]
+    cached = [int(re.findall(r"tokens, (\d+) of them", output)[0]) for output in outputs]
     totals = [int(re.findall(r"today: (\d+) tokens", output)[0]) for output in outputs]
-    turns = [int(re.findall(r"and (\d+) tokens", output)[0]) for output in outputs]
-    assert "completed after" in outputs[0]
-    assert totals == [turns[0], turns[0] + turns[1]]
+    assert used[0] == used[1] > 0
+    assert 0 <= used[0] - 0.9 * cached[0] - totals[0] < calls[0]  # a fraction is dropped each time
+    assert totals[1] == 2 * totals[0]
 
 
 def test_every_link_to_a_file_leads_somewhere() -> None:
@@ -66,3 +72,28 @@ def test_every_make_target_in_the_documentation_exists() -> None:
     for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
         named = set(re.findall(r"(?:`|^)make ([a-z]+)", page.read_text(), re.MULTILINE))
         assert named <= targets, page.name
+
+
+def imports_of(module: Path) -> set[str]:
+    """Return the core's modules that a module imports when it runs."""
+    found = set()
+    waiting: list[ast.AST] = [ast.parse(module.read_text())]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("budget_core."):
+            found.add((node.module or "").split(".")[1])
+        waiting.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def test_every_import_of_the_core_points_down_as_contributing_says() -> None:
+    floors = (ROOT / "CONTRIBUTING.md").read_text().split("points down")[1].split("`shapes`")[0]
+    order = re.findall(r"`(\w+)`", floors)
+    partners = re.findall(r"`(\w+)` with\s+`(\w+)`", floors)
+    modules = {path.stem: path for path in (ROOT / "budget_core").glob("*.py")}
+    assert sorted([*order, "__init__", "shapes"]) == sorted(modules)
+    for name in order:
+        allowed = {*order[: order.index(name)], *(low for top, low in partners if top == name)}
+        assert imports_of(modules[name]) <= allowed, name

@@ -1,10 +1,14 @@
 """The package's public names."""
 
 import budget_core
+import budget_core.names
 from tests_micro.support import raises
 
 NAMES = (
+    "AllOf",
     "Allowance",
+    "AnyOf",
+    "Budget",
     "BudgetError",
     "BudgetTracker",
     "BudgetWrapper",
@@ -18,25 +22,49 @@ NAMES = (
     "DeadlineExceeded",
     "DeadlineToken",
     "Enforcement",
+    "Envelope",
+    "ExoclawBudget",
     "FileBudgetStore",
     "InMemoryBudgetStore",
+    "MaxCost",
+    "MaxIterations",
+    "MaxTokens",
+    "MaxToolCalls",
+    "Middleware",
     "MonotonicClock",
+    "NoProgress",
+    "Operative",
+    "OperativeResult",
+    "Price",
     "ProviderError",
+    "Request",
+    "RunStoppedError",
     "StateCorruptError",
+    "StopCondition",
+    "StopReason",
+    "StopRequested",
     "StoreError",
+    "Timeout",
     "Tool",
     "ToolCall",
+    "ToolOutput",
     "ToolTraceEntry",
     "TurnBudget",
     "TurnBudgetConfig",
     "TurnBudgetPolicy",
     "TurnBudgetTracker",
-    "TurnResult",
     "TurnRuntimeState",
+    "WindDown",
     "estimate_tokens",
-    "run_turn",
     "tls_context",
 )
+
+
+def test_these_are_all_public_names() -> None:
+    found = []
+    for line in (budget_core.PUBLIC + "\n" + budget_core.names.PUBLIC).split("\n"):
+        found.extend(line.split(" ")[1:])
+    assert sorted(found) == list(NAMES)
 
 
 def test_every_public_name_can_be_had_from_the_package() -> None:
@@ -50,12 +78,13 @@ def test_a_name_is_the_same_object_each_time() -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    for name in ("Budget", "config ", "budgetwrapper", "wrapper BudgetWrapper", "no_such_name"):
+    for name in ("Budgets", "config ", "budgetwrapper", "wrapper BudgetWrapper", "no_such_name"):
         raises(AttributeError, getattr, budget_core, name)
 
 
 def test_every_run_time_error_is_a_budget_error() -> None:
-    for name in ("DeadlineExceeded", "ProviderError", "StateCorruptError", "StoreError"):
+    names = ("DeadlineExceeded", "ProviderError", "RunStoppedError", "StateCorruptError")
+    for name in names + ("StopRequested", "StoreError"):
         assert issubclass(getattr(budget_core, name), budget_core.BudgetError), name
     assert issubclass(budget_core.StateCorruptError, budget_core.StoreError)
 

@@ -1,4 +1,4 @@
-"""An agent that reads the files of a folder within a turn's and a day's budget.
+"""An agent that reads the files of a folder within the budgets of a run and of a day.
 
 Runs on MicroPython and on CPython: `main.py [--no-warnings] [FOLDER [QUESTION]]`. The endpoint is
 named by OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL.
@@ -63,7 +63,7 @@ def make_client() -> "budget.ChatClient":
             base_url,
             environment("OPENAI_MODEL"),
             environment("OPENAI_API_KEY") or None,
-            timeout_s=settings.TIMEOUT_S,
+            timeout_s=settings.CALL_TIMEOUT_S,
             tls=tls,
         )
     except ValueError as error:
@@ -81,21 +81,29 @@ def first_file(paths: "tuple[str, ...]") -> str | None:
     return None
 
 
-def make_trackers(
-    client: "budget.ChatClient", warnings: bool
-) -> "tuple[budget.TurnBudgetTracker, budget.DailyBudgetTracker]":
-    """Return the turn's and the day's tracker."""
-    thresholds: tuple[float, ...] = settings.WARNING_THRESHOLDS if warnings else ()
-    turn = budget.TurnBudgetTracker(
-        budget.TurnBudgetConfig(
-            iteration_budget=settings.ITERATION_BUDGET,
-            token_budget=settings.TOKEN_BUDGET,
-            warning_thresholds=thresholds,
-            tool_strip_threshold=settings.TOOL_STRIP_THRESHOLD if warnings else None,
-        )
+def make_budget(warnings: bool) -> "budget.Budget":
+    """Return what one run may use; without warnings nothing is kept for a last call."""
+    return budget.Budget(
+        max_turns=settings.MAX_TURNS,
+        max_tokens=settings.MAX_TOKENS,
+        max_tokens_per_turn=settings.MAX_TOKENS_PER_TURN,
+        timeout=settings.TIMEOUT_S,
+        max_tool_calls=settings.MAX_TOOL_CALLS,
+        last_call=0.1 if warnings else None,
     )
+
+
+def make_wind_down(warnings: bool) -> "budget.WindDown":
+    """Return when the model is told, and loses its tools."""
+    if not warnings:
+        return budget.WindDown((), None, None)
+    return budget.WindDown(settings.NOTICE_AT, tools_off_at=settings.TOOLS_OFF_AT)
+
+
+def make_daily(client: "budget.ChatClient") -> "budget.DailyBudgetTracker":
+    """Return the day's tracker, which knows what earlier runs have used."""
     scripted = client.get_default_model() == settings.SCRIPTED_MODEL
-    daily = budget.DailyBudgetTracker(
+    return budget.DailyBudgetTracker(
         budget.DailyBudgetConfig(
             daily_budget=settings.DAILY_BUDGET,
             enforcement=budget.Enforcement.FALLBACK if scripted else budget.Enforcement.CUTOFF,
@@ -104,26 +112,28 @@ def make_trackers(
         ),
         store=budget.FileBudgetStore(HERE + "/../../" + settings.STATE_FILE),
     )
-    return turn, daily
 
 
-async def run(path: str, question: str, warnings: bool) -> None:
-    """Run one turn and report it line by line."""
+async def run(path: str, question: str, warnings: bool) -> int:
+    """Run the agent once and report it line by line; return the exit code."""
     client = make_client()
-    turn, daily = make_trackers(client, warnings)
-    report = Report(turn, daily)
+    daily = make_daily(client)
+    report = Report(daily)
     report.start(client, path)
     narrated = Narrator(client, report)
-    within_day = budget.BudgetWrapper(narrated, daily, on_limit_reached=report.limit)
-    provider = budget.BudgetWrapper(within_day, turn, on_limit_reached=report.limit)
-    folder = Folder(path, settings.MAX_LISTED_FILES, settings.MAX_READ_BYTES)
-    messages = [
-        {"role": "system", "content": settings.SYSTEM_PROMPT},
-        {"role": "user", "content": question},
-    ]
-    policy = budget.TurnBudgetPolicy(turn)
-    result = await budget.run_turn(provider, messages, tools_for(folder), policy, report.event)
-    report.end(result)
+    operative = budget.Operative(
+        budget.BudgetWrapper(narrated, daily, on_limit_reached=report.day_is_spent),
+        tools_for(Folder(path, settings.MAX_LISTED_FILES, settings.MAX_READ_BYTES)),
+        make_budget(warnings),
+        settings.SYSTEM_PROMPT,
+        on_event=report.event,
+        wind_down=make_wind_down(warnings),
+    )
+    result = await operative.run(question)
+    if result.reason is not None and result.reason.error is not None:
+        print(f"error: {result.reason}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def main(arguments: "list[str]") -> int:
@@ -140,13 +150,13 @@ def main(arguments: "list[str]") -> int:
         print(f"error: {path!r} is no folder that can be listed", file=sys.stderr)
         return 2
     try:
-        asyncio.run(run(path, words[1] if len(words) > 1 else settings.QUESTION, warnings))
+        question = words[1] if len(words) > 1 else settings.QUESTION
+        return asyncio.run(run(path, question, warnings))
     except (budget.BudgetError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    return 0
 
 
 if __name__ == "__main__":

@@ -10,13 +10,12 @@ if TYPE_CHECKING:
 
 
 class Report:
-    """Prints the events of one turn."""
+    """Prints the events of one run."""
 
-    def __init__(
-        self, turn: "budget.TurnBudgetTracker", daily: "budget.DailyBudgetTracker"
-    ) -> None:
-        self.turn = turn
+    def __init__(self, daily: "budget.DailyBudgetTracker") -> None:
         self.daily = daily
+        self.budget: Any = None
+        self.told: set[str] = set()
         self.calls = 0
 
     def line(self, kind: str, text: str) -> None:
@@ -29,9 +28,33 @@ class Report:
         self.line("agent", f"{sys.implementation.name} {version}, {client!r}, folder {folder}")
         self.today()
 
-    def notice(self, text: str) -> None:
-        """Show a notice that the model got with this call."""
-        self.line("notice", text)
+    def event(self, kind: str, **fields: "Any") -> None:
+        """Show what the operative reports."""
+        if kind == "started":
+            self.budget = fields["budget"]
+        elif kind == "turn_started":
+            stage = "" if fields["stage"] == "normal" else f" [{fields['stage']}]"
+            self.line("turn", f"{fields['turn']}{stage}: {left(fields['remaining'])}")
+        elif kind == "notice":
+            self.told.add(fields["text"])
+            self.line("notice", fields["text"])
+        elif kind == "response":
+            share, used, cap, unit, _ = self.budget.nearest()
+            self.line("budget", f"{bar(share / 1_000_000)} {used}/{cap} {unit}")
+        elif kind == "tool_finished":
+            call = fields["call"]
+            values = ", ".join([str(value) for value in (call.arguments or {}).values()])
+            size = len(fields["result"])
+            self.line("tool", f"{call.name}({values}) {fields['status']}: {size} characters")
+        elif kind in ("completed", "stopped"):
+            self.end(kind, fields["result"])
+
+    def asked(self, messages: "list[dict[str, Any]]") -> None:
+        """Show the notices of the day's budget, which the operative does not know of."""
+        for message in messages:
+            text = message["content"] or ""
+            if message["role"] == "user" and text[:7] == "[Budget" and text not in self.told:
+                self.line("notice", text)
 
     def call(self, model: str, response: "budget.ChatResponse") -> None:
         """Show an LLM call and its tokens."""
@@ -42,28 +65,21 @@ class Report:
         cached = f" ({cached} cached)" if cached else ""
         self.line("call", f"{self.calls}: {model}, {asked}{cached} tokens in, {told} out")
 
-    def event(self, name: str, **fields: "Any") -> None:
-        """Show what the loop reports."""
-        if name == "response":
-            used, cap, unit = self.turn.dominant_axis()
-            self.line("budget", f"{bar(self.turn.utilization())} turn: {used}/{cap} {unit}")
-        elif name == "tool_finished":
-            call = fields["call"]
-            values = ", ".join([str(value) for value in (call.arguments or {}).values()])
-            self.line("tool", f"{call.name}({values}) gave {len(fields['result'])} characters")
-
-    def limit(self, scope: str, used: int, cap: int | None, unit: str, **more: object) -> None:
-        """Show that a budget is spent."""
+    def day_is_spent(self, scope: str, used: int, cap: int | None, unit: str, **_: object) -> None:
+        """Show that the day's budget is spent."""
         self.line("limit", f"the {scope} budget is spent: {used}/{cap} {unit}")
 
-    def end(self, result: "budget.TurnResult") -> None:
-        """Show the answer, why the turn ended, and the day's total."""
-        for number, text in enumerate(result.text.split("\n")):
+    def end(self, kind: str, result: "budget.OperativeResult") -> None:
+        """Show why the run was stopped, if it was, the answer, and what was used."""
+        if result.reason is not None:
+            self.line("limit", str(result.reason))
+        for number, text in enumerate(result.text.split("\n") if result.text else ()):
             self.line("answer" if number == 0 else "", text)
-        tokens = self.turn.total_tokens
-        unknown = self.turn.usage_seen["missing"]
-        more = f" and what {unknown} calls did not report" if unknown else ""
-        self.line("end", f"{result.reason} after {self.calls} calls and {tokens} tokens{more}")
+        used = result.usage
+        more = f", {used['tool_calls']} tool calls, {used['elapsed_ms'] / 1000:.1f} s"
+        if used["missing"]:
+            more += f" and what {used['missing']} calls did not report"
+        self.line("end", f"{kind} after {self.calls} calls: {used['tokens']} tokens{more}")
         self.today()
 
     def today(self) -> None:
@@ -93,13 +109,20 @@ class Narrator:
         model: str | None = None,
         **options: "Any",
     ) -> "budget.ChatResponse":
-        """Show the notices among `messages`, call the model, show its usage."""
-        for message in messages:
-            if message["role"] == "user" and message["content"].startswith("[Budget"):
-                self.report.notice(message["content"])
+        """Call the model; show the day's notices before, its usage afterwards."""
+        self.report.asked(messages)
         response = await self.inner.chat(messages=messages, tools=tools, model=model, **options)
         self.report.call(model or self.get_default_model(), response)
         return response
+
+
+def left(remaining: "dict[str, Any]") -> str:
+    """Return what is left beside this turn, on each axis that has a limit, in words."""
+    names = (("turns", "more turns"), ("tokens", "tokens"), ("tool_calls", "tool calls"))
+    found = [f"{remaining[axis]} {name}" for axis, name in names if remaining[axis] is not None]
+    if remaining["time_ms"] is not None:
+        found.append(f"{remaining['time_ms'] // 1000} s")
+    return ", ".join(found)
 
 
 def bar(share: float, width: int = 20) -> str:

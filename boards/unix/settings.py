@@ -1,9 +1,12 @@
 """What the agent on this board may use, and where it keeps count."""
 
-ITERATION_BUDGET = 8
-TOKEN_BUDGET = 30_000
-WARNING_THRESHOLDS = (0.6, 0.8)
-TOOL_STRIP_THRESHOLD = 0.9
+MAX_TURNS = 8
+MAX_TOKENS = 30_000
+MAX_TOKENS_PER_TURN = 1_000
+MAX_TOOL_CALLS = 20
+TIMEOUT_S = 120
+NOTICE_AT = (0.6, 0.8)
+TOOLS_OFF_AT = 0.9
 
 DAILY_BUDGET = 50_000
 SCRIPTED_MODEL = "scripted"
@@ -11,7 +14,7 @@ FALLBACK_MODEL = "scripted-mini"
 
 MAX_LISTED_FILES = 50
 MAX_READ_BYTES = 4_000
-TIMEOUT_S = 60
+CALL_TIMEOUT_S = 60
 
 STATE_FILE = ".local/demo/budget-state.json"
 CA_FILES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem")

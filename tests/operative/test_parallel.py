@@ -1,0 +1,279 @@
+"""Tool calls of one answer that run side by side, in threads and as tasks."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from budget_cpython import (
+    BoundedToolExecutor,
+    Budget,
+    Envelope,
+    Middleware,
+    Operative,
+    OperativeResult,
+    StopReason,
+    StopRequested,
+    Tool,
+    ToolOutput,
+    tool_options,
+)
+from tests.executor.support import eventually
+
+from .support import QUESTION, Script, calls, says, usage
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def batch(name: str, count: int) -> Any:
+    return calls(*[(name, {"n": n}) for n in range(count)])
+
+
+def contents(result: OperativeResult) -> list[str]:
+    return [entry["content"] for entry in result.tool_results]
+
+
+def statuses(result: OperativeResult) -> list[str]:
+    return [entry["status"] for entry in result.tool_results]
+
+
+def test_tools_in_threads_run_side_by_side() -> None:
+    barrier = threading.Barrier(3, timeout=30)
+
+    def meet(n: int) -> str:
+        barrier.wait()
+        return f"met {n}"
+
+    operative = Operative(
+        Script(batch("meet", 3), says("Done.")), [Tool("meet", "Meets.", meet, NUMBER)], Budget()
+    )
+    assert contents(operative.run_sync(QUESTION)) == ["met 0", "met 1", "met 2"]
+
+
+def test_results_stand_in_the_order_of_their_calls_whichever_ends_first() -> None:
+    turns = [threading.Event() for _ in range(4)]
+
+    def last_first(n: int) -> str:
+        if n < 3:
+            assert turns[n + 1].wait(30)
+        turns[n].set()
+        return str(n)
+
+    tool = Tool("count", "Counts.", last_first, NUMBER)
+    result = Operative(Script(batch("count", 4), says("Done.")), [tool]).run_sync(QUESTION)
+    assert contents(result) == ["0", "1", "2", "3"]
+    assert [m["tool_call_id"] for m in result.messages if m["role"] == "tool"] == [
+        "c0",
+        "c1",
+        "c2",
+        "c3",
+    ]
+
+
+@pytest.mark.parametrize("limits", [{"max_tool_calls": 3}, {"max_calls": {"mark": 3}}])
+@pytest.mark.parametrize("kind", ["threads", "tasks"])
+def test_a_batch_cannot_slip_past_a_cap(limits: dict[str, Any], kind: str) -> None:
+    ran: list[int] = []
+
+    def mark(n: int) -> str:
+        ran.append(n)
+        return "marked"
+
+    async def mark_async(n: int) -> str:
+        await asyncio.sleep(0)
+        return mark(n)
+
+    tool = Tool("mark", "Marks.", mark if kind == "threads" else mark_async, NUMBER)
+    script = Script(batch("mark", 20), says("Done."))
+    result = Operative(script, [tool], Budget(**limits)).run_sync(QUESTION)
+    assert sorted(ran) == [0, 1, 2]
+    assert statuses(result) == ["completed"] * 3 + ["denied"] * 17
+    assert result.usage["tool_calls"] == 3
+
+
+def test_a_batch_beyond_the_tool_calls_ends_the_run_with_a_last_call() -> None:
+    tool = Tool("mark", "Marks.", lambda n: "marked", NUMBER)
+    script = Script(batch("mark", 5), says("What there is."))
+    result = Operative(script, [tool], Budget(max_tool_calls=3)).run_sync(QUESTION)
+    assert result.reason is not None
+    assert result.reason.kind == StopReason.TOOL_CALL_LIMIT
+    assert (result.reason.used, result.reason.limit) == (5, 3)
+    assert (result.text, script.sent[-1]["tools"]) == ("What there is.", None)
+
+
+def test_a_tool_that_hangs_in_a_thread_is_left_behind_and_the_others_are_kept() -> None:
+    free = threading.Event()
+
+    def work(n: int) -> str:
+        if n == 1:
+            free.wait(60)
+        return f"done {n}"
+
+    executor = BoundedToolExecutor()
+    tool = Tool("work", "Works.", work, NUMBER, cap_s=0.05)
+    script = Script(batch("work", 3), says("Done."))
+    result = Operative(script, [tool], Budget(), executor=executor).run_sync(QUESTION)
+    assert statuses(result) == ["completed", "timed_out", "completed"]
+    assert executor.abandoned == 1
+    free.set()
+    eventually(lambda: executor.abandoned == 0)
+    assert statuses(result)[1] == "timed_out"
+    assert result.text == "Done."
+
+
+def test_what_a_late_tool_used_is_still_counted() -> None:
+    free = threading.Event()
+
+    def work() -> ToolOutput:
+        free.wait(60)
+        return ToolOutput("late", usage=usage(70))
+
+    envelope = Envelope.open(Budget(max_tokens=10_000))
+    script = Script(calls(("work", {})), says("Done."))
+    operative = Operative(script, [Tool("work", "Works.", work, cap_s=0.02)])
+    result = operative.run_sync(QUESTION, envelope)
+    assert envelope.tokens.used == 200
+    free.set()
+    eventually(lambda: envelope.tokens.used == 270)
+    assert statuses(result) == ["timed_out"]
+
+
+def test_a_cooperative_tool_brings_its_part_home() -> None:
+    def count(token: Any) -> str:
+        seen = 0
+        while not token.is_expired():
+            seen += 1
+        return "counted some"
+
+    tool = Tool("count", "Counts.", count, cap_s=0.05, cooperative=True)
+    result = Operative(Script(calls(("count", {})), says("Done."))).run_sync(QUESTION)
+    assert statuses(result) == ["invalid"]
+    result = Operative(Script(calls(("count", {})), says("Done.")), [tool]).run_sync(QUESTION)
+    assert contents(result) == ["counted some"]
+
+
+def test_options_of_the_function_hold_beside_the_tools_own() -> None:
+    @tool_options(cap_s=0.02)
+    def hang() -> str:
+        threading.Event().wait(1)
+        return "late"
+
+    tool = Tool("hang", "Hangs.", hang)
+    result = Operative(Script(calls(("hang", {})), says("Done.")), [tool]).run_sync(QUESTION)
+    assert statuses(result) == ["timed_out"]
+
+
+def test_a_tool_that_stops_the_run_lets_those_beside_it_end() -> None:
+    ended = threading.Event()
+
+    def work(n: int) -> str | ToolOutput:
+        if n == 0:
+            return ToolOutput.stop("all files are processed", "The answer.")
+        ended.wait(0.01)
+        return "also done"
+
+    script = Script(batch("work", 2))
+    result = Operative(script, [Tool("work", "Works.", work, NUMBER)]).run_sync(QUESTION)
+    assert result.reason is not None
+    assert (result.reason.kind, result.reason.reason) == (
+        StopReason.EXPLICIT_STOP,
+        "all files are processed",
+    )
+    assert contents(result) == ["The answer.", "also done"]
+    assert (result.text, len(script.sent)) == ("The answer.", 1)
+
+
+def test_middleware_that_stops_a_batch_keeps_what_had_begun_and_begins_no_more() -> None:
+    class Second(Middleware):
+        def before_tool(self, call: Any, budget: Any) -> None:
+            if call.arguments["n"] == 1:
+                raise StopRequested("not that one")
+
+    ran: list[int] = []
+
+    def mark(n: int) -> str:
+        ran.append(n)
+        return f"marked {n}"
+
+    told: list[tuple[str, str]] = []
+
+    def tell(kind: str, **fields: Any) -> None:
+        if kind.startswith("tool"):
+            told.append((kind, fields["call"].id))
+
+    operative = Operative(
+        Script(batch("mark", 4)),
+        [Tool("mark", "Marks.", mark, NUMBER)],
+        middleware=[Second()],
+        on_event=tell,
+    )
+    result = operative.run_sync(QUESTION)
+    assert ran == [0]
+    assert statuses(result) == ["completed", "denied", "denied", "denied"]
+    assert told == [
+        ("tool_started", "c0"),
+        ("tool_started", "c1"),
+        ("tool_finished", "c0"),
+        ("tool_finished", "c1"),
+    ]
+    assert [m["role"] for m in result.messages].count("tool") == 4
+    assert result.reason is not None
+    assert result.reason.reason == "not that one"
+
+
+def test_three_sub_agents_of_five_under_a_parent_of_ten_spend_ten() -> None:
+    again = calls(("think", {}))
+    sub = Operative(Script(again), [Tool("think", "Thinks.", lambda: "hm")], Budget(last_call=None))
+    tool = sub.as_tool("research", "Researches.", max_turns=5)
+    ask = calls(*[("research", {"task": f"part {n}"}) for n in range(3)])
+    envelope = Envelope.open(Budget(max_turns=11, last_call=None))
+    result = Operative(Script(ask, says("Done.")), [tool]).run_sync(QUESTION, envelope)
+    assert envelope.turns.used == 11
+    assert statuses(result) == ["completed"] * 3
+    assert result.reason is not None
+    assert result.reason.kind == StopReason.TURN_LIMIT
+
+
+def test_sub_agents_side_by_side_never_overspend_the_tokens_they_share() -> None:
+    async def answer() -> Any:
+        await asyncio.sleep(0)
+        return says("Found.", 400)
+
+    sub = Operative(Script(answer), count_tokens=lambda messages, tools: 360)
+    tool = sub.as_tool("research", "Researches.", max_tokens_per_turn=40)
+    ask = calls(*[("research", {"task": f"part {n}"}) for n in range(6)])
+    envelope = Envelope.open(Budget(max_tokens=2_000, last_call=None))
+    result = Operative(Script(ask, says("Done.")), [tool]).run_sync(QUESTION, envelope)
+    assert envelope.tokens.held == 0
+    assert envelope.tokens.used <= 2_000
+    assert sum("Found." in text for text in contents(result)) >= 4
+
+
+def test_sub_agents_without_limits_of_their_own_wait_for_each_others_holds() -> None:
+    async def answer() -> Any:
+        await asyncio.sleep(0)
+        return says("Found.", 100)
+
+    tool = Operative(Script(answer)).as_tool("research", "Researches.")
+    ask = calls(*[("research", {"task": f"part {n}"}) for n in range(5)])
+    envelope = Envelope.open(Budget(max_tokens=2_000))
+    result = Operative(Script(ask, says("Done.")), [tool]).run_sync(QUESTION, envelope)
+    assert contents(result) == ["Found."] * 5
+    assert envelope.tokens.used == 700
+
+
+def test_children_in_threads_and_loops_of_their_own_share_what_there_is() -> None:
+    parent = Envelope.open(Budget(max_turns=100, last_call=None))
+    again = calls(("think", {}))
+
+    def run() -> None:
+        think = Tool("think", "Thinks.", lambda: "hm")
+        Operative(Script(again), [think]).run_sync(QUESTION, parent.child())
+
+    threads = [threading.Thread(target=run) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert parent.turns.used == 100

@@ -1,0 +1,1 @@
+"""An operative over a socket, on MicroPython and on CPython."""

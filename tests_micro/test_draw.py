@@ -1,0 +1,178 @@
+"""Counts that draw on one another: what is used below is used above."""
+
+from budget_core.draw import Draw
+from tests_micro.support import RecordingLock, raises
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+NO_COUNTS: "tuple[Any, ...]" = (
+    -1,
+    1.0,
+    float("nan"),
+    float("inf"),
+    True,
+    False,
+    "6",
+    None,
+    1 << 60,
+)
+
+
+def family(*caps: int | None, kept: int = 0) -> "list[Draw]":
+    """Return a chain, the topmost first, under one lock."""
+    lock = RecordingLock()
+    draws: list[Draw] = []
+    for cap in caps:
+        above = draws[-1] if draws else None
+        draws.append(Draw("turns", cap, lock, above, 0 if draws else kept))
+    return draws
+
+
+def granted(draw: Draw, claims: int = 100) -> int:
+    return sum([draw.claim() for _ in range(claims)])
+
+
+def test_the_tightest_of_a_chain_holds_wherever_it_is() -> None:
+    for caps, grants in (
+        ((3, 5, 7), 3),
+        ((7, 3, 5), 3),
+        ((7, 5, 3), 3),
+        ((None, None, 3), 3),
+        ((3, None, None), 3),
+        ((None, 3, None), 3),
+        ((0, 5, 5), 0),
+        ((5, 0, 5), 0),
+        ((5, 5, 0), 0),
+        ((None, None, 0), 0),
+        ((None, None, None), 100),
+    ):
+        draws = family(*caps)
+        assert granted(draws[-1]) == grants, caps
+        assert [draw.used for draw in draws] == [grants] * 3
+
+
+def test_a_cap_of_zero_below_nothing_limited_has_nothing_left() -> None:
+    top, child = family(None, 0)
+    assert (top.left(), child.left()) == (None, 0)
+    assert not child.claim()
+    assert top.claim()
+
+
+def test_three_children_of_five_under_a_parent_of_ten_get_ten() -> None:
+    lock = RecordingLock()
+    parent = Draw("turns", 10, lock)
+    children = [Draw("turns", 5, lock, parent) for _ in range(3)]
+    grants = [0, 0, 0]
+    for _ in range(20):
+        for index, child in enumerate(children):
+            grants[index] += child.claim()
+    assert sum(grants) == parent.used == 10
+    assert max(grants) <= 5
+
+
+def test_what_a_child_leaves_was_never_taken() -> None:
+    lock = RecordingLock()
+    parent = Draw("turns", 10, lock)
+    assert granted(Draw("turns", 8, lock, parent), 2) == 2
+    assert parent.left() == 8
+    assert granted(Draw("turns", 8, lock, parent)) == 8
+
+
+def test_what_is_kept_is_for_its_own_end_alone() -> None:
+    parent, child = family(10, None, kept=2)
+    assert (parent.left(), child.left()) == (8, 8)
+    parent.closing = True
+    assert (parent.left(), child.left()) == (10, 8)
+    assert granted(child) == 8
+    assert granted(parent) == 2
+    assert (parent.used, parent.left()) == (10, 0)
+
+
+def test_a_closing_child_gets_none_of_what_its_parent_keeps() -> None:
+    child = family(10, 10, kept=2)[1]
+    child.closing = True
+    assert granted(child) == 8
+
+
+def test_what_is_held_is_not_left() -> None:
+    parent, child = family(10, 8)
+    child.move(0, 5)
+    assert (parent.held, child.held) == (5, 5)
+    assert (parent.left(), child.left()) == (5, 3)
+    assert (parent.left(False), child.left(False)) == (10, 8)
+    child.move(4, -5)
+    assert (parent.used, parent.held, child.used, child.held) == (4, 0, 4, 0)
+    assert (parent.left(), child.left()) == (6, 4)
+
+
+def test_a_claim_takes_nothing_that_is_held() -> None:
+    parent, child = family(3, None)
+    child.move(0, 2)
+    assert granted(child) == 1
+    child.move(0, -1)
+    assert granted(parent) == 1
+
+
+def test_a_siblings_hold_is_seen_through_the_parent() -> None:
+    lock = RecordingLock()
+    parent = Draw("tokens", 10, lock)
+    first, second = Draw("tokens", 8, lock, parent), Draw("tokens", 8, lock, parent)
+    first.move(0, 7)
+    assert (second.left(), second.left(False)) == (3, 8)
+    assert second.tightest() is parent
+    assert second.tightest(False) is second
+
+
+def test_what_is_charged_counts_everywhere_also_past_the_cap() -> None:
+    top, middle, child = family(5, 3, 1)
+    child.charge(4)
+    middle.charge()
+    assert (top.used, middle.used, child.used) == (5, 5, 4)
+    assert (top.left(), middle.left(), child.left()) == (0, 0, 0)
+    child.charge(0)
+    assert child.used == 4
+
+
+def test_a_debt_is_paid_before_anything_is_granted() -> None:
+    draw = Draw("turns", 3, RecordingLock())
+    draw.charge(5)
+    assert draw.left() == 0
+    draw.cap = 6
+    assert granted(draw) == 1
+
+
+def test_only_whole_numbers_are_charged() -> None:
+    draws = family(5, 3)
+    for bad in NO_COUNTS:
+        raises(ValueError, draws[1].charge, bad)
+    assert [draw.used for draw in draws] == [0, 0]
+
+
+def test_the_tightest_is_the_nearest_of_those_with_as_little() -> None:
+    top, middle, child = family(2, 2, 5)
+    assert child.tightest() is middle
+    assert middle.tightest() is middle
+    top.charge()
+    assert child.tightest() is top
+    unlimited = family(None, None)
+    assert unlimited[1].tightest() is unlimited[1]
+
+
+def test_who_had_no_more_notes_the_refusal() -> None:
+    top, middle, child = family(9, 1, 5)
+    assert granted(child, 4) == 1
+    assert (top.refused, middle.refused, child.refused) == (0, 3, 0)
+    assert granted(top, 10) == 8
+    assert (top.refused, middle.refused) == (2, 3)
+
+
+def test_each_claim_and_charge_takes_the_lock_once_and_leaves_it() -> None:
+    draws = family(2, 1)
+    lock: "Any" = draws[0].lock
+    for taken in (1, 2, 3):
+        draws[1].claim()
+        assert (lock.taken, lock.held) == (taken, False)
+    draws[1].charge(2)
+    assert (lock.taken, lock.held) == (4, False)

@@ -1,0 +1,105 @@
+"""How somebody else's code is awaited, and cancelled when a run is over."""
+
+import asyncio
+
+from budget_core.budget import Budget
+from budget_core.envelope import Envelope
+from budget_core.flight import CutShortError, fly, until
+from tests_micro.support import raises_async
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+SOON = 0.02
+
+
+def envelope(**limits: "Any") -> Envelope:
+    return Envelope.open(Budget(last_call=None, **limits))
+
+
+async def hang() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_call_may_be_plain_or_async_and_gives_what_it_returns() -> None:
+    async def later(value: int, more: int = 0) -> int:
+        await asyncio.sleep(0)
+        return value + more
+
+    assert await fly(later, envelope(), (1,), {"more": 2}) == 3
+    assert await fly(abs, envelope(), (-1,)) == 1
+
+
+async def test_what_a_call_raises_is_raised() -> None:
+    async def fail() -> None:
+        raise KeyError("lost")
+
+    await raises_async(KeyError, fly, fail, envelope())
+
+
+async def test_a_call_is_cut_short_when_its_time_is_over_or_the_run_is_stopped() -> None:
+    await raises_async(CutShortError, fly, hang, envelope(timeout=SOON))
+    stopped = envelope()
+
+    async def stop() -> None:
+        stopped.stop("Enough.")
+        await hang()
+
+    await raises_async(CutShortError, fly, stop, stopped.child())
+
+
+async def test_time_that_is_given_meanwhile_counts() -> None:
+    limited = envelope(timeout=SOON)
+
+    async def extend() -> str:
+        limited.extend(timeout=60)
+        await asyncio.sleep(2 * SOON)
+        return "Done."
+
+    assert await fly(extend, limited) == "Done."
+
+
+async def test_nothing_is_left_to_watch_an_envelope() -> None:
+    watched = envelope(timeout=60)
+    await fly(abs, watched, (1,))
+    await raises_async(CutShortError, fly, hang, watched, (), None, envelope(timeout=0).deadline)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert watched._watchers == []
+
+
+async def test_a_cancellation_that_comes_with_a_change_is_not_forgotten() -> None:
+    for turns in range(5):
+        changing = envelope(timeout=60)
+        task = asyncio.create_task(until(lambda: None, changing))
+        await asyncio.sleep(0)
+        changing.changed()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert task.done(), turns
+        assert changing._watchers == []
+
+
+async def test_a_call_that_ends_when_its_caller_is_cancelled_is_waited_for() -> None:
+    ended: list[str] = []
+
+    async def work() -> None:
+        try:
+            await hang()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("work")
+
+    task = asyncio.create_task(fly(work, envelope()))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        ended.append("caller")
+    assert ended == ["work", "caller"]

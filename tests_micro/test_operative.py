@@ -1,0 +1,549 @@
+"""How a run goes from a question to its answer, or to the reason why it was stopped."""
+
+import asyncio
+
+from budget_core.budget import Budget
+from budget_core.config import TurnBudgetConfig
+from budget_core.envelope import Envelope
+from budget_core.errors import ProviderError
+from budget_core.middleware import Middleware
+from budget_core.operative import Operative
+from budget_core.prices import Price
+from budget_core.result import RunStoppedError
+from budget_core.stop import MaxIterations, NoProgress, StopReason, StopRequested
+from budget_core.tool import Tool, ToolOutput
+from budget_core.tracker import TurnBudgetTracker
+from budget_core.wrapper import BudgetWrapper
+from tests_micro.script import (
+    QUESTION,
+    SHOUT,
+    TOOLS,
+    Played,
+    Script,
+    calls,
+    check_conversation,
+    play,
+    prepare,
+    says,
+)
+from tests_micro.support import raises, stopped_clock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+DIGEST = "What the tools returned:\n- shout: HI"
+PRICES = {"script": Price(10, 100), "cheap": Price(1, 1)}
+
+
+async def hang(asked: "Any" = None) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_an_answer_without_calls_completes_a_run() -> None:
+    played = await play(says("Hello."))
+    result = played.result
+    assert (result.text, result.reason, result.turns) == ("Hello.", None, 1)
+    assert result.completed
+    assert result.check() is result
+    assert result.messages == [QUESTION, {"role": "assistant", "content": "Hello."}]
+    assert result.state.final_text == "Hello."
+    assert await played.run.finish() is result
+    assert len(played.script.sent) == 1
+
+
+async def test_a_run_that_ends_without_text_leaves_a_conversation_that_can_be_sent() -> None:
+    for content in (None, ""):
+        result = (await play(says(content))).result
+        assert (result.text, result.completed) == ("", True)
+        assert result.messages[-1] == {"role": "assistant", "content": ""}
+
+
+async def test_the_model_is_told_what_its_call_came_to_and_asked_again() -> None:
+    played = await play(SHOUT, says("Done."))
+    function = {"name": "shout", "arguments": '{"text": "hi"}'}
+    asked = [{"id": "c0", "type": "function", "function": function}]
+    assert played.script.sent == [
+        [QUESTION],
+        [
+            QUESTION,
+            {"role": "assistant", "content": None, "tool_calls": asked},
+            {"role": "tool", "tool_call_id": "c0", "content": "HI"},
+        ],
+    ]
+    assert (played.result.text, played.result.turns) == ("Done.", 2)
+
+
+async def test_text_beside_a_call_is_kept() -> None:
+    first = calls(("shout", {}), text="Let me see.")
+    played = await play(first, says("Done."))
+    assert played.result.messages[1]["content"] == "Let me see."
+    played = await play(first, budget=Budget(max_turns=1))
+    assert played.result.text == "Let me see."
+
+
+async def test_a_system_prompt_begins_a_conversation_that_has_none() -> None:
+    prompt = {"role": "system", "content": "Be kind."}
+    for messages, first in (
+        ("What now?", prompt),
+        ([QUESTION], prompt),
+        ([{"role": "system", "content": "Be quick."}, QUESTION], {"content": "Be quick."}),
+    ):
+        played = await play(says("Hello."), messages=messages, system_prompt="Be kind.")
+        assert played.script.sent[0][0]["content"] == first["content"]
+        assert len(played.script.sent[0]) == 2
+
+
+async def test_the_callers_messages_are_left_alone() -> None:
+    messages = [dict(QUESTION)]
+    result = (await play(SHOUT, says("Done."), messages=messages)).result
+    assert messages == [QUESTION]
+    assert len(result.messages) == 4
+    assert (await play(says("Hello."), messages=(QUESTION,))).result.text == "Hello."
+
+
+async def test_a_result_can_begin_the_next_run() -> None:
+    first = (await play(SHOUT, says("Done."))).result.messages
+    second = await play(says("Hello."), messages=first + [QUESTION])
+    assert second.script.sent == [first + [QUESTION]]
+
+
+async def test_an_operative_runs_more_than_once_and_each_run_has_the_whole_budget() -> None:
+    operative = Operative(Script(SHOUT, SHOUT, says("Done.")), TOOLS, Budget(max_turns=2))
+    first = await operative.run("What now?")
+    second = await operative.run("What now?", Budget(max_turns=1))
+    assert (first.turns, second.turns, second.completed) == (2, 1, True)
+    assert raises(RunStoppedError, first.check).result is first
+    assert "turn limit" in str(raises(RunStoppedError, first.check))
+
+
+async def test_a_run_at_its_turns_makes_the_last_of_them_without_tools() -> None:
+    played = await play(SHOUT, SHOUT, says("So far: HI."), budget=Budget(max_turns=3))
+    assert played.figures == ("turn_limit", "turns", 2, 3, 1, "run")
+    assert played.script.offered[-1] is None
+    assert played.script.sent[2][-1]["content"].startswith("[Budget exhausted] turn limit: 2 of 3")
+    assert played.result.text == "So far: HI."
+    assert played.result.usage["turns"] == played.result.turns == 3
+    assert played.result.messages[-1] == {"role": "assistant", "content": "So far: HI."}
+
+
+async def test_a_run_that_keeps_nothing_ends_with_what_its_tools_returned() -> None:
+    for most in (0, 1, 3):
+        played = await play(SHOUT, budget=Budget(max_turns=most, last_call=None))
+        assert played.figures == ("turn_limit", "turns", most, most, 0, "run")
+        assert len(played.script.sent) == most
+        assert played.result.text == (DIGEST + "\n- shout: HI" * (most - 1) if most else "")
+
+
+async def test_the_only_turn_there_is_has_its_tools() -> None:
+    played = await play(SHOUT, budget=Budget(max_turns=1))
+    assert played.figures == ("turn_limit", "turns", 1, 1, 0, "run")
+    assert (played.statuses, played.result.text) == (["completed"], DIGEST)
+
+
+async def test_tokens_bound_a_run_and_each_of_its_completions() -> None:
+    budget = Budget(max_tokens=250, max_tokens_per_turn=120)
+    played = await play(SHOUT, budget=budget)
+    # 225 may be used before the last call, which gets the rest
+    assert played.script.limits == [120, 120, 25]
+    assert played.figures == ("token_budget", "tokens", 300, 250, 25, "run")
+    assert played.result.usage["tokens"] == 300
+
+
+async def test_the_last_call_has_the_tokens_that_were_kept() -> None:
+    budget = Budget(max_tokens=250, last_call=0.4)
+    played = await play(SHOUT, SHOUT, says("Enough."), budget=budget)
+    assert played.script.limits == [150, 50, 50]
+    assert played.figures == ("token_budget", "tokens", 200, 250, 100, "run")
+    assert played.result.text == "Enough."
+    assert played.script.offered == [["shout", "whisper", "fail"]] * 2 + [None]
+
+
+async def test_tokens_that_are_overspent_leave_no_last_call() -> None:
+    played = await play(SHOUT, budget=Budget(max_tokens=90))
+    assert played.figures == ("token_budget", "tokens", 100, 90, 9, "run")
+    assert (len(played.script.sent), played.result.text) == (1, DIGEST)
+
+
+async def test_an_answer_cut_off_at_its_limit_ends_a_run_for_want_of_tokens() -> None:
+    cut = says("Once upon", finish_reason="length")
+    played = await play(cut, budget=Budget(max_tokens_per_turn=10))
+    assert played.figures == ("token_budget", "completion tokens", 10, 10, 0, "run")
+    assert "cut off" in str(played.reason)
+    assert (played.result.text, len(played.script.sent)) == ("Once upon", 1)
+    assert (await play(cut)).figures == ("token_budget", "completion tokens", None, None, 0, "run")
+
+
+async def test_time_that_is_over_before_a_call_leaves_the_last_one() -> None:
+    fake, clock = stopped_clock()
+    slow = Tool("slow", "Slow.", lambda: fake.advance(9_200))
+    played = await play(
+        calls(("slow", {})), says("In time."), tools=[slow], clock=clock, budget=Budget(timeout=10)
+    )
+    assert played.figures == ("timeout", "ms", 9_200, 10_000, 1_000, "run")
+    assert (played.result.text, played.result.state.timed_out) == ("In time.", True)
+    assert played.script.offered == [["slow"], None]
+
+
+async def test_time_that_is_over_with_what_was_kept_leaves_none() -> None:
+    fake, clock = stopped_clock()
+    slow = Tool("slow", "Slow.", lambda: fake.advance(10_000))
+    played = await play(
+        calls(("slow", {})), says("Late."), tools=[slow], clock=clock, budget=Budget(timeout=10)
+    )
+    assert played.figures == ("timeout", "ms", 10_000, 10_000, 1_000, "run")
+    assert (played.result.text, len(played.script.sent)) == (
+        "What the tools returned:\n- slow: null",
+        1,
+    )
+
+
+async def late(advance: int, *answers: "Any", **more: "Any") -> "Played":
+    """Play a run of ten seconds whose first call hangs until that many milliseconds have passed."""
+    fake, clock = stopped_clock()
+
+    async def wait(asked: "Any") -> None:
+        fake.advance(advance)
+        played.run.budget.changed()
+        if "on_delta" in asked:
+            await asked["on_delta"]("Once")
+        await hang()
+
+    played = prepare(wait, *answers, clock=clock, budget=Budget(timeout=10, **more), stream=True)
+    await played.run.finish()
+    check_conversation(played.result.messages)
+    return played
+
+
+async def test_a_call_in_flight_is_cancelled_when_its_time_is_over() -> None:
+    played = await late(9_000, says("In time."))
+    assert played.figures == ("timeout", "ms", 9_000, 10_000, 1_000, "run")
+    assert played.result.text == "In time."
+    assert played.result.usage["estimated"] == 1
+    assert played.script.sent[1][1] == {"role": "assistant", "content": "Once"}
+    assert played.result.messages[1] == {"role": "assistant", "content": "Once\n\nIn time."}
+
+
+async def test_the_reason_of_a_call_cut_off_is_time_also_where_it_was_the_last_turn() -> None:
+    assert (await late(9_000, says("In time."), max_turns=2)).reason.kind == StopReason.TIMEOUT
+
+
+async def test_what_came_of_a_call_that_was_cut_off_is_kept() -> None:
+    for last_call in (None, 0.1):
+        played = await late(
+            10_000 - 1_000 * (last_call is not None),
+            ProviderError(500, "Oops."),
+            last_call=last_call,
+        )
+        assert len(played.script.sent) == 1 + (last_call is not None)
+        assert played.reason.kind == StopReason.TIMEOUT
+        assert played.result.text == "Once"
+        assert played.result.messages[-1] == {"role": "assistant", "content": "Once"}
+
+
+async def test_a_tool_stops_a_run_with_its_text() -> None:
+    for content, text in (("All 3 files.", "All 3 files."), ("", "Task complete")):
+        tool = Tool("stop", "", lambda content=content: ToolOutput.stop("Task complete", content))
+        played = await play(calls(("stop", {}), ("stop", {})), says("No."), tools=[tool])
+        assert played.figures == ("explicit_stop", "", None, None, 0, "run")
+        assert (played.reason.reason, played.result.text) == ("Task complete", text)
+        assert played.statuses == ["completed", "denied"]
+        assert played.told == [text, "Error: not called, the run has stopped"]
+        assert len(played.script.sent) == 1
+
+
+class Stopper(Middleware):
+    """Raises at one of the four points."""
+
+    def __init__(self, point: str, error: "Any") -> None:
+        def stop(*arguments: object) -> None:
+            raise error
+
+        setattr(self, point, stop)
+
+
+POINTS: "tuple[tuple[str, int, list[str], str], ...]" = (
+    ("before_llm", 0, [], ""),
+    ("after_llm", 1, [], "Let me see."),
+    ("before_tool", 1, ["denied", "denied"], "Let me see."),
+    ("after_tool", 1, ["completed", "denied"], "Let me see."),
+)
+
+
+async def test_middleware_stops_a_run_at_any_point() -> None:
+    both = calls(("shout", {"text": "hi"}), ("shout", {}), text="Let me see.")
+    for point, sent, statuses, text in POINTS:
+        stopper = Stopper(point, StopRequested("Seen enough."))
+        played = await play(both, says("No."), middleware=[stopper])
+        assert played.reason.kind == StopReason.EXPLICIT_STOP, point
+        assert played.reason.reason == "Seen enough."
+        assert (len(played.script.sent), played.statuses) == (sent, statuses), point
+        assert played.result.text == text
+
+
+async def test_the_callers_own_code_that_fails_stops_a_run_and_loses_nothing() -> None:
+    both = calls(("shout", {"text": "hi"}), ("shout", {}), text="Let me see.")
+    for point, sent, statuses, text in POINTS:
+        trouble = ValueError("Oops.")
+        played = await play(both, says("No."), middleware=[Stopper(point, trouble)])
+        assert played.reason.kind == StopReason.FAILED
+        assert (played.reason.error, played.reason.reason) == (trouble, "ValueError: Oops.")
+        assert (len(played.script.sent), played.statuses) == (sent, statuses), point
+        assert played.result.text == text
+
+
+async def test_any_other_failure_of_the_callers_own_code_is_a_reason_too() -> None:
+    class Broken:
+        def get(self, *arguments: object) -> None:
+            raise ValueError("Oops.")
+
+        def reset(self) -> None:
+            pass
+
+        check = __call__ = get
+
+    for name in ("prices", "count_tokens", "stop_when"):
+        played = await play(SHOUT, says("No."), **{name: Broken()})
+        assert played.reason.kind == StopReason.FAILED, name
+        assert played.reason.error is not None
+
+
+async def test_more_tool_calls_than_allowed_end_a_run_after_its_last_call() -> None:
+    three = calls(("shout", {"text": "a"}), ("shout", {"text": "b"}), ("shout", {"text": "c"}))
+    played = await play(three, says("A and B."), budget=Budget(max_tool_calls=2))
+    assert played.figures == ("tool_call_limit", "tool calls", 3, 2, 0, "run")
+    assert played.statuses == ["completed", "completed", "denied"]
+    assert played.result.usage["tool_calls"] == 2
+    assert (played.result.text, played.script.offered[-1]) == ("A and B.", None)
+
+
+async def test_all_tool_calls_used_take_the_tools_away_and_let_the_model_answer() -> None:
+    played = await play(SHOUT, says("HI."), budget=Budget(max_tool_calls=1))
+    assert played.result.completed
+    assert played.script.offered == [["shout", "whisper", "fail"], None]
+
+
+async def test_money_bounds_a_run_and_its_completions() -> None:
+    # a call is 90 * 10_000 + 10 * 100_000 = 1_900_000 nano-USD
+    budget = Budget(max_nano_usd=4_000_000)
+    played = await play(SHOUT, SHOUT, says("Enough."), budget=budget, prices=PRICES)
+    assert played.script.limits == [36, 17, 2]
+    assert played.figures == ("cost_limit", "nano-USD", 3_800_000, 4_000_000, 400_000, "run")
+    assert played.result.usage["nano_usd"] == 5_700_000
+
+
+async def test_the_fallback_model_makes_the_calls_that_the_first_is_too_dear_for() -> None:
+    budget = Budget(max_nano_usd=2_150_000)
+    played = await play(
+        SHOUT, SHOUT, says("Done."), budget=budget, prices=PRICES, fallback_model="cheap"
+    )
+    assert played.script.models == ["script", "cheap", "cheap"]
+    assert played.script.offered[-1] is None
+    assert played.result.usage["nano_usd"] == 2_100_000
+
+
+async def test_where_money_is_limited_a_model_without_a_price_makes_no_call() -> None:
+    played = await play(says("No."), budget=Budget(max_nano_usd=5), prices={})
+    assert played.figures == ("cost_limit", "nano-USD", 0, 5, 0, "run")
+    assert played.reason.reason == "no price is known for script"
+    assert played.script.sent == []
+
+
+async def test_calls_without_a_price_are_seen_where_money_is_counted() -> None:
+    assert (await play(says("Yes."), prices={})).result.usage["unpriced"] == 1
+    assert (await play(says("Yes."))).result.usage["unpriced"] == 0
+
+
+async def test_a_prompt_that_does_not_fit_the_tokens_makes_no_call() -> None:
+    played = await play(
+        says("No."), budget=Budget(max_tokens=50), count_tokens=lambda messages, tools: 50
+    )
+    assert played.figures == ("token_budget", "tokens", 0, 50, 5, "run")
+    assert played.reason.reason == "a prompt of 50 tokens leaves no room for an answer"
+    played = await play(
+        says("Yes."), budget=Budget(max_tokens=50), count_tokens=lambda messages, tools: 40
+    )
+    assert played.script.limits == [5]
+
+
+async def test_a_run_that_goes_round_in_circles_is_stopped() -> None:
+    again = (SHOUT, calls(("whisper", {"text": "A"}))) * 2
+    played = await play(*again, says("I am stuck."), stop_when=NoProgress(2))
+    assert played.figures == ("no_progress", "", None, None, 0, "run")
+    assert played.result.turns == 5
+    assert (played.result.text, played.script.offered[-1]) == ("I am stuck.", None)
+    different = [calls(("shout", {"text": str(n)})) for n in range(6)]
+    assert (await play(*different, says("Done."), stop_when=NoProgress(2))).result.completed
+
+
+async def test_a_condition_of_the_callers_stops_a_run_and_is_reset_before() -> None:
+    class Third(MaxIterations):
+        asked = 9
+
+        def reset(self) -> None:
+            self.asked = 0
+
+        def check(self, seen: "Any") -> "Any":
+            self.asked += 1
+            return StopReason("bored", "Boring.") if self.asked > 2 else None
+
+    played = await play(SHOUT, stop_when=Third(1))
+    assert (played.reason.kind, played.result.turns) == ("bored", 3)
+
+
+async def cancelled(ended: "Any") -> Played:
+    """Play a run that is stopped by `ended(run)` while its second call is in flight."""
+
+    async def wait(asked: "Any") -> None:
+        ended(played.run)
+        await hang()
+
+    played = prepare(SHOUT, wait)
+    await played.run.finish()
+    check_conversation(played.result.messages)
+    assert played.run.budget.tokens.held == 0
+    return played
+
+
+async def test_a_run_can_be_cancelled_from_outside() -> None:
+    played = await cancelled(lambda run: run.cancel("Changed my mind."))
+    assert (played.reason.kind, played.reason.reason) == ("cancelled", "Changed my mind.")
+    assert (played.result.text, played.result.turns) == (DIGEST, 2)
+    played = await cancelled(lambda run: run.budget.stop("Done."))
+    assert (played.reason.kind, played.reason.reason) == ("explicit_stop", "Done.")
+
+
+async def test_a_run_whose_task_is_cancelled_has_its_result_all_the_same() -> None:
+    started = asyncio.Event()
+
+    async def wait(asked: "Any") -> None:
+        await asked["on_delta"]("Once")
+        started.set()
+        await hang()
+
+    played = prepare(SHOUT, wait, stream=True)
+    task = asyncio.create_task(played.run.finish())
+    await started.wait()
+    task.cancel()
+    try:
+        await task
+        raise AssertionError("it was not cancelled")
+    except asyncio.CancelledError:
+        pass
+    assert played.figures == ("cancelled", "", None, None, 0, "run")
+    assert (played.result.text, played.statuses) == ("Once", ["completed"])
+    assert played.diary.kinds[-1] == "stopped"
+    check_conversation(played.result.messages)
+
+
+async def test_a_provider_that_fails_ends_a_run_with_its_error() -> None:
+    trouble = ProviderError(429, "Slow down.")
+    played = await play(SHOUT, trouble, says("No."))
+    assert played.figures == ("provider_error", "", None, None, 0, "run")
+    assert played.reason.error is trouble
+    assert "Slow down." in played.reason.reason
+    assert (played.result.text, len(played.script.sent)) == (DIGEST, 2)
+    usage = played.result.usage
+    assert (usage["tokens"], usage["estimated"], usage["missing"]) == (100, 0, 0)
+
+
+async def test_a_call_that_broke_off_is_counted_by_an_estimate() -> None:
+    for trouble in (ProviderError(0, "Gone."), ProviderError(200, "Half."), KeyError("x")):
+        usage = (await play(SHOUT, trouble)).result.usage
+        assert usage["tokens"] > 100
+        assert usage["estimated"] == 1
+
+
+async def test_the_fallback_model_answers_for_a_provider_that_failed() -> None:
+    played = await play(ProviderError(500, "Oops."), says("Hi."), fallback_model="cheap")
+    assert played.reason.kind == StopReason.PROVIDER_ERROR
+    assert played.script.models == ["script", "cheap"]
+    assert (played.script.offered[-1], played.result.text) == (None, "Hi.")
+
+
+async def test_a_provider_that_returns_nothing_has_failed() -> None:
+    played = await play(lambda asked: None)
+    assert played.reason.kind == StopReason.PROVIDER_ERROR
+    assert played.reason.reason == "the provider returned nothing"
+
+
+async def test_a_provider_that_cancels_itself_has_failed() -> None:
+    def give_up(asked: "Any") -> None:
+        raise asyncio.CancelledError
+
+    assert (await play(give_up)).reason.kind == StopReason.PROVIDER_ERROR
+
+
+async def test_a_provider_that_fails_in_the_last_call_leaves_what_there_is() -> None:
+    for first in (SHOUT, calls(("shout", {"text": "hi"}), text="Let me see.")):
+        played = await play(first, ProviderError(500, "Oops."), budget=Budget(max_turns=2))
+        assert played.figures == ("turn_limit", "turns", 1, 2, 1, "run")
+        assert played.result.text == (first.content or DIGEST)
+        assert played.result.usage["turns"] == 2
+        assert played.statuses == ["completed"]
+        assert played.diary.of("response_failed")[0]["reason"].kind == StopReason.PROVIDER_ERROR
+
+
+async def test_a_last_call_that_is_cancelled_says_so() -> None:
+    def cancel(asked: "Any") -> "Any":
+        played.run.cancel("Enough.")
+        return hang()
+
+    played = prepare(SHOUT, cancel, budget=Budget(max_turns=2))
+    await played.run.finish()
+    assert played.reason.kind == StopReason.CANCELLED
+
+
+async def test_calls_in_the_last_answer_are_not_made() -> None:
+    played = await play(SHOUT, budget=Budget(max_turns=2))
+    assert (played.statuses, played.result.turns) == (["completed"], 2)
+    assert played.result.messages[-1] == {"role": "assistant", "content": ""}
+
+
+async def test_a_prompt_longer_than_the_context_ends_a_run() -> None:
+    budget = Budget(max_context_tokens=100)
+    counted = {"count_tokens": lambda messages, tools: 60 * len(messages)}
+    played = await play(SHOUT, says("No."), budget=budget, **counted)
+    assert played.figures == ("context_limit", "context tokens", 180, 100, 0, "run")
+    assert (played.result.turns, played.result.text) == (1, DIGEST)
+    long = [{"role": "user", "content": "x" * 1000}]
+    assert (await play(says("No."), budget=budget, messages=long)).reason.used >= 254
+
+
+async def test_a_budget_that_answers_in_the_models_place_cuts_a_run_off() -> None:
+    tracker = TurnBudgetTracker(TurnBudgetConfig(iteration_budget=2))
+    script = Script(SHOUT)
+    result = await Operative(BudgetWrapper(script, tracker), TOOLS).run("What now?")
+    assert result.reason is not None
+    assert (result.reason.kind, result.reason.scope) == (StopReason.CUT_OFF, tracker.SCOPE)
+    assert result.reason.reason == result.text
+    assert (result.turns, len(script.sent)) == (3, 2)
+    assert result.messages[-1] == {"role": "assistant", "content": result.text}
+
+
+async def test_reports_that_make_no_sense_cost_an_estimate_and_are_seen() -> None:
+    for usage, name in (
+        (None, "estimated"),
+        ({}, "estimated"),
+        ({"total_tokens": -5}, "estimated"),
+        ({"prompt_tokens": 500}, "missing"),
+    ):
+        played = await play(calls(("shout", {"text": "x" * 400})), says("y" * 400, usage=usage))
+        seen = played.result.usage
+        assert seen["tokens"] >= 300, usage
+        assert (seen[name], seen["estimated"] + seen["missing"]) == (1, 1), usage
+
+
+async def test_a_foreign_response_costs_an_estimate_whatever_it_holds() -> None:
+    odd = says("Hello.", usage=None)
+    for tool_calls in (5, [{"name": "x"}], ()):
+        odd.tool_calls = tool_calls  # type: ignore[assignment]
+        played = await play(odd)
+        assert played.result.usage["estimated"] == 1
+        assert played.result.text == "Hello."
+
+
+async def test_an_unlimited_run_is_warned_of() -> None:
+    assert len((await play(says("Hello."))).diary.of("warning")) == 1
+    for budget in (Budget(max_turns=5), Envelope.open(Budget(max_turns=5)).child()):
+        assert (await play(says("Hello."), budget=budget)).diary.of("warning") == []
