@@ -30,7 +30,7 @@ def settle_call(
     tokens, cached, status = read_report(usage)
     if billed and status in (INVALID, MISSING):
         estimate = _estimated(response, messages, tools)
-        if status == MISSING or estimate["total_tokens"] > tokens:
+        if estimate["total_tokens"] >= tokens:
             usage = estimate
             tokens, cached, status = read_report(usage)
     unclear = {ESTIMATED: ["estimated"], INVALID: ["missing"]}.get(status, [])

@@ -90,6 +90,7 @@ class ChatClient:
             return await self._answer(exchange, request, on_delta)
         except ProviderError as error:
             failure = ProviderError(error.status, self._presentable(error.message))
+            failure.sent = error.sent
         finally:
             await exchange.close()
         raise failure  # out here, where no chained error repeats what the endpoint said of the key

@@ -29,9 +29,11 @@ class StateCorruptError(StoreError):
 class ProviderError(BudgetError):
     """A model's endpoint refused, failed, or could not be reached.
 
-    `status` is the HTTP status, or 0 where there was no answer at all. `message` never contains
-    the API key.
+    `status` is the HTTP status, or 0 where there was no answer at all. `sent` is false where the
+    request cannot have reached the endpoint. `message` never contains the API key.
     """
+
+    sent = True
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{message} (HTTP {status})" if status else message)

@@ -166,7 +166,7 @@ class Gate:
                 changed = await self.heed(one.after_llm, request, response, self.envelope)
                 response = response if changed is None else changed
         except StoppedError as error:
-            if reason is None and error.reason.kind not in FINAL:
+            if error.reason.kind not in FINAL:
                 self._keep()
                 raise
             self.reason = error.reason
@@ -211,7 +211,7 @@ class Gate:
             if not isinstance(granted, StopReason):
                 return granted, model, price
             fallback = self.fallback_model
-            if granted.kind != StopReason.COST_LIMIT or fallback in (None, model):
+            if fallback in (None, model):
                 raise StoppedError(granted)
             model = fallback
 
@@ -226,31 +226,20 @@ class Gate:
     ) -> "tuple[Any, Any]":
         from budget_core.received import EnoughError, Received
 
-        envelope = self.envelope
-        options = dict(request.options, messages=request.messages + said, tools=request.tools)
-        options["model"] = model
-        if hold.limit is not None:
-            options["max_tokens"] = hold.limit
         received = Received(on_delta, hold.limit)
-        if on_delta is not None and getattr(self.inner, "supports_response_deltas", False):
-            options["on_delta"] = received
-        response = None
-        billed = True
-        reason = StopReason(StopReason.PROVIDER_ERROR, "the provider returned nothing")
+        options = self._options(request, said, model, hold.limit, on_delta and received)
+        response: Any = None
+        reason, billed = None, True
 
         async def chat() -> None:
             nonlocal response
-            response = await settle(self.inner.chat(**options))
+            try:
+                response = await settle(self.inner.chat(**options))
+            except EnoughError:
+                response = ChatResponse(received.text, finish_reason="length")
 
         try:
-            await fly(chat, envelope)
-        except CutShortError:
-            reason = why_over(envelope)
-        except EnoughError:
-            response = ChatResponse(received.text, finish_reason="length")
-        except Exception as error:  # noqa: BLE001 - a provider may raise anything
-            billed = not (isinstance(error, ProviderError) and error.status >= 400)
-            reason = StopReason(StopReason.PROVIDER_ERROR, in_words(error), error=error)
+            reason, billed = await self._outcome(chat)
         finally:
             priced = self.prices is not None
             usage = settle_call(hold, price, received, response, options, billed, priced)
@@ -259,10 +248,38 @@ class Gate:
             self.heard = getattr(response, "content", None) or received.text
         if response is None:
             self._keep()
+            reason = reason or StopReason(StopReason.PROVIDER_ERROR, "it returned nothing")
             self.report("response_failed", reason=reason, usage=usage, model=model)
             raise StoppedError(reason)
         self.limit = hold.limit
         return response, usage
+
+    def _options(
+        self,
+        request: "Request",
+        said: "Messages",
+        model: str,
+        limit: int | None,
+        received: "Any",
+    ) -> "dict[str, Any]":
+        options = dict(request.options, messages=request.messages + said, tools=request.tools)
+        options["model"] = model
+        if limit is not None:
+            options["max_tokens"] = limit
+        if received is not None and getattr(self.inner, "supports_response_deltas", False):
+            options["on_delta"] = received
+        return options
+
+    async def _outcome(self, chat: "Callable[[], Any]") -> "tuple[StopReason | None, bool]":
+        """Make a call; return why it failed, if it did, and whether it may have been billed."""
+        try:
+            await fly(chat, self.envelope)
+        except CutShortError:
+            return why_over(self.envelope), True
+        except Exception as error:  # noqa: BLE001 - a provider may raise anything
+            billed = not (isinstance(error, ProviderError) and error.status >= 400)
+            return StopReason(StopReason.PROVIDER_ERROR, in_words(error), error=error), billed
+        return None, True
 
     def _keep(self) -> None:
         self.partial_text = joined(self.partial_text, self.heard)

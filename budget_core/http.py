@@ -72,7 +72,12 @@ class HttpExchange:
         # MicroPython tries a name's first address only, and where that is ::1 few servers listen.
         place = "127.0.0.1" if host == "localhost" else host
         opening = asyncio.open_connection(place, port, **options)
-        self._reader, self._writer = await self._within(opening, f"connecting to {host}:{port}")
+        try:
+            opened = await self._within(opening, f"connecting to {host}:{port}")
+        except ProviderError as error:
+            error.sent = False
+            raise
+        self._reader, self._writer = opened
         head = [f"POST {path} HTTP/1.1", f"Host: {host}:{port}", "Connection: close"]
         head += headers + [f"Content-Length: {len(body)}", "", ""]
         await self._within(

@@ -31,6 +31,8 @@ class OperativeResult:
     - `hook_error`: the last error that `on_event` raised, or `None`.
     """
 
+    hook_error: Exception | None = None
+
     def __init__(
         self,
         text: str,
@@ -39,7 +41,6 @@ class OperativeResult:
         turns: int,
         budget: "Envelope",
         state: "TurnRuntimeState",
-        hook_error: "Exception | None" = None,
     ) -> None:
         self.text = text
         self.reason = reason
@@ -49,7 +50,6 @@ class OperativeResult:
         self.state = state
         self.tool_results = state.tool_results
         self.usage = budget.usage()
-        self.hook_error = hook_error
 
     @property
     def completed(self) -> bool:

@@ -41,7 +41,7 @@ class Run:
         self._reflect = operative.reflect
         self._on_delta = self._delta if operative.stream else None
         self._toolbox = operative.toolbox(envelope, self.state)
-        self._definitions = [tool.definition() for tool in operative.tools] or None
+        self._definitions = [tool.definition() for tool in operative.tools]
         essential = [tool.name for tool in operative.tools if tool.essential]
         self._gate = Gate(
             operative.provider,
@@ -151,7 +151,6 @@ class Run:
             if end is None:
                 end = await self._toolbox.run(call, self._trace_id(call, number))
             reason = await self._close(call, end) or reason
-        self._asked = []
         return reason
 
     def _trace_id(self, call: "ToolCall", number: int) -> str:
@@ -217,7 +216,6 @@ class Run:
         state.final_text = text = text or digest(state.tool_results)
         turns = self._gate.turn
         result = OperativeResult(text, reason, self._messages, turns, self.budget, state)
-        result.hook_error = self.hook_error
         kind = "completed" if reason is None else "stopped"
         self.emit(kind, reason=reason, usage=result.usage, result=result)
         result.hook_error = self.hook_error

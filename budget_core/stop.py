@@ -55,6 +55,8 @@ class StopReason:
         self.causes = tuple(causes)
 
     def __str__(self) -> str:
+        if self.causes:
+            return self.reason
         text = self.kind.replace("_", " ")
         if self.used is not None:
             text += f": {self.used} of {self.limit} {self.axis}"

@@ -95,29 +95,29 @@ class Toolbox:
         if tool.cooperative:
             named["token"] = token
         since = self.envelope.watch.elapsed_ms()
-
-        async def work() -> ToolEnd:
-            value = await settle(tool.run(**named))
-            self.count(value)
-            end = self.landed[id(call)] = ended(value)
-            return end
-
+        work = (tool, call, named)
         try:
-            end: ToolEnd = await fly(work, self.envelope, (), None, token.deadline)
+            end: ToolEnd = await fly(self._work, self.envelope, work, None, token.deadline)
         except CutShortError:
             self.state.mark_trace_timed_out(trace_id)
-            if self.envelope.why_stopped() is not None:
-                return ToolEnd(CANCELLED, CALLED_OFF)
-            return ToolEnd(TIMED_OUT, f"Error: {call.name} took too long and was cancelled")
+            return self._cut_short(call.name)
         except Exception as error:  # noqa: BLE001 - a tool may raise anything, the run goes on
             end = ToolEnd(FAILED, "Error: " + in_words(error))
         finally:
-            try:
-                token.cancel()
-            except Exception:  # noqa: BLE001, S110 - a tool's own callback, and it has ended
-                pass
+            _cancel(token)
         self.state.complete_trace(trace_id, self.envelope.watch.elapsed_ms() - since)
         return end
+
+    async def _work(self, tool: "Tool", call: "ToolCall", named: "dict[str, Any]") -> ToolEnd:
+        value = await settle(tool.run(**named))
+        self.count(value)
+        end = self.landed[id(call)] = ended(value)
+        return end
+
+    def _cut_short(self, name: str) -> ToolEnd:
+        if self.envelope.why_stopped() is not None:
+            return ToolEnd(CANCELLED, CALLED_OFF)
+        return ToolEnd(TIMED_OUT, f"Error: {name} took too long and was cancelled")
 
     def handed(self, tool: "Tool", call: "ToolCall") -> "dict[str, Any]":
         """Return the keywords that a tool is called with."""
@@ -136,6 +136,13 @@ class Toolbox:
     def denied(self, name: str) -> ToolEnd:
         """Return the end of a call that was not begun."""
         return ToolEnd(DENIED, f"Error: no call of {name} is left; go on without it.")
+
+
+def _cancel(token: DeadlineToken) -> None:
+    try:
+        token.cancel()
+    except Exception:  # noqa: BLE001, S110 - a tool's own callback, and the tool has ended
+        pass
 
 
 def ended(value: "Any") -> ToolEnd:

@@ -61,7 +61,11 @@ def test_the_calls_of_one_tool_are_counted_in_one_place_whoever_asks_first() -> 
     for _ in range(5):
         top = opened(max_calls={"read": 1})
         child = unsettle(top.child())
-        assert len({id(draw) for draw in in_threads(lambda one=child: one.calls("read"))}) == 1
+
+        def work(child: Any = child) -> Any:
+            return child.calls("read")
+
+        assert len({id(draw) for draw in in_threads(work)}) == 1
         assert child.calls("read").parent is top.calls("read")
 
 

@@ -217,6 +217,12 @@ class World:
             return ToolOutput(result, usage={"total_tokens": 7})
         return result
 
+    def runs(self) -> list[Run]:
+        """Return all runs but those that were cancelled before they began."""
+        every = [self.run, *self.children]
+        assert all(run.result or not run.budget.turns.used for run in every)
+        return [run for run in every if run.result]
+
     async def play(self) -> None:
         self.task = asyncio.create_task(self.run.finish())
         if self.chance.random() < 0.3:
@@ -235,7 +241,7 @@ def check(world: World, holds: list[tuple[int, int, int, int]]) -> None:
     if result is None:  # cancelled before it began
         assert not world.model.calls
         return
-    for run in [world.run, *world.children]:
+    for run in world.runs():
         assert run.result is not None
         check_conversation(run.result.messages)
         assert not run.state.is_accepting_writes()
@@ -265,7 +271,7 @@ def check_axes(envelope: Envelope) -> None:
 def check_work(world: World) -> None:
     """Assert that all that models said and tools returned is in a result."""
     kept = ""
-    for run in [world.run, *world.children]:
+    for run in world.runs():
         assert run.result is not None
         told = [m["content"] for m in run.result.messages if m["role"] == "tool"]
         assert told == [entry["content"] for entry in run.result.tool_results]

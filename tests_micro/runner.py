@@ -93,12 +93,19 @@ def run_test(function: "Callable[[], Any]") -> BaseException | None:
         pending = function()
         if hasattr(pending, "send"):
             asyncio.new_event_loop().close()  # MicroPython keeps one loop, and its tasks, for ever
-            asyncio.run(pending)
+            if not asyncio.run(finished(pending)):
+                return AssertionError("it waits for what never comes")
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - `sys.exit` in a test ends only that test
         return error
     return None
+
+
+async def finished(pending: "Any") -> bool:
+    """Await a test and return `True`; where nothing can wake it, MicroPython's loop just ends."""
+    await pending
+    return True
 
 
 def summary(results: Results) -> str:

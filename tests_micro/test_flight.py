@@ -5,7 +5,7 @@ import asyncio
 from budget_core.budget import Budget
 from budget_core.envelope import Envelope
 from budget_core.flight import CutShortError, fly, until
-from tests_micro.support import raises_async
+from tests_micro.support import raises, raises_async
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +36,16 @@ async def test_what_a_call_raises_is_raised() -> None:
         raise KeyError("lost")
 
     await raises_async(KeyError, fly, fail, envelope())
+
+
+def test_an_interrupt_goes_through() -> None:
+    for kind in (KeyboardInterrupt, SystemExit):
+
+        def interrupt(kind: "type[BaseException]" = kind) -> None:
+            raise kind()
+
+        raises(kind, lambda call: asyncio.run(fly(call, envelope())), interrupt)
+        asyncio.new_event_loop().close()  # MicroPython keeps what was interrupted
 
 
 async def test_a_call_is_cut_short_when_its_time_is_over_or_the_run_is_stopped() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 
 from budget_core.budget import Budget
-from budget_core.middleware import Middleware
+from budget_core.middleware import Middleware, Request
 from tests_micro.script import SHOUT, USAGE, calls, play, prepare, says
 from tests_micro.support import stopped_clock
 
@@ -91,6 +91,28 @@ async def test_a_request_may_be_changed_for_one_call() -> None:
     assert (played.script.offered, played.script.models) == ([None], ["small"])
     assert (played.script.limits, asked[0]["temperature"]) == ([40], 0)
     assert len(played.result.messages) == 2
+
+
+async def test_a_model_chosen_by_middleware_makes_the_last_call_too() -> None:
+    class Chooses(Middleware):
+        def before_llm(self, request: "Any", budget: "Any") -> None:
+            request.model = "small"
+
+    played = await play(SHOUT, middleware=[Chooses()], budget=Budget(max_turns=2))
+    assert played.script.models == ["small", "small"]
+
+
+async def test_a_request_holds_copies_of_what_it_was_made_of() -> None:
+    messages: list[Any] = []
+    tools: list[Any] = [{}]
+    options: dict[str, Any] = {"temperature": 0}
+    request = Request(messages, tools, options=options)
+    assert (request.messages, request.tools, request.options) == (messages, tools, options)
+    request.messages.append({})
+    request.options["seed"] = 1
+    assert (messages, options) == ([], {"temperature": 0})
+    assert request.tools is not tools
+    assert Request([]).tools is None
 
 
 async def test_a_request_cannot_ask_for_more_tokens_than_there_are() -> None:

@@ -6,11 +6,12 @@ from budget_core.budget import Budget
 from budget_core.config import TurnBudgetConfig
 from budget_core.envelope import Envelope
 from budget_core.errors import ProviderError
-from budget_core.middleware import Middleware
+from budget_core.gate import Gate, StoppedError
+from budget_core.middleware import Middleware, Request
 from budget_core.operative import Operative
 from budget_core.prices import Price
 from budget_core.result import RunStoppedError
-from budget_core.stop import MaxIterations, NoProgress, StopReason, StopRequested
+from budget_core.stop import MaxIterations, NoProgress, StopReason, StopRequested, Timeout
 from budget_core.tool import Tool, ToolOutput
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.wrapper import BudgetWrapper
@@ -26,7 +27,7 @@ from tests_micro.script import (
     prepare,
     says,
 )
-from tests_micro.support import raises, stopped_clock
+from tests_micro.support import raises, raises_async, stopped_clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,6 +109,12 @@ async def test_a_result_can_begin_the_next_run() -> None:
     assert second.script.sent == [first + [QUESTION]]
 
 
+async def test_a_conversation_may_end_with_the_models_own_words() -> None:
+    said = {"role": "assistant", "content": "Let me see."}
+    played = await play(says("Hello."), messages=[QUESTION, said], stop_when=NoProgress())
+    assert (played.result.text, played.result.completed) == ("Hello.", True)
+
+
 async def test_an_operative_runs_more_than_once_and_each_run_has_the_whole_budget() -> None:
     operative = Operative(Script(SHOUT, SHOUT, says("Done.")), TOOLS, Budget(max_turns=2))
     first = await operative.run("What now?")
@@ -122,6 +129,7 @@ async def test_a_run_at_its_turns_makes_the_last_of_them_without_tools() -> None
     assert played.figures == ("turn_limit", "turns", 2, 3, 1, "run")
     assert played.script.offered[-1] is None
     assert played.script.sent[2][-1]["content"].startswith("[Budget exhausted] turn limit: 2 of 3")
+    assert not played.result.state.timed_out
     assert played.result.text == "So far: HI."
     assert played.result.usage["turns"] == played.result.turns == 3
     assert played.result.messages[-1] == {"role": "assistant", "content": "So far: HI."}
@@ -252,6 +260,21 @@ async def test_a_tool_stops_a_run_with_its_text() -> None:
         assert len(played.script.sent) == 1
 
 
+async def test_a_tool_that_stops_without_a_text_leaves_what_the_model_said() -> None:
+    tool = Tool("stop", "", lambda: ToolOutput.stop("Task complete"))
+    played = await play(calls(("stop", {}), text="Let me see."), tools=[tool])
+    assert played.result.text == "Let me see."
+
+
+async def test_a_gate_needs_nobody_who_listens() -> None:
+    gate = Gate(Script(says("Hi.")), Envelope.open(Budget()))
+    assert (await gate.ask(Request([QUESTION]))).content == "Hi."
+    assert (gate.reason, gate.turn, gate.heard) == (None, 1, "Hi.")
+    gate = Gate(Script(says("No.")), Envelope.open(Budget(max_turns=0)))
+    error = await raises_async(StoppedError, gate.ask, Request([QUESTION]))
+    assert str(error) == str(gate.reason) == "turn limit: 0 of 0 turns"
+
+
 class Stopper(Middleware):
     """Raises at one of the four points."""
 
@@ -323,6 +346,18 @@ async def test_all_tool_calls_used_take_the_tools_away_and_let_the_model_answer(
     assert played.script.offered == [["shout", "whisper", "fail"], None]
 
 
+async def test_a_model_that_insists_on_tools_that_are_used_up_is_stopped() -> None:
+    played = await play(SHOUT, SHOUT, says("HI."), budget=Budget(max_tool_calls=1))
+    assert played.figures == ("tool_call_limit", "tool calls", 2, 1, 0, "run")
+    assert played.statuses == ["completed", "denied"]
+    assert played.told[1] == "Error: no call of shout is left; go on without it."
+
+
+async def test_a_limit_of_the_budget_is_the_reason_before_a_condition_of_the_callers() -> None:
+    played = await play(says("No."), budget=Budget(max_turns=0), stop_when=Timeout(0))
+    assert played.reason.kind == StopReason.TURN_LIMIT
+
+
 async def test_money_bounds_a_run_and_its_completions() -> None:
     # a call is 90 * 10_000 + 10 * 100_000 = 1_900_000 nano-USD
     budget = Budget(max_nano_usd=4_000_000)
@@ -352,6 +387,8 @@ async def test_where_money_is_limited_a_model_without_a_price_makes_no_call() ->
 async def test_calls_without_a_price_are_seen_where_money_is_counted() -> None:
     assert (await play(says("Yes."), prices={})).result.usage["unpriced"] == 1
     assert (await play(says("Yes."))).result.usage["unpriced"] == 0
+    refused = await play(ProviderError(429, "Slow down."), prices={})
+    assert refused.result.usage["unpriced"] == 0
 
 
 async def test_a_prompt_that_does_not_fit_the_tokens_makes_no_call() -> None:
@@ -372,8 +409,14 @@ async def test_a_run_that_goes_round_in_circles_is_stopped() -> None:
     assert played.figures == ("no_progress", "", None, None, 0, "run")
     assert played.result.turns == 5
     assert (played.result.text, played.script.offered[-1]) == ("I am stuck.", None)
+    count = iter(range(9))
+    counts = Tool("shout", "", lambda text: str(next(count)))
+    played = await play(*[SHOUT] * 6, says("Done."), stop_when=NoProgress(2), tools=[counts])
+    assert played.result.completed
+    same = Tool("shout", "", lambda text: "same")
     different = [calls(("shout", {"text": str(n)})) for n in range(6)]
-    assert (await play(*different, says("Done."), stop_when=NoProgress(2))).result.completed
+    played = await play(*different, says("Done."), stop_when=NoProgress(2), tools=[same])
+    assert played.result.completed
 
 
 async def test_a_condition_of_the_callers_stops_a_run_and_is_reset_before() -> None:
@@ -436,6 +479,21 @@ async def test_a_run_whose_task_is_cancelled_has_its_result_all_the_same() -> No
     check_conversation(played.result.messages)
 
 
+async def test_an_answer_that_comes_with_a_cancellation_is_kept_and_counted() -> None:
+    def answer(asked: "Any") -> "Any":
+        task.cancel()
+        return says("In time.")
+
+    played = prepare(answer)
+    task = asyncio.create_task(played.run.finish())
+    try:
+        await task
+    except asyncio.CancelledError:
+        pass
+    assert (played.reason.kind, played.result.text) == ("cancelled", "In time.")
+    assert (played.result.usage["tokens"], played.result.usage["estimated"]) == (100, 0)
+
+
 async def test_a_provider_that_fails_ends_a_run_with_its_error() -> None:
     trouble = ProviderError(429, "Slow down.")
     played = await play(SHOUT, trouble, says("No."))
@@ -445,6 +503,7 @@ async def test_a_provider_that_fails_ends_a_run_with_its_error() -> None:
     assert (played.result.text, len(played.script.sent)) == (DIGEST, 2)
     usage = played.result.usage
     assert (usage["tokens"], usage["estimated"], usage["missing"]) == (100, 0, 0)
+    assert (await play(ProviderError(400, "What?"))).result.usage["tokens"] == 0
 
 
 async def test_a_call_that_broke_off_is_counted_by_an_estimate() -> None:
@@ -464,7 +523,7 @@ async def test_the_fallback_model_answers_for_a_provider_that_failed() -> None:
 async def test_a_provider_that_returns_nothing_has_failed() -> None:
     played = await play(lambda asked: None)
     assert played.reason.kind == StopReason.PROVIDER_ERROR
-    assert played.reason.reason == "the provider returned nothing"
+    assert played.reason.reason == "it returned nothing"
 
 
 async def test_a_provider_that_cancels_itself_has_failed() -> None:
@@ -494,6 +553,37 @@ async def test_a_last_call_that_is_cancelled_says_so() -> None:
     assert played.reason.kind == StopReason.CANCELLED
 
 
+async def test_there_is_one_last_call_in_an_envelope() -> None:
+    envelope = Envelope.open(Budget(max_turns=9))
+    for sent in (2, 1):
+        played = await play(
+            SHOUT, budget=envelope, stop_when=MaxIterations(envelope.turns.used + 1)
+        )
+        assert len(played.script.sent) == sent
+
+
+async def test_what_the_tools_returned_is_shortened_where_it_is_the_answer() -> None:
+    for length, shown in ((200, "x" * 200), (201, "x" * 200 + "…")):
+        tool = Tool("get", "", lambda length=length: "x" * length)
+        played = await play(calls(("get", {})), tools=[tool], budget=Budget(max_turns=1))
+        assert played.result.text == f"What the tools returned:\n- get: {shown}"
+    many = calls(*[("shout", {"text": f"a\n {n}"}) for n in range(7)])
+    played = await play(many, budget=Budget(max_turns=1))
+    assert played.result.text.split("\n")[1:] == [f"- shout: A {n}" for n in range(2, 7)]
+
+
+async def test_a_budget_that_keeps_nothing_has_no_last_call_for_any_reason() -> None:
+    budget = Budget(max_turns=9, last_call=None)
+    played = await play(SHOUT, budget=budget, stop_when=MaxIterations(1))
+    assert len(played.script.sent) == 1
+
+
+async def test_an_empty_last_answer_leaves_what_the_model_had_said() -> None:
+    first = calls(("shout", {}), text="Let me see.")
+    played = await play(first, says(""), budget=Budget(max_turns=2))
+    assert (played.result.text, played.result.turns) == ("Let me see.", 2)
+
+
 async def test_calls_in_the_last_answer_are_not_made() -> None:
     played = await play(SHOUT, budget=Budget(max_turns=2))
     assert (played.statuses, played.result.turns) == (["completed"], 2)
@@ -521,6 +611,11 @@ async def test_a_budget_that_answers_in_the_models_place_cuts_a_run_off() -> Non
     assert result.messages[-1] == {"role": "assistant", "content": result.text}
 
 
+async def test_a_budget_may_cut_a_run_off_without_words() -> None:
+    played = await play(says(None, cut_off_by="daily"))
+    assert (played.reason.kind, played.reason.reason) == (StopReason.CUT_OFF, "")
+
+
 async def test_reports_that_make_no_sense_cost_an_estimate_and_are_seen() -> None:
     for usage, name in (
         (None, "estimated"),
@@ -536,11 +631,12 @@ async def test_reports_that_make_no_sense_cost_an_estimate_and_are_seen() -> Non
 
 async def test_a_foreign_response_costs_an_estimate_whatever_it_holds() -> None:
     odd = says("Hello.", usage=None)
-    for tool_calls in (5, [{"name": "x"}], ()):
+    for tool_calls, sound in ((5, False), ([{"name": "x"}], False), ((), True), (None, True)):
         odd.tool_calls = tool_calls  # type: ignore[assignment]
         played = await play(odd)
         assert played.result.usage["estimated"] == 1
         assert played.result.text == "Hello."
+        assert played.result.completed is sound
 
 
 async def test_an_unlimited_run_is_warned_of() -> None:

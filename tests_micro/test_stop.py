@@ -211,7 +211,7 @@ def test_real_limits_join_and_say_which_fired() -> None:
     seen.turns.charge()
     assert figures(either.check(seen))[0] == "turn_limit"
     reason = both.check(seen)
-    text = "turn limit: turn limit: 1 of 1 turns and token budget: 60 of 50 tokens"
+    text = "turn limit: 1 of 1 turns and token budget: 60 of 50 tokens"
     assert str(reason) == text
 
 

@@ -130,6 +130,31 @@ async def test_concurrent_children_wait_for_tokens_that_others_hold() -> None:
     assert [result.reason is None for result in results] == [True, True, True, False]
 
 
+async def test_a_child_that_waits_for_tokens_can_be_cancelled_and_runs_out_of_time() -> None:
+    async def hang(asked: "Any") -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    waiting = asyncio.Event()
+    parent = Envelope.open(Budget(max_tokens=250))
+    runs = [Operative(Script(hang)).begin("?", parent.child()) for _ in range(2)]
+    tasks = [asyncio.create_task(run.finish()) for run in runs]
+    await waiting.wait()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    late = parent.child(timeout=0.02, last_call=None)
+    waited = await Operative(Script(hang)).run("?", late)
+    assert waited.reason is not None
+    assert (waited.reason.kind, waited.turns) == ("timeout", 0)
+    runs[1].cancel("Enough.")
+    second = await tasks[1]
+    runs[0].cancel()
+    first = await tasks[0]
+    assert (first.turns, second.turns) == (1, 0)
+    assert second.reason is not None
+    assert second.reason.reason == "Enough."
+
+
 async def test_a_child_can_be_watched_and_given_more() -> None:
     def watch(kind: str, **fields: "Any") -> None:
         if kind == "turn_started":

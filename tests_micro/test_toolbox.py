@@ -107,6 +107,19 @@ async def test_a_result_that_is_no_text_is_made_one() -> None:
         assert (played.told, played.statuses) == ([text], ["completed"])
 
 
+async def test_a_result_that_is_no_json_is_made_a_text() -> None:
+    for value in ({1}, object()):
+        played = await called(("get", {}), tools=[Tool("get", "", lambda value=value: value)])
+        assert (bool(played.told[0]), played.statuses) == (True, ["completed"])
+
+
+async def test_an_output_may_be_empty_or_no_text() -> None:
+    for content, text in (("", ""), (5, "5")):
+        output = ToolOutput(content)  # type: ignore[arg-type]
+        played = await called(("get", {}), tools=[Tool("get", "", lambda out=output: out)])
+        assert (played.told, played.result.completed) == ([text], True)
+
+
 async def test_bad_arguments_ask_for_repair_a_few_times_and_are_then_denied() -> None:
     played = await play(calls(*[BAD] * (MAX_REPAIR_ATTEMPTS + 2)), says("Done."))
     assert played.statuses == ["invalid"] * MAX_REPAIR_ATTEMPTS + ["denied"] * 2
@@ -189,13 +202,17 @@ async def test_a_tool_may_report_what_it_used_of_a_model_itself() -> None:
 
 
 async def test_a_tool_that_hangs_is_cancelled_at_its_own_cap() -> None:
+    def answer(asked: "Any") -> "Any":
+        trace = played.run.state.tool_trace
+        assert [entry.status for entry in trace.values()] == ["timed_out"] * 2
+        return says("Done.")
+
     tool = Tool("hang", "Hangs.", hang, cap_s=SOON)
-    played = await called(("hang", {}), ("hang", {}), tools=[tool])
+    played = prepare(calls(("hang", {}), ("hang", {})), answer, tools=[tool])
+    await played.run.finish()
     assert played.statuses == ["timed_out", "timed_out"]
     assert played.told[0] == "Error: hang took too long and was cancelled"
     assert played.result.completed
-    trace = played.result.state.tool_trace
-    assert [entry.status for entry in trace.values()] == ["timed_out"] * 2
 
 
 async def test_a_tool_that_hangs_is_cancelled_with_the_time_of_the_run() -> None:
@@ -274,20 +291,19 @@ async def test_a_task_that_is_cancelled_answers_all_calls_and_loses_no_result() 
     assert [trace[key].status for key in sorted(trace)] == ["completed", "completed", "timed_out"]
 
 
-async def test_conversation_compacted_between_has_its_calls_answered_once() -> None:
-    def keep_calls(messages: "Any") -> "Any":
-        return [one for one in messages if one["role"] != "tool"]
+async def test_a_result_that_comes_with_a_cancellation_is_kept() -> None:
+    def work() -> str:
+        task.cancel()
+        return "In time."
 
-    script = Script(SHOUT, says("Done."))
-    operative = Operative(
-        script,
-        TOOLS,
-        Budget(max_context_tokens=2),
-        count_tokens=lambda messages, tools: len(messages),
-        compact=keep_calls,
-    )
-    result = await operative.run("What now?")
-    assert [entry["status"] for entry in result.tool_results] == ["completed"]
+    played = prepare(calls(("work", {}), ("work", {})), tools=[Tool("work", "", work)])
+    task = asyncio.create_task(played.run.finish())
+    try:
+        await task
+    except asyncio.CancelledError:
+        pass
+    assert played.told == ["In time.", "Error: cancelled"]
+    assert played.statuses == ["completed", "cancelled"]
 
 
 async def test_two_tools_of_one_name_are_refused() -> None:

@@ -72,6 +72,17 @@ async def test_where_all_tools_are_essential_none_goes_before_the_others() -> No
     assert sorted(notices(played)) == [11, 17, 20, 21]
 
 
+async def test_a_run_without_tools_has_none_to_lose() -> None:
+    played = await twenty(tools=[], reflect=lambda text, budget: "Mend it.")
+    stages = [one["stage"] for one in played.diary.of("turn_started")]
+    assert stages == ["normal"] * 20 + ["last_call"]
+
+
+async def test_where_no_tool_calls_are_allowed_no_tools_are_offered() -> None:
+    played = await play(says("Hi."), budget=Budget(max_tool_calls=0))
+    assert (played.script.offered, played.result.completed) == ([None], True)
+
+
 async def test_stages_that_are_off_do_not_come() -> None:
     config = WindDown(notice_at=(), narrow_at=None, tools_off_at=None)
     played = await twenty(wind_down=config)
