@@ -25,6 +25,7 @@ from budget_core.monotonic import MonotonicClock as MonotonicClock
 from budget_core.operative import Operative as Operative
 from budget_core.policy import TurnBudgetPolicy as TurnBudgetPolicy
 from budget_core.prices import Price as Price
+from budget_core.progress import NoProgress as NoProgress
 from budget_core.provider import ChatResponse as ChatResponse
 from budget_core.provider import ToolCall as ToolCall
 from budget_core.result import OperativeResult as OperativeResult
@@ -35,7 +36,6 @@ from budget_core.stop import MaxCost as MaxCost
 from budget_core.stop import MaxIterations as MaxIterations
 from budget_core.stop import MaxTokens as MaxTokens
 from budget_core.stop import MaxToolCalls as MaxToolCalls
-from budget_core.stop import NoProgress as NoProgress
 from budget_core.stop import StopCondition as StopCondition
 from budget_core.stop import StopReason as StopReason
 from budget_core.stop import StopRequested as StopRequested

@@ -1,9 +1,10 @@
 """Keep exoclaw's agent loop, and those of its sub-agents, within one budget."""
 
+from budget_core.admission import StoppedError
 from budget_core.budget import Budget
 from budget_core.envelope import Envelope
 from budget_core.flight import is_over
-from budget_core.gate import Gate, StoppedError
+from budget_core.gate import Gate
 from budget_core.middleware import Request
 from budget_core.provider import ChatResponse, settle
 from budget_core.stop import StopReason

@@ -1,18 +1,13 @@
 """The one way from a run to its model: every call is admitted, bounded, counted and settled."""
 
-from budget_core.bill import settle_call
-from budget_core.dialects import token_counts
-from budget_core.errors import BudgetError, ProviderError
-from budget_core.flight import CutShortError, fly, until, why_over
-from budget_core.hold import admit
-from budget_core.provider import ChatResponse, settle
+from budget_core.admission import StoppedError, admitted, fitting
+from budget_core.flight import CutShortError, fly, why_over
+from budget_core.progress import turn_print
 from budget_core.stop import StopReason, StopRequested, in_words
 from budget_core.wind_down import Stages, WindDown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.hold import Hold
-    from budget_core.middleware import Request
     from budget_core.shapes import *
 
 FINAL = (
@@ -22,14 +17,6 @@ FINAL = (
     StopReason.CUT_OFF,
     StopReason.FAILED,
 )
-
-
-class StoppedError(BudgetError):
-    """No further LLM call is made in this run; `reason` says why."""
-
-    def __init__(self, reason: StopReason) -> None:
-        super().__init__(str(reason))
-        self.reason = reason
 
 
 class Gate:
@@ -152,15 +139,29 @@ class Gate:
         said = [{"role": "user", "content": notice} for notice in notices]
         if self.partial_text:
             said.insert(0, {"role": "assistant", "content": self.partial_text})
-        prompt = await self._fitting(request, said)
-        hold, model, price = await self._admitted(request, prompt)
+        prompt = await fitting(self, request, said)
+        call, left = await admitted(self, request, prompt)
         self.turn += 1
-        left = self.envelope.remaining()
-        self.report("turn_started", turn=self.turn, remaining=left, stage=stage, model=model)
-        for notice in notices:
-            self.report("notice", text=notice, stage=stage)
-        response, usage = await self._dispatch(request, said, on_delta, hold, model, price)
-        self.report("response", response=response, usage=usage, model=model)
+        try:
+            call.ask(request, said, on_delta)
+            self.report(
+                "turn_started", turn=self.turn, remaining=left, stage=stage, model=call.model
+            )
+            for notice in notices:
+                self.report("notice", text=notice, stage=stage)
+            await call.make()
+        finally:
+            call.settle(self.state)
+            self.limit, self.heard = call.limit, call.heard
+        if call.reason is not None:
+            self._keep()
+            self.report("response_failed", reason=call.reason, usage=call.usage, model=call.model)
+            raise StoppedError(call.reason)
+        self.report("response", response=call.response, usage=call.usage, model=call.model)
+        return await self._heeded(request, call.response)
+
+    async def _heeded(self, request: "Request", response: "Any") -> "Any":
+        """Return an answer as middleware leaves it."""
         try:
             for one in reversed(self.middleware):
                 changed = await self.heed(one.after_llm, request, response, self.envelope)
@@ -175,112 +176,6 @@ class Gate:
             self.reason = StopReason(StopReason.CUT_OFF, response.content or "", scope=scope)
         return response
 
-    async def _fitting(self, request: "Request", said: "Messages") -> int:
-        """Return the size of the prompt as far as it is counted, compacted where it must be."""
-        envelope = self.envelope
-        if self.count_tokens is None and envelope.max_context_tokens is None:
-            return 0
-        count = self.count_tokens or _estimate
-        size: int = count(request.messages + said, request.tools)
-        if not envelope.fits_context(size) and self.compact is not None:
-            request.messages = list(await self.heed(self.compact, request.messages))
-            request.compacted = True
-            if self.state is not None:
-                self.state.context_was_compacted = True
-            before, size = size, count(request.messages + said, request.tools)
-            self.report("compacted", before=before, after=size)
-        if envelope.fits_context(size):
-            return 0 if self.count_tokens is None else size
-        cap = envelope.max_context_tokens
-        kind = StopReason.CONTEXT_LIMIT
-        raise StoppedError(StopReason(kind, "", "context tokens", size, cap, scope=envelope.name))
-
-    async def _admitted(self, request: "Request", prompt: int) -> "tuple[Hold, str, Price | None]":
-        """Return what the call may use, and the model: the fallback where the first is too dear."""
-        envelope = self.envelope
-        limit = envelope.tightest_completion(request.max_tokens)
-        model = request.model or self.model or self.inner.get_default_model()
-        while True:
-            price = None if self.prices is None else self.prices.get(model)
-
-            def ask() -> "Any":
-                hold, reason = admit(envelope, prompt, limit, price, model)  # noqa: B023
-                return hold or reason or self.check()
-
-            granted = await until(ask, envelope)
-            if not isinstance(granted, StopReason):
-                return granted, model, price
-            fallback = self.fallback_model
-            if fallback in (None, model):
-                raise StoppedError(granted)
-            model = fallback
-
-    async def _dispatch(
-        self,
-        request: "Request",
-        said: "Messages",
-        on_delta: "Any",
-        hold: "Hold",
-        model: str,
-        price: "Price | None",
-    ) -> "tuple[Any, Any]":
-        from budget_core.received import EnoughError, Received
-
-        received = Received(on_delta, hold.limit)
-        options = self._options(request, said, model, hold.limit, on_delta and received)
-        response: Any = None
-        reason, billed = None, True
-
-        async def chat() -> None:
-            nonlocal response
-            try:
-                response = await settle(self.inner.chat(**options))
-            except EnoughError:
-                response = ChatResponse(received.text, finish_reason="length")
-
-        try:
-            reason, billed = await self._outcome(chat)
-        finally:
-            priced = self.prices is not None
-            usage = settle_call(hold, price, received, response, options, billed, priced)
-            if self.state is not None:
-                self.state.add_tokens(**token_counts(usage))
-            self.heard = getattr(response, "content", None) or received.text
-        if response is None:
-            self._keep()
-            reason = reason or StopReason(StopReason.PROVIDER_ERROR, "it returned nothing")
-            self.report("response_failed", reason=reason, usage=usage, model=model)
-            raise StoppedError(reason)
-        self.limit = hold.limit
-        return response, usage
-
-    def _options(
-        self,
-        request: "Request",
-        said: "Messages",
-        model: str,
-        limit: int | None,
-        received: "Any",
-    ) -> "dict[str, Any]":
-        options = dict(request.options, messages=request.messages + said, tools=request.tools)
-        options["model"] = model
-        if limit is not None:
-            options["max_tokens"] = limit
-        if received is not None and getattr(self.inner, "supports_response_deltas", False):
-            options["on_delta"] = received
-        return options
-
-    async def _outcome(self, chat: "Callable[[], Any]") -> "tuple[StopReason | None, bool]":
-        """Make a call; return why it failed, if it did, and whether it may have been billed."""
-        try:
-            await fly(chat, self.envelope)
-        except CutShortError:
-            return why_over(self.envelope), True
-        except Exception as error:  # noqa: BLE001 - a provider may raise anything
-            billed = not (isinstance(error, ProviderError) and error.status >= 400)
-            return StopReason(StopReason.PROVIDER_ERROR, in_words(error), error=error), billed
-        return None, True
-
     def _keep(self) -> None:
         self.partial_text = joined(self.partial_text, self.heard)
         self.heard = ""
@@ -291,32 +186,9 @@ class Gate:
             raise StoppedError(reason)
 
 
-def turn_print(messages: "Messages") -> int | None:
-    """Return a number for what the last turn of a conversation did, ids left out.
-
-    Turns that said the same, called the same tools and were told the same have the same one.
-    """
-    done: list[str] = []
-    for message in reversed(messages):
-        done.append(repr(message.get("content")))
-        if message.get("role") == "assistant":
-            for call in message.get("tool_calls") or ():
-                done.append(repr(sorted(call["function"].items())))
-            return hash("\n".join(done))
-        if message.get("role") != "tool":
-            return None
-    return None
-
-
 def joined(before: str, text: str | None) -> str:
     """Return two texts as one, an empty one left out."""
     return f"{before}\n\n{text}" if before and text else before or text or ""
-
-
-def _estimate(messages: "Any", tools: "Any") -> int:
-    from budget_core.estimate import estimate_tokens
-
-    return estimate_tokens(messages, tools)
 
 
 def _ignore(kind: str, **fields: object) -> None:

@@ -79,19 +79,31 @@ def _room(
     if limit is not None and limit < 1:
         text = "a call may have no completion tokens"
         return 0, StopReason(StopReason.TOKEN_BUDGET, text, scope=envelope.name)
-    rooms = [limit]
-    left = envelope.tokens.left(held)
-    if left is not None:
-        rooms.append(left - prompt)
-    money = envelope.nano_usd.left(held)
+    left = _left(envelope, "tokens", prompt, held)
+    money = _left(envelope, "nano_usd", prompt, held)
     if money is not None and price is None:
         return 0, envelope.lacking("nano_usd", f"no price is known for {model}")
-    for axis, room in (("tokens", _least(rooms)), ("nano_usd", _affordable(money, price, prompt))):
+    rooms = [limit]
+    for axis, room in (
+        ("tokens", None if left is None else left - prompt),
+        ("nano_usd", _affordable(money, price, prompt)),
+    ):
         if room is not None and room < 1:
             text = f"a prompt of {prompt} tokens leaves no room for an answer" if prompt else ""
             return 0, envelope.lacking(axis, text)
         rooms.append(room)
     return _least(rooms), None
+
+
+def _left(envelope: "Envelope", axis: str, prompt: int, held: bool) -> int | None:
+    """Return what a call may use of an axis.
+
+    Where its prompt is counted, that is half of its own envelope's at most: the last call's prompt
+    will be this one with its answer.
+    """
+    draw = getattr(envelope, axis)
+    own = draw.room(held) if prompt and draw.kept and not draw.closing else None
+    return _least([draw.left(held), None if own is None else own // 2])
 
 
 def _affordable(money: int | None, price: "Price | None", prompt: int) -> int | None:

@@ -8,8 +8,9 @@ exoclaw ExoclawBudget
 middleware Middleware Request
 operative Operative
 prices Price
+progress NoProgress
 result OperativeResult RunStoppedError
-stop AllOf AnyOf MaxCost MaxIterations MaxTokens MaxToolCalls NoProgress StopCondition
+stop AllOf AnyOf MaxCost MaxIterations MaxTokens MaxToolCalls StopCondition
 stop StopReason StopRequested Timeout
 tool Tool ToolOutput
 wind_down WindDown"""

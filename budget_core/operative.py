@@ -4,6 +4,7 @@ import asyncio
 
 from budget_core.budget import Budget
 from budget_core.envelope import Envelope
+from budget_core.monotonic import inf
 from budget_core.run import Run
 from budget_core.tool import Tool
 from budget_core.toolbox import Toolbox
@@ -59,6 +60,7 @@ class Operative:
         self.stream = stream
         self.session_id = session_id
         self.gate = gate
+        self.begin("", Budget())  # refuses what is wrong now, and not in the first run
 
     def run(
         self, messages: "str | Sequence[dict[str, Any]]", budget: "Budget | Envelope | None" = None
@@ -96,7 +98,8 @@ class Operative:
         limit = self.budget.replace(**limits)
 
         async def work(task: str, budget: Envelope, token: "DeadlineToken") -> str:
-            child = budget.child(limit, name)
+            least = min(token.remaining_s(), inf if limit.timeout is None else limit.timeout)
+            child = budget.child(limit.replace(timeout=least), name)
             run = self.begin(task, child)
             token.on_cancel(run.cancel)
             try:

@@ -4,8 +4,9 @@ import asyncio
 import json
 import sys
 
+from budget_core.admission import StoppedError
 from budget_core.flight import is_over, why_over
-from budget_core.gate import FINAL, Gate, StoppedError, joined
+from budget_core.gate import FINAL, Gate, joined
 from budget_core.middleware import Request
 from budget_core.result import OperativeResult, digest
 from budget_core.stop import StopReason, in_words

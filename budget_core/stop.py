@@ -79,13 +79,13 @@ class StopRequested(BudgetError):  # noqa: N818 - the seed's name
 
 
 class StopCondition:
-    """Says of an envelope whether its run is to end; `a | b` and `a & b` make one of two.
+    """Says of an `Envelope` whether its run is to end; `a | b` and `a & b` make one of two.
 
     A subclass defines `check(seen)`, asked before each LLM call, and `reset()` if it remembers
     anything of a run.
     """
 
-    def check(self, seen: "Envelope") -> StopReason | None:
+    def check(self, seen: "Bounds") -> StopReason | None:
         """Return why the run is to end, or `None`."""
         return None
 
@@ -105,7 +105,7 @@ class AnyOf(StopCondition):
     def __init__(self, *conditions: StopCondition) -> None:
         self.conditions = conditions
 
-    def check(self, seen: "Envelope") -> StopReason | None:
+    def check(self, seen: "Bounds") -> StopReason | None:
         """Return the reason of the first condition that fires."""
         for condition in self.conditions:
             reason = condition.check(seen)
@@ -122,7 +122,7 @@ class AnyOf(StopCondition):
 class AllOf(AnyOf):
     """Fires when all of its conditions do at the same time; `causes` has their reasons."""
 
-    def check(self, seen: "Envelope") -> StopReason | None:
+    def check(self, seen: "Bounds") -> StopReason | None:
         """Return the first reason with all of them as causes; every condition is asked."""
         reasons = [condition.check(seen) for condition in self.conditions]
         causes = [reason for reason in reasons if reason is not None]
@@ -141,11 +141,11 @@ class AtMost(StopCondition):
         self.limit = check_count("limit", limit)
         self.kept = check_count("kept", kept)
 
-    def used(self, seen: "Envelope") -> int:
+    def used(self, seen: "Bounds") -> int:
         """Return what is used."""
         raise NotImplementedError
 
-    def check(self, seen: "Envelope") -> StopReason | None:
+    def check(self, seen: "Bounds") -> StopReason | None:
         """Return why the run is to end, or `None`."""
         used = self.used(seen)
         if used < self.limit - self.kept:
@@ -158,7 +158,7 @@ class MaxIterations(AtMost):
 
     KIND, AXIS = StopReason.TURN_LIMIT, "turns"
 
-    def used(self, seen: "Envelope") -> int:
+    def used(self, seen: "Bounds") -> int:
         """Return the calls."""
         return seen.steps.used
 
@@ -168,7 +168,7 @@ class MaxTokens(AtMost):
 
     KIND, AXIS = StopReason.TOKEN_BUDGET, "tokens"
 
-    def used(self, seen: "Envelope") -> int:
+    def used(self, seen: "Bounds") -> int:
         """Return the tokens."""
         return seen.tokens.used
 
@@ -178,7 +178,7 @@ class MaxCost(AtMost):
 
     KIND, AXIS = StopReason.COST_LIMIT, "nano-USD"
 
-    def used(self, seen: "Envelope") -> int:
+    def used(self, seen: "Bounds") -> int:
         """Return the money."""
         return seen.nano_usd.used
 
@@ -188,11 +188,11 @@ class MaxToolCalls(AtMost):
 
     KIND, AXIS = StopReason.TOOL_CALL_LIMIT, "tool calls"
 
-    def used(self, seen: "Envelope") -> int:
+    def used(self, seen: "Bounds") -> int:
         """Return the calls."""
         return seen.tool_calls.used + seen.tool_calls.refused
 
-    def check(self, seen: "Envelope") -> StopReason | None:
+    def check(self, seen: "Bounds") -> StopReason | None:
         """Return why the run is to end, or `None`."""
         return super().check(seen) if self.used(seen) > self.limit else None
 
@@ -202,7 +202,7 @@ class MaxElapsed(AtMost):
 
     KIND, AXIS = StopReason.TIMEOUT, "ms"
 
-    def used(self, seen: "Envelope") -> int:
+    def used(self, seen: "Bounds") -> int:
         """Return the milliseconds."""
         return seen.watch.elapsed_ms()
 
@@ -213,30 +213,6 @@ class Timeout(MaxElapsed):
     def __init__(self, seconds: float) -> None:
         ms = in_ms("seconds", seconds)
         super().__init__((1 << 60) - 1 if ms is None else ms)
-
-
-class NoProgress(StopCondition):
-    """Fires when each of the last `window` turns did what an earlier turn of the run had done.
-
-    That is the same words, the same tool calls, and the same results, so that a circle of several
-    turns is seen too.
-    """
-
-    def __init__(self, window: int = 3) -> None:
-        self.window = check_count("window", window) or 1
-
-    def check(self, seen: "Envelope") -> StopReason | None:
-        """Return why the run is to end, or `None`."""
-        prints = seen.prints
-        first = len(prints) - self.window
-        if first < 1:
-            return None
-        before = prints[:first]
-        for one in prints[first:]:
-            if one not in before:
-                return None
-        text = f"the last {self.window} turns repeated earlier ones"
-        return StopReason(StopReason.NO_PROGRESS, text, scope=seen.name)
 
 
 def in_words(error: BaseException) -> str:

@@ -100,7 +100,7 @@ class Toolbox:
             end: ToolEnd = await fly(self._work, self.envelope, work, None, token.deadline)
         except CutShortError:
             self.state.mark_trace_timed_out(trace_id)
-            return self._cut_short(call.name)
+            return self.cut_short(call.name)
         except Exception as error:  # noqa: BLE001 - a tool may raise anything, the run goes on
             end = ToolEnd(FAILED, "Error: " + in_words(error))
         finally:
@@ -114,7 +114,8 @@ class Toolbox:
         end = self.landed[id(call)] = ended(value)
         return end
 
-    def _cut_short(self, name: str) -> ToolEnd:
+    def cut_short(self, name: str) -> ToolEnd:
+        """Return the end of a call that was cancelled: its time was over, or the run's."""
         if self.envelope.why_stopped() is not None:
             return ToolEnd(CANCELLED, CALLED_OFF)
         return ToolEnd(TIMED_OUT, f"Error: {name} took too long and was cancelled")

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
         StoreError,
     )
     from budget_core.estimate import estimate_tokens
-    from budget_core.exoclaw import ExoclawBudget
     from budget_core.http import tls_context
     from budget_core.middleware import Middleware, Request
     from budget_core.monotonic import MonotonicClock
     from budget_core.policy import TurnBudgetPolicy
     from budget_core.prices import Price
+    from budget_core.progress import NoProgress
     from budget_core.provider import ChatResponse, ToolCall
     from budget_core.result import OperativeResult, RunStoppedError
     from budget_core.stop import (
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         MaxIterations,
         MaxTokens,
         MaxToolCalls,
-        NoProgress,
         StopCondition,
         StopReason,
         StopRequested,
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
         tool_timeout,
         with_timeout,
     )
+    from budget_cpython.exoclaw import ExoclawBudget
     from budget_cpython.file_store import FileBudgetStore
     from budget_cpython.operative import Event, Operative, Running
     from budget_cpython.prices import ListedPrices
@@ -80,6 +80,7 @@ else:
         "Deadline": "deadline",
         "DeadlineToken": "deadline",
         "Envelope": "envelope",
+        "ExoclawBudget": "exoclaw",
         "Event": "operative",
         "FileBudgetStore": "file_store",
         "ListedPrices": "prices",

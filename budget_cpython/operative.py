@@ -13,12 +13,12 @@ from budget_core import turn_state as core_state
 from budget_core.flight import CutShortError, fly
 from budget_core.provider import ToolCall
 from budget_core.result import OperativeResult
-from budget_core.stop import StopReason
+from budget_core.stop import StopReason, in_words
 from budget_core.tool import Tool
 from budget_core.toolbox import DENIED, FAILED, Toolbox, ToolEnd, ended
 from budget_cpython.envelope import Envelope
 from budget_cpython.executor import BoundedToolExecutor
-from budget_cpython.executor.outcome import COMPLETED, TIMED_OUT
+from budget_cpython.executor.outcome import COMPLETED
 from budget_cpython.turn import TurnRuntimeState
 
 TYPE_CHECKING = False
@@ -52,28 +52,34 @@ class ExecutorToolbox(Toolbox):
     def __init__(
         self,
         tools: Sequence[Tool],
-        envelope: core_envelope.Envelope,
-        state: core_state.TurnRuntimeState,
+        envelope: Envelope,
+        state: TurnRuntimeState,
         executor: BoundedToolExecutor,
     ) -> None:
         super().__init__(tools, envelope, state)
+        self._shared = (envelope, state)
         self.executor = executor
 
     async def run(self, call: ToolCall, trace_id: str) -> ToolEnd:
         """Call a tool and return how that ended; raises nothing."""
-        tool = self.tools[call.name]
-        arguments = (tool, self.handed(tool, call), self.envelope, self.state)
         try:
-            outcome = await fly(
-                self.executor.execute_async, self.envelope, arguments, {"trace_id": trace_id}
-            )
+            end: ToolEnd = await fly(self._execute, self.envelope, (call, trace_id))
         except CutShortError:
-            return ToolEnd(TIMED_OUT, f"Error: {call.name} was cancelled: the run is over")
+            return self.cut_short(call.name)
         except Exception as error:  # noqa: BLE001 - a tool the executor does not take
-            return ToolEnd(FAILED, f"Error: {error}")
-        if outcome.status == COMPLETED:
-            return ended(outcome.value)  # its usage is counted by the executor, also if it is late
-        return ToolEnd(outcome.status, f"Error: {outcome.reason}")
+            return ToolEnd(FAILED, "Error: " + in_words(error))
+        return end
+
+    async def _execute(self, call: ToolCall, trace_id: str) -> ToolEnd:
+        tool = self.tools[call.name]
+        outcome = await self.executor.execute_async(
+            tool, self.handed(tool, call), *self._shared, trace_id=trace_id
+        )
+        if outcome.status != COMPLETED:
+            return ToolEnd(outcome.status, f"Error: {outcome.reason}")
+        end = ended(outcome.value)  # its usage is counted by the executor, also if it is late
+        self.landed[id(call)] = end
+        return end
 
 
 class ParallelRun(core_run.Run):
@@ -101,7 +107,6 @@ class ParallelRun(core_run.Run):
                 else:
                     end = await either if isinstance(either, Task) else either
                     reason = await self._close(call, end) or reason
-        self._asked = []
         return reason
 
     def emit(self, kind: str, **fields: Any) -> None:
@@ -194,8 +199,8 @@ class Operative(core.Operative):
         executor: BoundedToolExecutor | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(provider, tools, budget, system_prompt, **options)
         self.executor = executor or BoundedToolExecutor()
+        super().__init__(provider, tools, budget, system_prompt, **options)
 
     def run(self, messages: Question, budget: Budgeted | None = None) -> Running:
         """Return a run, whose time counts from now, to be awaited or iterated over.
@@ -227,7 +232,7 @@ class Operative(core.Operative):
         """Return what calls the tools of one run."""
         if not isinstance(envelope, Envelope):
             raise TypeError(f"an envelope must be budget_cpython's, not {envelope!r}")
-        return ExecutorToolbox(self.tools, envelope, state, self.executor)
+        return ExecutorToolbox(self.tools, envelope, cast(TurnRuntimeState, state), self.executor)
 
 
 def _is_in_loop() -> bool:

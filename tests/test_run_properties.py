@@ -17,9 +17,10 @@ from budget_core.hold import Hold
 from budget_core.middleware import Middleware
 from budget_core.operative import Operative
 from budget_core.prices import Price
+from budget_core.progress import NoProgress
 from budget_core.provider import ChatResponse, ToolCall
 from budget_core.run import Run
-from budget_core.stop import NoProgress, StopRequested
+from budget_core.stop import StopRequested
 from budget_core.tool import Tool, ToolOutput
 from budget_core.turn_state import MAX_REPAIR_ATTEMPTS
 from tests_micro.script import TEXT, check_conversation

@@ -137,10 +137,8 @@ async def test_a_turn_begins_with_what_remains_on_each_axis() -> None:
     )
     rest = {"nano_usd": None, "reflections": 2}
     begun = played.diary.of("turn_started")
-    assert begun[0]["remaining"] == dict(rest, turns=2, tokens=0, tool_calls=3, time_ms=9_000), (
-        "all tokens are held for the call"
-    )
-    assert begun[1]["remaining"] == dict(rest, turns=1, tokens=0, tool_calls=2, time_ms=7_000)
+    assert begun[0]["remaining"] == dict(rest, turns=3, tokens=900, tool_calls=3, time_ms=9_000)
+    assert begun[1]["remaining"] == dict(rest, turns=2, tokens=800, tool_calls=2, time_ms=7_000)
     assert [(one["turn"], one["stage"], one["model"]) for one in begun] == [
         (1, "normal", "small"),
         (2, "normal", "small"),

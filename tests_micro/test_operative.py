@@ -10,8 +10,9 @@ from budget_core.gate import Gate, StoppedError
 from budget_core.middleware import Middleware, Request
 from budget_core.operative import Operative
 from budget_core.prices import Price
+from budget_core.progress import NoProgress
 from budget_core.result import RunStoppedError
-from budget_core.stop import MaxIterations, NoProgress, StopReason, StopRequested, Timeout
+from budget_core.stop import MaxIterations, StopReason, StopRequested, Timeout
 from budget_core.tool import Tool, ToolOutput
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.wrapper import BudgetWrapper
@@ -400,7 +401,23 @@ async def test_a_prompt_that_does_not_fit_the_tokens_makes_no_call() -> None:
     played = await play(
         says("Yes."), budget=Budget(max_tokens=50), count_tokens=lambda messages, tools: 40
     )
-    assert played.script.limits == [5]
+    assert (played.reason.kind, played.script.limits, played.script.offered) == (
+        "token_budget",
+        [10],
+        [None],
+    ), "there is room for one call only, and so it is the last"
+
+
+async def test_a_prompt_that_is_counted_leaves_room_for_itself_in_the_last_call() -> None:
+    def count(messages: "Any", tools: "Any") -> int:
+        return 200 * len([m for m in messages if m["role"] == "assistant"]) + 100
+
+    budget = Budget(max_tokens=1_000, max_turns=5)
+    again = calls(("shout", {"text": "hi"}))
+    again.usage = {"prompt_tokens": 100, "completion_tokens": 200, "total_tokens": 300}
+    played = await play(again, says("So far."), budget=budget, count_tokens=count, tools=TOOLS)
+    assert played.script.limits == [350, 400]
+    assert (played.result.text, played.reason.kind) == ("So far.", "token_budget")
 
 
 async def test_a_run_that_goes_round_in_circles_is_stopped() -> None:

@@ -10,12 +10,12 @@ from budget_core import (
     MaxIterations,
     MaxTokens,
     MaxToolCalls,
-    NoProgress,
     StopCondition,
     StopReason,
     StopRequested,
     Timeout,
 )
+from budget_core.progress import NoProgress
 from budget_core.stop import AtMost, MaxElapsed, in_words
 from tests_micro.support import raises, stopped_clock
 

@@ -83,7 +83,7 @@ async def test_a_child_that_is_cut_off_with_its_parents_time_hands_back_its_work
     played = await play(HELP, says("Sorry."), tools=[tool], budget=budget)
     assert played.reason.kind == "timeout"
     assert played.told[0].startswith("[Stopped: timeout: ")
-    assert played.told[0].endswith(" kept for the last call]\nHalf of it.")
+    assert played.told[0].endswith(" (helper)]\nHalf of it.")
     assert played.result.text == "Sorry."
 
 
@@ -159,7 +159,7 @@ async def test_a_child_can_be_watched_and_given_more() -> None:
     def watch(kind: str, **fields: "Any") -> None:
         if kind == "turn_started":
             seen.append(fields["remaining"]["turns"])
-            if fields["remaining"]["turns"] == 0 and len(seen) < 5:
+            if fields["remaining"]["turns"] == 1 and len(seen) < 5:
                 child.extend(max_turns=2)
 
     seen: list[int] = []
@@ -167,7 +167,7 @@ async def test_a_child_can_be_watched_and_given_more() -> None:
     child = parent.child(max_turns=2, last_call=None)
     agent = Operative(Script(SHOUT), TOOLS, on_event=watch)
     result = await agent.run("?", child)
-    assert seen == [1, 0, 1, 0, 0]
+    assert seen == [2, 1, 2, 1, 1]
     assert result.reason is not None
     assert (result.reason.kind, result.turns, parent.turns.used) == ("turn_limit", 5, 5)
     assert (result.reason.used, result.reason.limit, result.reason.scope) == (5, 5, "run")
@@ -215,3 +215,37 @@ async def test_an_aborted_run_can_be_continued() -> None:
     assert first.reason is not None
     second = await agent.run(first.messages + [QUESTION], run.budget.continuation("again"))
     assert (first.reason.kind, second.text) == ("cancelled", "All.")
+
+
+async def test_children_that_wait_for_each_other_are_served_in_turn() -> None:
+    parent = Envelope.open(Budget(max_tokens=500, last_call=None))
+    agent = Operative(Script(SHOUT), TOOLS, count_tokens=lambda messages, tools: 10)
+    runs = [agent.begin("?", parent.child()) for _ in range(2)]
+    first, second = [asyncio.create_task(run.finish()) for run in runs]
+    turns = [(await first).turns, (await second).turns]
+    assert sum(turns) == 5
+    assert min(turns) == 2
+    assert parent.queue == []
+
+
+async def test_a_child_that_stops_waiting_leaves_the_queue() -> None:
+    waiting = asyncio.Event()
+
+    async def hang(asked: "Any") -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    parent = Envelope.open(Budget(max_tokens=500))
+    runs = [Operative(Script(hang)).begin("?", parent.child()) for _ in range(3)]
+    tasks = [asyncio.create_task(run.finish()) for run in runs]
+    await waiting.wait()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(parent.queue) == 2
+    waiting.clear()
+    tasks[1].cancel()
+    runs[0].cancel()
+    await tasks[0]
+    await waiting.wait()
+    runs[2].cancel()
+    assert ((await tasks[2]).turns, parent.queue) == (1, [])

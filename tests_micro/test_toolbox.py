@@ -307,8 +307,7 @@ async def test_a_result_that_comes_with_a_cancellation_is_kept() -> None:
 
 
 async def test_two_tools_of_one_name_are_refused() -> None:
-    operative = Operative(Script(says("Hi.")), TOOLS[:1] * 2)
-    assert "same name" in str(raises(ValueError, operative.begin, "Hi."))
+    assert "same name" in str(raises(ValueError, Operative, Script(says("Hi.")), TOOLS[:1] * 2))
 
 
 async def test_a_tool_is_refused_for_what_is_wrong_with_it() -> None:

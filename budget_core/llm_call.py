@@ -1,0 +1,120 @@
+"""One call of a model that was admitted: made within the run's time, and settled in any case."""
+
+from budget_core.dialects import read_report, token_counts
+from budget_core.errors import ProviderError
+from budget_core.flight import CutShortError, fly, why_over
+from budget_core.provider import ChatResponse, settle
+from budget_core.received import EnoughError, Received
+from budget_core.stop import StopReason, in_words
+from budget_core.usage import ESTIMATED, INVALID, MISSING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from budget_core.hold import Hold
+    from budget_core.shapes import *
+
+
+class LlmCall:
+    """What an admitted call asks for and comes to.
+
+    `response` is the answer, or `reason` why there is none; `heard` what text has come; `usage` the
+    provider's report or an estimate. `priced` tells whether money is counted at all.
+    """
+
+    response: "Any" = None
+    reason: StopReason | None = None
+    usage: "Any" = None
+    heard = ""
+    _billed = False
+
+    def __init__(
+        self,
+        inner: "Provider",
+        model: str,
+        hold: "Hold",
+        price: "Price | None",
+        priced: bool,
+    ) -> None:
+        self.inner = inner
+        self.model = model
+        self.limit = hold.limit
+        self._hold = hold
+        self._price = price
+        self._priced = priced
+        self._asked: dict[str, Any] = {}
+        self._received = Received()
+
+    def ask(self, request: "Request", said: "Messages", on_delta: "Any") -> None:
+        """Say what to ask for: a request, what is `said` with it once, and whether to stream."""
+        self._asked = asked = dict(request.options, model=self.model, tools=request.tools)
+        asked["messages"] = request.messages + said
+        if self.limit is not None:
+            asked["max_tokens"] = self.limit
+        if on_delta is not None and getattr(self.inner, "supports_response_deltas", False):
+            asked["on_delta"] = self._received = Received(on_delta, self.limit)
+
+    async def make(self) -> None:
+        """Make the call; whatever it raises but a cancellation becomes the reason."""
+        self._billed = True
+        try:
+            await fly(self._chat, self._hold.envelope)
+        except CutShortError:
+            self.reason = why_over(self._hold.envelope)
+        except Exception as error:  # noqa: BLE001 - a provider may raise anything
+            if isinstance(error, ProviderError):
+                self._billed = error.sent and error.status < 400
+            self.reason = StopReason(StopReason.PROVIDER_ERROR, in_words(error), error=error)
+        if self.response is not None:
+            self.reason = None
+        elif self.reason is None:
+            self.reason = StopReason(StopReason.PROVIDER_ERROR, "it returned nothing")
+
+    async def _chat(self) -> None:
+        try:
+            self.response = await settle(self.inner.chat(**self._asked))
+        except EnoughError:
+            self.response = ChatResponse(self._received.text, finish_reason="length")
+
+    def settle(self, state: "TurnRuntimeState | None") -> None:
+        """Count what was reported, or an estimate where nothing was, in the place of the hold."""
+        messages, tools = self._asked.get("messages", []), self._asked.get("tools")
+        self.heard = getattr(self.response, "content", None) or self._received.text
+        usage = self._received.settled(self.response, messages, tools)
+        tokens, cached, status = read_report(usage)
+        if self._billed and status in (INVALID, MISSING):
+            estimate = _estimated(self.response, messages, tools)
+            if estimate["total_tokens"] >= tokens:
+                usage = estimate
+                tokens, cached, status = read_report(usage)
+        unclear = {ESTIMATED: ["estimated"], INVALID: ["missing"]}.get(status, [])
+        nano_usd = 0
+        if self._price is not None:
+            prompt = min(tokens, token_counts(usage)["input_tokens"] or 0)
+            nano_usd = self._price.cost(prompt, tokens - prompt, cached)
+        elif self._priced and self._billed:
+            unclear.append("unpriced")
+        self._hold.settle(tokens, nano_usd, *unclear)
+        self.usage = usage
+        if state is not None:
+            state.add_tokens(**token_counts(usage))
+
+
+def _estimated(response: "Any", messages: "Any", tools: "Any") -> "dict[str, Any]":
+    from budget_core.estimate import estimate_tokens
+
+    calls = getattr(response, "tool_calls", None)
+    answer = {
+        "content": getattr(response, "content", None),
+        "tool_calls": [
+            {"function": {name: getattr(call, name, None) for name in ("name", "arguments")}}
+            for call in (calls if isinstance(calls, (list, tuple)) else ())
+        ],
+    }
+    prompt = estimate_tokens(messages, tools)
+    completion = 0 if response is None else estimate_tokens([answer])
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "estimated": True,
+    }
