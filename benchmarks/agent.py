@@ -24,6 +24,7 @@ CHIP_KIB = 96
 _MOST_KIB = 512
 _SOURCE = """
 import asyncio, gc, json
+gc.threshold(2000)  # collected often, the heap keeps in one piece
 from budget_core import Budget, ChatClient, Operative, Tool, WindDown
 
 gc.collect()

@@ -198,9 +198,10 @@ def _admit(call: Call, waited: bool) -> None:
         call.traced = call.state.set_trace_running(call.trace_id, call.name, claim)
         if not call.traced:
             _check(call)
-            cap = call.budget.tool_calls.cap
-            of = call.name if cap is None or call.budget.tool_calls.used < cap else "the turn"
-            raise _DeniedError(f"all tool calls of {of} are used")
+            calls = call.budget.tool_calls
+            if calls.cap is None or calls.used < calls.cap:
+                raise _DeniedError(f"all calls that {call.name} may have are used")
+            raise _DeniedError(f"all {calls.cap} tool calls of the turn are used")
     except BaseException:
         call.call_off()
         raise

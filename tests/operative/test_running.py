@@ -79,7 +79,7 @@ def test_the_events_of_a_run_come_in_their_order_and_the_result_with_the_last() 
         "completed",
     ]
     assert events[-1].result.text == "Done."
-    assert events[1].remaining["turns"] == 7
+    assert events[1].remaining["turns"] == 8
 
 
 def test_an_event_says_which_field_it_does_not_have() -> None:
