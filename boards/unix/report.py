@@ -34,7 +34,7 @@ class Report:
             self.budget = fields["budget"]
         elif kind == "turn_started":
             stage = "" if fields["stage"] == "normal" else f" [{fields['stage']}]"
-            self.line("turn", f"{fields['turn']}{stage}: {left(fields['remaining'])}")
+            self.line("turn", f"{fields['turn']}{stage}: {left(fields['remaining'])} left")
         elif kind == "notice":
             self.told.add(fields["text"])
             self.line("notice", fields["text"])
@@ -117,8 +117,8 @@ class Narrator:
 
 
 def left(remaining: "dict[str, Any]") -> str:
-    """Return what is left beside this turn, on each axis that has a limit, in words."""
-    names = (("turns", "more turns"), ("tokens", "tokens"), ("tool_calls", "tool calls"))
+    """Return what is left, this turn included, on each axis that has a limit, in words."""
+    names = (("turns", "turns"), ("tokens", "tokens"), ("tool_calls", "tool calls"))
     found = [f"{remaining[axis]} {name}" for axis, name in names if remaining[axis] is not None]
     if remaining["time_ms"] is not None:
         found.append(f"{remaining['time_ms'] // 1000} s")
