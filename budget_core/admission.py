@@ -1,13 +1,17 @@
 """Let an LLM call through, or say why not: its prompt fits, and there is room for it."""
 
+import asyncio
+
 from budget_core.errors import BudgetError
 from budget_core.flight import until
 from budget_core.hold import admit
+from budget_core.limits import check_limit
 from budget_core.llm_call import LlmCall
 from budget_core.stop import StopReason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from budget_core.draw import Draw
     from budget_core.gate import Gate
     from budget_core.shapes import *
 
@@ -46,35 +50,39 @@ async def admitted(
 ) -> "tuple[LlmCall, dict[str, int | None]]":
     """Return a call that may be made, and what there was before it.
 
-    Calls of one tree that have to wait are served in the order they came. Where the model is too
-    dear, it is the fallback's.
+    Calls of one tree that wait for the same thing are served in the order they came. Where the
+    model is too dear, the call is the fallback's. Raises `ValueError` for a `max_tokens` of the
+    request that is no limit.
     """
+    check_limit("max_tokens of the request", request.max_tokens)
     model = request.model or gate.model or gate.inner.get_default_model()
-    queue, ticket = gate.envelope.queue, object()
-    queue.append(ticket)
+    ticket = _Ticket(gate.envelope)
+    first = None
+    gate.envelope.queue.append(ticket)
     try:
         while True:
             call, left, reason = await _granted(gate, request, prompt, model, ticket)
             if call is not None:
                 return call, left
+            first = first or reason
             if gate.fallback_model in (None, model):
-                raise StoppedError(reason)
+                raise StoppedError(first)
             model = gate.fallback_model
     finally:
-        queue.remove(ticket)
-        if queue:
+        gate.envelope.queue.remove(ticket)
+        if ticket.lacking:
             gate.envelope.changed()
 
 
 async def _granted(
-    gate: "Gate", request: "Request", prompt: int, model: str, ticket: object
+    gate: "Gate", request: "Request", prompt: int, model: str, ticket: "_Ticket"
 ) -> "Any":
     envelope = gate.envelope
     limit = envelope.tightest_completion(request.max_tokens)
     price = None if gate.prices is None else gate.prices.get(model)
 
     def ask() -> "Any":
-        if envelope.queue[0] is ticket:
+        if ticket.is_first():
             left = envelope.remaining()
             hold, reason = admit(envelope, prompt, limit, price, model)
             if hold is not None:
@@ -82,10 +90,34 @@ async def _granted(
                 return LlmCall(gate.inner, model, hold, price, priced), left, None
             if reason is not None:
                 return None, left, reason
-        reason = gate.check()
+            ticket.lacking = [envelope.tokens.tightest(), envelope.nano_usd.tightest()]
+        reason = envelope.check()
         return reason and (None, None, reason)
 
     return await until(ask, envelope)
+
+
+class _Ticket:
+    """A place in the queue of a tree: `lacking` are the draws it waits for, once it has to."""
+
+    def __init__(self, envelope: "Envelope") -> None:
+        self.lacking: list[Draw] = []
+        self._envelope = envelope
+        self._loop: Any = asyncio.get_event_loop()
+
+    def is_first(self) -> bool:
+        """Tell whether nobody who came earlier waits for what this one would take."""
+        own = [draw for one in self._envelope.chain() for draw in (one.tokens, one.nano_usd)]
+        for earlier in self._envelope.queue:
+            if earlier is self:
+                break
+            if earlier.is_alive() and any(draw in own for draw in earlier.lacking):
+                return False
+        return True
+
+    def is_alive(self) -> bool:
+        """Tell whether somebody still waits: a loop that was left behind runs no more."""
+        return self._loop.is_running() if hasattr(self._loop, "is_running") else True
 
 
 def _estimate(messages: "Any", tools: "Any") -> int:

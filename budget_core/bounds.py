@@ -18,7 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.shapes import *
 
-AXES = ("turns", "tokens", "nano_usd", "tool_calls", "reflections")
 _LIMITS = (
     ("turns", MaxIterations),
     ("tokens", MaxTokens),
@@ -46,7 +45,7 @@ class Bounds(TurnBudget):
         budget: "Budget",
         clock: "MonotonicClock" = MONOTONIC,
         lock: "Lock | None" = None,
-        parent: "Bounds | None" = None,
+        parent: "Envelope | None" = None,
         name: str = "run",
     ) -> None:
         self.lock = lock = (lock or self.LOCK()) if parent is None else parent.lock
@@ -62,9 +61,9 @@ class Bounds(TurnBudget):
         self.stopped: StopReason | None = None
         self.closing = False
         self.pauses: list[dict[str, Any]] = []
-        self.prints: list[int] = []
         self.estimated = self.missing = self.unpriced = 0
-        self.queue: list[object] = [] if parent is None else parent.queue
+        self.queue: list[Any] = [] if parent is None else parent.queue
+        self.in_use = False
         self._watchers: list[Callable[[], object]] = [] if parent is None else parent._watchers
         self._timeout_ms = None if budget.timeout is None else in_ms("timeout", budget.timeout)
         self._kept_ms = budget.kept_of(self._timeout_ms)
@@ -80,9 +79,9 @@ class Bounds(TurnBudget):
         above = None if self.parent is None else getattr(self.parent, axis)
         return Draw(axis, getattr(self.budget, "max_" + axis), self.lock, above, kept)
 
-    def chain(self) -> "list[Bounds]":
+    def chain(self) -> "list[Envelope]":
         """Return this envelope and all above it, the nearest first."""
-        found: list[Bounds] = [self]
+        found: list[Any] = [self]
         while found[-1].parent is not None:
             found.append(found[-1].parent)
         return found

@@ -1,10 +1,13 @@
 """A budget in use: what a run and all that it spawns have used of it."""
 
+import sys
+
 from budget_core.bounds import Bounds
 from budget_core.budget import Budget
+from budget_core.dialects import read_report
 from budget_core.limits import check_count
 from budget_core.monotonic import MONOTONIC, in_ms
-from budget_core.stop import StopReason
+from budget_core.stop import StopReason, in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,8 +27,8 @@ class Envelope(Bounds):
     - `name`: how reasons speak of it.
     - `stopped`: the reason it was stopped for, or `None`.
     - `pauses`: the declared ones, each a dict of `reason` and `ms`.
-    - `prints`: what `NoProgress` compares.
     - `queue`: the calls of the whole tree that wait for admission, the first to come first.
+    - `in_use`: whether a run has begun with it and not ended.
 
     Times are the monotonic clock's; `lock` is any context manager, a child has its parent's.
     Sources: seeds 000 and 004.
@@ -50,6 +53,8 @@ class Envelope(Bounds):
         self: "AnyEnvelope", budget: Budget | None = None, name: str = "", **limits: "Any"
     ) -> "AnyEnvelope":
         """Return an envelope that draws on this one, with a `Budget` or its fields as limits."""
+        if budget is not None and not isinstance(budget, Budget):
+            raise ValueError(f"budget must be a Budget, or limits by name, not {budget!r}")
         made = type(self.budget)(**limits) if budget is None else budget.replace(**limits)
         return type(self)(made, parent=self, name=name or self.name + "/child")
 
@@ -129,6 +134,34 @@ class Envelope(Bounds):
                 seen[name] = getattr(self, name)
         return seen
 
+    def charge_report(self, usage: "Any", nano_usd: int | None = None) -> None:
+        """Record what a report says was used outside this envelope's own calls, and what it cost.
+
+        Where money is limited and the cost is not known, that shows in `unpriced`.
+        """
+        unclear = () if nano_usd is not None or self.nano_usd.left() is None else ("unpriced",)
+        self.book(read_report(usage)[0], nano_usd or 0, unclear)
+
+    def book(
+        self,
+        tokens: int,
+        nano_usd: int,
+        unclear: "Sequence[str]" = (),
+        held_tokens: int = 0,
+        held_nano_usd: int = 0,
+    ) -> None:
+        """Record what was used, here and above, in the place of what was held for it.
+
+        `unclear` names the counts of poorly known calls to add to.
+        """
+        with self.lock:
+            self.tokens.move(tokens, -held_tokens)
+            self.nano_usd.move(nano_usd, -held_nano_usd)
+            for one in self.chain():
+                for name in unclear:
+                    setattr(one, name, getattr(one, name) + 1)
+        self.changed()
+
     def remaining(self) -> "dict[str, int | None]":
         """Return what is left on each axis, here and above, less what is kept back.
 
@@ -148,9 +181,12 @@ class Envelope(Bounds):
         self._watchers.remove(watcher)
 
     def changed(self) -> None:
-        """Call all watchers; no lock is held."""
+        """Call all watchers; no lock is held. What one raises is printed, and changes nothing."""
         for watcher in list(self._watchers):
-            watcher()
+            try:
+                watcher()
+            except Exception as error:  # noqa: BLE001 - who watches an envelope cannot break it
+                print("microbudget: a watcher raised " + in_words(error), file=sys.stderr)
 
 
 class Pause:

@@ -69,7 +69,7 @@ class _Flight:
         try:
             self.value = await settle(function(*arguments, **named))
             self.landed = True
-        except (KeyboardInterrupt, SystemExit):
+        except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             self.error = error

@@ -1,8 +1,9 @@
 """The one way from a run to its model: every call is admitted, bounded, counted and settled."""
 
 from budget_core.admission import StoppedError, admitted, fitting
+from budget_core.dialects import token_counts
 from budget_core.flight import CutShortError, fly, why_over
-from budget_core.progress import turn_print
+from budget_core.middleware import Request
 from budget_core.stop import StopReason, StopRequested, in_words
 from budget_core.wind_down import Stages, WindDown
 
@@ -73,35 +74,39 @@ class Gate:
         self.turn = 0
         self.partial_text = self.heard = ""
         self.limit: int | None = None
+        self.told: int | None = None
         self._stages = Stages(envelope, wind_down or WindDown(), set(essential))
         if stop_when is not None:
             stop_when.reset()
 
-    async def ask(self, request: "Request", on_delta: "Any" = None) -> "Any":
+    async def ask(self, request: Request, on_delta: "Any" = None) -> "Any":
         """Return the model's answer to one request.
 
         It is the last where `reason` is set afterwards; `partial_text` is then what had come of
         the call before, and `heard` of this one. Raises `StoppedError` where no call is to be made,
         or none succeeded.
         """
-        fingerprint = turn_print(request.messages)
-        if fingerprint is not None:
-            self.envelope.prints.append(fingerprint)
+        spare = Request(
+            request.messages, request.tools, request.model, request.max_tokens, request.options
+        )
+        if self.stop_when is not None:
+            self.stop_when.note(request.messages)
         try:
-            for one in self.middleware:
-                await self.heed(one.before_llm, request, self.envelope)
+            self._raise_if_over(self.stop_when)
+            await self._heed_before(request)
             self._raise_if_over()
             return await self._call(request, on_delta, None)
         except StoppedError as error:
             self.reason = error.reason
+        if not request.compacted:
+            request.messages = spare.messages
+        request.options, request.max_tokens = spare.options, spare.max_tokens
+        request.model = self.fallback_model or spare.model
         return await self._last_call(request, on_delta, self.reason)
 
-    def check(self) -> StopReason | None:
-        """Return why no further call is to be made, or `None`."""
-        reason = self.envelope.check()
-        if reason is None and self.stop_when is not None:
-            reason = self.stop_when.check(self.envelope)
-        return reason
+    async def _heed_before(self, request: Request) -> None:
+        for one in self.middleware:
+            await self.heed(one.before_llm, request, self.envelope)
 
     async def heed(self, hook: "Callable[..., Any]", *arguments: "Any") -> "Any":
         """Return what the caller's own code gives; `StoppedError` where it stops the run or fails.
@@ -118,7 +123,7 @@ class Gate:
             reason = StopReason(StopReason.FAILED, in_words(error), error=error)
         raise StoppedError(reason)
 
-    async def _last_call(self, request: "Request", on_delta: "Any", reason: StopReason) -> "Any":
+    async def _last_call(self, request: Request, on_delta: "Any", reason: StopReason) -> "Any":
         envelope = self.envelope
         broken = reason.kind == StopReason.PROVIDER_ERROR and not self.fallback_model
         if reason.kind in FINAL or broken or envelope.closing or envelope.budget.last_call is None:
@@ -126,15 +131,16 @@ class Gate:
         envelope.begin_last_call()
         if envelope.check() is not None:
             raise StoppedError(reason)
-        request.model = self.fallback_model or request.model
         try:
+            await self._heed_before(request)
             return await self._call(request, on_delta, reason)
         except StoppedError as error:
-            if error.reason.kind in FINAL:
+            kind = error.reason.kind
+            if kind in FINAL and kind != StopReason.CONTEXT_LIMIT:
                 self.reason = reason = error.reason
             raise StoppedError(reason)
 
-    async def _call(self, request: "Request", on_delta: "Any", reason: StopReason | None) -> "Any":
+    async def _call(self, request: Request, on_delta: "Any", reason: StopReason | None) -> "Any":
         stage, notices = self._stages.apply(request, reason)
         said = [{"role": "user", "content": notice} for notice in notices]
         if self.partial_text:
@@ -153,6 +159,7 @@ class Gate:
         finally:
             call.settle(self.state)
             self.limit, self.heard = call.limit, call.heard
+            self.told = token_counts(call.usage)["output_tokens"]
         if call.reason is not None:
             self._keep()
             self.report("response_failed", reason=call.reason, usage=call.usage, model=call.model)
@@ -160,7 +167,7 @@ class Gate:
         self.report("response", response=call.response, usage=call.usage, model=call.model)
         return await self._heeded(request, call.response)
 
-    async def _heeded(self, request: "Request", response: "Any") -> "Any":
+    async def _heeded(self, request: Request, response: "Any") -> "Any":
         """Return an answer as middleware leaves it."""
         try:
             for one in reversed(self.middleware):
@@ -180,8 +187,10 @@ class Gate:
         self.partial_text = joined(self.partial_text, self.heard)
         self.heard = ""
 
-    def _raise_if_over(self) -> None:
-        reason = self.check()
+    def _raise_if_over(self, also: "StopCondition | None" = None) -> None:
+        reason = self.envelope.check()
+        if reason is None and also is not None:
+            reason = also.check(self.envelope)
         if reason is not None:
             raise StoppedError(reason)
 

@@ -11,14 +11,15 @@ if TYPE_CHECKING:
 class Hold:
     """What one call in flight may use: a turn, which is used by now, tokens and money.
 
-    `limit` bounds its completion tokens, `None` not at all. Whoever has a hold settles it, once.
+    `limit` bounds its completion tokens, `None` not at all; `tokens` and `nano_usd` are held.
+    Whoever has a hold settles it, once.
     """
 
     def __init__(self, envelope: "Envelope", limit: int | None, tokens: int, nano_usd: int) -> None:
         self.envelope = envelope
         self.limit = limit
-        self._tokens = tokens
-        self._nano_usd = nano_usd
+        self.tokens = tokens
+        self.nano_usd = nano_usd
 
     def settle(self, tokens: int, nano_usd: int, *unclear: str) -> None:
         """Replace what was held by what was used, also if that is more.
@@ -26,15 +27,9 @@ class Hold:
         `unclear` names the counts of poorly known calls to add to: `estimated`, `missing`,
         `unpriced`.
         """
-        envelope = self.envelope
-        with envelope.lock:
-            envelope.tokens.move(tokens, -self._tokens)
-            envelope.nano_usd.move(nano_usd, -self._nano_usd)
-            self._tokens = self._nano_usd = 0
-            for one in envelope.chain():
-                for name in unclear:
-                    setattr(one, name, getattr(one, name) + 1)
-        envelope.changed()
+        held = (self.tokens, self.nano_usd)
+        self.tokens = self.nano_usd = 0
+        self.envelope.book(tokens, nano_usd, unclear, *held)
 
 
 def admit(

@@ -71,14 +71,26 @@ class LlmCall:
 
     async def _chat(self) -> None:
         try:
-            self.response = await settle(self.inner.chat(**self._asked))
+            response = await settle(self.inner.chat(**self._asked))
+            if response is not None:  # now, and not later, is when it may fail to be an answer
+                _ = (response.content, response.tool_calls, response.finish_reason)
         except EnoughError:
-            self.response = ChatResponse(self._received.text, finish_reason="length")
+            response = ChatResponse(self._received.text, finish_reason="length")
+        self.response = response
 
     def settle(self, state: "TurnRuntimeState | None") -> None:
         """Count what was reported, or an estimate where nothing was, in the place of the hold."""
-        messages, tools = self._asked.get("messages", []), self._asked.get("tools")
         self.heard = getattr(self.response, "content", None) or self._received.text
+        tokens, nano_usd, unclear = self._hold.tokens, self._hold.nano_usd, ["missing"]
+        try:
+            tokens, nano_usd, unclear = self._reckoned()
+        finally:  # what cannot be reckoned counts as what was held
+            self._hold.settle(tokens, nano_usd, *unclear)
+        if state is not None:
+            state.add_tokens(**token_counts(self.usage))
+
+    def _reckoned(self) -> "tuple[int, int, list[str]]":
+        messages, tools = self._asked.get("messages", []), self._asked.get("tools")
         usage = self._received.settled(self.response, messages, tools)
         tokens, cached, status = read_report(usage)
         if self._billed and status in (INVALID, MISSING):
@@ -86,17 +98,15 @@ class LlmCall:
             if estimate["total_tokens"] >= tokens:
                 usage = estimate
                 tokens, cached, status = read_report(usage)
-        unclear = {ESTIMATED: ["estimated"], INVALID: ["missing"]}.get(status, [])
-        nano_usd = 0
-        if self._price is not None:
-            prompt = min(tokens, token_counts(usage)["input_tokens"] or 0)
-            nano_usd = self._price.cost(prompt, tokens - prompt, cached)
-        elif self._priced and self._billed:
-            unclear.append("unpriced")
-        self._hold.settle(tokens, nano_usd, *unclear)
         self.usage = usage
-        if state is not None:
-            state.add_tokens(**token_counts(usage))
+        unclear = {ESTIMATED: ["estimated"], INVALID: ["missing"]}.get(status, [])
+        if self._price is None:
+            return tokens, 0, unclear + ["unpriced"] if self._priced and self._billed else unclear
+        counts = token_counts(usage)
+        prompt = min(tokens, counts["input_tokens"] or 0)
+        written = counts["cache_creation_tokens"] or 0
+        cost = self._price.cost(prompt, tokens - prompt, cached, written)
+        return tokens, max(0, cost), unclear
 
 
 def _estimated(response: "Any", messages: "Any", tools: "Any") -> "dict[str, Any]":

@@ -101,7 +101,7 @@ class Operative:
             least = min(token.remaining_s(), inf if limit.timeout is None else limit.timeout)
             child = budget.child(limit.replace(timeout=least), name)
             run = self.begin(task, child)
-            token.on_cancel(run.cancel)
+            token.on_cancel(lambda: None if run.result else run.cancel())
             try:
                 await run.finish()
             except asyncio.CancelledError:

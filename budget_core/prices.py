@@ -12,20 +12,34 @@ _MAX_USD = 1_000_000
 class Price:
     """What a model's tokens cost: US dollars per million, as price lists have them.
 
-    `cached` is for prompt tokens read from a cache, as `input` unless given. A table of prices is
+    `cached` is for prompt tokens read from a cache and `cache_write` for those written to one, both
+    as `input` unless given. A table of prices is
     a dict of them by model, or whatever has such a `get(model)`. Raises `ValueError` for what is no
     price.
     """
 
-    def __init__(self, input: float, output: float, cached: float | None = None) -> None:
+    def __init__(
+        self,
+        input: float,
+        output: float,
+        cached: float | None = None,
+        cache_write: float | None = None,
+    ) -> None:
         self._input = _micro("input", input)
         self._output = _micro("output", output)
         self._cached = self._input if cached is None else _micro("cached", cached)
+        self._written = self._input if cache_write is None else _micro("cache_write", cache_write)
 
-    def cost(self, prompt: int, completion: int, cached: int = 0) -> int:
-        """Return the nano-USD of a call, rounded up; `cached` tokens are part of the prompt."""
+    def cost(self, prompt: int, completion: int, cached: int = 0, written: int = 0) -> int:
+        """Return the nano-USD of a call, rounded up.
+
+        `cached` and `written` tokens, from and to a cache, are part of the prompt.
+        """
         cached = min(cached, prompt)
-        micro = (prompt - cached) * self._input + cached * self._cached + completion * self._output
+        written = min(written, prompt - cached)
+        plain = prompt - cached - written
+        micro = plain * self._input + cached * self._cached + written * self._written
+        micro += completion * self._output
         return -(-micro // 1000)
 
     def affordable(self, nano_usd: int, prompt: int) -> int | None:

@@ -1,5 +1,7 @@
 """Tell a run that goes on from one that goes in circles."""
 
+import hashlib
+
 from budget_core.limits import check_count
 from budget_core.stop import StopCondition, StopReason
 
@@ -7,43 +9,62 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.shapes import *
 
+_PIECE = 256
+
 
 class NoProgress(StopCondition):
     """Fires when each of the last `window` turns did what an earlier turn of the run had done.
 
     That is the same words, the same tool calls, and the same results, so that a circle of several
-    turns is seen too.
+    turns is seen too. It remembers one run: each run at the same time needs its own.
     """
 
     def __init__(self, window: int = 3) -> None:
         self.window = check_count("window", window) or 1
+        self.reset()
 
-    def check(self, seen: "Bounds") -> StopReason | None:
+    def reset(self) -> None:
+        """Forget all turns."""
+        self._seen: set[bytes] = set()
+        self._repeated = 0
+
+    def note(self, messages: "Messages") -> None:
+        """Look at the last turn of a conversation."""
+        fingerprint = turn_print(messages)
+        if fingerprint is not None:
+            self._repeated = self._repeated + 1 if fingerprint in self._seen else 0
+            self._seen.add(fingerprint)
+
+    def check(self, seen: "Any") -> StopReason | None:
         """Return why the run is to end, or `None`."""
-        prints = seen.prints
-        first = len(prints) - self.window
-        if first < 1:
+        if self._repeated < self.window:
             return None
-        before = prints[:first]
-        for one in prints[first:]:
-            if one not in before:
-                return None
         text = f"the last {self.window} turns repeated earlier ones"
         return StopReason(StopReason.NO_PROGRESS, text, scope=seen.name)
 
 
-def turn_print(messages: "Messages") -> int | None:
-    """Return a number for what the last turn of a conversation did, ids left out.
+def turn_print(messages: "Messages") -> bytes | None:
+    """Return a digest of what the last turn of a conversation did, ids left out.
 
     Turns that said the same, called the same tools and were told the same have the same one.
     """
-    done: list[str] = []
+    digest = hashlib.sha256()
     for message in reversed(messages):
-        done.append(repr(message.get("content")))
-        if message.get("role") == "assistant":
-            for call in message.get("tool_calls") or ():
-                done.append(repr(sorted(call["function"].items())))
-            return hash("\n".join(done))
-        if message.get("role") != "tool":
+        role = message.get("role")
+        if role not in ("assistant", "tool"):
             return None
+        _add(digest, message.get("content"))
+        if role == "assistant":
+            for call in message.get("tool_calls") or ():
+                _add(digest, call["function"]["name"])
+                _add(digest, call["function"]["arguments"])
+            return digest.digest()[:8]
     return None
+
+
+def _add(digest: "Any", text: "Any") -> None:
+    """Add a text piece by piece: a copy of all of it may be too much for a chip."""
+    text = text if isinstance(text, str) else repr(text)
+    digest.update(b"%d:" % len(text))
+    for start in range(0, len(text), _PIECE):
+        digest.update(text[start : start + _PIECE].encode("utf-8", "surrogatepass"))

@@ -69,6 +69,9 @@ class Run:
         """Return what the run comes to; the same again where it has ended."""
         if self.result is not None:
             return self.result
+        if self.budget.in_use:
+            raise ValueError(f"{self.budget.name} is in use by another run: give each a child()")
+        self.budget.in_use = True
         reason: StopReason | None = StopReason(StopReason.CANCELLED, scope=self.budget.name)
         try:
             self.emit("started", budget=self.budget, remaining=self.budget.remaining())
@@ -80,10 +83,12 @@ class Run:
         except asyncio.CancelledError:
             if is_over(self.budget):
                 reason = why_over(self.budget)
+            self.cancel()  # whatever still draws on it
             raise
         except Exception as error:  # noqa: BLE001 - no work is lost, whatever went wrong
             reason = StopReason(StopReason.FAILED, in_words(error), error=error)
         finally:
+            self.budget.in_use = False
             self.result = self._conclude(reason)
         return self.result
 
@@ -129,8 +134,9 @@ class Run:
 
     def _cut_off(self) -> StopReason:
         text = "the answer was cut off at the end of its tokens"
-        kind, limit, scope = StopReason.TOKEN_BUDGET, self._gate.limit, self.budget.name
-        return StopReason(kind, text, "completion tokens", limit, limit, scope=scope)
+        kind, limit = StopReason.TOKEN_BUDGET, self._gate.limit
+        used = None if limit is None else self._gate.told
+        return StopReason(kind, text, "completion tokens", used, limit, scope=self.budget.name)
 
     async def _reflected(self) -> str:
         """Return what is to be mended in the draft, if anything, and if it may be asked."""

@@ -7,7 +7,6 @@ in a compiled module takes no memory there.
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar
 
-from budget_core.bounds import Bounds
 from budget_core.budget import Budget
 from budget_core.config import Config
 from budget_core.deadline import Deadline
@@ -34,7 +33,6 @@ __all__ = [
     "AnyToken",
     "AnyTurnBudget",
     "Awaitable",
-    "Bounds",
     "Budget",
     "BudgetStateStore",
     "BudgetTracker",

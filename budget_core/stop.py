@@ -81,13 +81,16 @@ class StopRequested(BudgetError):  # noqa: N818 - the seed's name
 class StopCondition:
     """Says of an `Envelope` whether its run is to end; `a | b` and `a & b` make one of two.
 
-    A subclass defines `check(seen)`, asked before each LLM call, and `reset()` if it remembers
-    anything of a run.
+    A subclass defines `check(seen)`, asked before each LLM call, and `note(messages)` and `reset()`
+    if it remembers anything of a run.
     """
 
-    def check(self, seen: "Bounds") -> StopReason | None:
+    def check(self, seen: "Any") -> StopReason | None:
         """Return why the run is to end, or `None`."""
         return None
+
+    def note(self, messages: "Messages") -> None:
+        """Look at a conversation, before each LLM call."""
 
     def reset(self) -> None:
         """Forget what was seen: a run begins."""
@@ -105,13 +108,18 @@ class AnyOf(StopCondition):
     def __init__(self, *conditions: StopCondition) -> None:
         self.conditions = conditions
 
-    def check(self, seen: "Bounds") -> StopReason | None:
+    def check(self, seen: "Any") -> StopReason | None:
         """Return the reason of the first condition that fires."""
         for condition in self.conditions:
             reason = condition.check(seen)
             if reason is not None:
                 return reason
         return None
+
+    def note(self, messages: "Messages") -> None:
+        """Let each of them look."""
+        for condition in self.conditions:
+            condition.note(messages)
 
     def reset(self) -> None:
         """Reset each of them."""
@@ -122,7 +130,7 @@ class AnyOf(StopCondition):
 class AllOf(AnyOf):
     """Fires when all of its conditions do at the same time; `causes` has their reasons."""
 
-    def check(self, seen: "Bounds") -> StopReason | None:
+    def check(self, seen: "Any") -> StopReason | None:
         """Return the first reason with all of them as causes; every condition is asked."""
         reasons = [condition.check(seen) for condition in self.conditions]
         causes = [reason for reason in reasons if reason is not None]
@@ -141,11 +149,11 @@ class AtMost(StopCondition):
         self.limit = check_count("limit", limit)
         self.kept = check_count("kept", kept)
 
-    def used(self, seen: "Bounds") -> int:
+    def used(self, seen: "Any") -> int:
         """Return what is used."""
         raise NotImplementedError
 
-    def check(self, seen: "Bounds") -> StopReason | None:
+    def check(self, seen: "Any") -> StopReason | None:
         """Return why the run is to end, or `None`."""
         used = self.used(seen)
         if used < self.limit - self.kept:
@@ -158,7 +166,7 @@ class MaxIterations(AtMost):
 
     KIND, AXIS = StopReason.TURN_LIMIT, "turns"
 
-    def used(self, seen: "Bounds") -> int:
+    def used(self, seen: "Any") -> int:
         """Return the calls."""
         return seen.steps.used
 
@@ -168,7 +176,7 @@ class MaxTokens(AtMost):
 
     KIND, AXIS = StopReason.TOKEN_BUDGET, "tokens"
 
-    def used(self, seen: "Bounds") -> int:
+    def used(self, seen: "Any") -> int:
         """Return the tokens."""
         return seen.tokens.used
 
@@ -178,7 +186,7 @@ class MaxCost(AtMost):
 
     KIND, AXIS = StopReason.COST_LIMIT, "nano-USD"
 
-    def used(self, seen: "Bounds") -> int:
+    def used(self, seen: "Any") -> int:
         """Return the money."""
         return seen.nano_usd.used
 
@@ -188,11 +196,11 @@ class MaxToolCalls(AtMost):
 
     KIND, AXIS = StopReason.TOOL_CALL_LIMIT, "tool calls"
 
-    def used(self, seen: "Bounds") -> int:
+    def used(self, seen: "Any") -> int:
         """Return the calls."""
         return seen.tool_calls.used + seen.tool_calls.refused
 
-    def check(self, seen: "Bounds") -> StopReason | None:
+    def check(self, seen: "Any") -> StopReason | None:
         """Return why the run is to end, or `None`."""
         return super().check(seen) if self.used(seen) > self.limit else None
 
@@ -202,7 +210,7 @@ class MaxElapsed(AtMost):
 
     KIND, AXIS = StopReason.TIMEOUT, "ms"
 
-    def used(self, seen: "Bounds") -> int:
+    def used(self, seen: "Any") -> int:
         """Return the milliseconds."""
         return seen.watch.elapsed_ms()
 

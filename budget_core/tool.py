@@ -1,6 +1,6 @@
 """What a model may call, and what comes of it."""
 
-from budget_core.limits import check_text
+from budget_core.limits import check_count, check_text
 from budget_core.monotonic import in_ms
 from budget_core.schema import check_schema
 
@@ -67,13 +67,20 @@ class ToolOutput:
     """What a tool returns: a text, and whether the run is to stop with it. Source: seed 004.
 
     `stop_reason` is `None` where the run goes on. `usage` is a report of what the tool itself used
-    of a model, counted with the run's.
+    of a model, counted with the run's, and `nano_usd` what that cost, where it is known.
     """
 
-    def __init__(self, content: str, stop_reason: str | None = None, usage: "Any" = None) -> None:
+    def __init__(
+        self,
+        content: str,
+        stop_reason: str | None = None,
+        usage: "Any" = None,
+        nano_usd: int | None = None,
+    ) -> None:
         self.content = content if isinstance(content, str) else str(content)
         self.stop_reason = stop_reason
         self.usage = usage
+        self.nano_usd = None if nano_usd is None else check_count("nano_usd", nano_usd)
 
     @classmethod
     def stop(cls: "type[AnyOutput]", reason: str, content: str = "") -> "AnyOutput":
@@ -82,3 +89,13 @@ class ToolOutput:
         `content` becomes the run's text.
         """
         return cls(content, reason)
+
+
+def usage_of(result: "Any") -> "Any":
+    """Return the usage report that a tool's result carries as an attribute or a key, or `None`."""
+    if result is None or isinstance(result, str):
+        return None
+    try:
+        return result.get("usage") if isinstance(result, dict) else result.usage
+    except BaseException:  # noqa: BLE001 - most have none, and a foreign object may raise anything
+        return None

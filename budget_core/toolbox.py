@@ -3,12 +3,13 @@
 import json
 
 from budget_core.deadline_token import DeadlineToken
-from budget_core.dialects import read_report, token_counts
+from budget_core.dialects import token_counts
+from budget_core.envelope import Envelope
 from budget_core.flight import CutShortError, fly
 from budget_core.provider import settle
 from budget_core.schema import complaint_about
-from budget_core.stop import in_words
-from budget_core.tool import ToolOutput
+from budget_core.stop import StopReason, in_words
+from budget_core.tool import ToolOutput, usage_of
 from budget_core.turn_state import COMPLETED, TIMED_OUT
 
 TYPE_CHECKING = False
@@ -57,28 +58,33 @@ class Toolbox:
         self.state = state
         self.offered: set[str] = set()
         self.landed: dict[int, ToolEnd] = {}
+        self._complained: set[str] = set()
 
     def offer(self, definitions: "Tools | None") -> None:
-        """Note which tools the model has been offered: it may call no other."""
+        """Note which tools the model has been offered with its answer: it may call no other."""
+        self._complained.clear()
         self.offered = {str(one["function"]["name"]) for one in definitions or ()}
 
     def refusal(self, call: "ToolCall") -> ToolEnd | None:
         """Return why a call cannot be made as it was asked for, or `None`."""
         tool = self.tools.get(call.name)
+        if call.name in self.state.blocked_tool_names:
+            return ToolEnd(DENIED, f"Error: {call.name} is blocked; go on without it.")
+        wrong: str | None = "arguments must be a JSON object"
         if tool is None:
             names = ", ".join(sorted(self.offered)) or "none"
-            return ToolEnd(INVALID, f"Error: there is no tool {call.name}; there are: {names}")
-        if call.name not in self.offered and self.envelope.tool_calls.left() != 0:
+            wrong = f"there is no tool {call.name}; there are: {names}"
+        elif call.name not in self.offered and self.envelope.tool_calls.left() != 0:
             return ToolEnd(DENIED, f"Error: {call.name} is off now; go on without it.")
-        wrong: str | None = "arguments must be a JSON object"
-        if call.arguments is not None:
+        elif call.arguments is not None:
             wrong = complaint_about(tool.parameters, call.arguments)
         if wrong is None:
             self.state.validation_repair_counts.pop(call.name, None)
             return None
-        if self.state.claim_repair(call.name):
+        if call.name in self._complained or self.state.claim_repair(call.name):
+            self._complained.add(call.name)  # one complaint an answer, however many calls
             text = f"Error: {wrong}. Nothing was done: call {call.name} again with that mended."
-            return ToolEnd(INVALID, text)
+            return ToolEnd(INVALID, f"Error: {wrong}" if tool is None else text)
         return ToolEnd(DENIED, f"Error: {wrong}. The call is denied: go on without it.")
 
     async def run(self, call: "ToolCall", trace_id: str) -> ToolEnd:
@@ -101,10 +107,12 @@ class Toolbox:
         except CutShortError:
             self.state.mark_trace_timed_out(trace_id)
             return self.cut_short(call.name)
-        except Exception as error:  # noqa: BLE001 - a tool may raise anything, the run goes on
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the run goes on
+            self.count(error)
             end = ToolEnd(FAILED, "Error: " + in_words(error))
         finally:
             _cancel(token)
+            self.take_back(named)
         self.state.complete_trace(trace_id, self.envelope.watch.elapsed_ms() - since)
         return end
 
@@ -121,17 +129,27 @@ class Toolbox:
         return ToolEnd(TIMED_OUT, f"Error: {name} took too long and was cancelled")
 
     def handed(self, tool: "Tool", call: "ToolCall") -> "dict[str, Any]":
-        """Return the keywords that a tool is called with."""
+        """Return the keywords that a tool is called with.
+
+        A tool that draws has an envelope for this call, below the run's, which is stopped when the
+        call is over: what it left running spends no more.
+        """
         named = dict(call.arguments)
         if tool.draws:
-            named["budget"] = self.envelope
+            named["budget"] = self.envelope.child(name=f"{self.envelope.name}/{call.name}")
         return named
+
+    def take_back(self, named: "dict[str, Any]") -> None:
+        """Stop what was handed out for a call that is over."""
+        budget = named.get("budget")
+        if isinstance(budget, Envelope):
+            budget.stop("its call is over", StopReason.CANCELLED)
 
     def count(self, value: "Any") -> None:
         """Count what a tool says it used of a model itself."""
-        usage = getattr(value, "usage", None)
+        usage = usage_of(value)
         if usage is not None:
-            self.envelope.tokens.charge(read_report(usage)[0])
+            self.envelope.charge_report(usage, getattr(value, "nano_usd", None))
             self.state.add_tokens(**token_counts(usage))
 
     def denied(self, name: str) -> ToolEnd:

@@ -93,7 +93,7 @@ class Stages:
 
 
 def _ppm(share: float | None) -> int:
-    return 1 << 60 if share is None else int(share * 1_000_000)
+    return 1 << 60 if share is None else int(share * 1_000_000 + 0.5)
 
 
 def _name(tool: "Any") -> str:

@@ -18,7 +18,7 @@ from budget_core.tool import Tool
 from budget_core.toolbox import DENIED, FAILED, Toolbox, ToolEnd, ended
 from budget_cpython.envelope import Envelope
 from budget_cpython.executor import BoundedToolExecutor
-from budget_cpython.executor.outcome import COMPLETED
+from budget_cpython.executor.outcome import COMPLETED, ToolOutcome
 from budget_cpython.turn import TurnRuntimeState
 
 TYPE_CHECKING = False
@@ -62,24 +62,40 @@ class ExecutorToolbox(Toolbox):
 
     async def run(self, call: ToolCall, trace_id: str) -> ToolEnd:
         """Call a tool and return how that ended; raises nothing."""
-        try:
-            end: ToolEnd = await fly(self._execute, self.envelope, (call, trace_id))
-        except CutShortError:
-            return self.cut_short(call.name)
-        except Exception as error:  # noqa: BLE001 - a tool the executor does not take
-            return ToolEnd(FAILED, "Error: " + in_words(error))
-        return end
-
-    async def _execute(self, call: ToolCall, trace_id: str) -> ToolEnd:
         tool = self.tools[call.name]
-        outcome = await self.executor.execute_async(
-            tool, self.handed(tool, call), *self._shared, trace_id=trace_id
-        )
-        if outcome.status != COMPLETED:
-            return ToolEnd(outcome.status, f"Error: {outcome.reason}")
-        end = ended(outcome.value)  # its usage is counted by the executor, also if it is late
-        self.landed[id(call)] = end
-        return end
+        ends: list[ToolEnd] = []
+
+        def land(outcome: ToolOutcome) -> None:
+            if not ends:
+                ends.append(_end_of(outcome))
+                self.landed[id(call)] = ends[0]
+
+        async def execute() -> None:
+            named = self.handed(tool, call)
+            try:
+                outcome = await self.executor.execute_async(
+                    tool, named, *self._shared, trace_id=trace_id, on_end=land
+                )
+            except Exception as error:  # noqa: BLE001 - a tool the executor does not take
+                outcome = ToolOutcome(FAILED, call.name, trace_id, reason=in_words(error))
+            finally:
+                self.take_back(named)
+            land(outcome)
+
+        try:
+            await fly(execute, self.envelope)
+        except CutShortError:
+            pass
+        return ends[0] if ends else self.cut_short(call.name)
+
+
+def _end_of(outcome: ToolOutcome) -> ToolEnd:
+    if outcome.status != COMPLETED:
+        return ToolEnd(outcome.status, f"Error: {outcome.reason}")
+    try:
+        return ended(outcome.value)  # its usage is counted by the executor, also if it is late
+    except Exception as error:  # noqa: BLE001 - what a tool returns may have no text
+        return ToolEnd(FAILED, "Error: " + in_words(error))
 
 
 class ParallelRun(core_run.Run):
@@ -91,22 +107,27 @@ class ParallelRun(core_run.Run):
         self._asked = calls
         reason: StopReason | None = None
         begun: list[tuple[ToolCall, ToolEnd | Task[ToolEnd] | None]] = []
-        async with asyncio.TaskGroup() as group:
-            for number, call in enumerate(calls):
-                if reason:
-                    begun.append((call, None))
-                    continue
-                end, reason = await self._open(call)
-                running = end or group.create_task(
-                    self._toolbox.run(call, self._trace_id(call, number))
-                )
-                begun.append((call, running))
-            for call, either in begun:
-                if either is None:
-                    self._record(call, ToolEnd(DENIED, core_run.NOT_CALLED))
-                else:
-                    end = await either if isinstance(either, Task) else either
-                    reason = await self._close(call, end) or reason
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number, call in enumerate(calls):
+                    if reason:
+                        begun.append((call, None))
+                        continue
+                    end, reason = await self._open(call)
+                    if end is not None:
+                        self._toolbox.landed[id(call)] = end
+                    running = end or group.create_task(
+                        self._toolbox.run(call, self._trace_id(call, number))
+                    )
+                    begun.append((call, running))
+                for call, either in begun:
+                    if either is None:
+                        self._record(call, ToolEnd(DENIED, core_run.NOT_CALLED))
+                    else:
+                        end = await either if isinstance(either, Task) else either
+                        reason = await self._close(call, end) or reason
+        except ExceptionGroup as group_error:
+            raise group_error.exceptions[0] from None
         return reason
 
     def emit(self, kind: str, **fields: Any) -> None:

@@ -13,12 +13,19 @@ class ListedPrice:
         self._model = model
         self._provider_id = provider_id
 
-    def cost(self, prompt: int, completion: int, cached: int = 0) -> int:
-        """Return the nano-USD of a call, rounded up; `cached` tokens are part of the prompt."""
+    def cost(self, prompt: int, completion: int, cached: int = 0, written: int = 0) -> int:
+        """Return the nano-USD of a call, rounded up.
+
+        `cached` and `written` tokens, from and to a cache, are part of the prompt.
+        """
         from genai_prices import Usage, calc_price
 
+        cached = min(cached, prompt)
         usage = Usage(
-            input_tokens=prompt, output_tokens=completion, cache_read_tokens=min(cached, prompt)
+            input_tokens=prompt,
+            output_tokens=completion,
+            cache_read_tokens=cached,
+            cache_write_tokens=min(written, prompt - cached),
         )
         price = calc_price(usage, self._model, provider_id=self._provider_id).total_price
         return int((price * _NANO).to_integral_value(ROUND_CEILING))
@@ -49,7 +56,10 @@ class ListedPrices:
     """
 
     def __init__(self, provider_id: str | None = None) -> None:
-        import genai_prices  # noqa: F401 - better now than in the first call
+        try:
+            import genai_prices  # noqa: F401 - better now than in the first call
+        except ImportError as error:
+            raise ImportError("ListedPrices needs genai-prices: pip install .[prices]") from error
 
         self._provider_id = provider_id
         self._known: dict[str, ListedPrice | None] = {}

@@ -69,6 +69,15 @@ class Node:
                 rooms.append(max(0, cap - node.used[axis] - kept - held))
         return min(rooms, default=None)
 
+    def for_call(self, axis: str, prompt: int, holds: bool) -> int | None:
+        """Return what one call may use: half of its own where its prompt is counted."""
+        rooms = [self.left(axis, holds)]
+        cap = self.cap[axis]
+        if prompt and self.kept[axis] and not self.closing and cap is not None:
+            held = self.held[axis] if holds else 0
+            rooms.append(max(0, cap - self.used[axis] - self.kept[axis] - held) // 2)
+        return min([room for room in rooms if room is not None], default=None)
+
     def elapsed(self, now: int) -> int:
         return (self.pauses[0] if self.pauses else now) - self.begun - self.idle
 
@@ -166,7 +175,7 @@ class TreeMachine(RuleBasedStateMachine):
     ) -> int | None:
         """Return the completion tokens that a call may have: 0 for no call."""
         rooms = [] if limit is None else [limit]
-        tokens, money = node.left("tokens", holds), node.left("nano_usd", holds)
+        tokens, money = (node.for_call(axis, prompt, holds) for axis in ("tokens", "nano_usd"))
         if node.left("turns") == 0 or (money is not None and per_token is None):
             return 0
         if tokens is not None:

@@ -1,304 +1,154 @@
 """Whatever models, tools, callers and clocks do: no run passes its limits or loses its work."""
 
 import asyncio
-import contextlib
 import random
-from typing import Any
+from collections import Counter
 from unittest import mock
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from budget_core.budget import Budget
+from budget_core.dialects import read_report
 from budget_core.envelope import Envelope
-from budget_core.errors import ProviderError
-from budget_core.estimate import estimate_tokens
 from budget_core.hold import Hold
-from budget_core.middleware import Middleware
-from budget_core.operative import Operative
-from budget_core.prices import Price
-from budget_core.progress import NoProgress
-from budget_core.provider import ChatResponse, ToolCall
-from budget_core.run import Run
-from budget_core.stop import StopRequested
-from budget_core.tool import Tool, ToolOutput
-from budget_core.turn_state import MAX_REPAIR_ATTEMPTS
-from tests_micro.script import TEXT, check_conversation
-from tests_micro.support import stopped_clock
+from budget_core.stop import StopReason
+from budget_core.toolbox import CANCELLED
+from budget_core.turn_state import MAX_REPAIR_ATTEMPTS, TIMED_OUT
+from budget_core.usage import MEASURED
+from tests.run_worlds import PRICES, Entry, World, admitted
+from tests_micro.script import check_conversation
 
-MOST_CALLS = 40
-ENDS = ("text", "calls", "calls", "calls", "error", "refusal", "cut", "none", "stream", "empty")
-WORKS = ("text", "error", "stop", "late", "slow", "cancel", "child", "usage")
-PRICES = {"model": Price(10, 100), "cheap": Price(1, 1)}
+SEEN = {"tokens held", "money held", "beyond a hold", "cancelled", "a child", "a tool's usage",
+        StopReason.TOKEN_BUDGET, StopReason.COST_LIMIT}  # fmt: skip
 
 
-class Model:
-    """Answers at random, keeps to no limit, and remembers what it said."""
+@pytest.mark.parametrize(
+    ("runtime", "examples", "seen_there"),
+    [("core", 1_200, SEEN), ("cpython", 1_200, {*SEEN, "a thread's result"})],
+)
+def test_no_schedule_passes_a_limit_loses_work_or_leaves_anything_behind(
+    runtime: str, examples: int, seen_there: set[str]
+) -> None:
+    seen: Counter[str] = Counter()
 
-    supports_response_deltas = True
+    # a smaller seed is no simpler a world
+    @settings(max_examples=examples, deadline=None, phases=set(Phase) - {Phase.shrink})
+    @given(st.integers(0, 1 << 32))
+    def play_any(seed: int) -> None:
+        seen.update(asyncio.run(play(runtime, seed)))
 
-    def __init__(self, chance: random.Random, advance: Any) -> None:
-        self.chance = chance
-        self.advance = advance
-        self.said: list[str] = []
-        self.results: list[str] = []
-        self.calls = self.number = 0
-
-    def get_default_model(self) -> str:
-        return "model"
-
-    def word(self, kind: str) -> str:
-        """Return a text that no other call has."""
-        self.number += 1
-        return f"{kind}{self.number:05}"
-
-    async def chat(
-        self, messages: Any, tools: Any = None, model: Any = None, max_tokens: int | None = None,
-        on_delta: Any = None,
-    ) -> Any:  # fmt: skip
-        chance = self.chance
-        self.calls += 1
-        check_conversation(messages)
-        self.advance(chance.choice((0, 0, 0, 100, 3_000)))
-        for _ in range(chance.randrange(3)):
-            await asyncio.sleep(0)
-        end = chance.choice(ENDS) if self.calls < MOST_CALLS else "text"
-        if end == "error":
-            raise KeyError("lost")
-        if end == "refusal":
-            raise ProviderError(429, "Slow down.")
-        if end == "none":
-            return None
-        if end == "stream" and on_delta is not None:
-            for _ in range(chance.randrange(1, 6)):
-                text = self.word("piece")
-                self.said.append(text)
-                await on_delta(text)
-                await asyncio.sleep(0)
-            raise ProviderError(200, "It broke off.")
-        return self.answer(end, max_tokens)
-
-    def answer(self, end: str, max_tokens: int | None) -> ChatResponse:
-        chance = self.chance
-        text = None if end == "empty" else self.word("said")
-        if text:
-            self.said.append(text)
-        prompt = chance.randrange(60)
-        completion = chance.randrange(1, 60)
-        if max_tokens is not None and chance.random() < 0.7:
-            completion = min(completion, max_tokens)
-        usage: Any = {
-            "prompt_tokens": prompt,
-            "completion_tokens": completion,
-            "total_tokens": prompt + completion,
-        }
-        usage = chance.choice((usage,) * 6 + (None, {}, {"total_tokens": -5}))
-        calls = []
-        if end == "calls":
-            for number in range(chance.randrange(1, 4)):
-                name = chance.choice(("work", "work", "work", "essential", "unknown"))
-                good = {"text": self.word("asked")}
-                arguments = chance.choice((good, good, good, {"text": 5}, {}, None))
-                calls.append(ToolCall(f"c{number}", name, arguments))
-        finish = "length" if end == "cut" else "stop"
-        return ChatResponse(text, calls, finish, usage)
+    play_any()
+    assert seen_there <= set(seen), "a test that never sees these proves nothing"
 
 
-class Meddler(Middleware):
-    """Raises now and then, waits, and declares pauses."""
+async def play(runtime: str, seed: int) -> list[str]:
+    """Play one world, check it, and return what was seen in it."""
+    entries: list[Entry] = []
+    by_hold: dict[Hold, Entry] = {}
+    make, settle = Hold.__init__, Hold.settle
 
-    def __init__(self, chance: random.Random, advance: Any, rate: float) -> None:
-        self.chance = chance
-        self.advance = advance
-        self.rate = rate
+    def made(hold: Hold, envelope: Envelope, limit: int | None, tokens: int, nano_usd: int) -> None:
+        make(hold, envelope, limit, tokens, nano_usd)
+        entry = by_hold[hold] = Entry(hold, tokens, nano_usd)
+        entries.append(entry)
+        admitted.set(entry)
 
-    async def meddle(self, budget: Any) -> None:
-        if self.chance.random() > self.rate:
-            return
-        what = self.chance.randrange(4)
-        if what == 0:
-            raise StopRequested("Enough.")
-        if what == 1:
-            raise ValueError("Oops.")
-        if what == 2:
-            with budget.paused("approval"):
-                self.advance(5_000)
-                await asyncio.sleep(0)
-        else:
-            self.advance(1_000)
-            await asyncio.sleep(0)
+    def settled(hold: Hold, tokens: int, nano_usd: int, *unclear: str) -> None:
+        by_hold[hold].used.append((tokens, nano_usd))
+        settle(hold, tokens, nano_usd, *unclear)
 
-    async def before_llm(self, request: Any, budget: Any) -> None:
-        await self.meddle(budget)
-
-    async def after_llm(self, request: Any, response: Any, budget: Any) -> None:
-        await self.meddle(budget)
-
-    async def before_tool(self, call: Any, budget: Any) -> None:
-        await self.meddle(budget)
-
-    async def after_tool(self, call: Any, result: str, budget: Any) -> None:
-        await self.meddle(budget)
-
-
-class World:
-    """One random schedule: a budget, a model, tools, middleware, and somebody who cancels."""
-
-    def __init__(self, chance: random.Random) -> None:
-        self.chance = chance
-        self.fake, self.clock = stopped_clock()
-        self.model = Model(chance, self.advance)
-        self.children: list[Run] = []
-        self.charged = 0
-        self.root = Envelope.open(self.budget(), self.clock)
-        self.run = self.operative().begin("What now?", self.root)
-        self.task: asyncio.Task[Any] | None = None
-
-    def some(self, *values: Any) -> Any:
-        return None if self.chance.random() < 0.6 else self.chance.choice(values)
-
-    def budget(self) -> Budget:
-        return Budget(
-            max_turns=self.some(0, 1, 2, 3, 5, 9),
-            max_tokens=self.some(0, 1, 30, 100, 300, 900),
-            max_tokens_per_turn=self.some(1, 10, 40),
-            timeout=self.some(0, 1, 5, 20),
-            max_tool_calls=self.some(0, 1, 2, 5),
-            max_reflections=self.some(0, 1, 2),
-            max_calls=self.some({"work": 1}, {"work": 3, "essential": 0}),
-            max_nano_usd=self.some(0, 1_000_000, 9_000_000),
-            max_context_tokens=self.some(200, 2_000),
-            last_call=self.chance.choice((None, 0, 0.1, 0.1, 0.5, 1)),
-        )
-
-    def operative(self) -> Operative:
-        chance = self.chance
-        return Operative(
-            self.model,
-            [
-                Tool("work", "Works.", self.work, TEXT, None, True, True),
-                Tool("essential", "Works too.", self.work, TEXT, 60, True, True, True),
-            ],
-            reflect=self.some(lambda text, budget: chance.choice((None, "Mend it."))),
-            stream=chance.random() < 0.5,
-            fallback_model=self.some("cheap"),
-            stop_when=self.some(NoProgress(2)),
-            middleware=[Meddler(chance, self.advance, chance.choice((0, 0, 0.05)))],
-            prices=PRICES,
-            count_tokens=self.some(estimate_tokens),
-            compact=None,
-        )
-
-    def advance(self, ms: int) -> None:
-        self.fake.advance(ms)
-        self.root.changed()
-
-    async def work(self, text: str, token: Any, budget: Any) -> Any:
-        kind = self.chance.choice(WORKS)
-        if kind == "error":
-            raise KeyError(text)
-        if kind == "late":
-            self.advance(self.chance.choice((500, 5_000)))
-            await asyncio.sleep(0)
-        if kind == "slow":
-            for _ in range(3):
-                await asyncio.sleep(0)
-        if kind == "cancel" and self.chance.random() < 0.3:
-            self.run.cancel("Enough.")
-        if kind == "child" and len(self.children) < 4:
-            both = [self.operative().begin("Help.", budget.child(self.budget())) for _ in "ab"]
-            self.children += both
-            await asyncio.gather(*[child.finish() for child in both])
-        result = self.model.word("result")
-        self.model.results.append(result)
-        if kind == "stop":
-            return ToolOutput.stop("Done.", result)
-        if kind == "usage":
-            self.charged += 7
-            return ToolOutput(result, usage={"total_tokens": 7})
-        return result
-
-    def runs(self) -> list[Run]:
-        """Return all runs but those that were cancelled before they began."""
-        every = [self.run, *self.children]
-        assert all(run.result or not run.budget.turns.used for run in every)
-        return [run for run in every if run.result]
-
-    async def play(self) -> None:
-        self.task = asyncio.create_task(self.run.finish())
-        if self.chance.random() < 0.3:
-            for _ in range(self.chance.randrange(60)):
-                await asyncio.sleep(0)
-            self.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self.task
-        for _ in range(9):  # what was cancelled ends
-            await asyncio.sleep(0)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-def check(world: World, holds: list[tuple[int, int, int, int]]) -> None:
-    root, result = world.root, world.run.result
-    if result is None:  # cancelled before it began
-        assert not world.model.calls
-        return
+    with mock.patch.object(Hold, "__init__", made), mock.patch.object(Hold, "settle", settled):
+        world = World(runtime, random.Random(seed))  # noqa: S311 - no secret
+        await world.play()
+    for entry in entries:
+        check_call(world, entry)
+    check_limits(world.root, world, entries)
     for run in world.runs():
+        check_limits(run.budget, world, entries)
         assert run.result is not None
         check_conversation(run.result.messages)
         assert not run.state.is_accepting_writes()
-        check_axes(run.budget)
         assert max(run.state.validation_repair_counts.values(), default=0) <= MAX_REPAIR_ATTEMPTS
-    over = sum(max(0, used - held) for held, used, _, _ in holds) + world.charged
-    spent = sum(max(0, paid - kept) for _, _, kept, paid in holds)
-    assert root.tokens.used == sum(used for _, used, _, _ in holds) + world.charged
-    for draw, bound in ((root.tokens, over), (root.nano_usd, spent)):
-        assert draw.cap is None or draw.used <= draw.cap + bound
-        assert draw.held == 0
-    assert root.turns.used == world.model.calls == len(holds)
-    assert not root._watchers
+    assert world.root.turns.used == len(world.model.asked) == len(entries)
+    assert not world.root._watchers
+    assert not world.root.queue
     check_work(world)
+    return what_was_seen(world, entries)
 
 
-def check_axes(envelope: Envelope) -> None:
-    """Assert that no count that is claimed one by one is above its cap."""
-    for draw in (envelope.turns, envelope.tool_calls, envelope.reflections):
-        assert draw.cap is None or draw.used <= draw.cap
+def check_call(world: World, entry: Entry) -> None:
+    """Assert that a call was held for, told its limit, and counted as it was reported."""
+    asked, chain, prompt = entry.asked, entry.envelope.chain(), 0
+    check_conversation(asked["messages"])
+    if world.count_tokens is not None:
+        prompt = world.count_tokens(asked["messages"], asked["tools"])
+    price, limit = PRICES[asked["model"]], asked.get("max_tokens")
+    assert entry.held == (0 if limit is None else prompt + limit, price.cost(prompt, limit or 0))
+    caps = [cap for one in chain for cap in (one.tokens.cap, one.nano_usd.cap) if cap is not None]
+    assert limit is not None or not caps
+    assert entry.misfits == []
+    [used] = entry.used
+    if read_report(entry.reported)[2] == MEASURED:
+        usage = entry.reported
+        cost = price.cost(usage["prompt_tokens"], usage["completion_tokens"])
+        assert used == (usage["total_tokens"], cost)
+
+
+def check_limits(envelope: Envelope, world: World, entries: list[Entry]) -> None:
+    """Assert that no count is above its cap, but for what calls used beyond their holds."""
+    own = [entry for entry in entries if envelope in entry.envelope.chain()]
+    charged = sum(tokens for one, tokens in world.charged if envelope in one.chain())
+    used = [sum(entry.used[0][axis] for entry in own) for axis in (0, 1)]
+    over = [sum(entry.over()[axis] for entry in own) for axis in (0, 1)]
+    for draw, counted, bound in (
+        (envelope.turns, len(own), 0),
+        (envelope.tokens, used[0] + charged, over[0] + charged),
+        (envelope.nano_usd, used[1], over[1]),
+        (envelope.tool_calls, envelope.tool_calls.used, 0),
+        (envelope.reflections, envelope.reflections.used, 0),
+    ):
+        assert draw.used == counted
+        assert draw.cap is None or draw.used <= draw.cap + bound
         assert draw.held == 0
     for name, cap in envelope.budget.max_calls.items():
         assert envelope.calls(name).used <= cap
-    assert envelope.tokens.held == envelope.nano_usd.held == 0
 
 
 def check_work(world: World) -> None:
     """Assert that all that models said and tools returned is in a result."""
     kept = ""
+    ends: Counter[str] = Counter()
     for run in world.runs():
         assert run.result is not None
         told = [m["content"] for m in run.result.messages if m["role"] == "tool"]
         assert told == [entry["content"] for entry in run.result.tool_results]
+        ends.update(entry["status"] for entry in run.result.tool_results)
         kept += "\n".join([run.result.text] + [str(m["content"]) for m in run.result.messages])
-    lost = [text for text in world.model.said if text not in kept]
-    # a tool whose run was cancelled has no result, and what comes later is nobody's
-    assert [text for text in lost if text.startswith("said")] == []
-    assert [text for text in lost if text.startswith("piece")] == []
-    assert [text for text in world.model.results if text not in kept] == []
+    assert [text for text in world.model.said if text not in kept] == []
+    # a tool whose run was cancelled has no result, and what a thread returns later is nobody's
+    assert [text for text in world.returned if text not in kept] == []
+    late = {outcome.value.content for outcome in world.late if outcome.value is not None}
+    assert [text for text in world.returned_in_threads if text not in kept] == [
+        text for text in world.returned_in_threads if text in late
+    ]
+    assert len(late) <= ends[CANCELLED] + ends[TIMED_OUT]
 
 
-@settings(max_examples=500, deadline=None)
-@given(st.integers(0, 1 << 32))
-def test_no_schedule_passes_a_limit_loses_work_or_leaves_anything_behind(seed: int) -> None:
-    asyncio.run(play(random.Random(seed)))  # noqa: S311 - no secret
-
-
-async def play(chance: random.Random) -> None:
-    holds: list[tuple[int, int, int, int]] = []
-    settle = Hold.settle
-
-    def noted(hold: Hold, tokens: int, nano_usd: int, *unclear: str) -> None:
-        settle(hold, tokens, nano_usd, *unclear)
-        holds.append((hold._tokens, tokens, hold._nano_usd, nano_usd))
-
-    with mock.patch.object(Hold, "settle", noted):
-        world = World(chance)
-        await world.play()
-        check(world, holds)
+def what_was_seen(world: World, entries: list[Entry]) -> list[str]:
+    """Return what happened in a world, so that a test can tell that it saw everything."""
+    results = [run.result for run in world.runs() if run.result is not None]
+    seen = [
+        result.reason.kind
+        for result in results
+        if result.reason is not None and result.reason.axis != "completion tokens"
+    ]
+    happened = {
+        "tokens held": any(entry.held[0] for entry in entries),
+        "money held": any(entry.held[1] for entry in entries),
+        "beyond a hold": any(entry.held[0] and entry.over()[0] for entry in entries),
+        "a child": len(results) > 1,
+        "a tool's usage": bool(world.charged),
+        "a thread's result": bool(world.returned_in_threads),
+    }
+    return seen + [name for name, was in happened.items() if was]

@@ -2,11 +2,12 @@
 
 import asyncio
 
+from budget_core.admission import StoppedError
 from budget_core.budget import Budget
 from budget_core.config import TurnBudgetConfig
 from budget_core.envelope import Envelope
 from budget_core.errors import ProviderError
-from budget_core.gate import Gate, StoppedError
+from budget_core.gate import Gate
 from budget_core.middleware import Middleware, Request
 from budget_core.operative import Operative
 from budget_core.prices import Price

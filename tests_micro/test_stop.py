@@ -15,7 +15,7 @@ from budget_core import (
     StopRequested,
     Timeout,
 )
-from budget_core.progress import NoProgress
+from budget_core.progress import NoProgress, turn_print
 from budget_core.stop import AtMost, MaxElapsed, in_words
 from tests_micro.support import raises, stopped_clock
 
@@ -215,10 +215,19 @@ def test_real_limits_join_and_say_which_fired() -> None:
     assert str(reason) == text
 
 
-def stuck(window: int, *prints: int) -> bool:
-    seen = unlimited()
-    seen.prints.extend(prints)
-    reason = NoProgress(window).check(seen)
+def after(window: int, *said: int) -> NoProgress:
+    """Return the condition after turns that said so."""
+    condition = NoProgress(window)
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Go on."}]
+    for number in said:
+        condition.note(messages)
+        messages.append({"role": "assistant", "content": f"Turn {number}."})
+    condition.note(messages)
+    return condition
+
+
+def stuck(window: int, *said: int) -> bool:
+    reason = after(window, *said).check(unlimited())
     assert reason is None or figures(reason)[0] == "no_progress"
     return reason is not None
 
@@ -255,9 +264,28 @@ def test_a_window_of_zero_is_one_of_one() -> None:
 
 def test_no_progress_tells_its_window_and_whose_it_is() -> None:
     seen = unlimited().child(name="scout")
-    seen.prints.extend([1, 1, 1])
     text = "no progress (scout): the last 2 turns repeated earlier ones"
-    assert str(NoProgress(2).check(seen)) == text
+    condition = after(2, 1, 1, 1)
+    assert str(condition.check(seen)) == text
+    condition.reset()
+    assert condition.check(seen) is None
+
+
+def test_texts_that_differ_anywhere_are_different_turns() -> None:
+    texts = ["page " + str(n) for n in [1_662, 3_000] + list(range(200))]
+    texts += ["x" * 300 + end for end in ("a", "b", "")]
+    prints = {turn_print([{"role": "assistant", "content": text}]) for text in texts}
+    assert len(prints) == len(texts)
+
+
+def test_a_condition_joined_with_others_sees_the_conversation() -> None:
+    inner = NoProgress(1)
+    both = MaxIterations(9) | (inner & MaxIterations(0))
+    for _ in range(2):
+        both.note([{"role": "assistant", "content": "Again."}])
+    assert figures(both.check(unlimited()))[0] == "no_progress"
+    both.reset()
+    assert both.check(unlimited()) is None
 
 
 def test_a_reason_tells_its_figures_and_its_scope() -> None:

@@ -71,7 +71,7 @@ async def test_a_provider_that_ignores_its_limit_is_cut() -> None:
     many = pieces(*["word "] * 50)
     played = await play(many, budget=Budget(max_tokens_per_turn=3), stream=True)
     assert len(played.diary.of("delta")) == 3
-    assert played.figures == ("token_budget", "completion tokens", 3, 3, 0, "run")
+    assert played.figures == ("token_budget", "completion tokens", 5, 3, 0, "run")
     assert played.result.text == "word " * 4
     assert played.diary.of("response")[0]["usage"]["completion_tokens"] == 5
     assert played.result.usage["estimated"] == 1

@@ -121,7 +121,8 @@ async def test_an_output_may_be_empty_or_no_text() -> None:
 
 
 async def test_bad_arguments_ask_for_repair_a_few_times_and_are_then_denied() -> None:
-    played = await play(calls(*[BAD] * (MAX_REPAIR_ATTEMPTS + 2)), says("Done."))
+    bad = [calls(BAD)] * (MAX_REPAIR_ATTEMPTS + 2)
+    played = await play(*bad, says("Done."))
     assert played.statuses == ["invalid"] * MAX_REPAIR_ATTEMPTS + ["denied"] * 2
     wrong = "Error: arguments.text must be a string, not 5. "
     assert played.told[0] == wrong + "Nothing was done: call whisper again with that mended."
@@ -130,12 +131,26 @@ async def test_bad_arguments_ask_for_repair_a_few_times_and_are_then_denied() ->
 
 
 async def test_a_good_call_of_the_same_tool_gives_the_repairs_back() -> None:
-    bad = [BAD] * MAX_REPAIR_ATTEMPTS
-    played = await play(calls(*bad, GOOD, *bad, BAD), says("Done."))
+    bad = [calls(BAD)] * MAX_REPAIR_ATTEMPTS
+    played = await play(*bad, calls(GOOD), *bad, calls(BAD), says("Done."))
     again = ["invalid"] * MAX_REPAIR_ATTEMPTS
     assert played.statuses == again + ["completed"] + again + ["denied"]
-    played = await play(calls(*bad, ("shout", {}), BAD), says("Done."))
+    played = await play(*bad, calls(("shout", {}), BAD), says("Done."))
     assert played.statuses == again + ["completed", "denied"]
+
+
+async def test_bad_calls_of_one_answer_are_one_attempt() -> None:
+    for bad in (BAD, ("nothing", {})):
+        attempts = [calls(bad, bad, bad)] * MAX_REPAIR_ATTEMPTS
+        played = await play(*attempts, calls(bad), says("Done."))
+        assert played.statuses == ["invalid"] * 3 * MAX_REPAIR_ATTEMPTS + ["denied"]
+
+
+async def test_a_tool_that_is_blocked_is_denied() -> None:
+    played = prepare(calls(GOOD), says("Done."))
+    played.run.state.blocked_tool_names.add("whisper")
+    await played.run.finish()
+    assert (played.statuses, played.result.usage["tool_calls"]) == (["denied"], 0)
 
 
 async def test_a_tool_has_no_more_calls_than_its_own_cap() -> None:
@@ -186,11 +201,25 @@ async def test_what_a_tools_own_callback_raises_is_no_matter() -> None:
     assert (played.statuses, played.result.completed) == (["completed"], True)
 
 
-async def test_a_drawing_tool_gets_the_envelope_of_the_run() -> None:
+async def test_a_drawing_tool_gets_an_envelope_of_its_call_below_the_runs() -> None:
+    def draw(budget: "Any") -> None:
+        seen.append((budget, budget.stopped))
+
     seen: list[Any] = []
-    tool = Tool("draw", "", lambda budget: seen.append(budget), draws=True)
-    played = await called(("draw", {}), tools=[tool])
-    assert seen == [played.run.budget]
+    played = await called(("draw", {}), tools=[Tool("draw", "", draw, draws=True)])
+    budget, stopped = seen[0]
+    assert (budget.parent, budget.name, stopped) == (played.run.budget, "run/draw", None)
+    assert budget.stopped.reason == "its call is over", "what it left behind spends no more"
+    assert played.run.budget.stopped is None
+
+
+async def test_what_exits_the_program_is_a_tools_failure() -> None:
+    def leave() -> None:
+        raise SystemExit(3)
+
+    played = await called(("leave", {}), tools=[Tool("leave", "", leave)])
+    assert (played.told, played.statuses) == (["Error: SystemExit: 3"], ["failed"])
+    assert played.result.completed
 
 
 async def test_a_tool_may_report_what_it_used_of_a_model_itself() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from asyncio import CancelledError, Task
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -56,6 +56,8 @@ class Call(Job):
     """
 
     traced = False
+    stopped = False
+    on_end: Callable[[ToolOutcome], object] | None = None
     task: Task[None] | None = None
     outcome: ToolOutcome | None = None
 
@@ -139,7 +141,7 @@ class Call(Job):
             set_current(self.token.deadline)  # in a context of this task's own
             value = await self.function(**self.arguments)
         except CancelledError as error:
-            if not self.given_up:
+            if not self.stopped:
                 self._end(None, error)
         except BaseException as error:
             self._end(None, error)
@@ -150,7 +152,7 @@ class Call(Job):
 
     def _leave(self, task: "Task[None]") -> None:
         if task.cancelled():  # before it had begun
-            if not self.given_up:
+            if not self.stopped:
                 self._end(None, CancelledError("cancelled before it had begun"))
         else:
             task.exception()  # asyncio is not to complain that nobody looked
@@ -159,6 +161,7 @@ class Call(Job):
 
     async def stop_task(self, within_s: float) -> None:
         """Cancel the tool's task, and give it that long to end."""
+        self.stopped = True
         if self.task:
             self.task.cancel()
             await asyncio.wait({self.task}, timeout=within_s)
@@ -175,6 +178,8 @@ class Call(Job):
             self.trace_id, outcome.latency_ms, outcome.retryable
         ):
             self.outcome = outcome
+            if self.on_end:
+                self.hooks.call(self.on_end, outcome)
         elif self.hooks.on_late:
             self.hooks.call(self.hooks.on_late, outcome)
         if usage is not None and self.hooks.on_usage:
@@ -219,11 +224,14 @@ class Call(Job):
             self.token.cancel()
         return True
 
-    def abort(self) -> None:
-        """Leave everything behind, wherever this call stands; its caller does not go on."""
-        if self.traced:
-            self.give_up()
+    def abort(self) -> bool:
+        """Leave everything behind, wherever this call stands; its caller does not go on.
+
+        `False` where the tool has ended, as `give_up` returns it.
+        """
+        left = not self.traced or self.give_up()
         self.call_off()
+        return left
 
     def result(self) -> ToolOutcome:
         """Return what came of the call, once it was signalled or given up; once."""

@@ -123,16 +123,19 @@ class BoundedToolExecutor:
         cap_s: float | None = None,
         *,
         trace_id: str | None = None,
+        on_end: Callable[[ToolOutcome], object] | None = None,
     ) -> ToolOutcome:
         """Call a tool as `execute` does, and let the running loop go on meanwhile.
 
         An async tool runs as a task of the loop and is cancelled when its time is over; one that
         does not end even then is abandoned. Any other runs in a thread. If this call is cancelled,
-        so is the tool.
+        so is the tool. `on_end(outcome)` is called, by any thread, as soon as a tool that was
+        started has ended or is given up: also where this call is cancelled and returns nothing.
         """
         call, is_async = self._call(tool, arguments, budget, state, cap_s, trace_id)
         done = asyncio.Event()
         call.signal = partial(wake, asyncio.get_running_loop(), done)
+        call.on_end = on_end
         try:
             _check(call)
             _admit(call, await self._bounds.places.enter_async(call, call.left_s))
@@ -142,14 +145,20 @@ class BoundedToolExecutor:
                 call.start()
             if not await happens(done, call.left_s()):
                 if call.give_up():
+                    if on_end:
+                        call.hooks.call(on_end, call.result())
                     await call.stop_task(CLEAN_UP_S)
                 else:
                     await done.wait()
         except (_DeniedError, NoPlaceError) as denied:
             return _denied(call, denied)
         except BaseException:
-            call.abort()
-            await call.stop_task(CLEAN_UP_S)
+            try:  # what the tool returns as it is cancelled still counts
+                await call.stop_task(CLEAN_UP_S)
+            finally:
+                left = call.abort()
+            if not left:
+                await happens(done, CLEAN_UP_S)
             raise
         return call.result()
 

@@ -197,6 +197,95 @@ def test_who_is_cancelled_cancels_the_tool(kind: str) -> None:
     run(main)
 
 
+@pytest.mark.parametrize("steps", range(6))
+def test_what_a_tool_returns_as_its_caller_is_cancelled_is_told(steps: int) -> None:
+    async def main() -> None:
+        budget, state = turn()
+        ends: list[ToolOutcome] = []
+        returned = []
+
+        async def tool() -> str:
+            try:
+                await asyncio.sleep(0)
+                await forever()
+            except asyncio.CancelledError:
+                returned.append("part")
+            return "part"
+
+        executor = BoundedToolExecutor()
+        call = asyncio.create_task(
+            executor.execute_async(tool, {}, budget, state, trace_id="t", on_end=ends.append)
+        )
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert [(one.status, one.value) for one in ends] == [("completed", p) for p in returned]
+        if steps:
+            assert status(state, "t") == ("completed" if ends else "timed_out")
+        assert bool(returned) == (steps > 0)
+        assert (executor.running, executor.abandoned) == (0, 0)
+
+    run(main)
+
+
+def test_an_end_is_told_once_and_a_late_one_is_not() -> None:
+    async def main() -> None:
+        ends: list[ToolOutcome] = []
+        late: list[ToolOutcome] = []
+        executor = BoundedToolExecutor(on_late=late.append)
+
+        async def tool() -> str:
+            return "found"
+
+        def fail() -> None:
+            raise LookupError("no")
+
+        for one in (tool, fail):
+            await executor.execute_async(one, {}, *turn(), on_end=ends.append)
+        with hung() as slow:
+            await executor.execute_async(slow, {}, *turn(), 0.02, on_end=ends.append)
+        await eventually(lambda: late)
+        assert [one.status for one in ends] == ["completed", "failed", "timed_out"]
+
+    run(main)
+
+
+def test_who_is_cancelled_twice_leaves_nothing_behind() -> None:
+    async def main() -> None:
+        budget, state = turn()
+        gate = asyncio.Event()
+        resists = asyncio.Event()
+
+        async def tool() -> str:
+            while not gate.is_set():
+                try:
+                    await gate.wait()
+                except asyncio.CancelledError:
+                    resists.set()
+            return "late"
+
+        ends: list[ToolOutcome] = []
+        executor = BoundedToolExecutor()
+        call = asyncio.create_task(
+            executor.execute_async(tool, {}, budget, state, trace_id="t", on_end=ends.append)
+        )
+        await eventually(lambda: executor.running)
+        await asyncio.sleep(0)
+        call.cancel()
+        await resists.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert (status(state, "t"), executor.abandoned) == ("timed_out", 1)
+        gate.set()
+        await eventually(lambda: executor.abandoned == 0)
+        assert (status(state, "t"), ends) == ("timed_out_late", [])
+
+    run(main)
+
+
 def test_who_is_cancelled_while_waiting_for_a_place_takes_none() -> None:
     async def main() -> None:
         executor = BoundedToolExecutor(max_abandoned=1)
