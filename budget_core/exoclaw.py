@@ -3,6 +3,7 @@
 from budget_core.admission import StoppedError
 from budget_core.budget import Budget
 from budget_core.envelope import Envelope
+from budget_core.errors import ProviderError
 from budget_core.flight import is_over
 from budget_core.gate import Gate
 from budget_core.middleware import Request
@@ -35,7 +36,8 @@ class ExoclawBudget:
     the model's place says why, with what there is of an answer.
 
     The timeout bounds LLM calls. exoclaw runs the tools: one that has begun is waited for, and its
-    time counts. A prompt too long for the model is exoclaw's to mend. One loop uses an adapter.
+    time counts. A prompt too long for the model is exoclaw's to mend. One loop uses an adapter, for
+    one turn at a time: turns side by side need an adapter each, such as a `child`.
     Source: seed 004.
     """
 
@@ -192,7 +194,7 @@ class ExoclawBudget:
         return ChatResponse(self._text, usage=dict(NOTHING), cut_off_by="budget")
 
     def _why(self) -> str:
-        return f"[Stopped: {self.reason}]"
+        return f"[Stopped: {self.reason or 'another turn has begun'}]"
 
 
 class _Line:
@@ -209,9 +211,12 @@ class _Line:
 
     async def chat(self, **asked: "Any") -> "Any":
         try:
-            return await self.inner.chat(**asked)
+            response = await self.inner.chat(**asked)
         except Exception as error:
             if type(error).__name__ != "ContextWindowExceededError":
                 raise
             self.overflow = error
             return ChatResponse("", usage=dict(NOTHING))
+        if getattr(response, "finish_reason", None) == "error":  # exoclaw's word for a failure
+            raise ProviderError(0, response.content or "the provider failed")
+        return response

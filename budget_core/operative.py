@@ -4,6 +4,7 @@ import asyncio
 
 from budget_core.budget import Budget
 from budget_core.envelope import Envelope
+from budget_core.errors import refuse
 from budget_core.monotonic import inf
 from budget_core.run import Run
 from budget_core.tool import Tool
@@ -14,6 +15,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.result import OperativeResult
     from budget_core.shapes import *
+
+
+OPTIONS = (
+    "model",
+    "fallback_model",
+    "wind_down",
+    "stop_when",
+    "middleware",
+    "prices",
+    "count_tokens",
+    "compact",
+)
 
 
 class Operative:
@@ -52,7 +65,8 @@ class Operative:
         **gate: "Any",
     ) -> None:
         self.provider = provider
-        self.tools = list(tools)
+        listed: Any = tools if isinstance(tools, (list, tuple)) else [tools]
+        self.tools: list[Tool] = list(listed)
         self.budget = Budget() if budget is None else budget
         self.system_prompt = system_prompt
         self.reflect = reflect
@@ -60,7 +74,30 @@ class Operative:
         self.stream = stream
         self.session_id = session_id
         self.gate = gate
-        self.begin("", Budget())  # refuses what is wrong now, and not in the first run
+        self._check()
+        self.begin("", Budget())  # whatever else is wrong is refused now, not in the first run
+
+    def _check(self) -> None:
+        """Refuse what is none of its kind, before a run trips over it."""
+        for name in self.gate:
+            if name not in OPTIONS:
+                words = f"an operative takes no {name}: limits go into its Budget; there are also "
+                raise ValueError(words + ", ".join(OPTIONS))
+        for name, wanted, right in (
+            ("provider", "an object with a method chat", hasattr(self.provider, "chat")),
+            ("budget", "a Budget or an Envelope", isinstance(self.budget, (Budget, Envelope))),
+            ("system_prompt", "a string", isinstance(self.system_prompt, str)),
+            ("on_event", "a function", self.on_event is None or callable(self.on_event)),
+            ("reflect", "a function", self.reflect is None or callable(self.reflect)),
+        ):
+            if not right:
+                refuse(name, wanted, getattr(self, name))
+        for tool in self.tools:
+            if not isinstance(tool, Tool):
+                refuse("tools", "a list of Tool(name, description, function, …)", tool)
+        for name, attribute in (("stop_when", "check"), ("wind_down", "notice_at")):
+            if self.gate.get(name) is not None and not hasattr(self.gate[name], attribute):
+                refuse(name, "a StopCondition or a WindDown, as its name says", self.gate[name])
 
     def run(
         self, messages: "str | Sequence[dict[str, Any]]", budget: "Budget | Envelope | None" = None
@@ -75,7 +112,14 @@ class Operative:
     def begin(
         self, messages: "str | Sequence[dict[str, Any]]", budget: "Budget | Envelope | None" = None
     ) -> Run:
-        """Return a run that can be watched and cancelled; its time counts from now."""
+        """Return a run that can be watched and cancelled; its time counts from now.
+
+        Raises `ValueError` for messages that are no text and no list of dicts.
+        """
+        listed: Any = messages if isinstance(messages, (list, tuple)) else [messages]
+        for message in listed:
+            if not isinstance(message, dict) and not isinstance(messages, str):
+                refuse("messages", "a text, or a list of messages with role and content", messages)
         given = self.budget if budget is None else budget
         envelope = given if isinstance(given, Envelope) else self.ENVELOPE.open(given)
         return self.RUN(self, messages, envelope)

@@ -68,5 +68,6 @@ def digest(tool_results: "list[dict[str, Any]]") -> str:
     lines = []
     for entry in tool_results[-5:]:
         text = " ".join(entry["content"].split())
-        lines.append(f"- {entry['name']}: " + (text[:_SHOWN] + "…" if len(text) > _SHOWN else text))
+        shown = text[:_SHOWN] + "…" if len(text) > _SHOWN else text
+        lines.append(f"- {entry.get('name', 'tool')}: {shown}")
     return "What the tools returned:\n" + "\n".join(lines) if lines else ""

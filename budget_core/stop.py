@@ -149,7 +149,7 @@ class AtMost(StopCondition):
         self.limit = check_count("limit", limit)
         self.kept = check_count("kept", kept)
 
-    def used(self, seen: "Any") -> int:
+    def used(self, seen: "Envelope") -> int:
         """Return what is used."""
         raise NotImplementedError
 
@@ -166,7 +166,7 @@ class MaxIterations(AtMost):
 
     KIND, AXIS = StopReason.TURN_LIMIT, "turns"
 
-    def used(self, seen: "Any") -> int:
+    def used(self, seen: "Envelope") -> int:
         """Return the calls."""
         return seen.steps.used
 
@@ -176,7 +176,7 @@ class MaxTokens(AtMost):
 
     KIND, AXIS = StopReason.TOKEN_BUDGET, "tokens"
 
-    def used(self, seen: "Any") -> int:
+    def used(self, seen: "Envelope") -> int:
         """Return the tokens."""
         return seen.tokens.used
 
@@ -186,7 +186,7 @@ class MaxCost(AtMost):
 
     KIND, AXIS = StopReason.COST_LIMIT, "nano-USD"
 
-    def used(self, seen: "Any") -> int:
+    def used(self, seen: "Envelope") -> int:
         """Return the money."""
         return seen.nano_usd.used
 
@@ -196,7 +196,7 @@ class MaxToolCalls(AtMost):
 
     KIND, AXIS = StopReason.TOOL_CALL_LIMIT, "tool calls"
 
-    def used(self, seen: "Any") -> int:
+    def used(self, seen: "Envelope") -> int:
         """Return the calls."""
         return seen.tool_calls.used + seen.tool_calls.refused
 
@@ -210,7 +210,7 @@ class MaxElapsed(AtMost):
 
     KIND, AXIS = StopReason.TIMEOUT, "ms"
 
-    def used(self, seen: "Any") -> int:
+    def used(self, seen: "Envelope") -> int:
         """Return the milliseconds."""
         return seen.watch.elapsed_ms()
 

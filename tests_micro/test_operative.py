@@ -661,3 +661,137 @@ async def test_an_unlimited_run_is_warned_of() -> None:
     assert len((await play(says("Hello."))).diary.of("warning")) == 1
     for budget in (Budget(max_turns=5), Envelope.open(Budget(max_turns=5)).child()):
         assert (await play(says("Hello."), budget=budget)).diary.of("warning") == []
+
+
+async def test_what_is_wrong_with_an_operative_is_said_when_it_is_built() -> None:
+    def work() -> str:
+        return ""
+
+    for named, wanted in (
+        ({"max_turns": 3}, "takes no max_turns: limits go into its Budget"),
+        ({"stop_whn": None}, "takes no stop_whn"),
+        ({"budget": {"max_turns": 2}}, "budget must be a Budget or an Envelope, not {"),
+        ({"budget": 5}, "not 5"),
+        ({"tools": [work]}, "tools must be a list of Tool(name, description, function"),
+        ({"tools": Budget()}, "tools must be"),
+        ({"system_prompt": 5}, "system_prompt must be a string, not 5"),
+        ({"on_event": []}, "on_event must be a function, not []"),
+        ({"reflect": "me"}, "reflect must be a function"),
+        ({"stop_when": Budget()}, "stop_when must be"),
+        ({"wind_down": {}}, "wind_down must be"),
+    ):
+        error = raises(ValueError, Operative, Script(says("Hi.")), **named)
+        assert wanted in str(error), named
+    assert "provider must be" in str(raises(ValueError, Operative, "http://127.0.0.1"))
+    operative = Operative(Script(says("Hi.")))
+    for messages in (None, 5, {"role": "user"}, ["Hi."]):
+        assert "messages must be a text" in str(raises(ValueError, operative.begin, messages))
+
+
+async def test_one_run_at_a_time_uses_an_envelope() -> None:
+    async def hang(asked: "Any") -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    waiting = asyncio.Event()
+    envelope = Envelope.open(Budget(max_turns=9))
+    first = Operative(Script(hang)).begin("?", envelope)
+    task = asyncio.create_task(first.finish())
+    await waiting.wait()
+    second = Operative(Script(says("Hi."))).begin("?", envelope)
+    error = await raises_async(ValueError, second.finish)
+    assert "run is in use by another run: give each a child()" in str(error)
+    first.cancel()
+    assert "cancelled" in str((await task).reason)
+    assert (await Operative(Script(says("Hi."))).run("?", envelope.continuation())).completed
+
+
+async def test_a_condition_does_not_forbid_the_last_call_that_waits() -> None:
+    async def slow(asked: "Any") -> "Any":
+        waiting.set()
+        await go_on.wait()
+        return says("Slow.")
+
+    waiting, go_on = asyncio.Event(), asyncio.Event()
+    parent = Envelope.open(Budget(max_tokens=1_000))
+    child = parent.child()
+    child.turns.charge(1)
+    first = asyncio.create_task(Operative(Script(slow)).run("?", parent.child()))
+    await waiting.wait()
+    agent = Operative(Script(says("Last.")), stop_when=MaxIterations(1))
+    second = asyncio.create_task(agent.run("?", child))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    go_on.set()
+    await first
+    result = await second
+    assert (result.text, str(result.reason)[:10]) == ("Last.", "turn limit")
+
+
+async def test_middleware_sees_the_last_call_too_and_the_request_afresh() -> None:
+    class Redacts(Middleware):
+        seen = 0
+
+        def before_llm(self, request: "Any", budget: "Any") -> None:
+            self.seen += 1
+            request.messages[-1] = dict(request.messages[-1], content=f"seen {self.seen}")
+
+    redacts = Redacts()
+    played = await play(
+        ProviderError(500, "Down."),
+        says("Up."),
+        middleware=[redacts],
+        fallback_model="other",
+        budget=Budget(max_turns=5),
+    )
+    assert (redacts.seen, played.result.text) == (2, "Up.")
+    sent = [[m["content"] for m in messages] for messages in played.script.sent]
+    assert sent[0] == ["seen 1"]
+    assert sent[1][0] == "seen 2"
+
+
+async def test_an_answer_that_cannot_be_read_leaves_no_hold_and_its_cost_is_what_was_held() -> None:
+    class Odd:
+        usage = None
+
+        @property
+        def content(self) -> str:
+            raise RuntimeError("no content")
+
+    class Dear:
+        def cost(self, *tokens: int) -> int:
+            if tokens[0] > 2:
+                raise RuntimeError("no price for that")
+            return 5
+
+        def affordable(self, nano_usd: int, prompt: int) -> int:
+            return 50
+
+    envelope = Envelope.open(Budget(max_tokens=1_000))
+    played = await play(Odd(), budget=envelope)
+    assert (played.reason.kind, envelope.tokens.held) == (StopReason.PROVIDER_ERROR, 0)
+    envelope = Envelope.open(Budget(max_tokens=1_000, max_nano_usd=100))
+    played = await play(says("Hi."), budget=envelope, prices={"script": Dear()})
+    assert played.reason.kind == StopReason.FAILED
+    assert (envelope.tokens.held, envelope.tokens.used, envelope.nano_usd.held) == (0, 50, 0)
+
+
+async def test_a_limit_that_middleware_makes_up_is_refused() -> None:
+    class Guess(Middleware):
+        def before_llm(self, request: "Any", budget: "Any") -> None:
+            request.max_tokens = float("nan")
+
+    played = await play(says("Hi."), middleware=[Guess()], budget=Budget(max_tokens=1_000))
+    assert played.reason.kind == StopReason.FAILED
+    assert "max_tokens of the request must be a whole number" in str(played.reason)
+    assert played.run.budget.tokens.held == 0
+
+
+async def test_a_watcher_that_raises_changes_nothing() -> None:
+    def watch() -> None:
+        raise RuntimeError("watcher")
+
+    envelope = Envelope.open(Budget(max_tokens=1_000))
+    envelope.add_watcher(watch)
+    played = await play(says("Hi."), budget=envelope)
+    assert (played.result.text, played.result.completed, envelope.tokens.held) == ("Hi.", True, 0)
