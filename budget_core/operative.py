@@ -116,8 +116,7 @@ class Operative:
 
         Raises `ValueError` for messages that are no text and no list of dicts.
         """
-        listed: Any = messages if isinstance(messages, (list, tuple)) else [messages]
-        for message in listed:
+        for message in messages if isinstance(messages, (list, tuple)) else (None,):
             if not isinstance(message, dict) and not isinstance(messages, str):
                 refuse("messages", "a text, or a list of messages with role and content", messages)
         given = self.budget if budget is None else budget

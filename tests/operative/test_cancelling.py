@@ -117,7 +117,9 @@ def test_what_had_ended_is_in_the_result_wherever_a_run_is_cancelled(how: str) -
         await asyncio.sleep(0.001)
         assert len(asyncio.all_tasks()) == 1
         if world.run.result is not None:
-            assert world.run.result.reason.kind == StopReason.CANCELLED
+            reason = world.run.result.reason
+            assert reason is not None
+            assert reason.kind == StopReason.CANCELLED
             world.check(world.run.result)
         return world
 
