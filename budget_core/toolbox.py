@@ -100,8 +100,7 @@ class Toolbox:
         named = self.handed(tool, call)
         if tool.cooperative:
             named["token"] = token
-        since = self.envelope.watch.elapsed_ms()
-        work = (tool, call, named)
+        work = (tool, call, named, trace_id)
         try:
             end: ToolEnd = await fly(self._work, self.envelope, work, None, token.deadline)
         except CutShortError:
@@ -109,17 +108,22 @@ class Toolbox:
             return self.cut_short(call.name)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the run goes on
             self.count(error)
-            end = ToolEnd(FAILED, "Error: " + in_words(error))
+            self.state.complete_trace(trace_id)
+            return ToolEnd(FAILED, "Error: " + in_words(error))
         finally:
             _cancel(token)
             self.take_back(named)
-        self.state.complete_trace(trace_id, self.envelope.watch.elapsed_ms() - since)
         return end
 
-    async def _work(self, tool: "Tool", call: "ToolCall", named: "dict[str, Any]") -> ToolEnd:
+    async def _work(
+        self, tool: "Tool", call: "ToolCall", named: "dict[str, Any]", trace_id: str
+    ) -> ToolEnd:
+        since = self.envelope.watch.elapsed_ms()
         value = await settle(tool.run(**named))
         self.count(value)
-        end = self.landed[id(call)] = ended(value)
+        end = ended(value)
+        if self.state.complete_trace(trace_id, self.envelope.watch.elapsed_ms() - since):
+            self.landed[id(call)] = end
         return end
 
     def cut_short(self, name: str) -> ToolEnd:

@@ -3,6 +3,7 @@
 import asyncio
 from asyncio import Queue, Task
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from math import inf
 from typing import Any, cast
 
 from budget_core import budget as core_budget
@@ -15,7 +16,8 @@ from budget_core.provider import ToolCall
 from budget_core.result import OperativeResult
 from budget_core.stop import StopReason, in_words
 from budget_core.tool import Tool
-from budget_core.toolbox import DENIED, FAILED, Toolbox, ToolEnd, ended
+from budget_core.toolbox import CALLED_OFF, CANCELLED, DENIED, FAILED, Toolbox, ToolEnd, ended
+from budget_cpython.deadline import current_or_none
 from budget_cpython.envelope import Envelope
 from budget_cpython.executor import BoundedToolExecutor
 from budget_cpython.executor.outcome import COMPLETED, ToolOutcome
@@ -106,28 +108,47 @@ class ParallelRun(core_run.Run):
     async def _call_tools(self, calls: list[ToolCall]) -> StopReason | None:
         self._asked = calls
         reason: StopReason | None = None
-        begun: list[tuple[ToolCall, ToolEnd | Task[ToolEnd] | None]] = []
+        begun: dict[int, Task[ToolEnd] | None] = {}
         try:
             async with asyncio.TaskGroup() as group:
                 for number, call in enumerate(calls):
-                    if reason:
-                        begun.append((call, None))
-                        continue
-                    end, reason = await self._open(call)
-                    if end is not None:
-                        self._toolbox.landed[id(call)] = end
-                    running = end or group.create_task(
-                        self._toolbox.run(call, self._trace_id(call, number))
-                    )
-                    begun.append((call, running))
-                for call, either in begun:
-                    if either is None:
-                        self._record(call, ToolEnd(DENIED, core_run.NOT_CALLED))
-                    else:
-                        end = await either if isinstance(either, Task) else either
-                        reason = await self._close(call, end) or reason
+                    if reason is None:
+                        end, reason = await self._open(call)
+                        begun[id(call)] = None
+                        if end is not None:
+                            self._toolbox.landed[id(call)] = end
+                        else:
+                            running = self._toolbox.run(call, self._trace_id(call, number))
+                            begun[id(call)] = group.create_task(running)
+                return await self._close_all(calls, begun, reason)
         except ExceptionGroup as group_error:
             raise group_error.exceptions[0] from None
+
+    async def _close_all(
+        self,
+        calls: list[ToolCall],
+        begun: dict[int, Task[ToolEnd] | None],
+        reason: StopReason | None,
+    ) -> StopReason | None:
+        """End the calls in their order; those that run when one stops the run are cancelled."""
+        tasks = {task for task in begun.values() if task is not None}
+        waiting = set(tasks)
+        while waiting:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if any(task.result().stop_reason is not None for task in done):
+                break
+        for call in calls:
+            task = begun.get(id(call))
+            if id(call) not in begun:
+                self._record(call, ToolEnd(DENIED, core_run.NOT_CALLED))
+                continue
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+            end = self._toolbox.landed.get(id(call))
+            if task is not None and not task.cancelled():
+                end = task.result()
+            reason = await self._close(call, end or ToolEnd(CANCELLED, CALLED_OFF)) or reason
         return reason
 
     def emit(self, kind: str, **fields: Any) -> None:
@@ -138,7 +159,7 @@ class ParallelRun(core_run.Run):
 
 
 class Running(Coroutine[Any, Any, OperativeResult]):
-    """A run to be awaited for its result, or iterated over for its events; once.
+    """A run to be awaited for its result, as often as you like, or iterated over for its events.
 
     Either may be ended early by `cancel`. A loop over the events that is left early cancels the
     run; the last event, `completed` or `stopped`, has the `result`.
@@ -147,11 +168,12 @@ class Running(Coroutine[Any, Any, OperativeResult]):
     def __init__(self, run: ParallelRun) -> None:
         self._run = run
         self._finish: Coroutine[Any, Any, OperativeResult] | None = None
+        self._task: Task[OperativeResult] | None = None
 
     @property
-    def budget(self) -> core_envelope.Envelope:
+    def budget(self) -> Envelope:
         """The run's envelope: to watch, `extend`, `stop` or pause it from outside."""
-        return self._run.budget
+        return cast(Envelope, self._run.budget)
 
     @property
     def result(self) -> OperativeResult | None:
@@ -163,7 +185,7 @@ class Running(Coroutine[Any, Any, OperativeResult]):
         self._run.cancel(reason)
 
     def __await__(self) -> Generator[Any, None, OperativeResult]:
-        return self._coroutine().__await__()
+        return self._ended().__await__()
 
     def send(self, value: Any) -> Any:
         """Go on, as event loops do."""
@@ -180,13 +202,23 @@ class Running(Coroutine[Any, Any, OperativeResult]):
 
     def _coroutine(self) -> Coroutine[Any, Any, OperativeResult]:
         if self._finish is None:
-            self._finish = self._run.finish()
+            self._finish = self._ended()
         return self._finish
 
-    async def __aiter__(self) -> AsyncGenerator[Event, None]:
+    async def _ended(self) -> OperativeResult:
+        if self._task is not None:
+            await asyncio.wait({self._task})
+        return self._run.result or await self._run.finish()
+
+    def __aiter__(self) -> AsyncGenerator[Event, None]:
+        if self._task is not None or self._run.result is not None:
+            raise RuntimeError("the events of a run are told once, to one loop over them")
+        return self._events()
+
+    async def _events(self) -> AsyncGenerator[Event, None]:
         queue: Queue[Event | None] = Queue()
         self._run.watcher = queue.put_nowait
-        task = asyncio.create_task(self._coroutine())
+        task = self._task = asyncio.create_task(self._run.finish())
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (event := await queue.get()) is not None:
@@ -234,6 +266,7 @@ class Operative(core.Operative):
     def run_sync(self, messages: Question, budget: Budgeted | None = None) -> OperativeResult:
         """Return what a run comes to, where no event loop is running.
 
+        Ctrl-C is raised when its tools have been cancelled; the event `stopped` has what there is.
         Raises `RuntimeError` where one is: `await operative.run(…)` there.
         """
         if _is_in_loop():
@@ -243,9 +276,16 @@ class Operative(core.Operative):
     def begin(self, messages: Question, budget: Budgeted | None = None) -> ParallelRun:
         """Return a run, whose time counts from now, to `finish`.
 
+        A budget's timeout is at most what `Deadline.current()` has left.
+
         Raises `TypeError` for an envelope of the core's, which threads may not share.
         """
-        return cast(ParallelRun, super().begin(messages, budget))
+        around = current_or_none()
+        given = self.budget if budget is None else budget
+        if around is not None and isinstance(given, core_budget.Budget):
+            own = inf if given.timeout is None else given.timeout
+            given = given.replace(timeout=min(own, around.remaining_seconds()))
+        return cast(ParallelRun, super().begin(messages, given))
 
     def toolbox(
         self, envelope: core_envelope.Envelope, state: core_state.TurnRuntimeState

@@ -94,3 +94,11 @@ def test_what_is_free_is_affordable_without_money() -> None:
     assert Price(0, 1).affordable(0, 1000) == 0
     assert Price(1, 0).affordable(0, 1) == -1
     assert Price(1, 0).affordable(1000, 1) is None
+
+
+def test_tokens_written_to_a_cache_have_a_price_of_their_own() -> None:
+    price = Price(3, 15, cached=0.3, cache_write=3.75)
+    assert price.cost(100, 0, 0, 100) == 375_000
+    assert price.cost(100, 10, 40, 50) == 10 * 3_000 + 40 * 300 + 50 * 3_750 + 10 * 15_000
+    assert price.cost(100, 0, 80, 50) == 80 * 300 + 20 * 3_750
+    assert Price(3, 15).cost(100, 0, 0, 100) == 300_000

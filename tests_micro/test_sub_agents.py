@@ -249,3 +249,24 @@ async def test_a_child_that_stops_waiting_leaves_the_queue() -> None:
     await waiting.wait()
     runs[2].cancel()
     assert ((await tasks[2]).turns, parent.queue) == (1, [])
+
+
+async def test_a_child_waits_only_for_those_who_want_the_same() -> None:
+    async def hang(asked: "Any") -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    waiting = asyncio.Event()
+    root = Envelope.open(Budget(max_tokens=9_000))
+    small, large = root.child(max_tokens=100), root.child(max_tokens=1_000)
+    runs = [Operative(Script(hang)).begin("?", small.child()) for _ in range(2)]
+    tasks = [asyncio.create_task(run.finish()) for run in runs]
+    await waiting.wait()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(root.queue) == 1
+    assert (await Operative(Script(says("Hi."))).run("?", large.child())).completed
+    for number in range(2):
+        runs[number].cancel()
+        await tasks[number]
+    assert root.queue == []

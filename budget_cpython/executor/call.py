@@ -11,13 +11,14 @@ from threading import Thread
 from time import monotonic_ns
 from typing import Any
 
-from budget_core.dialects import read_report, token_counts
+from budget_core.dialects import token_counts
 from budget_core.envelope import Envelope
 from budget_core.errors import DeadlineExceeded
 from budget_core.stop import in_words
+from budget_core.tool import usage_of
 from budget_core.turn_state import COMPLETED as TRACE_COMPLETED
 from budget_cpython.deadline import DeadlineToken, current_or_none, set_current
-from budget_cpython.executor.hooks import Hooks, usage_of
+from budget_cpython.executor.hooks import Hooks
 from budget_cpython.executor.options import Described, ToolOptions
 from budget_cpython.executor.outcome import COMPLETED, FAILED, TIMED_OUT, ToolOutcome
 from budget_cpython.executor.places import Places
@@ -171,7 +172,7 @@ class Call(Job):
         if usage is not None:
             self.state.add_tokens(**token_counts(usage))
             if isinstance(self.budget, Envelope):
-                self.budget.tokens.charge(read_report(usage)[0])
+                self.budget.charge_report(usage, getattr(value, "nano_usd", None))
         outcome = self.ended(COMPLETED, value) if error is None else self._failure(error)
         gave_up = outcome.status == TIMED_OUT and self.state.mark_trace_timed_out(self.trace_id)
         if gave_up or self.state.complete_trace(

@@ -32,13 +32,3 @@ class Hooks:
                 said = f"microbudget: a hook of the tool executor raised {in_words(error)}"
                 print(said, file=sys.stderr)
             self.error = error
-
-
-def usage_of(result: Any) -> Any:
-    """Return the usage report that a tool's result carries as an attribute or a key, or `None`."""
-    if result is None or isinstance(result, str):
-        return None
-    try:
-        return result.get("usage") if isinstance(result, dict) else result.usage
-    except BaseException:  # noqa: BLE001 - most have none, and a foreign object may raise anything
-        return None

@@ -164,23 +164,28 @@ def test_options_of_the_function_hold_beside_the_tools_own() -> None:
     assert statuses(result) == ["timed_out"]
 
 
-def test_a_tool_that_stops_the_run_lets_those_beside_it_end() -> None:
+def test_a_tool_that_stops_the_run_keeps_what_has_ended_and_cancels_the_rest() -> None:
     ended = threading.Event()
 
-    def work(n: int) -> str | ToolOutput:
-        if n == 0:
-            return ToolOutput.stop("all files are processed", "The answer.")
-        ended.wait(0.01)
-        return "also done"
+    async def work(n: int) -> str | ToolOutput:
+        if n == 2:
+            await asyncio.Event().wait()
+        if n == 1:
+            ended.set()
+            return "also done"
+        while not ended.is_set():  # noqa: ASYNC110 - of a thread's kind
+            await asyncio.sleep(0)
+        return ToolOutput.stop("all files are processed", "The answer.")
 
-    script = Script(batch("work", 2))
+    script = Script(batch("work", 3))
     result = Operative(script, [Tool("work", "Works.", work, NUMBER)]).run_sync(QUESTION)
     assert result.reason is not None
     assert (result.reason.kind, result.reason.reason) == (
         StopReason.EXPLICIT_STOP,
         "all files are processed",
     )
-    assert contents(result) == ["The answer.", "also done"]
+    assert contents(result) == ["The answer.", "also done", "Error: cancelled"]
+    assert statuses(result) == ["completed", "completed", "cancelled"]
     assert (result.text, len(script.sent)) == ("The answer.", 1)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from budget_cpython import Budget, ListedPrices, Operative, Price, StopReason
+from budget_cpython import Budget, ChatResponse, ListedPrices, Operative, Price, StopReason
 
 from .support import QUESTION, Script, says
 
@@ -88,3 +88,20 @@ def test_a_model_without_a_price_is_refused_where_money_is_limited() -> None:
     assert result.reason is not None
     assert result.reason.kind == StopReason.COST_LIMIT
     assert "no price is known for script" in str(result.reason)
+
+
+def test_what_is_written_to_a_cache_costs_what_the_list_says() -> None:
+    price = ListedPrices("anthropic").get("claude-sonnet-4-5")
+    assert price is not None
+    assert price.cost(100_000, 0) == 300_000_000
+    assert price.cost(100_000, 0, 0, 100_000) == 375_000_000
+    usage = {
+        "input_tokens": 0,
+        "output_tokens": 10,
+        "cache_creation_input_tokens": 1_000,
+        "cache_read_input_tokens": 0,
+    }
+    script = Script(ChatResponse("Done.", usage=usage))
+    prices = {"script": Price(3, 15, cache_write=3.75)}
+    result = Operative(script, budget=Budget(max_turns=3), prices=prices).run_sync(QUESTION)
+    assert result.usage["nano_usd"] == 1_000 * 3_750 + 10 * 15_000

@@ -9,7 +9,16 @@ import pytest
 
 from budget_core.budget import Budget as CoreBudget
 from budget_core.envelope import Envelope as CoreEnvelope
-from budget_cpython import Budget, ChatClient, Envelope, Event, Operative, StopReason, Tool
+from budget_cpython import (
+    Budget,
+    ChatClient,
+    Deadline,
+    Envelope,
+    Event,
+    Operative,
+    StopReason,
+    Tool,
+)
 from budget_cpython.endpoint import ScriptedEndpoint
 
 from .support import QUESTION, Script, calls, says
@@ -196,3 +205,41 @@ def test_an_operative_runs_against_an_endpoint() -> None:
         result = Operative(client, tools).run_sync("What is there?", envelope)
     assert envelope.turns.used == result.usage["turns"] <= 3
     assert result.text
+
+
+def test_a_run_can_be_awaited_again_and_its_events_are_told_once() -> None:
+    async def twice() -> None:
+        operative = Operative(Script(says("Done.")), budget=Budget(max_turns=5))
+        running = operative.run(QUESTION)
+        assert (await running) is (await running)
+        with pytest.raises(RuntimeError, match="told once"):
+            running.__aiter__()
+        running = operative.run(QUESTION)
+        events = [event async for event in running]
+        assert (await running) is events[-1].result
+
+    asyncio.run(twice())
+
+
+def test_a_run_that_was_left_early_can_still_be_awaited() -> None:
+    async def left() -> Any:
+        script = Script(calls(("shout", {"text": "hi"})), lambda: asyncio.Event().wait())
+        running = Operative(script, [SHOUT], Budget(max_turns=9)).run(QUESTION)
+        async for event in running:
+            if event.kind == "tool_finished":
+                break
+        return await running
+
+    assert asyncio.run(left()).reason.kind == StopReason.CANCELLED
+
+
+def test_the_deadline_around_a_run_bounds_its_calls() -> None:
+    operative = Operative(Script(lambda: asyncio.Event().wait()), budget=Budget(timeout=60))
+
+    async def within() -> Any:
+        with Deadline.from_now(0.05).as_current():
+            return await operative.run(QUESTION)
+
+    result = asyncio.run(within())
+    assert result.reason.kind == StopReason.TIMEOUT
+    assert result.reason.limit <= 50
