@@ -117,7 +117,8 @@ class _Ticket:
 
     def is_alive(self) -> bool:
         """Tell whether somebody still waits: a loop that was left behind runs no more."""
-        return self._loop.is_running() if hasattr(self._loop, "is_running") else True
+        running = getattr(self._loop, "is_running", None)
+        return bool(running is None or running())
 
 
 def _estimate(messages: "Any", tools: "Any") -> int:

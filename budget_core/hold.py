@@ -85,6 +85,8 @@ def _room(
     ):
         if room is not None and room < 1:
             text = f"a prompt of {prompt} tokens leaves no room for an answer" if prompt else ""
+            if text and axis == "tokens" and (envelope.tokens.left(held) or 0) > prompt:
+                text += " and a last call"
             return 0, envelope.lacking(axis, text)
         rooms.append(room)
     return _least(rooms), None

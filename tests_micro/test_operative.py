@@ -407,6 +407,9 @@ async def test_a_prompt_that_does_not_fit_the_tokens_makes_no_call() -> None:
         [10],
         [None],
     ), "there is room for one call only, and so it is the last"
+    assert (
+        played.reason.reason == "a prompt of 40 tokens leaves no room for an answer and a last call"
+    )
 
 
 async def test_a_prompt_that_is_counted_leaves_room_for_itself_in_the_last_call() -> None:
