@@ -4,7 +4,7 @@ import asyncio
 
 from budget_core.errors import BudgetError
 from budget_core.flight import until
-from budget_core.hold import admit
+from budget_core.hold import admit, shortage
 from budget_core.limits import check_limit
 from budget_core.llm_call import LlmCall
 from budget_core.stop import StopReason
@@ -90,7 +90,7 @@ async def _granted(
                 return LlmCall(gate.inner, model, hold, price, priced), left, None
             if reason is not None:
                 return None, left, reason
-            ticket.lacking = [envelope.tokens.tightest(), envelope.nano_usd.tightest()]
+            ticket.lacking = shortage(envelope, prompt, limit, price, model)
         reason = envelope.check()
         return reason and (None, None, reason)
 

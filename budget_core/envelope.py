@@ -8,6 +8,7 @@ from budget_core.dialects import read_report
 from budget_core.limits import check_count
 from budget_core.monotonic import MONOTONIC, in_ms
 from budget_core.stop import StopReason, in_words
+from budget_core.usage import INVALID, MISSING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Envelope(Bounds):
     - `pauses`: the declared ones, each a dict of `reason` and `ms`.
     - `queue`: the calls of the whole tree that wait for admission, the first to come first.
     - `in_use`: whether a run has begun with it and not ended.
+    - `notes`: what stop conditions remember of the run.
 
     Times are the monotonic clock's; `lock` is any context manager, a child has its parent's.
     Sources: seeds 000 and 004.
@@ -134,13 +136,17 @@ class Envelope(Bounds):
                 seen[name] = getattr(self, name)
         return seen
 
-    def charge_report(self, usage: "Any", nano_usd: int | None = None) -> None:
+    def charge_report(self, usage: "Any", nano_usd: "Any" = None) -> None:
         """Record what a report says was used outside this envelope's own calls, and what it cost.
 
         Where money is limited and the cost is not known, that shows in `unpriced`.
         """
-        unclear = () if nano_usd is not None or self.nano_usd.left() is None else ("unpriced",)
-        self.book(read_report(usage)[0], nano_usd or 0, unclear)
+        tokens, _, status = read_report(usage)
+        if isinstance(nano_usd, bool) or not isinstance(nano_usd, int) or nano_usd < 0:
+            nano_usd = None
+        limited = nano_usd is None and self.nano_usd.left() is not None
+        unclear = ("unpriced",) if limited and status not in (MISSING, INVALID) else ()
+        self.book(tokens, nano_usd or 0, unclear)
 
     def book(
         self,

@@ -76,6 +76,7 @@ class Gate:
         self.limit: int | None = None
         self.told: int | None = None
         self._stages = Stages(envelope, wind_down or WindDown(), set(essential))
+        envelope.notes = {}
         if stop_when is not None:
             stop_when.reset()
 
@@ -90,7 +91,7 @@ class Gate:
             request.messages, request.tools, request.model, request.max_tokens, request.options
         )
         if self.stop_when is not None:
-            self.stop_when.note(request.messages)
+            self.stop_when.note(request.messages, self.envelope)
         try:
             self._raise_if_over(self.stop_when)
             await self._heed_before(request)

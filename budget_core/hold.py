@@ -4,7 +4,7 @@ from budget_core.stop import StopReason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.prices import Price
+    from budget_core.draw import Draw
     from budget_core.shapes import *
 
 
@@ -58,6 +58,18 @@ def admit(
         envelope.tokens.move(0, tokens)
         envelope.nano_usd.move(0, nano_usd)
         return Hold(envelope, limit, tokens, nano_usd), None
+
+
+def shortage(
+    envelope: "Envelope", prompt: int, limit: int | None, price: "Price | None", model: str
+) -> "list[Draw]":
+    """Return the draw whose holds a call has to wait for, if it has to."""
+    with envelope.lock:
+        reason = _room(envelope, prompt, limit, price, model, True)[1]
+        if reason is None:
+            return []
+        axis = envelope.tokens if reason.axis == "tokens" else envelope.nano_usd
+        return [axis.tightest()]
 
 
 def _room(

@@ -81,11 +81,11 @@ class LlmCall:
     def settle(self, state: "TurnRuntimeState | None") -> None:
         """Count what was reported, or an estimate where nothing was, in the place of the hold."""
         self.heard = getattr(self.response, "content", None) or self._received.text
-        tokens, nano_usd, unclear = self._hold.tokens, self._hold.nano_usd, ["missing"]
         try:
             tokens, nano_usd, unclear = self._reckoned()
-        finally:  # what cannot be reckoned counts as what was held
-            self._hold.settle(tokens, nano_usd, *unclear)
+        except Exception:  # noqa: BLE001 - what cannot be reckoned counts as what was held
+            tokens, nano_usd, unclear = self._hold.tokens, self._hold.nano_usd, ["missing"]
+        self._hold.settle(tokens, nano_usd, *unclear)
         if state is not None:
             state.add_tokens(**token_counts(self.usage))
 
@@ -104,8 +104,9 @@ class LlmCall:
             return tokens, 0, unclear + ["unpriced"] if self._priced and self._billed else unclear
         counts = token_counts(usage)
         prompt = min(tokens, counts["input_tokens"] or 0)
-        written = counts["cache_creation_tokens"] or 0
-        cost = self._price.cost(prompt, tokens - prompt, cached, written)
+        written = counts["cache_creation_tokens"]
+        parts = (prompt, tokens - prompt, cached) + ((written,) if written else ())
+        cost = self._price.cost(*parts)
         return tokens, max(0, cost), unclear
 
 

@@ -16,28 +16,24 @@ class NoProgress(StopCondition):
     """Fires when each of the last `window` turns did what an earlier turn of the run had done.
 
     That is the same words, the same tool calls, and the same results, so that a circle of several
-    turns is seen too. It remembers one run: each run at the same time needs its own.
+    turns is seen too. What it has seen is in the envelope's `notes`: many runs may share it.
     """
 
     def __init__(self, window: int = 3) -> None:
         self.window = check_count("window", window) or 1
-        self.reset()
 
-    def reset(self) -> None:
-        """Forget all turns."""
-        self._seen: set[bytes] = set()
-        self._repeated = 0
-
-    def note(self, messages: "Messages") -> None:
+    def note(self, messages: "Messages", seen: "Any") -> None:
         """Look at the last turn of a conversation."""
         fingerprint = turn_print(messages)
         if fingerprint is not None:
-            self._repeated = self._repeated + 1 if fingerprint in self._seen else 0
-            self._seen.add(fingerprint)
+            prints, repeated = seen.notes.get(id(self), (set(), 0))
+            repeated = repeated + 1 if fingerprint in prints else 0
+            prints.add(fingerprint)
+            seen.notes[id(self)] = (prints, repeated)
 
     def check(self, seen: "Any") -> StopReason | None:
         """Return why the run is to end, or `None`."""
-        if self._repeated < self.window:
+        if seen.notes.get(id(self), (None, 0))[1] < self.window:
             return None
         text = f"the last {self.window} turns repeated earlier ones"
         return StopReason(StopReason.NO_PROGRESS, text, scope=seen.name)

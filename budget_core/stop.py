@@ -81,15 +81,16 @@ class StopRequested(BudgetError):  # noqa: N818 - the seed's name
 class StopCondition:
     """Says of an `Envelope` whether its run is to end; `a | b` and `a & b` make one of two.
 
-    A subclass defines `check(seen)`, asked before each LLM call, and `note(messages)` and `reset()`
-    if it remembers anything of a run.
+    A subclass defines `check(seen)`, asked before each LLM call. One that looks at the conversation
+    has `note(messages, seen)` too, and keeps what it notes in `seen.notes`, a dict that each run
+    begins empty; one that remembers anything itself has `reset()`, and serves one run at a time.
     """
 
     def check(self, seen: "Any") -> StopReason | None:
         """Return why the run is to end, or `None`."""
         return None
 
-    def note(self, messages: "Messages") -> None:
+    def note(self, messages: "Messages", seen: "Any") -> None:
         """Look at a conversation, before each LLM call."""
 
     def reset(self) -> None:
@@ -116,10 +117,10 @@ class AnyOf(StopCondition):
                 return reason
         return None
 
-    def note(self, messages: "Messages") -> None:
+    def note(self, messages: "Messages", seen: "Any") -> None:
         """Let each of them look."""
         for condition in self.conditions:
-            condition.note(messages)
+            condition.note(messages, seen)
 
     def reset(self) -> None:
         """Reset each of them."""

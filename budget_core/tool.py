@@ -99,3 +99,8 @@ def usage_of(result: "Any") -> "Any":
         return result.get("usage") if isinstance(result, dict) else result.usage
     except BaseException:  # noqa: BLE001 - most have none, and a foreign object may raise anything
         return None
+
+
+def cost_of(result: "Any") -> int | None:
+    """Return the nano-USD that a `ToolOutput` says its usage has cost, or `None`."""
+    return result.nano_usd if isinstance(result, ToolOutput) else None

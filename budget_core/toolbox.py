@@ -9,7 +9,7 @@ from budget_core.flight import CutShortError, fly
 from budget_core.provider import settle
 from budget_core.schema import complaint_about
 from budget_core.stop import StopReason, in_words
-from budget_core.tool import ToolOutput, usage_of
+from budget_core.tool import ToolOutput, cost_of, usage_of
 from budget_core.turn_state import COMPLETED, TIMED_OUT
 
 TYPE_CHECKING = False
@@ -153,7 +153,7 @@ class Toolbox:
         """Count what a tool says it used of a model itself."""
         usage = usage_of(value)
         if usage is not None:
-            self.envelope.charge_report(usage, getattr(value, "nano_usd", None))
+            self.envelope.charge_report(usage, cost_of(value))
             self.state.add_tokens(**token_counts(usage))
 
     def denied(self, name: str) -> ToolEnd:

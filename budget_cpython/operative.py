@@ -11,7 +11,7 @@ from budget_core import envelope as core_envelope
 from budget_core import operative as core
 from budget_core import run as core_run
 from budget_core import turn_state as core_state
-from budget_core.flight import CutShortError, fly
+from budget_core.flight import CutShortError, fly, is_over
 from budget_core.provider import ToolCall
 from budget_core.result import OperativeResult
 from budget_core.stop import StopReason, in_words
@@ -100,12 +100,26 @@ def _end_of(outcome: ToolOutcome) -> ToolEnd:
         return ToolEnd(FAILED, "Error: " + in_words(error))
 
 
+def _stops(task: Task[ToolEnd]) -> bool:
+    return not task.cancelled() and task.result().stop_reason is not None
+
+
+async def _cancelled(tasks: set[Task[ToolEnd]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+
+
 class ParallelRun(core_run.Run):
     """A run whose tool calls of one answer run side by side, admitted one by one."""
 
     watcher: Callable[[Event], object] | None = None
 
     async def _call_tools(self, calls: list[ToolCall]) -> StopReason | None:
+        once = {id(call) for call in calls}
+        if len(once) < len(calls):  # a provider may give the same object twice
+            calls = [ToolCall(call.id, call.name, call.arguments) for call in calls]
         self._asked = calls
         reason: StopReason | None = None
         begun: dict[int, Task[ToolEnd] | None] = {}
@@ -131,24 +145,23 @@ class ParallelRun(core_run.Run):
         reason: StopReason | None,
     ) -> StopReason | None:
         """End the calls in their order; those that run when one stops the run are cancelled."""
-        tasks = {task for task in begun.values() if task is not None}
-        waiting = set(tasks)
-        while waiting:
-            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            if any(task.result().stop_reason is not None for task in done):
-                break
+        waiting = {task for task in begun.values() if task is not None}
         for call in calls:
-            task = begun.get(id(call))
             if id(call) not in begun:
                 self._record(call, ToolEnd(DENIED, core_run.NOT_CALLED))
                 continue
-            if task is not None and not task.done():
-                task.cancel()
-                await asyncio.wait({task})
+            task = begun[id(call)]
+            while task is not None and not task.done():
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                if any(_stops(one) for one in done):
+                    await _cancelled(waiting)
             end = self._toolbox.landed.get(id(call))
             if task is not None and not task.cancelled():
                 end = task.result()
-            reason = await self._close(call, end or ToolEnd(CANCELLED, CALLED_OFF)) or reason
+            found = await self._close(call, end or ToolEnd(CANCELLED, CALLED_OFF))
+            if found is not None and not is_over(self.budget):  # else they are ending by themselves
+                await _cancelled(waiting)
+            reason = found or reason
         return reason
 
     def emit(self, kind: str, **fields: Any) -> None:
@@ -169,6 +182,7 @@ class Running(Coroutine[Any, Any, OperativeResult]):
         self._run = run
         self._finish: Coroutine[Any, Any, OperativeResult] | None = None
         self._task: Task[OperativeResult] | None = None
+        self._over: asyncio.Event | None = None
 
     @property
     def budget(self) -> Envelope:
@@ -208,10 +222,18 @@ class Running(Coroutine[Any, Any, OperativeResult]):
     async def _ended(self) -> OperativeResult:
         if self._task is not None:
             await asyncio.wait({self._task})
-        return self._run.result or await self._run.finish()
+        if self._over is not None:
+            await self._over.wait()
+        if self._run.result is not None:
+            return self._run.result
+        self._over = asyncio.Event()
+        try:
+            return await self._run.finish()
+        finally:
+            self._over.set()
 
     def __aiter__(self) -> AsyncGenerator[Event, None]:
-        if self._task is not None or self._run.result is not None:
+        if self._task or self._over or self._run.result is not None:
             raise RuntimeError("the events of a run are told once, to one loop over them")
         return self._events()
 
@@ -259,7 +281,8 @@ class Operative(core.Operative):
         """Return a run, whose time counts from now, to be awaited or iterated over.
 
         It is stopped for the reason in the result, never by an exception of the model's or a
-        tool's. If whoever awaits it is cancelled, so are its calls.
+        tool's. If whoever awaits it is cancelled, so are its calls; an envelope that was given is
+        stopped then, and its `continuation()` has the rest.
         """
         return Running(self.begin(messages, budget))
 

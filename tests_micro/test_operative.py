@@ -775,8 +775,9 @@ async def test_an_answer_that_cannot_be_read_leaves_no_hold_and_its_cost_is_what
     assert (played.reason.kind, envelope.tokens.held) == (StopReason.PROVIDER_ERROR, 0)
     envelope = Envelope.open(Budget(max_tokens=1_000, max_nano_usd=100))
     played = await play(says("Hi."), budget=envelope, prices={"script": Dear()})
-    assert played.reason.kind == StopReason.FAILED
+    assert (played.result.text, played.result.usage["missing"]) == ("Hi.", 1)
     assert (envelope.tokens.held, envelope.tokens.used, envelope.nano_usd.held) == (0, 50, 0)
+    assert envelope.nano_usd.used == 5
 
 
 async def test_a_limit_that_middleware_makes_up_is_refused() -> None:

@@ -215,19 +215,19 @@ def test_real_limits_join_and_say_which_fired() -> None:
     assert str(reason) == text
 
 
-def after(window: int, *said: int) -> NoProgress:
-    """Return the condition after turns that said so."""
-    condition = NoProgress(window)
+def after(condition: "StopCondition", seen: "Envelope", *said: int) -> None:
+    """Let a condition look at turns that said so."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Go on."}]
     for number in said:
-        condition.note(messages)
+        condition.note(messages, seen)
         messages.append({"role": "assistant", "content": f"Turn {number}."})
-    condition.note(messages)
-    return condition
+    condition.note(messages, seen)
 
 
 def stuck(window: int, *said: int) -> bool:
-    reason = after(window, *said).check(unlimited())
+    condition, seen = NoProgress(window), unlimited()
+    after(condition, seen, *said)
+    reason = condition.check(seen)
     assert reason is None or figures(reason)[0] == "no_progress"
     return reason is not None
 
@@ -265,10 +265,19 @@ def test_a_window_of_zero_is_one_of_one() -> None:
 def test_no_progress_tells_its_window_and_whose_it_is() -> None:
     seen = unlimited().child(name="scout")
     text = "no progress (scout): the last 2 turns repeated earlier ones"
-    condition = after(2, 1, 1, 1)
+    condition = NoProgress(2)
+    after(condition, seen, 1, 1, 1)
     assert str(condition.check(seen)) == text
-    condition.reset()
-    assert condition.check(seen) is None
+
+
+def test_a_condition_may_serve_many_runs_at_once() -> None:
+    condition, one, two = NoProgress(1), unlimited(), unlimited()
+    after(condition, one, 1)
+    after(condition, two, 1)
+    assert (condition.check(one), condition.check(two)) == (None, None)
+    after(condition, two, 1)
+    assert condition.check(one) is None
+    assert condition.check(two) is not None
 
 
 def test_texts_that_differ_anywhere_are_different_turns() -> None:
@@ -281,10 +290,10 @@ def test_texts_that_differ_anywhere_are_different_turns() -> None:
 def test_a_condition_joined_with_others_sees_the_conversation() -> None:
     inner = NoProgress(1)
     both = MaxIterations(9) | (inner & MaxIterations(0))
+    seen = unlimited()
     for _ in range(2):
-        both.note([{"role": "assistant", "content": "Again."}])
-    assert figures(both.check(unlimited()))[0] == "no_progress"
-    both.reset()
+        both.note([{"role": "assistant", "content": "Again."}], seen)
+    assert figures(both.check(seen))[0] == "no_progress"
     assert both.check(unlimited()) is None
 
 

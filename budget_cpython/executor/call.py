@@ -15,7 +15,7 @@ from budget_core.dialects import token_counts
 from budget_core.envelope import Envelope
 from budget_core.errors import DeadlineExceeded
 from budget_core.stop import in_words
-from budget_core.tool import usage_of
+from budget_core.tool import cost_of, usage_of
 from budget_core.turn_state import COMPLETED as TRACE_COMPLETED
 from budget_cpython.deadline import DeadlineToken, current_or_none, set_current
 from budget_cpython.executor.hooks import Hooks
@@ -172,7 +172,7 @@ class Call(Job):
         if usage is not None:
             self.state.add_tokens(**token_counts(usage))
             if isinstance(self.budget, Envelope):
-                self.budget.charge_report(usage, getattr(value, "nano_usd", None))
+                self.budget.charge_report(usage, cost_of(value))
         outcome = self.ended(COMPLETED, value) if error is None else self._failure(error)
         gave_up = outcome.status == TIMED_OUT and self.state.mark_trace_timed_out(self.trace_id)
         if gave_up or self.state.complete_trace(

@@ -13,6 +13,7 @@ from budget_cpython import (
     Middleware,
     Operative,
     OperativeResult,
+    Price,
     StopReason,
     StopRequested,
     Tool,
@@ -282,3 +283,70 @@ def test_children_in_threads_and_loops_of_their_own_share_what_there_is() -> Non
     for thread in threads:
         thread.join(60)
     assert parent.turns.used == 100
+
+
+def test_one_call_object_given_twice_is_two_calls() -> None:
+    ran: list[int] = []
+
+    def pay(n: int) -> str:
+        ran.append(n)
+        return f"receipt {len(ran)}"
+
+    answer = batch("pay", 1)
+    answer.tool_calls *= 2
+    result = Operative(Script(answer, says("Done.")), [Tool("pay", "", pay, NUMBER)]).run_sync(
+        QUESTION
+    )
+    assert sorted(contents(result)) == ["receipt 1", "receipt 2"]
+
+
+def test_a_call_that_has_ended_is_told_before_a_slower_one_ends() -> None:
+    told = threading.Event()
+
+    def work(n: int) -> str:
+        if n == 1:
+            assert told.wait(30)
+        return str(n)
+
+    def tell(kind: str, **fields: Any) -> None:
+        if kind == "tool_finished":
+            told.set()
+
+    tool = Tool("work", "", work, NUMBER)
+    operative = Operative(Script(batch("work", 2), says("Done.")), [tool], on_event=tell)
+    assert contents(operative.run_sync(QUESTION)) == ["0", "1"]
+
+
+def test_middleware_that_stops_after_a_call_cancels_what_still_runs() -> None:
+    class First(Middleware):
+        def after_tool(self, call: Any, result: str, budget: Any) -> None:
+            raise StopRequested("seen enough")
+
+    async def work(n: int) -> str:
+        if n == 1:
+            await asyncio.Event().wait()
+        return "first"
+
+    operative = Operative(
+        Script(batch("work", 2)), [Tool("work", "", work, NUMBER)], middleware=[First()]
+    )
+    result = operative.run_sync(QUESTION)
+    assert statuses(result) == ["completed", "cancelled"]
+    assert str(result.reason).endswith("seen enough")
+
+
+def test_a_foreign_result_with_odd_figures_is_a_result() -> None:
+    class Foreign:
+        usage = usage(30)
+        nano_usd = "0.3"
+
+        def __repr__(self) -> str:
+            return "foreign"
+
+    envelope = Envelope.open(Budget(max_nano_usd=10**9, last_call=None))
+    odd = [Tool("odd", "", Foreign), Tool("disk", "", lambda: {"usage": "df -h"})]
+    prices = {"script": Price(0.1, 0.1)}
+    script = Script(calls(("odd", {}), ("disk", {})), says("Done."))
+    result = Operative(script, odd, prices=prices).run_sync(QUESTION, envelope)
+    assert statuses(result) == ["completed", "completed"]
+    assert (envelope.tokens.used, envelope.unpriced) == (230, 1)

@@ -243,3 +243,17 @@ def test_the_deadline_around_a_run_bounds_its_calls() -> None:
     result = asyncio.run(within())
     assert result.reason.kind == StopReason.TIMEOUT
     assert result.reason.limit <= 50
+
+
+def test_two_tasks_may_await_one_run() -> None:
+    async def both() -> None:
+        operative = Operative(Script(says("Done.")), budget=Budget(max_turns=5))
+        running = operative.run(QUESTION)
+
+        async def wait() -> Any:
+            return await running
+
+        first, second = await asyncio.gather(wait(), wait())
+        assert first is second
+
+    asyncio.run(both())
