@@ -59,8 +59,10 @@ if TYPE_CHECKING:
     )
     from budget_cpython.exoclaw import ExoclawBudget
     from budget_cpython.file_store import FileBudgetStore
-    from budget_cpython.operative import Event, Operative, Running
+    from budget_cpython.operative import Operative
+    from budget_cpython.parallel import Event
     from budget_cpython.prices import ListedPrices
+    from budget_cpython.running import Running
     from budget_cpython.trackers import DailyBudgetTracker, TurnBudgetTracker
     from budget_cpython.turn import (
         CitationAccumulator,
@@ -81,12 +83,12 @@ else:
         "DeadlineToken": "deadline",
         "Envelope": "envelope",
         "ExoclawBudget": "exoclaw",
-        "Event": "operative",
+        "Event": "parallel",
         "FileBudgetStore": "file_store",
         "ListedPrices": "prices",
         "NoPlaceError": "executor",
         "Operative": "operative",
-        "Running": "operative",
+        "Running": "running",
         "ToolOptions": "executor",
         "ToolOutcome": "executor",
         "ToolTimeoutError": "executor",
