@@ -29,6 +29,16 @@ def estimate_tokens(messages: "Messages", tools: "Tools | None" = None) -> int:
     return tokens_in(size) + marks
 
 
+def estimated_report(prompt: int, completion: int) -> "dict[str, Any]":
+    """Return a usage report of so many tokens that says it is an estimate."""
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "estimated": True,
+    }
+
+
 def tokens_in(size: int) -> int:
     """Return an estimate of the tokens in `size` bytes of text."""
     return (size + 3) // 4

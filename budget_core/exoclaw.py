@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 OF_ONE_RUN = ("stop_when", "on_event", "state")
 REFUSED = "[Budget] None of the tools you called can be called now. Go on without them."
-CUT_OFF = "the answer was cut off at the end of its tokens"
 NOTHING = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 NO_TOOLS = "the model calls tools that it does not have"
 
@@ -145,8 +144,7 @@ class ExoclawBudget:
         """Tell whether exoclaw can go on with a response, once what cannot be called is gone."""
         calls = response.tool_calls or []
         if self.reason is None and not calls and response.finish_reason == "length":
-            kind = StopReason.TOKEN_BUDGET
-            self._gate.reason = StopReason(kind, CUT_OFF, scope=self.budget.name)
+            self._gate.reason = self._gate.cut_off()
         offered = {tool["function"]["name"] for tool in tools or ()}
         may_call = self.reason is None and not is_over(self.budget)
         kept = [call for call in calls if may_call and self._claim(call.name, offered)]

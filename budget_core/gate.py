@@ -184,6 +184,13 @@ class Gate:
             self.reason = StopReason(StopReason.CUT_OFF, response.content or "", scope=scope)
         return response
 
+    def cut_off(self) -> StopReason:
+        """Return the reason of a run whose last answer ended for want of tokens."""
+        text = "the answer was cut off at the end of its tokens"
+        used = None if self.limit is None else self.told
+        kind, scope = StopReason.TOKEN_BUDGET, self.envelope.name
+        return StopReason(kind, text, "completion tokens", used, self.limit, scope=scope)
+
     def _keep(self) -> None:
         self.partial_text = joined(self.partial_text, self.heard)
         self.heard = ""

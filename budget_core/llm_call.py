@@ -2,6 +2,7 @@
 
 from budget_core.dialects import read_report, token_counts
 from budget_core.errors import ProviderError
+from budget_core.estimate import estimate_tokens, estimated_report
 from budget_core.flight import CutShortError, fly, why_over
 from budget_core.provider import ChatResponse, settle
 from budget_core.received import EnoughError, Received
@@ -111,8 +112,6 @@ class LlmCall:
 
 
 def _estimated(response: "Any", messages: "Any", tools: "Any") -> "dict[str, Any]":
-    from budget_core.estimate import estimate_tokens
-
     calls = getattr(response, "tool_calls", None)
     answer = {
         "content": getattr(response, "content", None),
@@ -121,11 +120,5 @@ def _estimated(response: "Any", messages: "Any", tools: "Any") -> "dict[str, Any
             for call in (calls if isinstance(calls, (list, tuple)) else ())
         ],
     }
-    prompt = estimate_tokens(messages, tools)
     completion = 0 if response is None else estimate_tokens([answer])
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "estimated": True,
-    }
+    return estimated_report(estimate_tokens(messages, tools), completion)

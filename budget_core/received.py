@@ -1,7 +1,7 @@
 """Count a streamed answer while it comes."""
 
 from budget_core.errors import BudgetError
-from budget_core.estimate import bytes_in, estimate_tokens, tokens_in
+from budget_core.estimate import bytes_in, estimate_tokens, estimated_report, tokens_in
 from budget_core.limits import check_limit
 from budget_core.usage import MISSING, charge_for, plain_total
 
@@ -65,13 +65,7 @@ class Received:
         """
         if not self._counted or not _is_missing(self.usage):
             return self.usage
-        prompt = estimate_tokens(messages, tools)
-        return {
-            "prompt_tokens": prompt,
-            "completion_tokens": self.tokens,
-            "total_tokens": prompt + self.tokens,
-            "estimated": True,
-        }
+        return estimated_report(estimate_tokens(messages, tools), self.tokens)
 
     def settled(self, response: "Any", messages: "Messages", tools: "Tools | None") -> "Any":
         """Return the usage of a call that is over, `response` being `None` where it failed.

@@ -122,7 +122,7 @@ class Run:
             # at a limit, the gate has one more call to make
             return reason is not None and reason.kind in FINAL, reason
         if response.finish_reason == "length":
-            return True, self._cut_off()
+            return True, self._gate.cut_off()
         try:
             remark = await self._reflected()
         except StoppedError as error:
@@ -131,12 +131,6 @@ class Run:
             return True, None
         self._messages.append({"role": "user", "content": remark})
         return False, None
-
-    def _cut_off(self) -> StopReason:
-        text = "the answer was cut off at the end of its tokens"
-        kind, limit = StopReason.TOKEN_BUDGET, self._gate.limit
-        used = None if limit is None else self._gate.told
-        return StopReason(kind, text, "completion tokens", used, limit, scope=self.budget.name)
 
     async def _reflected(self) -> str:
         """Return what is to be mended in the draft, if anything, and if it may be asked."""
