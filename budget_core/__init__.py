@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 PUBLIC = """\
 chat ChatClient
+clock WALL WallClock
 composite CompositePolicy
 config DailyBudgetConfig Enforcement TurnBudgetConfig
 daily_tracker DailyBudgetTracker
@@ -17,6 +18,7 @@ deadline_token DeadlineToken
 errors BudgetError DeadlineExceeded ProviderError StateCorruptError StoreError
 file_store FileBudgetStore
 http tls_context
+lock thread_lock
 monotonic MonotonicClock
 policy TurnBudgetPolicy
 provider ChatResponse ToolCall

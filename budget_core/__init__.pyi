@@ -2,6 +2,8 @@
 
 from budget_core.budget import Budget as Budget
 from budget_core.chat import ChatClient as ChatClient
+from budget_core.clock import WALL as WALL
+from budget_core.clock import WallClock as WallClock
 from budget_core.composite import CompositePolicy as CompositePolicy
 from budget_core.config import DailyBudgetConfig as DailyBudgetConfig
 from budget_core.config import Enforcement as Enforcement
@@ -19,6 +21,7 @@ from budget_core.estimate import estimate_tokens as estimate_tokens
 from budget_core.exoclaw import ExoclawBudget as ExoclawBudget
 from budget_core.file_store import FileBudgetStore as FileBudgetStore
 from budget_core.http import tls_context as tls_context
+from budget_core.lock import thread_lock as thread_lock
 from budget_core.middleware import Middleware as Middleware
 from budget_core.middleware import Request as Request
 from budget_core.monotonic import MonotonicClock as MonotonicClock

@@ -1,12 +1,17 @@
-"""Read the wall clock the same way on every port."""
+"""Read the wall clock the same way on every port, and believe it only as far as it deserves."""
 
 import time
 
+from budget_core.monotonic import MONOTONIC
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from budget_core.monotonic import MonotonicClock
     from budget_core.shapes import *
 
 DAY = 86_400
+SLACK = 600  # seconds: how far a sync may set a clock forward as often as it likes
+BUILT = 1_795_219_200  # 2026-11-21: a clock that is behind this release has not been set
 
 
 def epoch_offset(gmtime: "Callable[[int], Sequence[int]]") -> int:
@@ -31,3 +36,64 @@ unix_time = _shifted_time if _OFFSET else time.time
 def day_key(unix_seconds: float, reset_hour_utc: int) -> int:
     """Return the number of the budget day, counted from 1970, that begins at `reset_hour_utc`."""
     return max(0, (int(unix_seconds) - reset_hour_utc * 3600) // DAY)
+
+
+class WallClock:
+    """The date as far as it can be believed; call it for Unix seconds, 0 while it cannot.
+
+    A date is believed if it is not before `built` and, where `needs_sync`, once `mark_synced` was
+    called. From then on the monotonic clock carries it: whoever sets the wall clock changes nothing
+    until the next sync. A sync may set the date forward by more than ten minutes once in a day of
+    monotonic time, so that no two windows end by it in one day.
+
+    `read` returns Unix seconds. Source: the clock rules in docs/chips.md.
+    """
+
+    def __init__(
+        self,
+        read: "Callable[[], float]" = unix_time,
+        monotonic: "MonotonicClock" = MONOTONIC,
+        needs_sync: bool = False,
+        built: int = BUILT,
+    ) -> None:
+        self.needs_sync = needs_sync
+        self.built = built
+        self._read = read
+        self._elapsed = monotonic.read
+        self._second = monotonic.per_ms * 1000
+        self._anchor = 0  # the date at the reading `_since` of the monotonic clock
+        self._since = self._jumped = 0
+
+    def __call__(self) -> int:
+        """Return the believed Unix time in whole seconds, or 0."""
+        if not self._anchor:
+            if self.needs_sync or not self.mark_synced():
+                return 0
+        return self._anchor + max(0, self._elapsed() - self._since) // self._second
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the date is believed."""
+        return self() > 0
+
+    def mark_synced(self) -> bool:
+        """Take the wall clock's date for the true one: a server of time has just set it.
+
+        Return whether it is believed. It is not if it is before `built`, or a second great jump
+        forward within a day.
+        """
+        date, now = int(self._read()), self._elapsed()
+        if date < self.built:
+            return False
+        carried = self._anchor and self()
+        if date > carried + SLACK:
+            if carried and now - self._jumped < DAY * self._second:
+                return False
+            self._jumped = now
+        self._anchor = date
+        self._since = now
+        return True
+
+
+WALL = WallClock()
+"""The clock of this machine, taken where none is given."""

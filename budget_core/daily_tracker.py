@@ -1,28 +1,33 @@
 """Count one day's tokens, and remember them after a restart."""
 
-from budget_core.clock import DAY, day_key, unix_time
+from budget_core.clock import WALL
 from budget_core.config import DailyBudgetConfig
 from budget_core.limits import check_count
-from budget_core.tracker import OUTAGE, BudgetTracker, Count
+from budget_core.tracker import NEVER, OUTAGE, BudgetTracker, Count
+from budget_core.window import OVER, STAYS, DayWindow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.shapes import *
 
-_FIELDS = ("day_key", "total_tokens", "warned_ppm", "told", "distrusted")
+_FIELDS = ("day", "tokens", "ahead", "warned", "told", "doubt")
 
 
 class DailyBudgetTracker(BudgetTracker):
     """What today (UTC, from the configured hour) has used of its tokens.
 
-    `clock` returns Unix seconds; the default reads the port's clock whatever its epoch. The day
-    never moves back. `store` is asked once, and told of every change before the call returns;
-    without one the count ends with the process.
+    `clock` returns Unix seconds; the default is `WALL`, the port's clock as far as it can be
+    believed. `DayWindow` says what ends a day.
+
+    `store` is asked once, and told of every change before the call returns; without one the count
+    ends with the process. With `write_ahead` tokens it is told of a count that is so much higher,
+    and of no further record until that is passed; before a call, half of it is made sure of. A
+    restart goes on from the stored count: up to `write_ahead` too much, never too little. `flush`
+    stores the exact count.
 
     A store that fails denies: the tracker is at its limit, `store_error` says why, and the store
-    is tried again before each call. A stored state that cannot be trusted counts as a day fully
-    spent, unless the store's `on_corrupt` is `"fresh"`; `state_error` says why until the next day.
-    Source: seed 001.
+    is tried again before each call. A stored state that cannot be trusted counts as a day spent,
+    but for the store's `allowance`; `state_error` says why until the next day. Source: seed 001.
     """
 
     SCOPE = "daily"
@@ -34,14 +39,18 @@ class DailyBudgetTracker(BudgetTracker):
         clock: "Callable[[], float] | None" = None,
         store: "BudgetStateStore | None" = None,
         lock: "Lock | None" = None,
+        write_ahead: int = 0,
     ) -> None:
         config = config or DailyBudgetConfig()
-        self._clock = clock or unix_time
+        self._clock = clock or WALL
+        self._window = DayWindow(self._clock, config.reset_hour_utc)
+        self._ahead = check_count("write_ahead", write_ahead)
+        self._covered = NEVER
         self.store_error: Exception | None = None
+        self.state_error: Exception | None = None
         super().__init__(config, Count(None, config.daily_budget, lock))
         self.count.by_model = bool(config.primary_models)
         self._store: Any = store
-        self._begin(self._clock())
         if store is not None:
             self._restore()
 
@@ -69,22 +78,26 @@ class DailyBudgetTracker(BudgetTracker):
 
     def maybe_auto_reset(self) -> None:
         """Begin a new day when the old one is over; try a store that failed again."""
-        now = self._clock()
-        if now < self._day_end and self.store_error is None:
+        window, now = self._window, self._clock()
+        well = self.count.tokens <= self._covered and self.store_error is None
+        if well and window.start <= now < window.end:
             return
         with self.count.lock:
-            if now >= self._day_end:
+            moved = window.follow(now)
+            if well and moved == STAYS:
+                return
+            if moved == OVER:
                 self._forget()
-                self._begin(now)
-            if self._store is not None and not self.count.saves:
+                self.state_error = None
+            if self._store is not None and self.count.saves_from == NEVER:
                 self._restore()
             self._changed()
 
-    def _begin(self, now: float) -> None:
-        reset_hour = self.config.reset_hour_utc
-        self._day = day_key(now, reset_hour)
-        self._day_end = (self._day + 1) * DAY + reset_hour * 3600
-        self.state_error: Exception | None = None
+    def flush(self) -> None:
+        """Store the exact count, before a sleep or a restart that is meant."""
+        with self.count.lock:
+            if self.count.saves_from < NEVER:
+                self._save(0)
 
     def _restore(self) -> None:
         state = failure = None
@@ -94,45 +107,51 @@ class DailyBudgetTracker(BudgetTracker):
             failure = error
         corrupt = getattr(failure, "corrupt", False)
         self.store_error = None if corrupt else failure
-        self.count.saves = self.store_error is None
+        self.count.saves_from = 0 if self.store_error is None else NEVER
         if failure is not None and corrupt:
             self._distrust(failure)
         elif state is not None:
             self._adopt(state)
+        if self._ahead:
+            self._covered = -1  # what is stored covers no call yet
         self._arm()
 
     def _adopt(self, state: "Any") -> None:
         try:
-            day, tokens, warned, told, distrusted = [
+            day, tokens, ahead, warned, told, distrusted = [
                 check_count(name, state[name]) for name in _FIELDS
             ]
         except (KeyError, TypeError, ValueError) as error:
             self._distrust(ValueError(f"the stored state is not a daily tracker's: {error!r}"))
             return
-        if day >= self._day:
-            self._day_end += (day - self._day) * DAY
-            self._day = day
-            self.count.tokens += tokens
+        if self._window.adopt(day):
+            self.count.tokens += tokens + ahead
             self._warned_ppm = warned
             self._told = told
             if distrusted:
                 self.state_error = ValueError("an earlier state of this day was not to be trusted")
 
     def _distrust(self, error: Exception) -> None:
-        if getattr(self._store, "on_corrupt", "deny") != "fresh":
-            self.state_error = error
-            self.count.tokens += self.count.token_cap or 0
-            self._save()
+        self.state_error = error
+        cap = self.count.token_cap or 0
+        self.count.tokens += max(0, cap - getattr(self._store, "allowance", 0))
+        self._save()
 
-    def _save(self) -> None:
+    def _save(self, ahead: int | None = None) -> None:
         told = self._told & (1 << OUTAGE) - 1
         distrusted = int(self.state_error is not None)
-        values = (self._day, self.count.tokens, self._warned_ppm, told, distrusted)
+        tokens = self.count.tokens
+        ahead = self._ahead if ahead is None else ahead
+        values = (self._window.day, tokens, ahead, self._warned_ppm, told, distrusted)
         try:
             self._store.save(dict(zip(_FIELDS, values)))
             if self.store_error is not None:
                 self.store_error = None
                 self._told = told
+            if self._ahead:
+                self.count.saves_from = tokens + ahead + 1
+                self._covered = tokens + ahead - self._ahead // 2
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the record stands
             self.store_error = error
+            self.count.saves_from = 0
             self.count.alert = True

@@ -109,8 +109,8 @@ class IterationPolicy(Protocol):
 class BudgetStateStore(Protocol):
     """Where a tracker's state survives: a flat dict of whole numbers, strings and `None`.
 
-    One tracker, in one process, writes to a store. A store may have an attribute `on_corrupt`:
-    `"deny"` (taken where there is none) or `"fresh"`, what an untrusted state stands for.
+    One tracker, in one process, writes to a store. A store may have an attribute `allowance`: how
+    many tokens a day may still use whose state cannot be trusted; taken for 0 where there is none.
     """
 
     def load(self) -> dict[str, Any] | None:

@@ -23,7 +23,7 @@ class Count:
 
     `alert` is `False` only while there is nothing to warn about, strip or stop, so that a call well
     within its budget asks nothing else. `expires` tells whether the window can end by itself,
-    `by_model` whether models count differently, `saves` whether a store is to know of changes.
+    `by_model` whether models count differently, `saves_from` at how many tokens a record is stored.
     `lock` is any context manager; where none is given the count stands in, and locks nothing.
     """
 
@@ -38,7 +38,8 @@ class Count:
         self.iterations = self.tokens = 0
         self.iteration_alarm = self.token_alarm = NEVER
         self.alert = False
-        self.by_model = self.saves = False
+        self.by_model = False
+        self.saves_from = NEVER
         self.expires = True
 
     def __enter__(self) -> None:
@@ -107,7 +108,7 @@ class BudgetTracker:
                 count.alert = True
             if status is not MEASURED:
                 self._unclear[status] += 1
-            if count.saves:
+            if tokens >= count.saves_from:
                 self._save()
         finally:
             count.leave(None, None, None)
@@ -128,7 +129,7 @@ class BudgetTracker:
 
     def _changed(self) -> None:
         try:
-            if self.count.saves:
+            if self.count.saves_from < NEVER:
                 self._save()
         finally:
             self._arm()

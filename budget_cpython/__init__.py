@@ -1,14 +1,15 @@
 """Budgets for LLM agents on CPython: the core's public names, some of them upgraded.
 
 Upgraded are the trackers and what a turn or run has (a lock), the configurations (frozen
-dataclasses), deadlines (cancellation, a current one), the file store (durable) and the operative
-(events, tools in threads). New are what bounds tools and a list of prices. A name is loaded from
+dataclasses), deadlines (cancellation, a current one), the file store (one file, durable), the clock
+(goes on while the machine sleeps) and the operative (events, tools in threads). New are what bounds tools and a list of prices. A name is loaded from
 its module when it is first asked for.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.chat import ChatClient
+    from budget_core.clock import WallClock
     from budget_core.composite import CompositePolicy
     from budget_core.config import Enforcement
     from budget_core.errors import (
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     )
     from budget_core.estimate import estimate_tokens
     from budget_core.http import tls_context
+    from budget_core.lock import thread_lock
     from budget_core.middleware import Middleware, Request
     from budget_core.monotonic import MonotonicClock
     from budget_core.policy import TurnBudgetPolicy
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from budget_core.tracker import BudgetTracker
     from budget_core.turn_budget import Allowance
     from budget_core.wrapper import BudgetWrapper
+    from budget_cpython.clock import WALL
     from budget_cpython.config import Budget, DailyBudgetConfig, TurnBudgetConfig, WindDown
     from budget_cpython.deadline import Deadline, DeadlineToken
     from budget_cpython.envelope import Envelope
@@ -97,6 +100,7 @@ else:
         "TurnBudgetConfig": "config",
         "TurnBudgetTracker": "trackers",
         "TurnRuntimeState": "turn",
+        "WALL": "clock",
         "WindDown": "config",
         "tool_options": "executor",
         "tool_timeout": "executor",
@@ -174,8 +178,11 @@ __all__ = [
     "TurnBudgetPolicy",
     "TurnBudgetTracker",
     "TurnRuntimeState",
+    "WALL",
+    "WallClock",
     "WindDown",
     "estimate_tokens",
+    "thread_lock",
     "tls_context",
     "tool_options",
     "tool_timeout",

@@ -4,13 +4,16 @@ import errno
 import os
 import stat
 
-from budget_core import file_store as core
 from budget_core.errors import StateCorruptError, StoreError
+from budget_core.frame import decode, encode
+from budget_core.limits import check_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+MAX_BYTES = 4096  # a state is some hundred bytes: more is not ours to parse
 
 _SAFE = sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_BINARY"))
 _READ = os.O_RDONLY | _SAFE | getattr(os, "O_NONBLOCK", 0)
@@ -25,38 +28,58 @@ _KINDS = {
 }
 
 
-class FileBudgetStore(core.FileBudgetStore):
-    """The core's file, replaced durably: what `save` has returned from survives power loss.
+class FileBudgetStore:
+    """A JSON file with a checksum, replaced durably: what `save` has returned from is there to stay.
 
-    `path` is made absolute at once. Only the owner may read the file, and the parent folders that
-    are made for it. `workspace` is a folder that an agent writes to: a `path` that leads there,
+    `path` is made absolute at once, and missing parent folders are made. Only the owner may read
+    the file, and the folders made for it. `allowance` is how many tokens a day whose file cannot
+    be trusted may still use. `workspace` is a folder that an agent writes to: a `path` that leads there,
     through links or without, is a `ValueError` now and a `StoreError` later on. What is not a
-    plain file with one name is never read, and `on_corrupt` decides what it stands for.
+    plain file with one name is never read: it is a state that cannot be trusted.
 
     A save writes `path` + `.tmp` and renames it; a crash may leave that file, never another, and
-    the next save removes it. Where a crash on FAT left a whole one alone it is the state, as for
-    the core: on POSIX only a first save can leave that, and counting it never counts too little.
-    One process writes to a path. Source: seed 001.
+    the next save removes it. A whole one without a file is the state: only a first save can leave
+    that, and counting it never counts too little. One process writes to a path. Source: seed 001.
     """
 
     def __init__(
         self,
         path: "str | os.PathLike[str]",
-        on_corrupt: str = "deny",
+        allowance: int = 0,
         workspace: "str | os.PathLike[str] | None" = None,
     ) -> None:
         path = os.fspath(path)
         if not os.path.basename(path) or "\0" in path:
             raise ValueError(f"path must name a file, not {path!r}")
-        super().__init__(os.path.join(os.getcwd(), path), on_corrupt)
+        self.path = os.path.join(os.getcwd(), path)
+        self.allowance = check_count("allowance", allowance)
+        self._new = self.path + ".tmp"
         self._workspace = None if workspace is None else os.path.join(os.getcwd(), workspace)
         if self._is_exposed():
             raise ValueError(f"path {path!r} is inside the agent's workspace {workspace!r}")
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.path!r}, allowance={self.allowance!r})"
+
     def load(self) -> "dict[str, Any] | None":
-        """Return the state, or `None` where there is none; errors are the core's."""
+        """Return the state, or `None` where no file is.
+
+        Raises `StateCorruptError` for a file that cannot be trusted, `StoreError` for one that
+        cannot be read.
+        """
         self._refuse_exposed()
-        return super().load()
+        try:
+            data = self._read(self.path)
+            return self._unfinished() if data is None else decode(data)
+        except OSError as error:
+            raise StoreError(f"cannot read budget state {self.path!r}: {error}", error) from error
+
+    def _unfinished(self) -> "dict[str, Any] | None":
+        try:
+            data = self._read(self._new)
+            return None if data is None else decode(data)
+        except StateCorruptError:
+            return None
 
     def save(self, state: "dict[str, Any]") -> None:
         """Replace the state for good; `StoreError` where that fails, and the old one stays.
@@ -64,7 +87,22 @@ class FileBudgetStore(core.FileBudgetStore):
         Where only the last step fails, the folder's sync, either state may be there after a crash.
         """
         self._refuse_exposed()
-        super().save(state)
+        data = encode(state, MAX_BYTES)
+        try:
+            _make_folder(os.path.dirname(self.path))
+            self._keep_unfinished()
+            self._replace(data)
+        except OSError as error:
+            raise StoreError(f"cannot write budget state {self.path!r}: {error}", error) from error
+
+    def clear(self) -> None:
+        """Remove the state and anything left of an unfinished save."""
+        for path in (self._new, self.path):
+            try:
+                _remove(path)
+            except OSError as error:
+                text = f"cannot remove budget state {path!r}: {error}"
+                raise StoreError(text, error) from error
 
     def _refuse_exposed(self) -> None:
         if self._is_exposed():
@@ -89,14 +127,13 @@ class FileBudgetStore(core.FileBudgetStore):
         try:
             _check_plain(path, os.fstat(file))
             data = b""
-            while len(data) <= core.MAX_BYTES and (piece := os.read(file, core.MAX_BYTES)):
+            while len(data) <= MAX_BYTES and (piece := os.read(file, MAX_BYTES)):
                 data += piece
-            return data
         finally:
             os.close(file)
-
-    def _make_folders(self) -> None:
-        _make_folder(os.path.dirname(self.path))
+        if len(data) > MAX_BYTES:
+            raise StateCorruptError(f"stored state is larger than {MAX_BYTES} bytes")
+        return data
 
     def _replace(self, data: bytes) -> None:
         _remove(self._new)
@@ -109,13 +146,7 @@ class FileBudgetStore(core.FileBudgetStore):
         _sync_folder(os.path.dirname(self.path))
 
     def _keep_unfinished(self) -> None:
-        if os.path.lexists(self.path):
-            return
-        try:
-            state = self._unfinished()
-        except StateCorruptError:
-            return
-        if state is not None:
+        if not os.path.lexists(self.path) and self._unfinished() is not None:
             os.replace(self._new, self.path)
 
 

@@ -3,6 +3,7 @@
 from threading import Lock
 
 from budget_core import daily_tracker, tracker
+from budget_cpython.clock import WALL
 from budget_cpython.config import DailyBudgetConfig, TurnBudgetConfig
 
 TYPE_CHECKING = False
@@ -26,7 +27,7 @@ class TurnBudgetTracker(tracker.TurnBudgetTracker):
 class DailyBudgetTracker(daily_tracker.DailyBudgetTracker):
     """What today has used, counted and stored right by any number of threads.
 
-    Takes either package's `DailyBudgetConfig`. The store is only ever called under the tracker's
+    Takes either package's `DailyBudgetConfig`. The default clock is `budget_cpython.WALL`. The store is only ever called under the tracker's
     lock, so one that is slow makes threads wait for each other. Everything else is the core's.
     """
 
@@ -35,5 +36,6 @@ class DailyBudgetTracker(daily_tracker.DailyBudgetTracker):
         config: "core.DailyBudgetConfig | None" = None,
         clock: "Callable[[], float] | None" = None,
         store: "BudgetStateStore | None" = None,
+        write_ahead: int = 0,
     ) -> None:
-        super().__init__(config or DailyBudgetConfig(), clock, store, Lock())
+        super().__init__(config or DailyBudgetConfig(), clock or WALL, store, Lock(), write_ahead)

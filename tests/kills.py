@@ -2,7 +2,7 @@
 
 Each kill starts a process that records one token after another and acknowledges each over a pipe.
 At a random instant it gets SIGKILL. Then the stored count must be the last acknowledged one or one
-more, and beside the state there may be no file but the one temporary name. Every twentieth process
+more, and there may be no files but the state's and their temporary names. Every twentieth process
 starts in a folder that is yet to be made. The exit code is 1 as soon as a kill breaks the promise.
 
 SIGKILL shows what a crash of the process does; a power loss needs a simulated disk.
@@ -18,15 +18,20 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import budget_core.file_store
 import budget_cpython
 
-STORES: dict[str, Callable[[str], budget_core.file_store.FileBudgetStore]] = {
+STORES: dict[str, Callable[[str], Any]] = {
     "server": budget_cpython.FileBudgetStore,
     "core": budget_core.file_store.FileBudgetStore,
+}
+FILES = {
+    "server": {"", ".tmp"},
+    "core": {"/0/state.json", "/0/state.json.new", "/1/state.json", "/1/state.json.new", "/made"},
 }
 CONFIG = budget_cpython.DailyBudgetConfig(daily_budget=None, enforcement="observe")
 ONE_TOKEN = {"prompt_tokens": 1, "completion_tokens": 0, "total_tokens": 1}
@@ -45,6 +50,7 @@ class Kills:
 
     def __init__(self, store: str, seed: int, folder: Path) -> None:
         self._make_store = STORES[store]
+        self._files = {NAME + end for end in FILES[store]}
         self._random = random.Random(seed)  # noqa: S311 - instants, not secrets
         self._root = folder
         self._folder = folder
@@ -60,14 +66,15 @@ class Kills:
         self.kills += 1
         self.saves += acknowledged - self._known
         state = self._make_store(str(self._folder / NAME)).load()
-        stored = state["total_tokens"] if state else 0
-        found = set(os.listdir(self._folder)) if self._folder.exists() else set()
+        stored = state["tokens"] if state else 0
+        files = (path for path in self._folder.rglob("*") if path.is_file())
+        found = {str(path.relative_to(self._folder)) for path in files}
         if not acknowledged <= stored <= acknowledged + 1:
             raise BrokenPromiseError(f"acknowledged {acknowledged}, stored {stored}")
-        if not found <= {NAME, f"{NAME}.tmp"}:
+        if not found <= self._files:
             raise BrokenPromiseError(f"files left behind: {sorted(found)}")
         self.ahead += stored > acknowledged
-        self.inside += f"{NAME}.tmp" in found
+        self.inside += any(name.endswith((".tmp", ".new")) for name in found)
         self._known = stored
 
     def _acknowledged_until_killed(self) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from budget_core import file_store as core
+from budget_core.frame import encode
 from budget_cpython import (
     DailyBudgetConfig,
     DailyBudgetTracker,
@@ -25,8 +25,8 @@ from budget_cpython import (
     file_store,
 )
 
-OLD = {"day_key": 20_000, "total_tokens": 400, "warned_ppm": 0, "told": 0, "distrusted": 0}
-NEW = dict(OLD, total_tokens=401)
+OLD = {"day": 20_000, "tokens": 400, "ahead": 0, "warned": 0, "told": 0, "doubt": 0}
+NEW = dict(OLD, tokens=401)
 NOON = 20_000 * 86_400 + 43_200
 DAILY = DailyBudgetConfig(daily_budget=1000, enforcement="cutoff")
 NAME = "state.json"
@@ -115,19 +115,19 @@ def tracker_on(path: Path, **options: Any) -> DailyBudgetTracker:
 
 def sealed(text: bytes) -> bytes:
     """Return `text` as a stored state with the right checksum, as a forger would."""
-    return b'{"crc32":"%08x","state":' % zlib.crc32(text) + text + b"}"
+    return b'["%08x",' % zlib.crc32(text) + text + b"]"
+
+
+def stored(state: dict[str, Any]) -> bytes:
+    """Return what the file of that state contains."""
+    return encode(state, file_store.MAX_BYTES)
 
 
 # ------------------------------------------------------------------------------- what it keeps
 
 
-def test_what_is_saved_is_loaded_by_this_store_and_the_cores(store: FileBudgetStore) -> None:
-    assert FileBudgetStore(store.path).load() == core.FileBudgetStore(store.path).load() == OLD
-
-
-def test_what_the_cores_store_saved_is_loaded(path: Path) -> None:
-    core.FileBudgetStore(str(path)).save(OLD)
-    assert FileBudgetStore(path).load() == OLD
+def test_what_is_saved_is_loaded(store: FileBudgetStore) -> None:
+    assert FileBudgetStore(store.path).load() == OLD
 
 
 def test_no_file_is_no_state_and_clear_leaves_none(store: FileBudgetStore, path: Path) -> None:
@@ -388,13 +388,13 @@ def test_a_whole_new_file_without_an_old_one_is_the_state(
 
 
 def test_a_new_file_beside_an_old_one_is_not_the_state(store: FileBudgetStore, path: Path) -> None:
-    Path(f"{path}.tmp").write_bytes(core.encode(NEW))
+    Path(f"{path}.tmp").write_bytes(stored(NEW))
     assert store.load() == OLD
 
 
 @pytest.mark.parametrize("keep", [0, 1, 60])
 def test_a_partial_new_file_alone_is_no_state_and_is_removed(path: Path, keep: int) -> None:
-    Path(f"{path}.tmp").write_bytes(core.encode(NEW)[:keep])
+    Path(f"{path}.tmp").write_bytes(stored(NEW)[:keep])
     store = FileBudgetStore(path)
     assert store.load() is None
     store.save(OLD)
@@ -482,7 +482,6 @@ def test_what_is_no_plain_file_is_named_denied_and_never_followed(
     tracker.record({"total_tokens": 1})
     for other, data in before.items():
         assert other == path or other.read_bytes() == data
-    assert FileBudgetStore(path, on_corrupt="fresh").load() is None or path.is_file()
 
 
 @pytest.mark.usefixtures("no_hang")
@@ -559,16 +558,16 @@ BAD = {
     "deep within bounds": sealed(b"[" * 4000),
     "long integer": sealed(b'{"total_tokens": ' + b"9" * 5000 + b"}"),
     "long integer within bounds": sealed(json.dumps(OLD).encode().replace(b"400", b"9" * 3900)),
-    "mark in front": b"\xef\xbb\xbf" + core.encode(OLD),
-    "trailing": core.encode(OLD) + b"\n",
-    "twice": core.encode(OLD) * 2,
-    "negative": core.encode(dict(OLD, total_tokens=-5)),
+    "mark in front": b"\xef\xbb\xbf" + stored(OLD),
+    "trailing": stored(OLD) + b"\n",
+    "twice": stored(OLD) * 2,
+    "negative": stored(dict(OLD, tokens=-5)),
     "not finite": sealed(json.dumps(OLD).encode().replace(b"400", b"NaN")),
     "infinite": sealed(json.dumps(OLD).encode().replace(b"400", b"1e999")),
-    "fraction": core.encode(dict(OLD, total_tokens=0.5)),
-    "text": core.encode(dict(OLD, total_tokens="1")),
-    "boolean": core.encode(dict(OLD, total_tokens=True)),
-    "nothing in it": core.encode({}),
+    "fraction": stored(dict(OLD, tokens=0.5)),
+    "text": stored(dict(OLD, tokens="1")),
+    "boolean": stored(dict(OLD, tokens=True)),
+    "nothing in it": stored({}),
     "a list": sealed(b"[1]"),
 }
 
@@ -582,13 +581,21 @@ def test_a_state_that_cannot_be_trusted_denies_and_stays_denied_after_a_restart(
     assert tracker_on(path).is_at_limit()
 
 
-def test_with_on_corrupt_fresh_a_damaged_state_is_none(path: Path) -> None:
+def test_a_day_whose_file_is_damaged_may_use_the_allowance(path: Path) -> None:
     path.write_bytes(b"?")
-    assert not tracker_on(path, on_corrupt="fresh").is_at_limit()
+    tracker = tracker_on(path, allowance=100)
+    assert tracker.total_tokens == 900
+    assert not tracker.is_at_limit()
+
+
+@pytest.mark.parametrize("allowance", [-1, 0.5, "1", True, None])
+def test_an_allowance_is_a_whole_number(path: Path, allowance: Any) -> None:
+    with pytest.raises(ValueError, match="allowance"):
+        FileBudgetStore(path, allowance=allowance)
 
 
 def test_a_key_stated_twice_never_lowers_the_count_below_its_last(path: Path) -> None:
-    path.write_bytes(sealed(b'{"total_tokens": 1, ' + json.dumps(OLD).encode()[1:]))
+    path.write_bytes(sealed(b'{"tokens": 1, ' + json.dumps(OLD).encode()[1:]))
     assert tracker_on(path).total_tokens >= 400
 
 
@@ -605,7 +612,7 @@ def test_a_hundred_megabytes_are_not_read_into_memory(path: Path) -> None:
 
 
 def test_a_copy_from_an_earlier_day_does_not_count_for_today(path: Path) -> None:
-    path.write_bytes(core.encode(dict(OLD, day_key=19_999)))
+    path.write_bytes(stored(dict(OLD, day=19_999)))
     assert tracker_on(path).total_tokens == 0
 
 
@@ -613,7 +620,7 @@ def test_no_flipped_bit_lowers_a_count_or_raises(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch(monkeypatch, fsync=lambda file: None)
-    whole = core.encode(OLD)
+    whole = stored(OLD)
     for place in range(len(whole) * 8):
         flipped = bytearray(whole)
         flipped[place // 8] ^= 1 << place % 8
@@ -625,7 +632,7 @@ def test_no_truncation_lowers_a_count_or_raises(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch(monkeypatch, fsync=lambda file: None)
-    whole = core.encode(OLD)
+    whole = stored(OLD)
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
         assert tracker_on(path).total_tokens >= 400
@@ -751,12 +758,12 @@ def test_a_folder_swapped_for_a_link_into_the_workspace_is_neither_written_nor_r
     store.save(OLD)
     safe.rename(safe.with_name("moved"))
     safe.symlink_to(workspace)
-    (workspace / NAME).write_bytes(core.encode(dict(OLD, total_tokens=0)))
+    (workspace / NAME).write_bytes(stored(dict(OLD, tokens=0)))
     with pytest.raises(StoreError, match="inside the agent's workspace by now"):
         store.save(NEW)
     with pytest.raises(StoreError, match="inside the agent's workspace by now"):
         store.load()
-    assert json.loads((workspace / NAME).read_bytes())["state"]["total_tokens"] == 0
+    assert json.loads((workspace / NAME).read_bytes())[1]["tokens"] == 0
     assert DailyBudgetTracker(DAILY, lambda: NOON, store).is_at_limit()
 
 

@@ -1,9 +1,11 @@
-"""The wall clock, read the same way on every port."""
+"""The wall clock: read the same way on every port, believed as far as it deserves."""
 
 import time
 
 from budget_core import DailyBudgetConfig, DailyBudgetTracker
-from budget_core.clock import DAY, day_key, epoch_offset, unix_time
+from budget_core.clock import BUILT, DAY, WALL, WallClock, day_key, epoch_offset, unix_time
+from budget_core.window import OVER, RENAMED, STAYS, UNKNOWN, DayWindow
+from tests_micro.support import FakeClock, stopped_clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +52,183 @@ def test_a_day_begins_at_its_reset_hour() -> None:
 def test_a_fraction_of_a_second_does_not_begin_a_day() -> None:
     assert day_key(19_675 * DAY - 0.25, 0) == 19_674
     assert day_key(19_675 * DAY + 0.75, 0) == 19_675
+
+
+# What is believed
+
+
+BUILT_THEN = 19_600 * DAY
+
+
+class Machine:
+    """A machine with a wall clock that anybody may set and a monotonic one that nobody can."""
+
+    def __init__(self, date: float = NOON, needs_sync: bool = False) -> None:
+        self.wall = FakeClock(date)
+        self.ticks, monotonic = stopped_clock()
+        self.clock = WallClock(self.wall, monotonic, needs_sync, BUILT_THEN)
+
+    def sleep(self, seconds: int) -> None:
+        self.wall.advance(seconds)
+        self.ticks.advance(seconds * 1000)
+
+
+def test_a_date_that_is_not_before_the_build_is_believed() -> None:
+    for date, believed in ((0, 0), (BUILT_THEN - 1, 0), (BUILT_THEN, BUILT_THEN), (NOON, NOON)):
+        clock = Machine(date).clock
+        assert clock() == believed, date
+        assert clock.trusted is (believed > 0), date
+
+
+def test_a_clock_that_needs_a_sync_is_believed_after_it() -> None:
+    machine = Machine(NOON, needs_sync=True)
+    assert machine.clock() == 0
+    machine.sleep(3600)
+    assert not machine.clock.trusted
+    assert machine.clock.mark_synced() is True
+    assert machine.clock() == NOON + 3600
+
+
+def test_a_sync_to_a_date_before_the_build_is_none() -> None:
+    for date in (0, 946_684_800, BUILT_THEN - 1):
+        machine = Machine(date, needs_sync=True)
+        assert machine.clock.mark_synced() is False
+        assert machine.clock() == 0
+
+
+def test_a_clock_that_is_set_while_it_is_not_believed_is_believed_then() -> None:
+    machine = Machine(5)
+    assert machine.clock() == 0
+    machine.wall.now = NOON
+    assert machine.clock() == NOON
+
+
+def test_whoever_sets_a_clock_that_is_believed_changes_nothing() -> None:
+    for needs_sync in (False, True):
+        machine = Machine(NOON, needs_sync)
+        machine.clock.mark_synced()
+        for date in (0, NOON + 30 * 365 * DAY, NOON - DAY, NOON + DAY, BUILT_THEN):
+            machine.wall.now = date
+            assert machine.clock() == NOON, date
+        machine.sleep(100)
+        assert machine.clock() == NOON + 100
+
+
+def test_a_sync_sets_the_date_back_as_often_as_it_likes() -> None:
+    machine = Machine(NOON)
+    machine.clock.mark_synced()
+    for back in (1, 3600, 2 * DAY):
+        machine.wall.now = NOON - back
+        assert machine.clock.mark_synced()
+        assert machine.clock() == NOON - back
+
+
+def test_a_sync_sets_the_date_far_forward_once_a_day() -> None:
+    machine = Machine(NOON)
+    machine.clock.mark_synced()
+    machine.wall.now = NOON + 3 * DAY
+    assert not machine.clock.mark_synced()
+    assert machine.clock() == NOON
+    machine.sleep(DAY - 1)
+    assert not machine.clock.mark_synced()
+    machine.sleep(1)
+    assert machine.clock.mark_synced()
+    assert machine.clock() == NOON + 4 * DAY
+    machine.wall.now += 700
+    assert not machine.clock.mark_synced()
+
+
+def test_a_sync_sets_the_date_a_little_forward_at_any_time() -> None:
+    machine = Machine(NOON)
+    machine.clock.mark_synced()
+    machine.wall.now = NOON + 600
+    assert machine.clock.mark_synced()
+    assert machine.clock() == NOON + 600
+    machine.wall.now += 601
+    assert not machine.clock.mark_synced()
+
+
+def test_a_monotonic_clock_that_goes_back_does_not_take_the_date_back() -> None:
+    machine = Machine(NOON)
+    assert machine.clock() == NOON
+    machine.ticks.now -= 500_000
+    assert machine.clock() == NOON
+
+
+def test_this_machines_clock_is_believed() -> None:
+    assert abs(WALL() - unix_time()) < 5
+    assert WALL.trusted
+    assert 0 < BUILT <= unix_time()
+
+
+# Which day is counted
+
+
+def test_a_day_ends_once_and_never_begins_again() -> None:
+    clock = FakeClock(NOON)
+    window = DayWindow(clock, 0)
+    assert window.follow(NOON + DAY // 2 - 1) == STAYS
+    assert window.follow(NOON + DAY // 2) == OVER
+    for now in (NOON, 0, -5, NOON + DAY // 2):
+        assert window.follow(now) == STAYS, now
+    assert window.day == 19_676
+
+
+def test_an_injected_clock_that_goes_back_for_days_changes_nothing() -> None:
+    window = DayWindow(FakeClock(NOON), 0)
+    for day in range(100):
+        assert window.follow(NOON - 50 * DAY + day * DAY // 4) == STAYS, day
+
+
+def test_what_was_used_before_the_date_was_known_counts_for_the_first_day_that_is() -> None:
+    machine = Machine(5)
+    window = DayWindow(machine.clock, 3)
+    assert window.day == UNKNOWN
+    machine.wall.now = NOON
+    assert window.follow(machine.clock()) == RENAMED
+    assert window.day == 19_675
+    assert window.follow(machine.clock()) == STAYS
+
+
+def test_a_stored_day_is_gone_on_with_unless_it_is_over() -> None:
+    for stored, counts, day in (
+        (19_675, True, 19_675),
+        (19_674, False, 19_675),
+        (19_677, True, 19_677),
+    ):
+        for clock in (FakeClock(NOON), Machine(NOON).clock):
+            window = DayWindow(clock, 0)
+            assert window.adopt(stored) is counts, stored
+            assert window.day == day, stored
+
+
+def test_a_stored_day_that_was_unknown_counts_for_today() -> None:
+    window = DayWindow(Machine(NOON).clock, 0)
+    assert window.adopt(UNKNOWN)
+    assert window.day == 19_675
+
+
+def test_a_stored_day_is_gone_on_with_while_the_date_is_not_known() -> None:
+    machine = Machine(NOON, needs_sync=True)
+    window = DayWindow(machine.clock, 0)
+    assert window.adopt(19_670)
+    machine.sleep(40 * DAY)
+    assert window.follow(machine.clock()) == STAYS
+    machine.clock.mark_synced()
+    assert window.follow(machine.clock()) == OVER
+
+
+def test_a_stored_day_that_never_was_locks_nobody_out_for_more_than_a_day() -> None:
+    machine = Machine(NOON)
+    window = DayWindow(machine.clock, 0)
+    assert window.adopt(40_000)
+    for _ in range(24):
+        assert window.follow(machine.clock()) == STAYS
+        machine.sleep(3600)
+    assert window.follow(machine.clock()) == RENAMED
+    assert window.day == 19_676
+    machine.sleep(DAY // 2)
+    assert window.follow(machine.clock()) == OVER
 
 
 def test_without_a_clock_the_ports_own_is_read() -> None:

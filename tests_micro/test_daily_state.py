@@ -383,7 +383,7 @@ def broken_states() -> "list[tuple[object, Any]]":
         for value in bad:
             if not isinstance(good[name], str):
                 states.append((name, dict(good, **{name: value})))
-    states.append(("negative tokens", dict(good, total_tokens=-5)))
+    states.append(("negative tokens", dict(good, tokens=-5)))
     states.append(("foreign", {"count": 5}))
     return states
 
@@ -436,15 +436,23 @@ def test_a_store_that_calls_its_state_corrupt_denies_for_the_day() -> None:
     assert not day_of(store, MIDNIGHT + DAY).is_at_limit()
 
 
-def test_a_store_that_chose_fresh_begins_again_at_zero() -> None:
+def test_a_day_whose_state_cannot_be_trusted_may_use_the_stores_allowance() -> None:
     for case, state in broken_states():
         store = Store(state)
-        store.on_corrupt = "fresh"  # type: ignore[attr-defined]
+        store.allowance = 30  # type: ignore[attr-defined]
         tracker = day_of(store)
-        assert tracker.total_tokens == 0, case
+        assert tracker.total_tokens == 70, case
+        assert tracker.state_error is not None, case
         assert not tracker.is_at_limit(), case
-        tracker.record(tokens(5))
-        assert day_of(store).total_tokens == 5, case
+        tracker.record(tokens(30))
+        check_denies(tracker, case)
+        check_denies(day_of(store), case)
+
+
+def test_an_allowance_above_the_budget_is_the_budget() -> None:
+    store = Store({})
+    store.allowance = 1000  # type: ignore[attr-defined]
+    assert day_of(store).total_tokens == 0
 
 
 def test_a_state_that_cannot_be_trusted_does_not_deny_an_unlimited_day() -> None:

@@ -1,4 +1,4 @@
-"""A state in a file: whole or refused, whatever happened to the file."""
+"""A state in two slots: whole or refused, whatever happened to the files."""
 
 import os
 
@@ -10,6 +10,9 @@ from budget_core import (
     StateCorruptError,
     StoreError,
 )
+from budget_core.crc32 import crc32
+from budget_core.file_store import SLOT_BYTES
+from budget_core.frame import decode, encode
 from tests_micro.support import FakeClock, raises, temp_folder
 
 TYPE_CHECKING = False
@@ -18,8 +21,17 @@ if TYPE_CHECKING:
 
 DAY = 86_400
 MIDNIGHT = 19_675 * DAY
-STATE = {"day_key": 19_675, "total_tokens": 60, "warned_ppm": 500_001, "told": 3}
-OTHER = {"day_key": 19_675, "total_tokens": 61, "warned_ppm": 0, "told": 0}
+STATE = {"day": 19_675, "tokens": 60, "ahead": 0, "warned": 500_001, "told": 3, "doubt": 0}
+OTHER = dict(STATE, tokens=61)
+THIRD = dict(STATE, tokens=62)
+LARGEST = {
+    "day": 99_999,
+    "tokens": 10**13 - 1,
+    "ahead": 10**7 - 1,
+    "warned": 1_000_001,
+    "told": 63,
+    "doubt": 1,
+}
 
 
 def read(path: str) -> bytes:
@@ -32,82 +44,118 @@ def write(path: str, data: bytes) -> None:
         file.write(data)
 
 
-def saved(state: "dict[str, Any]") -> bytes:
-    """Return what a file with that state contains."""
-    with temp_folder() as folder:
-        FileBudgetStore(folder + "/state.json").save(state)
-        return read(folder + "/state.json")
+def slot(folder: str, number: int) -> str:
+    return f"{folder}/day/{number}/state.json"
 
 
-def files_left(folder: str) -> "list[str]":
-    return sorted(os.listdir(folder))
+def store_in(folder: str, *states: "dict[str, Any]", **options: "Any") -> FileBudgetStore:
+    """Return a store as after a restart; the first state given is in slot 0, the next in slot 1."""
+    before = FileBudgetStore(folder + "/day")
+    for state in states:
+        before.save(state)
+    return FileBudgetStore(folder + "/day", **options)
 
 
 def day_of(store: "Any", now: float = MIDNIGHT) -> "Any":
     return DailyBudgetTracker(DailyBudgetConfig(daily_budget=100), FakeClock(now), store)
 
 
-def not_whole(good: bytes) -> "list[tuple[str, bytes]]":
-    """Return (what is wrong, content) pairs of files that are no whole state."""
+def of_the_right_size(data: bytes) -> bytes:
+    return (data + b" " * SLOT_BYTES)[:SLOT_BYTES]
+
+
+def torn(good: bytes) -> "list[tuple[str, bytes]]":
+    """Return (what is wrong, content) pairs of slots that a power cut may have left."""
     return [
-        ("empty", b""),
-        ("NUL bytes", b"\x00" * len(good)),
-        ("0xff bytes", b"\xff" * len(good)),
-        ("a trailing newline", good + b"\n"),
-        ("a trailing NUL", good + b"\x00"),
-        ("trailing text", good + b"{}"),
-        ("twice", good + good),
-        ("a leading space", b" " + good),
-        ("a byte order mark", b"\xef\xbb\xbf" + good),
-        ("no checksum", b'{"day_key": 19675, "total_tokens": 0, "warned_ppm": 0, "told": 0}'),
-        ("edited", good.replace(b"60", b"10")),
-        ("a list", b"[1, 2]"),
-        ("null", b"null"),
-        ("not closed", b'{"used":1'),
-        ("duplicate keys", good.replace(b'"told"', b'"total_tokens": 0, "told"')),
-        ("deep lists", b"[" * 3000),
-        ("deep objects", b'{"a":' * 500),
-        ("very deep", b"[" * 200_000),
-        ("too large", good + b" " * 100_000),
-        ("too large a number", b'{"total_tokens": ' + b"9" * 3000 + b"}"),
+        ("NUL bytes", b"\x00" * SLOT_BYTES),
+        ("0xff bytes", b"\xff" * SLOT_BYTES),
+        ("half erased", good[:64] + b"\xff" * 64),
+        ("half old", good[:32] + encode(dict(THIRD, seq=77), SLOT_BYTES, True)[32:]),
+        ("edited", good.replace(b":6", b":1")),
+        ("no checksum", of_the_right_size(b'{"day": 19675, "tokens": 0}')),
+        ("a leading space", b" " + good[:-1]),
+        ("not closed", of_the_right_size(b'{"used":1')),
+        ("deep lists", b"[" * SLOT_BYTES),
+        ("a list", encode([1, 2], SLOT_BYTES, True)),  # type: ignore[arg-type]
+        ("null", encode(None, SLOT_BYTES, True)),  # type: ignore[arg-type]
+        ("no number", encode(STATE, SLOT_BYTES, True)),
+        ("a number that is none", encode(dict(OTHER, seq="9"), SLOT_BYTES, True)),
+        ("a number below zero", encode(dict(OTHER, seq=-9), SLOT_BYTES, True)),
     ]
 
 
-def test_without_a_file_there_is_no_state() -> None:
+def cut(good: bytes) -> "list[tuple[str, bytes]]":
+    """Return (what is wrong, content) pairs of slots that no power cut leaves."""
+    return [
+        ("empty", b""),
+        ("a byte short", good[:-1]),
+        ("half", good[:64]),
+        ("a trailing newline", good + b"\n"),
+        ("a trailing NUL", good + b"\x00"),
+        ("twice", good + good),
+        ("a byte order mark", b"\xef\xbb\xbf" + good),
+        ("very deep", b"[" * 200_000),
+        ("too large a number", b'{"tokens": ' + b"9" * 3000 + b"}"),
+    ]
+
+
+# What is kept
+
+
+def test_without_files_there_is_no_state_and_none_is_made() -> None:
     with temp_folder() as folder:
-        assert FileBudgetStore(folder + "/state.json").load() is None
-        assert FileBudgetStore(folder + "/no/such/folder/state.json").load() is None
-        assert files_left(folder) == []
+        assert store_in(folder).load() is None
+        assert os.listdir(folder) == []
+        assert store_in(folder).slots() == ("missing", "missing")
 
 
 def test_what_was_saved_is_loaded() -> None:
-    for state in (STATE, {}, {"text": 'ü €\n"\\{}', "none": None, "n": -(1 << 59)}, {"a": ""}):
+    for state in (STATE, LARGEST, {"text": 'ü"\\{}', "none": None, "n": -(1 << 59)}, {"a": ""}):
         with temp_folder() as folder:
-            FileBudgetStore(folder + "/state.json").save(state)
-            assert FileBudgetStore(folder + "/state.json").load() == state, state
+            assert store_in(folder, state).load() == state, state
 
 
-def test_the_last_save_counts() -> None:
+def test_the_last_save_counts_whatever_its_slot() -> None:
     with temp_folder() as folder:
-        store = FileBudgetStore(folder + "/state.json")
-        for used in (1, 10**9, 2, 0):
+        store = store_in(folder)
+        for used in (1, 10**9, 2, 0, 7):
             store.save({"used": used})
             assert store.load() == {"used": used}, used
+            assert store_in(folder).load() == {"used": used}, used
 
 
-def test_a_save_leaves_one_file() -> None:
+def test_saves_take_the_slots_in_turn_also_over_restarts() -> None:
     with temp_folder() as folder:
-        store = FileBudgetStore(folder + "/state.json")
+        for used in range(6):
+            before = [read(slot(folder, n)) for n in (0, 1)] if used else [b"", b""]
+            store_in(folder).save({"used": used})
+            after = [read(slot(folder, n)) for n in (0, 1)]
+            assert after[1 - used % 2] == before[1 - used % 2] or used == 0, used
+            assert after[used % 2] != before[used % 2], used
+
+
+def test_a_slot_is_always_of_the_same_size_and_says_what_it_holds() -> None:
+    with temp_folder() as folder:
+        store = store_in(folder)
+        for state in (STATE, LARGEST, {}, {"a": 1}):
+            store.save(state)
+            for number in (0, 1):
+                assert len(read(slot(folder, number))) == SLOT_BYTES == 128
         store.save(STATE)
-        store.save(OTHER)
-        assert files_left(folder) == ["state.json"]
+        assert b'"tokens":60' in read(slot(folder, 0))
 
 
-def test_missing_parent_folders_are_made() -> None:
+def test_a_save_leaves_the_slots_and_what_says_that_they_were_made() -> None:
     with temp_folder() as folder:
-        path = folder + "/a/b/c/state.json"
-        FileBudgetStore(path).save(STATE)
-        assert FileBudgetStore(path).load() == STATE
+        store_in(folder, STATE, OTHER, THIRD)
+        assert sorted(os.listdir(folder + "/day")) == ["0", "1", "made"]
+        assert os.listdir(folder + "/day/0") == os.listdir(folder + "/day/1") == ["state.json"]
+
+
+def test_missing_parent_folders_are_made_and_a_slash_at_the_end_is_no_matter() -> None:
+    with temp_folder() as folder:
+        FileBudgetStore(folder + "/a/b/c/").save(STATE)
+        assert FileBudgetStore(folder + "/a/b/c").load() == STATE
 
 
 def test_a_path_relative_to_the_current_folder_works() -> None:
@@ -115,213 +163,243 @@ def test_a_path_relative_to_the_current_folder_works() -> None:
     with temp_folder() as folder:
         os.chdir(folder)
         try:
-            for path in ("state.json", "deep/er/state.json", "./dot/state.json"):
+            for path in ("day", "deep/er/day", "./dot/day"):
                 FileBudgetStore(path).save(STATE)
                 assert FileBudgetStore(path).load() == STATE, path
         finally:
             os.chdir(before)
 
 
-def test_a_cleared_store_is_empty() -> None:
+def test_a_cleared_store_has_no_state_and_stays_provisioned() -> None:
     with temp_folder() as folder:
-        store = FileBudgetStore(folder + "/state.json")
-        store.save(STATE)
+        store = store_in(folder, STATE, OTHER)
         store.clear()
         assert store.load() is None
-        assert files_left(folder) == []
+        assert store_in(folder, provisioned=True).load() is None
+        assert b"tokens" not in read(slot(folder, 0)) + read(slot(folder, 1))
+        store.save(THIRD)
+        assert store_in(folder).load() == THIRD
 
 
-def test_clearing_an_empty_store_does_no_harm() -> None:
+def test_a_state_that_does_not_fit_is_not_saved() -> None:
     with temp_folder() as folder:
-        store = FileBudgetStore(folder + "/no/state.json")
-        store.clear()
-        assert store.load() is None
+        store = store_in(folder, STATE, OTHER)
+        for size in (100, 1000, 100_000):
+            raises(StoreError, store.save, {"text": "x" * size})
+            assert store_in(folder).load() == OTHER, size
 
 
-def test_clearing_removes_what_an_unfinished_save_left() -> None:
+def test_a_board_that_is_provisioned_has_slots_and_no_state() -> None:
     with temp_folder() as folder:
-        path = folder + "/state.json"
-        write(path + ".tmp", saved(STATE))
-        FileBudgetStore(path).clear()
-        assert FileBudgetStore(path).load() is None
-        assert files_left(folder) == []
+        store_in(folder).provision()
+        assert store_in(folder).slots() == ("empty", "empty")
+        assert store_in(folder, provisioned=True).load() is None
 
 
-def test_no_truncation_is_taken_for_a_state() -> None:
-    good = saved(STATE)
+def test_provisioning_again_keeps_the_state() -> None:
     with temp_folder() as folder:
-        path = folder + "/state.json"
-        for length in range(len(good)):
-            write(path, good[:length])
-            raises(StateCorruptError, FileBudgetStore(path).load)
+        store_in(folder, STATE, OTHER).provision()
+        assert store_in(folder).load() == OTHER
+        assert store_in(folder).slots() == ("older", "newest")
 
 
-def test_no_flipped_bit_is_taken_for_a_state() -> None:
-    good = saved(STATE)
+def test_provisioning_that_was_cut_off_is_taken_up_and_denies_nobody() -> None:
+    with temp_folder() as model:
+        store_in(model).provision()
+        whole = read(slot(model, 0))
+    for left in (b"", whole[:50], b"\x00" * 128, whole):
+        for number in (0, 1):
+            with temp_folder() as folder:
+                store_in(folder).provision()
+                os.remove(folder + "/day/made")
+                write(slot(folder, number), left)
+                if number == 0:
+                    os.remove(slot(folder, 1))
+                assert store_in(folder).load() is None, (left, number)
+                store_in(folder).save(STATE)
+                assert store_in(folder).load() == STATE, (left, number)
+
+
+# What happens to a slot
+
+
+def test_a_slot_that_a_power_cut_left_gives_way_to_the_other() -> None:
     with temp_folder() as folder:
-        path = folder + "/state.json"
-        for place in range(len(good)):
-            for bit in range(8):
+        store_in(folder, STATE, OTHER)
+        good = read(slot(folder, 1))
+        for case, data in torn(good):
+            write(slot(folder, 1), data)
+            assert store_in(folder).load() == STATE, case
+            assert store_in(folder).slots() == ("newest", "damaged"), case
+
+
+def test_an_older_slot_that_is_damaged_changes_nothing() -> None:
+    with temp_folder() as folder:
+        store_in(folder, STATE, OTHER)
+        for case, data in torn(read(slot(folder, 0))):
+            write(slot(folder, 0), data)
+            assert store_in(folder).load() == OTHER, case
+
+
+def test_the_next_save_goes_into_the_damaged_slot() -> None:
+    for number in (0, 1):
+        for case, data in torn(encode(dict(THIRD, seq=9), SLOT_BYTES, True)):
+            with temp_folder() as folder:
+                store_in(folder, STATE, OTHER)
+                kept = read(slot(folder, 1 - number))
+                write(slot(folder, number), data)
+                store_in(folder).save(THIRD)
+                assert read(slot(folder, 1 - number)) == kept, (number, case)
+                assert store_in(folder).load() == THIRD, (number, case)
+
+
+def test_a_slot_that_is_missing_gives_way_to_the_other_and_is_made_again() -> None:
+    for number, expected in ((0, OTHER), (1, STATE)):
+        with temp_folder() as folder:
+            store_in(folder, STATE, OTHER)
+            os.remove(slot(folder, number))
+            os.rmdir(f"{folder}/day/{number}")
+            assert store_in(folder).load() == expected, number
+            assert store_in(folder).slots()[number] == "missing"
+            store_in(folder).save(THIRD)
+            assert store_in(folder).load() == THIRD, number
+            assert "missing" not in store_in(folder).slots()
+
+
+def test_a_slot_that_lost_or_gained_a_part_is_no_power_cuts_doing() -> None:
+    for number in (0, 1):
+        with temp_folder() as folder:
+            store_in(folder, STATE, OTHER)
+            for case, data in cut(read(slot(folder, number))):
+                write(slot(folder, number), data)
+                raises(StateCorruptError, store_in(folder).load)
+                assert store_in(folder).slots()[number] == "damaged", (number, case)
+            store_in(folder).save(THIRD)
+            assert store_in(folder).load() == THIRD, number
+
+
+def test_every_flipped_bit_is_mended() -> None:
+    with temp_folder() as folder:
+        store_in(folder, STATE, OTHER)
+        good = read(slot(folder, 1))
+        for place in range(0, len(good), 3):
+            for bit in range(0, 8, 3):
                 bad = bytearray(good)
                 bad[place] ^= 1 << bit
-                write(path, bytes(bad))
-                raises(StateCorruptError, FileBudgetStore(path).load)
+                write(slot(folder, 1), bytes(bad))
+                assert store_in(folder).load() == OTHER, (place, bit)
 
 
-def test_a_file_that_is_no_whole_state_is_refused() -> None:
-    with temp_folder() as folder:
-        path = folder + "/state.json"
-        for case, data in not_whole(saved(STATE)):
-            write(path, data)
-            try:
-                state = FileBudgetStore(path).load()
-            except StateCorruptError:
-                continue
-            raise AssertionError((case, state))
-
-
-def test_a_file_that_is_no_whole_state_is_none_at_all_where_fresh_was_chosen() -> None:
-    with temp_folder() as folder:
-        path = folder + "/state.json"
-        for case, data in not_whole(saved(STATE)):
-            write(path, data)
-            assert FileBudgetStore(path, on_corrupt="fresh").load() is None, case
-
-
-def test_a_day_with_a_damaged_file_is_spent_and_the_next_one_clean() -> None:
-    with temp_folder() as folder:
-        path = folder + "/state.json"
-        for case, data in not_whole(saved(STATE)):
-            write(path, data)
-            for start in ("first", "restart"):
-                tracker = day_of(FileBudgetStore(path))
-                assert tracker.is_at_limit(), (case, start)
-            assert day_of(FileBudgetStore(path), MIDNIGHT + DAY).total_tokens == 0, case
-
-
-def test_a_day_with_a_damaged_file_begins_again_where_fresh_was_chosen() -> None:
-    with temp_folder() as folder:
-        path = folder + "/state.json"
-        write(path, b"damaged")
-        tracker = day_of(FileBudgetStore(path, "fresh"))
-        assert tracker.total_tokens == 0
-        assert not tracker.is_at_limit()
-        tracker.record({"total_tokens": 5})
-        assert day_of(FileBudgetStore(path)).total_tokens == 5
-
-
-def test_an_unknown_choice_for_damaged_files_is_refused() -> None:
-    for choice in ("", "Fresh", "ignore", None, True, 0):
-        error = raises(ValueError, FileBudgetStore, "state.json", on_corrupt=choice)
-        assert "on_corrupt" in str(error), choice
-
-
-def test_a_save_cut_off_while_it_wrote_leaves_the_old_state() -> None:
-    new = saved(OTHER)
-    with temp_folder() as folder:
-        path = folder + "/state.json"
-        FileBudgetStore(path).save(STATE)
-        for length in range(len(new) + 1):
-            write(path + ".tmp", new[:length])
-            assert FileBudgetStore(path).load() == STATE, length
-
-
-def test_a_save_cut_off_after_the_old_file_was_removed_gives_the_new_state() -> None:
-    with temp_folder() as folder:
-        path = folder + "/state.json"
-        write(path + ".tmp", saved(OTHER))
-        assert FileBudgetStore(path).load() == OTHER
-
-
-def test_a_first_save_cut_off_while_it_wrote_is_never_taken_for_a_state() -> None:
-    new = saved(OTHER)
-    with temp_folder() as folder:
-        path = folder + "/state.json"
-        for length in range(len(new)):
-            write(path + ".tmp", new[:length])
-            assert FileBudgetStore(path).load() is None, length
-
-
-def test_a_save_works_whatever_an_earlier_one_left() -> None:
-    for left in (b"", b"x" * 10_000, saved(OTHER)):
+def test_two_damaged_or_missing_slots_of_a_provisioned_board_are_refused() -> None:
+    cases: list[tuple[str, Any]] = [("missing", None)]
+    for case, data in cases + torn(encode(dict(THIRD, seq=9), SLOT_BYTES, True)):
         with temp_folder() as folder:
-            path = folder + "/state.json"
-            write(path + ".tmp", left)
-            FileBudgetStore(path).save(STATE)
-            assert FileBudgetStore(path).load() == STATE
-            assert files_left(folder) == ["state.json"]
+            store_in(folder, STATE, OTHER)
+            for number in (0, 1):
+                if data is None:
+                    os.remove(slot(folder, number))
+                else:
+                    write(slot(folder, number), data)
+            raises(StateCorruptError, store_in(folder).load)
+            tracker = day_of(store_in(folder))
+            assert tracker.is_at_limit(), case
+            assert tracker.state_error is not None, case
+            assert day_of(store_in(folder)).is_at_limit(), case
+            assert day_of(store_in(folder), MIDNIGHT + DAY).total_tokens == 0, case
 
 
-def test_a_folder_in_place_of_the_file_is_an_error_of_the_store() -> None:
-    for choice in ("deny", "fresh"):
-        with temp_folder() as folder:
-            os.mkdir(folder + "/state.json")
-            store = FileBudgetStore(folder + "/state.json", choice)
-            raises(StoreError, store.load)
-            raises(StoreError, store.save, STATE)
-            raises(StoreError, store.clear)
-
-
-def test_a_day_with_a_folder_in_place_of_its_file_is_denied() -> None:
+def test_a_file_system_formatted_anew_is_no_new_board_to_a_program_that_knows_better() -> None:
     with temp_folder() as folder:
-        os.mkdir(folder + "/state.json")
-        assert day_of(FileBudgetStore(folder + "/state.json")).is_at_limit()
+        assert store_in(folder).load() is None
+        store = store_in(folder, provisioned=True)
+        raises(StateCorruptError, store.load)
+        assert day_of(store).is_at_limit()
+        assert day_of(store_in(folder, provisioned=True)).is_at_limit()
+        assert day_of(store_in(folder, provisioned=True), MIDNIGHT + DAY).total_tokens == 0
+
+
+def test_a_day_without_a_state_to_trust_may_use_the_allowance() -> None:
+    with temp_folder() as folder:
+        tracker = day_of(store_in(folder, provisioned=True, allowance=30))
+        assert tracker.total_tokens == 70
+        tracker.record({"total_tokens": 30})
+        assert day_of(store_in(folder, provisioned=True, allowance=30)).is_at_limit()
+
+
+def test_an_allowance_is_a_whole_number() -> None:
+    for value in (-1, 1.5, "1", None, True, float("nan")):
+        error = raises(ValueError, FileBudgetStore, "day", allowance=value)
+        assert "allowance" in str(error), value
+
+
+# What is in the way
+
+
+def test_a_folder_in_place_of_a_slot_is_an_error_of_the_store() -> None:
+    with temp_folder() as folder:
+        store_in(folder, STATE, OTHER)
+        os.remove(slot(folder, 0))
+        os.mkdir(slot(folder, 0))
+        raises(StoreError, store_in(folder).load)
+        raises(StoreError, store_in(folder).save, THIRD)
+        tracker = day_of(store_in(folder))
+        assert tracker.is_at_limit()
+        os.rmdir(slot(folder, 0))
+        tracker.maybe_auto_reset()
+        assert tracker.total_tokens == 61
 
 
 def test_a_file_in_place_of_a_parent_folder_is_an_error_of_the_store() -> None:
     with temp_folder() as folder:
         write(folder + "/file", b"")
-        store = FileBudgetStore(folder + "/file/state.json")
+        store = FileBudgetStore(folder + "/file/day")
         raises(StoreError, store.load)
         raises(StoreError, store.save, STATE)
 
 
-def test_a_save_that_fails_keeps_the_old_state() -> None:
-    with temp_folder() as folder:
-        path = folder + "/state.json"
-        FileBudgetStore(path).save(STATE)
-        os.mkdir(path + ".tmp")
-        raises(StoreError, FileBudgetStore(path).save, OTHER)
-        assert FileBudgetStore(path).load() == STATE
-
-
-def test_a_state_too_large_to_be_loaded_is_not_saved() -> None:
-    for size in (3000, 4000, 4096, 5000, 100_000):
-        with temp_folder() as folder:
-            store = FileBudgetStore(folder + "/state.json")
-            store.save(STATE)
-            large = {"text": "x" * size}
-            try:
-                store.save(large)
-            except (StoreError, ValueError):
-                large = dict(STATE)  # type: ignore[arg-type]
-            assert store.load() == large, size
-
-
 def test_an_error_of_the_store_names_the_path_and_its_cause() -> None:
     with temp_folder() as folder:
-        os.mkdir(folder + "/state.json")
-        error = raises(StoreError, FileBudgetStore(folder + "/state.json").load)
-        assert folder + "/state.json" in str(error)
+        write(folder + "/day", b"")
+        error = raises(StoreError, store_in(folder).load)
+        assert folder + "/day" in str(error)
         assert isinstance(error.cause, OSError)
         assert isinstance(error, BudgetError)
 
 
 def test_a_repr_names_the_path() -> None:
-    assert "'/flash/state.json'" in repr(FileBudgetStore("/flash/state.json"))
+    assert "'/flash/day'" in repr(FileBudgetStore("/flash/day"))
 
 
 def test_making_a_store_touches_nothing() -> None:
     with temp_folder() as folder:
-        FileBudgetStore(folder + "/a/state.json")
-        assert files_left(folder) == []
+        store_in(folder)
+        assert os.listdir(folder) == []
 
 
-def test_a_day_goes_on_from_its_file_after_a_restart() -> None:
+def test_a_day_goes_on_from_its_files_after_a_restart() -> None:
     with temp_folder() as folder:
-        path = folder + "/var/state.json"
         for run in range(5):
-            tracker = day_of(FileBudgetStore(path))
+            tracker = day_of(store_in(folder))
             assert tracker.total_tokens == run * 9
             tracker.record({"total_tokens": 9})
-        assert day_of(FileBudgetStore(path), MIDNIGHT + DAY).total_tokens == 0
+        assert day_of(store_in(folder), MIDNIGHT + DAY).total_tokens == 0
+
+
+# The checksum
+
+
+def test_a_port_without_crc32_reckons_the_same() -> None:
+    assert crc32(b"") == 0
+    assert crc32(b"123456789") == 0xCBF43926  # the check value of CRC-32/ISO-HDLC
+    for size in (1, 7, 64, 115, 300):
+        text = bytes([place * 37 & 255 for place in range(size)])
+        framed = b'["%08x",' % crc32(b"7") + b"7]"
+        assert crc32(text) == __import__("binascii").crc32(text), size
+    raises(StateCorruptError, decode, framed)
+
+
+def test_a_state_is_read_only_behind_its_own_checksum() -> None:
+    good = encode(STATE, 4096)
+    assert decode(good) == STATE
+    for length in range(len(good)):
+        raises(StateCorruptError, decode, good[:length])
