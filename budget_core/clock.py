@@ -60,16 +60,19 @@ class WallClock:
         self.built = built
         self._read = read
         self._elapsed = monotonic.read
-        self._second = monotonic.per_ms * 1000
-        self._anchor = 0  # the date at the reading `_since` of the monotonic clock
-        self._since = self._jumped = 0
+        self.second = monotonic.per_ms * 1000
+        self._jumped = 0  # when, by the monotonic clock
+        self._offset: int | None = None  # from the monotonic clock to Unix time, in its units
 
     def __call__(self) -> int:
         """Return the believed Unix time in whole seconds, or 0."""
-        if not self._anchor:
-            if self.needs_sync or not self.mark_synced():
-                return 0
-        return self._anchor + max(0, self._elapsed() - self._since) // self._second
+        return self.ticks() // self.second
+
+    def ticks(self) -> int:
+        """Return the believed Unix time in units of `second`, those of the monotonic clock, or 0."""
+        if self._offset is None and (self.needs_sync or not self.mark_synced()):
+            return 0
+        return self._elapsed() + self._offset  # type: ignore[operator]
 
     @property
     def trusted(self) -> bool:
@@ -82,16 +85,16 @@ class WallClock:
         Return whether it is believed. It is not if it is before `built`, or a second great jump
         forward within a day.
         """
-        date, now = int(self._read()), self._elapsed()
-        if date < self.built:
+        date, now = int(self._read()) * self.second, self._elapsed()
+        if date < self.built * self.second:
             return False
-        carried = self._anchor and self()
-        if date > carried + SLACK:
-            if carried and now - self._jumped < DAY * self._second:
+        if self._offset is None:
+            self._jumped = now
+        elif date > now + self._offset + SLACK * self.second:
+            if now - self._jumped < DAY * self.second:
                 return False
             self._jumped = now
-        self._anchor = date
-        self._since = now
+        self._offset = date - now
         return True
 
 

@@ -43,9 +43,11 @@ class DailyBudgetTracker(BudgetTracker):
     ) -> None:
         config = config or DailyBudgetConfig()
         self._clock = clock or WALL
+        self._ticks = getattr(self._clock, "ticks", self._clock)
         self._window = DayWindow(self._clock, config.reset_hour_utc)
+        self._note_window()
         self._ahead = check_count("write_ahead", write_ahead)
-        self._covered = NEVER
+        self._covered = NEVER  # up to how many tokens a call needs nothing stored before it
         self.store_error: Exception | None = None
         self.state_error: Exception | None = None
         super().__init__(config, Count(None, config.daily_budget, lock))
@@ -78,20 +80,25 @@ class DailyBudgetTracker(BudgetTracker):
 
     def maybe_auto_reset(self) -> None:
         """Begin a new day when the old one is over; try a store that failed again."""
-        window, now = self._window, self._clock()
-        well = self.count.tokens <= self._covered and self.store_error is None
-        if well and window.start <= now < window.end:
+        if self.count.tokens <= self._covered and self._since <= self._ticks() < self._until:
             return
         with self.count.lock:
-            moved = window.follow(now)
-            if well and moved == STAYS:
-                return
+            moved = self._window.follow(self._clock())
             if moved == OVER:
                 self._forget()
                 self.state_error = None
+            elif moved == STAYS and self.count.tokens <= self._covered:
+                return
+            self._note_window()
             if self._store is not None and self.count.saves_from == NEVER:
                 self._restore()
             self._changed()
+
+    def _note_window(self) -> None:
+        """Note in the clock's own units from when until when there is nothing to look at."""
+        second = getattr(self._clock, "second", 1)
+        self._since = self._window.start * second
+        self._until = self._window.end * second
 
     def flush(self) -> None:
         """Store the exact count, before a sleep or a restart that is meant."""
@@ -108,12 +115,13 @@ class DailyBudgetTracker(BudgetTracker):
         corrupt = getattr(failure, "corrupt", False)
         self.store_error = None if corrupt else failure
         self.count.saves_from = 0 if self.store_error is None else NEVER
+        self._covered = NEVER if self.store_error is None else -1
         if failure is not None and corrupt:
             self._distrust(failure)
         elif state is not None:
             self._adopt(state)
         if self._ahead:
-            self._covered = -1  # what is stored covers no call yet
+            self._covered = -1
         self._arm()
 
     def _adopt(self, state: "Any") -> None:
@@ -125,6 +133,7 @@ class DailyBudgetTracker(BudgetTracker):
             self._distrust(ValueError(f"the stored state is not a daily tracker's: {error!r}"))
             return
         if self._window.adopt(day):
+            self._note_window()
             self.count.tokens += tokens + ahead
             self._warned_ppm = warned
             self._told = told
@@ -148,10 +157,12 @@ class DailyBudgetTracker(BudgetTracker):
             if self.store_error is not None:
                 self.store_error = None
                 self._told = told
+            self._covered = NEVER
             if self._ahead:
                 self.count.saves_from = tokens + ahead + 1
                 self._covered = tokens + ahead - self._ahead // 2
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the record stands
             self.store_error = error
             self.count.saves_from = 0
+            self._covered = -1
             self.count.alert = True

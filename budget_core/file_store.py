@@ -116,7 +116,7 @@ class FileBudgetStore:
         if len(data) != SLOT_BYTES:
             return "cut"
         try:
-            state = decode(data)
+            state: Any = decode(data)
         except StateCorruptError:
             from budget_core.repair import mended  # loaded for the first slot that is not whole
 

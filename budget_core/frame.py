@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 try:
     from binascii import crc32
 except ImportError:  # some ports are built without it
-    from budget_core.crc32 import crc32
+    from budget_core.crc32 import crc32  # type: ignore[assignment]
 
 _HEAD = 12  # `["01234567",`
 

@@ -3,11 +3,11 @@ set -euo pipefail
 
 usage() {
     cat <<'END'
-usage: scripts/debs.sh [--no-deps] RELEASE FOLDER PACKAGE...
+usage: scripts/debs.sh [--no-deps | --arch ARCH] RELEASE FOLDER PACKAGE...
 
 Unpacks packages of a Debian or Ubuntu release, with all they depend on, into
 FOLDER, replacing it. RELEASE is a code name, or "own" for this machine's.
-With --no-deps only the packages named.
+With --no-deps only the packages named; ARCH is another architecture than the machine's.
 
 The system is neither changed nor asked for rights: apt works on a state of its
 own in FOLDER.apt, on the mirror and with the signing key that this machine's
@@ -21,6 +21,7 @@ fail() {
 }
 
 deps=yes
+arch=
 case ${1-} in
 --help)
     usage
@@ -29,6 +30,10 @@ case ${1-} in
 --no-deps)
     deps=no
     shift
+    ;;
+--arch)
+    arch=${2-}
+    shift 2
     ;;
 esac
 if [ $# -lt 3 ]; then
@@ -89,7 +94,7 @@ trap 'rm -rf "$apt" "$folder.new"' EXIT
 rm -rf "$apt" "$folder.new"
 mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial" "$folder.new"
 : >"$apt/status"
-arch=$(dpkg --print-architecture)
+arch=${arch:-$(dpkg --print-architecture)}
 echo "deb [arch=$arch${key:+ signed-by=$key}] $mirror $release $components" >"$apt/sources.list"
 # Of the machine's own settings only those of the network count: its pins,
 # hooks and extra indexes are about its own packages.
@@ -104,6 +109,8 @@ Dir::Etc::sourcelist "$apt/sources.list";
 Dir::Etc::sourceparts "/dev/null";
 Dir::Etc::preferences "/dev/null";
 Dir::Etc::preferencesparts "/dev/null";
+APT::Architecture "$arch";
+APT::Architectures { "$arch"; };
 APT::Sandbox::User "root";
 APT::Install-Recommends "false";
 APT::Update::Error-Mode "any";

@@ -3,7 +3,7 @@ set -euo pipefail
 
 usage() {
     cat <<'END'
-usage: scripts/micropython.sh
+usage: scripts/micropython.sh [--32-bit]
 
 Prints the path of a MicroPython 1.24 or later, and installs one below the
 checkout if there is none:
@@ -13,6 +13,10 @@ checkout if there is none:
   4. Debian and Ubuntu: the package micropython, unpacked into .local/micropython
      (the system is not changed, and no root is needed)
   5. macOS: brew install micropython
+
+With --32-bit: the path of the i386 package's, unpacked into .local/micropython32,
+whose pointers are as long as a chip's. Nothing where there is none, or where it
+does not run.
 END
 }
 
@@ -54,8 +58,10 @@ offer() {
     exit 0
 }
 
+bits=
 case ${1-} in
 '') ;;
+--32-bit) bits=32 ;;
 --help)
     usage >&3
     exit
@@ -66,20 +72,23 @@ case ${1-} in
     ;;
 esac
 
-if [ -n "${MICROPYTHON-}" ]; then
+root=$(cd "$(dirname "$0")/.." && pwd)
+local=$root/.local
+unpacked=$local/micropython$bits
+
+if [ -n "$bits" ]; then
+    [ "$(dpkg --print-architecture 2>/dev/null)" = amd64 ] && [ ! -e "$unpacked.none" ] || exit 0
+    offer "$unpacked/micropython"
+elif [ -n "${MICROPYTHON-}" ]; then
     offer "$MICROPYTHON"
     found=$(version "$MICROPYTHON")
     found=${found:+is MicroPython $found}
     fail "MICROPYTHON=$MICROPYTHON ${found:-does not run as MicroPython}, but $oldest or later is needed." \
         'Set it to the path of one, or unset it to have one found or installed.'
+else
+    offer micropython
+    offer "$unpacked/micropython"
 fi
-
-offer micropython
-
-root=$(cd "$(dirname "$0")/.." && pwd)
-local=$root/.local
-unpacked=$local/micropython
-offer "$unpacked/micropython"
 
 # The package's own loader and libraries, because those of the machine may be older.
 write_wrapper() {
@@ -108,9 +117,10 @@ if command -v apt-get >/dev/null && [ "$(uname)" = Linux ]; then
     else
         echo "debian/${DEBIAN_CODENAME:-${VERSION_CODENAME-}}"
     fi)
-    say 'Setting up MicroPython in .local/micropython (once; the system is not changed)'
+    say "Setting up MicroPython in ${unpacked#"$root"/} (once; the system is not changed)"
     for release in $(releases "$machine"); do
-        "$root/scripts/debs.sh" "$release" "$unpacked.new" micropython || continue
+        # shellcheck disable=SC2086
+        "$root/scripts/debs.sh" ${bits:+--arch i386} "$release" "$unpacked.new" micropython || continue
         write_wrapper "$unpacked.new"
         found=$(version "$unpacked.new/micropython")
         if new_enough "$found"; then
@@ -128,6 +138,10 @@ elif command -v brew >/dev/null && [ "$(uname)" = Darwin ]; then
     offer "$(brew --prefix)/bin/micropython"
 fi
 
+if [ -n "$bits" ]; then
+    : >"$unpacked.none" # not tried again before the next `make clean`
+    exit 0
+fi
 fail "No MicroPython $oldest or later was found here, and none could be installed. If the network or the disk" \
     'failed (see above), run the same command again once that is mended; it starts afresh. Otherwise install' \
     "MicroPython yourself, as a package or built from its ports/unix, and put it on the PATH, or give its path:" \

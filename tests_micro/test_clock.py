@@ -148,13 +148,6 @@ def test_a_sync_sets_the_date_a_little_forward_at_any_time() -> None:
     assert not machine.clock.mark_synced()
 
 
-def test_a_monotonic_clock_that_goes_back_does_not_take_the_date_back() -> None:
-    machine = Machine(NOON)
-    assert machine.clock() == NOON
-    machine.ticks.now -= 500_000
-    assert machine.clock() == NOON
-
-
 def test_this_machines_clock_is_believed() -> None:
     assert abs(WALL() - unix_time()) < 5
     assert WALL.trusted
