@@ -11,7 +11,7 @@ help: ## Show these lines
 
 demo: ## See an agent read FOLDER=... within a budget, on MicroPython and on CPython
 	@command -v $(PYTHON) >/dev/null || { echo "error: there is no $(PYTHON); name one: make demo PYTHON=python3.12" >&2; exit 2; }
-	@MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && $(PYTHON) boards/unix/demo.py $(if $(FOLDER),"$(FOLDER)") $(ARGS)
+	@MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && $(PYTHON) examples/folder_agent/demo.py $(if $(FOLDER),"$(FOLDER)") $(ARGS)
 
 test: ## Run all checks and tests, on CPython and MicroPython
 	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" scripts/check.py $(ARGS)

@@ -69,7 +69,7 @@ class WallClock:
         return self.ticks() // self.second
 
     def ticks(self) -> int:
-        """Return the believed Unix time in units of `second`, those of the monotonic clock, or 0."""
+        """Return the believed Unix time in parts of a `second`, the monotonic clock's, or 0."""
         if self._offset is None and (self.needs_sync or not self.mark_synced()):
             return 0
         return self._elapsed() + self._offset  # type: ignore[operator]

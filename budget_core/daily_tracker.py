@@ -59,6 +59,11 @@ class DailyBudgetTracker(BudgetTracker):
     def _weight(self, model: object) -> float | None:
         return 1 if model in self.config.primary_models and model != self.fallback_model else None
 
+    @property
+    def resets_at(self) -> int:
+        """The Unix time at which the day that is counted ends."""
+        return self._window.end
+
     def dominant_axis(self) -> "tuple[int, int | None, str]":
         """Return `(used, cap, unit)`: a day has no other axis than tokens."""
         return self.count.tokens, self.count.token_cap, "tokens"

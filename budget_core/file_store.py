@@ -92,8 +92,14 @@ class FileBudgetStore:
             file.flush()
 
     def slots(self) -> "tuple[str, str]":
-        """Return what each slot is: newest, older, empty, damaged or missing."""
-        found = [self._slot(0), self._slot(1)]
+        """Return what each slot is: newest, older, empty, damaged or missing.
+
+        Raises `StoreError` for a file that cannot be read.
+        """
+        try:
+            found = [self._slot(0), self._slot(1)]
+        except OSError as error:
+            raise StoreError(f"cannot read budget state {self.path!r}: {error}", error)
         ahead = _number(found[1]) - _number(found[0])
         return _word(found[0], -ahead), _word(found[1], ahead)
 

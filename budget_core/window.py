@@ -34,7 +34,7 @@ class DayWindow:
         self._behind = None
 
     def follow(self, now: float) -> int:
-        """Move on to the day of `now`: `OVER` if one ended, `RENAMED` if it was another, `STAYS`."""
+        """Move on to the day of `now`; return `OVER` if one ended, `RENAMED`, or `STAYS`."""
         if now >= self.end:
             known = self.day != UNKNOWN or not self._is_carried
             self._name(day_key(now, self._reset_hour))
@@ -49,7 +49,7 @@ class DayWindow:
         return STAYS
 
     def adopt(self, day: int) -> bool:
-        """Go on with a stored day; return whether it is not over, so that its count still counts."""
+        """Go on with a stored day; return whether it is not over and its count still counts."""
         counts = day >= self.day or (day == UNKNOWN and self._is_carried)
         if day > self.day:
             self._name(day)

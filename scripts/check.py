@@ -16,9 +16,8 @@ from suites import ROOT, Counts, on_cpython, on_micropython
 
 STEPS = ("lint", "types", "micropython", "cpython")
 STUBS = Path(".local/stubs")
-PORTS = ("unix", "rp2", "esp32")
 TYPES_ONLY = "shapes"  # of the core: for type checkers, no program loads it
-HOST_PROGRAM = "demo.py"  # of a board: runs on the machine that the board is tried from
+NOT_ON_BOARDS = ("demo.py", "manifest.py")  # run on the machine that firmware is built or tried on
 EXAMPLES = """\
 examples:
   scripts/check.py                              everything
@@ -60,31 +59,52 @@ def style_checks(fix: bool) -> list[Check]:
 
 
 def type_checks(micropython: str) -> list[Check]:
-    """Return what checks the types: by CPython, by each port of MicroPython, by its program."""
+    """Return what checks the types: by CPython, and by the firmware of each board."""
+    examples = [path.parent for path in sorted(ROOT.glob("examples/*/main.py"))]
+    boards = [path.parent for path in sorted(ROOT.glob("boards/*/main.py"))]
     checks = [Check("mypy, CPython", ["-m", "mypy"])]
-    checks += [board_check(path.parent) for path in sorted(ROOT.glob("boards/*/main.py"))]
-    checks += [port_check(port) for port in PORTS]
+    checks += [example_check(example) for example in examples]
+    checks += [firmware_check(example, "unix") for example in examples]
+    checks += [firmware_check(board, board.name, "budget_core") for board in boards]
+    return [*checks, core_check(micropython, boards)]
+
+
+def core_check(micropython: str, boards: list[Path]) -> Check:
+    """Return what asks MicroPython itself whether it has all that the core asks for."""
     options = ["--micropython", micropython, "--stubs", str(STUBS / "unix")]
-    core = ["scripts/check_core.py", "budget_core", *options, "--types-only", TYPES_ONLY]
-    return [*checks, Check("check_core", core)]
+    options += ["--types-only", TYPES_ONLY, "--also", str(STUBS / "unix/select.pyi")]
+    for board in boards:  # their programs hand these to the core
+        firmware = [STUBS / board.name / f"{name}.pyi" for name in ("network", "ntptime")]
+        files = [board / "settings.py", board / "secret_example.py", *firmware]
+        options += [str(file) for file in files if file.exists()]
+    return Check("check_core", ["scripts/check_core.py", "budget_core", *options])
 
 
-def board_check(board: Path) -> Check:
-    """Return what checks a board's programs by the types of CPython."""
-    options = [f"--cache-dir=.mypy_cache/{board.name}", "--follow-imports=silent"]
-    files = [str(path.relative_to(ROOT)) for path in sorted(board.glob("*.py"))]
-    command = ["-m", "mypy", *options, *files]
-    return Check(f"mypy, CPython, boards/{board.name}", command, {"MYPYPATH": str(board)})
+def programs(folder: Path, *others: str) -> list[str]:
+    """Return the programs of a folder, less those that are named."""
+    found = [path for path in sorted(folder.glob("*.py")) if path.name not in others]
+    return [str(path.relative_to(ROOT)) for path in found]
 
 
-def port_check(port: str) -> Check:
-    """Return what checks the core, and the port's board if there is one, by a port's stubs."""
-    stubs, board = STUBS / port, Path("boards", port)
-    files = [str(path) for path in sorted(board.glob("*.py")) if path.name != HOST_PROGRAM]
+def example_check(example: Path) -> Check:
+    """Return what checks an example by the types of CPython."""
+    options = [f"--cache-dir=.mypy_cache/{example.name}", "--follow-imports=silent"]
+    command = ["-m", "mypy", *options, *programs(example)]
+    title = f"mypy, CPython, {example.relative_to(ROOT)}"
+    return Check(title, command, {"MYPYPATH": str(example)})
+
+
+def firmware_check(folder: Path, firmware: str, *packages: str) -> Check:
+    """Return what checks a folder's programs, and packages, by the stubs of a board's firmware.
+
+    A module or a name that the firmware lacks is an error.
+    """
+    stubs = STUBS / firmware
     options = ["--config-file=mypy-micropython.ini", f"--custom-typeshed-dir={stubs}"]
-    cache = f"--cache-dir=.mypy_cache/micropython-{port}"
-    command = ["-m", "mypy", *options, cache, "budget_core", *files]
-    return Check(f"mypy, MicroPython {port}", command, {"MYPYPATH": f"{stubs}:{board}"})
+    cache = f"--cache-dir=.mypy_cache/micropython-{folder.name}"
+    command = ["-m", "mypy", *options, cache, *packages, *programs(folder, *NOT_ON_BOARDS)]
+    title = f"mypy, MicroPython, {folder.relative_to(ROOT)}"
+    return Check(title, command, {"MYPYPATH": f"{stubs}:{folder}"})
 
 
 def run_checks(checks: list[Check], at_once: int) -> list[str]:

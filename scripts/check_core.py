@@ -13,6 +13,8 @@ Reported are
 - a name of `os` or `sys` that MicroPython does not document: the unix port has more than a chip;
 - a name that is only bound under `if TYPE_CHECKING:`;
 - an import of the `--types-only` module elsewhere; the module itself is not looked into.
+
+What a program hands to the package is described by the `--also` files: their names count as there.
 """
 
 import argparse
@@ -21,6 +23,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +34,14 @@ KINDS = ("module", "name", "builtin", "attribute", "keyword")
 ON_EVERY_PORT = ("os", "sys")
 
 
-def check(package: Path, micropython: str, stubs: Path, types_only: str) -> list[str]:
+def check(
+    package: Path, micropython: str, stubs: Path, types_only: str, also: Sequence[Path] = ()
+) -> list[str]:
     """Return a line for each thing in the package that not every MicroPython has."""
     trees = {path: ast.parse(path.read_text()) for path in sorted(package.rglob("*.py"))}
     types = trees.pop(package / f"{types_only}.py", ast.Module([], []))
-    own = {name for tree in trees.values() for name in bound_names(tree)}
+    handed = [ast.parse(path.read_text()) for path in also]
+    own = {name for tree in [*trees.values(), *handed] for name in bound_names(tree)}
     uses = {path: Uses(tree, {*module_names(types)}) for path, tree in trees.items()}
     lacking = ask(micropython, question(uses, package.name, own))
     elsewhere = names_in_stubs(stubs, lacking["module"])
@@ -113,8 +119,11 @@ def main() -> int:
     parser.add_argument("--micropython", default="micropython", help="the program to ask")
     parser.add_argument("--stubs", type=Path, required=True, help="the stubs of a port")
     parser.add_argument("--types-only", default="", help="the module that no program loads")
+    parser.add_argument("--also", type=Path, nargs="*", default=[], help="settings and stubs")
     options = parser.parse_args()
-    lines = check(options.package, options.micropython, options.stubs, options.types_only)
+    lines = check(
+        options.package, options.micropython, options.stubs, options.types_only, options.also
+    )
     for line in lines:
         print(line)
     return 1 if lines else 0

@@ -9,7 +9,7 @@ Prints the path of the Python of .local/venv, the virtual environment with the
 tools of requirements-dev.txt. It is made by $PYTHON (python3 if unset), which
 must be 3.11 or later, and made again when that or the requirements change.
 The types of MicroPython's modules (requirements-stubs.txt) go to .local/stubs,
-a folder for each port.
+a folder for each board.
 END
 }
 
@@ -40,7 +40,8 @@ if [ -z "$found" ] || ! printf '%s\n' 3.11 "$found" | sort -CV; then
     fail "$python ${found:-does not run}, but Python 3.11 or later is needed." \
         'Install one and name it, as in: make test PYTHON=python3.12'
 fi
-python=$("$python" -c 'import sys; print(sys.executable)')
+# Not that of a virtual environment, which may be the one that is made anew.
+python=$("$python" -c 'import sys; print(sys._base_executable)')
 
 cd "$(dirname "$0")/.."
 venv=$PWD/.local/venv
@@ -100,8 +101,8 @@ stamp=$(cksum <requirements-stubs.txt)
 if [ "$(cat $stubs/stamp 2>/dev/null)" != "$stamp" ]; then
     rm -rf $stubs
     echo "Installing the types of MicroPython's modules"
-    for port in unix rp2 esp32; do
-        "$venv/bin/python" -m pip install -qq --target $stubs/$port -c requirements-stubs.txt micropython-$port-stubs ||
+    sed -n 's|^\(micropython-[^=]*\)==.* # boards/\(.*\)|\1 \2|p' requirements-stubs.txt | while read -r package board; do
+        "$venv/bin/python" -m pip install -qq --target "$stubs/$board" -c requirements-stubs.txt "$package" ||
             fail "The stubs of requirements-stubs.txt could not be installed (pip's reasons are above)." "$again"
     done
     echo "$stamp" >$stubs/stamp

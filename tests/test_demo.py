@@ -1,6 +1,5 @@
 """The demo on both runtimes, against the embedded endpoint over a real socket."""
 
-import json
 import os
 import re
 import shutil
@@ -17,7 +16,7 @@ RUNTIMES = ("micropython", "cpython")
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """Return a copy of what the demo needs, so that its state is the test's own."""
-    for name in ("boards", "budget_core", "budget_cpython", "docs"):
+    for name in ("examples", "budget_core", "budget_cpython", "docs"):
         shutil.copytree(ROOT / name, tmp_path / name)
     return tmp_path
 
@@ -29,7 +28,7 @@ def demo(checkout: Path, *arguments: str, **environment: str) -> "subprocess.Com
         if name in ("PATH", "MICROPYTHON", "HOME", "LANG")
     }
     return subprocess.run(
-        [sys.executable, "boards/unix/demo.py", *arguments],
+        [sys.executable, "examples/folder_agent/demo.py", *arguments],
         cwd=checkout,
         env={**inherited, **environment},
         capture_output=True,
@@ -82,7 +81,7 @@ def test_without_warnings_the_run_is_stopped_hard(checkout: Path, runtime: str) 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_spent_day_is_demoted_to_the_fallback_model(checkout: Path, runtime: str) -> None:
-    settings = checkout / "boards/unix/settings.py"
+    settings = checkout / "examples/folder_agent/settings.py"
     text = settings.read_text()
     settings.write_text(re.sub(r"DAILY_BUDGET = .*", "DAILY_BUDGET = 100", text))
     done = demo(checkout, "--only", runtime)
@@ -128,18 +127,18 @@ def test_an_endpoint_that_refuses_gives_one_clear_line_without_the_key(
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_damaged_state_denies_for_the_day(checkout: Path, runtime: str) -> None:
     demo(checkout, "--only", runtime)
-    state = checkout / ".local/demo/budget-state.json"
-    state.write_bytes(state.read_bytes().replace(b'"total_tokens": ', b'"total_tokens": -'))
+    for slot in (checkout / ".local/demo/budget").glob("*/state.json"):
+        slot.write_bytes(slot.read_bytes().replace(b'"tokens":', b'"tokens":-'))
     done = demo(checkout, "--only", runtime)
     assert {line.split(" ")[1] for line in lines(done.stdout, "call")} == {"scripted-mini,"}
-    assert json.loads(state.read_bytes())["state"]["total_tokens"] >= 50_000
+    assert tokens_today(done.stdout)[-1] >= 50_000
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_tools_see_nothing_outside_the_folder(checkout: Path, runtime: str) -> None:
     probe = """
 import sys
-sys.path[:0] = ["boards/unix"]
+sys.path[:0] = ["examples/folder_agent"]
 from folder import Folder
 folder = Folder("docs", 50, 10)
 for path in ("../README.md", "/etc/passwd", "link", "way/out", ".hidden", "", ".", "x\\0y", "sub"):

@@ -342,6 +342,7 @@ def test_a_folder_in_place_of_a_slot_is_an_error_of_the_store() -> None:
         os.mkdir(slot(folder, 0))
         raises(StoreError, store_in(folder).load)
         raises(StoreError, store_in(folder).save, THIRD)
+        raises(StoreError, store_in(folder).slots)
         tracker = day_of(store_in(folder))
         assert tracker.is_at_limit()
         os.rmdir(slot(folder, 0))

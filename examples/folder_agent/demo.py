@@ -1,4 +1,4 @@
-"""Run the unix board's agent on MicroPython and then on CPython.
+"""Run the folder agent on MicroPython and then on CPython.
 
 Without OPENAI_BASE_URL in the environment it starts a scripted endpoint on loopback for both.
 """

@@ -1,0 +1,20 @@
+"""The agent program of an ESP32: a chat over its serial line, a turn a line."""
+
+import gc
+
+import settings
+
+gc.threshold(settings.GC_THRESHOLD)  # collected often, the heap keeps in one piece
+
+import esp32
+
+from budget_core.board_tools import chip_tool, note_tools
+from budget_core.console import main
+
+
+def celsius() -> float:
+    """Return the chip's temperature, which its sensor tells in Fahrenheit."""
+    return (esp32.raw_temperature() - 32) / 1.8
+
+
+main(settings, note_tools(settings.NOTES, settings.MAX_NOTE_BYTES) + [chip_tool(celsius)])

@@ -1,0 +1,17 @@
+"""The agent program of an ESP32-S3: a chat over USB or its serial line, a turn a line."""
+
+import gc
+
+import settings
+
+gc.threshold(settings.GC_THRESHOLD)  # collected often, the heap keeps in one piece
+
+import esp32
+
+from budget_core.board_tools import chip_tool, note_tools
+from budget_core.console import main
+
+main(
+    settings,
+    note_tools(settings.NOTES, settings.MAX_NOTE_BYTES) + [chip_tool(esp32.mcu_temperature)],
+)

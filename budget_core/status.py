@@ -1,0 +1,62 @@
+"""Tell what a board's budget stands at, loading little: the agent's program may be in memory."""
+
+import gc
+
+from budget_core.clock import WALL
+from budget_core.device import open_store
+from budget_core.errors import StoreError
+from budget_core.window import DayWindow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from budget_core.shapes import *
+
+
+def report(settings: "Any") -> "dict[str, Any]":
+    """Return what the store in `settings.STATE` holds, as numbers, words and `None`.
+
+    - `spent`, `left`, `cap`: tokens of the day, as a restart would go on from: up to `ahead` of
+      the spent ones are not used yet. A state that cannot be trusted stands for a day spent, but
+      for `settings.ALLOWANCE`; `left` is `None` where `cap` is.
+    - `day`: its number, counted from 1970, 0 while no date was known; `resets_at`: the Unix time
+      at which it ends.
+    - `slots`: a word for each: newest, older, empty, damaged or missing.
+    - `error`: why the state cannot be trusted or read, or `None`.
+    - `trusted`: whether the clock is believed now.
+    - `heap`: bytes of heap in use and free, where the port can tell.
+    """
+    store = open_store(settings)
+    window = DayWindow(WALL, settings.RESET_HOUR_UTC)
+    cap = settings.DAILY_BUDGET
+    spent, ahead, error = 0, 0, None
+    try:
+        stored = store.load()
+        if stored is not None:
+            if window.adopt(stored["day"]):
+                ahead = stored["ahead"]
+                spent = stored["tokens"] + ahead
+            error = (
+                "an earlier state of this day was not to be trusted" if stored["doubt"] else None
+            )
+    except (StoreError, KeyError) as failure:
+        error = str(failure) or "a state of something else"
+        spent = max(0, (cap or 0) - settings.ALLOWANCE)
+    return {
+        "spent": spent,
+        "ahead": ahead,
+        "left": None if cap is None else max(0, cap - spent),
+        "cap": cap,
+        "day": window.day,
+        "resets_at": window.end,
+        "slots": list(store.slots()),
+        "error": error,
+        "trusted": WALL.trusted,
+        "heap": _heap(),
+    }
+
+
+def _heap() -> "list[int] | None":
+    gc.collect()
+    used = getattr(gc, "mem_alloc", None)
+    free = getattr(gc, "mem_free", None)
+    return None if used is None or free is None else [used(), free()]
