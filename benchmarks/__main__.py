@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from benchmarks import deadlines, executor, heap, imports, overhead
+from benchmarks import deadlines, executor, flash, heap, imports, overhead
 from benchmarks.figures import Figure, table
 
 GROUPS = {
@@ -11,6 +11,7 @@ GROUPS = {
     "deadlines": deadlines.measure,
     "executor": executor.measure,
     "heap": heap.measure,
+    "flash": flash.measure,
     "imports": imports.measure,
 }
 

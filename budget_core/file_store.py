@@ -1,4 +1,4 @@
-"""Keep a tracker's state in two files written in turn, on littlefs, FAT and POSIX."""
+"""Keep a tracker's state in three files written in turn, on littlefs, FAT and POSIX."""
 
 import os
 from errno import EEXIST, EIO, ENOENT
@@ -11,19 +11,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.shapes import *
 
+SLOTS = 3  # two to write in turn, and one to go on with where FAT loses one
 SLOT_BYTES = 128  # a file of this size lies in littlefs's own metadata: an update costs no block
 
 
 class FileBudgetStore:
-    """Two slots with a checksum each, of which the newer whole one counts; made for chips.
+    """Three slots with a checksum each, of which the newest whole one counts; made for chips.
 
-    `path` is a folder. A save overwrites the older slot where it lies, so that neither a power cut
-    nor a flash that wears out touches the newer one; each slot has a folder to itself, because FAT
+    `path` is a folder. A save overwrites the oldest slot where it lies, so that neither a power cut
+    nor a flash that wears out touches the newest one; each slot has a folder to itself, because FAT
     rewrites a file's folder with it. A state has at most 128 bytes, its checksum included.
 
     A flipped bit is mended. A slot that a power cut left half written, or took, gives way to the
-    other. Where neither is whole, or one has lost a part, which no power cut does, the state cannot
-    be trusted. That both are missing means a new board only where `provision` never came to its
+    next. Where none is whole, or one has lost a part, which no power cut does, the state cannot
+    be trusted. That all are missing means a new board only where `provision` never came to its
     end: it leaves a file `made`. `provisioned` says the same from outside, for a board whose file
     system is formatted anew when it cannot be mounted. `allowance` is how many tokens a day with a
     state that cannot be trusted may still use. Source: seed 001.
@@ -33,7 +34,9 @@ class FileBudgetStore:
         self.path = str(path).rstrip("/")
         self.provisioned = provisioned
         self.allowance = check_count("allowance", allowance)
-        self._older = self._number = -1  # not looked at yet
+        self._turns: list[int] = []  # not looked at yet
+        self._number = -1
+        self._due = 1  # slots that the next save writes
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path!r}, allowance={self.allowance!r})"
@@ -45,9 +48,10 @@ class FileBudgetStore:
         cannot be read.
         """
         try:
-            slots = [self._slot(0), self._slot(1)]
-            self._older = 1 if _number(slots[0]) > _number(slots[1]) else 0
-            newest = slots[1 - self._older]
+            slots = [self._slot(slot) for slot in range(SLOTS)]
+            self._turns = _turns(slots)
+            self._due = slots.count("cut") or 1
+            newest = slots[self._turns[-1]]
             self._number = max(0, _number(newest))
             used = self._number > 0 or self.provisioned or _size(self._made()) is not None
             if used and "cut" in slots:
@@ -56,14 +60,14 @@ class FileBudgetStore:
                 newest.pop("seq")
                 return newest or None
             if used:
-                raise StateCorruptError(f"neither slot of {self.path!r} is whole")
+                raise StateCorruptError(f"no slot of {self.path!r} is whole")
             return None
         except OSError as error:
             raise StoreError(f"cannot read budget state {self.path!r}: {error}", error)
 
     def save(self, state: "dict[str, Any]") -> None:
-        """Overwrite the older slot; `StoreError` where that fails, and the newer one stays."""
-        if self._older < 0:
+        """Overwrite the oldest slot; `StoreError` where that fails, and the newest one stays."""
+        if not self._turns:
             try:
                 self.load()
             except StateCorruptError:
@@ -71,37 +75,43 @@ class FileBudgetStore:
         try:
             if _size(self._made()) is None:
                 self.provision()
-            data = encode(dict(state, seq=self._number + 1), SLOT_BYTES, True)
-            self._write(self._older, data)
+            while self._due:
+                self._save(state)
+                self._due -= 1
+            self._due = 1
         except OSError as error:
             raise StoreError(f"cannot write budget state {self.path!r}: {error}", error)
-        self._older = 1 - self._older
+
+    def _save(self, state: "dict[str, Any]") -> None:
+        data = encode(dict(state, seq=self._number + 1), SLOT_BYTES, True)
+        self._write(self._turns[0], data)
+        self._turns.append(self._turns.pop(0))
         self._number += 1
 
     def clear(self) -> None:
         """Forget the state; `StoreError` where that fails."""
-        self.save({})
-        self.save({})
+        for _ in range(SLOTS):
+            self.save({})
 
     def provision(self) -> None:
-        """Make both slots, and then the file that says so; what is whole stays as it is."""
-        for slot in (0, 1):
+        """Make the slots, and then the file that says so; what is whole stays as it is."""
+        for slot in range(SLOTS):
             if not isinstance(self._slot(slot), dict):
                 self._write(slot, encode({"seq": 0}, SLOT_BYTES, True))
         with open(self._made(), "wb") as file:
             file.flush()
 
-    def slots(self) -> "tuple[str, str]":
+    def slots(self) -> "tuple[str, ...]":
         """Return what each slot is: newest, older, empty, damaged or missing.
 
         Raises `StoreError` for a file that cannot be read.
         """
         try:
-            found = [self._slot(0), self._slot(1)]
+            found = [self._slot(slot) for slot in range(SLOTS)]
         except OSError as error:
             raise StoreError(f"cannot read budget state {self.path!r}: {error}", error)
-        ahead = _number(found[1]) - _number(found[0])
-        return _word(found[0], -ahead), _word(found[1], ahead)
+        newest = max([_number(slot) for slot in found])
+        return tuple([_word(slot, newest) for slot in found])
 
     def _made(self) -> str:
         return self.path + "/made"
@@ -171,12 +181,23 @@ def _put(path: str, mode: str, data: bytes) -> None:
         file.flush()
 
 
-def _word(slot: "Any", ahead: int) -> str:
+def _turns(slots: "list[Any]") -> "list[int]":
+    """Return the slots in the order to write them, the newest last.
+
+    One that FAT lost is left alone while two are there: to make it anew, FAT rewrites the table of
+    what is in use, and a cut in the midst of that costs the file system.
+    """
+    turns = sorted(range(SLOTS), key=lambda slot: (_number(slots[slot]), slot))
+    there = [slot for slot in turns if slots[slot] != "missing"]
+    return there if len(there) > 1 else turns
+
+
+def _word(slot: "Any", newest: int) -> str:
     if not isinstance(slot, dict):
         return "missing" if slot == "missing" else "damaged"
     if not slot.get("seq"):
         return "empty"
-    return "newest" if ahead > 0 else "older"
+    return "newest" if slot["seq"] == newest else "older"
 
 
 def _size(path: str) -> int | None:

@@ -45,7 +45,7 @@ class Count:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         return None
 
 

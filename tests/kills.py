@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import budget_core.file_store
 import budget_cpython
+from budget_core.file_store import SLOTS
 
 STORES: dict[str, Callable[[str], Any]] = {
     "server": budget_cpython.FileBudgetStore,
@@ -31,7 +32,8 @@ STORES: dict[str, Callable[[str], Any]] = {
 }
 FILES = {
     "server": {"", ".tmp"},
-    "core": {"/0/state.json", "/0/state.json.new", "/1/state.json", "/1/state.json.new", "/made"},
+    "core": {f"/{slot}/state.json{end}" for slot in range(SLOTS) for end in ("", ".new")}
+    | {"/made"},
 }
 CONFIG = budget_cpython.DailyBudgetConfig(daily_budget=None, enforcement="observe")
 ONE_TOKEN = {"prompt_tokens": 1, "completion_tokens": 0, "total_tokens": 1}

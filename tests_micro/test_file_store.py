@@ -1,4 +1,4 @@
-"""A state in two slots: whole or refused, whatever happened to the files."""
+"""A state in three slots: whole or refused, whatever happened to the files."""
 
 import os
 
@@ -24,6 +24,8 @@ MIDNIGHT = 19_675 * DAY
 STATE = {"day": 19_675, "tokens": 60, "ahead": 0, "warned": 500_001, "told": 3, "doubt": 0}
 OTHER = dict(STATE, tokens=61)
 THIRD = dict(STATE, tokens=62)
+FOURTH = dict(STATE, tokens=63)
+SLOTS = (0, 1, 2)
 LARGEST = {
     "day": 99_999,
     "tokens": 10**13 - 1,
@@ -106,7 +108,7 @@ def test_without_files_there_is_no_state_and_none_is_made() -> None:
     with temp_folder() as folder:
         assert store_in(folder).load() is None
         assert os.listdir(folder) == []
-        assert store_in(folder).slots() == ("missing", "missing")
+        assert store_in(folder).slots() == ("missing", "missing", "missing")
 
 
 def test_what_was_saved_is_loaded() -> None:
@@ -126,12 +128,13 @@ def test_the_last_save_counts_whatever_its_slot() -> None:
 
 def test_saves_take_the_slots_in_turn_also_over_restarts() -> None:
     with temp_folder() as folder:
-        for used in range(6):
-            before = [read(slot(folder, n)) for n in (0, 1)] if used else [b"", b""]
+        store_in(folder).provision()
+        for used in range(9):
+            before = [read(slot(folder, number)) for number in SLOTS]
             store_in(folder).save({"used": used})
-            after = [read(slot(folder, n)) for n in (0, 1)]
-            assert after[1 - used % 2] == before[1 - used % 2] or used == 0, used
-            assert after[used % 2] != before[used % 2], used
+            after = [read(slot(folder, number)) for number in SLOTS]
+            changed = [number for number in SLOTS if after[number] != before[number]]
+            assert changed == [used % 3], used
 
 
 def test_a_slot_is_always_of_the_same_size_and_says_what_it_holds() -> None:
@@ -139,17 +142,18 @@ def test_a_slot_is_always_of_the_same_size_and_says_what_it_holds() -> None:
         store = store_in(folder)
         for state in (STATE, LARGEST, {}, {"a": 1}):
             store.save(state)
-            for number in (0, 1):
+            for number in SLOTS:
                 assert len(read(slot(folder, number))) == SLOT_BYTES == 128
         store.save(STATE)
-        assert b'"tokens":60' in read(slot(folder, 0))
+        assert b'"tokens":60' in read(slot(folder, 1))
 
 
 def test_a_save_leaves_the_slots_and_what_says_that_they_were_made() -> None:
     with temp_folder() as folder:
         store_in(folder, STATE, OTHER, THIRD)
-        assert sorted(os.listdir(folder + "/day")) == ["0", "1", "made"]
-        assert os.listdir(folder + "/day/0") == os.listdir(folder + "/day/1") == ["state.json"]
+        assert sorted(os.listdir(folder + "/day")) == ["0", "1", "2", "made"]
+        for number in SLOTS:
+            assert os.listdir(f"{folder}/day/{number}") == ["state.json"]
 
 
 def test_missing_parent_folders_are_made_and_a_slash_at_the_end_is_no_matter() -> None:
@@ -176,7 +180,8 @@ def test_a_cleared_store_has_no_state_and_stays_provisioned() -> None:
         store.clear()
         assert store.load() is None
         assert store_in(folder, provisioned=True).load() is None
-        assert b"tokens" not in read(slot(folder, 0)) + read(slot(folder, 1))
+        for number in SLOTS:
+            assert b"tokens" not in read(slot(folder, number))
         store.save(THIRD)
         assert store_in(folder).load() == THIRD
 
@@ -192,7 +197,7 @@ def test_a_state_that_does_not_fit_is_not_saved() -> None:
 def test_a_board_that_is_provisioned_has_slots_and_no_state() -> None:
     with temp_folder() as folder:
         store_in(folder).provision()
-        assert store_in(folder).slots() == ("empty", "empty")
+        assert store_in(folder).slots() == ("empty", "empty", "empty")
         assert store_in(folder, provisioned=True).load() is None
 
 
@@ -200,7 +205,7 @@ def test_provisioning_again_keeps_the_state() -> None:
     with temp_folder() as folder:
         store_in(folder, STATE, OTHER).provision()
         assert store_in(folder).load() == OTHER
-        assert store_in(folder).slots() == ("older", "newest")
+        assert store_in(folder).slots() == ("older", "newest", "empty")
 
 
 def test_provisioning_that_was_cut_off_is_taken_up_and_denies_nobody() -> None:
@@ -208,13 +213,13 @@ def test_provisioning_that_was_cut_off_is_taken_up_and_denies_nobody() -> None:
         store_in(model).provision()
         whole = read(slot(model, 0))
     for left in (b"", whole[:50], b"\x00" * 128, whole):
-        for number in (0, 1):
+        for number in SLOTS:
             with temp_folder() as folder:
                 store_in(folder).provision()
                 os.remove(folder + "/day/made")
                 write(slot(folder, number), left)
-                if number == 0:
-                    os.remove(slot(folder, 1))
+                for later in SLOTS[number + 1 :]:
+                    os.remove(slot(folder, later))
                 assert store_in(folder).load() is None, (left, number)
                 store_in(folder).save(STATE)
                 assert store_in(folder).load() == STATE, (left, number)
@@ -223,14 +228,14 @@ def test_provisioning_that_was_cut_off_is_taken_up_and_denies_nobody() -> None:
 # What happens to a slot
 
 
-def test_a_slot_that_a_power_cut_left_gives_way_to_the_other() -> None:
+def test_a_slot_that_a_power_cut_left_gives_way_to_the_next() -> None:
     with temp_folder() as folder:
         store_in(folder, STATE, OTHER)
         good = read(slot(folder, 1))
         for case, data in torn(good):
             write(slot(folder, 1), data)
             assert store_in(folder).load() == STATE, case
-            assert store_in(folder).slots() == ("newest", "damaged"), case
+            assert store_in(folder).slots() == ("newest", "damaged", "empty"), case
 
 
 def test_an_older_slot_that_is_damaged_changes_nothing() -> None:
@@ -242,40 +247,65 @@ def test_an_older_slot_that_is_damaged_changes_nothing() -> None:
 
 
 def test_the_next_save_goes_into_the_damaged_slot() -> None:
-    for number in (0, 1):
+    for number in SLOTS:
         for case, data in torn(encode(dict(THIRD, seq=9), SLOT_BYTES, True)):
             with temp_folder() as folder:
-                store_in(folder, STATE, OTHER)
-                kept = read(slot(folder, 1 - number))
+                store_in(folder, STATE, OTHER, FOURTH)
                 write(slot(folder, number), data)
+                others = [n for n in SLOTS if n != number]
+                kept = [read(slot(folder, other)) for other in others]
                 store_in(folder).save(THIRD)
-                assert read(slot(folder, 1 - number)) == kept, (number, case)
+                assert [read(slot(folder, other)) for other in others] == kept, (number, case)
                 assert store_in(folder).load() == THIRD, (number, case)
 
 
-def test_a_slot_that_is_missing_gives_way_to_the_other_and_is_made_again() -> None:
-    for number, expected in ((0, OTHER), (1, STATE)):
+def test_a_slot_that_is_missing_gives_way_to_the_next_and_is_left_alone() -> None:
+    for number, expected in ((0, FOURTH), (1, FOURTH), (2, OTHER)):
         with temp_folder() as folder:
-            store_in(folder, STATE, OTHER)
+            store_in(folder, STATE, OTHER, FOURTH)
             os.remove(slot(folder, number))
-            os.rmdir(f"{folder}/day/{number}")
             assert store_in(folder).load() == expected, number
             assert store_in(folder).slots()[number] == "missing"
+            for state in (THIRD, STATE, OTHER):
+                store_in(folder).save(state)
+                assert store_in(folder).load() == state, number
+            assert store_in(folder).slots()[number] == "missing"
+
+
+def test_with_one_slot_left_the_others_are_made_again() -> None:
+    for number in SLOTS:
+        with temp_folder() as folder:
+            store_in(folder, STATE, OTHER, FOURTH)
+            for other in SLOTS:
+                if other != number:
+                    os.remove(slot(folder, other))
+                    os.rmdir(f"{folder}/day/{other}")
             store_in(folder).save(THIRD)
-            assert store_in(folder).load() == THIRD, number
-            assert "missing" not in store_in(folder).slots()
+            store_in(folder).save(OTHER)
+            assert store_in(folder).load() == OTHER, number
+            assert store_in(folder).slots().count("missing") == 1
 
 
 def test_a_slot_that_lost_or_gained_a_part_is_no_power_cuts_doing() -> None:
-    for number in (0, 1):
+    for number in SLOTS:
         with temp_folder() as folder:
-            store_in(folder, STATE, OTHER)
+            store_in(folder, STATE, OTHER, FOURTH)
             for case, data in cut(read(slot(folder, number))):
                 write(slot(folder, number), data)
                 raises(StateCorruptError, store_in(folder).load)
                 assert store_in(folder).slots()[number] == "damaged", (number, case)
             store_in(folder).save(THIRD)
             assert store_in(folder).load() == THIRD, number
+
+
+def test_several_slots_that_lost_a_part_are_all_written_by_the_next_save() -> None:
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        with temp_folder() as folder:
+            store_in(folder, STATE, OTHER, FOURTH)
+            for number in (first, second):
+                write(slot(folder, number), b"")
+            store_in(folder).save(THIRD)
+            assert store_in(folder).load() == THIRD, (first, second)
 
 
 def test_every_flipped_bit_is_mended() -> None:
@@ -290,12 +320,12 @@ def test_every_flipped_bit_is_mended() -> None:
                 assert store_in(folder).load() == OTHER, (place, bit)
 
 
-def test_two_damaged_or_missing_slots_of_a_provisioned_board_are_refused() -> None:
+def test_slots_of_a_provisioned_board_that_are_all_damaged_or_missing_are_refused() -> None:
     cases: list[tuple[str, Any]] = [("missing", None)]
     for case, data in cases + torn(encode(dict(THIRD, seq=9), SLOT_BYTES, True)):
         with temp_folder() as folder:
             store_in(folder, STATE, OTHER)
-            for number in (0, 1):
+            for number in SLOTS:
                 if data is None:
                     os.remove(slot(folder, number))
                 else:

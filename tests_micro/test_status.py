@@ -53,7 +53,7 @@ def test_a_new_board_has_spent_nothing() -> None:
     with temp_folder() as path:
         told = Board(path).report()
     assert (told["spent"], told["left"], told["cap"]) == (0, 1000, 1000)
-    assert told["slots"] == ["missing", "missing"]
+    assert told["slots"] == ["missing", "missing", "missing"]
     assert told["error"] is None
     assert told["trusted"] is True
     assert told["day"] == NOON // DAY
@@ -67,7 +67,7 @@ def test_what_was_spent_is_told_with_the_slots() -> None:
         board.use(400)
         told = board.report()
     assert (told["spent"], told["left"], told["ahead"]) == (700, 300, 0)
-    assert sorted(told["slots"]) == ["newest", "older"]
+    assert sorted(told["slots"]) == ["empty", "newest", "older"]
 
 
 def test_what_is_written_ahead_counts_as_a_restart_counts_it() -> None:
@@ -122,13 +122,13 @@ def test_a_damaged_state_counts_as_spent_and_says_why() -> None:
     with temp_folder() as path:
         board = Board(path)
         board.use(300)
-        for slot in ("0", "1"):
+        for slot in ("0", "1", "2"):
             with open(f"{board.settings.STATE}/{slot}/state.json", "wb") as file:
                 file.write(b"x" * 128)
         told = board.report()
         assert (told["spent"], told["left"]) == (1000, 0)
-        assert "neither slot" in told["error"]
-        assert told["slots"] == ["damaged", "damaged"]
+        assert "no slot" in told["error"]
+        assert told["slots"] == ["damaged", "damaged", "damaged"]
         board.settings.ALLOWANCE = 100
         assert board.report()["left"] == 100
         board.use(10)

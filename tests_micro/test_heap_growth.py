@@ -1,0 +1,49 @@
+"""A day's count takes no more memory after many calls than after a few."""
+
+import gc
+
+from budget_core import DailyBudgetConfig, DailyBudgetTracker, FileBudgetStore, TurnBudgetTracker
+from tests_micro.support import FakeClock, temp_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+NOON = 19_675 * 86_400 + 43_200
+USAGE = {"prompt_tokens": 90, "completion_tokens": 10, "total_tokens": 100}
+CALLS = 10_000
+
+mem_alloc: "Any" = getattr(gc, "mem_alloc", None)
+
+
+def day_of(store: "Any" = None, write_ahead: int = 0) -> "Any":
+    config = DailyBudgetConfig(daily_budget=1 << 29)
+    return DailyBudgetTracker(config, FakeClock(NOON), store, write_ahead=write_ahead)
+
+
+def call(tracker: "Any", times: int) -> None:
+    for _ in range(times):
+        tracker.maybe_auto_reset()
+        tracker.record(USAGE)
+
+
+def growth(tracker: "Any") -> int:
+    """Return by how many bytes the heap in use grows over many calls."""
+    call(tracker, 100)
+    gc.collect()
+    before = mem_alloc()
+    call(tracker, CALLS)
+    gc.collect()
+    return int(mem_alloc() - before)
+
+
+if mem_alloc is not None:
+
+    def test_counting_alone_takes_no_memory() -> None:
+        assert growth(day_of()) == 0
+        assert growth(TurnBudgetTracker()) == 0
+
+    def test_counting_with_a_store_takes_no_memory() -> None:
+        with temp_folder() as folder:
+            assert growth(day_of(FileBudgetStore(folder + "/every"))) == 0
+            assert growth(day_of(FileBudgetStore(folder + "/ahead"), 10_000)) == 0
