@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figure
-from benchmarks.mpy import ROOT, compile_package, run_micropython
-from benchmarks.romfs import image_of
+from benchmarks.mpy import run_micropython
+from budget_cpython.board.build import CORE, TYPES_ONLY, compile_package
+from budget_cpython.board.image import image_of
 from budget_cpython.endpoint import ScriptedEndpoint
 
 STEPS = 5
@@ -88,8 +89,7 @@ sys.path[:] = ["/rom", ".frozen"]
 def build(folder: Path) -> None:
     """Precompile the core and the agent into a folder, and make a ROMFS image of the same."""
     library = folder / "lib"
-    compile_package(ROOT / "budget_core", library)
-    (library / "budget_core/shapes.mpy").unlink()
+    compile_package(CORE, library, leave_out=TYPES_ONLY)
     source = folder / "source"
     source.mkdir()
     (source / "agent.py").write_text(_SOURCE)

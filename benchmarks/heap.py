@@ -14,8 +14,9 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.agent import measure_agent
 from benchmarks.figures import Figure, ratio
-from benchmarks.mpy import ROOT, compile_package, find_micropython, run_micropython
-from benchmarks.romfs import image_of
+from benchmarks.mpy import ROOT, find_micropython, run_micropython
+from budget_cpython.board.build import compile_package
+from budget_cpython.board.image import image_of
 
 MAX_HEAP = 20 * 1024
 MAX_MPY = 12 * 1024

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.shapes import *
 
-_PIECE = 1024
+_PIECE = 256
 _MAX_LINE = 16_384
 _DIGITS = b"0123456789abcdef"
 

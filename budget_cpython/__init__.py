@@ -1,9 +1,9 @@
 """Budgets for LLM agents on CPython: the core's public names, some of them upgraded.
 
 Upgraded are the trackers and what a turn or run has (a lock), the configurations (frozen
-dataclasses), deadlines (cancellation, a current one), the file store (one file, durable), the clock
-(goes on while the machine sleeps) and the operative (events, tools in threads). New are what bounds tools and a list of prices. A name is loaded from
-its module when it is first asked for.
+dataclasses), deadlines (cancellation, a current one), the file store (one file, durable), the
+clock (goes on while the machine sleeps) and the operative (events, tools in threads). New are what
+bounds tools and a list of prices. A name is loaded from its module when it is first asked for.
 """
 
 TYPE_CHECKING = False
@@ -121,6 +121,7 @@ else:
 
 
 __all__ = [
+    "WALL",
     "AllOf",
     "Allowance",
     "AnyOf",
@@ -178,7 +179,6 @@ __all__ = [
     "TurnBudgetPolicy",
     "TurnBudgetTracker",
     "TurnRuntimeState",
-    "WALL",
     "WallClock",
     "WindDown",
     "estimate_tokens",

@@ -29,13 +29,13 @@ _KINDS = {
 
 
 class FileBudgetStore:
-    """A JSON file with a checksum, replaced durably: what `save` has returned from is there to stay.
+    """A JSON file with a checksum, replaced durably: what `save` has returned from stays.
 
     `path` is made absolute at once, and missing parent folders are made. Only the owner may read
     the file, and the folders made for it. `allowance` is how many tokens a day whose file cannot
-    be trusted may still use. `workspace` is a folder that an agent writes to: a `path` that leads there,
-    through links or without, is a `ValueError` now and a `StoreError` later on. What is not a
-    plain file with one name is never read: it is a state that cannot be trusted.
+    be trusted may still use. `workspace` is a folder that an agent writes to: a `path` that leads
+    there, through links or without, is a `ValueError` now and a `StoreError` later on. What is not
+    a plain file with one name is never read: it is a state that cannot be trusted.
 
     A save writes `path` + `.tmp` and renames it; a crash may leave that file, never another, and
     the next save removes it. A whole one without a file is the state: only a first save can leave

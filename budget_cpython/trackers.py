@@ -27,8 +27,9 @@ class TurnBudgetTracker(tracker.TurnBudgetTracker):
 class DailyBudgetTracker(daily_tracker.DailyBudgetTracker):
     """What today has used, counted and stored right by any number of threads.
 
-    Takes either package's `DailyBudgetConfig`. The default clock is `budget_cpython.WALL`. The store is only ever called under the tracker's
-    lock, so one that is slow makes threads wait for each other. Everything else is the core's.
+    Takes either package's `DailyBudgetConfig`. The default clock is `budget_cpython.WALL`. The
+    store is only ever called under the tracker's lock, so one that is slow makes threads wait for
+    each other. Everything else is the core's.
     """
 
     def __init__(

@@ -1,13 +1,10 @@
 """The benchmarks run and report; how fast the machine is that runs them decides nothing here."""
 
-from pathlib import Path
-
 import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import deadlines, executor, heap, imports, overhead
 from benchmarks.figures import Figure, ratio, table
-from benchmarks.romfs import image_of
 
 MET = Figure("met", 3, "B", 3)
 MISSED = Figure("missed", 0.7, "", 0.6)
@@ -39,16 +36,6 @@ def test_what_bounds_a_turn_stays_within_its_bytes_where_it_runs_from_flash(
 def test_what_bounds_a_turn_is_a_part_of_the_core(sizes: dict[str, Figure]) -> None:
     part = sizes[".mpy: deadline, turn budget and turn state"].value
     assert 0 < part < sizes[".mpy: every module of the core"].value
-
-
-def test_an_image_holds_folders_files_and_their_data(tmp_path: Path) -> None:
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib/b.mpy").write_bytes(b"M" * 300)
-    (tmp_path / "a").write_bytes(b"")
-    data = b"\x02\x82\x2c" + b"M" * 300
-    file = b"\x05\x82\x35" + b"\x05b.mpy" + data
-    folder = b"\x04\x82\x3c" + b"\x03lib" + file
-    assert image_of(tmp_path) == b"\xd2\xcd\x31\x82\x45" + b"\x05\x04\x01a\x02\x00" + folder
 
 
 def test_one_of_each_takes_less_than_everything_and_than_the_peer(sizes: dict[str, Figure]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks import agent
-from benchmarks.romfs import image_of
+from budget_cpython.board.image import image_of
 from budget_cpython.endpoint import ScriptedEndpoint
 
 ROOT = Path(__file__).parent.parent

@@ -35,12 +35,19 @@ def metadata(wheel: zipfile.ZipFile) -> email.message.Message:
     return email.message_from_bytes(wheel.read(name))
 
 
-def test_it_holds_every_module_of_both_packages_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+def test_it_holds_every_module_of_both_packages_the_boards_and_nothing_else(
+    wheel: zipfile.ZipFile,
+) -> None:
     sources = {
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
         if path.suffix in (".py", ".pyi") or path.name == "py.typed"
+    }
+    sources |= {
+        f"budget_cpython/{path.relative_to(ROOT).as_posix()}"
+        for path in (ROOT / "boards").glob("*/*")
+        if path.is_file() and path.name != "secret.py"
     }
     rest = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert rest == sources
@@ -49,7 +56,7 @@ def test_it_holds_every_module_of_both_packages_and_nothing_else(wheel: zipfile.
 
 def test_beside_them_stand_the_metadata_and_the_licence(wheel: zipfile.ZipFile) -> None:
     beside = {name.partition(".dist-info/")[2] for name in wheel.namelist()} - {""}
-    assert beside == {"METADATA", "RECORD", "WHEEL", "licenses/LICENSE"}
+    assert beside == {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
 
 
 def test_its_metadata_says_mit_python_3_11_and_no_dependency(

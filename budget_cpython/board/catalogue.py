@@ -1,0 +1,40 @@
+"""Find the boards that come with the package, and folders that are boards of a user's own."""
+
+from pathlib import Path
+
+from budget_cpython.board.errors import UsageError
+
+_HERE = Path(__file__).resolve()
+IN_WHEEL = _HERE.parents[1] / "boards"
+IN_CHECKOUT = _HERE.parents[2] / "boards"
+_MARK = "settings.py"
+
+
+def known_boards() -> dict[str, Path]:
+    """Return the folders of the boards that come with the package, by name."""
+    home = IN_WHEEL if IN_WHEEL.is_dir() else IN_CHECKOUT
+    return {path.parent.name: path.parent for path in sorted(home.glob(f"*/{_MARK}"))}
+
+
+def find_board(name: str) -> Path:
+    """Return the folder of a board by its name, or by a path with a slash in it."""
+    if "/" in name or "\\" in name:
+        folder = Path(name).resolve()
+        if not (folder / _MARK).is_file():
+            raise UsageError(f"{name} is no board: it has no {_MARK}")
+        return folder
+    boards = known_boards()
+    if name not in boards:
+        names = ", ".join(boards)
+        raise UsageError(f"there is no board {name!r}; boards: {names}, or the path of a folder")
+    return boards[name]
+
+
+def about(board: Path) -> str:
+    """Return the first sentence of a board's page, or nothing where it has none."""
+    page = board / "README.md"
+    text = page.read_text("utf-8") if page.is_file() else ""
+    paragraphs = [part.strip() for part in text.split("\n\n")]
+    plain = [part for part in paragraphs if part and not part.startswith("#")]
+    sentence = " ".join(plain[0].split()).partition(". ")[0] if plain else ""
+    return sentence.rstrip(".") + "." if sentence else ""

@@ -1,0 +1,170 @@
+"""Copy to a board what differs there, so that it runs the old program, the new one, or none.
+
+The programs are put out of the way before anything else changes and come back last, so what an
+interrupted deploy leaves does not start. The next one goes on from there.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from budget_cpython.board.build import CORE, DEPLOYED, LIBRARY, PROGRAMS, SECRETS, Build
+from budget_cpython.board.device import UNFINISHED, Device
+from budget_cpython.board.errors import BoardError
+from budget_cpython.board.romfs import Romfs
+
+ASIDE = ".off"
+LAST = (DEPLOYED, *PROGRAMS)
+MARKER = "made"
+Say = Callable[[str], None]
+_STATE = f"""
+import json, os, settings
+try:
+    os.stat(settings.STATE + "/{MARKER}")
+    made = True
+except OSError:
+    made = False
+print(json.dumps([settings.STATE, made]))
+"""
+_PROVISION = """
+import settings
+from budget_core import FileBudgetStore
+FileBudgetStore(settings.STATE).provision()
+"""
+
+
+@dataclass
+class Deploy:
+    """One deploy of a build to a device; `say` is told each step."""
+
+    device: Device
+    build: Build
+    say: Say
+    secrets: bytes | None = None
+    found: dict[str, str] = field(init=False)
+    copied: int = field(init=False, default=0)
+    total: int = field(init=False, default=0)
+    sent: int = field(init=False, default=0)
+
+    def run(self) -> bool:
+        """Do it; return whether anything had to change."""
+        romfs = Romfs(self.device, self.build.image)
+        self.found = self.device.digests(self._looked_at())
+        new_board = DEPLOYED not in self.found
+        todo = [path for path in self._wanted() if self._differs(path)]
+        rest = [path for path in todo if path not in LAST]
+        stale = self._stale()
+        halted = any(path + ASIDE in self.found for path in PROGRAMS)
+        if not (todo or stale or halted or romfs.differs):
+            self.say(f"all {len(self._wanted())} files are there already: nothing to copy")
+            return False
+        self.total = len(todo)
+        self._stop()
+        self._change(romfs, stale, rest)
+        if new_board:
+            self._provision()
+        self._finish()
+        self._sum_up(romfs, len(stale))
+        return True
+
+    def _change(self, romfs: Romfs, stale: list[str], rest: list[str]) -> None:
+        """Change all but what a program starts with, while there is no program."""
+        if romfs.differs:
+            self.sent += romfs.write(self.say)
+        self._clean(stale)
+        self.device.make_folders(rest)
+        for path in rest:
+            self._copy(path)
+        if romfs.differs or any(path.startswith(LIBRARY) for path in [*rest, *stale]):
+            self.device.restart_idle()
+            self._check_what_loads()
+
+    def _wanted(self) -> dict[str, bytes]:
+        extra = {} if self.secrets is None else {SECRETS: self.secrets}
+        return self.build.files | extra
+
+    def _looked_at(self) -> list[str]:
+        own = [path for path in self._wanted() if not path.startswith(LIBRARY)]
+        aside = [path + ASIDE for path in PROGRAMS]
+        return [LIBRARY, *own, *(path + UNFINISHED for path in own), *aside]
+
+    def _differs(self, path: str) -> bool:
+        wanted = sha256(self._wanted()[path]).hexdigest()
+        where = (path, path + ASIDE) if path in PROGRAMS else (path,)
+        return all(self.found.get(place) != wanted for place in where)
+
+    def _stale(self) -> list[str]:
+        """Return what is there and must not be: it would be loaded instead, or is of no use."""
+        kept = {*self._wanted(), *(path + ASIDE for path in PROGRAMS)}
+        return [path for path in self.found if path not in kept]
+
+    def _stop(self) -> None:
+        """Put the programs aside: `main.py` first, for it needs the other."""
+        for path in reversed(PROGRAMS):
+            if path in self.found:
+                self.device.rename(path, path + ASIDE)
+                self.found[path + ASIDE] = self.found.pop(path)
+
+    def _clean(self, stale: list[str]) -> None:
+        if stale:
+            self.device.remove(stale)
+            more = f" and {len(stale) - 1} more" if stale[1:] else ""
+            self.say(f"remove {stale[0]}{more}: not of this build")
+        if self.build.image is not None:
+            self.device.remove_empty(LIBRARY)
+
+    def _copy(self, path: str) -> None:
+        data = self._wanted()[path]
+        self.device.put(path, data)
+        self.copied += 1
+        self.sent += len(data)
+        self.say(f"copy {path}  {len(data):,} bytes  ({self.copied} of {self.total})")
+
+    def _check_what_loads(self) -> None:
+        """Make sure that no other copy of the core comes before this one."""
+        loaded = self.device.loads(CORE.name)
+        place = "/rom/" + CORE.name if self.build.image is not None else LIBRARY
+        if loaded is None:
+            raise BoardError(f"the board does not find {place}: is it on its sys.path?")
+        if not loaded.startswith(place + "/"):
+            raise BoardError(
+                f"the board loads {loaded} and not {place}: remove that copy; one that is "
+                "frozen into the firmware goes with another firmware"
+            )
+
+    def _provision(self) -> None:
+        state, made = self.device.ask(_STATE)
+        if not made:
+            self.device.link.run(_PROVISION)
+            self.say(f"made the state's slots in {state}")
+
+    def _finish(self) -> None:
+        if self._differs(DEPLOYED):
+            self._copy(DEPLOYED)
+        for path in PROGRAMS:
+            if self._differs(path):
+                self._copy(path)
+                if path + ASIDE in self.found:
+                    self.device.remove([path + ASIDE])
+            else:
+                self.device.rename(path + ASIDE, path)
+
+    def _sum_up(self, romfs: Romfs, stale: int) -> None:
+        word = "file" if self.copied == 1 else "files"
+        there = len(self._wanted()) - self.total
+        image = f" and {romfs.what}" if romfs.differs else ""
+        self.say(
+            f"copied {self.copied} {word}{image}, {self.sent:,} bytes; "
+            f"{there} were there already, {stale} removed"
+        )
+
+
+def secrets_missing(device: Device) -> bool:
+    """Return whether a board has no secrets yet."""
+    return not device.digests([SECRETS])
+
+
+def state_lost(device: Device) -> str | None:
+    """Return the folder of a deployed board's state if that is gone, else `None`."""
+    state, made = device.ask(_STATE)
+    return None if made else str(state)

@@ -1,0 +1,40 @@
+"""The unix board in the foreground: `microbudget board run unix`."""
+
+import argparse
+import contextlib
+import tempfile
+from pathlib import Path
+
+from budget_cpython.board.emulator.unix_board import UnixBoard
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve a board until Ctrl-C and return the exit code.
+
+    Takes `heap`, `fs`, `flash`, `romfs`, `cut_power_after` and `clock` of the options. Without a
+    `flash` its image is a temporary one. After a power cut it waits for the Enter key.
+    """
+    with contextlib.suppress(KeyboardInterrupt), tempfile.TemporaryDirectory() as folder:
+        board = UnixBoard(
+            options.flash or Path(folder, "flash.img"),
+            heap=options.heap,
+            filesystem=options.fs,
+            cut_power_after=options.cut_power_after,
+            clock=options.clock,
+            romfs=options.romfs,
+        )
+        with board:
+            _serve(board)
+    return 0
+
+
+def _serve(board: UnixBoard) -> None:
+    while True:
+        print(f"the board is on: mpremote connect {board.port} (Ctrl-C turns it off)", flush=True)
+        board.wait_for_power_cut()
+        print(f"its power was cut after {board.operations} block operations", flush=True)
+        try:
+            input("Enter turns it on again, without a limit: ")
+        except EOFError:
+            return
+        board.power_on()

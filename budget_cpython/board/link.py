@@ -1,0 +1,187 @@
+"""Reach a board through mpremote; all that is asked of mpremote and pyserial is asked here."""
+
+import contextlib
+import io
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
+
+from budget_cpython.board.errors import BoardError, DeviceError
+
+try:
+    import mpremote.commands as _commands  # type: ignore[import-untyped]
+    import serial  # type: ignore[import-untyped]
+    from mpremote.transport import (  # type: ignore[import-untyped]
+        TransportError,
+        TransportExecError,
+    )
+    from mpremote.transport_serial import SerialTransport  # type: ignore[import-untyped]
+    from serial.tools import list_ports  # type: ignore[import-untyped]
+except ImportError:
+    raise BoardError("boards are reached by mpremote: pip install 'microbudget[board]'") from None
+
+ANSWER_S = (1, 2, 4)  # a program may take an interrupt or two to end
+SILENCE_S = 10.0
+QUIET_S = 0.2
+MOST_READS = 20  # a program may never stop talking
+
+
+def serial_ports() -> dict[str, str]:
+    """Return the USB serial ports found, and what each is called."""
+    found = {}
+    for port in list_ports.comports():
+        if port.vid is not None:
+            found[str(port.device)] = " ".join(filter(None, (port.manufacturer, port.product)))
+    return dict(sorted(found.items()))
+
+
+class Link:
+    """A board at a port, its program interrupted, that runs what it is sent.
+
+    Raises `BoardError` where the port cannot be opened, nothing answers or the board goes away,
+    `DeviceError` where what was run there raises.
+    """
+
+    def __init__(self, port: str) -> None:
+        self.port = port
+        try:
+            # On a pseudo-terminal mpremote's own time-outs need one of the port's.
+            self._transport = SerialTransport(port, timeout=ANSWER_S[0])
+        except (TransportError, ValueError):
+            raise BoardError(_why_closed(port)) from None
+        try:
+            self._interrupt()
+            self._transport.serial.timeout = SILENCE_S
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def run(self, program: str) -> str:
+        """Run a program's text on the board and return what it printed, line ends as here."""
+        with self._told():
+            said: bytes = self._transport.exec(program)
+        return said.decode("utf-8", "replace").replace("\r\n", "\n")
+
+    def read(self, path: str) -> bytes:
+        """Return a file's bytes."""
+        with self._told(path):
+            return bytes(self._transport.fs_readfile(path))
+
+    def write_romfs(self, image: bytes) -> None:
+        """Write an image to the first ROMFS partition; it is mounted at the next restart."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "image.romfs")
+            path.write_bytes(image)
+            state = SimpleNamespace(
+                transport=self._transport, ensure_raw_repl=_nothing, did_action=_nothing
+            )
+            args = SimpleNamespace(command=["deploy"], path=str(path), partition=0, mpy=False)
+            with self._told(), contextlib.redirect_stdout(io.StringIO()):
+                _commands.do_romfs(state, args)
+
+    def restart_idle(self) -> None:
+        """Restart MicroPython: `boot.py` runs, `main.py` does not, and programs can be sent.
+
+        A `boot.py` that takes long, as without its Wi-Fi, is interrupted.
+        """
+        with self._told(), contextlib.redirect_stdout(io.StringIO()):
+            try:
+                self._transport.enter_raw_repl(soft_reset=True)
+            except TransportError:
+                self._interrupt()
+
+    def release(self) -> None:
+        """Leave the board at its prompt."""
+        with self._told():
+            self._transport.exit_raw_repl()
+
+    def restart(self) -> None:
+        """Restart MicroPython and the board's program with it."""
+        self.release()
+        with self._told():
+            self._transport.serial.write(b"\x04")
+
+    def send(self, data: bytes) -> None:
+        """Send bytes to the running program."""
+        with self._told():
+            self._transport.serial.write(data)
+
+    def receive(self) -> bytes:
+        """Return what the running program has sent by now; `fileno()` says when to ask."""
+        with self._told():
+            waiting = self._transport.serial.in_waiting
+            return bytes(self._transport.serial.read(waiting or 1))
+
+    def fileno(self) -> int:
+        """Return the port's file descriptor."""
+        return int(self._transport.serial.fileno())
+
+    def close(self) -> None:
+        """Close the port; the board keeps doing what it does."""
+        with contextlib.suppress(OSError):
+            self._transport.close()
+
+    def _interrupt(self) -> None:
+        for seconds in ANSWER_S:
+            self._transport.serial.timeout = seconds
+            self._transport.use_raw_paste = False  # what is plain is easier to begin anew
+            with (
+                contextlib.suppress(TransportError, OSError),
+                contextlib.redirect_stdout(io.StringIO()),
+            ):
+                self._transport.enter_raw_repl(soft_reset=False, timeout_overall=seconds)
+                if self._transport.exec("print(1)") == b"1\r\n":
+                    self._transport.use_raw_paste = True
+                    return
+            self._discard()
+        raise BoardError(
+            f"no MicroPython answers at {self.port}: is this the board's port, and its firmware "
+            "installed? Press its reset button and try again"
+        )
+
+    def _discard(self) -> None:
+        """Let an answer that comes late pass, so that it is not taken for the next one."""
+        self._transport.serial.timeout = QUIET_S
+        for _ in range(MOST_READS):
+            if not self._transport.serial.read(4096):
+                return
+
+    @contextlib.contextmanager
+    def _told(self, path: str = "") -> Iterator[None]:
+        try:
+            yield
+        except TransportExecError as error:
+            raise DeviceError(error.error_output) from None
+        except (TransportError, _commands.CommandError) as error:
+            raise BoardError(f"the board at {self.port}: {error}") from None
+        except OSError as error:
+            # pyserial says with an OSError, too, that a port is gone.
+            if path and not isinstance(error, serial.SerialException) and error.errno != 5:
+                raise BoardError(f"{path} on the board: {os.strerror(error.errno or 0)}") from None
+            raise BoardError(f"the board at {self.port} went away: {error}") from None
+
+
+def _why_closed(port: str) -> str:
+    """Return why a port cannot be opened, and what to do."""
+    found = ", ".join(serial_ports()) or "none"
+    if port.startswith("/") and not os.path.exists(port):
+        return f"there is no port {port!r}; serial ports found: {found}"
+    if port.startswith("/") and not os.access(port, os.R_OK | os.W_OK):
+        return (
+            f"no permission to open {port}: join its group, as in "
+            "`sudo usermod -a -G dialout $USER`, and log in again"
+        )
+    return f"{port} cannot be opened: another program has it, or it is no serial port"
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """Stand for what mpremote's own command line does."""

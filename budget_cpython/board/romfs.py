@@ -1,0 +1,95 @@
+"""A board's ROMFS partition: what is in it, and how an image gets there."""
+
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from budget_cpython.board.device import TRIES, Device
+from budget_cpython.board.errors import BoardError
+from budget_cpython.board.image import image_of
+
+OURS = "budget_core"
+_LOOK = """
+try:
+    from vfs import rom_ioctl
+except ImportError:
+    rom_ioctl = None
+if rom_ioctl is None or rom_ioctl(1) <= 0:
+    print("null")
+else:
+    rom = memoryview(rom_ioctl(2, 0))
+    try:
+        there = sorted(os.listdir("/rom"))
+    except OSError:
+        there = []
+    sum = hashlib.sha256()
+    if {length} <= len(rom):
+        for start in range(0, {length}, 512):
+            sum.update(rom[start:min(start + 512, {length})])
+    print(json.dumps([len(rom), there, "".join("%02x" % byte for byte in sum.digest())]))
+"""
+
+
+class Romfs:
+    """The first ROMFS partition of a board, and the image that is to be there.
+
+    Without an image nothing of ours is to be there, and a partition is not needed. `differs` says
+    whether it has to be written. Raises `BoardError` where an image is to be written and the
+    firmware has no partition, it is too small, or it holds other things, which the image would take
+    the place of.
+    """
+
+    def __init__(self, device: Device, image: bytes | None) -> None:
+        self.device = device
+        self.what = "an empty ROMFS image" if image is None else "the ROMFS image"
+        self.image = _nothing() if image is None else image
+        found = self._look()
+        if found is None:
+            if image is not None:
+                raise BoardError(
+                    "the board's firmware has no ROMFS partition: deploy with --mpy, or install a "
+                    "firmware that has one"
+                )
+            self.differs = False
+            return
+        size, there, digest = found
+        self.differs = digest != self._digest() if image is not None else OURS in there
+        if not self.differs:
+            return
+        if others := [name for name in there if name != OURS]:
+            raise BoardError(
+                f"the board's ROMFS holds {', '.join(others)} too, and an image replaces all of "
+                "it: write another image there with `mpremote romfs deploy` first"
+            )
+        if size < len(self.image):
+            raise BoardError(
+                f"the image is {len(self.image):,} bytes and the board's ROMFS partition {size:,}: "
+                "deploy with --mpy"
+            )
+
+    def write(self, say: Callable[[str], None]) -> int:
+        """Write the image and verify it, with one retry; return its bytes.
+
+        The board is restarted first: nothing may run from the partition meanwhile.
+        """
+        for _ in range(TRIES):
+            self.device.restart_idle()
+            self.device.link.write_romfs(self.image)
+            found = self._look()
+            if found is not None and found[2] == self._digest():
+                say(f"write {self.what}  {len(self.image):,} bytes")
+                return len(self.image)
+        raise BoardError("the board's ROMFS reads back other than it was written, twice")
+
+    def _digest(self) -> str:
+        return sha256(self.image).hexdigest()
+
+    def _look(self) -> tuple[int, list[str], str] | None:
+        found = self.device.ask(_LOOK.format(length=len(self.image)))
+        return found and (found[0], found[1], found[2])
+
+
+def _nothing() -> bytes:
+    with TemporaryDirectory() as folder:
+        return image_of(Path(folder))

@@ -1,0 +1,133 @@
+"""Look at the budget state on a board, forget it, and copy it from there and back."""
+
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from budget_core.errors import StoreError
+from budget_core.file_store import FileBudgetStore
+from budget_cpython.board.device import UNFINISHED, Device
+from budget_cpython.board.errors import BoardError
+
+WHOLE = {"newest", "older", "empty"}
+DAY_S = 86_400
+_REPORT = """
+import json
+try:
+    import settings
+    from budget_core.status import report
+except ImportError as error:
+    print(json.dumps({"missing": str(error)}))
+else:
+    print(json.dumps(report(settings)))
+"""
+_RESET = """
+import settings
+from budget_core.device import open_store
+store = open_store(settings)
+store.clear()
+store.provision()
+"""
+_FOLDER = "import json, settings\nprint(json.dumps(settings.STATE))"
+
+
+def report_of(device: Device) -> dict[str, Any]:
+    """Return what `budget_core.status.report` says on a device; `heap` with its program in it."""
+    report: dict[str, Any] = device.ask(_REPORT)
+    if "missing" in report:
+        raise BoardError(
+            f"no microbudget is on the board at {device.link.port} ({report['missing']}): "
+            "deploy it first, as in `microbudget board deploy rp2_pico_w`"
+        )
+    return report | {"heap": device.heap}
+
+
+def is_damaged(report: dict[str, Any]) -> bool:
+    """Return whether a report is of a state that cannot be trusted or read."""
+    return report["error"] is not None
+
+
+def lines(report: dict[str, Any]) -> list[str]:
+    """Return a report as lines of a word and what it is, aligned."""
+    cap, left = report["cap"], report["left"]
+    rows = {
+        "spent": f"{report['spent']:,} tokens" + ("" if cap is None else f" of {cap:,}"),
+        "left": "no limit" if left is None else f"{left:,} tokens",
+        "day": f"{datetime.fromtimestamp(report['day'] * DAY_S, UTC):%Y-%m-%d}",
+        "resets": f"{datetime.fromtimestamp(report['resets_at'], UTC):%Y-%m-%d %H:%M} UTC",
+        "slots": ", ".join(report["slots"]),
+        "clock": "trusted" if report["trusted"] else "not trusted: the day does not change",
+    }
+    if report["ahead"]:
+        rows["spent"] += f", up to {report['ahead']:,} of them ahead"
+    if report["heap"] is not None:
+        used, free = report["heap"]
+        rows["heap"] = f"{used:,} bytes used, {free:,} free"
+    if is_damaged(report):
+        rows["damaged"] = f"{report['error']}; the day counts as spent until it is over or reset"
+    width = max(map(len, rows))
+    return [f"{word:{width}}  {what}" for word, what in rows.items()]
+
+
+def what_is_lost(report: dict[str, Any]) -> str:
+    """Return what goes with the state of a report."""
+    if is_damaged(report):
+        return f"the state is damaged ({report['error']}); what it counted is lost already"
+    return f"the board's count of {report['spent']:,} tokens spent is lost"
+
+
+def reset(device: Device) -> None:
+    """Forget the state; also where it is damaged or gone."""
+    device.link.run(_RESET)
+
+
+def folder_of(device: Device) -> str:
+    """Return the folder of the state on a device."""
+    report_of(device)
+    return str(device.ask(_FOLDER))
+
+
+def pull(device: Device, target: Path) -> int:
+    """Copy the state from a device into a folder, verified; return the number of files."""
+    home = folder_of(device)
+    found = device.digests([home])
+    digests = {path: found[path] for path in found if not path.endswith(UNFINISHED)}
+    if not digests:
+        raise BoardError(f"there is no state in {home} on the board")
+    copies = {path: device.link.read(path) for path in digests}
+    for path, data in copies.items():
+        if sha256(data).hexdigest() != digests[path]:
+            raise BoardError(f"{path} came over the line other than it is: try again")
+    for path, data in copies.items():
+        copy = target / path.removeprefix(home + "/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(data)
+    return len(copies)
+
+
+def check_pulled(source: Path) -> list[str]:
+    """Return the files of a state that was pulled; `BoardError` for one that is not whole."""
+    store = FileBudgetStore(str(source))
+    slots = store.slots()
+    files = [*(f"{number}/state.json" for number in range(len(slots))), "made"]
+    absent = [name for name in files if not (source / name).is_file()]
+    if absent:
+        raise BoardError(f"{source} is no whole state: it has no {absent[0]} and was not pushed")
+    try:
+        store.load()
+    except StoreError as error:
+        raise BoardError(f"{source} is damaged and was not pushed: {error}") from None
+    for number, word in enumerate(slots):
+        if word not in WHOLE:
+            raise BoardError(f"slot {number} of {source} is {word}: it was not pushed")
+    return files
+
+
+def push(device: Device, source: Path, files: list[str]) -> None:
+    """Copy a state that was checked to a device, verified."""
+    home = folder_of(device)
+    copies = {f"{home}/{name}": (source / name).read_bytes() for name in files}
+    device.make_folders(copies)
+    for path, data in copies.items():
+        device.put(path, data)

@@ -1,0 +1,51 @@
+"""Show what a board's program prints, and send it what is typed."""
+
+import contextlib
+import os
+import select
+import sys
+from collections.abc import Iterator
+
+from budget_cpython.board.link import Link
+
+RESTARTED = b"soft reboot"
+
+
+def watch(link: Link) -> None:
+    """Join this terminal to a program that is being started, until Ctrl-C; it runs on then."""
+    keyboard = sys.stdin.fileno()
+    sources = [link.fileno()]
+    shown = b""
+    with contextlib.suppress(KeyboardInterrupt), _unechoed(keyboard):
+        while True:
+            ready, _, _ = select.select(sources, [], [])
+            if link.fileno() in ready:
+                said = link.receive().replace(b"\x04", b"")
+                sys.stdout.buffer.write(said)
+                sys.stdout.buffer.flush()
+                if RESTARTED not in shown:
+                    shown += said
+                    if RESTARTED in shown:  # what is typed before that would be lost
+                        sources.append(keyboard)
+            if keyboard in ready:
+                typed = os.read(keyboard, 256)
+                if not typed:
+                    sources.remove(keyboard)
+                link.send(typed.replace(b"\n", b"\r"))
+
+
+@contextlib.contextmanager
+def _unechoed(keyboard: int) -> Iterator[None]:
+    """Pass on each key at once and unshown: the board shows what it takes."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    import termios
+    import tty
+
+    before = termios.tcgetattr(keyboard)
+    try:
+        tty.setcbreak(keyboard)
+        yield
+    finally:
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)

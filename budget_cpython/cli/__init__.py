@@ -1,0 +1,58 @@
+"""The command line, `microbudget`."""
+
+import argparse
+import os
+import sys
+
+from budget_cpython.board.errors import BoardError
+
+INTERRUPTED = 130
+_EXAMPLES = """\
+examples:
+  microbudget board list                    boards, and what is connected
+  microbudget board deploy rp2_pico_w       put the agent program on a board
+  microbudget board status                  what its budget stands at
+  microbudget board COMMAND --help          more of each
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; return the exit code: 0, 1 for what failed, 2 for what was not understood."""
+    options = make_parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+        sys.stdout.flush()
+    except BoardError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return what understands the command line."""
+    from budget_cpython.cli.board import add_board
+
+    parser = argparse.ArgumentParser(
+        prog="microbudget",
+        description="Budgets for LLM agents, from a microcontroller to a fleet.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    add_board(commands)
+    return parser
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from budget_cpython.cli.version import version
+
+        print(f"microbudget {version()}")
+        parser.exit()

@@ -1,0 +1,140 @@
+"""What the tests of the command line share."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from budget_cpython.board.build import LIBRARY, Build
+from budget_cpython.board.device import Device
+from budget_cpython.board.emulator import UnixBoard
+from budget_cpython.board.link import Link
+from budget_cpython.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 60
+HEAP = "256k"
+SETTINGS = """\
+STATE = "/budget"
+DAILY_BUDGET = 50_000
+RESET_HOUR_UTC = 0
+ALLOWANCE = 0
+"""
+MAIN = """\
+print("the program runs")
+while True:
+    print("it was told", input())
+"""
+_SPEND = """
+import settings
+from budget_core import DailyBudgetConfig, DailyBudgetTracker
+from budget_core.device import open_store
+tracker = DailyBudgetTracker(DailyBudgetConfig(settings.DAILY_BUDGET), store=open_store(settings))
+tracker.record({{"total_tokens": {tokens}}})
+"""
+
+
+@dataclass
+class Said:
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Cli:
+    """The command line, run here."""
+
+    def __init__(self, board: UnixBoard, capture: pytest.CaptureFixture[str]) -> None:
+        self.board = board
+        self._capture = capture
+
+    def __call__(self, *arguments: object) -> Said:
+        return self.bare(*arguments, "--port", self.board.port)
+
+    def bare(self, *arguments: object) -> Said:
+        self._capture.readouterr()
+        try:
+            code = main(["board", *map(str, arguments)])
+        except SystemExit as usage:
+            code = int(usage.code or 0)
+        return Said(code, *self._capture.readouterr())
+
+
+def start(*arguments: object, stdin: int = subprocess.PIPE) -> "subprocess.Popen[str]":
+    """Start the command line as a process."""
+    command = [sys.executable, "-m", "budget_cpython.cli", "board", *map(str, arguments)]
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONWARNINGS": "error"},
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def make_board(folder: Path, main: str = MAIN) -> Path:
+    """Make a board of a user's own."""
+    folder.mkdir()
+    (folder / "boot.py").write_text("print('it boots')\n")
+    (folder / "main.py").write_text(main)
+    (folder / "settings.py").write_text(SETTINGS)
+    return folder
+
+
+def digests(board: UnixBoard) -> dict[str, str]:
+    """Return the hash of every file on a board, and leave its program stopped."""
+    with Link(board.port) as link:
+        device = Device(link)
+        device.forget_program()
+        roots = link.run("import os\nprint(*sorted(os.listdir('/')))").split()
+        return device.digests([f"/{name}" for name in roots if name != "rom"])
+
+
+def spend(board: UnixBoard, tokens: int) -> None:
+    """Let a deployed board count tokens of today."""
+    with Link(board.port) as link:
+        link.run(_SPEND.format(tokens=tokens))
+
+
+def write(board: UnixBoard, path: str, text: str) -> None:
+    """Write a file on a board as it is."""
+    with Link(board.port) as link:
+        link.run(f"file = open({path!r}, 'wb')\nfile.write({text.encode()!r})\nfile.close()")
+
+
+def remove(board: UnixBoard, paths: list[str]) -> None:
+    """Remove files from a board."""
+    with Link(board.port) as link:
+        link.run(f"import os\nfor path in {paths!r}:\n    os.remove(path)")
+
+
+def programs(found: dict[str, str]) -> dict[str, str]:
+    """Return what a deploy is to put on a board: all but the state and the secrets."""
+    return {
+        path: digest
+        for path, digest in found.items()
+        if not path.startswith("/budget/") and path != "/secret.py"
+    }
+
+
+def hashes(build: Build) -> dict[str, str]:
+    """Return the hashes of what is to be on a board."""
+    return {path: sha256(data).hexdigest() for path, data in build.files.items()}
+
+
+def library(found: dict[str, str]) -> dict[str, str]:
+    """Return what there is of the core."""
+    return {path: digest for path, digest in found.items() if path.startswith(LIBRARY)}
+
+
+def copied(said: str) -> int:
+    """Return how many files a deploy copied."""
+    return sum(line.startswith("copy ") for line in said.splitlines())
