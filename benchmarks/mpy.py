@@ -14,6 +14,13 @@ def find_micropython() -> str | None:
     return os.environ.get("MICROPYTHON") or shutil.which("micropython")
 
 
+def find_micropython32() -> str | None:
+    """Return a MicroPython with pointers of 32 bits, or `None` where this machine has none."""
+    script = [str(ROOT / "scripts/micropython.sh"), "--32-bit"]
+    done = subprocess.run(script, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+    return done.stdout.strip() or None
+
+
 def run_micropython(
     micropython: str, program: str, folder: Path, *path: str, heap: str | None = None
 ) -> str:

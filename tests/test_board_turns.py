@@ -5,19 +5,18 @@ in the heap, take in words of 4 bytes; a 64-bit port needs twice the bytes for t
 """
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
+from benchmarks.mpy import find_micropython32
 from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.cli import main
 from budget_cpython.endpoint import ScriptedEndpoint
 from tests.board_emulator.client import Terminal, mpremote
 
-ROOT = Path(__file__).parent.parent
 FIRMWARE_KIB = 7
 PROMPT = b"\n> "
 QUESTION = b"What is left to do?\r"
@@ -47,16 +46,16 @@ class Served(ScriptedEndpoint):
 
 @pytest.fixture
 def endpoint() -> Iterator[Served]:
-    with Served() as endpoint:
+    endpoint = Served()
+    with endpoint:
         yield endpoint
 
 
 @pytest.fixture(scope="session")
 def micropython32() -> str:
     """A MicroPython whose pointers are as long as a chip's."""
-    script = [str(ROOT / "scripts/micropython.sh"), "--32-bit"]
-    found = subprocess.run(script, capture_output=True, text=True, check=True).stdout.strip()
-    if not found:
+    found = find_micropython32()
+    if found is None:
         pytest.skip("there is no 32-bit MicroPython for this machine")
     return found
 
