@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test micropython lint types bench kills clean
+.PHONY: help demo test micropython lint types bench kills cuts clean
 
 PYTHON ?= python3
 export PYTHON
@@ -30,6 +30,9 @@ bench: ## Measure time and memory, against the nearest peer
 
 kills: ## Kill the process in the midst of its writes, many times
 	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" tests/kills.py $(ARGS)
+
+cuts: ## Cut a chip's power at every block operation, and again at every one after it
+	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" tests/power_loss.py $(ARGS)
 
 clean: ## Remove .local (MicroPython and the tools installed there) and all caches
 	@rm -rf .local dist .pytest_cache .hypothesis .mypy_cache .ruff_cache

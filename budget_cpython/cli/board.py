@@ -58,7 +58,7 @@ budget state are left alone. When it is interrupted, the board starts nothing; d
 def _run(below: Any) -> None:
     examples = [
         "microbudget board run rp2_pico_w",
-        "microbudget board run unix --heap 96k --flash flash.img",
+        "microbudget board run unix --heap 192k --flash flash.img",
     ]
     about = """\
 Starts the board's program anew, shows what it prints and sends it what is typed. Ctrl-C stops
@@ -66,7 +66,7 @@ watching; the program runs on. `run unix` without --port starts a board that is 
     parser = _command(below, "run", "start the program and talk to it", examples, about)
     parser.add_argument("board", metavar="BOARD", help="the board that was deployed")
     unix = parser.add_argument_group("the unix board, without --port")
-    unix.add_argument("--heap", default="96k", metavar="SIZE", help="of its heap (96k)")
+    unix.add_argument("--heap", default="256k", metavar="SIZE", help="of its heap (256k)")
     unix.add_argument("--flash", type=Path, metavar="FILE", help="keep its flash in FILE")
     unix.add_argument(
         "--fs", choices=("littlefs", "fat"), default="littlefs", help="its file system"
