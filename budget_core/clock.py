@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from budget_core.shapes import *
 
 DAY = 86_400
-SLACK = 600  # seconds: how far a sync may set a clock forward as often as it likes
+SLACK = 600  # seconds by which clocks are wrong, and are set right
 BUILT = 1_795_219_200  # 2026-11-21: a clock that is behind this release has not been set
 
 
@@ -43,8 +43,8 @@ class WallClock:
 
     A date is believed if it is not before `built` and, where `needs_sync`, once `mark_synced` was
     called. From then on the monotonic clock carries it: whoever sets the wall clock changes nothing
-    until the next sync. A sync may set the date forward by more than ten minutes once in a day of
-    monotonic time, so that no two windows end by it in one day.
+    until the next sync. A sync may set the date anywhere once in a day of monotonic time, and else
+    back, or no more than ten minutes ahead of where that one would have it.
 
     `read` returns Unix seconds. Source: the clock rules in docs/chips.md.
     """
@@ -56,13 +56,25 @@ class WallClock:
         needs_sync: bool = False,
         built: int = BUILT,
     ) -> None:
-        self.needs_sync = needs_sync
         self.built = built
-        self._read = read
-        self._elapsed = monotonic.read
         self.second = monotonic.per_ms * 1000
-        self._jumped = 0  # when, by the monotonic clock
+        self._read = read
+        self._monotonic = monotonic.read
+        self._needs_sync = needs_sync
         self._offset: int | None = None  # from the monotonic clock to Unix time, in its units
+        self._most = 0  # what a sync may set that to
+        self._synced: int | None = None  # when a sync set that, by the monotonic clock
+
+    @property
+    def needs_sync(self) -> bool:
+        """Whether a date is believed after a sync only; a belief without one ends by setting it."""
+        return self._needs_sync
+
+    @needs_sync.setter
+    def needs_sync(self, value: bool) -> None:
+        self._needs_sync = value
+        if value and self._synced is None:
+            self._offset = None
 
     def __call__(self) -> int:
         """Return the believed Unix time in whole seconds, or 0."""
@@ -70,14 +82,26 @@ class WallClock:
 
     def ticks(self) -> int:
         """Return the believed Unix time in parts of a `second`, the monotonic clock's, or 0."""
-        if self._offset is None and (self.needs_sync or not self.mark_synced()):
-            return 0
-        return self._elapsed() + self._offset  # type: ignore[operator]
+        if self._offset is None:
+            date = self._date()
+            if self._needs_sync or not date:
+                return 0
+            self._offset = date - self._monotonic()
+        return self._monotonic() + self._offset
+
+    def elapsed(self) -> int:
+        """Return the monotonic clock's seconds."""
+        return self._monotonic() // self.second
 
     @property
     def trusted(self) -> bool:
         """Whether the date is believed."""
         return self() > 0
+
+    @property
+    def stale(self) -> bool:
+        """Whether the date is not believed, or the last sync a day of monotonic time ago."""
+        return self._synced is None or self._monotonic() - self._synced >= DAY * self.second
 
     def mark_synced(self) -> bool:
         """Take the wall clock's date for the true one: a server of time has just set it.
@@ -85,17 +109,24 @@ class WallClock:
         Return whether it is believed. It is not if it is before `built`, or a second great jump
         forward within a day.
         """
-        date, now = int(self._read()) * self.second, self._elapsed()
-        if date < self.built * self.second:
+        date, now = self._date(), self._monotonic()
+        if not date:
             return False
-        if self._offset is None:
-            self._jumped = now
-        elif date > now + self._offset + SLACK * self.second:
-            if now - self._jumped < DAY * self.second:
-                return False
-            self._jumped = now
+        if self.stale:
+            self._synced = now
+            self._most = date - now + SLACK * self.second
+        elif date - now > self._most:
+            return False
         self._offset = date - now
         return True
+
+    def _date(self) -> int:
+        """Return the wall clock's date, or 0 for one that cannot be."""
+        try:
+            date = int(self._read())
+        except Exception:  # noqa: BLE001 - a clock may be a chip on a bus, and may say NaN
+            return 0
+        return date * self.second if self.built <= date < 1 << 40 else 0
 
 
 WALL = WallClock()

@@ -4,7 +4,7 @@ import asyncio
 import gc
 
 from budget_core.clock import WALL
-from budget_core.device import optional, stamp
+from budget_core.device import optional, refresh_clock, stamp
 from budget_core.errors import BudgetError
 
 TYPE_CHECKING = False
@@ -74,6 +74,7 @@ class Console:
 
     def turn(self, question: str) -> None:
         """Ask one question, and show the answer and what it has used."""
+        refresh_clock()
         asked = self.messages + [{"role": "user", "content": question}]
         run = self.operative.begin(asked)
         try:
@@ -115,7 +116,8 @@ class Console:
     def budget_line(self) -> str:
         """Return what the day has used and has left, and until when."""
         daily = self.daily
-        daily.maybe_auto_reset()
+        if WALL() >= daily.resets_at:  # else nothing is written for a look
+            daily.maybe_auto_reset()
         used, cap, unit = daily.dominant_axis()
         text = f"today {used} {unit}, no limit"
         if cap is not None:

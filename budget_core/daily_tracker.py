@@ -2,6 +2,7 @@
 
 from budget_core.clock import WALL
 from budget_core.config import DailyBudgetConfig
+from budget_core.day_state import DayState, read_state
 from budget_core.limits import check_count
 from budget_core.tracker import NEVER, OUTAGE, BudgetTracker, Count
 from budget_core.window import OVER, STAYS, DayWindow
@@ -9,8 +10,6 @@ from budget_core.window import OVER, STAYS, DayWindow
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.shapes import *
-
-_FIELDS = ("day", "tokens", "ahead", "warned", "told", "doubt")
 
 
 class DailyBudgetTracker(BudgetTracker):
@@ -105,11 +104,13 @@ class DailyBudgetTracker(BudgetTracker):
         self._since = self._window.start * second
         self._until = self._window.end * second
 
-    def flush(self) -> None:
-        """Store the exact count, before a sleep or a restart that is meant."""
+    def flush(self) -> bool:
+        """Store the exact count, before a sleep or a restart that is meant; tell whether it is."""
         with self.count.lock:
-            if self.count.saves_from < NEVER:
-                self._save(0)
+            if self.count.saves_from == NEVER:
+                return False
+            self._save(0)
+            return self.store_error is None
 
     def _restore(self) -> None:
         state = failure = None
@@ -120,45 +121,41 @@ class DailyBudgetTracker(BudgetTracker):
         corrupt = getattr(failure, "corrupt", False)
         self.store_error = None if corrupt else failure
         self.count.saves_from = 0 if self.store_error is None else NEVER
-        self._covered = NEVER if self.store_error is None else -1
         if failure is not None and corrupt:
             self._distrust(failure)
         elif state is not None:
             self._adopt(state)
-        if self._ahead:
-            self._covered = -1
+        self._covered = -1  # no call before the store has shown that it takes a count
         self._arm()
 
     def _adopt(self, state: "Any") -> None:
         try:
-            day, tokens, ahead, warned, told, distrusted = [
-                check_count(name, state[name]) for name in _FIELDS
-            ]
-        except (KeyError, TypeError, ValueError) as error:
-            self._distrust(ValueError(f"the stored state is not a daily tracker's: {error!r}"))
+            found = read_state(state)
+        except ValueError as error:
+            self._distrust(error)
             return
-        if self._window.adopt(day):
+        if self._window.adopt(found.day, found.behind):
             self._note_window()
-            self.count.tokens += tokens + ahead
-            self._warned_ppm = warned
-            self._told = told
-            if distrusted:
+            self.count.tokens += found.tokens + found.ahead
+            self._warned_ppm = found.warned
+            self._told = found.told
+            if found.doubt:
                 self.state_error = ValueError("an earlier state of this day was not to be trusted")
 
     def _distrust(self, error: Exception) -> None:
         self.state_error = error
         cap = self.count.token_cap or 0
         self.count.tokens += max(0, cap - getattr(self._store, "allowance", 0))
-        self._save()
+        self._save(0)
 
     def _save(self, ahead: int | None = None) -> None:
         told = self._told & (1 << OUTAGE) - 1
-        distrusted = int(self.state_error is not None)
-        tokens = self.count.tokens
+        tokens, window = self.count.tokens, self._window
         ahead = self._ahead if ahead is None else ahead
-        values = (self._window.day, tokens, ahead, self._warned_ppm, told, distrusted)
+        doubt = self.state_error is not None
+        state = DayState(window.day, tokens, ahead, self._warned_ppm, told, doubt, window.behind)
         try:
-            self._store.save(dict(zip(_FIELDS, values)))
+            self._store.save(state.stored())
             if self.store_error is not None:
                 self.store_error = None
                 self._told = told

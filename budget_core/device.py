@@ -27,6 +27,16 @@ def prepare_clock(needs_sync: bool = False) -> None:
     WALL.built = max(WALL.built, getattr(optional("deployed"), "BUILT", 0))
 
 
+ask_time: "Callable[[], object] | None" = None
+"""Asks a server of time again, where a board has a network; `wifi.start` sets it."""
+
+
+def refresh_clock() -> None:
+    """Ask a server of time again if the date is not believed, or was set a day ago or more."""
+    if ask_time is not None and WALL.stale:
+        ask_time()
+
+
 def open_store(settings: "Any") -> "FileBudgetStore":
     """Return the store in the folder `settings.STATE`, which a deployed board must not be without.
 

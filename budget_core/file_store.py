@@ -5,7 +5,7 @@ from errno import EEXIST, EIO, ENOENT
 
 from budget_core.errors import StateCorruptError, StoreError
 from budget_core.frame import decode, encode
-from budget_core.limits import check_count
+from budget_core.limits import check_count, check_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,16 +22,19 @@ class FileBudgetStore:
     nor a flash that wears out touches the newest one; each slot has a folder to itself, because FAT
     rewrites a file's folder with it. A state has at most 128 bytes, its checksum included.
 
-    A flipped bit is mended. A slot that a power cut left half written, or took, gives way to the
-    next. Where none is whole, or one has lost a part, which no power cut does, the state cannot
-    be trusted. That all are missing means a new board only where `provision` never came to its
-    end: it leaves a file `made`. `provisioned` says the same from outside, for a board whose file
-    system is formatted anew when it cannot be mounted. `allowance` is how many tokens a day with a
-    state that cannot be trusted may still use. Source: seed 001.
+    A flipped bit is mended. A slot that a power cut left half written, or took, or that can no
+    longer be read or written, gives way to the next. Where none is whole, two are half written, or
+    one has lost a part, which no power cut does, the state cannot be trusted. That all are missing
+    means a new board only where `provision` never came to its end: it leaves a file `made`.
+    `provisioned` says the same from outside, for a board whose file system is formatted anew when
+    it cannot be mounted. `allowance` is how many tokens a day with a state that cannot be trusted
+    may still use. Raises `ValueError` for an empty path. Source: seed 001.
     """
 
     def __init__(self, path: str, provisioned: bool = False, allowance: int = 0) -> None:
-        self.path = str(path).rstrip("/")
+        self.path = check_text("path", path).rstrip("/")
+        if self.path[:1] != "/":
+            self.path = os.getcwd().rstrip("/") + "/" + self.path
         self.provisioned = provisioned
         self.allowance = check_count("allowance", allowance)
         self._turns: list[int] = []  # not looked at yet
@@ -53,17 +56,20 @@ class FileBudgetStore:
             self._due = slots.count("cut") or 1
             newest = slots[self._turns[-1]]
             self._number = max(0, _number(newest))
-            used = self._number > 0 or self.provisioned or _size(self._made()) is not None
-            if used and "cut" in slots:
-                raise StateCorruptError(f"a slot of {self.path!r} has lost a part, or gained one")
-            if isinstance(newest, dict):
-                newest.pop("seq")
-                return newest or None
-            if used:
-                raise StateCorruptError(f"no slot of {self.path!r} is whole")
-            return None
+            used = slots.count("missing") < SLOTS or self.provisioned or self._is_made()
+            whole = isinstance(newest, dict)
+            for slot in slots:
+                if isinstance(slot, OSError) and not whole:
+                    raise slot
         except OSError as error:
+            self._turns = []
             raise StoreError(f"cannot read budget state {self.path!r}: {error}", error)
+        if used and (not whole or "cut" in slots or slots.count("torn") > 1):
+            raise StateCorruptError(f"the slots of {self.path!r} are {', '.join(_words(slots))}")
+        if not whole:
+            return None
+        newest.pop("seq")
+        return newest or None
 
     def save(self, state: "dict[str, Any]") -> None:
         """Overwrite the oldest slot; `StoreError` where that fails, and the newest one stays."""
@@ -73,19 +79,27 @@ class FileBudgetStore:
             except StateCorruptError:
                 pass
         try:
-            if _size(self._made()) is None:
+            if not self._is_made():
                 self.provision()
             while self._due:
                 self._save(state)
                 self._due -= 1
             self._due = 1
         except OSError as error:
+            self._turns = []  # whatever it was, it may be over next time
             raise StoreError(f"cannot write budget state {self.path!r}: {error}", error)
 
     def _save(self, state: "dict[str, Any]") -> None:
         data = encode(dict(state, seq=self._number + 1), SLOT_BYTES, True)
-        self._write(self._turns[0], data)
-        self._turns.append(self._turns.pop(0))
+        while True:
+            slot = self._turns.pop(0)
+            try:
+                self._write(slot, data)
+                break
+            except OSError:
+                if len(self._turns) < 2:  # the newest is not written over
+                    raise
+        self._turns.append(slot)
         self._number += 1
 
     def clear(self) -> None:
@@ -94,41 +108,37 @@ class FileBudgetStore:
             self.save({})
 
     def provision(self) -> None:
-        """Make the slots, and then the file that says so; what is whole stays as it is."""
-        for slot in range(SLOTS):
-            if not isinstance(self._slot(slot), dict):
-                self._write(slot, encode({"seq": 0}, SLOT_BYTES, True))
-        with open(self._made(), "wb") as file:
-            file.flush()
+        """Make the slots, and then the file that says so; what is whole stays as it is.
 
-    def slots(self) -> "tuple[str, ...]":
-        """Return what each slot is: newest, older, empty, damaged or missing.
-
-        Raises `StoreError` for a file that cannot be read.
+        Raises `StoreError` where that fails.
         """
         try:
-            found = [self._slot(slot) for slot in range(SLOTS)]
+            for slot in range(SLOTS):
+                if not isinstance(self._slot(slot), dict):
+                    self._write(slot, encode({"seq": 0}, SLOT_BYTES, True))
+            _put(self.path + "/made", "wb", b"")
         except OSError as error:
-            raise StoreError(f"cannot read budget state {self.path!r}: {error}", error)
-        newest = max([_number(slot) for slot in found])
-        return tuple([_word(slot, newest) for slot in found])
+            raise StoreError(f"cannot make budget state {self.path!r}: {error}", error)
 
-    def _made(self) -> str:
-        return self.path + "/made"
+    def slots(self) -> "list[str]":
+        """Return what each slot is: newest, older, empty, damaged, unreadable or missing."""
+        return _words([self._slot(slot) for slot in range(SLOTS)])
+
+    def _is_made(self) -> bool:
+        return _size(self.path + "/made") is not None
 
     def _file(self, slot: int) -> str:
         return f"{self.path}/{slot}/state.json"
 
     def _slot(self, slot: int) -> "Any":
-        """Return a slot's state with its number, or the word for what it is instead."""
+        """Return a slot's state with its number, or what it is instead: a word or an error."""
         try:
             with open(self._file(slot), "rb") as file:
                 data = file.read(SLOT_BYTES + 1)
         except OSError as error:
             # FAT says of a folder in the file's place that nothing is there.
-            if error.errno != ENOENT or _size(self._file(slot)) is not None:
-                raise
-            return "missing"
+            there = error.errno != ENOENT or _size(self._file(slot)) is not None
+            return error if there else "missing"
         if len(data) != SLOT_BYTES:
             return "cut"
         try:
@@ -184,15 +194,24 @@ def _put(path: str, mode: str, data: bytes) -> None:
 def _turns(slots: "list[Any]") -> "list[int]":
     """Return the slots in the order to write them, the newest last.
 
-    One that FAT lost is left alone while two are there: to make it anew, FAT rewrites the table of
-    what is in use, and a cut in the midst of that costs the file system.
+    One that cannot be read, or that FAT lost, is left alone while two are there: to make it anew,
+    FAT rewrites the table of what is in use, and a cut in the midst of that costs the file system.
     """
     turns = sorted(range(SLOTS), key=lambda slot: (_number(slots[slot]), slot))
-    there = [slot for slot in turns if slots[slot] != "missing"]
+    there = [
+        slot for slot in turns if slots[slot] != "missing" and not isinstance(slots[slot], OSError)
+    ]
     return there if len(there) > 1 else turns
 
 
+def _words(slots: "list[Any]") -> "list[str]":
+    newest = max([_number(slot) for slot in slots])
+    return [_word(slot, newest) for slot in slots]
+
+
 def _word(slot: "Any", newest: int) -> str:
+    if isinstance(slot, OSError):
+        return "unreadable"
     if not isinstance(slot, dict):
         return "missing" if slot == "missing" else "damaged"
     if not slot.get("seq"):
@@ -204,5 +223,7 @@ def _size(path: str) -> int | None:
     """Return a file's size, or `None` where nothing is."""
     try:
         return os.stat(path)[6]
-    except OSError:
+    except OSError as error:
+        if error.errno != ENOENT:
+            raise
         return None

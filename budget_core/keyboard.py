@@ -4,11 +4,14 @@ import asyncio
 import select
 import sys
 
+from budget_core.monotonic import MONOTONIC
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.shapes import *
 
 _POLL_S = 0.01
+_READ_EVERY = 6_000  # polls: a minute
 _END = b"\x04"
 _ESCAPE = b"\x1b"
 _RUBBED_OUT = "\b \b"
@@ -104,9 +107,13 @@ class Keyboard:
         self._show(prompt)
         line = self._line
         line.done = None
+        idle = 0
         while line.done is None:
-            while not self._poll.poll(0):  # noqa: ASYNC110 - nobody tells of a byte
+            while not self._poll.poll(0):
                 await asyncio.sleep(_POLL_S)
+                idle += 1
+                if idle % _READ_EVERY == 0:
+                    MONOTONIC.read()  # unread for 12 days it would lose as many
             byte = self._file.read(1)
             if not byte or (byte == _END and line.empty):
                 self._show("\r\n")

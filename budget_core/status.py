@@ -3,6 +3,7 @@
 import gc
 
 from budget_core.clock import WALL
+from budget_core.day_state import read_state
 from budget_core.device import open_store
 from budget_core.errors import StoreError
 from budget_core.window import DayWindow
@@ -20,7 +21,7 @@ def report(settings: "Any") -> "dict[str, Any]":
       for `settings.ALLOWANCE`; `left` is `None` where `cap` is.
     - `day`: its number, counted from 1970, 0 while no date was known; `resets_at`: the Unix time
       at which it ends.
-    - `slots`: a word for each: newest, older, empty, damaged or missing.
+    - `slots`: a word for each: newest, older, empty, damaged, unreadable or missing.
     - `error`: why the state cannot be trusted or read, or `None`.
     - `trusted`: whether the clock is believed now.
     - `heap`: bytes of heap in use and free, where the port can tell.
@@ -32,14 +33,15 @@ def report(settings: "Any") -> "dict[str, Any]":
     try:
         stored = store.load()
         if stored is not None:
-            if window.adopt(stored["day"]):
-                ahead = stored["ahead"]
-                spent = stored["tokens"] + ahead
-            error = (
-                "an earlier state of this day was not to be trusted" if stored["doubt"] else None
-            )
-    except (StoreError, KeyError) as failure:
-        error = str(failure) or "a state of something else"
+            state = read_state(stored)
+            if window.adopt(state.day, state.behind):
+                ahead = state.ahead
+                spent = state.tokens + ahead
+                error = (
+                    "an earlier state of this day was not to be trusted" if state.doubt else None
+                )
+    except (StoreError, ValueError) as failure:
+        error = str(failure)
         spent = max(0, (cap or 0) - settings.ALLOWANCE)
     return {
         "spent": spent,
@@ -48,7 +50,7 @@ def report(settings: "Any") -> "dict[str, Any]":
         "cap": cap,
         "day": window.day,
         "resets_at": window.end,
-        "slots": list(store.slots()),
+        "slots": store.slots(),
         "error": error,
         "trusted": WALL.trusted,
         "heap": _heap(),

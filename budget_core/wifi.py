@@ -2,6 +2,7 @@
 
 from time import sleep
 
+from budget_core import device
 from budget_core.clock import WALL
 from budget_core.device import prepare_clock, stamp
 from budget_core.errors import BudgetError
@@ -97,28 +98,28 @@ def start(settings: "Any", secret: "Any", wlan: "Any", ntp: "Any") -> bool:
     """Join the Wi-Fi that `secret` names, set the clock, and print what came of it.
 
     Return whether the clock is believed. A board without a network boots all the same: its budget
-    goes on counting the stored day.
+    goes on counting the stored day, and `refresh_clock` tries again, once.
     """
     prepare_clock(needs_sync=True)
     if not getattr(secret, "WIFI_NAME", ""):
         print("wifi: no secret.py with WIFI_NAME: see secret_example.py")
         return False
-    try:
-        address = connect(
-            secret.WIFI_NAME,
-            secret.WIFI_PASSWORD,
-            settings.WIFI_RETRIES,
-            settings.WIFI_TIMEOUT_S,
-            wlan,
-            sleep,
-        )
-        print(f"wifi: {secret.WIFI_NAME}, address {address}")
-        trusted = set_clock(
-            settings.NTP_HOST, settings.NTP_RETRIES, settings.NTP_TIMEOUT_S, ntp, sleep
-        )
-    except NetworkError as error:
-        print(f"wifi: {error}")
-        return False
-    now = stamp(WALL())
-    print(f"clock: {now}" if trusted else "clock: the time that was told is not to be believed")
-    return trusted
+
+    def ask(wifi_retries: int = 0, ntp_retries: int = 0) -> bool:
+        try:
+            if not wlan.isconnected():
+                name, password = secret.WIFI_NAME, secret.WIFI_PASSWORD
+                timeout = settings.WIFI_TIMEOUT_S
+                address = connect(name, password, wifi_retries, timeout, wlan, sleep)
+                print(f"wifi: {name}, address {address}")
+            timeout = settings.NTP_TIMEOUT_S
+            trusted = set_clock(settings.NTP_HOST, ntp_retries, timeout, ntp, sleep)
+        except NetworkError as error:
+            print(f"wifi: {error}")
+            return False
+        now = stamp(WALL())
+        print(f"clock: {now}" if trusted else "clock: the time that was told is not to be believed")
+        return trusted
+
+    device.ask_time = ask
+    return ask(settings.WIFI_RETRIES, settings.NTP_RETRIES)

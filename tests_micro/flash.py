@@ -42,7 +42,8 @@ class Flash:
     `kind` is one of `KINDS`: the file system and its programme size, or its sectors' size. `image`
     is what an earlier one held, by block; without it the chip is formatted. `note` is kept beside
     every operation noted. `erases` and `programmes` count by block. After `left` operations that
-    change the chip the next fail with EIO. After the block nothing reaches the chip any more.
+    change the chip the next fail with EIO. What is written to a `worn` block does not stay. After
+    the block nothing reaches the chip any more.
     """
 
     def __init__(self, kind: str, image: "Image | None" = None) -> None:
@@ -52,6 +53,7 @@ class Flash:
         self.image: Image = {} if image is None else dict(image)
         self.mounted = True
         self.left = 1 << 30
+        self.worn = -1
         self.note: Any = None
         self._log: list[tuple[Operation, Any]] | None = None
         self.erases = [0] * self.blocks
@@ -115,6 +117,8 @@ class Flash:
         if self.left <= 0:
             return -EIO
         self.left -= 1
+        if operation[0] == self.worn:
+            return 0
         if self._log is not None:
             self._log.append((operation, self.note))
         apply(self.image, operation, self.size)

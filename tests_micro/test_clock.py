@@ -2,7 +2,7 @@
 
 import time
 
-from budget_core import DailyBudgetConfig, DailyBudgetTracker
+from budget_core import DailyBudgetConfig, DailyBudgetTracker, InMemoryBudgetStore
 from budget_core.clock import BUILT, DAY, WALL, WallClock, day_key, epoch_offset, unix_time
 from budget_core.window import OVER, RENAMED, STAYS, UNKNOWN, DayWindow
 from tests_micro.support import FakeClock, stopped_clock
@@ -10,6 +10,7 @@ from tests_micro.support import FakeClock, stopped_clock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 SECONDS_1970_TO_2000 = 946_684_800
 NOON = 19_675 * DAY + DAY // 2
@@ -148,6 +149,76 @@ def test_a_sync_sets_the_date_a_little_forward_at_any_time() -> None:
     assert not machine.clock.mark_synced()
 
 
+def test_syncs_that_creep_forward_come_no_further_than_one() -> None:
+    machine = Machine(NOON, needs_sync=True)
+    machine.clock.mark_synced()
+    for step in range(1, 200):
+        machine.wall.now = NOON + 100 * step
+        assert machine.clock.mark_synced() is (step <= 6), step
+    assert machine.clock() == NOON + 600
+
+
+def test_a_sync_that_set_the_date_back_is_set_right_by_the_next() -> None:
+    machine = Machine(NOON)
+    machine.clock.mark_synced()
+    for back in (60, 3 * DAY):
+        machine.wall.now = NOON - back
+        assert machine.clock.mark_synced()
+        machine.wall.now = NOON
+        assert machine.clock.mark_synced(), back
+        assert machine.clock() == NOON
+
+
+def test_the_first_sync_of_a_server_that_began_with_a_late_clock_sets_it_right() -> None:
+    machine = Machine(NOON - 7 * DAY)
+    assert machine.clock() == NOON - 7 * DAY
+    machine.wall.now = NOON
+    assert machine.clock.mark_synced()
+    assert machine.clock() == NOON
+
+
+def test_a_date_is_stale_a_day_after_its_sync() -> None:
+    machine = Machine(NOON)
+    assert machine.clock() == NOON
+    assert machine.clock.stale
+    machine.clock.mark_synced()
+    assert not machine.clock.stale
+    machine.sleep(DAY - 1)
+    assert not machine.clock.stale
+    machine.sleep(1)
+    assert machine.clock.stale
+    machine.clock.mark_synced()
+    assert not machine.clock.stale
+
+
+def test_a_belief_without_a_sync_ends_where_one_is_asked_for() -> None:
+    machine = Machine(NOON)
+    assert machine.clock.trusted
+    machine.clock.needs_sync = True
+    assert not machine.clock.trusted
+    machine.clock.mark_synced()
+    machine.clock.needs_sync = True
+    assert machine.clock.trusted
+
+
+def test_a_wall_clock_that_fails_or_says_nonsense_is_not_believed() -> None:
+    def broken() -> float:
+        raise OSError(5)
+
+    _, monotonic = stopped_clock()
+    reads: list[Any] = [broken]
+    for value in (float("nan"), float("inf"), -1, None, "now", 1e300, 10**30, 1 << 40):
+        reads.append(FakeClock(value))  # type: ignore[arg-type]
+    for read in reads:
+        clock = WallClock(read, monotonic)
+        assert clock() == 0, read
+        assert clock.mark_synced() is False, read
+        tracker = DailyBudgetTracker(DailyBudgetConfig(daily_budget=5), clock)
+        tracker.maybe_auto_reset()
+        tracker.record({"total_tokens": 3})
+        assert tracker.total_tokens == 3, read
+
+
 def test_this_machines_clock_is_believed() -> None:
     assert abs(WALL() - unix_time()) < 5
     assert WALL.trusted
@@ -191,30 +262,114 @@ def test_a_stored_day_is_gone_on_with_unless_it_is_over() -> None:
     ):
         for clock in (FakeClock(NOON), Machine(NOON).clock):
             window = DayWindow(clock, 0)
-            assert window.adopt(stored) is counts, stored
+            assert window.adopt(stored, 0) is counts, stored
             assert window.day == day, stored
 
 
 def test_a_stored_day_that_was_unknown_counts_for_today() -> None:
     window = DayWindow(Machine(NOON).clock, 0)
-    assert window.adopt(UNKNOWN)
+    assert window.adopt(UNKNOWN, 0)
     assert window.day == 19_675
 
 
 def test_a_stored_day_is_gone_on_with_while_the_date_is_not_known() -> None:
     machine = Machine(NOON, needs_sync=True)
     window = DayWindow(machine.clock, 0)
-    assert window.adopt(19_670)
+    assert window.adopt(19_670, 0)
     machine.sleep(40 * DAY)
     assert window.follow(machine.clock()) == STAYS
     machine.clock.mark_synced()
     assert window.follow(machine.clock()) == OVER
 
 
+def test_an_injected_clock_that_says_nonsense_changes_nothing() -> None:
+    clock = FakeClock(NOON)
+    tracker = DailyBudgetTracker(DailyBudgetConfig(daily_budget=5), clock)
+    tracker.record({"total_tokens": 3})
+    for now in (float("nan"), float("inf"), -float("inf"), 1e300, 10**30, 1 << 41):
+        clock.now = now
+        tracker.maybe_auto_reset()
+        assert tracker.total_tokens == 3, now
+    clock.now = NOON + DAY
+    tracker.maybe_auto_reset()
+    assert tracker.total_tokens == 0
+    for now in (float("nan"), float("inf"), 1e300):
+        assert DayWindow(FakeClock(now), 0).day == UNKNOWN
+
+
+def test_a_boot_without_a_date_is_no_day_behind() -> None:
+    machine = Machine(NOON, needs_sync=True)
+    window = DayWindow(machine.clock, 0)
+    window.adopt(19_675, 0)
+    for _ in range(50):
+        assert window.follow(machine.clock()) == STAYS
+        machine.sleep(3600)
+    machine.wall.now = NOON
+    machine.clock.mark_synced()
+    assert window.follow(machine.clock()) == STAYS
+    assert window.day == 19_675
+
+
+def test_a_date_that_was_behind_for_a_while_begins_anew_when_it_is_again() -> None:
+    machine = Machine(NOON)
+    window = DayWindow(machine.clock, 0)
+    window.adopt(19_676, 0)
+    assert window.follow(machine.clock()) == RENAMED
+    machine.sleep(DAY // 2)
+    assert window.follow(machine.clock()) == STAYS
+    assert window.behind == 0
+    machine.wall.now = NOON - DAY
+    machine.clock.mark_synced()
+    assert window.follow(machine.clock()) == RENAMED
+    machine.sleep(DAY - 1)
+    assert window.follow(machine.clock()) == STAYS
+
+
+def test_since_when_a_day_was_ahead_is_known_after_restarts() -> None:
+    store = InMemoryBudgetStore()
+    config = DailyBudgetConfig(daily_budget=10)
+    for hour in range(0, 37, 12):
+        machine = Machine(NOON + hour * 3600)
+        if not hour:
+            future = Machine(NOON + 10_000 * DAY)
+            DailyBudgetTracker(config, future.clock, store).record({"total_tokens": 10})
+        tracker = DailyBudgetTracker(config, machine.clock, store)
+        tracker.maybe_auto_reset()
+        assert tracker.is_at_limit() is (hour < 36), hour
+
+
+def test_no_two_days_end_within_one_whatever_a_sync_says() -> None:
+    machine = Machine(NOON)
+    window = DayWindow(machine.clock, 0)
+    ends = []
+    for minute in range(0, 5 * 24 * 60, 10):
+        machine.wall.now = NOON + (minute // 60 // 13) * DAY + minute * 60
+        machine.clock.mark_synced()
+        if window.follow(machine.clock()) == OVER:
+            ends.append(minute)
+        machine.sleep(600)
+    assert len(ends) > 3
+    for number in range(1, len(ends)):
+        assert ends[number] - ends[number - 1] >= 24 * 60 - 10, ends
+
+
+def test_a_late_sync_does_not_put_off_the_next_midnight() -> None:
+    machine = Machine(NOON + DAY // 2 - 600, needs_sync=True)
+    window = DayWindow(machine.clock, 0)
+    window.adopt(19_670, 0)
+    machine.clock.mark_synced()
+    assert window.follow(machine.clock()) == OVER
+    machine.sleep(600)
+    assert window.follow(machine.clock()) == OVER
+    assert window.day == 19_676
+
+
 def test_a_stored_day_that_never_was_locks_nobody_out_for_more_than_a_day() -> None:
     machine = Machine(NOON)
     window = DayWindow(machine.clock, 0)
-    assert window.adopt(40_000)
+    assert window.adopt(40_000, 0)
+    assert window.follow(machine.clock()) == RENAMED  # it notes since when
+    assert (window.day, window.behind) == (40_000, NOON)
     for _ in range(24):
         assert window.follow(machine.clock()) == STAYS
         machine.sleep(3600)

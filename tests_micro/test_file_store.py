@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DAY = 86_400
 MIDNIGHT = 19_675 * DAY
-STATE = {"day": 19_675, "tokens": 60, "ahead": 0, "warned": 500_001, "told": 3, "doubt": 0}
+STATE = {"day": 19_675, "tokens": 60, "ahead": 0, "warned": 500_001, "told": 3, "behind": 0}
 OTHER = dict(STATE, tokens=61)
 THIRD = dict(STATE, tokens=62)
 FOURTH = dict(STATE, tokens=63)
@@ -31,8 +31,8 @@ LARGEST = {
     "tokens": 10**13 - 1,
     "ahead": 10**7 - 1,
     "warned": 1_000_001,
-    "told": 63,
-    "doubt": 1,
+    "told": 127,
+    "behind": 999_999,
 }
 
 
@@ -108,7 +108,7 @@ def test_without_files_there_is_no_state_and_none_is_made() -> None:
     with temp_folder() as folder:
         assert store_in(folder).load() is None
         assert os.listdir(folder) == []
-        assert store_in(folder).slots() == ("missing", "missing", "missing")
+        assert store_in(folder).slots() == ["missing", "missing", "missing"]
 
 
 def test_what_was_saved_is_loaded() -> None:
@@ -189,15 +189,24 @@ def test_a_cleared_store_has_no_state_and_stays_provisioned() -> None:
 def test_a_state_that_does_not_fit_is_not_saved() -> None:
     with temp_folder() as folder:
         store = store_in(folder, STATE, OTHER)
-        for size in (100, 1000, 100_000):
+        for size in (97, 100, 1000, 100_000):
             raises(StoreError, store.save, {"text": "x" * size})
             assert store_in(folder).load() == OTHER, size
+
+
+def test_a_state_may_fill_its_slot_to_the_last_byte() -> None:
+    with temp_folder() as folder:
+        largest = {"text": "x" * 96}
+        store_in(folder, largest)
+        assert store_in(folder).load() == largest
+        assert len(read(slot(folder, 0))) == SLOT_BYTES
+        assert b" " not in read(slot(folder, 0))
 
 
 def test_a_board_that_is_provisioned_has_slots_and_no_state() -> None:
     with temp_folder() as folder:
         store_in(folder).provision()
-        assert store_in(folder).slots() == ("empty", "empty", "empty")
+        assert store_in(folder).slots() == ["empty", "empty", "empty"]
         assert store_in(folder, provisioned=True).load() is None
 
 
@@ -205,7 +214,7 @@ def test_provisioning_again_keeps_the_state() -> None:
     with temp_folder() as folder:
         store_in(folder, STATE, OTHER).provision()
         assert store_in(folder).load() == OTHER
-        assert store_in(folder).slots() == ("older", "newest", "empty")
+        assert store_in(folder).slots() == ["older", "newest", "empty"]
 
 
 def test_provisioning_that_was_cut_off_is_taken_up_and_denies_nobody() -> None:
@@ -217,12 +226,32 @@ def test_provisioning_that_was_cut_off_is_taken_up_and_denies_nobody() -> None:
             with temp_folder() as folder:
                 store_in(folder).provision()
                 os.remove(folder + "/day/made")
-                write(slot(folder, number), left)
-                for later in SLOTS[number + 1 :]:
+                for later in SLOTS[number:]:
                     os.remove(slot(folder, later))
+                write(slot(folder, number) + ".new", left)
                 assert store_in(folder).load() is None, (left, number)
                 store_in(folder).save(STATE)
                 assert store_in(folder).load() == STATE, (left, number)
+
+
+def test_slots_full_of_something_else_are_no_new_board() -> None:
+    with temp_folder() as folder:
+        store_in(folder, STATE, OTHER)
+        os.remove(folder + "/day/made")
+        for number in SLOTS:
+            write(slot(folder, number), b"\xff" * SLOT_BYTES)
+        raises(StateCorruptError, store_in(folder).load)
+        assert day_of(store_in(folder)).is_at_limit()
+
+
+def test_what_says_that_the_slots_were_made_is_made_again() -> None:
+    with temp_folder() as folder:
+        store_in(folder, STATE, OTHER)
+        os.remove(folder + "/day/made")
+        assert store_in(folder).load() == OTHER
+        store_in(folder).save(THIRD)
+        assert "made" in os.listdir(folder + "/day")
+        assert store_in(folder).load() == THIRD
 
 
 # What happens to a slot
@@ -235,7 +264,7 @@ def test_a_slot_that_a_power_cut_left_gives_way_to_the_next() -> None:
         for case, data in torn(good):
             write(slot(folder, 1), data)
             assert store_in(folder).load() == STATE, case
-            assert store_in(folder).slots() == ("newest", "damaged", "empty"), case
+            assert store_in(folder).slots() == ["newest", "damaged", "empty"], case
 
 
 def test_an_older_slot_that_is_damaged_changes_nothing() -> None:
@@ -365,19 +394,59 @@ def test_an_allowance_is_a_whole_number() -> None:
 # What is in the way
 
 
-def test_a_folder_in_place_of_a_slot_is_an_error_of_the_store() -> None:
+def test_a_slot_that_cannot_be_read_or_written_gives_way_to_the_others() -> None:
+    for number, expected in ((0, FOURTH), (1, FOURTH), (2, OTHER)):
+        with temp_folder() as folder:
+            store_in(folder, STATE, OTHER, FOURTH)
+            os.remove(slot(folder, number))
+            os.mkdir(slot(folder, number))
+            assert store_in(folder).load() == expected, number
+            assert store_in(folder).slots()[number] == "unreadable"
+            store = store_in(folder)
+            for state in (THIRD, STATE, OTHER):
+                store.save(state)
+                assert store_in(folder).load() == state, number
+
+
+def test_where_only_one_slot_can_be_written_it_is_not_written_over() -> None:
+    with temp_folder() as folder:
+        store_in(folder, STATE, OTHER, FOURTH)
+        for number in (0, 1):
+            os.remove(slot(folder, number))
+            os.mkdir(slot(folder, number))
+        store = store_in(folder)
+        raises(StoreError, store.save, THIRD)
+        raises(StoreError, store.save, THIRD)
+        assert store_in(folder).load() == FOURTH
+        os.rmdir(slot(folder, 0))
+        store.save(THIRD)
+        assert store_in(folder).load() == THIRD
+
+
+def test_where_no_slot_can_be_read_it_is_an_error_of_the_store() -> None:
     with temp_folder() as folder:
         store_in(folder, STATE, OTHER)
-        os.remove(slot(folder, 0))
-        os.mkdir(slot(folder, 0))
+        for number in SLOTS:
+            os.remove(slot(folder, number))
+            os.mkdir(slot(folder, number))
         raises(StoreError, store_in(folder).load)
         raises(StoreError, store_in(folder).save, THIRD)
-        raises(StoreError, store_in(folder).slots)
+        raises(StoreError, store_in(folder).provision)
+        assert store_in(folder).slots() == ["unreadable", "unreadable", "unreadable"]
         tracker = day_of(store_in(folder))
         assert tracker.is_at_limit()
-        os.rmdir(slot(folder, 0))
-        tracker.maybe_auto_reset()
-        assert tracker.total_tokens == 61
+        assert tracker.store_error is not None
+
+
+def test_two_slots_that_were_half_written_are_not_a_power_cuts_doing() -> None:
+    with temp_folder() as folder:
+        store_in(folder, STATE, OTHER, FOURTH)
+        for number in (0, 1):
+            write(slot(folder, number), b"\xff" * SLOT_BYTES)
+        error = raises(StateCorruptError, store_in(folder).load)
+        assert "damaged, damaged, newest" in str(error)
+        assert day_of(store_in(folder)).is_at_limit()
+        assert day_of(store_in(folder)).is_at_limit()
 
 
 def test_a_file_in_place_of_a_parent_folder_is_an_error_of_the_store() -> None:
@@ -395,6 +464,25 @@ def test_an_error_of_the_store_names_the_path_and_its_cause() -> None:
         assert folder + "/day" in str(error)
         assert isinstance(error.cause, OSError)
         assert isinstance(error, BudgetError)
+
+
+def test_a_path_is_where_it_was_when_the_store_was_made() -> None:
+    before = os.getcwd()
+    with temp_folder() as folder:
+        os.chdir(folder)
+        try:
+            store = FileBudgetStore("day")
+            os.mkdir("elsewhere")
+            os.chdir("elsewhere")
+            store.save(STATE)
+        finally:
+            os.chdir(before)
+        assert store_in(folder).load() == STATE
+
+
+def test_an_empty_path_is_refused() -> None:
+    for path in ("", None, 5):
+        assert "path" in str(raises(ValueError, FileBudgetStore, path))
 
 
 def test_a_repr_names_the_path() -> None:

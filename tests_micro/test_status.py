@@ -1,6 +1,7 @@
 """What `status` reads of a board, and how little it needs for that."""
 
 import json
+import os
 
 from budget_core.clock import BUILT, DAY, WALL, WallClock
 from budget_core.config import DailyBudgetConfig
@@ -127,7 +128,7 @@ def test_a_damaged_state_counts_as_spent_and_says_why() -> None:
                 file.write(b"x" * 128)
         told = board.report()
         assert (told["spent"], told["left"]) == (1000, 0)
-        assert "no slot" in told["error"]
+        assert "damaged, damaged, damaged" in told["error"]
         assert told["slots"] == ["damaged", "damaged", "damaged"]
         board.settings.ALLOWANCE = 100
         assert board.report()["left"] == 100
@@ -149,3 +150,24 @@ def test_asking_changes_nothing_on_the_board() -> None:
         board = Board(path)
         board.report()
         assert __import__("os").listdir(path) == []
+
+
+def test_a_slot_that_cannot_be_read_is_told_and_no_error() -> None:
+    with temp_folder() as path:
+        board = Board(path)
+        board.use(300)
+        os.remove(board.settings.STATE + "/2/state.json")
+        os.mkdir(board.settings.STATE + "/2/state.json")
+        told = board.report()
+    assert told["slots"][2] == "unreadable"
+    assert (told["spent"], told["error"]) == (300, None)
+
+
+def test_a_state_whose_fields_are_no_numbers_counts_as_spent() -> None:
+    for state in ({"x": "y"}, {}, {"tokens": -500}, {"day": None}):
+        with temp_folder() as path:
+            board = Board(path)
+            open_store(board.settings).save(state or {"tokens": "5"})
+            told = board.report()
+        assert told["left"] == 0, state
+        assert "not a daily tracker's" in told["error"], state

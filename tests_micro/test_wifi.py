@@ -3,6 +3,7 @@
 import budget_core.clock
 import budget_core.wifi
 from budget_core.clock import BUILT, WALL, WallClock
+from budget_core.device import refresh_clock
 from budget_core.errors import BudgetError
 from budget_core.wifi import NetworkError, connect, set_clock, start
 from tests_micro.support import raises
@@ -109,6 +110,7 @@ class at_the_edge:  # noqa: N801 - used like a function
         for module in self.modules:
             module.WALL = WALL
         self.modules[0].sleep = __import__("time").sleep
+        self.modules[1].ask_time = None
 
 
 def join(radio: Radio, retries: int = 2, timeout: float = 5) -> "tuple[str, Waits]":
@@ -218,4 +220,32 @@ def test_a_board_whose_server_of_time_is_silent_starts_all_the_same() -> None:
     server = TimeServer(OSError(), OSError())
     with at_the_edge(server) as edge:
         assert not start(Settings, Secret, Radio(True), server)
+        assert not edge.wall.trusted
+
+
+def test_a_date_that_is_not_believed_is_asked_for_again() -> None:
+    server = TimeServer(OSError(), OSError(), OSError(), NOW)
+    with at_the_edge(server) as edge:
+        radio = Radio(True)
+        assert not start(Settings, Secret, radio, server)
+        refresh_clock()
+        assert not edge.wall.trusted
+        refresh_clock()
+        assert edge.wall.trusted
+        assert radio.calls.count("connect") == 1
+        refresh_clock()
+    assert server.answers == []
+
+
+def test_a_wifi_that_was_not_there_is_joined_when_the_time_is_asked_for_again() -> None:
+    server = TimeServer(NOW)
+    with at_the_edge(server) as edge:
+        assert not start(Settings, Secret, Radio(CONNECTING, CONNECTING, CONNECTING, True), server)
+        refresh_clock()
+        assert edge.wall.trusted
+
+
+def test_a_board_without_a_network_asks_nobody() -> None:
+    with at_the_edge() as edge:
+        refresh_clock()
         assert not edge.wall.trusted

@@ -1,7 +1,9 @@
 """A count stored ahead of itself: fewer writes, and never too little after a crash."""
 
-from budget_core import DailyBudgetConfig, DailyBudgetTracker, InMemoryBudgetStore
-from tests_micro.support import FakeClock, raises
+from budget_core import DailyBudgetConfig, DailyBudgetTracker, InMemoryBudgetStore, WallClock
+from budget_core.clock import BUILT
+from budget_core.day_state import DayState
+from tests_micro.support import FakeClock, RecordingLock, raises
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def test_without_it_every_record_is_written() -> None:
     tracker = day_of(store, 0)
     for number in range(1, 6):
         call(tracker, 7)
-        assert store.saves == number
+        assert store.saves == number + 1  # one before the first call, to show that it works
         assert store.load() == dict(store.load() or {}, tokens=7 * number, ahead=0)
 
 
@@ -121,11 +123,121 @@ def test_a_flush_stores_the_exact_count() -> None:
     assert store.covers() >= 14
 
 
-def test_a_flush_without_a_store_does_nothing() -> None:
-    tracker = day_of(None, 100)
+def test_after_a_flush_the_next_record_is_stored_again() -> None:
+    store = CountingStore()
+    tracker = day_of(store, 100)
+    call(tracker, 7)
+    assert tracker.flush() is True
+    tracker.record({"total_tokens": 1})
+    assert store.covers() >= 8
+
+
+def test_after_a_flush_the_next_call_is_covered_again() -> None:
+    store = CountingStore()
+    tracker = day_of(store, 100)
     call(tracker, 7)
     tracker.flush()
+    tracker.maybe_auto_reset()
+    assert store.covers() >= 57
+
+
+def test_a_flush_without_a_store_does_nothing_and_says_so() -> None:
+    tracker = day_of(None, 100)
+    call(tracker, 7)
+    assert tracker.flush() is False
+    assert tracker.store_error is None
+    assert not tracker.is_at_limit()
     assert tracker.total_tokens == 7
+
+
+def test_a_flush_while_the_store_cannot_be_read_does_not_write_over_it() -> None:
+    class Unreadable(CountingStore):
+        def load(self) -> "dict[str, Any] | None":
+            raise OSError(5)
+
+    store = Unreadable()
+    tracker = day_of(store, 100)
+    tracker.record({"total_tokens": 5})
+    assert tracker.flush() is False
+    assert store.saves == 0
+
+
+def test_a_flush_is_under_the_trackers_lock() -> None:
+    lock = RecordingLock()
+    store = CountingStore()
+    tracker = DailyBudgetTracker(DailyBudgetConfig(), FakeClock(MIDNIGHT), store, lock, 100)
+    taken = lock.taken
+    tracker.flush()
+    assert lock.taken == taken + 1
+
+
+def test_an_error_that_is_over_costs_no_further_writes() -> None:
+    for ahead in (0, 100):
+        store = CountingStore()
+        tracker = day_of(store, ahead)
+        call(tracker, 1)
+        store.error = OSError(28)
+        tracker.record({"total_tokens": 200})
+        store.error = None
+        tracker.maybe_auto_reset()
+        saves = store.saves
+        for _ in range(20):
+            tracker.maybe_auto_reset()
+        assert store.saves == saves, ahead
+
+
+def test_every_record_is_stored_after_one_that_could_not_be() -> None:
+    store = CountingStore()
+    tracker = day_of(store, 100)
+    call(tracker, 1)
+    store.error = OSError(28)
+    tracker.record({"total_tokens": 200})
+    store.error = None
+    tracker.record({"total_tokens": 1})
+    assert store.covers() >= 202
+
+
+def test_a_call_that_is_denied_writes_nothing() -> None:
+    for clock in (FakeClock(MIDNIGHT), WallClock(FakeClock(5)), WallClock(FakeClock(BUILT))):
+        for ahead in (0, 100):
+            store = CountingStore()
+            tracker = DailyBudgetTracker(DailyBudgetConfig(10), clock, store, None, ahead)
+            call(tracker, 10)
+            tracker.maybe_auto_reset()
+            saves = store.saves
+            for _ in range(100):
+                tracker.maybe_auto_reset()
+                assert tracker.is_at_limit()
+            assert store.saves == saves, ahead
+
+
+def test_a_clock_behind_its_day_costs_one_write() -> None:
+    store = CountingStore()
+    store.save(DayState(BUILT // DAY + 100, 10).stored())
+    tracker = DailyBudgetTracker(DailyBudgetConfig(10), WallClock(FakeClock(BUILT)), store)
+    saves = store.saves
+    for _ in range(100):
+        tracker.maybe_auto_reset()
+    assert store.saves == saves + 1
+    assert (store.load() or {})["behind"] == BUILT // 3600
+
+
+def test_a_store_that_cannot_be_written_lets_no_call_go_after_a_start() -> None:
+    for ahead in (0, 100):
+        store = CountingStore()
+        store.error = OSError(28)
+        for _ in range(20):
+            tracker = day_of(store, ahead)
+            tracker.maybe_auto_reset()
+            assert tracker.is_at_limit(), ahead
+
+
+def test_an_allowance_is_not_stored_ahead() -> None:
+    store = CountingStore()
+    store.allowance = 40  # type: ignore[attr-defined]
+    store.save({"foreign": 1})
+    day_of(store, 50, cap=100)
+    assert day_of(store, 50, cap=100).total_tokens == 60
 
 
 def test_a_new_day_is_written_at_once() -> None:
