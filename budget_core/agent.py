@@ -67,7 +67,7 @@ def make_operative(
         max_tool_calls=settings.MAX_TOOL_CALLS,
     )
     return Operative(
-        BudgetWrapper(provider, daily),
+        BudgetWrapper(provider, daily, estimates=True),
         tools,
         budget,
         settings.SYSTEM_PROMPT,

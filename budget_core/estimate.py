@@ -1,5 +1,8 @@
 """Estimate tokens where nobody has counted them."""
 
+from budget_core.errors import ProviderError
+from budget_core.usage import INVALID, MISSING
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.shapes import *
@@ -37,6 +40,36 @@ def estimated_report(prompt: int, completion: int) -> "dict[str, Any]":
         "total_tokens": prompt + completion,
         "estimated": True,
     }
+
+
+def better_report(usage: "Any", response: "Any", messages: "Any", tools: "Any") -> "Any":
+    """Return a call's usage report, or an estimate that is not lower where it says too little.
+
+    The estimate is of the prompt and of the answer, which may be `None`.
+    """
+    from budget_core.dialects import read_report  # loaded for the first report that is not plain
+
+    tokens, _, status = read_report(usage)
+    if status not in (INVALID, MISSING):
+        return usage
+    calls = getattr(response, "tool_calls", None)
+    answer = {
+        "content": getattr(response, "content", None),
+        "tool_calls": [
+            {"function": {name: getattr(call, name, None) for name in ("name", "arguments")}}
+            for call in (calls if isinstance(calls, (list, tuple)) else ())
+        ],
+    }
+    completion = 0 if response is None else estimate_tokens([answer])
+    estimate = estimated_report(estimate_tokens(messages, tools), completion)
+    return estimate if estimate["total_tokens"] >= tokens else usage
+
+
+def is_billed(error: BaseException) -> bool:
+    """Tell whether a call that failed may cost something: not if it was refused, or never sent."""
+    if isinstance(error, ProviderError):
+        return error.sent and error.status < 400
+    return True
 
 
 def tokens_in(size: int) -> int:

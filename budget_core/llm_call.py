@@ -1,13 +1,12 @@
 """One call of a model that was admitted: made within the run's time, and settled in any case."""
 
 from budget_core.dialects import read_report, token_counts
-from budget_core.errors import ProviderError
-from budget_core.estimate import estimate_tokens, estimated_report
+from budget_core.estimate import better_report, is_billed
 from budget_core.flight import CutShortError, fly, why_over
 from budget_core.provider import ChatResponse, settle
 from budget_core.received import EnoughError, Received
 from budget_core.stop import StopReason, in_words
-from budget_core.usage import ESTIMATED, INVALID, MISSING
+from budget_core.usage import ESTIMATED, INVALID
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,8 +61,7 @@ class LlmCall:
         except CutShortError:
             self.reason = why_over(self._hold.envelope)
         except Exception as error:  # noqa: BLE001 - a provider may raise anything
-            if isinstance(error, ProviderError):
-                self._billed = error.sent and error.status < 400
+            self._billed = is_billed(error)
             self.reason = StopReason(StopReason.PROVIDER_ERROR, in_words(error), error=error)
         if self.response is not None:
             self.reason = None
@@ -93,13 +91,10 @@ class LlmCall:
     def _reckoned(self) -> "tuple[int, int, list[str]]":
         messages, tools = self._asked.get("messages", []), self._asked.get("tools")
         usage = self._received.settled(self.response, messages, tools)
-        tokens, cached, status = read_report(usage)
-        if self._billed and status in (INVALID, MISSING):
-            estimate = _estimated(self.response, messages, tools)
-            if estimate["total_tokens"] >= tokens:
-                usage = estimate
-                tokens, cached, status = read_report(usage)
+        if self._billed:
+            usage = better_report(usage, self.response, messages, tools)
         self.usage = usage
+        tokens, cached, status = read_report(usage)
         unclear = {ESTIMATED: ["estimated"], INVALID: ["missing"]}.get(status, [])
         if self._price is None:
             return tokens, 0, unclear + ["unpriced"] if self._priced and self._billed else unclear
@@ -109,16 +104,3 @@ class LlmCall:
         parts = (prompt, tokens - prompt, cached) + ((written,) if written else ())
         cost = self._price.cost(*parts)
         return tokens, max(0, cost), unclear
-
-
-def _estimated(response: "Any", messages: "Any", tools: "Any") -> "dict[str, Any]":
-    calls = getattr(response, "tool_calls", None)
-    answer = {
-        "content": getattr(response, "content", None),
-        "tool_calls": [
-            {"function": {name: getattr(call, name, None) for name in ("name", "arguments")}}
-            for call in (calls if isinstance(calls, (list, tuple)) else ())
-        ],
-    }
-    completion = 0 if response is None else estimate_tokens([answer])
-    return estimated_report(estimate_tokens(messages, tools), completion)

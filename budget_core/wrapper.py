@@ -1,6 +1,7 @@
 """Put a budget between an agent loop and its model."""
 
 from budget_core.config import Enforcement, check_enforcement
+from budget_core.usage import plain_total
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ class BudgetWrapper:
     a crossing. One that raises never breaks the call: the first such error is printed to
     `sys.stderr`, the last one is kept as `hook_error`.
 
+    With `estimates` a call that reports no usage is charged an estimate of its prompt and answer,
+    unless it was refused or never sent; without, it counts as a call whose usage is missing.
+
     Everything else is the inner provider's: further arguments and attributes pass through, so one
     that streams still streams. Raises `ValueError` for an unknown mode, and for `FALLBACK` without
     a `fallback_model`. Source: seed 001.
@@ -32,6 +36,7 @@ class BudgetWrapper:
         fallback_model: str | None = None,
         on_threshold_crossed: "Hook | None" = None,
         on_limit_reached: "Hook | None" = None,
+        estimates: bool = False,
     ) -> None:
         if not hasattr(tracker, "count"):
             raise ValueError(f"tracker must be a BudgetTracker, not {tracker!r}")
@@ -46,6 +51,7 @@ class BudgetWrapper:
         self.on_threshold_crossed = on_threshold_crossed
         self.on_limit_reached = on_limit_reached
         self.hook_error: Exception | None = None
+        self.estimates = estimates
 
     def __getattr__(self, name: str) -> "Any":
         if name == "inner" or name.startswith("__"):  # asked before __init__ ran, as copy does
@@ -77,8 +83,9 @@ class BudgetWrapper:
         """Answer like the inner provider, within the budget.
 
         What is left out or `None` is left to the inner provider's default. A call that raises or
-        is cancelled counts as an iteration whose usage is missing; where some of its answer had
-        reached `on_delta`, its usage is what the provider had reported by then, or an estimate.
+        is cancelled counts as an iteration whose usage is missing, or estimated; where some of its
+        answer had reached `on_delta`, its usage is what the provider had reported by then, or an
+        estimate.
         """
         tracker = self.tracker
         count = tracker.count
@@ -91,7 +98,7 @@ class BudgetWrapper:
             if answer is not None:
                 return answer
         counted = model or self.inner.get_default_model()
-        usage = None
+        usage = response = failure = None
         try:
             if (
                 options
@@ -105,7 +112,6 @@ class BudgetWrapper:
                     from budget_core.received import as_received  # most programs never stream
 
                     received = rest["on_delta"] = as_received(rest["on_delta"])
-                    response = None
                     try:
                         response = await self.inner.chat(
                             messages=messages, tools=tools, model=model, **rest
@@ -129,7 +135,16 @@ class BudgetWrapper:
             except Exception:  # noqa: BLE001, S110 - an answer is not lost for want of its usage
                 pass
             return response
+        except Exception as error:
+            failure = error
+            raise
         finally:
+            if self.estimates and plain_total(usage) < 0:
+                from budget_core.estimate import better_report, is_billed
+
+                if failure is None or is_billed(failure):
+                    usage = better_report(usage, response, messages, tools)
+                failure = None
             tracker.record(usage, counted)
             if count.alert:
                 from budget_core.edge import settle_limit

@@ -179,7 +179,7 @@ def test_ctrl_c_ends_a_turn_and_counts_its_call_but_not_the_chat() -> None:
     assert chat.shown[0] == "(cancelled)"
     assert "Here." in chat.shown
     assert chat.daily.iterations_seen == 2
-    assert chat.daily.usage_seen["missing"] == 1
+    assert chat.daily.usage_seen["estimated"] == 1
 
 
 def test_a_spent_day_is_cut_off_without_a_call() -> None:

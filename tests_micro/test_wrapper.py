@@ -272,8 +272,9 @@ async def test_a_failing_store_cuts_off_and_comes_back() -> None:
 
     inner, store = Inner(5, 5), Store()
     wrapper = day_of(inner, store, enforcement="cutoff")
-    store.error = OSError(28)
     await chat(wrapper)
+    store.error = OSError(28)
+    wrapper.tracker.record(None)
     assert (await chat(wrapper)).cut_off_by == "daily"
     assert len(inner.calls) == 1
     store.error = None
@@ -398,22 +399,25 @@ async def test_two_wrappers_of_one_tracker_share_its_budget() -> None:
 
 async def test_a_warning_due_while_the_store_fails_reaches_the_model_once_it_works() -> None:
     class Store:
-        error: "Exception | None" = OSError(28)
+        error: "Exception | None" = None
 
         def load(self) -> None:
             return None
 
-        def save(self, state: object) -> None:
-            if self.error is not None:
-                raise self.error
+        def save(self, state: "dict[str, Any]") -> None:
+            if state["tokens"]:
+                self.error, failure = None, self.error
+                if failure is not None:
+                    raise failure
 
         def clear(self) -> None:
             return None
 
     inner, store = Inner(60), Store()
+    store.error = OSError(28)
     wrapper = day_of(inner, store, enforcement="cutoff", warning_thresholds=(0.5,))
     await chat(wrapper)
-    store.error = None
+    assert wrapper.tracker.store_error is not None
     await chat(wrapper)
     assert len(inner.calls) == 2
     assert len(inner.notices()) == 1

@@ -2,7 +2,14 @@
 
 import asyncio
 
-from budget_core import BudgetWrapper, ChatResponse, TurnBudgetConfig, TurnBudgetTracker
+from budget_core import (
+    BudgetWrapper,
+    ChatResponse,
+    ProviderError,
+    TurnBudgetConfig,
+    TurnBudgetTracker,
+    estimate_tokens,
+)
 from tests_micro.support import raises, raises_async, unclear
 
 TYPE_CHECKING = False
@@ -283,3 +290,43 @@ async def test_concurrent_calls_are_all_counted() -> None:
     wrapper = wrapped(Waiting())
     await asyncio.gather(*[wrapper.chat(HELLO) for _ in range(20)])
     assert (wrapper.tracker.iterations_seen, wrapper.tracker.total_tokens) == (20, 140)
+
+
+async def test_with_estimates_a_call_that_reports_nothing_is_charged_one() -> None:
+    answer = ChatResponse("an answer of forty bytes, or a few more..")
+    for response in (answer, ChatResponse(answer.content, usage={}), ChatResponse(answer.content)):
+        tracker = TurnBudgetTracker(TurnBudgetConfig())
+        await BudgetWrapper(Inner(None, response), tracker, estimates=True).chat(HELLO)
+        told = estimate_tokens([{"role": "assistant", "content": answer.content}])
+        assert tracker.total_tokens == estimate_tokens(HELLO) + told > 10, response.usage
+        assert tracker.usage_seen["estimated"] == 1
+        assert tracker.usage_seen["missing"] == tracker.usage_seen["invalid"] == 0
+
+
+async def test_with_estimates_a_report_is_what_counts() -> None:
+    for usage in (USAGE, {"prompt_tokens": 5, "completion_tokens": 2}, {"input_tokens": 7}):
+        tracker = TurnBudgetTracker(TurnBudgetConfig())
+        inner = Inner(None, ChatResponse("a" * 400, usage=usage))
+        await BudgetWrapper(inner, tracker, estimates=True).chat(HELLO)
+        reported = 7 if "output_tokens" in usage or "prompt_tokens" in usage else None
+        assert reported in (None, tracker.total_tokens), usage
+
+
+async def test_with_estimates_a_call_that_fails_is_charged_its_prompt_if_it_was_sent() -> None:
+    unsent = ProviderError(0, "no route")
+    unsent.sent = False
+    prompt = estimate_tokens(HELLO)
+    for error, tokens in (
+        (ProviderError(0, "cut off"), prompt),
+        (ProviderError(200, "not JSON"), prompt),
+        (OSError(5), prompt),
+        (asyncio.CancelledError(), prompt),
+        (ProviderError(429, "too many"), 0),
+        (ProviderError(500, "broken"), 0),
+        (unsent, 0),
+    ):
+        tracker = TurnBudgetTracker(TurnBudgetConfig())
+        wrapper = BudgetWrapper(Inner(error), tracker, estimates=True)
+        assert await raises_async(type(error), wrapper.chat, HELLO) is error
+        assert tracker.total_tokens == tokens, error
+        assert tracker.iterations_seen == 1, error
