@@ -107,7 +107,8 @@ class Console:
         if result.messages[-1]["role"] == "assistant":  # else there was no answer to go on from
             self.messages = trimmed(spoken(result.messages), self.settings.HISTORY_CHARS)
         used = result.usage
-        self.write(f"[{used['tokens']} tokens in {result.turns} calls; {self.budget_line()}]")
+        calls = "call" if result.turns == 1 else "calls"
+        self.write(f"[{used['tokens']} tokens in {result.turns} {calls}; {self.budget_line()}]")
 
     def _event(self, kind: str, **fields: "Any") -> None:
         if kind == "tool_finished":
@@ -121,7 +122,8 @@ class Console:
         used, cap, unit = daily.dominant_axis()
         text = f"today {used} {unit}, no limit"
         if cap is not None:
-            text = f"today {used}/{cap} {unit}, {max(0, cap - used)} left"
+            left = 0 if daily.store_error else max(0, cap - used)
+            text = f"today {used}/{cap} {unit}, {left} left"
         text += f" until {stamp(daily.resets_at)}" if WALL.trusted else ", clock not set"
         trouble = daily.store_error or daily.state_error
         return text if trouble is None else f"{text}; counts as spent: {trouble}"

@@ -47,6 +47,7 @@ class DailyBudgetTracker(BudgetTracker):
         self._note_window()
         self._ahead = check_count("write_ahead", write_ahead)
         self._covered = NEVER  # up to how many tokens a call needs nothing stored before it
+        self._exact = -1  # how many tokens are stored, if just so many are
         self.store_error: Exception | None = None
         self.state_error: Exception | None = None
         super().__init__(config, Count(None, config.daily_budget, lock))
@@ -109,7 +110,8 @@ class DailyBudgetTracker(BudgetTracker):
         with self.count.lock:
             if self.count.saves_from == NEVER:
                 return False
-            self._save(0)
+            if self._exact != self.count.tokens:  # nothing is written for nothing
+                self._save(0)
             return self.store_error is None
 
     def _restore(self) -> None:
@@ -160,11 +162,12 @@ class DailyBudgetTracker(BudgetTracker):
                 self.store_error = None
                 self._told = told
             self._covered = NEVER
+            self._exact = -1 if ahead else tokens
             if self._ahead:
                 self.count.saves_from = tokens + ahead + 1
                 self._covered = tokens + ahead - self._ahead // 2
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the record stands
             self.store_error = error
             self.count.saves_from = 0
-            self._covered = -1
+            self._covered = self._exact = -1
             self.count.alert = True

@@ -296,7 +296,7 @@ def test_ctrl_c_ends_the_turn_and_then_the_chat(tmp_path: Path, endpoint: Script
         printed = ""
         while "tokens in" not in printed:
             printed = process.stdout.readline()
-        assert printed.startswith("[203 tokens in 1 calls")
+        assert printed.startswith("[203 tokens in 1 call;")
         process.stdin.write("/budget\r")
         process.stdin.flush()
         while "today" not in process.stdout.readline():

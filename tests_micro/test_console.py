@@ -77,7 +77,7 @@ class Chat:
 def test_a_line_is_a_turn_and_shows_the_answer_and_what_is_left() -> None:
     chat = Chat("What now?")
     assert chat.shown[0] == "Fine."
-    assert chat.shown[1].startswith("[100 tokens in 1 calls; today 100/1000 tokens, 900 left")
+    assert chat.shown[1].startswith("[100 tokens in 1 call; today 100/1000 tokens, 900 left")
     assert [message["role"] for message in chat.script.sent[0]] == ["system", "user"]
 
 

@@ -162,6 +162,20 @@ def test_a_flush_while_the_store_cannot_be_read_does_not_write_over_it() -> None
     assert store.saves == 0
 
 
+def test_a_flush_of_what_is_stored_writes_nothing() -> None:
+    for ahead in (0, 100):
+        store = CountingStore()
+        tracker = day_of(store, ahead)
+        call(tracker, 7)
+        assert tracker.flush()
+        saves = store.saves
+        assert tracker.flush()
+        assert store.saves == saves, ahead
+        call(tracker, 7)
+        assert tracker.flush()
+        assert day_of(store, ahead).total_tokens == 14
+
+
 def test_a_flush_is_under_the_trackers_lock() -> None:
     lock = RecordingLock()
     store = CountingStore()

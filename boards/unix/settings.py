@@ -9,10 +9,11 @@ DAY_WARNINGS = (0.8,)
 CACHED_TOKEN_WEIGHT = 1
 ALLOWANCE = 0
 
-# Where the day is kept. With WRITE_AHEAD tokens the flash is written once for so many, and a power
-# cut may cost as many; 0 writes for every call.
+# Where the day is kept. The count that is stored is up to WRITE_AHEAD tokens ahead of what was
+# used, so that a call of half of it is counted although the power fails in its midst; a power cut
+# may cost as many. 0 stores the exact count after every call, and loses that call.
 STATE = "/budget"
-WRITE_AHEAD = 0
+WRITE_AHEAD = 4_000
 
 # One turn: LLM calls, tokens, tokens of one answer, tool calls, seconds; shares of them at which
 # the model is told, and at which it loses its tools.
