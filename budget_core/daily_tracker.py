@@ -2,7 +2,7 @@
 
 from budget_core.clock import WALL
 from budget_core.config import DailyBudgetConfig
-from budget_core.day_state import DayState, read_state
+from budget_core.day_state import packed, unpacked
 from budget_core.limits import check_count
 from budget_core.tracker import NEVER, OUTAGE, BudgetTracker, Count
 from budget_core.window import OVER, STAYS, DayWindow
@@ -132,16 +132,16 @@ class DailyBudgetTracker(BudgetTracker):
 
     def _adopt(self, state: "Any") -> None:
         try:
-            found = read_state(state)
+            day, tokens, ahead, warned, told, doubt, behind = unpacked(state)
         except ValueError as error:
             self._distrust(error)
             return
-        if self._window.adopt(found.day, found.behind):
+        if self._window.adopt(day, behind):
             self._note_window()
-            self.count.tokens += found.tokens + found.ahead
-            self._warned_ppm = found.warned
-            self._told = found.told
-            if found.doubt:
+            self.count.tokens += tokens + ahead
+            self._warned_ppm = warned
+            self._told = told
+            if doubt:
                 self.state_error = ValueError("an earlier state of this day was not to be trusted")
 
     def _distrust(self, error: Exception) -> None:
@@ -155,9 +155,10 @@ class DailyBudgetTracker(BudgetTracker):
         tokens, window = self.count.tokens, self._window
         ahead = self._ahead if ahead is None else ahead
         doubt = self.state_error is not None
-        state = DayState(window.day, tokens, ahead, self._warned_ppm, told, doubt, window.behind)
         try:
-            self._store.save(state.stored())
+            self._store.save(
+                packed(window.day, tokens, ahead, self._warned_ppm, told, doubt, window.behind)
+            )
             if self.store_error is not None:
                 self.store_error = None
                 self._told = told

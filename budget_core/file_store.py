@@ -65,7 +65,7 @@ class FileBudgetStore:
             self._turns = []
             raise StoreError(f"cannot read budget state {self.path!r}: {error}", error)
         if used and (not whole or "cut" in slots or slots.count("torn") > 1):
-            raise StateCorruptError(f"the slots of {self.path!r} are {', '.join(_words(slots))}")
+            raise StateCorruptError(f"the slots of {self.path!r} are {', '.join(_told(slots))}")
         if not whole:
             return None
         newest.pop("seq")
@@ -122,7 +122,7 @@ class FileBudgetStore:
 
     def slots(self) -> "list[str]":
         """Return what each slot is: newest, older, empty, damaged, unreadable or missing."""
-        return _words([self._slot(slot) for slot in range(SLOTS)])
+        return _told([self._slot(slot) for slot in range(SLOTS)])
 
     def _is_made(self) -> bool:
         return _size(self.path + "/made") is not None
@@ -180,6 +180,12 @@ class FileBudgetStore:
             end = path.find("/", end + 1)
 
 
+def _told(slots: "list[Any]") -> "list[str]":
+    from budget_core.slot_words import told  # loaded when somebody asks
+
+    return told([None if isinstance(slot, OSError) else slot for slot in slots])
+
+
 def _number(slot: "Any") -> int:
     number = slot.get("seq") if isinstance(slot, dict) else None
     return -1 if isinstance(number, bool) or not isinstance(number, int) else number
@@ -202,21 +208,6 @@ def _turns(slots: "list[Any]") -> "list[int]":
         slot for slot in turns if slots[slot] != "missing" and not isinstance(slots[slot], OSError)
     ]
     return there if len(there) > 1 else turns
-
-
-def _words(slots: "list[Any]") -> "list[str]":
-    newest = max([_number(slot) for slot in slots])
-    return [_word(slot, newest) for slot in slots]
-
-
-def _word(slot: "Any", newest: int) -> str:
-    if isinstance(slot, OSError):
-        return "unreadable"
-    if not isinstance(slot, dict):
-        return "missing" if slot == "missing" else "damaged"
-    if not slot.get("seq"):
-        return "empty"
-    return "newest" if slot["seq"] == newest else "older"
 
 
 def _size(path: str) -> int | None:

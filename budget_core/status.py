@@ -3,7 +3,7 @@
 import gc
 
 from budget_core.clock import WALL
-from budget_core.day_state import read_state
+from budget_core.day_state import unpacked
 from budget_core.device import open_store
 from budget_core.errors import StoreError
 from budget_core.window import DayWindow
@@ -33,13 +33,11 @@ def report(settings: "Any") -> "dict[str, Any]":
     try:
         stored = store.load()
         if stored is not None:
-            state = read_state(stored)
-            if window.adopt(state.day, state.behind):
-                ahead = state.ahead
-                spent = state.tokens + ahead
-                error = (
-                    "an earlier state of this day was not to be trusted" if state.doubt else None
-                )
+            day, tokens, stored_ahead, _, _, doubt, behind = unpacked(stored)
+            if window.adopt(day, behind):
+                ahead = stored_ahead
+                spent = tokens + ahead
+                error = "an earlier state of this day was not to be trusted" if doubt else None
     except (StoreError, ValueError) as failure:
         error = str(failure)
         spent = max(0, (cap or 0) - settings.ALLOWANCE)

@@ -126,17 +126,21 @@ class Current:
 class Scope:
     """What `Deadline.scope` returns, to be entered once; `as` gives the deadline."""
 
-    __slots__ = ("_deadline", "_timeout")
+    __slots__ = ("_deadline", "_entered", "_timeout")
 
     def __init__(self, deadline: Deadline) -> None:
         from asyncio import timeout_at
 
         self._deadline = deadline
         self._timeout: Timeout = timeout_at(None)
+        self._entered = False
 
     async def __aenter__(self) -> Deadline:
         from asyncio import current_task, get_running_loop, sleep
 
+        if self._entered:  # asyncio itself refuses since 3.11.4 only
+            raise RuntimeError("the scope of a deadline has already been entered")
+        self._entered = True
         task = current_task()
         if task is not None and task.cancelling():
             await sleep(0)  # a cancellation that is still to come is not the deadline's

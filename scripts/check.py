@@ -140,16 +140,32 @@ def run(steps: list[str], fix: bool, arguments: list[str]) -> int:
         problems += run_checks(style_checks(fix), 1)
     if "types" in steps:
         problems += run_checks(type_checks(micropython or "micropython"), os.cpu_count() or 1)
-    if "micropython" in steps:
-        print("tests, MicroPython", flush=True)
-        found = on_micropython(micropython, arguments) if micropython else None
-        counts.append(found or Counts("MicroPython ?", failed=1))
-    if "cpython" in steps:
-        print("tests, CPython", flush=True)
-        counts.append(on_cpython(arguments))
+    if "micropython" in steps and not micropython:
+        counts.append(Counts("MicroPython ?", failed=1))
+    counts += run_tests(steps, micropython, arguments)
     problems += [problem for problem in (count.problem() for count in counts) if problem]
     report(problems, counts)
     return 1 if problems else 0
+
+
+def run_tests(steps: list[str], micropython: str | None, arguments: list[str]) -> list[Counts]:
+    """Run the tests of the steps side by side, and print them one after the other."""
+    counts: list[Counts] = []
+    said: list[str] = []
+    with ThreadPoolExecutor(1) as pool:
+        beside = None
+        if "micropython" in steps and micropython and "cpython" in steps:
+            beside = pool.submit(on_micropython, micropython, arguments, said.append)
+        elif "micropython" in steps and micropython:
+            print("tests, MicroPython", flush=True)
+            counts.append(on_micropython(micropython, arguments))
+        if "cpython" in steps:
+            print("tests, CPython", flush=True)
+            counts.append(on_cpython(arguments))
+        if beside is not None:
+            counts.insert(0, beside.result())
+            print("tests, MicroPython\n" + "".join(said), end="", flush=True)
+    return counts
 
 
 def report(problems: list[str], counts: list[Counts]) -> None:

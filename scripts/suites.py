@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,8 +54,17 @@ def child(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]
             raise
 
 
-def on_micropython(micropython: str, arguments: list[str]) -> Counts:
-    """Run tests_micro on MicroPython; a run that breaks off counts as one failed test."""
+def _at_once(text: str) -> None:
+    print(text, end="", flush=True)
+
+
+def on_micropython(
+    micropython: str, arguments: list[str], say: Callable[[str], object] = _at_once
+) -> Counts:
+    """Run tests_micro on MicroPython; a run that breaks off counts as one failed test.
+
+    `say` is told what it prints, line by line.
+    """
     command = [micropython, "tests_micro/runner.py", *arguments]
     last = ""
     text = {"encoding": "utf-8", "errors": "replace"}
@@ -63,16 +72,16 @@ def on_micropython(micropython: str, arguments: list[str]) -> Counts:
         streams = {"stdout": subprocess.PIPE, "stderr": complaints}
         with child(command, env=FROZEN_ONLY, **streams, **text) as process:
             for line in process.stdout or ():
-                print(last, end="", flush=True)
+                say(last)
                 last = line
         complaints.seek(0)
         if process.returncode:
-            print(complaints.read().decode(errors="replace"), end="")
+            say(complaints.read().decode(errors="replace"))
     try:
         said = json.loads(last)
         runtime, passed, failed = f"MicroPython {said['version']}", said["passed"], said["failed"]
     except (ValueError, TypeError, KeyError):
-        print(f"{last}MicroPython broke off with exit code {process.returncode}.")
+        say(f"{last}MicroPython broke off with exit code {process.returncode}.\n")
         return Counts("MicroPython ?", failed=1)
     return Counts(runtime, passed, failed, exit_code=process.returncode)
 
