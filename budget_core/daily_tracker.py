@@ -2,7 +2,7 @@
 
 from budget_core.clock import WALL
 from budget_core.config import DailyBudgetConfig
-from budget_core.day_state import packed, unpacked
+from budget_core.day_state import decode, encode
 from budget_core.limits import check_count
 from budget_core.tracker import NEVER, OUTAGE, BudgetTracker, Count
 from budget_core.window import OVER, STAYS, DayWindow
@@ -132,7 +132,7 @@ class DailyBudgetTracker(BudgetTracker):
 
     def _adopt(self, state: "Any") -> None:
         try:
-            day, tokens, ahead, warned, told, doubt, behind = unpacked(state)
+            day, tokens, ahead, warned, told, corrupt, behind = decode(state)
         except ValueError as error:
             self._distrust(error)
             return
@@ -141,7 +141,7 @@ class DailyBudgetTracker(BudgetTracker):
             self.count.tokens += tokens + ahead
             self._warned_ppm = warned
             self._told = told
-            if doubt:
+            if corrupt:
                 self.state_error = ValueError("an earlier state of this day was not to be trusted")
 
     def _distrust(self, error: Exception) -> None:
@@ -154,10 +154,10 @@ class DailyBudgetTracker(BudgetTracker):
         told = self._told & (1 << OUTAGE) - 1
         tokens, window = self.count.tokens, self._window
         ahead = self._ahead if ahead is None else ahead
-        doubt = self.state_error is not None
+        corrupt = self.state_error is not None
         try:
             self._store.save(
-                packed(window.day, tokens, ahead, self._warned_ppm, told, doubt, window.behind)
+                encode(window.day, tokens, ahead, self._warned_ppm, told, corrupt, window.behind)
             )
             if self.store_error is not None:
                 self.store_error = None

@@ -1,7 +1,7 @@
 """What is stored of a day: whole numbers by name, few enough for a chip's slot.
 
-A day is `(day, tokens, ahead, warned, told, doubt, behind)`: its number from 1970, its tokens, how
-far ahead of those they are stored, what the tracker has warned of and told, whether an earlier
+A day is `(day, tokens, ahead, warned, told, corrupt, behind)`: its number from 1970, its tokens,
+how far ahead of those they are stored, what the tracker has warned of and told, whether an earlier
 state of it could not be trusted, and when a date before it was first believed, in Unix seconds
 down to the hour, or 0.
 """
@@ -17,15 +17,15 @@ _DOUBT = 1 << 6  # above what may have been told
 _HOUR = 3600
 
 
-def packed(
-    day: int, tokens: int, ahead: int, warned: int, told: int, doubt: bool, behind: int
+def encode(
+    day: int, tokens: int, ahead: int, warned: int, told: int, corrupt: bool, behind: int
 ) -> "dict[str, Any]":
     """Return what a store is to keep of a day."""
-    told += _DOUBT * doubt
+    told += _DOUBT * corrupt
     return dict(zip(_NAMES, (day, tokens, ahead, warned, told, behind // _HOUR)))
 
 
-def unpacked(state: "Any") -> "tuple[int, int, int, int, int, bool, int]":
+def decode(state: "Any") -> "tuple[int, int, int, int, int, bool, int]":
     """Return the day that a store has kept; `ValueError` for anything but whole numbers."""
     try:
         values = [check_count(name, state[name]) for name in _NAMES]

@@ -3,7 +3,7 @@
 import gc
 
 from budget_core.clock import WALL
-from budget_core.day_state import unpacked
+from budget_core.day_state import decode
 from budget_core.device import open_store
 from budget_core.errors import StoreError
 from budget_core.window import DayWindow
@@ -33,7 +33,7 @@ def report(settings: "Any") -> "dict[str, Any]":
     try:
         stored = store.load()
         if stored is not None:
-            day, tokens, stored_ahead, _, _, doubt, behind = unpacked(stored)
+            day, tokens, stored_ahead, _, _, doubt, behind = decode(stored)
             if window.adopt(day, behind):
                 ahead = stored_ahead
                 spent = tokens + ahead

@@ -22,7 +22,7 @@ def sizes() -> dict[str, Figure]:
 def test_the_modules_of_the_benchmarked_set_stay_within_their_bytes(
     sizes: dict[str, Figure],
 ) -> None:
-    assert sizes[".mpy: modules of that set"].value < 15 * 1024  # 12 before the clock's rules
+    assert sizes[".mpy: modules of that set"].value < 16 * 1024  # 12 before the clock's rules
 
 
 def test_what_bounds_a_turn_stays_within_its_bytes_where_it_runs_from_flash(

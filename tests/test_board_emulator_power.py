@@ -1,16 +1,13 @@
 """The unix board's power, and its clock."""
 
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
 from budget_cpython.board.emulator import UnixBoard
-from tests.board_emulator.client import PATIENCE, Terminal, mpremote
+from tests.board_emulator.client import Terminal, mpremote
 
 COUNT = """
 for n in range(1, 100):
@@ -107,63 +104,3 @@ def test_a_set_clock_reads_the_hosts_time(tmp_path: Path, clock: str | None, epo
         before = int(time.time())
         seconds = int(terminal.run("import time; print(time.time())"))
         assert before <= seconds + epoch <= time.time()
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        ({"heap": "lots"}, "lots"),
-        ({"clock": "1999"}, "1999"),
-        ({"filesystem": "ext4"}, "ext4"),
-        ({"cut_power_after": 0}, "at least one"),
-    ],
-)
-def test_what_makes_no_board_is_refused(tmp_path: Path, wrong: Any, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        UnixBoard(tmp_path / "flash.img", **wrong)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_without_micropython_there_is_no_board(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("MICROPYTHON")
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(FileNotFoundError, match="MICROPYTHON"):
-        UnixBoard(tmp_path / "flash.img")
-
-
-FOREGROUND = """
-import argparse, sys
-from pathlib import Path
-from budget_cpython.board.emulator import run
-options = argparse.Namespace(
-    heap="96k", fs="fat", flash=None, romfs=None, cut_power_after=3, clock="unset"
-)
-sys.exit(run(options))
-"""
-
-
-def test_a_board_is_served_in_the_foreground_until_it_is_interrupted() -> None:
-    command = [sys.executable, "-c", FOREGROUND]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, bufsize=1) as served:
-        try:
-            check_served(served)
-            served.send_signal(signal.SIGINT)
-            assert served.wait(PATIENCE) == 0
-        finally:
-            served.kill()
-
-
-def check_served(served: "subprocess.Popen[str]") -> None:
-    assert served.stdin is not None
-    assert served.stdout is not None
-    port = served.stdout.readline().split()[6]
-    with Terminal(port) as terminal, pytest.raises(EOFError):
-        terminal.run(COUNT)
-    assert "after 3 block operations" in served.stdout.readline()
-    served.stdin.write("\n")
-    port = served.stdout.readline().split()[-5]
-    with Terminal(port) as terminal:
-        assert terminal.run("print(6 * 7)") == "42\r\n"

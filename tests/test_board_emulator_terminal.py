@@ -1,4 +1,4 @@
-"""The unix board at a terminal: its REPL, its interrupts, its memory, and what reads its input."""
+"""The unix board at a terminal: its REPL, its memory, and what reads its input."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from budget_cpython.board.emulator import UnixBoard
-from tests.board_emulator.client import PATIENCE, Terminal, mpremote
-
-ENDLESS = "print('at work')\nn = 0\nwhile True:\n    n += 1\n"
+from tests.board_emulator.client import PATIENCE, Terminal
 
 
 @pytest.fixture
@@ -34,28 +32,6 @@ def test_the_prompt_shows_values_and_takes_statements_of_many_lines(terminal: Te
     terminal.answer(b"    return 2 * n\r", b"... ")
     terminal.answer(b"\r")
     assert b"\r\n84\r\n" in terminal.answer(b"twiced\x7f(\x1b[D42)\r")
-
-
-def test_an_endless_main_is_interrupted(board: UnixBoard, terminal: Terminal) -> None:
-    put_main(terminal, ENDLESS)
-    terminal.answer(b"\x04", b"at work\r\n")
-    assert b"KeyboardInterrupt" in terminal.answer(b"\x03")
-    assert terminal.run("print(n > 0)") == "True\r\n"
-
-
-def test_mpremote_interrupts_a_main_that_has_just_been_started(
-    board: UnixBoard, terminal: Terminal
-) -> None:
-    put_main(terminal, ENDLESS)
-    for _ in range(5):
-        board.power_on()
-        assert mpremote(board.port, "exec", "print('in time')") == "in time\n"
-
-
-def test_a_sleeping_main_is_interrupted(board: UnixBoard, terminal: Terminal) -> None:
-    put_main(terminal, "import time\nprint('asleep')\ntime.sleep(10_000)\n")
-    terminal.answer(b"\x04", b"asleep\r\n")
-    assert b"KeyboardInterrupt" in terminal.answer(b"\x03")
 
 
 @pytest.mark.parametrize(

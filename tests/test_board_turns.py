@@ -1,7 +1,7 @@
 """A board from a deploy to its turns, over power cuts: real programs, flash and firmware.
 
-Heaps are those of a chip: `WORDS` says what the unix board's own programs, which on a chip are not
-in the heap, take in words of 4 bytes; a 64-bit port needs twice the bytes for the same.
+Heaps are those of a chip, the unix board's own programs included, which take some 7 KB of it; a
+64-bit port needs twice the bytes for the same.
 """
 
 import json
@@ -17,13 +17,12 @@ from budget_cpython.cli import main
 from budget_cpython.endpoint import ScriptedEndpoint
 from tests.board_emulator.client import Terminal, mpremote
 
-FIRMWARE_KIB = 7
 PROMPT = b"\n> "
 WRITE_AHEAD = 4_000  # of boards/unix/settings.py
 QUESTION = b"What is left to do?\r"
 FORMS = ("source", "mpy", "romfs")
 # What each form needs of a chip's heap for a turn of six calls, and for another after it.
-CHIP_KIB = {"source": 192 - FIRMWARE_KIB, "mpy": 168, "romfs": 96}
+CHIP_KIB = {"source": 192, "mpy": 160, "romfs": 96}
 
 
 class Served(ScriptedEndpoint):
@@ -117,7 +116,7 @@ def test_a_board_does_its_turns_in_the_heap_of_a_chip(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     micropython = request.getfixturevalue("micropython32") if bits == 32 else None
-    heap = f"{CHIP_KIB[form] + FIRMWARE_KIB}wk"
+    heap = f"{CHIP_KIB[form]}wk"
     flash, romfs = tmp_path / "flash.img", tmp_path / "rom.img"
     with UnixBoard(flash, heap, romfs=romfs, micropython=micropython) as board:
         set_up(board, form, endpoint, tmp_path)

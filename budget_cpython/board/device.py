@@ -3,8 +3,8 @@
 import hashlib
 import json
 from binascii import b2a_base64
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from budget_cpython.board import programs
 from budget_cpython.board.errors import BoardError, DeviceError
@@ -16,6 +16,7 @@ UNFINISHED = ".new"
 TRIES = 2
 CHUNK = 768
 PROGRAM = 1_200  # characters: a small heap compiles that with ease
+T = TypeVar("T")
 
 
 class Device:
@@ -37,6 +38,16 @@ class Device:
         """Restart MicroPython without `main.py`."""
         self._has_tools = False
         self.link.restart_idle()
+
+    def with_room(self, work: Callable[[], T]) -> T:
+        """Do something, and once more in the memory of a restart where there was none for it."""
+        try:
+            return work()
+        except DeviceError as error:
+            if error.kind != "MemoryError":
+                raise
+        self.restart_idle()
+        return work()
 
     def ask(self, program: str) -> Any:
         """Run a program that may use the tools and prints JSON last; return that."""
@@ -66,8 +77,8 @@ class Device:
         self._has_tools = False
         try:
             self.heap = _last(self.link.run(programs.FORGET.format(ours=programs.OURS)))
-        except DeviceError as error:
-            if error.kind != "MemoryError":
+        except BoardError as error:
+            if isinstance(error, DeviceError) and error.kind != "MemoryError":
                 raise
             self.restart_idle()
 
@@ -118,15 +129,15 @@ class Device:
         """Move a file into the place of another."""
         self._use(f"os.rename({old!r}, {new!r})")
 
-    def loads(self, module: str) -> str | None:
-        """Return the file that a module is loaded from, or `None` where there is none."""
-        try:
-            said = self.link.run(f"import {module}\nprint({module}.__file__)")
-        except DeviceError as error:
-            if error.kind == "ImportError":
-                return None
-            raise
-        return said.strip()
+    def loads(self, module: str, before: tuple[str, ...] = ()) -> str | None:
+        """Return the file that a module is loaded from, or `None` where there is none.
+
+        With folders to look `before`, only what is earlier on `sys.path` than all of them counts.
+        """
+        found: str | None = _last(
+            self.link.run(programs.LOADS.format(module=module, before=before))
+        )
+        return found
 
 
 def _joined(lines: list[str]) -> Iterator[str]:

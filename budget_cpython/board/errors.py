@@ -1,5 +1,10 @@
 """What a board command cannot do, in its user's words."""
 
+import os
+import re
+
+_ERRNO = re.compile(r": ([1-9][0-9]{0,2})$")
+
 
 class BoardError(Exception):
     """What stopped a command: the value at fault and how to mend it."""
@@ -16,15 +21,21 @@ class UsageError(BoardError):
 class DeviceError(BoardError):
     """An exception of the program that was run on the board.
 
-    `kind` is its type's name, `detail` the rest of its last line.
+    `kind` is its type's name, `detail` the rest of its last line; `full` says whether the board's
+    file system is.
     """
 
     def __init__(self, traceback: str) -> None:
         lines = traceback.strip().splitlines() or ["nothing"]
         self.kind, _, self.detail = lines[-1].partition(": ")
-        full = "ENOSPC" in self.detail or self.detail == "28"
+        self.full = "ENOSPC" in self.detail or self.detail == "28"
         super().__init__(
-            "there is no room left on the board: remove files of your own, or deploy with --mpy"
-            if full
-            else f"the board says: {lines[-1]}"
+            "there is no room left on the board: remove files of your own"
+            if self.full
+            else f"the board says: {in_words(lines[-1])}"
         )
+
+
+def in_words(text: str) -> str:
+    """Return what a board says with a bare errno number at its end put into words."""
+    return _ERRNO.sub(lambda found: ": " + os.strerror(int(found[1])), text)

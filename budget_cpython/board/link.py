@@ -9,7 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 
+from budget_cpython.board.contact import SILENCE_S, Contact
 from budget_cpython.board.errors import BoardError, DeviceError
+from budget_cpython.board.ports import why_closed
 
 try:
     import mpremote.commands as _commands  # type: ignore[import-untyped]
@@ -19,42 +21,28 @@ try:
         TransportExecError,
     )
     from mpremote.transport_serial import SerialTransport  # type: ignore[import-untyped]
-    from serial.tools import list_ports  # type: ignore[import-untyped]
 except ImportError:
     raise BoardError("boards are reached by mpremote: pip install 'microbudget[board]'") from None
-
-ANSWER_S = (1, 2, 4)  # a program may take an interrupt or two to end
-SILENCE_S = 10.0
-QUIET_S = 0.2
-MOST_READS = 20  # a program may never stop talking
-
-
-def serial_ports() -> dict[str, str]:
-    """Return the USB serial ports found, and what each is called."""
-    found = {}
-    for port in list_ports.comports():
-        if port.vid is not None:
-            found[str(port.device)] = " ".join(filter(None, (port.manufacturer, port.product)))
-    return dict(sorted(found.items()))
 
 
 class Link:
     """A board at a port, its program interrupted, that runs what it is sent.
 
-    Raises `BoardError` where the port cannot be opened, nothing answers or the board goes away,
-    `DeviceError` where what was run there raises.
+    Raises `BoardError` where the port cannot be opened, nothing answers, its program cannot be
+    interrupted or the board goes away, `DeviceError` where what was run there raises.
     """
 
     def __init__(self, port: str) -> None:
         self.port = port
         try:
             # On a pseudo-terminal mpremote's own time-outs need one of the port's.
-            self._transport = SerialTransport(port, timeout=ANSWER_S[0])
+            self._transport = SerialTransport(port, timeout=SILENCE_S)
         except (TransportError, ValueError):
-            raise BoardError(_why_closed(port)) from None
+            raise BoardError(why_closed(port)) from None
+        self._contact = Contact(self._transport, port)
         try:
-            self._interrupt()
-            self._transport.serial.timeout = SILENCE_S
+            with self._told():
+                self._contact.make()
         except BaseException:
             self.close()
             raise
@@ -93,15 +81,13 @@ class Link:
 
         A `boot.py` that takes long, as without its Wi-Fi, is interrupted.
         """
-        with self._told(), contextlib.redirect_stdout(io.StringIO()):
-            try:
-                self._transport.enter_raw_repl(soft_reset=True)
-            except TransportError:
-                self._interrupt()
+        with self._told():
+            self._contact.renew()
 
     def release(self) -> None:
-        """Leave the board at its prompt."""
+        """Leave the board at its prompt, also in the midst of what it was sent."""
         with self._told():
+            self._transport.serial.write(b"\x03")
             self._transport.exit_raw_repl()
 
     def restart(self) -> None:
@@ -130,31 +116,6 @@ class Link:
         with contextlib.suppress(OSError):
             self._transport.close()
 
-    def _interrupt(self) -> None:
-        for seconds in ANSWER_S:
-            self._transport.serial.timeout = seconds
-            self._transport.use_raw_paste = False  # what is plain is easier to begin anew
-            with (
-                contextlib.suppress(TransportError, OSError),
-                contextlib.redirect_stdout(io.StringIO()),
-            ):
-                self._transport.enter_raw_repl(soft_reset=False, timeout_overall=seconds)
-                if self._transport.exec("print(1)") == b"1\r\n":
-                    self._transport.use_raw_paste = True
-                    return
-            self._discard()
-        raise BoardError(
-            f"no MicroPython answers at {self.port}: is this the board's port, and its firmware "
-            "installed? Press its reset button and try again"
-        )
-
-    def _discard(self) -> None:
-        """Let an answer that comes late pass, so that it is not taken for the next one."""
-        self._transport.serial.timeout = QUIET_S
-        for _ in range(MOST_READS):
-            if not self._transport.serial.read(4096):
-                return
-
     @contextlib.contextmanager
     def _told(self, path: str = "") -> Iterator[None]:
         try:
@@ -168,19 +129,6 @@ class Link:
             if path and not isinstance(error, serial.SerialException) and error.errno != 5:
                 raise BoardError(f"{path} on the board: {os.strerror(error.errno or 0)}") from None
             raise BoardError(f"the board at {self.port} went away: {error}") from None
-
-
-def _why_closed(port: str) -> str:
-    """Return why a port cannot be opened, and what to do."""
-    found = ", ".join(serial_ports()) or "none"
-    if port.startswith("/") and not os.path.exists(port):
-        return f"there is no port {port!r}; serial ports found: {found}"
-    if port.startswith("/") and not os.access(port, os.R_OK | os.W_OK):
-        return (
-            f"no permission to open {port}: join its group, as in "
-            "`sudo usermod -a -G dialout $USER`, and log in again"
-        )
-    return f"{port} cannot be opened: another program has it, or it is no serial port"
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:

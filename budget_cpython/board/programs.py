@@ -47,6 +47,27 @@ def move(old, new, wanted):
         os.rename(old, new)
     print(json.dumps(well))
 """
+LOADS = """
+import json, sys
+path = sys.path[:]
+end = min([path.index(entry) for entry in {before!r} if entry in path] + [len(path)])
+here = sys.modules.pop("{module}", None) if {before!r} else None
+loaded = set(sys.modules)
+sys.path[:] = path[:end]
+try:
+    import {module}
+    found = {module}.__file__
+except ImportError:
+    found = None
+finally:
+    sys.path[:] = path
+for name in list(sys.modules):
+    if name not in loaded:
+        del sys.modules[name]
+if here:
+    sys.modules["{module}"] = here
+print(json.dumps(found))
+"""
 FOLDERS = """
 for path in {paths!r}:
     try:

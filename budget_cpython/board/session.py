@@ -1,29 +1,13 @@
-"""Choose a port, and work with the board there while its program stands still."""
+"""Work with the board at a port while its program stands still."""
 
 import contextlib
-import os
 from collections.abc import Iterator
 
-from budget_cpython.board import PORT_VARIABLE
 from budget_cpython.board.device import Device
-from budget_cpython.board.errors import BoardError, UsageError
-from budget_cpython.board.link import Link, serial_ports
-
-
-def choose_port(given: str | None) -> str:
-    """Return the port given, or the environment's, or the only one there is."""
-    chosen = given or os.environ.get(PORT_VARIABLE)
-    if chosen:
-        return chosen
-    found = list(serial_ports())
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UsageError(f"several serial ports: {', '.join(found)}; choose one with --port")
-    raise UsageError(
-        f"no serial port found: connect the board with a USB cable that carries data, or name its "
-        f"port with --port or {PORT_VARIABLE}"
-    )
+from budget_cpython.board.errors import BoardError
+from budget_cpython.board.link import Link
+from budget_cpython.board.ports import choose_port
+from budget_cpython.board.state import deployed_board
 
 
 @contextlib.contextmanager
@@ -33,7 +17,7 @@ def work_on(port: str | None, restart: bool = True) -> Iterator[Device]:
         try:
             device = Device(link)
             device.forget_program()
-            device.check_firmware()
+            device.with_room(device.check_firmware)
             yield device
         finally:
             with contextlib.suppress(BoardError):
@@ -44,24 +28,11 @@ def what_is_on(port: str) -> str:
     """Return a few words about the board at a port; its program is started again."""
     try:
         with work_on(port) as device:
-            version = ".".join(map(str, device.check_firmware()))
-            board = deployed_board(device) or "nothing of microbudget"
-            return f"MicroPython {version}, {board}"
+            return device.with_room(lambda: _about(device))
     except BoardError as error:
         return str(error)
 
 
-def deployed_board(device: Device) -> str | None:
-    """Return the name of the board that was deployed to a device, or `None`."""
-    name: str | None = device.ask(_DEPLOYED)
-    return name
-
-
-_DEPLOYED = """
-import json
-try:
-    from deployed import BOARD
-except ImportError:
-    BOARD = None
-print(json.dumps(BOARD))
-"""
+def _about(device: Device) -> str:
+    version = ".".join(map(str, device.check_firmware()))
+    return f"MicroPython {version}, {deployed_board(device) or 'nothing of microbudget'}"

@@ -7,11 +7,14 @@ from typing import Any
 
 from budget_core.errors import StoreError
 from budget_core.file_store import FileBudgetStore
+from budget_cpython.board.build import PROGRAMS
+from budget_cpython.board.catalogue import known_boards
 from budget_cpython.board.device import UNFINISHED, Device
-from budget_cpython.board.errors import BoardError
+from budget_cpython.board.errors import BoardError, in_words
 
 WHOLE = {"newest", "older", "empty"}
 DAY_S = 86_400
+ASIDE = ".off"  # the end of a program's name while a deploy has it out of the way
 _REPORT = """
 import json
 try:
@@ -29,18 +32,60 @@ store = open_store(settings)
 store.clear()
 store.provision()
 """
-_FOLDER = "import json, settings\nprint(json.dumps(settings.STATE))"
+_STATE = """
+import json, os, settings
+def kind(path):
+    try:
+        return os.stat(path)[0]
+    except OSError:
+        return 0
+home = settings.STATE
+print(json.dumps([home, kind(home) & 0x8000 > 0, kind(home + "/made") > 0]))
+"""
+_DEPLOYED = """
+import json
+try:
+    from deployed import BOARD
+except ImportError:
+    BOARD = None
+print(json.dumps(BOARD))
+"""
 
 
 def report_of(device: Device) -> dict[str, Any]:
     """Return what `budget_core.status.report` says on a device; `heap` with its program in it."""
-    report: dict[str, Any] = device.ask(_REPORT)
+    report: dict[str, Any] = device.with_room(lambda: device.ask(_REPORT))
     if "missing" in report:
-        raise BoardError(
-            f"no microbudget is on the board at {device.link.port} ({report['missing']}): "
-            "deploy it first, as in `microbudget board deploy rp2_pico_w`"
-        )
+        raise BoardError(_why_missing(device, report["missing"]))
+    find_state(device)
+    if report["error"] is not None:
+        report["error"] = in_words(report["error"])
     return report | {"heap": device.heap}
+
+
+def _why_missing(device: Device, what: str) -> str:
+    deployed = deployed_board(device)
+    command = f"`microbudget board deploy {deployed if deployed in known_boards() else 'BOARD'}`"
+    if device.digests(path + ASIDE for path in PROGRAMS):
+        return f"a deploy to the board at {device.link.port} was interrupted: repeat it, {command}"
+    return f"no microbudget is on the board at {device.link.port} ({what}): {command} puts it there"
+
+
+def deployed_board(device: Device) -> str | None:
+    """Return the name of the board that was deployed to a device, or `None`."""
+    name: str | None = device.ask(_DEPLOYED)
+    return name
+
+
+def find_state(device: Device) -> tuple[str, bool]:
+    """Return the folder of a deployed board's state, and whether the state was made there."""
+    home, is_file, made = device.ask(_STATE)
+    if is_file:
+        raise BoardError(
+            f"{home} on the board is a file, where the folder of the state is to be: remove it, "
+            f"as in `mpremote rm :{home}`, and repeat this"
+        )
+    return home, made
 
 
 def is_damaged(report: dict[str, Any]) -> bool:
@@ -50,15 +95,19 @@ def is_damaged(report: dict[str, Any]) -> bool:
 
 def lines(report: dict[str, Any]) -> list[str]:
     """Return a report as lines of a word and what it is, aligned."""
-    cap, left = report["cap"], report["left"]
+    cap, left, trusted = report["cap"], report["left"], report["trusted"]
+    day = f"{datetime.fromtimestamp(report['day'] * DAY_S, UTC):%Y-%m-%d}"
+    ends = f"{datetime.fromtimestamp(report['resets_at'], UTC):%Y-%m-%d %H:%M} UTC"
     rows = {
         "spent": f"{report['spent']:,} tokens" + ("" if cap is None else f" of {cap:,}"),
         "left": "no limit" if left is None else f"{left:,} tokens",
-        "day": f"{datetime.fromtimestamp(report['day'] * DAY_S, UTC):%Y-%m-%d}",
-        "resets": f"{datetime.fromtimestamp(report['resets_at'], UTC):%Y-%m-%d %H:%M} UTC",
+        "day": day if trusted else "not known",
+        "resets": ends if trusted else "not known",
         "slots": ", ".join(report["slots"]),
         "clock": "trusted" if report["trusted"] else "not trusted: the day does not change",
     }
+    if report["day"] and not trusted:
+        rows["day"] += f"; the count of {day} goes on"
     if report["ahead"]:
         rows["spent"] += f", up to {report['ahead']:,} of them ahead"
     if report["heap"] is not None:
@@ -79,13 +128,14 @@ def what_is_lost(report: dict[str, Any]) -> str:
 
 def reset(device: Device) -> None:
     """Forget the state; also where it is damaged or gone."""
-    device.link.run(_RESET)
+    find_state(device)
+    device.with_room(lambda: device.link.run(_RESET))
 
 
 def folder_of(device: Device) -> str:
     """Return the folder of the state on a device."""
     report_of(device)
-    return str(device.ask(_FOLDER))
+    return find_state(device)[0]
 
 
 def pull(device: Device, target: Path) -> int:

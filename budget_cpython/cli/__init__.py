@@ -2,11 +2,14 @@
 
 import argparse
 import os
+import signal
 import sys
+from types import FrameType
 
 from budget_cpython.board.errors import BoardError
 
 INTERRUPTED = 130
+TERMINATED = 143
 _EXAMPLES = """\
 examples:
   microbudget board list                    boards, and what is connected
@@ -19,6 +22,7 @@ examples:
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; return the exit code: 0, 1 for what failed, 2 for what was not understood."""
     options = make_parser().parse_args(arguments)
+    before = signal.signal(signal.SIGTERM, _end)
     try:
         code: int = options.run(options)
         sys.stdout.flush()
@@ -29,9 +33,21 @@ def main(arguments: list[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return code
+
+
+def drop_output() -> None:
+    """Let what is still to be printed go nowhere: nobody reads it any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """End as Ctrl-C does: what a command began on a board is brought to its end."""
+    sys.exit(TERMINATED)
 
 
 def make_parser() -> argparse.ArgumentParser:

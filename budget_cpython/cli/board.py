@@ -48,6 +48,7 @@ budget state are left alone. When it is interrupted, the board starts nothing; d
         ("source", "the core as source, which the board compiles"),
         ("mpy", "the core precompiled (the default)"),
         ("romfs", "the core precompiled in the board's ROMFS partition, all of which it takes"),
+        ("frozen", "no core: the firmware has it frozen in"),
     ):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=text)
     parser.add_argument("--secrets", type=Path, metavar="FILE", help="copy FILE as /secret.py")

@@ -7,6 +7,7 @@ import sys
 from budget_cpython.board import state
 from budget_cpython.board.catalogue import about, find_board, known_boards
 from budget_cpython.board.errors import BoardError, UsageError
+from budget_cpython.cli import drop_output
 
 
 def list_board(options: argparse.Namespace) -> int:
@@ -16,7 +17,7 @@ def list_board(options: argparse.Namespace) -> int:
     print("boards")
     for name, folder in boards.items():
         print(f"  {name:{width}}  {about(folder)}".rstrip())
-    from budget_cpython.board.link import serial_ports
+    from budget_cpython.board.ports import serial_ports
     from budget_cpython.board.session import what_is_on
 
     ports = serial_ports()
@@ -29,44 +30,51 @@ def list_board(options: argparse.Namespace) -> int:
 
 def deploy_board(options: argparse.Namespace) -> int:
     """Copy to a board what differs there."""
-    board = find_board(options.board)
-    secrets = None
-    if options.secrets is not None:
-        if not options.secrets.is_file():
-            raise UsageError(f"there is no file {options.secrets} with secrets")
-        secrets = options.secrets.read_bytes()
     from budget_cpython.board.build import Form, build_board
+    from budget_cpython.board.check import check_board, check_secrets
     from budget_cpython.board.deploy import Deploy, secrets_missing, state_lost
     from budget_cpython.board.session import work_on
 
+    board = find_board(options.board)
+    needs_secrets = check_board(board)
+    secrets = None if options.secrets is None else check_secrets(options.secrets)
     build = build_board(board, Form(options.form))
     with work_on(options.port, restart=not options.no_reset) as device:
-        Deploy(device, build, _say, secrets).run()
-        if folder := state_lost(device):
+        device.with_room(lambda: Deploy(device, build, _say, secrets).run())
+        if folder := device.with_room(lambda: state_lost(device)):
             _say(
                 f"the budget's state in {folder} is gone: the board counts its day as spent; "
                 "`microbudget board reset` makes a new one"
             )
-        if secrets_missing(device) and (board / "secret_example.py").is_file():
+        example = board / "secret_example.py"
+        if needs_secrets and example.is_file() and secrets_missing(device):
             _say(
-                "the board has no /secret.py: fill in a copy of "
-                f"{board / 'secret_example.py'} and deploy it with --secrets"
+                f"the board has no /secret.py: fill in a copy of {example} and deploy it with "
+                "--secrets"
             )
     return 0
 
 
 def run_board(options: argparse.Namespace) -> int:
     """Start the program of a board, and join the terminal to it."""
+    try:
+        import termios  # noqa: F401 - what follows needs it, and one system has none
+    except ImportError:
+        raise BoardError(
+            "`board run` needs a terminal as Linux and macOS have it: elsewhere use "
+            "`mpremote connect PORT repl`"
+        ) from None
     if options.board == "unix" and options.port is None:
         return _run_unix(options)
     name = find_board(options.board).name
     from budget_cpython.board.device import Device
     from budget_cpython.board.link import Link
-    from budget_cpython.board.session import choose_port, deployed_board
+    from budget_cpython.board.ports import choose_port
     from budget_cpython.board.watch import watch
 
     with Link(choose_port(options.port)) as link:
-        deployed = deployed_board(Device(link))
+        device = Device(link)
+        deployed = device.with_room(lambda: state.deployed_board(device))
         link.restart()
         if deployed != name:
             raise BoardError(
@@ -104,7 +112,7 @@ def pull_board(options: argparse.Namespace) -> int:
     from budget_cpython.board.session import work_on
 
     with work_on(options.port) as device:
-        count = state.pull(device, folder)
+        count = device.with_room(lambda: state.pull(device, folder))
     print(f"copied {count} files to {folder}")
     return 0
 
@@ -116,7 +124,7 @@ def push_board(options: argparse.Namespace) -> int:
 
     with work_on(options.port) as device:
         _agree(state.what_is_lost(state.report_of(device)), options.yes)
-        state.push(device, options.folder, files)
+        device.with_room(lambda: state.push(device, options.folder, files))
         print(f"copied {len(files)} files to the board")
         print("\n".join(state.lines(state.report_of(device))))
     return 0
@@ -141,7 +149,11 @@ def _report(port: str | None) -> dict[str, object]:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    """Tell of a step; the work goes on where nobody reads that any more."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        drop_output()
 
 
 def _agree(loss: str, yes: bool) -> None:

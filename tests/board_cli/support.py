@@ -1,18 +1,22 @@
 """What the tests of the command line share."""
 
+import json
 import os
+import select
 import subprocess
 import sys
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from budget_cpython.board.build import LIBRARY, Build
-from budget_cpython.board.device import Device
+from budget_cpython.board.device import UNFINISHED, Device
 from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.link import Link
+from budget_cpython.board.state import ASIDE
 from budget_cpython.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,3 +142,72 @@ def library(found: dict[str, str]) -> dict[str, str]:
 def copied(said: str) -> int:
     """Return how many files a deploy copied."""
     return sum(line.startswith("copy ") for line in said.splitlines())
+
+
+def restart(board: UnixBoard, words: str) -> None:
+    """Start a board's program anew, and wait until it says something."""
+    with Link(board.port) as link:
+        link.restart()
+        read_until(link.fileno(), words)
+
+
+def out(process: "subprocess.Popen[str]") -> int:
+    """Return the descriptor of what a process prints."""
+    assert process.stdout is not None
+    return process.stdout.fileno()
+
+
+def read_until(descriptor: int, words: str) -> str:
+    """Return what is said up to some words, which must come."""
+    said = ""
+    while words not in said:
+        ready, _, _ = select.select([descriptor], [], [], PATIENCE)
+        assert ready, said
+        more = os.read(descriptor, 4096).decode()
+        assert more, said
+        said += more
+    return said
+
+
+def runs(board: UnixBoard) -> bool:
+    """Whether the program of `make_board` is there to be talked to, or will be."""
+    line = os.open(board.port, os.O_RDWR | os.O_NOCTTY)
+    try:
+        for _ in range(PATIENCE):
+            os.write(line, b"x\r")
+            if select.select([line], [], [], 0.2)[0] and b"it was told x" in os.read(line, 4096):
+                return True
+    finally:
+        os.close(line)
+    return False
+
+
+def state_of(cli: Cli) -> dict[str, str]:
+    found = digests(cli.board)
+    return {path: found[path] for path in found if path.startswith("/budget/")}
+
+
+def status(cli: Cli) -> dict[str, Any]:
+    said = cli("status", "--json")
+    found = json.loads(said.out)
+    assert said.out.count("\n") == 1
+    assert isinstance(found, dict)
+    return found
+
+
+def damage(cli: Cli) -> None:
+    for path in state_of(cli):
+        if path.endswith("/state.json"):
+            write(cli.board, path, "x" * 128)
+
+
+def is_whole(found: dict[str, str], build: Build) -> bool:
+    """Whether a build is there, whole, beside what the next deploy removes."""
+    left = (ASIDE, UNFINISHED)
+    return {
+        path: digest for path, digest in programs(found).items() if not path.endswith(left)
+    } == hashes(build)
+
+
+def is_idle(found: dict[str, str]) -> bool:
+    return "/main.py" not in found

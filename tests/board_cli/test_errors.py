@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from budget_cpython.board import PORT_VARIABLE, link, session
+from budget_cpython.board import PORT_VARIABLE, contact, link, ports
 from budget_cpython.board.device import Device
 from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.errors import BoardError
@@ -27,10 +27,9 @@ def no_board(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     return Cli(None, capsys)  # type: ignore[arg-type]
 
 
-def connect(monkeypatch: pytest.MonkeyPatch, ports: Ports) -> None:
+def connect(monkeypatch: pytest.MonkeyPatch, found: Ports) -> None:
     """Let these serial ports be found, whatever this machine has."""
-    for module in (link, session):
-        monkeypatch.setattr(module, "serial_ports", lambda: ports)
+    monkeypatch.setattr(ports, "serial_ports", lambda: found)
 
 
 def test_without_a_port_it_says_how_to_name_one(no_board: Cli) -> None:
@@ -92,13 +91,23 @@ def test_a_port_without_permission_names_the_group() -> None:
 
 
 def test_where_nothing_answers_it_says_so(no_board: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "ANSWER_S", (0.01, 0.01))
+    monkeypatch.setattr(contact, "ANSWER_S", (0.01, 0.01))
     ours, theirs = pty.openpty()
     said = no_board.bare("status", "--port", os.ttyname(theirs))
     os.close(ours)
     os.close(theirs)
     assert said.code == 1
     assert "no MicroPython answers at" in said.err
+
+
+def test_without_a_terminal_to_set_up_run_names_what_does_as_well(
+    no_board: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "termios", None)
+    for board in ("unix", "rp2_pico_w"):
+        said = no_board.bare("run", board)
+        assert said.code == 1
+        assert "mpremote connect PORT repl" in said.err
 
 
 @pytest.mark.parametrize(
@@ -152,6 +161,7 @@ def test_a_full_board_is_named(
         said = Cli(small, capsys)("deploy", mine)
     assert said.code == 1
     assert "there is no room left on the board" in said.err
+    assert "deploy with --romfs, or with --frozen" in said.err
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """A deploy that was interrupted leaves no mix that runs, and the next one goes on from there."""
 
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -8,14 +7,14 @@ from typing import Literal
 import pytest
 
 from budget_cpython.board.build import Build, Form, build_board
-from budget_cpython.board.deploy import ASIDE, Deploy
-from budget_cpython.board.device import UNFINISHED, Device
+from budget_cpython.board.deploy import Deploy
+from budget_cpython.board.device import Device
 from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.errors import BoardError
 from budget_cpython.board.link import Link
 from budget_cpython.board.session import work_on
 
-from .support import HEAP, PATIENCE, Cli, digests, hashes, programs, start
+from .support import HEAP, PATIENCE, Cli, digests, is_idle, is_whole
 
 
 class StoppedError(Exception):
@@ -44,53 +43,6 @@ def idle_device(link: Link) -> Device:
 
 def deploy(device: Device, build: Build) -> None:
     Deploy(device, build, lambda line: None).run()
-
-
-def is_whole(found: dict[str, str], build: Build) -> bool:
-    """Whether a build is there, whole, beside what the next deploy removes."""
-    left = (ASIDE, UNFINISHED)
-    return {
-        path: digest for path, digest in programs(found).items() if not path.endswith(left)
-    } == hashes(build)
-
-
-def is_idle(found: dict[str, str]) -> bool:
-    return "/main.py" not in found
-
-
-def kill_after(board: UnixBoard, mine: Path, files: int, how: signal.Signals) -> tuple[int, str]:
-    """Start a deploy, end it after so many files, and return its exit code and complaints."""
-    with start("deploy", mine, "--source", "--port", board.port) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        for line in process.stdout:
-            files -= line.startswith("copy ")
-            if files <= 0:
-                process.send_signal(how)
-                break
-        return process.wait(PATIENCE), process.stderr.read()
-
-
-def test_killed_after_a_file_the_next_goes_on(cli: Cli, mine: Path) -> None:
-    after = build_board(mine, Form.SOURCE)
-    there = 4  # the settings, the programs and what says what was deployed
-    for files in (1, 9, 30):
-        code, _ = kill_after(cli.board, mine, files, signal.SIGKILL)
-        assert code == -signal.SIGKILL
-        found = digests(cli.board)
-        assert is_idle(found)
-        correct = set(hashes(after).items()) & set(found.items())
-        assert len(correct) >= there - 2 + files
-        there = len(correct)
-    assert cli("deploy", mine, "--source").code == 0
-    assert is_whole(digests(cli.board), after)
-
-
-def test_ctrl_c_ends_it_with_130_and_no_traceback(cli: Cli, mine: Path) -> None:
-    code, complaints = kill_after(cli.board, mine, 3, signal.SIGINT)
-    assert code == 130
-    assert complaints == "interrupted\n"
-    assert is_idle(digests(cli.board))
 
 
 @pytest.fixture
@@ -163,7 +115,7 @@ def test_a_power_cut_in_a_deploy_is_made_up_for(
     with UnixBoard(tmp_path / "flash.img", heap=HEAP, filesystem=filesystem) as board:
         with work_on(board.port) as device:
             deploy(device, now)
-        for operations in range(2, 300, 29):
+        for operations in range(2, 300, 43):
             board.power_on(cut_power_after=operations)
             try:
                 with work_on(board.port) as device:

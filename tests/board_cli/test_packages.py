@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -51,7 +52,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     checkout = folder / "checkout"
     shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(*LEFT_OUT))
     (checkout / "boards/unix/secret.py").write_text(f"API_KEY = {KEY!r}\n")
-    build = ["-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(checkout)]
+    for name in ("secret.mpy", "secret.py.bak"):
+        (checkout / "boards/unix" / name).write_text(KEY)
+    build = ["-m", "build", "--wheel", "--sdist", "--no-isolation", "--outdir", str(folder)]
+    build.append(str(checkout))
     subprocess.run([sys.executable, *build], check=True, capture_output=True, timeout=300)
     (path,) = folder.glob("*.whl")
     return path
@@ -65,15 +69,24 @@ def test_a_wheel_carries_the_boards_and_no_secrets(wheel: Path) -> None:
     wanted = {
         f"budget_cpython/{path.relative_to(ROOT).as_posix()}"
         for path in boards
-        if path.name != "secret.py"
+        if not path.name.startswith("secret.")
     }
     assert {name for name in names if name.startswith("budget_cpython/boards/")} == wanted
     assert "budget_cpython/boards/unix/secret_example.py" in wanted
 
 
+def test_what_the_sources_are_packed_into_has_no_secrets(wheel: Path) -> None:
+    (archive,) = wheel.parent.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        names = packed.getnames()
+    boards = {name.rpartition("/boards/unix/")[2] for name in names if "/boards/unix/" in name}
+    assert "secret_example.py" in boards
+    assert not [name for name in boards if name.startswith("secret.")]
+
+
 def test_from_a_wheel_the_command_knows_the_boards(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as opened:
-        opened.extractall(tmp_path)
+        opened.extractall(tmp_path)  # noqa: S202 - our own
         (entry,) = [name for name in opened.namelist() if name.endswith("entry_points.txt")]
         assert "microbudget = budget_cpython.cli:main" in opened.read(entry).decode()
     done = subprocess.run(

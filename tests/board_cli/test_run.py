@@ -3,24 +3,10 @@
 import json
 import os
 import pty
-import select
 import signal
-import subprocess
 from pathlib import Path
 
-from .support import PATIENCE, Cli, start
-
-
-def read_until(process: "subprocess.Popen[str]", words: str) -> str:
-    assert process.stdout is not None
-    said = ""
-    while words not in said:
-        ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
-        assert ready, said
-        more = os.read(process.stdout.fileno(), 4096).decode()
-        assert more, said
-        said += more
-    return said
+from .support import PATIENCE, Cli, out, read_until, start
 
 
 def test_the_program_is_started_anew_and_told_what_is_typed(cli: Cli, mine: Path) -> None:
@@ -28,12 +14,12 @@ def test_the_program_is_started_anew_and_told_what_is_typed(cli: Cli, mine: Path
         assert process.stdin is not None
         process.stdin.write("at once\n")
         process.stdin.flush()
-        said = read_until(process, "it was told at once")
+        said = read_until(out(process), "it was told at once")
         assert said.count("it boots") == 1
         assert said.count("the program runs") == 1
         process.stdin.write("again\n")
         process.stdin.flush()
-        read_until(process, "it was told again")
+        read_until(out(process), "it was told again")
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
         assert process.stderr is not None
@@ -45,7 +31,7 @@ def test_a_program_that_ended_its_input_is_still_watched(cli: Cli, mine: Path) -
         assert process.stdin is not None
         process.stdin.write("one\ntwo\n")
         process.stdin.close()
-        read_until(process, "it was told two")
+        read_until(out(process), "it was told two")
         process.stdin = None
         assert process.poll() is None
         process.kill()
@@ -56,9 +42,9 @@ def test_at_a_terminal_keys_go_to_the_board_as_they_are_typed(cli: Cli, mine: Pa
     cli("deploy", mine)
     ours, theirs = pty.openpty()
     with start("run", mine, "--port", cli.board.port, stdin=theirs) as process:
-        read_until(process, "ready")
+        read_until(out(process), "ready")
         os.write(ours, b"x")
-        read_until(process, "['x']")
+        read_until(out(process), "['x']")
         process.kill()
     os.close(ours)
     os.close(theirs)
@@ -66,7 +52,7 @@ def test_at_a_terminal_keys_go_to_the_board_as_they_are_typed(cli: Cli, mine: Pa
 
 def test_a_board_that_goes_away_ends_it(cli: Cli, mine: Path) -> None:
     with start("run", mine, "--port", cli.board.port) as process:
-        read_until(process, "the program runs")
+        read_until(out(process), "the program runs")
         cli.board.power_off()
         assert process.wait(PATIENCE) == 1
         assert process.stderr is not None
@@ -84,7 +70,7 @@ def test_another_board_than_was_deployed_is_not_run(cli: Cli) -> None:
 def test_the_unix_board_runs_in_the_foreground_and_can_be_deployed_to(tmp_path: Path) -> None:
     options = ("--heap", "256k", "--flash", tmp_path / "flash.img")
     with start("run", "unix", *options) as board:
-        port = read_until(board, "\n").partition("mpremote connect ")[2].split()[0]
+        port = read_until(out(board), "\n").partition("mpremote connect ")[2].split()[0]
         with start("deploy", "unix", "--port", port) as deploy:
             said, complaints = deploy.communicate(timeout=PATIENCE)
         assert (deploy.returncode, complaints) == (0, "")

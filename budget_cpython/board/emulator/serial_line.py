@@ -10,7 +10,7 @@ from collections.abc import Callable
 _CHUNK = 4096
 _INTERRUPT = b"\x03"
 _LOOK_MS = 5
-_BUSY_S = 3.0
+BUSY_MS = 3_000.0
 _PATIENCE_MS = 500
 _DRAIN_MS = 20
 
@@ -32,6 +32,7 @@ class SerialLine:
         self._waiting = b""
         self._waits_since: float | None = None
         self._is_read = True
+        self.said = b""
         self.name = os.ttyname(self._port)
         tty.setraw(self._port)
         self.reset()
@@ -43,50 +44,49 @@ class SerialLine:
         for key in (termios.VQUIT, termios.VSUSP):
             mode[6][key] = b"\0"
         termios.tcsetattr(self.terminal, termios.TCSANOW, mode)
+        self.said = b""
 
-    def pump(self, booted: int, ended: int, rests: Callable[[], bool]) -> None:
-        """Pass bytes on until `ended` can be read, or the line is stopped.
+    def pump(
+        self, ends: tuple[int, ...], rests: Callable[[], bool] | None = None
+    ) -> frozenset[int]:
+        """Pass bytes on until one of `ends` can be read, or the line is stopped; return which.
 
-        The board gets none before `booted` can be read: a Ctrl-C could not interrupt it yet.
-        `rests` tells whether its process is asleep: an interrupt waits for that up to three
-        seconds, because the unix port raises it wherever it is, in the midst of a garbage
-        collection too, and may not work any more afterwards.
+        The board gets none without `rests`, which tells whether its process is asleep. An
+        interrupt, and what is typed after it, waits for that up to three seconds: the unix port
+        raises it wherever it is, in the midst of a garbage collection too, and may not work any
+        more afterwards.
         """
         poll = select.poll()
-        for descriptor in (booted, ended, self._stop, self._inner):
+        for descriptor in (*ends, self._stop):
             poll.register(descriptor, select.POLLIN)
-        listens = False
         while True:
-            if listens:
-                poll.register(self._outer, 0 if self._waiting else select.POLLIN)
-                poll.register(self._inner, select.POLLIN | (select.POLLOUT if self._waiting else 0))
-            held = listens and self._holds(rests)
-            if held:
-                poll.register(self._inner, select.POLLIN)
-            ready = dict(poll.poll(_LOOK_MS if held else None))
-            if booted in ready:
-                listens = True
-                poll.unregister(booted)
+            waits = rests is not None and self._waiting != b""
+            passes = rests is not None and waits and not self._holds(rests)
+            if rests is not None:
+                poll.register(self._outer, 0 if waits else select.POLLIN)
+            poll.register(self._inner, select.POLLIN | (select.POLLOUT if passes else 0))
+            ready = dict(poll.poll(_LOOK_MS if waits and not passes else None))
             if ready.get(self._outer, 0) & select.POLLIN:
                 self._waiting = os.read(self._outer, _CHUNK)
-            if listens and self._waiting and not self._holds(rests):
+            if ready.get(self._inner, 0) & select.POLLOUT:
                 self._waiting = self._waiting[_write(self._inner, self._waiting) :]
+                self._waits_since = None
             if ready.get(self._inner, 0) & select.POLLIN:
                 self.show(os.read(self._inner, _CHUNK))
-            if ended in ready or self._stop in ready:
-                return
+            if self._stop in ready or not ready.keys().isdisjoint(ends):
+                return frozenset(ready)
 
     def _holds(self, rests: Callable[[], bool]) -> bool:
-        """Return whether what waits is an interrupt, and the program it is for is busy."""
-        running = _INTERRUPT in self._waiting and (
-            termios.tcgetattr(self._inner)[3] & termios.ISIG and not rests()
+        """Return whether an interrupt waits, and has not for long, for a program that is busy."""
+        interrupts = _INTERRUPT in self._waiting and (
+            termios.tcgetattr(self._inner)[3] & termios.ISIG
         )
+        if not interrupts or rests():
+            return False
         now = time.monotonic()
-        if not running:
-            self._waits_since = None
-        elif self._waits_since is None:
+        if self._waits_since is None:
             self._waits_since = now
-        return bool(running) and now - (self._waits_since or now) < _BUSY_S
+        return (now - self._waits_since) * 1000 < BUSY_MS
 
     def stop(self) -> None:
         """End `pump`, from another thread."""
@@ -100,7 +100,11 @@ class SerialLine:
             self.show(os.read(self._inner, _CHUNK))
 
     def show(self, text: bytes) -> None:
-        """Write to the client's side; once nobody reads for a while, drop what does not fit."""
+        """Write to the client's side; once nobody reads for a while, drop what does not fit.
+
+        `said` keeps the end of it.
+        """
+        self.said = (self.said + text)[-_CHUNK:]
         poll = select.poll()
         poll.register(self._outer, select.POLLOUT)
         while text := text[_write(self._outer, text) :]:

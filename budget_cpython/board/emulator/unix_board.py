@@ -1,32 +1,36 @@
 """A board on the host: its flash, its clock, its port, and the processes that are its chip."""
 
-import re
 import struct
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
 from budget_cpython.board.emulator import firmware
-from budget_cpython.board.emulator.process import CLOCKS, POWER_CUT, BoardProcesses
+from budget_cpython.board.emulator.images import LockedFile, check_size
+from budget_cpython.board.emulator.micropython import check_heap, find_micropython
+from budget_cpython.board.emulator.process import CLOCKS, NOT_MOUNTED, POWER_CUT, BoardProcesses
 from budget_cpython.board.emulator.serial_line import SerialLine
 
 FILESYSTEMS = ("littlefs", "fat")
-_HEAP = re.compile(r"[1-9][0-9]*w?[km]?", re.IGNORECASE)
 _KEPT = struct.Struct("<qqq")
 
 
 class UnixBoard:
     """MicroPython's unix port as a device.
 
-    `flash` is its image, made blank with `flash_size` bytes where there is none; so is `romfs`
-    with `romfs_size`. `heap` is as MicroPython's `-X heapsize=` takes it. `cut_power_after` is the
+    `flash` is its image, made and formatted with `flash_size` bytes where there is none; one that
+    is there is formatted only if it is empty, or 0xFF throughout. `romfs` is made blank, with
+    `romfs_size`. `heap` is as MicroPython's `-X heapsize=` takes it. `cut_power_after` is the
     number of block operations after which the first power-up ends; `power_on` names the next.
     `clock` is `None` for the host's, else `unset` (2021 at power-up, as on an rp2), `2000` (the
     host's time, counted from 2000), or `unset-2000` (2000 at power-up, as on an ESP32). Raises
-    `ValueError` for anything else, `FileNotFoundError` where there is no MicroPython.
+    `ValueError` for anything else, `FileNotFoundError` where there is no MicroPython, and on being
+    turned on `ValueError` for a file that is no image with this file system, `RuntimeError` for one
+    that another board has, or where MicroPython ends before it is a board.
     """
 
     def __init__(
@@ -45,27 +49,36 @@ class UnixBoard:
             raise ValueError(f"the file system is one of {FILESYSTEMS}, not {filesystem!r}")
         if clock is not None and clock not in CLOCKS:
             raise ValueError(f"the clock is one of {tuple(CLOCKS)}, not {clock!r}")
-        if not _HEAP.fullmatch(heap):
-            raise ValueError(f"a heap is a size as in 96k, not {heap!r}")
+        check_heap(heap)
+        check_size(flash_size, filesystem, "it")
         self.flash = flash.resolve()
         self.romfs = None if romfs is None else romfs.resolve()
         self._sizes = (flash_size, romfs_size)
+        self._filesystem = filesystem
+        self._micropython = micropython or find_micropython()
         self._first_limit = _checked(cut_power_after)
         self._processes = BoardProcesses(
-            self.flash, self.romfs, heap, filesystem, clock, micropython
+            self.flash, self.romfs, heap, filesystem, clock, self._micropython
         )
         self._thread: threading.Thread | None = None
+        self._started = threading.Event()
         self._ended = threading.Event()
 
     def __enter__(self) -> Self:
-        self._temporary = tempfile.TemporaryDirectory(prefix="microbudget-board-")
-        self._kept = Path(self._temporary.name, "kept")
-        self._firmware = Path(self._temporary.name, "firmware.romfs")
-        self._firmware.write_bytes(firmware.image())
-        for path, size in zip((self.flash, self.romfs), self._sizes, strict=True):
-            if path is not None and not path.exists():
-                path.write_bytes(b"\xff" * size)
-        self.power_on(self._first_limit)
+        flash_size, romfs_size = self._sizes
+        with ExitStack() as stack:
+            stack.enter_context(LockedFile(self.flash)).prepare_flash(
+                flash_size, self._filesystem, self._micropython
+            )
+            if self.romfs is not None:
+                stack.enter_context(LockedFile(self.romfs)).prepare_romfs(romfs_size)
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="microbudget-board-"))
+            self._kept = Path(folder, "kept")
+            self._firmware = Path(folder, "firmware.romfs")
+            self._firmware.write_bytes(firmware.image())
+            stack.callback(self.power_off)
+            self.power_on(self._first_limit)
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(
@@ -74,8 +87,7 @@ class UnixBoard:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.power_off()
-        self._temporary.cleanup()
+        self._stack.close()
 
     @property
     def port(self) -> str:
@@ -100,9 +112,15 @@ class UnixBoard:
         offset = self._processes.clock_offset(time.time_ns())
         self._kept.write_bytes(_KEPT.pack(limit or 0, 0, offset))
         self._line = SerialLine()
+        self._booted = False
+        self._started.clear()
         self._ended.clear()
         self._thread = threading.Thread(target=self._work, name="unix board")
         self._thread.start()
+        self._started.wait()
+        if not self._booted:
+            self.power_off()
+            self._complain()
 
     def power_off(self) -> None:
         """Turn it off, whatever it does; nothing if it is off."""
@@ -124,11 +142,37 @@ class UnixBoard:
         return True
 
     def _work(self) -> None:
+        self._status, self._failure = None, None
         try:
-            self._status = self._processes.run(self._line, self._firmware, self._kept)
+            self._status = self._processes.run(
+                self._line, self._firmware, self._kept, self._note_boot
+            )
+        except OSError as error:
+            self._failure = error
         finally:
             self._line.hang_up()
             self._ended.set()
+            self._started.set()
+
+    def _note_boot(self) -> None:
+        self._booted = True
+        self._started.set()
+
+    def _complain(self) -> None:
+        """Raise what says why its first process ended before it was a board."""
+        if self._failure is not None:
+            raise self._failure
+        if self._status == NOT_MOUNTED:
+            raise ValueError(
+                f"{self.flash} holds no {self._filesystem} that can be mounted, and what it holds "
+                "is not formatted away: name the file system it has, or another file; one that is "
+                "not there is made"
+            )
+        said = self._line.said.decode(errors="replace").strip()
+        raise RuntimeError(
+            f"{self._micropython} ended with {self._status} before it was a board: "
+            f"{said or 'it printed nothing'}"
+        )
 
 
 def _checked(limit: int | None) -> int | None:

@@ -14,24 +14,34 @@ import _machine
 import _repl
 import _terminal
 import _time
+import uctypes
 import vfs
+from micropython import const
+
+_NOT_MOUNTED = const(14)
+_READ_WRITE = const(2 | 1)
+_SHARED = const(1)
+_TIOCSCTTY = const(0x540E)
 
 
 def boot(namespace):
     """Make a board of this process, as its environment says; return what then runs it."""
     settings = json.loads(os.getenv("MICROBUDGET_BOARD"))
-    _terminal.start()
-    cells = _flash.kept(settings["kept"])
-    flash = _flash.Flash(settings["flash"], settings["block_size"], cells)
+    take_terminal()
+    cells = kept(settings["kept"])
+    flash = _flash.Flash(*mapped(settings["flash"]), settings["block_size"], cells)
     if settings["romfs"]:
         import _vfs
 
-        rom = _vfs, _flash.mapped(settings["romfs"])
+        rom = _vfs, mapped(settings["romfs"])
     else:
         rom = None
     vfs.umount("/board")
     vfs.umount("/")
-    mount(flash, vfs.VfsFat if settings["filesystem"] == "fat" else vfs.VfsLfs2)
+    try:
+        vfs.mount((vfs.VfsFat if settings["filesystem"] == "fat" else vfs.VfsLfs2)(flash), "/")
+    except OSError:
+        _flash.EXIT(_NOT_MOUNTED)
     os.chdir("/")
     sys.path[:] = ["", ".frozen", "/lib"]
     sys.argv.clear()
@@ -42,20 +52,30 @@ def boot(namespace):
     return _repl.Repl(namespace, settings["mode"], settings["booting"]).run
 
 
-def mount(flash, kind):
-    """Mount the flash as a board's firmware does: what cannot be mounted is formatted.
+def mapped(path):
+    """Return the address and the size of a file mapped into memory."""
+    size = os.stat(path)[6]
+    file = _flash.LIBC.func("i", "open", "si")(path, 2)
+    map_file = _flash.LIBC.func("p", "mmap", "pLiiil")
+    address = map_file(None, size, _READ_WRITE, _SHARED, file, 0)
+    return address, size
 
-    Formatting is not counted.
-    """
-    limit, flash.cells.limit = flash.cells.limit, 0
-    try:
-        vfs.mount(kind(flash), "/")
-    except OSError:
-        done = flash.cells.done
-        kind.mkfs(flash)
-        vfs.mount(kind(flash), "/")
-        flash.cells.done = done
-    flash.cells.limit = limit
+
+def kept(path):
+    """Return what outlives a reset, but not the board's power, as the host has laid it out."""
+    fields = {"limit": uctypes.INT64, "done": uctypes.INT64 | 8, "clock_ns": uctypes.INT64 | 16}
+    return uctypes.struct(mapped(path)[0], fields)
+
+
+def take_terminal():
+    """Let Ctrl-C come to this process, and take the terminal's present state as the plain one."""
+    _flash.LIBC.func("i", "ioctl", "iLi")(0, _TIOCSCTTY, 0)
+    _flash.LIBC.func("i", "tcgetattr", "ip")(0, _terminal.PLAIN)
+    running = _terminal.RUNNING
+    running[:] = _terminal.PLAIN
+    running[1] |= 0x01  # ICRNL
+    running[4] |= 0x05  # OPOST, ONLCR
+    running[12] |= 0x81  # ISIG, NOFLSH
 
 
 def use_hardware(settings, cells, rom):

@@ -1,34 +1,15 @@
 """Flash that lies in a file of the host, mapped into memory; its power can be cut."""
 # mypy: ignore-errors
 
-import os
-
 import ffi
-import uctypes
 from micropython import const
 
 LIBC = ffi.open(None)
-OPEN = LIBC.func("i", "open", "si")
-MMAP = LIBC.func("p", "mmap", "pLiiil")
 COPY = LIBC.func("p", "memcpy", "ppL")
 FILL = LIBC.func("p", "memset", "piL")
-CLOSE = LIBC.func("i", "close", "i")
+WRITE = LIBC.func("i", "write", "ipL")
 EXIT = LIBC.func("v", "_exit", "i")
-_READ_WRITE = const(2 | 1)
-_SHARED = const(1)
 _POWER_CUT = const(13)
-
-
-def mapped(path):
-    """Return the address and the size of a file mapped into memory."""
-    size = os.stat(path)[6]
-    return MMAP(None, size, _READ_WRITE, _SHARED, OPEN(path, 2), 0), size
-
-
-def kept(path):
-    """Return what outlives a reset, but not the board's power, as the host has laid it out."""
-    fields = {"limit": uctypes.INT64, "done": uctypes.INT64 | 8, "clock_ns": uctypes.INT64 | 16}
-    return uctypes.struct(mapped(path)[0], fields)
 
 
 class Flash:
@@ -37,8 +18,9 @@ class Flash:
     When `cells.limit` are done, if it is not 0, the process ends at once, with nothing flushed.
     """
 
-    def __init__(self, path, block_size, cells):
-        self.start, self.size = mapped(path)
+    def __init__(self, start, size, block_size, cells):
+        self.start = start
+        self.size = size
         self.block_size = block_size
         self.cells = cells
 

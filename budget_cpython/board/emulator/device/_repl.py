@@ -92,7 +92,7 @@ class Repl:
         goes_on = True
         try:
             _terminal.kbd_intr(3)
-            _flash.CLOSE(self.booting)
+            _flash.WRITE(self.booting, "b", 1)
             goes_on = self.run_files()
         except KeyboardInterrupt:  # between two programs
             pass

@@ -12,40 +12,30 @@ from micropython import *  # noqa: F403 - it takes that module's place
 from micropython import kbd_intr as _kbd_intr
 
 _SET = _flash.LIBC.func("i", "tcsetattr", "iip")
-_plain = bytearray(60)
-_running = bytearray(60)
+PLAIN = bytearray(60)
+RUNNING = bytearray(60)
 _key = bytearray(1)
 _input = sys.stdin.buffer
 _output = sys.stdout.buffer
-
-
-def start():
-    """Take the terminal's present state as the plain one."""
-    _flash.LIBC.func("i", "ioctl", "iLi")(0, 0x540E, 0)  # TIOCSCTTY: Ctrl-C comes to this process
-    _flash.LIBC.func("i", "tcgetattr", "ip")(0, _plain)
-    _running[:] = _plain
-    _running[1] |= 0x01  # ICRNL
-    _running[4] |= 0x05  # OPOST, ONLCR
-    _running[12] |= 0x81  # ISIG, NOFLSH
 
 
 def kbd_intr(character):
     """Let Ctrl-C interrupt the program (3), or let every byte pass as it is (-1)."""
     if character == 3:
         _kbd_intr(3)
-        _SET(0, 0, _running)
+        _SET(0, 0, RUNNING)
     else:
-        _SET(0, 0, _plain)
+        _SET(0, 0, PLAIN)
         _kbd_intr(-1)
 
 
 def prompt():
     """Let every byte that is typed pass; end written lines as for a program."""
-    _running[1] &= ~0x01
-    _running[12] &= ~0x01
-    _SET(0, 0, _running)
-    _running[1] |= 0x01
-    _running[12] |= 0x01
+    RUNNING[1] &= ~0x01
+    RUNNING[12] &= ~0x01
+    _SET(0, 0, RUNNING)
+    RUNNING[1] |= 0x01
+    RUNNING[12] |= 0x01
     _kbd_intr(-1)
 
 

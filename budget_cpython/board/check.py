@@ -1,0 +1,148 @@
+"""Check a board's settings and secrets on this machine, before anything is changed on a board."""
+
+import ast
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from budget_core.budget import Budget
+from budget_core.chat import ChatClient
+from budget_core.config import DailyBudgetConfig
+from budget_core.file_store import FileBudgetStore
+from budget_core.limits import check_count, check_text
+from budget_core.wind_down import WindDown
+from budget_cpython.board.build import CORE, PROGRAMS, SETTINGS
+from budget_cpython.board.errors import UsageError
+
+# What of the core reads settings: always, and where a program imports it.
+_READERS = ("device", "status")
+_MORE = {"console": ("console", "agent"), "wifi": ("wifi",)}
+_PLAIN_URL = "http://board.example"
+_RULES: dict[str, Callable[[Any], object]] = {
+    "DAILY_BUDGET": lambda value: DailyBudgetConfig(daily_budget=value),
+    "RESET_HOUR_UTC": lambda value: DailyBudgetConfig(reset_hour_utc=value),
+    "DAY_WARNINGS": lambda value: DailyBudgetConfig(warning_thresholds=value),
+    "CACHED_TOKEN_WEIGHT": lambda value: DailyBudgetConfig(cached_token_weight=value),
+    "ALLOWANCE": lambda value: FileBudgetStore("state", allowance=value),
+    "STATE": lambda value: FileBudgetStore(value),
+    "WRITE_AHEAD": lambda value: check_count("write_ahead", value),
+    "MAX_TURNS": lambda value: Budget(max_turns=value),
+    "MAX_TOKENS": lambda value: Budget(max_tokens=value),
+    "MAX_TOKENS_PER_CALL": lambda value: Budget(max_tokens_per_turn=value),
+    "MAX_TOOL_CALLS": lambda value: Budget(max_tool_calls=value),
+    "TIMEOUT_S": lambda value: Budget(timeout=value),
+    "NOTICE_AT": lambda value: WindDown(notice_at=value),
+    "TOOLS_OFF_AT": lambda value: WindDown(tools_off_at=value),
+    "BASE_URL": lambda value: ChatClient(value, "model", tls="given"),
+    "CALL_TIMEOUT_S": lambda value: ChatClient(_PLAIN_URL, "model", timeout_s=value),
+    "MAX_ANSWER_BYTES": lambda value: ChatClient(_PLAIN_URL, "model", max_response_bytes=value),
+    "MODEL": lambda value: check_text("model", value),
+    "SYSTEM_PROMPT": lambda value: check_text("system_prompt", value),
+    "WIFI_RETRIES": lambda value: check_count("retries", value),
+    "NTP_RETRIES": lambda value: check_count("retries", value),
+    "NTP_HOST": lambda value: check_text("host", value),
+}
+
+
+def check_board(board: Path) -> bool:
+    """Check a board's settings; return whether it cannot do without secrets.
+
+    Raises `UsageError` for settings that are no Python, lack a name that the board's programs or
+    the core read there, or have a value that the core refuses. Settings that import what only a
+    board has are not run here: of them, nothing but that they are Python is known.
+    """
+    programs = [_parsed(board / path[1:]) for path in PROGRAMS if (board / path[1:]).is_file()]
+    loaded = {name for program in programs for name in _imports(program)}
+    source = board / SETTINGS[1:]
+    values = _values(source)
+    if values is not None:
+        _check_names(source, values, programs, loaded)
+        for name, rule in _RULES.items():
+            if name in values:
+                _check_value(source, name, values[name], rule)
+    on_tls = str((values or {}).get("BASE_URL", "")).startswith("https")
+    return on_tls or f"{CORE.name}.wifi" in loaded
+
+
+def check_secrets(path: Path) -> bytes:
+    """Return the bytes of a file with secrets, of which nothing is in an error but its place."""
+    if not path.is_file():
+        raise UsageError(f"there is no file {path} with secrets")
+    data = path.read_bytes()
+    _compiled(path, data, secret=True)
+    return data
+
+
+def _check_names(
+    source: Path, values: dict[str, Any], programs: list[ast.AST], loaded: set[str]
+) -> None:
+    readers = list(_READERS)
+    for name, more in _MORE.items():
+        if f"{CORE.name}.{name}" in loaded:
+            readers += more
+    read = programs + [_parsed(CORE / f"{name}.py") for name in readers]
+    needed = {name for program in read for name in _settings_of(program)}
+    if missing := sorted(needed - set(values)):
+        raise UsageError(f"{source} lacks {', '.join(missing)}: copy that from a board's settings")
+
+
+def _check_value(source: Path, name: str, value: Any, rule: Callable[[Any], object]) -> None:
+    try:
+        rule(value)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"{source}: {name} = {value!r}: {error}") from None
+
+
+def _imports(program: ast.AST) -> Iterator[str]:
+    for node in ast.walk(program):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def _settings_of(program: ast.AST) -> Iterator[str]:
+    """Tell what is read as `settings.NAME`, also of `self.settings`."""
+    for node in ast.walk(program):
+        if isinstance(node, ast.Attribute) and node.attr.isupper():
+            owner = node.value
+            name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+            if name == "settings":
+                yield node.attr
+
+
+def _values(source: Path) -> dict[str, Any] | None:
+    """Return what the settings hold, or `None` for those that only a board can run."""
+    code = compile(_compiled(source, source.read_bytes()), str(source), "exec")
+    values: dict[str, Any] = {}
+    try:
+        exec(code, values)  # noqa: S102 - the user's own file
+    except ImportError:
+        return None
+    except Exception as error:  # noqa: BLE001 - whatever the user's file raises
+        trace, line = error.__traceback__, 0
+        while trace is not None:
+            line = trace.tb_lineno if trace.tb_frame.f_code is code else line
+            trace = trace.tb_next
+        raise UsageError(f"{source}, line {line}: {type(error).__name__}: {error}") from None
+    return values
+
+
+def _parsed(source: Path) -> ast.AST:
+    return _compiled(source, source.read_bytes())
+
+
+def _compiled(source: Path, data: bytes, secret: bool = False) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(data, str(source))
+            compile(tree, str(source), "exec")
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        place = f"{source}, line {line}" if line else str(source)
+        what = "" if secret else f": {getattr(error, 'msg', error)}"
+        raise UsageError(f"{place}: this is no Python{what}") from None
+    return tree

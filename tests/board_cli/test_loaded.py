@@ -1,0 +1,82 @@
+"""Which copy of the core a board loads: the one that was deployed, or its firmware's own."""
+
+from pathlib import Path
+
+import pytest
+
+from budget_cpython.board.build import LIBRARY, Form, build_board
+from budget_cpython.board.device import Device
+from budget_cpython.board.link import Link
+
+from .support import Cli, copied, digests, hashes, library, write
+
+# What is frozen in comes before /lib, as what lies in / does.
+IN_ROOT = "/budget_core.py"
+
+
+def test_frozen_copies_the_programs_alone_and_the_next_copies_nothing(cli: Cli, mine: Path) -> None:
+    core = (build_board(mine, Form.SOURCE).files[f"{LIBRARY}/__init__.py"]).decode()
+    write(cli.board, IN_ROOT, core)
+    said = cli("deploy", mine, "--frozen")
+    assert (said.code, said.err) == (0, "")
+    assert copied(said.out) == 0
+    found = digests(cli.board)
+    assert library(found) == {}
+    wanted = hashes(build_board(mine, Form.FROZEN))
+    assert set(wanted) == {"/boot.py", "/main.py", "/settings.py", "/deployed.py"}
+    assert {path: found[path] for path in wanted} == wanted
+    assert "all 4 files are there already" in cli("deploy", mine, "--frozen").out
+
+
+def test_frozen_needs_a_firmware_with_the_core_and_changes_nothing_without(
+    cli: Cli, mine: Path
+) -> None:
+    before = digests(cli.board)
+    said = cli("deploy", mine, "--frozen")
+    assert said.code == 1
+    assert "firmware has no budget_core frozen in" in said.err
+    assert digests(cli.board) == before
+
+
+@pytest.mark.parametrize("change", [False, True])
+def test_a_firmware_with_the_core_is_refused_before_anything_changes(
+    cli: Cli, mine: Path, change: bool
+) -> None:
+    write(cli.board, IN_ROOT, "print('of long ago')")
+    if change:
+        (mine / "main.py").write_text("print('changed')")
+    before = digests(cli.board)
+    said = cli("deploy", mine)
+    assert said.code == 1
+    assert said.out == ""
+    assert "budget_core.py, which comes before /lib/budget_core" in said.err
+    assert "--frozen" in said.err
+    assert digests(cli.board) == before
+
+
+def test_where_nothing_is_to_be_copied_it_still_looks_at_what_is_loaded(
+    cli: Cli, mine: Path
+) -> None:
+    (mine / "boot.py").write_text("import sys\nsys.path.remove('/lib')\nprint('noise')\n")
+    assert cli("deploy", mine).code == 0
+    said = cli("deploy", mine)
+    assert said.code == 1
+    assert said.out == ""
+    assert "does not find /lib/budget_core: is it on its sys.path?" in said.err
+
+
+def test_a_copy_that_comes_later_on_the_path_is_left_alone(cli: Cli, mine: Path) -> None:
+    (mine / "boot.py").write_text("import sys\nsys.path.append('/later')\n")
+    assert cli("deploy", mine).code == 0
+    with Link(cli.board.port) as link:
+        link.run("import os\nos.mkdir('/later')")
+    write(cli.board, f"/later{IN_ROOT}", "")
+    said = cli("deploy", mine)
+    assert (said.code, said.err) == (0, "")
+    assert "nothing to copy" in said.out
+
+
+def test_what_prints_when_it_is_loaded_confuses_nobody(cli: Cli, mine: Path) -> None:
+    write(cli.board, "/noisy.py", "print('noise')\nprint('')")
+    with Link(cli.board.port) as link:
+        assert Device(link).loads("noisy") == "noisy.py"
