@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import select
 import sys
 
 from budget_cpython.board import state
@@ -163,5 +164,16 @@ def _agree(loss: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError("nothing was done: say --yes to do it without being asked")
-    if input("Do it? [y/N] ").strip().lower() not in ("y", "yes"):
+    if _answer("Do it? [y/N] ").strip().lower() not in ("y", "yes"):
         raise BoardError("nothing was done")
+
+
+def _answer(question: str) -> str:
+    """Return a line typed at the terminal.
+
+    Waited for in short turns: a signal that comes just before `input` would wait for the line too.
+    """
+    print(question, end="", flush=True)
+    while sys.platform != "win32" and not select.select([sys.stdin], [], [], 0.2)[0]:
+        pass
+    return sys.stdin.readline()

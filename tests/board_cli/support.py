@@ -70,10 +70,18 @@ class Cli:
         return Said(code, *self._capture.readouterr())
 
 
-def start(*arguments: object, stdin: int = subprocess.PIPE) -> "subprocess.Popen[str]":
+class Started(subprocess.Popen[str]):
+    """A process that is gone when its `with` block is: a test that fails does not wait for it."""
+
+    def __exit__(self, *error: Any) -> None:
+        self.kill()
+        super().__exit__(*error)
+
+
+def start(*arguments: object, stdin: int = subprocess.PIPE) -> Started:
     """Start the command line as a process."""
     command = [sys.executable, "-m", "budget_cpython.cli", "board", *map(str, arguments)]
-    return subprocess.Popen(
+    return Started(
         command,
         cwd=ROOT,
         env={**os.environ, "PYTHONWARNINGS": "error"},
