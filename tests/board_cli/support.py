@@ -3,6 +3,7 @@
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -89,7 +90,13 @@ def start(*arguments: object, stdin: int = subprocess.PIPE) -> Started:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=listen,
     )
+
+
+def listen() -> None:
+    """Heed Ctrl-C, which a process in the background has been told to ignore."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def make_board(folder: Path, main: str = MAIN) -> Path:

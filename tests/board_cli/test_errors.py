@@ -75,9 +75,12 @@ def test_a_port_that_another_program_has_is_busy(cli: Cli) -> None:
 def test_a_port_without_permission_names_the_group() -> None:
     ours, theirs = pty.openpty()
     os.chmod(os.ttyname(theirs), 0o600)
-    program = (
-        "import os, sys; from budget_cpython.board.link import Link; os.setuid(65534)\n"
-        "from budget_cpython.cli import main; sys.exit(main(sys.argv[1:]))"
+    program = (  # loaded first: where Python itself lies may be out of that user's reach
+        "import os, sys, budget_cpython.board.session, budget_cpython.board.state\n"
+        "import budget_cpython.cli.board_commands\n"
+        "from budget_cpython.board.link import Link\n"
+        "from budget_cpython.cli import main, make_parser\n"
+        "make_parser(); os.setuid(65534); sys.exit(main(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", program, "board", "status", "--port", os.ttyname(theirs)]
     done = subprocess.run(

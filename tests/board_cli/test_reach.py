@@ -36,7 +36,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize(("heap", "form"), [("96k", "--romfs"), ("192k", "--mpy")])
+@pytest.mark.parametrize(("heap", "form"), [("96k", "--romfs"), ("160k", "--mpy")])
 def test_an_agent_without_room_leaves_the_board_within_reach(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], heap: str, form: str
 ) -> None:
