@@ -1,5 +1,6 @@
 """What `budget_core` exports, for type checkers; at run time each name is loaded when asked for."""
 
+from budget_core.account import Limit as Limit
 from budget_core.budget import Budget as Budget
 from budget_core.chat import ChatClient as ChatClient
 from budget_core.clock import WALL as WALL
@@ -21,6 +22,17 @@ from budget_core.estimate import estimate_tokens as estimate_tokens
 from budget_core.exoclaw import ExoclawBudget as ExoclawBudget
 from budget_core.file_store import FileBudgetStore as FileBudgetStore
 from budget_core.http import tls_context as tls_context
+from budget_core.ledger import Ledger as Ledger
+from budget_core.ledger_errors import BudgetExceededError as BudgetExceededError
+from budget_core.ledger_errors import HoldSettledError as HoldSettledError
+from budget_core.ledger_errors import KeyReusedError as KeyReusedError
+from budget_core.ledger_errors import LedgerError as LedgerError
+from budget_core.ledger_errors import LedgerFullError as LedgerFullError
+from budget_core.ledger_errors import LedgerUnavailableError as LedgerUnavailableError
+from budget_core.ledger_errors import UnknownAccountError as UnknownAccountError
+from budget_core.ledger_errors import UnknownHoldError as UnknownHoldError
+from budget_core.ledger_records import Balance as Balance
+from budget_core.ledger_records import Hold as Hold
 from budget_core.lock import thread_lock as thread_lock
 from budget_core.middleware import Middleware as Middleware
 from budget_core.middleware import Request as Request

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from budget_core.shapes import *
 
 
-class Hold:
+class CallHold:
     """What one call in flight may use: a turn, which is used by now, tokens and money.
 
     `limit` bounds its completion tokens, `None` not at all; `tokens` and `nano_usd` are held.
@@ -38,7 +38,7 @@ def admit(
     limit: int | None = None,
     price: "Price | None" = None,
     model: str = "",
-) -> "tuple[Hold | None, StopReason | None]":
+) -> "tuple[CallHold | None, StopReason | None]":
     """Claim one LLM call in one step: a turn, tokens and money, here and above.
 
     `prompt` is the size of the prompt as far as it was counted, `limit` the most completion tokens
@@ -57,7 +57,7 @@ def admit(
         envelope.turns.move(1, 0)
         envelope.tokens.move(0, tokens)
         envelope.nano_usd.move(0, nano_usd)
-        return Hold(envelope, limit, tokens, nano_usd), None
+        return CallHold(envelope, limit, tokens, nano_usd), None
 
 
 def shortage(

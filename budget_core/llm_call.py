@@ -10,7 +10,7 @@ from budget_core.usage import ESTIMATED, INVALID
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.hold import Hold
+    from budget_core.hold import CallHold
     from budget_core.shapes import *
 
 
@@ -31,7 +31,7 @@ class LlmCall:
         self,
         inner: "Provider",
         model: str,
-        hold: "Hold",
+        hold: "CallHold",
         price: "Price | None",
         priced: bool,
     ) -> None:

@@ -1,10 +1,15 @@
 """The rest of the public names: what an operative needs."""
 
 PUBLIC = """\
+account Limit
 budget Budget
 envelope Envelope
 estimate estimate_tokens
 exoclaw ExoclawBudget
+ledger Ledger
+ledger_errors BudgetExceededError HoldSettledError KeyReusedError LedgerError
+ledger_errors LedgerFullError LedgerUnavailableError UnknownAccountError UnknownHoldError
+ledger_records Balance Hold
 middleware Middleware Request
 operative Operative
 prices Price

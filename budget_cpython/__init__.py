@@ -8,6 +8,7 @@ bounds tools and a list of prices. A name is loaded from its module when it is f
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from budget_core.account import Limit
     from budget_core.chat import ChatClient
     from budget_core.clock import WallClock
     from budget_core.composite import CompositePolicy
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
     )
     from budget_core.estimate import estimate_tokens
     from budget_core.http import tls_context
+    from budget_core.ledger_errors import (
+        BudgetExceededError,
+        HoldSettledError,
+        KeyReusedError,
+        LedgerError,
+        LedgerFullError,
+        LedgerUnavailableError,
+        UnknownAccountError,
+        UnknownHoldError,
+    )
+    from budget_core.ledger_records import Balance, Hold
     from budget_core.lock import thread_lock
     from budget_core.middleware import Middleware, Request
     from budget_core.monotonic import MonotonicClock
@@ -62,6 +74,7 @@ if TYPE_CHECKING:
     )
     from budget_cpython.exoclaw import ExoclawBudget
     from budget_cpython.file_store import FileBudgetStore
+    from budget_cpython.ledger import Ledger
     from budget_cpython.operative import Operative
     from budget_cpython.parallel import Event
     from budget_cpython.prices import ListedPrices
@@ -88,6 +101,7 @@ else:
         "ExoclawBudget": "exoclaw",
         "Event": "parallel",
         "FileBudgetStore": "file_store",
+        "Ledger": "ledger",
         "ListedPrices": "prices",
         "NoPlaceError": "executor",
         "Operative": "operative",
@@ -125,9 +139,11 @@ __all__ = [
     "AllOf",
     "Allowance",
     "AnyOf",
+    "Balance",
     "BoundedToolExecutor",
     "Budget",
     "BudgetError",
+    "BudgetExceededError",
     "BudgetTracker",
     "BudgetWrapper",
     "ChatClient",
@@ -144,7 +160,15 @@ __all__ = [
     "Event",
     "ExoclawBudget",
     "FileBudgetStore",
+    "Hold",
+    "HoldSettledError",
     "InMemoryBudgetStore",
+    "KeyReusedError",
+    "Ledger",
+    "LedgerError",
+    "LedgerFullError",
+    "LedgerUnavailableError",
+    "Limit",
     "ListedPrices",
     "MaxCost",
     "MaxIterations",
@@ -179,6 +203,8 @@ __all__ = [
     "TurnBudgetPolicy",
     "TurnBudgetTracker",
     "TurnRuntimeState",
+    "UnknownAccountError",
+    "UnknownHoldError",
     "WallClock",
     "WindDown",
     "estimate_tokens",

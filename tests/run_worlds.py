@@ -14,7 +14,7 @@ from budget_core.budget import Budget
 from budget_core.envelope import Envelope
 from budget_core.errors import ProviderError
 from budget_core.estimate import estimate_tokens
-from budget_core.hold import Hold
+from budget_core.hold import CallHold
 from budget_core.middleware import Middleware
 from budget_core.operative import Operative
 from budget_core.prices import Price
@@ -42,7 +42,7 @@ class Entry:
     asked: dict[str, Any]
     reported: Any = None
 
-    def __init__(self, hold: Hold, tokens: int, nano_usd: int) -> None:
+    def __init__(self, hold: CallHold, tokens: int, nano_usd: int) -> None:
         self.envelope = hold.envelope
         self.held = (tokens, nano_usd)
         self.used: list[tuple[int, int]] = []

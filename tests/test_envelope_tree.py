@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from budget_core import Budget, Envelope, Price
-from budget_core.hold import Hold, admit
+from budget_core.hold import CallHold, admit
 from tests_micro.support import RecordingLock, stopped_clock
 
 DEPTH = 4
@@ -101,7 +101,7 @@ class TreeMachine(RuleBasedStateMachine):
         self.fake, self.clock = stopped_clock()
         self.lock = RecordingLock()
         self.tree: list[tuple[Envelope, Node]] = []
-        self.holds: list[tuple[Hold, Node, int, int]] = []
+        self.holds: list[tuple[CallHold, Node, int, int]] = []
         self.open_pauses: list[tuple[Any, Node]] = []
 
     def now(self) -> int:

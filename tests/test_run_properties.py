@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from budget_core.dialects import read_report
 from budget_core.envelope import Envelope
-from budget_core.hold import Hold
+from budget_core.hold import CallHold
 from budget_core.stop import StopReason
 from budget_core.toolbox import CANCELLED
 from budget_core.turn_state import MAX_REPAIR_ATTEMPTS, TIMED_OUT
@@ -45,20 +45,20 @@ def test_no_schedule_passes_a_limit_loses_work_or_leaves_anything_behind(
 async def play(runtime: str, seed: int) -> list[str]:
     """Play one world, check it, and return what was seen in it."""
     entries: list[Entry] = []
-    by_hold: dict[Hold, Entry] = {}
-    make, settle = Hold.__init__, Hold.settle
+    by_hold: dict[CallHold, Entry] = {}
+    make, settle = CallHold.__init__, CallHold.settle
 
-    def made(hold: Hold, envelope: Envelope, limit: int | None, tokens: int, nano_usd: int) -> None:
+    def made(hold: CallHold, envelope: Envelope, limit: int | None, tokens: int, nano_usd: int) -> None:
         make(hold, envelope, limit, tokens, nano_usd)
         entry = by_hold[hold] = Entry(hold, tokens, nano_usd)
         entries.append(entry)
         admitted.set(entry)
 
-    def settled(hold: Hold, tokens: int, nano_usd: int, *unclear: str) -> None:
+    def settled(hold: CallHold, tokens: int, nano_usd: int, *unclear: str) -> None:
         by_hold[hold].used.append((tokens, nano_usd))
         settle(hold, tokens, nano_usd, *unclear)
 
-    with mock.patch.object(Hold, "__init__", made), mock.patch.object(Hold, "settle", settled):
+    with mock.patch.object(CallHold, "__init__", made), mock.patch.object(CallHold, "settle", settled):
         world = World(runtime, random.Random(seed))  # noqa: S311 - no secret
         await world.play()
     for entry in entries:

@@ -1,7 +1,7 @@
 """What an LLM call may use is set aside before it, and what it used is recorded after it."""
 
 from budget_core import Budget, Envelope, Price, StopReason
-from budget_core.hold import Hold, admit
+from budget_core.hold import CallHold, admit
 from tests_micro.support import RecordingLock, stopped_clock
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ def opened(lock: "Any" = None, **limits: "Any") -> Envelope:
     return Envelope.open(budget, stopped_clock()[1], lock or RecordingLock())
 
 
-def held(envelope: Envelope, *arguments: "Any", **named: "Any") -> Hold:
+def held(envelope: Envelope, *arguments: "Any", **named: "Any") -> CallHold:
     hold, reason = admit(envelope, *arguments, **named)
     assert hold is not None, reason
     assert reason is None

@@ -1,0 +1,460 @@
+"""Keep accounts of what may be used, what is held for calls in flight, and what was spent."""
+
+from budget_core.account import Limit, chain, check_amounts, check_axis, check_key, check_path, root
+from budget_core.cell import COMMITTED, EXPIRED, HELD, RELEASED, CountedLimit
+from budget_core.clock import WALL
+from budget_core.errors import refuse
+from budget_core.ledger_errors import (
+    BudgetExceededError,
+    HoldSettledError,
+    KeyReusedError,
+    LedgerFullError,
+    UnknownAccountError,
+    UnknownHoldError,
+)
+from budget_core.ledger_records import Balance, Hold, check_ttl
+from budget_core.ledger_window import FAR, parse_window
+from budget_core.limits import check_count
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from budget_core.cell import Cell
+    from budget_core.ledger_window import Window
+    from budget_core.shapes import *
+
+TTL = 300  # seconds: longer than most calls take
+MAX_LIMITS = 16
+
+
+class Ledger:
+    """Budgets by path, such as `org/team/agent`: what is used below is used above as well.
+
+    An account is a path that was given limits. A path without any draws on the accounts above it;
+    where there are none, it is refused.
+
+    `clock` returns Unix seconds, and 0 while it does not know the date. `lock` is any context
+    manager; without one a ledger is for one thread. `windows` reads the names of windows, `axes`
+    are the only ones that are counted, any if `None`. There are at most `max_accounts` accounts and
+    `max_holds` live holds. A settled hold with a key is known for `keep` seconds at least, and up
+    to twice as long.
+
+    This one is in memory, and says what every other engine does. Source: the rules for holds and
+    clocks in docs/ledger.md.
+    """
+
+    def __init__(
+        self,
+        clock: "Callable[[], float]" = WALL,
+        lock: "Lock | None" = None,
+        *,
+        windows: "Callable[[Any], Window]" = parse_window,
+        axes: "Sequence[str] | None" = None,
+        max_accounts: int = 1_000_000,
+        max_holds: int = 1_000_000,
+        keep: int = 86_400,
+    ) -> None:
+        self._clock = clock
+        self._lock = lock or _Unlocked()
+        self._read_window = windows
+        self._windows: dict[str, Window] = {}  # those in use, each read once
+        self._axes = None if axes is None else [check_axis(axis) for axis in axes]
+        self._max_accounts = check_count("max_accounts", max_accounts)
+        self._max_holds = check_count("max_holds", max_holds)
+        self._keep_ms = check_count("keep", keep) * 1000
+        self._accounts: dict[str, _Account] = {}
+        self._version = 0
+        self._taken = 0
+        self._live: dict[str, Hold] = {}
+        self._soonest = FAR  # no live hold expires before
+        self._settled: dict[str, Hold] = {}
+        self._former: dict[str, Hold] = {}
+        self._turned = 0
+
+    def set_limits(self, path: str, limits: "Sequence[Limit]") -> None:
+        """Give an account these limits and no others, now; with none it is an account no more.
+
+        What a limit on the same axis and window has counted stays counted: one below what is spent
+        denies until its window ends. Holds that were taken go on. A window that has not begun
+        yet, because a clock was wrong, is gone back from.
+
+        Raises `ValueError` for two limits on one axis and window, for more than 16, and for what is
+        no path, axis or window; `LedgerFullError` for an account too many.
+        """
+        check_path(path)
+        wanted = self._read_limits(limits)
+        with self._lock:
+            now = self._now()
+            own = self._accounts.get(path)
+            if own is None and wanted and len(self._accounts) >= self._max_accounts:
+                text = f"the ledger has its {self._max_accounts} accounts: raise max_accounts"
+                raise LedgerFullError(text)
+            before = {(one.axis, one.window.name): one for one in (own.limits if own else ())}
+            counted = []
+            for axis, window, cap in wanted:
+                one = before.get((axis, window.name)) or CountedLimit(path, axis, window)
+                one.change(cap, now)
+                counted.append(one)
+            self._version += 1
+            if counted:
+                self._accounts[path] = _Account(path, counted)
+            elif own is not None:
+                del self._accounts[path]
+
+    def _read_limits(self, limits: "Any") -> "list[tuple[str, Window, int | None]]":
+        found: dict[tuple[str, str], tuple[str, Window, int | None]] = {}
+        for limit in limits if isinstance(limits, (list, tuple)) else (limits,):
+            if not isinstance(limit, Limit):
+                refuse("limits", "a list of Limits", limit)
+            window = self._window(limit.window)
+            self._check_axis(limit.axis)
+            if (limit.axis, window.name) in found:
+                raise ValueError(f"limits must differ: two are on {limit.axis} a {window.name}")
+            found[limit.axis, window.name] = (limit.axis, window, limit.cap)
+        if len(found) > MAX_LIMITS:
+            raise ValueError(f"an account has at most {MAX_LIMITS} limits, not {len(found)}")
+        return [found[key] for key in sorted(found)]
+
+    def _window(self, name: str) -> "Window":
+        if name not in self._windows:
+            self._windows[name] = self._read_window(name)
+        return self._windows[name]
+
+    def limits(self, path: str) -> "list[Limit]":
+        """Return an account's own limits, none for a path that is no account."""
+        check_path(path)
+        with self._lock:
+            own = self._accounts.get(path)
+            return [one.limit() for one in own.limits] if own else []
+
+    def accounts(self) -> "list[str]":
+        """Return the paths of all accounts, sorted."""
+        with self._lock:
+            return sorted(self._accounts)
+
+    def reserve(
+        self, path: str, amounts: "dict[str, int]", key: str | None = None, ttl: float = TTL
+    ) -> Hold:
+        """Hold amounts, by axis, in one step on every limit of the path and of all above it.
+
+        The hold is live for `ttl` seconds; not settled by then, it counts as spent. An axis without
+        limits is not counted. With the `key` of an operation before it, which stands for one below
+        the same root, nothing more is held: its hold is returned, whatever became of it.
+
+        Raises `BudgetExceededError` where one limit has less left, of several the one that resets
+        last; `UnknownAccountError`, `LedgerFullError`; `KeyReusedError` for the key of another path
+        or other amounts; `ValueError` for what is no path, amount, key or ttl.
+        """
+        asked = check_amounts(amounts)
+        ttl_ms = check_ttl(ttl)
+        place = None if key is None else _place(path, key)
+        with self._lock:
+            now = int(self._clock() * 1000)
+            if place is not None:
+                known = self._known(place, path, asked, False)
+                if known is not None:
+                    return known
+            cells = self._open(path, now)
+            tight = False
+            for axis in asked:
+                amount = asked[axis]
+                for cell in cells.get(axis) or self._uncounted(axis):
+                    if cell.spent + cell.held + amount > cell.cap or cell.earlier:
+                        tight = True
+            if tight:
+                self._refuse(cells, asked)
+            if key is None:
+                self._taken = taken = self._taken + 1
+                key = f"#{taken}"
+            hold = Hold(path, key, asked, HELD, now + ttl_ms, None, cells)
+            self._keep(place or key, hold, now)
+            for axis in asked:
+                for cell in cells.get(axis, ()):
+                    cell.held += asked[axis]
+            return hold
+
+    def charge(self, path: str, amounts: "dict[str, int]", key: str | None = None) -> Hold:
+        """Record amounts as spent without asking, also past a limit, and return them, committed.
+
+        With the `key` of a charge before it nothing more is recorded. Raises as `reserve` does, but
+        for `BudgetExceededError`.
+        """
+        used = check_amounts(amounts)
+        place = None if key is None else _place(path, key)
+        with self._lock:
+            now = self._now()
+            if place is not None:
+                known = self._known(place, path, used, True)
+                if known is not None:
+                    return known
+            cells = self._open(path, now)
+            for axis in used:
+                for cell in cells.get(axis) or self._uncounted(axis):
+                    cell.record(used[axis])
+            hold = Hold(path, key or "", used, COMMITTED, None, used, cells)
+            if place is not None:
+                self._turn(now)
+                self._settled[place] = hold
+            return hold
+
+    def commit(self, hold: Hold, actual: "dict[str, int] | None" = None) -> Hold:
+        """Record what a call used in the place of its hold, in the windows the hold was taken in.
+
+        More than was held, or than the limit, is recorded too. An axis that `actual` does not name
+        counts at what was held, one that was not held is recorded all the same. What was really
+        used always stands: a commit corrects a hold that had expired or was released. A second
+        commit changes nothing.
+
+        Returns the hold. Raises `UnknownHoldError` where it is not known any more.
+        """
+        used = None if actual is None else check_amounts(actual)
+        with self._lock:
+            hold = self._find(hold)
+            if hold.state != COMMITTED:
+                spent = hold.amounts
+                if used is not None:
+                    spent = dict(spent)
+                    spent.update(used)
+                self._settle(hold, COMMITTED, spent)
+            return hold
+
+    def release(self, hold: Hold) -> Hold:
+        """Give back a hold whose call was never made; one that is settled stays as it is.
+
+        Returns the hold, whose `state` tells. Raises `UnknownHoldError` where it is not known.
+        """
+        with self._lock:
+            hold = self._find(hold)
+            self._expire_one(hold, self._now())
+            if hold.state == HELD:
+                self._settle(hold, RELEASED, {})
+            return hold
+
+    def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
+        """Keep a hold live for `ttl` seconds from now at least, and return it.
+
+        Raises `HoldSettledError` where it is settled or has expired, `UnknownHoldError` where it is
+        not known any more.
+        """
+        ttl_ms = check_ttl(ttl)
+        with self._lock:
+            hold = self._find(hold)
+            now = self._now()
+            self._expire_one(hold, now)
+            if hold.state != HELD:
+                raise HoldSettledError(hold.id, hold.state)
+            hold.expires = max(hold.expires or 0, now + ttl_ms)
+            return hold
+
+    def expire(self) -> int:
+        """Count as spent what holds stand for that are over; return how many there were.
+
+        A limit has no more left afterwards than before, so nothing depends on when this is done.
+        """
+        with self._lock:
+            return self._expire(self._now())
+
+    def hold(self, path: str, id: str) -> Hold:
+        """Return a hold that was taken on this path, by its `id`, which is its key if it had one.
+
+        Raises `UnknownHoldError`.
+        """
+        with self._lock:
+            found = self._find(Hold(check_path(path), id))
+            self._expire_one(found, self._now())
+            return found
+
+    def balance(self, path: str) -> "list[Balance]":
+        """Return what stands against each limit of the path and of all above it, the widest first.
+
+        Within an account they are sorted by axis and window. Raises `UnknownAccountError`.
+        """
+        with self._lock:
+            now = self._now()
+            self._expire(now)
+            self._open(path, now)
+            limits = [one for place in chain(path) for one in self._limits_of(place)]
+            return [Balance.of(one.cell, *one.cell.reached()) for one in limits]
+
+    def history(self, path: str) -> "list[Balance]":
+        """Return what an account's own limits counted in windows that are over, the newest first.
+
+        The last 32 of each limit are kept, by axis and window as in `balance`.
+        """
+        with self._lock:
+            now = self._now()
+            self._expire(now)
+            self._open(path, now)
+            over = [cell for one in self._limits_of(path) for cell in one.newest()]
+            return [Balance.of(cell, cell.spent, cell.held) for cell in over]
+
+    def _keep(self, place: str, hold: Hold, now: int) -> None:
+        if len(self._live) >= self._max_holds:
+            self._expire(now)
+            if len(self._live) >= self._max_holds:
+                text = f"the ledger has its {self._max_holds} live holds: raise max_holds"
+                raise LedgerFullError(text)
+        expires = hold.expires or 0
+        if expires < self._soonest:
+            self._soonest = expires
+        self._live[place] = hold
+
+    def _now(self) -> int:
+        return int(self._clock() * 1000)
+
+    def _limits_of(self, path: str) -> "Sequence[CountedLimit]":
+        own = self._accounts.get(path)
+        return own.limits if own else ()
+
+    def _open(self, path: str, now: int) -> "dict[str, tuple[Cell, ...]]":
+        """Return the cells of now, by axis, of the path and of all above it."""
+        try:
+            account = self._accounts[path]
+        except KeyError:
+            account = self._nearest(check_path(path))
+        if account.version != self._version or now >= account.until:
+            self._refresh(account, now)
+        return account.cells
+
+    def _nearest(self, path: str) -> "_Account":
+        for above in reversed(chain(path)):
+            if above in self._accounts:
+                return self._accounts[above]
+        raise UnknownAccountError(path)
+
+    def _refresh(self, account: "_Account", now: int) -> None:
+        limits = [one for place in chain(account.path) for one in self._limits_of(place)]
+        for one in limits:
+            if now >= one.cell.end:
+                one.follow(now)
+                self._version += 1
+        cells: dict[str, Any] = {}
+        for one in limits:
+            cells[one.axis] = cells.get(one.axis, ()) + (one.cell,)
+        account.cells = cells
+        account.until = min([one.cell.end for one in limits])
+        account.version = self._version
+
+    def _uncounted(self, axis: str) -> "tuple[()]":
+        self._check_axis(check_axis(axis))
+        return ()
+
+    def _check_axis(self, axis: str) -> None:
+        if self._axes is not None and axis not in self._axes:
+            refuse("axis", "one of " + ", ".join(self._axes), axis)
+
+    def _refuse(self, cells: "dict[str, tuple[Cell, ...]]", asked: "dict[str, int]") -> None:
+        """Raise for the limit that has too little left for the longest time, if one has."""
+        found = []
+        for axis in asked:
+            for cell in cells.get(axis, ()):
+                spent, held = cell.reached()
+                if spent + held + asked[axis] > cell.cap:
+                    limit = cell.limit
+                    place = (limit.account, axis, limit.window.name)
+                    found.append((cell.end, place, asked[axis], cell.cap, spent, held))
+        if found:
+            raise refusal(found)
+
+    def _known(
+        self, place: str, path: str, amounts: "dict[str, int]", charged: bool
+    ) -> "Hold | None":
+        hold = self._look_up(place)
+        if hold is None:
+            return None
+        if hold.path != path or hold.amounts != amounts or (hold.expires is None) != charged:
+            raise KeyReusedError(path, hold.id)
+        self._expire_one(hold, self._now())
+        return hold
+
+    def _find(self, hold: Hold) -> Hold:
+        if hold.id[:1] == "#":
+            found = self._live.get(hold.id)
+            if found is None and hold.state != HELD:
+                return hold
+        else:
+            found = self._look_up(_place(hold.path, hold.id))
+        if found is None or found.path != hold.path:
+            raise UnknownHoldError(hold.path, hold.id)
+        return found
+
+    def _look_up(self, place: str) -> "Hold | None":
+        return self._live.get(place) or self._settled.get(place) or self._former.get(place)
+
+    def _expire(self, now: int) -> int:
+        self._turn(now)
+        if now < self._soonest:
+            return 0
+        over = [hold for hold in self._live.values() if now >= (hold.expires or 0)]
+        for hold in over:
+            self._expire_one(hold, now)
+        self._soonest = min([FAR] + [hold.expires or 0 for hold in self._live.values()])
+        return len(over)
+
+    def _expire_one(self, hold: Hold, now: int) -> None:
+        if hold.state == HELD and now >= (hold.expires or 0):
+            self._settle(hold, EXPIRED, hold.amounts)
+
+    def _settle(self, hold: Hold, state: str, used: "dict[str, int]") -> None:
+        cells = hold.cells or {}
+        was, amounts = hold.state, hold.amounts
+        for axis in cells:
+            amount, spent = amounts.get(axis, 0), used.get(axis, 0)
+            if amount or spent:
+                for cell in cells[axis]:
+                    cell.settle(was, amount, spent)
+        hold.state = state
+        hold.actual = used
+        if was == HELD:
+            if hold.id[0] == "#":
+                self._live.pop(hold.id, None)
+            else:
+                place = _place(hold.path, hold.id)
+                self._settled[place] = self._live.pop(place)
+
+    def _turn(self, now: int) -> None:
+        """Forget what was settled too long ago: two dicts in turn are cheaper than many dates."""
+        if now - self._turned >= self._keep_ms:
+            self._former, self._settled = self._settled, {}
+            self._turned = now
+
+
+def refusal(found: "list[Any]") -> BudgetExceededError:
+    """Return the error for one of several limits with too little left.
+
+    Each is `(end, (account, axis, window), asked, cap, spent, held)`. It is the one that resets
+    last, and of equals the nearest: whoever waits for it waits long enough.
+    """
+    end, (account, axis, window), asked, cap, spent, held = min(found, key=_order)
+    resets_at = None if end >= FAR else end // 1000
+    return BudgetExceededError(account, axis, window, asked, cap, spent, held, resets_at)
+
+
+def _order(refused: "Any") -> "Any":
+    return -refused[0], -len(refused[1][0]), refused[1]
+
+
+class _Account:
+    """The limits of one path, and the cells of it and of all above it, as they last were."""
+
+    __slots__ = ("cells", "limits", "path", "until", "version")
+
+    def __init__(self, path: str, limits: "list[CountedLimit]") -> None:
+        self.path = path
+        self.limits = limits
+        self.cells: dict[str, tuple[Cell, ...]] = {}
+        self.until = 0
+        self.version = -1
+
+
+class _Unlocked:
+    """A lock that locks nothing."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        return None
+
+
+def _place(path: str, key: str) -> str:
+    return root(path) + "/" + check_key(key)

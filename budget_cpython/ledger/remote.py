@@ -1,0 +1,287 @@
+"""Ask a ledger that somebody else keeps: what all engines behind a connection share.
+
+The operations are written once, as coroutines. A ledger that blocks runs the same ones to their end
+at once, since nothing that it awaits ever waits.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol, TypeVar
+
+from budget_core.account import Limit, check_amounts, check_axis, check_key, check_path
+from budget_core.clock import DAY
+from budget_core.errors import refuse
+from budget_core.ledger import MAX_LIMITS, TTL, refusal
+from budget_core.ledger_errors import (
+    HoldSettledError,
+    KeyReusedError,
+    LedgerFullError,
+    LedgerUnavailableError,
+    UnknownAccountError,
+    UnknownHoldError,
+)
+from budget_core.ledger_records import Balance, Hold, check_ttl
+from budget_cpython.clock import WALL
+from budget_cpython.ledger.windows import Window, parse_window
+
+T = TypeVar("T")
+Bounds = dict[str, tuple[int, int, int]]
+
+
+class Connection(Protocol):
+    """What an engine does: one operation, in one step, on the server.
+
+    `call` takes the operation's name and its arguments, `now` (Unix milliseconds, `None` for the
+    server's clock) and `bounds` among them, and returns `(word, *details)`:
+
+    - `ok`, and what the operation gives: a hold's `(path, id, amounts, state, expires, actual)`, a
+      balance's `(account, axis, window, cap, spent, held, start, end)`, times in milliseconds;
+    - `roll`, the server's milliseconds and the names of windows: call again with their `bounds`;
+    - `refused`, a list of `(end, account, axis, window, asked, cap, spent, held)`;
+    - `no account`; `no hold`; `reused`; `settled` and the hold's state; `full` and a text.
+
+    Trouble is a `LedgerUnavailableError` or a `LedgerFullError`.
+    """
+
+    async def call(self, operation: str, arguments: dict[str, Any]) -> Sequence[Any]:
+        """Do one operation."""
+
+    async def close(self) -> None:
+        """Give up what is open."""
+
+
+class AsyncRemoteLedger:
+    """A ledger behind a connection, for asyncio; `budget_core.Ledger` says what each method does.
+
+    `clock` returns Unix seconds and is the server's unless given. `windows`, `axes`,
+    `max_accounts` and `keep` are as there. Every method may raise `LedgerUnavailableError`; what it
+    leaves in doubt is asked once more, which changes nothing twice.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        clock: Callable[[], float] | None = None,
+        windows: Callable[[Any], Window] = parse_window,
+        axes: Sequence[str] | None = None,
+        max_accounts: int = 1_000_000,
+        keep: int = 86_400,
+    ) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._read_window = windows
+        self._windows: dict[str, Window] = {}
+        self._axes = None if axes is None else [check_axis(axis) for axis in axes]
+        self._max_accounts = max_accounts
+        self._keep_ms = keep * 1000
+        self._bounds: Bounds = {}
+
+    async def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
+        """Give an account these limits and no others; with none it is an account no more."""
+        wanted: dict[tuple[str, str], int | None] = {}
+        for limit in limits if isinstance(limits, (list, tuple)) else (limits,):
+            if not isinstance(limit, Limit):
+                refuse("limits", "a list of Limits", limit)
+            self._check_axes({limit.axis: 0})
+            place = (limit.axis, self._window(limit.window).name)
+            if place in wanted:
+                raise ValueError(f"limits must differ: two are on {place[0]} a {place[1]}")
+            wanted[place] = limit.cap
+        if len(wanted) > MAX_LIMITS:
+            raise ValueError(f"an account has at most {MAX_LIMITS} limits, not {len(wanted)}")
+        rows = [(axis, window, wanted[axis, window]) for axis, window in sorted(wanted)]
+        most = self._max_accounts
+        await self._ask("set_limits", check_path(path), limits=rows, max_accounts=most)
+
+    async def limits(self, path: str) -> list[Limit]:
+        """Return an account's own limits."""
+        rows = await self._ask("limits", check_path(path))
+        return [Limit(axis, cap, window) for axis, window, cap in rows]
+
+    async def accounts(self) -> list[str]:
+        """Return the paths of all accounts, sorted."""
+        return sorted(await self._ask("accounts", ""))
+
+    async def reserve(
+        self, path: str, amounts: dict[str, int], key: str | None = None, ttl: float = TTL
+    ) -> Hold:
+        """Hold amounts on every limit of the path and of all above it, or raise."""
+        asked = self._check_axes(check_amounts(amounts))
+        named = {"id": _new_id() if key is None else check_key(key), "ttl_ms": check_ttl(ttl)}
+        return Hold(*await self._ask("reserve", check_path(path), amounts=asked, **named))
+
+    async def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
+        """Record amounts as spent without asking."""
+        used = self._check_axes(check_amounts(amounts))
+        named = {"id": _new_id() if key is None else check_key(key)}
+        return Hold(*await self._ask("charge", check_path(path), amounts=used, **named))
+
+    async def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
+        """Record what a call used in the place of its hold."""
+        used = None if actual is None else self._check_axes(check_amounts(actual))
+        return Hold(*await self._ask("commit", check_path(hold.path), id=hold.id, actual=used))
+
+    async def release(self, hold: Hold) -> Hold:
+        """Give back a hold whose call was never made."""
+        return Hold(*await self._ask("release", check_path(hold.path), id=hold.id))
+
+    async def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
+        """Keep a hold live for `ttl` seconds from now at least."""
+        ttl_ms = check_ttl(ttl)
+        return Hold(*await self._ask("extend", check_path(hold.path), id=hold.id, ttl_ms=ttl_ms))
+
+    async def hold(self, path: str, id: str) -> Hold:
+        """Return a hold by its path and `id`."""
+        return Hold(*await self._ask("hold", check_path(path), id=id))
+
+    async def expire(self) -> int:
+        """Count as spent what holds stand for that are over; return how many there were."""
+        return int(await self._ask("expire", ""))
+
+    async def balance(self, path: str) -> list[Balance]:
+        """Return what stands against each limit of the path and of all above it."""
+        return [Balance.read(*row) for row in await self._ask("balance", check_path(path))]
+
+    async def history(self, path: str) -> list[Balance]:
+        """Return what an account's own limits counted in windows that are over."""
+        return [Balance.read(*row) for row in await self._ask("history", check_path(path))]
+
+    async def close(self) -> None:
+        """Give up the connection."""
+        await self._connection.close()
+
+    async def _ask(self, operation: str, path: str, **arguments: Any) -> Any:
+        arguments.update(path=path, keep_ms=self._keep_ms)
+        arguments["now"] = None if self._clock is None else int(self._clock() * 1000)
+        arguments["bounds"] = self._bounds
+        try:
+            reply = await self._connection.call(operation, arguments)
+        except LedgerUnavailableError as error:
+            if error.applied is not None:
+                raise
+            reply = await self._connection.call(operation, arguments)
+        while reply[0] == "roll":
+            arguments["bounds"] = self._roll(reply[1], reply[2])
+            reply = await self._connection.call(operation, arguments)
+        if reply[0] != "ok":
+            raise _error(reply, path, arguments)
+        return reply[1]
+
+    def _roll(self, now: int, names: Sequence[str]) -> Bounds:
+        """Note which windows the server's `now` is in; a server that is a day off is not believed.
+
+        The calendar is known here only, so that its rules stand in one place.
+        """
+        if self._clock is None:
+            own = WALL()
+            if own and abs(now // 1000 - own) > DAY:
+                raise LedgerUnavailableError(
+                    f"the ledger's server says it is {now // 1000} (Unix time), this machine says "
+                    f"{own}: set the clock that is wrong"
+                )
+        self._bounds = dict(self._bounds)
+        for name in names:
+            self._bounds[name] = self._window(name).bounds(now)
+        return self._bounds
+
+    def _window(self, name: str) -> Window:
+        if name not in self._windows:
+            self._windows[name] = self._read_window(name)
+        return self._windows[name]
+
+    def _check_axes(self, amounts: dict[str, int]) -> dict[str, int]:
+        for axis in amounts:
+            check_axis(axis)
+            if self._axes is not None and axis not in self._axes:
+                refuse("axis", "one of " + ", ".join(self._axes), axis)
+        return amounts
+
+
+class RemoteLedger:
+    """The same for threads: each method waits for its answer."""
+
+    def __init__(self, ledger: AsyncRemoteLedger) -> None:
+        self._ledger = ledger
+
+    def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
+        """Give an account these limits and no others; with none it is an account no more."""
+        finish(self._ledger.set_limits(path, limits))
+
+    def limits(self, path: str) -> list[Limit]:
+        """Return an account's own limits."""
+        return finish(self._ledger.limits(path))
+
+    def accounts(self) -> list[str]:
+        """Return the paths of all accounts, sorted."""
+        return finish(self._ledger.accounts())
+
+    def reserve(
+        self, path: str, amounts: dict[str, int], key: str | None = None, ttl: float = TTL
+    ) -> Hold:
+        """Hold amounts on every limit of the path and of all above it, or raise."""
+        return finish(self._ledger.reserve(path, amounts, key, ttl))
+
+    def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
+        """Record amounts as spent without asking."""
+        return finish(self._ledger.charge(path, amounts, key))
+
+    def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
+        """Record what a call used in the place of its hold."""
+        return finish(self._ledger.commit(hold, actual))
+
+    def release(self, hold: Hold) -> Hold:
+        """Give back a hold whose call was never made."""
+        return finish(self._ledger.release(hold))
+
+    def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
+        """Keep a hold live for `ttl` seconds from now at least."""
+        return finish(self._ledger.extend(hold, ttl))
+
+    def hold(self, path: str, id: str) -> Hold:
+        """Return a hold by its path and `id`."""
+        return finish(self._ledger.hold(path, id))
+
+    def expire(self) -> int:
+        """Count as spent what holds stand for that are over; return how many there were."""
+        return finish(self._ledger.expire())
+
+    def balance(self, path: str) -> list[Balance]:
+        """Return what stands against each limit of the path and of all above it."""
+        return finish(self._ledger.balance(path))
+
+    def history(self, path: str) -> list[Balance]:
+        """Return what an account's own limits counted in windows that are over."""
+        return finish(self._ledger.history(path))
+
+    def close(self) -> None:
+        """Give up the connection."""
+        finish(self._ledger.close())
+
+
+def finish(coroutine: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
+    """Return what a coroutine gives that never has to wait."""
+    steps: Any = coroutine.__await__()
+    try:
+        steps.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    steps.close()
+    raise RuntimeError("a ledger that blocks awaited something")
+
+
+def _new_id() -> str:
+    return "#" + secrets.token_hex(8)
+
+
+def _error(reply: Sequence[Any], path: str, arguments: dict[str, Any]) -> Exception:
+    word, name = reply[0], arguments.get("id", "")
+    if word == "refused":
+        return refusal([(row[0], tuple(row[1:4]), *row[4:]) for row in reply[1]])
+    if word == "settled":
+        return HoldSettledError(name, reply[1])
+    if word == "full":
+        return LedgerFullError(reply[1])
+    errors = {"no account": UnknownAccountError(path), "no hold": UnknownHoldError(path, name)}
+    return errors.get(word) or KeyReusedError(path, name)
