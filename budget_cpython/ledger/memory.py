@@ -1,12 +1,17 @@
 """The core's ledger for any number of threads, with windows of any time zone."""
 
-from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Any
 
 from budget_core import ledger
 from budget_cpython.clock import WALL
-from budget_cpython.ledger.windows import Window, parse_window
+from budget_cpython.ledger.windows import parse_window
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from budget_core.ledger_window import Window
 
 
 class Ledger(ledger.Ledger):
@@ -17,10 +22,10 @@ class Ledger(ledger.Ledger):
 
     def __init__(
         self,
-        clock: Callable[[], float] = WALL,
+        clock: "Callable[[], float]" = WALL,
         *,
-        windows: Callable[[Any], Window] = parse_window,
-        axes: Sequence[str] | None = None,
+        windows: "Callable[[Any], Window]" = parse_window,
+        axes: "Sequence[str] | None" = None,
         max_accounts: int = 1_000_000,
         max_holds: int = 1_000_000,
         keep: int = 86_400,
