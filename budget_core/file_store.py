@@ -28,7 +28,8 @@ class FileBudgetStore:
     means a new board only where `provision` never came to its end: it leaves a file `made`.
     `provisioned` says the same from outside, for a board whose file system is formatted anew when
     it cannot be mounted. `allowance` is how many tokens a day with a state that cannot be trusted
-    may still use. Raises `ValueError` for an empty path. Source: seed 001.
+    may still use. One store writes to a folder: another one is told at its next save, and writes
+    nothing before it has loaded. Raises `ValueError` for an empty path. Source: seed 001.
     """
 
     def __init__(self, path: str, provisioned: bool = False, allowance: int = 0) -> None:
@@ -72,7 +73,11 @@ class FileBudgetStore:
         return newest or None
 
     def save(self, state: "dict[str, Any]") -> None:
-        """Overwrite the oldest slot; `StoreError` where that fails, and the newest one stays."""
+        """Overwrite the oldest slot; `StoreError` where that fails, and the newest one stays.
+
+        It fails as well where another store has saved since this one last loaded or saved. Two
+        that save in the same instant notice at the next save: there is no lock.
+        """
         if not self._turns:
             try:
                 self.load()
@@ -92,7 +97,10 @@ class FileBudgetStore:
     def _save(self, state: "dict[str, Any]") -> None:
         data = encode(dict(state, seq=self._number + 1), SLOT_BYTES, True)
         while True:
-            slot = self._turns.pop(0)
+            slot = self._turns[0]
+            if _number(self._slot(slot)) > self._number:
+                raise StoreError(f"{self.path!r} was saved to by another store: one writes to it")
+            self._turns.pop(0)
             try:
                 self._write(slot, data)
                 break

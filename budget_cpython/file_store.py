@@ -2,16 +2,16 @@
 
 import errno
 import os
-import stat
 
 from budget_core.errors import StateCorruptError, StoreError
 from budget_core.frame import decode, encode
 from budget_core.limits import check_count
+from budget_cpython.file_lock import PathClaim
+from budget_cpython.plain_file import give_to_owner, what_else
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Self
 
 MAX_BYTES = 4096  # a state is some hundred bytes: more is not ours to parse
 
@@ -19,13 +19,6 @@ _SAFE = sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_BINARY"))
 _READ = os.O_RDONLY | _SAFE | getattr(os, "O_NONBLOCK", 0)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
 _FOLDER = getattr(os, "O_DIRECTORY", None)  # where there is none, folders cannot be synced
-_KINDS = {
-    stat.S_IFREG: "a hard link",
-    stat.S_IFLNK: "a symbolic link",
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-}
 
 
 class FileBudgetStore:
@@ -39,7 +32,13 @@ class FileBudgetStore:
 
     A save writes `path` + `.tmp` and renames it; a crash may leave that file, never another, and
     the next save removes it. A whole one without a file is the state: only a first save can leave
-    that, and counting it never counts too little. One process writes to a path. Source: seed 001.
+    that, and counting it never counts too little.
+
+    One store at a time uses a path. From its first `load` or `save` on its process has a lock on
+    `path` + `.lock`, a file that stays there, until `close`, the end of a `with` block or of the
+    process, or until nobody refers to the store; another process gets a `StoreError` that names
+    this one. In one process the newest store takes over, and the one before it gets the error
+    when it saves; so does a store that a fork took along. Source: seed 001.
     """
 
     def __init__(
@@ -54,6 +53,7 @@ class FileBudgetStore:
         self.path = os.path.join(os.getcwd(), path)
         self.allowance = check_count("allowance", allowance)
         self._new = self.path + ".tmp"
+        self._claim = PathClaim(self.path)
         self._workspace = None if workspace is None else os.path.join(os.getcwd(), workspace)
         if self._is_exposed():
             raise ValueError(f"path {path!r} is inside the agent's workspace {workspace!r}")
@@ -65,12 +65,15 @@ class FileBudgetStore:
         """Return the state, or `None` where no file is.
 
         Raises `StateCorruptError` for a file that cannot be trusted, `StoreError` for one that
-        cannot be read.
+        cannot be read, or that another process is using.
         """
         self._refuse_exposed()
         try:
-            data = self._read(self.path)
-            return self._unfinished() if data is None else decode(data)
+            _look(self.path)  # beside a device no lock file is made
+            _make_folder(os.path.dirname(self.path))
+            with self._claim.used(reading=True):
+                data = self._read(self.path)
+                return self._unfinished() if data is None else decode(data)
         except OSError as error:
             raise StoreError(f"cannot read budget state {self.path!r}: {error}", error) from error
 
@@ -84,25 +87,40 @@ class FileBudgetStore:
     def save(self, state: "dict[str, Any]") -> None:
         """Replace the state for good; `StoreError` where that fails, and the old one stays.
 
-        Where only the last step fails, the folder's sync, either state may be there after a crash.
+        A store that lost the path to another one writes nothing before it has loaded again. Where
+        only the last step fails, the folder's sync, either state may be there after a crash.
         """
         self._refuse_exposed()
         data = encode(state, MAX_BYTES)
         try:
             _make_folder(os.path.dirname(self.path))
-            self._keep_unfinished()
-            self._replace(data)
+            with self._claim.used():
+                self._keep_unfinished()
+                self._replace(data)
         except OSError as error:
             raise StoreError(f"cannot write budget state {self.path!r}: {error}", error) from error
 
     def clear(self) -> None:
         """Remove the state and anything left of an unfinished save."""
-        for path in (self._new, self.path):
-            try:
-                _remove(path)
-            except OSError as error:
-                text = f"cannot remove budget state {path!r}: {error}"
-                raise StoreError(text, error) from error
+        self._refuse_exposed()
+        try:
+            _make_folder(os.path.dirname(self.path))
+            with self._claim.used(reading=True):
+                _remove(self._new)
+                _remove(self.path)
+        except OSError as error:
+            text = f"cannot remove budget state {self.path!r}: {error}"
+            raise StoreError(text, error) from error
+
+    def close(self) -> None:
+        """Let another process have the path; a later `load` takes it back, if it can be had."""
+        self._claim.release()
+
+    def __enter__(self) -> "Self":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _refuse_exposed(self) -> None:
         if self._is_exposed():
@@ -120,7 +138,7 @@ class FileBudgetStore:
 
     def _read(self, path: str) -> bytes | None:
         try:
-            _check_plain(path, os.lstat(path))
+            _look(path)
             file = os.open(path, _READ)
         except FileNotFoundError:
             return None
@@ -166,10 +184,16 @@ def _is_same(one: str, other: str) -> bool:
         return False
 
 
+def _look(path: str) -> None:
+    try:
+        _check_plain(path, os.lstat(path))
+    except FileNotFoundError:
+        pass
+
+
 def _check_plain(path: str, status: os.stat_result) -> None:
-    kind = stat.S_IFMT(status.st_mode)
-    if kind != stat.S_IFREG or status.st_nlink > 1:
-        what = _KINDS.get(kind, "a device")
+    what = what_else(status)
+    if what:
         raise StateCorruptError(
             f"budget state {path!r} is {what}, not a plain file with one name: "
             "find out who put it there; the next save puts a new file in its place"
@@ -188,7 +212,7 @@ def _make_folder(path: str) -> None:
             return
         raise
     try:
-        _give_to_owner(os.chmod, path, 0o700)
+        give_to_owner(os.chmod, path, 0o700)
         _sync_folder(parent)
     except OSError:
         os.rmdir(path)
@@ -199,20 +223,12 @@ def _write(path: str, data: bytes) -> None:
     file = os.open(path, _CREATE, 0o600)
     try:
         if hasattr(os, "fchmod"):
-            _give_to_owner(os.fchmod, file, 0o600)
+            give_to_owner(os.fchmod, file, 0o600)
         while data:
             data = data[os.write(file, data) :]
         os.fsync(file)
     finally:
         os.close(file)
-
-
-def _give_to_owner(chmod: "Callable[[Any, int], None]", target: int | str, mode: int) -> None:
-    """Set the mode that the umask took from; FAT has no modes to set."""
-    try:
-        chmod(target, mode)
-    except PermissionError:
-        pass
 
 
 def _remove(path: str, tolerated: type[OSError] = FileNotFoundError) -> None:

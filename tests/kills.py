@@ -31,7 +31,7 @@ STORES: dict[str, Callable[[str], Any]] = {
     "core": budget_core.file_store.FileBudgetStore,
 }
 FILES = {
-    "server": {"", ".tmp"},
+    "server": {"", ".tmp", ".lock"},
     "core": {f"/{slot}/state.json{end}" for slot in range(SLOTS) for end in ("", ".new")}
     | {"/made"},
 }

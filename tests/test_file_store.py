@@ -30,6 +30,7 @@ NEW = dict(OLD, tokens=401)
 NOON = 20_000 * 86_400 + 43_200
 DAILY = DailyBudgetConfig(daily_budget=1000, enforcement="cutoff")
 NAME = "state.json"
+LOCK = "state.json.lock"
 WATCHED = {"chmod", "close", "fchmod", "fsync", "mkdir", "open", "replace", "unlink", "write"}
 READS = {"close", "fstat", "lstat", "open", "read"}
 
@@ -133,12 +134,12 @@ def test_what_is_saved_is_loaded(store: FileBudgetStore) -> None:
 def test_no_file_is_no_state_and_clear_leaves_none(store: FileBudgetStore, path: Path) -> None:
     store.clear()
     assert store.load() is None
-    assert files(path) == []
+    assert files(path) == [LOCK]
 
 
 def test_only_the_state_is_left_after_a_save(store: FileBudgetStore, path: Path) -> None:
     store.save(NEW)
-    assert files(path) == [NAME]
+    assert files(path) == [NAME, LOCK]
 
 
 def test_the_path_stays_where_it_was_when_the_process_changes_folder(
@@ -165,7 +166,7 @@ def test_files_are_0600_and_folders_0700_under_any_umask(tmp_path: Path, umask: 
     finally:
         os.umask(before)
     modes = [stat.S_IMODE(made.stat().st_mode) for made in sorted(tmp_path.rglob("*"))]
-    assert modes == [0o700, 0o700, 0o600]
+    assert modes == [0o700, 0o700, 0o600, 0o600]
 
 
 def test_a_file_that_others_could_read_is_0600_after_the_next_save(
@@ -249,9 +250,9 @@ def test_whatever_call_of_a_save_fails_a_whole_state_stays_and_the_next_save_wor
         monkeypatch.setattr(file_store, "os", os)
         renamed = nth > steps.log.index("replace state.json.tmp")
         assert store.load() == (NEW if renamed else OLD), step
-        assert files(path) == [NAME] or on, step
+        assert files(path) == [NAME, LOCK] or on, step
         store.save(OLD)
-        assert files(path) == [NAME]
+        assert files(path) == [NAME, LOCK]
         assert store.load() == OLD
 
 
@@ -291,7 +292,7 @@ def test_a_disk_that_fills_up_in_the_middle_leaves_the_old_state(
     with pytest.raises(StoreError):
         store.save(NEW)
     assert store.load() == OLD
-    assert files(path) == [NAME]
+    assert files(path) == [NAME, LOCK]
 
 
 def test_the_first_error_is_the_cause_though_cleaning_up_fails_too(
@@ -317,7 +318,7 @@ def test_an_interrupt_in_the_middle_leaves_no_temporary_file(
     watch(monkeypatch, fsync=interrupt)
     with pytest.raises(KeyboardInterrupt):
         store.save(NEW)
-    assert files(path) == [NAME]
+    assert files(path) == [NAME, LOCK]
     assert store.load() == OLD
 
 
@@ -398,7 +399,7 @@ def test_a_partial_new_file_alone_is_no_state_and_is_removed(path: Path, keep: i
     store = FileBudgetStore(path)
     assert store.load() is None
     store.save(OLD)
-    assert files(path) == [NAME]
+    assert files(path) == [NAME, LOCK]
 
 
 def test_the_only_copy_of_a_state_outlives_a_second_crash(

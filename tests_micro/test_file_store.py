@@ -254,6 +254,57 @@ def test_what_says_that_the_slots_were_made_is_made_again() -> None:
         assert store_in(folder).load() == THIRD
 
 
+# Two stores on one folder
+
+
+def test_a_store_that_another_one_saved_after_is_told_and_writes_nothing() -> None:
+    for before in range(4):
+        for saves in range(1, 8):
+            with temp_folder() as folder:
+                store_in(folder).provision()
+                ours = store_in(folder, *[STATE] * before)
+                ours.save(OTHER)
+                theirs = store_in(folder)
+                for _ in range(saves):
+                    theirs.save(THIRD)
+                kept = [read(slot(folder, number)) for number in SLOTS]
+                for _ in range(4):
+                    error = raises(StoreError, ours.save, FOURTH)
+                    assert "another store" in str(error), (before, saves)
+                    assert folder + "/day" in str(error)
+                    assert not isinstance(error, StateCorruptError)
+                assert [read(slot(folder, number)) for number in SLOTS] == kept, (before, saves)
+                theirs.save(STATE)
+                assert store_in(folder).load() == STATE
+
+
+def test_a_store_that_was_told_goes_on_once_it_has_loaded() -> None:
+    with temp_folder() as folder:
+        ours, theirs = store_in(folder), store_in(folder)
+        ours.save(STATE)
+        theirs.save(OTHER)
+        raises(StoreError, ours.save, THIRD)
+        assert ours.load() == OTHER
+        ours.save(THIRD)
+        raises(StoreError, theirs.save, FOURTH)
+        assert store_in(folder).load() == THIRD
+
+
+def test_of_two_trackers_on_one_folder_one_is_told_and_denies() -> None:
+    with temp_folder() as folder:
+        ours, theirs = day_of(store_in(folder)), day_of(store_in(folder))
+        ours.record({"total_tokens": 20})
+        assert ours.store_error is None
+        theirs.record({"total_tokens": 30})
+        assert isinstance(theirs.store_error, StoreError)
+        assert theirs.is_at_limit()
+        ours.record({"total_tokens": 5})
+        theirs.maybe_auto_reset()
+        assert theirs.is_at_limit()
+        assert not ours.is_at_limit()
+        assert day_of(store_in(folder)).total_tokens == 25
+
+
 # What happens to a slot
 
 
