@@ -84,8 +84,8 @@ class Ledger:
         wanted = self._read_limits(limits)
         with self._lock:
             now = self._now()
-            own = self._accounts.get(path)
-            if own is None and wanted and len(self._accounts) >= self._max_accounts:
+            own = self._account(path)
+            if own is None and wanted and self._count_accounts() >= self._max_accounts:
                 text = f"the ledger has its {self._max_accounts} accounts: raise max_accounts"
                 raise LedgerFullError(text)
             before = {(one.axis, one.window.name): one for one in (own.limits if own else ())}
@@ -96,7 +96,7 @@ class Ledger:
                 counted.append(one)
             self._version += 1
             if counted:
-                self._accounts[path] = _Account(path, counted)
+                self._put(path, counted)
             elif own is not None:
                 del self._accounts[path]
 
@@ -123,7 +123,7 @@ class Ledger:
         """Return an account's own limits, none for a path that is no account."""
         check_path(path)
         with self._lock:
-            own = self._accounts.get(path)
+            own = self._account(path)
             return [one.limit() for one in own.limits] if own else []
 
     def accounts(self) -> "list[str]":
@@ -163,8 +163,7 @@ class Ledger:
             if tight:
                 self._refuse(cells, asked)
             if key is None:
-                self._taken = taken = self._taken + 1
-                key = f"#{taken}"
+                key = self._new_id()
             hold = Hold(path, key, asked, HELD, now + ttl_ms, None, cells)
             self._keep(place or key, hold, now)
             for axis in asked:
@@ -187,13 +186,14 @@ class Ledger:
                 if known is not None:
                     return known
             cells = self._open(path, now)
+            self._check_uncounted(used, cells)
             for axis in used:
-                for cell in cells.get(axis) or self._uncounted(axis):
+                for cell in cells.get(axis, ()):
                     cell.record(used[axis])
-            hold = Hold(path, key or "", used, COMMITTED, None, used, cells)
-            if place is not None:
-                self._turn(now)
-                self._settled[place] = hold
+            if key is None:
+                key = self._new_id()
+            hold = Hold(path, key, used, COMMITTED, None, used, cells)
+            self._keep_settled(place or key, hold, now)
             return hold
 
     def commit(self, hold: Hold, actual: "dict[str, int] | None" = None) -> Hold:
@@ -212,6 +212,7 @@ class Ledger:
             if hold.state != COMMITTED:
                 spent = hold.amounts
                 if used is not None:
+                    self._check_uncounted(used, hold.cells or {})
                     spent = dict(spent)
                     spent.update(used)
                 self._settle(hold, COMMITTED, spent)
@@ -288,6 +289,8 @@ class Ledger:
             return [Balance.of(cell, cell.spent, cell.held) for cell in over]
 
     def _keep(self, place: str, hold: Hold, now: int) -> None:
+        if place[0] != "#":
+            self._turn(now)
         if len(self._live) >= self._max_holds:
             self._expire(now)
             if len(self._live) >= self._max_holds:
@@ -298,8 +301,26 @@ class Ledger:
             self._soonest = expires
         self._live[place] = hold
 
+    def _keep_settled(self, place: str, hold: Hold, now: int) -> None:
+        if place[0] != "#":
+            self._turn(now)
+            self._settled[place] = hold
+
+    def _new_id(self) -> str:
+        self._taken = taken = self._taken + 1
+        return f"#{taken}"
+
     def _now(self) -> int:
         return int(self._clock() * 1000)
+
+    def _account(self, path: str) -> "_Account | None":
+        return self._accounts.get(path)
+
+    def _count_accounts(self) -> int:
+        return len(self._accounts)
+
+    def _put(self, path: str, limits: "list[CountedLimit]") -> None:
+        self._accounts[path] = _Account(path, limits)
 
     def _limits_of(self, path: str) -> "Sequence[CountedLimit]":
         own = self._accounts.get(path)
@@ -337,6 +358,11 @@ class Ledger:
     def _uncounted(self, axis: str) -> "tuple[()]":
         self._check_axis(check_axis(axis))
         return ()
+
+    def _check_uncounted(self, amounts: "dict[str, int]", cells: "dict[str, Any]") -> None:
+        for axis in amounts:
+            if axis not in cells:
+                self._uncounted(axis)
 
     def _check_axis(self, axis: str) -> None:
         if self._axes is not None and axis not in self._axes:
@@ -405,11 +431,14 @@ class Ledger:
         hold.state = state
         hold.actual = used
         if was == HELD:
-            if hold.id[0] == "#":
-                self._live.pop(hold.id, None)
-            else:
-                place = _place(hold.path, hold.id)
-                self._settled[place] = self._live.pop(place)
+            self._retire(hold)
+
+    def _retire(self, hold: Hold) -> None:
+        if hold.id[0] == "#":
+            self._live.pop(hold.id, None)
+        else:
+            place = _place(hold.path, hold.id)
+            self._settled[place] = self._live.pop(place)
 
     def _turn(self, now: int) -> None:
         """Forget what was settled too long ago: two dicts in turn are cheaper than many dates."""

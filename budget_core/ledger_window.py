@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from budget_core.shapes import *
 
 NO_DATE = 1  # the end of the window of a clock that has no date, and says 0
-FAR = 1 << 50  # milliseconds: some 35,000 years from 1970
+FAR = 1000 << 40  # milliseconds, of whole seconds: some 35,000 years from 1970
 _HOUR = 3600
 MOST_BUCKETS = 60
 

@@ -1,5 +1,33 @@
-"""Windows of named time zones, and weeks that begin on any day."""
+"""Read the name of any window."""
 
-from budget_core.ledger_window import Window, parse_window
+from budget_core import ledger_window
+from budget_core.ledger_window import Window
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = ["Window", "parse_window"]
+
+
+def parse_window(name: "Any") -> Window:
+    """Return the window of that name.
+
+    All that `budget_core` knows, in UTC; and `hour`, `day`, `week` and `month` in a named time
+    zone, as in `day@5 Europe/Berlin`. A week may begin on any day: `week sunday`, `week@5 sunday
+    America/New_York`.
+
+    A window is what lies between two resets by the local clock: where that is changed, a day has 23
+    or 25 hours, and the hour that comes twice is one of two. A reset the clock jumps over takes
+    place when it jumps; one that comes twice, at the first. `UTC` and `monday` need not be said and
+    are not part of the window's `name`.
+
+    Raises `ValueError` for any other name, and for a zone this machine does not know; where it has
+    none at all, `pip install tzdata` helps.
+    """
+    try:
+        return ledger_window.parse_window(name)
+    except ValueError:
+        from budget_cpython.ledger.zones import parse_zoned  # slow to import, and seldom needed
+
+    return parse_zoned(name)

@@ -1,0 +1,1 @@
+"""What only CPython can show of ledgers: engines, threads and processes."""
