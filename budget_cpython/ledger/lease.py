@@ -1,0 +1,75 @@
+"""Leased blocks of any ledger's budgets, for asyncio and for threads."""
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any, cast
+
+from budget_core import lease
+from budget_core.ledger import TTL
+from budget_core.ledger_records import Hold
+from budget_core.monotonic import MONOTONIC, MonotonicClock
+from budget_cpython.clock import WALL
+from budget_cpython.ledger.remote import RemoteLedger, finish
+from budget_cpython.ledger.through import Through
+
+
+class AsyncLeasedLedger(lease.LeasedLedger, Through):
+    """The core's, with the operations on accounts passed on to the ledger upstream.
+
+    What `set_limits` changes is noticed by a process that holds a block within half of its `ttl`.
+    """
+
+
+class LeasedLedger(RemoteLedger):
+    """The same for threads; `ledger` is one that blocks. A claim within a block asks nobody."""
+
+    def __init__(
+        self,
+        ledger: Any,
+        block: dict[str, int] | None = None,
+        ttl: float = 600,
+        clock: Callable[[], float] = WALL,
+        monotonic: MonotonicClock = MONOTONIC,
+        *,
+        idle: float = 60,
+        max_paths: int = 1000,
+    ) -> None:
+        self._leased = AsyncLeasedLedger(
+            ledger,
+            block,
+            ttl,
+            clock,
+            monotonic,
+            idle=idle,
+            max_paths=max_paths,
+            lock=Lock(),
+            gate=ThreadGate(),
+        )
+        super().__init__(cast(Any, self._leased))
+
+    def reserve(
+        self, path: str, amounts: dict[str, int], key: str | None = None, ttl: float = TTL
+    ) -> Hold:
+        """Hold amounts of what is leased, or of a block drawn for them."""
+        hold = self._leased.claim(path, amounts, key, ttl)
+        return finish(self._leased.reserve(path, amounts, key, ttl)) if hold is None else hold
+
+    def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
+        """Record what a call used in the place of its hold, upstream in time."""
+        found = self._leased.record(hold, actual)
+        if self._leased.is_due:
+            finish(self._leased.tend())
+        return found
+
+
+class ThreadGate:
+    """A thread's lock for coroutines that are run to their end at once."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+
+    async def __aenter__(self) -> None:
+        self._lock.acquire()
+
+    async def __aexit__(self, *error: object) -> None:
+        self._lock.release()

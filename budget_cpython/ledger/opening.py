@@ -1,0 +1,102 @@
+"""Open a ledger by its URL, and say what happens while it is out of reach."""
+
+from importlib import import_module
+from typing import Any
+
+from budget_core.errors import refuse
+from budget_cpython.ledger.lease import AsyncLeasedLedger, LeasedLedger
+from budget_cpython.ledger.outage import AllowingLedger, AsyncAllowingLedger
+from budget_cpython.ledger.threaded import ThreadedLedger
+
+_SERVERS = {
+    "redis": "redis.RedisLedger",
+    "rediss": "redis.RedisLedger",
+    "unix": "redis.RedisLedger",
+    "postgres": "postgres.PostgresLedger",
+    "postgresql": "postgres.PostgresLedger",
+    "http": "http.HttpLedger",
+    "https": "http.HttpLedger",
+}
+_OWN = {"memory": "memory.Ledger", "sqlite": "sqlite.SqliteLedger"}
+
+
+def open_ledger(
+    url: str,
+    on_unavailable: str = "deny",
+    cap: dict[str, int] | None = None,
+    block: dict[str, int] | None = None,
+    **options: Any,
+) -> Any:
+    """Return the ledger at a URL, for threads.
+
+    - `memory:` is this process's own; `sqlite:PATH` a file, as in `sqlite:budget.db` or
+      `sqlite:///var/lib/budget.db`; `redis://`, `rediss://` (TLS) and `unix://` are as the `redis`
+      library takes them, `postgresql://` as libpq does; `http://` and `https://` are what
+      `microbudget serve` serves.
+    - `on_unavailable`: while the ledger is out of reach, `"deny"` raises
+      `LedgerUnavailableError`; `"allow"` grants up to `cap` by axis and settles that later
+      (`AllowingLedger`); `"local"` holds a `block` of each path's budget and goes on within it
+      (`LeasedLedger`), which also asks the ledger less often.
+
+    The other `options` are the engine's own, such as `clock`, `timeout`, `prefix`, `schema` or the
+    `key` of an HTTP ledger. Raises `ValueError` for what is none of these, `ImportError` that
+    names what to install for an engine whose library is missing. No message shows the URL.
+    """
+    _check(on_unavailable, cap, block)
+    ledger = _open(url, False, options)
+    if on_unavailable == "allow":
+        return AllowingLedger(ledger, cap or {})
+    return LeasedLedger(ledger, block) if on_unavailable == "local" else ledger
+
+
+def open_async_ledger(
+    url: str,
+    on_unavailable: str = "deny",
+    cap: dict[str, int] | None = None,
+    block: dict[str, int] | None = None,
+    **options: Any,
+) -> Any:
+    """Return the ledger at a URL, for asyncio; everything is as in `open_ledger`."""
+    _check(on_unavailable, cap, block)
+    ledger = _open(url, True, options)
+    if on_unavailable == "allow":
+        return AsyncAllowingLedger(ledger, cap or {})
+    return AsyncLeasedLedger(ledger, block) if on_unavailable == "local" else ledger
+
+
+def _check(on_unavailable: str, cap: dict[str, int] | None, block: dict[str, int] | None) -> None:
+    if on_unavailable not in ("deny", "allow", "local"):
+        refuse("on_unavailable", "'deny', 'allow' or 'local'", on_unavailable)
+    if (on_unavailable == "allow") != bool(cap):
+        raise ValueError("cap goes with on_unavailable='allow', which needs one: amounts by axis")
+    if block is not None and on_unavailable != "local":
+        raise ValueError("block goes with on_unavailable='local'")
+
+
+def _open(url: str, awaited: bool, options: dict[str, Any]) -> Any:
+    scheme, colon, rest = url.partition(":") if isinstance(url, str) else ("", "", "")
+    if scheme in _SERVERS and rest.startswith("//"):
+        return _engine(_SERVERS[scheme], awaited)(url, **options)
+    if scheme not in _OWN or not colon or bool(rest) != (scheme == "sqlite"):
+        raise ValueError(
+            "a ledger's URL is memory:, sqlite:PATH, or begins with redis://, rediss://, unix://, "
+            "postgresql://, http:// or https://"
+        )
+    place = [_file(rest)] if rest else []
+    ledger = _engine(_OWN[scheme], False)(*place, **options)
+    return ThreadedLedger(ledger) if awaited else ledger
+
+
+def _engine(name: str, awaited: bool) -> Any:
+    module, _, kind = name.partition(".")
+    return getattr(
+        import_module("budget_cpython.ledger." + module), "Async" + kind if awaited else kind
+    )
+
+
+def _file(rest: str) -> str:
+    """Return the path of an SQLite file; with an empty host before it, it is absolute."""
+    path = rest[2:] if rest.startswith("///") else rest
+    if path.startswith("//") or "?" in path or path in ("/", ":memory:"):
+        raise ValueError("an SQLite ledger's URL is sqlite:PATH, or sqlite:///ABSOLUTE/PATH")
+    return path

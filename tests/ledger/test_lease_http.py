@@ -1,0 +1,55 @@
+"""Blocks leased from a service over HTTP, which is killed and comes back."""
+
+import asyncio
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from budget_core.account import Limit
+from budget_core.http_ledger import HttpLedger
+from budget_core.lease import LeasedLedger
+from budget_core.ledger_errors import LedgerUnavailableError
+from budget_cpython.ledger.opening import open_ledger
+from budget_cpython.ledger.sqlite import SqliteLedger
+from tests.serve.support import Service
+
+PATH = "org/device"
+BLOCK = {"calls": 10}
+
+
+def test_devices_go_on_within_their_blocks_while_the_service_is_gone(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    stored = SqliteLedger(file)
+    stored.set_limits("org", [Limit("calls", 100, "day")])
+    engine = ("--engine", f"sqlite:{file}", "--listen")
+    chip = LeasedLedger(HttpLedger("http://127.0.0.1:1"), BLOCK)
+
+    async def claim(count: int) -> None:
+        for _ in range(count):
+            await chip.commit(await chip.reserve(PATH, {"calls": 1}))
+
+    with Service(*engine, "127.0.0.1:0") as service:
+        port = service.port
+        chip = LeasedLedger(HttpLedger(service.url), BLOCK)
+        server = open_ledger(service.url, "local", block=BLOCK)
+        asyncio.run(claim(3))
+        server.commit(server.reserve(PATH, {"calls": 4}))
+        service.kill()
+        service.communicate()
+    (found,) = stored.balance("org")
+    assert (found.spent, found.held) == (0, 20)
+    asyncio.run(claim(7))
+    in_flight = server.reserve(PATH, {"calls": 5})
+    with pytest.raises(LedgerUnavailableError):
+        asyncio.run(claim(1))
+    with pytest.raises(LedgerUnavailableError):
+        server.reserve(PATH, {"calls": 2})
+    server.commit(in_flight, {"calls": 8})
+    with Service(*engine, f"127.0.0.1:{port}") as service:
+        asyncio.run(chip.close())
+        with closing(server):
+            pass
+        service.end()
+    (found,) = stored.balance("org")
+    assert (found.spent, found.held) == (22, 0)

@@ -1,0 +1,144 @@
+"""Leases from files, by threads and processes, and ledgers that block under asyncio."""
+
+import asyncio
+import multiprocessing
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from budget_core.account import Limit
+from budget_core.ledger_errors import BudgetExceededError, LedgerUnavailableError
+from budget_cpython.ledger.lease import AsyncLeasedLedger, LeasedLedger
+from budget_cpython.ledger.sqlite import SqliteLedger
+from budget_cpython.ledger.threaded import ThreadedLedger
+
+PATH = "org/agent"
+BLOCK = {"calls": 20}
+
+
+def stored(path: Path, calls: int) -> SqliteLedger:
+    ledger = SqliteLedger(path)
+    ledger.set_limits("org", [Limit("calls", calls, "run")])
+    return ledger
+
+
+def claim_all(leased: Any) -> int:
+    """Claim until nothing is left, and give back what is unused."""
+    granted = 0
+    while True:
+        try:
+            leased.commit(leased.reserve(PATH, {"calls": 1}))
+        except BudgetExceededError:
+            return granted
+        granted += 1
+
+
+def test_threads_use_a_budget_up_exactly(tmp_path: Path) -> None:
+    ledger = stored(tmp_path / "ledger.db", 1010)
+    leased = LeasedLedger(ledger, BLOCK)
+    granted: list[int] = []
+    threads = [threading.Thread(target=lambda: granted.append(claim_all(leased))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(granted) == 1010
+    leased.close()
+    (found,) = SqliteLedger(tmp_path / "ledger.db").balance("org")
+    assert (found.spent, found.held) == (1010, 0)
+
+
+def _process(path: Path, granted: Any) -> None:
+    leased = LeasedLedger(SqliteLedger(path), BLOCK)
+    granted.put(claim_all(leased))
+    leased.close()
+
+
+def test_processes_use_a_budget_up_exactly(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = stored(path, 1010)
+    context = multiprocessing.get_context("spawn")
+    granted = context.Queue()
+    processes = [context.Process(target=_process, args=(path, granted)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    total = sum(granted.get() for _ in processes)
+    for process in processes:
+        process.join()
+    assert total == 1010
+    (found,) = ledger.balance("org")
+    assert (found.spent, found.held) == (1010, 0)
+
+
+def test_tasks_lease_from_a_ledger_that_blocks(tmp_path: Path) -> None:
+    async def check() -> int:
+        stored(tmp_path / "ledger.db", 105)
+        leased = AsyncLeasedLedger(ThreadedLedger(SqliteLedger(tmp_path / "ledger.db")), BLOCK)
+
+        async def claim() -> int:
+            for granted in range(100):
+                try:
+                    await leased.commit(await leased.reserve(PATH, {"calls": 1}))
+                except BudgetExceededError:
+                    return granted
+            return 100
+
+        granted = sum(await asyncio.gather(*[claim() for _ in range(5)]))
+        await leased.close()
+        return granted
+
+    assert asyncio.run(check()) == 105
+    (found,) = SqliteLedger(tmp_path / "ledger.db").balance("org")
+    assert (found.spent, found.held) == (105, 0)
+
+
+def test_a_block_goes_on_while_its_file_is_locked(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    stored(path, 100)
+    leased = LeasedLedger(SqliteLedger(path, timeout=0), BLOCK)
+    leased.commit(leased.reserve(PATH, {"calls": 1}))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for _ in range(19):
+            leased.commit(leased.reserve(PATH, {"calls": 1}))
+        with pytest.raises(LedgerUnavailableError):
+            leased.reserve(PATH, {"calls": 1})
+    leased.close()
+    (found,) = SqliteLedger(path).balance("org")
+    assert (found.spent, found.held) == (20, 0)
+
+
+def test_accounts_are_those_upstream(tmp_path: Path) -> None:
+    leased = LeasedLedger(stored(tmp_path / "ledger.db", 100), BLOCK)
+    leased.set_limits("org/b", [Limit("calls", 5)])
+    assert leased.accounts() == ["org", "org/b"]
+    assert leased.limits("org/b") == [Limit("calls", 5)]
+    assert leased.history("org/b") == []
+    hold = leased.reserve("org/b", {"calls": 1}, "k")
+    assert leased.extend(hold, 500).id == leased.hold("org/b", "k").id == "k"
+    leased.release(hold)
+    leased.charge("org/b", {"calls": 1})
+    assert (leased.expire(), leased.balance("org/b")[1].spent) == (0, 1)
+
+
+def test_a_ledger_that_blocks_has_all_its_methods_awaited(tmp_path: Path) -> None:
+    async def check() -> None:
+        ledger = ThreadedLedger(stored(tmp_path / "ledger.db", 9))
+        await ledger.set_limits("org/b", [Limit("calls", 5)])
+        assert await ledger.accounts() == ["org", "org/b"]
+        assert await ledger.limits("org/b") == [Limit("calls", 5)]
+        hold = await ledger.reserve("org/b", {"calls": 2}, "k")
+        assert (await ledger.extend(hold)).id == "k"
+        assert (await ledger.commit(hold)).actual == {"calls": 2}
+        await ledger.release(await ledger.reserve("org/b", {"calls": 1}))
+        await ledger.charge("org", {"calls": 3})
+        assert (await ledger.hold("org/b", "k")).state == "committed"
+        assert [one.spent for one in await ledger.balance("org/b")] == [5, 2]
+        assert (await ledger.expire(), await ledger.history("org")) == (0, [])
+        await ledger.close()
+
+    asyncio.run(check())

@@ -1,0 +1,65 @@
+"""A Redis that hangs: what was granted and leased meanwhile counts once, whatever was applied."""
+
+from contextlib import closing
+
+from budget_core.account import Limit
+from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger_records import Balance
+from budget_cpython.ledger.lease import LeasedLedger
+from budget_cpython.ledger.outage import AllowingLedger
+from budget_cpython.ledger.redis import RedisLedger
+from tests.ledger.redis_server import RedisServer, server
+
+PATH = "org/agent"
+
+
+def fresh() -> RedisServer:
+    with closing(server().client()) as client:
+        client.flushall()
+    with closing(RedisLedger(server().url)) as ledger:
+        ledger.set_limits("org", [Limit("calls", 100, "day")])
+    return server()
+
+
+def stands() -> tuple[int, int]:
+    with closing(RedisLedger(server().url)) as ledger:
+        (found,) = ledger.balance("org")
+    assert isinstance(found, Balance)
+    return found.spent, found.held
+
+
+def test_what_is_granted_while_the_server_hangs_counts_once() -> None:
+    running = fresh()
+    ledger = AllowingLedger(RedisLedger(running.url, timeout=0.5), {"calls": 10})
+    before = ledger.reserve(PATH, {"calls": 7})
+    running.pause()
+    try:
+        granted = ledger.reserve(PATH, {"calls": 4})
+        ledger.commit(before, {"calls": 5})
+        ledger.commit(granted, {"calls": 3})
+        ledger.release(ledger.reserve(PATH, {"calls": 6}))
+        ledger.charge(PATH, {"calls": 2})
+        assert ledger.unsettled > 0
+    finally:
+        running.go_on()
+    ledger.close()
+    assert stands() == (10, 0)
+
+
+def test_a_block_goes_on_while_the_server_hangs_and_nothing_stays_held() -> None:
+    running = fresh()
+    leased = LeasedLedger(RedisLedger(running.url, timeout=0.5), {"calls": 10})
+    leased.commit(leased.reserve(PATH, {"calls": 1}))
+    running.pause()
+    refused = 0
+    try:
+        for _ in range(12):
+            try:
+                leased.commit(leased.reserve(PATH, {"calls": 1}))
+            except LedgerUnavailableError:
+                refused += 1
+    finally:
+        running.go_on()
+    assert refused == 3
+    leased.close()
+    assert stands() == (10, 0)
