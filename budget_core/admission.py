@@ -46,7 +46,7 @@ async def fitting(gate: "Gate", request: "Request", said: "Messages") -> int:
 
 
 async def admitted(
-    gate: "Gate", request: "Request", prompt: int
+    gate: "Gate", request: "Request", prompt: int, said: "Messages"
 ) -> "tuple[LlmCall, dict[str, int | None]]":
     """Return a call that may be made, and what there was before it.
 
@@ -55,19 +55,36 @@ async def admitted(
     request that is no limit.
     """
     check_limit("max_tokens of the request", request.max_tokens)
-    model = request.model or gate.model or gate.inner.get_default_model()
+    models = [request.model or gate.model or gate.inner.get_default_model()]
+    if gate.fallback_model not in (None, models[0]):
+        models.append(gate.fallback_model)
+    call, left = await _queued(gate, request, prompt, models)
+    ledger = gate.envelope.ledger
+    first = None if ledger is None else await ledger.admit(call, request, said, prompt)
+    if first is None:
+        return call, left
+    if call.model == models[-1]:
+        raise StoppedError(first)
+    call, left = await _queued(gate, request, prompt, models[1:])
+    if await ledger.admit(call, request, said, prompt):
+        raise StoppedError(first)
+    return call, left
+
+
+async def _queued(
+    gate: "Gate", request: "Request", prompt: int, models: "list[str]"
+) -> "tuple[LlmCall, dict[str, int | None]]":
+    """Return a call of the first model that the envelope has room for, once it is its turn."""
     ticket = _Ticket(gate.envelope)
-    first = None
+    first: Any = None
     gate.envelope.queue.append(ticket)
     try:
-        while True:
+        for model in models:
             call, left, reason = await _granted(gate, request, prompt, model, ticket)
             if call is not None:
                 return call, left
             first = first or reason
-            if gate.fallback_model in (None, model):
-                raise StoppedError(first)
-            model = gate.fallback_model
+        raise StoppedError(first)
     finally:
         gate.envelope.queue.remove(ticket)
         if ticket.lacking:

@@ -65,6 +65,7 @@ class Bounds(TurnBudget):
         self.queue: list[Any] = [] if parent is None else parent.queue
         self.in_use = False
         self.notes: dict[int, Any] = {}
+        self.ledger: Any = None if parent is None else parent.ledger
         self._watchers: list[Callable[[], object]] = [] if parent is None else parent._watchers
         self._timeout_ms = None if budget.timeout is None else in_ms("timeout", budget.timeout)
         self._kept_ms = budget.kept_of(self._timeout_ms)

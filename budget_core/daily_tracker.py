@@ -26,7 +26,11 @@ class DailyBudgetTracker(BudgetTracker):
 
     A store that fails denies: the tracker is at its limit, `store_error` says why, and the store
     is tried again before each call. A stored state that cannot be trusted counts as a day spent,
-    but for the store's `allowance`; `state_error` says why until the next day. Source: seed 001.
+    but for the store's `allowance`; `state_error` says why until the next day.
+
+    In the place of a store, a `ledger` that blocks and the path of an `account` in it make the day
+    one of all processes that count there; the clock is the ledger's, and one that fails denies.
+    Source: seed 001.
     """
 
     SCOPE = "daily"
@@ -39,6 +43,7 @@ class DailyBudgetTracker(BudgetTracker):
         store: "BudgetStateStore | None" = None,
         lock: "Lock | None" = None,
         write_ahead: int = 0,
+        **shared: "Any",
     ) -> None:
         config = config or DailyBudgetConfig()
         self._clock = clock or WALL
@@ -53,7 +58,11 @@ class DailyBudgetTracker(BudgetTracker):
         super().__init__(config, Count(None, config.daily_budget, lock))
         self.count.by_model = bool(config.primary_models)
         self._store: Any = store
-        if store is not None:
+        if shared:
+            from budget_core.ledger_tracker import share  # loaded for the first ledger
+
+            share(self, store, **shared)
+        elif store is not None:
             self._restore()
 
     def _weight(self, model: object) -> float | None:

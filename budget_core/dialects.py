@@ -49,6 +49,18 @@ def token_counts(usage: object) -> "dict[str, int | None]":
     }
 
 
+def reckoned(usage: object, price: "Price | None") -> "tuple[int, int | None, str]":
+    """Return `(tokens, nano_usd, status)` of a report; the money is `None` without a price."""
+    tokens, cached, status = read_report(usage)
+    if price is None:
+        return tokens, None, status
+    counts = token_counts(usage)
+    prompt = min(tokens, counts["input_tokens"] or 0)
+    written = counts["cache_creation_tokens"]
+    parts = (prompt, tokens - prompt, cached) + ((written,) if written else ())
+    return tokens, max(0, price.cost(*parts)), status
+
+
 class _Report:
     """One usage report, and whether everything read from it so far made sense."""
 

@@ -45,9 +45,9 @@ def settle_limit(wrapper: "BudgetWrapper") -> None:
     if wrapper.on_threshold_crossed and wrapper.enforcement == Enforcement.CUTOFF:
         share = tracker.consume_stranded_crossing()
         if share is not None:
-            _call_hook(wrapper, wrapper.on_threshold_crossed, threshold=share)
+            call_hook(wrapper, wrapper.on_threshold_crossed, threshold=share)
     if wrapper.on_limit_reached and tracker.consume_limit_crossing():
-        _call_hook(wrapper, wrapper.on_limit_reached)
+        call_hook(wrapper, wrapper.on_limit_reached)
 
 
 def _cut_off(wrapper: "BudgetWrapper") -> ChatResponse:
@@ -61,24 +61,26 @@ def _threshold_warning(wrapper: "BudgetWrapper") -> str | None:
     if share is None:
         return None
     if wrapper.on_threshold_crossed:
-        _call_hook(wrapper, wrapper.on_threshold_crossed, threshold=share)
+        call_hook(wrapper, wrapper.on_threshold_crossed, threshold=share)
     return wrapper.tracker.threshold_message(share)
 
 
-def _call_hook(wrapper: "BudgetWrapper", hook: "Hook", **more: object) -> None:
+def call_hook(wrapper: "BudgetWrapper", hook: "Hook", **more: object) -> None:
+    """Call a hook with its tracker's figures, or those given; what it raises is kept."""
     tracker = wrapper.tracker
     used, cap, unit = tracker.dominant_axis()
     share = tracker.utilization()
+    scope: object = tracker.SCOPE
+    told = {"scope": scope, "utilization": share, "used": used, "cap": cap, "unit": unit}
+    told.update(more)
     try:
-        pending: Any = hook(
-            scope=tracker.SCOPE, utilization=share, used=used, cap=cap, unit=unit, **more
-        )
+        pending: Any = hook(**told)
         if hasattr(pending, "send"):
             pending.close()
             raise TypeError("a hook must be a plain function, not an async one")
     except Exception as error:  # noqa: BLE001 - a hook may raise anything, the call goes on
         if wrapper.hook_error is None:
-            print(f"microbudget: a {tracker.SCOPE} hook raised {error!r}", file=sys.stderr)
+            print(f"microbudget: a {told['scope']} hook raised {error!r}", file=sys.stderr)
         wrapper.hook_error = error
 
 

@@ -30,6 +30,7 @@ class Envelope(Bounds):
     - `pauses`: the declared ones, each a dict of `reason` and `ms`.
     - `queue`: the calls of the whole tree that wait for admission, the first to come first.
     - `in_use`: whether a run has begun with it and not ended.
+    - `ledger`: the account that it draws on, or `None`.
     - `notes`: what stop conditions remember of the run.
 
     Times are the monotonic clock's; `lock` is any context manager, a child has its parent's.
@@ -42,14 +43,21 @@ class Envelope(Bounds):
         budget: Budget,
         clock: "MonotonicClock" = MONOTONIC,
         lock: "Lock | None" = None,
+        **shared: "Any",
     ) -> "AnyEnvelope":
         """Return a new envelope, whose time runs from now.
 
+        With a `ledger` and the path of an `account` in it, every LLM call below draws on that too.
         Raises `ValueError` for a timeout that the clock cannot measure, and for what is no budget.
         """
         if not isinstance(budget, Budget):
             raise ValueError(f"budget must be a Budget, not {budget!r}")
-        return cls(budget, clock, lock)
+        envelope = cls(budget, clock, lock)
+        if shared:
+            from budget_core.ledger_run import share  # loaded for the first ledger
+
+            share(envelope, **shared)
+        return envelope
 
     def child(
         self: "AnyEnvelope", budget: Budget | None = None, name: str = "", **limits: "Any"

@@ -69,7 +69,7 @@ def is_billed(error: BaseException) -> bool:
     """Tell whether a call that failed may cost something: not if it was refused, or never sent."""
     if isinstance(error, ProviderError):
         return error.sent and error.status < 400
-    return True
+    return getattr(error, "sent", True)
 
 
 def tokens_in(size: int) -> int:

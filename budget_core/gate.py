@@ -40,6 +40,7 @@ class Gate:
     - `essential`: the names of the tools that are offered longest.
     - `on_event(kind, **fields)`: told of `turn_started`, `notice`, `response`, `compacted`.
     - `state`: a `TurnRuntimeState` that counts tokens too.
+    - `ledger` and `account`: the calls draw on that account too, as for `Envelope.open`.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Gate:
         essential: "Sequence[str]" = (),
         on_event: "Hook | None" = None,
         state: "TurnRuntimeState | None" = None,
+        **shared: "Any",
     ) -> None:
         self.inner = inner
         self.envelope = envelope
@@ -77,6 +79,10 @@ class Gate:
         self.told: int | None = None
         self._stages = Stages(envelope, wind_down or WindDown(), set(essential))
         envelope.notes = {}
+        if shared:
+            from budget_core.ledger_run import share  # loaded for the first ledger
+
+            share(envelope, **shared)
         if stop_when is not None:
             stop_when.reset()
 
@@ -147,7 +153,7 @@ class Gate:
         if self.partial_text:
             said.insert(0, {"role": "assistant", "content": self.partial_text})
         prompt = await fitting(self, request, said)
-        call, left = await admitted(self, request, prompt)
+        call, left = await admitted(self, request, prompt, said)
         self.turn += 1
         try:
             call.ask(request, said, on_delta)
@@ -158,7 +164,7 @@ class Gate:
                 self.report("notice", text=notice, stage=stage)
             await call.make()
         finally:
-            call.settle(self.state)
+            await call.settle(self.state)
             self.limit, self.heard = call.limit, call.heard
             self.told = token_counts(call.usage)["output_tokens"]
         if call.reason is not None:

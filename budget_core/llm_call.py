@@ -1,12 +1,12 @@
 """One call of a model that was admitted: made within the run's time, and settled in any case."""
 
-from budget_core.dialects import read_report, token_counts
+from budget_core.dialects import reckoned, token_counts
 from budget_core.estimate import better_report, is_billed
 from budget_core.flight import CutShortError, fly, why_over
 from budget_core.provider import ChatResponse, settle
 from budget_core.received import EnoughError, Received
 from budget_core.stop import StopReason, in_words
-from budget_core.usage import ESTIMATED, INVALID
+from budget_core.usage import ESTIMATED, INVALID, MISSING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,14 +18,18 @@ class LlmCall:
     """What an admitted call asks for and comes to.
 
     `response` is the answer, or `reason` why there is none; `heard` what text has come; `usage` the
-    provider's report or an estimate. `priced` tells whether money is counted at all.
+    provider's report or an estimate, `used` what it comes to, `billed` whether it may cost
+    something. `priced` tells whether money is counted at all. `ledger` is what is held for the call
+    in a ledger, if anything.
     """
 
     response: "Any" = None
     reason: StopReason | None = None
     usage: "Any" = None
     heard = ""
-    _billed = False
+    billed = False
+    used: "tuple[int, int | None, str]" = (0, 0, MISSING)
+    ledger: "Any" = None
 
     def __init__(
         self,
@@ -38,8 +42,8 @@ class LlmCall:
         self.inner = inner
         self.model = model
         self.limit = hold.limit
-        self._hold = hold
-        self._price = price
+        self.hold = hold
+        self.price = price
         self._priced = priced
         self._asked: dict[str, Any] = {}
         self._received = Received()
@@ -55,13 +59,13 @@ class LlmCall:
 
     async def make(self) -> None:
         """Make the call; whatever it raises but a cancellation becomes the reason."""
-        self._billed = True
+        self.billed = True
         try:
-            await fly(self._chat, self._hold.envelope)
+            await fly(self._chat, self.hold.envelope)
         except CutShortError:
-            self.reason = why_over(self._hold.envelope)
+            self.reason = why_over(self.hold.envelope)
         except Exception as error:  # noqa: BLE001 - a provider may raise anything
-            self._billed = is_billed(error)
+            self.billed = is_billed(error)
             self.reason = StopReason(StopReason.PROVIDER_ERROR, in_words(error), error=error)
         if self.response is not None:
             self.reason = None
@@ -77,30 +81,28 @@ class LlmCall:
             response = ChatResponse(self._received.text, finish_reason="length")
         self.response = response
 
-    def settle(self, state: "TurnRuntimeState | None") -> None:
+    async def settle(self, state: "TurnRuntimeState | None") -> None:
         """Count what was reported, or an estimate where nothing was, in the place of the hold."""
         self.heard = getattr(self.response, "content", None) or self._received.text
         try:
-            tokens, nano_usd, unclear = self._reckoned()
+            unclear = self._reckoned()
+            tokens, nano_usd, _ = self.used
         except Exception:  # noqa: BLE001 - what cannot be reckoned counts as what was held
-            tokens, nano_usd, unclear = self._hold.tokens, self._hold.nano_usd, ["missing"]
-        self._hold.settle(tokens, nano_usd, *unclear)
+            tokens, nano_usd, unclear = self.hold.tokens, self.hold.nano_usd, ["missing"]
+        self.hold.settle(tokens, nano_usd or 0, *unclear)
         if state is not None:
             state.add_tokens(**token_counts(self.usage))
+        if self.ledger is not None:
+            await self.ledger.account.settle(self, self.ledger)
 
-    def _reckoned(self) -> "tuple[int, int, list[str]]":
+    def _reckoned(self) -> "list[str]":
         messages, tools = self._asked.get("messages", []), self._asked.get("tools")
         usage = self._received.settled(self.response, messages, tools)
-        if self._billed:
+        if self.billed:
             usage = better_report(usage, self.response, messages, tools)
         self.usage = usage
-        tokens, cached, status = read_report(usage)
-        unclear = {ESTIMATED: ["estimated"], INVALID: ["missing"]}.get(status, [])
-        if self._price is None:
-            return tokens, 0, unclear + ["unpriced"] if self._priced and self._billed else unclear
-        counts = token_counts(usage)
-        prompt = min(tokens, counts["input_tokens"] or 0)
-        written = counts["cache_creation_tokens"]
-        parts = (prompt, tokens - prompt, cached) + ((written,) if written else ())
-        cost = self._price.cost(*parts)
-        return tokens, max(0, cost), unclear
+        self.used = reckoned(usage, self.price)
+        unclear = {ESTIMATED: ["estimated"], INVALID: ["missing"]}.get(self.used[2], [])
+        if self.price is None and self._priced and self.billed:
+            return unclear + ["unpriced"]
+        return unclear

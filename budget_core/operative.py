@@ -26,6 +26,8 @@ OPTIONS = (
     "prices",
     "count_tokens",
     "compact",
+    "ledger",
+    "account",
 )
 
 
@@ -43,7 +45,7 @@ class Operative:
     - `stream`: ask for the answer piece by piece; each is an event `delta`.
     - `session_id`: names the runs' `TurnRuntimeState`.
     - the rest as for `Gate`: `model`, `fallback_model`, `wind_down`, `stop_when`, `middleware`,
-      `prices`, `count_tokens`, `compact`.
+      `prices`, `count_tokens`, `compact`, `ledger`, `account`.
 
     Hooks, middleware and tools may be async. Raises `ValueError` naming what is wrong.
     """

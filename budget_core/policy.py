@@ -21,7 +21,7 @@ class TurnBudgetPolicy:
         enforcement: str | None = None,
         begins_turns: bool = True,
     ) -> None:
-        if tracker.count.expires:
+        if hasattr(tracker, "resets_at"):
             raise ValueError("tracker must be a turn's: a policy resets it at each turn's start")
         self._tracker = tracker
         self._begins_turns = begins_turns

@@ -258,7 +258,9 @@ class TurnBudgetTracker(BudgetTracker):
     """What one turn has used of its iterations and tokens.
 
     Somebody who sees turns begin calls `reset()`: `TurnBudgetPolicy` does. Shared with the loops
-    of sub-agents, one tracker bounds a turn and all that it spawns. Source: seed 001.
+    of sub-agents, one tracker bounds a turn and all that it spawns. With a `ledger` that blocks and
+    the path of an `account` in it, each turn counts on an account of its own below that one, and
+    what is left above bounds it too. Source: seed 001.
     """
 
     SCOPE = "turn"
@@ -268,11 +270,16 @@ class TurnBudgetTracker(BudgetTracker):
         self,
         config: TurnBudgetConfig | None = None,
         lock: "Lock | None" = None,
+        **shared: "Any",
     ) -> None:
         config = config or TurnBudgetConfig()
         super().__init__(config, Count(config.iteration_budget, config.token_budget, lock))
         self.count.by_model = bool(config.model_weights)
         self.count.expires = False
+        if shared:
+            from budget_core.ledger_tracker import share  # loaded for the first ledger
+
+            share(self, **shared)
 
     def _weight(self, model: object) -> float | None:
         return self.config.model_weights.get(model, 1) if isinstance(model, str) else 1

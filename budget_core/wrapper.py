@@ -23,6 +23,10 @@ class BudgetWrapper:
     With `estimates` a call that reports no usage is charged an estimate of its prompt and answer,
     unless it was refused or never sent; without, it counts as a call whose usage is missing.
 
+    With a `ledger` and the path of an `account` in it, what a call may use is held there before it
+    is made, and what it did is recorded after; a tracker is not needed then. See docs/ledger.md
+    for the options: `prices`, `count_tokens`, `max_tokens`, `ttl`, `key`, `raises`.
+
     Everything else is the inner provider's: further arguments and attributes pass through, so one
     that streams still streams. Raises `ValueError` for an unknown mode, and for `FALLBACK` without
     a `fallback_model`. Source: seed 001.
@@ -31,14 +35,19 @@ class BudgetWrapper:
     def __init__(
         self,
         inner: "Provider",
-        tracker: "BudgetTracker",
+        tracker: "BudgetTracker | None" = None,
         enforcement: str | None = None,
         fallback_model: str | None = None,
         on_threshold_crossed: "Hook | None" = None,
         on_limit_reached: "Hook | None" = None,
         estimates: bool = False,
+        **shared: "Any",
     ) -> None:
-        if not hasattr(tracker, "count"):
+        if shared:
+            from budget_core.ledger_wrapper import share  # loaded for the first ledger
+
+            inner, tracker = share(self, inner, tracker, enforcement, **shared)
+        if tracker is None or not hasattr(tracker, "count"):
             raise ValueError(f"tracker must be a BudgetTracker, not {tracker!r}")
         self.inner = inner
         self.tracker = tracker

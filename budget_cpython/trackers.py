@@ -9,6 +9,7 @@ from budget_cpython.config import DailyBudgetConfig, TurnBudgetConfig
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from budget_core import config as core
     from budget_core.shapes import BudgetStateStore
@@ -20,8 +21,15 @@ class TurnBudgetTracker(tracker.TurnBudgetTracker):
     Takes either package's `TurnBudgetConfig`. Everything else is the core's.
     """
 
-    def __init__(self, config: "core.TurnBudgetConfig | None" = None) -> None:
-        super().__init__(config or TurnBudgetConfig(), Lock())
+    def __init__(
+        self,
+        config: "core.TurnBudgetConfig | None" = None,
+        *,
+        ledger: "Any" = None,
+        account: str | None = None,
+    ) -> None:
+        shared = _shared(ledger, account)
+        super().__init__(config or TurnBudgetConfig(), Lock(), **shared)
 
 
 class DailyBudgetTracker(daily_tracker.DailyBudgetTracker):
@@ -38,5 +46,14 @@ class DailyBudgetTracker(daily_tracker.DailyBudgetTracker):
         clock: "Callable[[], float] | None" = None,
         store: "BudgetStateStore | None" = None,
         write_ahead: int = 0,
+        *,
+        ledger: "Any" = None,
+        account: str | None = None,
     ) -> None:
-        super().__init__(config or DailyBudgetConfig(), clock or WALL, store, Lock(), write_ahead)
+        shared = _shared(ledger, account)
+        config = config or DailyBudgetConfig()
+        super().__init__(config, clock or WALL, store, Lock(), write_ahead, **shared)
+
+
+def _shared(ledger: "Any", account: str | None) -> "dict[str, Any]":
+    return {} if ledger is None and account is None else {"ledger": ledger, "account": account}

@@ -48,7 +48,9 @@ async def play(runtime: str, seed: int) -> list[str]:
     by_hold: dict[CallHold, Entry] = {}
     make, settle = CallHold.__init__, CallHold.settle
 
-    def made(hold: CallHold, envelope: Envelope, limit: int | None, tokens: int, nano_usd: int) -> None:
+    def made(
+        hold: CallHold, envelope: Envelope, limit: int | None, tokens: int, nano_usd: int
+    ) -> None:
         make(hold, envelope, limit, tokens, nano_usd)
         entry = by_hold[hold] = Entry(hold, tokens, nano_usd)
         entries.append(entry)
@@ -58,7 +60,10 @@ async def play(runtime: str, seed: int) -> list[str]:
         by_hold[hold].used.append((tokens, nano_usd))
         settle(hold, tokens, nano_usd, *unclear)
 
-    with mock.patch.object(CallHold, "__init__", made), mock.patch.object(CallHold, "settle", settled):
+    with (
+        mock.patch.object(CallHold, "__init__", made),
+        mock.patch.object(CallHold, "settle", settled),
+    ):
         world = World(runtime, random.Random(seed))  # noqa: S311 - no secret
         await world.play()
     for entry in entries:

@@ -1,0 +1,214 @@
+"""Draw LLM calls on one account of a ledger: hold before, record after, lose nothing between."""
+
+from budget_core.account import MOST, check_path
+from budget_core.errors import refuse
+from budget_core.ledger_errors import (
+    BudgetExceededError,
+    KeyReusedError,
+    LedgerError,
+    LedgerUnavailableError,
+    UnknownHoldError,
+)
+from budget_core.ledger_records import Hold, check_ttl
+from budget_core.limits import check_count
+from budget_core.provider import settle
+from budget_core.reservation import CHARGE, COMMIT, LATER, Reservation
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from budget_core.shapes import *
+
+TTL = 300  # seconds: what a process that died has in flight counts as spent after that
+TRIES = 8  # as often a call is cut to what is left: each limit of the path may be the tightest once
+ANSWER = 4096  # tokens of an answer whose length nobody said
+OUT_OF_REACH = "[Budget unavailable] The budget's ledger cannot be asked now."
+
+
+class UnpricedError(LedgerError):
+    """A call's price is not known, and an account that it draws on limits money.
+
+    `scope` is the account's path.
+    """
+
+    def __init__(self, scope: str, model: str) -> None:
+        self.scope = scope
+        super().__init__(f"no price is known for {model}, and {scope} has a limit on nano_usd")
+
+
+class LedgerAccount:
+    """One account of a ledger, as LLM calls draw on it.
+
+    `ledger` may be one that blocks or one whose methods are awaited. A hold is for `ttl` seconds,
+    and is extended while its call takes longer. `max_tokens` is the length of an answer where
+    nobody says one.
+
+    A call that was answered counts as what its provider reported; one whose outcome is not known as
+    what was held for it, or as what it is known to have used if that is more. What the ledger could
+    not be told is kept with it, and told before the next call; `error` is why.
+    """
+
+    def __init__(
+        self, ledger: "Any", path: str, max_tokens: int = ANSWER, ttl: float = TTL
+    ) -> None:
+        for name in ("reserve", "commit", "release", "extend", "charge", "balance"):
+            if not hasattr(ledger, name):
+                refuse("ledger", "a Ledger", ledger)
+        self.ledger = ledger
+        self.path = check_path(path)
+        self.max_tokens = check_count("max_tokens", max_tokens)
+        check_ttl(ttl)
+        self.ttl = ttl
+        self.error: Exception | None = None
+        if getattr(ledger, "untold", None) is None:
+            ledger.untold = []  # with the ledger, so that the next call of anybody settles it
+
+    @property
+    def untold(self) -> "list[tuple[str, Hold, dict[str, int] | None]]":
+        """What the ledger was not told yet, by anybody in this process: `(what, hold, actual)`."""
+        found: list[Any] = self.ledger.untold
+        return found
+
+    async def reserve(
+        self,
+        model: str,
+        prompt: int,
+        limit: int | None = None,
+        price: "Price | None" = None,
+        clamp: bool = True,
+        key: str | None = None,
+    ) -> Reservation:
+        """Hold what a call may use: its prompt, and up to `limit` tokens of an answer.
+
+        With `clamp`, an answer that does not fit is cut to what is left, at least to one token.
+        With the `key` of a call that died, its hold is taken over. Raises `BudgetExceededError`,
+        `UnpricedError`, whatever the ledger raises, and `ValueError` for what is no count.
+        """
+        check_count("count_tokens(messages, tools)", prompt)
+        limit = self.max_tokens if limit is None else check_count("max_tokens", limit)
+        if not await self.flush():
+            raise self.error or LedgerUnavailableError("the ledger was not told what was used")
+        if price is None:
+            await self._refuse_unpriced(model)
+        for again in range(TRIES, -1, -1):
+            try:
+                asked = amounts(prompt, limit, price)
+                held = await self._hold(asked, key)
+                if held.amounts != asked:
+                    limit = max(1, held.amounts["tokens"] - prompt)
+                return Reservation(self, held, limit)
+            except BudgetExceededError as error:
+                limit = _fitting(error, prompt, limit, price) if clamp and again else 0
+                if limit < 1:
+                    raise
+        raise RuntimeError("never here")
+
+    async def _hold(self, asked: "dict[str, int]", key: str | None) -> Hold:
+        if key is not None:
+            try:
+                known: Hold = await settle(self.ledger.reserve(self.path, asked, key, self.ttl))
+            except KeyReusedError:  # the call that died was cut to another length
+                known = await settle(self.ledger.hold(self.path, key))
+            if known.state == Hold.HELD and "tokens" in known.amounts:
+                return known
+        held: Hold = await settle(self.ledger.reserve(self.path, asked, None, self.ttl))
+        return held
+
+    async def _refuse_unpriced(self, model: str) -> None:
+        for row in await settle(self.ledger.balance(self.path)):
+            if row.axis == "nano_usd" and row.limit is not None:
+                raise UnpricedError(row.account, model)
+
+    def unheld(self, prompt: int, limit: int | None, price: "Price | None" = None) -> Reservation:
+        """Return the reservation of a call that is made whatever is left; it is charged later."""
+        asked = amounts(prompt, self.max_tokens if limit is None else limit, price)
+        return Reservation(self, Hold(self.path, "", asked, Hold.RELEASED), limit)
+
+    async def tell(self, what: str, hold: Hold, actual: "dict[str, int] | None" = None) -> None:
+        """Commit, release or charge; what cannot be done now is kept, and nothing is raised."""
+        if what == CHARGE:
+            hold = Hold(self.path, _new_key())
+            if self.untold:
+                self.tell_later(actual or {})
+                return
+        try:
+            await self._do(what, hold, actual)
+        except BaseException as error:
+            self.untold.append((what, hold, actual))
+            if not isinstance(error, Exception):
+                raise
+            self.error = error
+
+    def tell_later(self, used: "dict[str, int]") -> None:
+        """Have a charge made before the next call, with all others that wait as one."""
+        for what, hold, total in self.untold:
+            if what == LATER and hold.path == self.path and total is not None:
+                for axis in used:
+                    total[axis] = min(MOST, total.get(axis, 0) + used[axis])
+                return
+        self.untold.append((LATER, Hold(self.path, _new_key()), dict(used)))
+
+    async def _do(self, what: str, hold: Hold, actual: "dict[str, int] | None") -> None:
+        try:
+            if what == CHARGE:
+                await settle(self.ledger.charge(hold.path, actual, hold.id))
+            elif what == COMMIT:
+                await settle(self.ledger.commit(hold, actual))
+            else:
+                await settle(self.ledger.release(hold))
+        except (UnknownHoldError, KeyReusedError, ValueError) as error:
+            self.error = error  # saying it again would help nobody
+
+    async def flush(self) -> bool:
+        """Tell the ledger what it was not told yet; return whether it knows everything."""
+        waiting = self.untold
+        while waiting:
+            what, hold, actual = waiting.pop(0)
+            what = CHARGE if what == LATER else what
+            try:
+                await self._do(what, hold, actual)
+            except BaseException as error:
+                waiting.insert(0, (what, hold, actual))
+                if not isinstance(error, Exception):
+                    raise
+                self.error = error
+                return False
+        return True
+
+
+def amounts(prompt: int, limit: int, price: "Price | None" = None) -> "dict[str, int]":
+    """Return the most that a call of that prompt and answer can use, by axis."""
+    found = {"tokens": min(MOST, prompt + limit), "calls": 1}
+    if price is not None:
+        found["nano_usd"] = min(MOST, _most_of(price, prompt, limit))
+    return found
+
+
+def used_by(tokens: int, nano_usd: int | None) -> "dict[str, int]":
+    """Return what a call used, by axis; money is left out where its price is not known."""
+    found = {"tokens": min(MOST, tokens), "calls": 1}
+    if nano_usd is not None:
+        found["nano_usd"] = min(MOST, nano_usd)
+    return found
+
+
+def _most_of(price: "Price", prompt: int, limit: int) -> int:
+    """Return what a call costs if its whole prompt is written to a cache, where that is dearer."""
+    return max(price.cost(prompt, limit), price.cost(prompt, limit, 0, prompt))
+
+
+def _fitting(error: BudgetExceededError, prompt: int, limit: int, price: "Price | None") -> int:
+    """Return the longest answer, shorter than before, that what is left would allow."""
+    room: int | None = 0
+    if error.axis == "tokens":
+        room = error.left - prompt
+    elif error.axis == "nano_usd" and price is not None:
+        dearer = _most_of(price, prompt, 0) - price.cost(prompt, 0)
+        room = price.affordable(error.left - dearer, prompt)
+    return min(limit - 1, room or 0)
+
+
+def _new_key() -> str:
+    from binascii import hexlify
+    from os import urandom
+
+    return "late-" + hexlify(urandom(8)).decode()

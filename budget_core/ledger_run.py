@@ -1,0 +1,93 @@
+"""Have the LLM calls of a run draw on an account of a ledger as well as on the run's envelope."""
+
+from budget_core.estimate import estimate_tokens
+from budget_core.flight import CutShortError, fly, why_over
+from budget_core.ledger_call import ANSWER, TTL, LedgerAccount, UnpricedError, used_by
+from budget_core.ledger_errors import BudgetExceededError
+from budget_core.stop import StopReason, in_words
+from budget_core.usage import MEASURED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from budget_core.llm_call import LlmCall
+    from budget_core.reservation import Reservation
+    from budget_core.shapes import *
+
+_KINDS = {"nano_usd": StopReason.COST_LIMIT, "calls": StopReason.TURN_LIMIT}
+
+
+def share(
+    envelope: "Envelope",
+    ledger: "Any" = None,
+    account: str | None = None,
+    max_tokens: int = ANSWER,
+    ttl: float = TTL,
+) -> None:
+    """Have an envelope's calls draw on an account: the one above's, or one below it, if it has any.
+
+    Raises `ValueError` for an account elsewhere in the same ledger: what a child uses, its parent
+    uses.
+    """
+    above = envelope.ledger
+    if above is None or ledger not in (None, above.ledger):
+        envelope.ledger = RunAccount(ledger, account or "", max_tokens, ttl)
+        return
+    account = account or above.path
+    if account != above.path and not account.startswith(above.path + "/"):
+        raise ValueError(f"account must be {above.path} or one below it, not {account!r}")
+    envelope.ledger = RunAccount(above.ledger, account, max_tokens, ttl)
+
+
+class RunAccount(LedgerAccount):
+    """The account that the calls of one run draw on."""
+
+    async def admit(
+        self, call: "LlmCall", request: "Request", said: "Messages", prompt: int
+    ) -> StopReason | None:
+        """Hold what a call may use, cut to what is left; or say why there is none.
+
+        What the run had set aside for a call that is not to be is given back. `prompt` is its size,
+        or 0 where nobody counted it.
+        """
+        hold = call.hold
+        prompt = prompt or estimate_tokens(request.messages + said, request.tools)
+        try:
+            arguments = (call.model, prompt, call.limit, call.price)
+            call.ledger = await fly(self.reserve, hold.envelope, arguments)
+            call.limit = call.ledger.limit
+            call.ledger.begin()
+            return None
+        except CutShortError:
+            reason = why_over(hold.envelope)
+        except Exception as error:  # noqa: BLE001 - whatever a ledger raises, the budget holds
+            reason = self._why_not(error)
+        finally:
+            if call.ledger is None:
+                with hold.envelope.lock:
+                    hold.envelope.turns.move(-1, 0)
+                hold.settle(0, 0)
+        return reason
+
+    def _why_not(self, error: Exception) -> StopReason:
+        if isinstance(error, BudgetExceededError):
+            until = "" if error.resets_at is None else f", until {error.resets_at} (Unix time)"
+            text = f"a {error.window}, {error.held} of it held{until}"
+            kind = _KINDS.get(error.axis, StopReason.TOKEN_BUDGET)
+            used = error.spent + error.held
+            return StopReason(kind, text, error.axis, used, error.limit, 0, error.scope, error)
+        if isinstance(error, UnpricedError):
+            kind = StopReason.COST_LIMIT
+            return StopReason(kind, str(error), scope=error.scope, error=error)
+        self.error = error
+        return StopReason(StopReason.FAILED, in_words(error), scope=self.path, error=error)
+
+    async def settle(self, call: "LlmCall", draw: "Reservation") -> None:
+        """Record what a call came to: what was reported, or at least what was held for it."""
+        tokens, nano_usd, status = call.used
+        used = used_by(tokens, nano_usd)
+        if not call.billed or getattr(call.response, "cut_off_by", None):
+            await draw.release()
+        elif call.response is None:
+            await draw.leave(used)
+        else:
+            await draw.settle(used, status == MEASURED)
