@@ -48,7 +48,7 @@ def tls_context(ca_file: str | None = None) -> "Any":
 
 
 class HttpExchange:
-    """One POST and its answer: `status`, then the body piece by piece.
+    """One request and its answer: `status`, then the body piece by piece.
 
     `timeout_s` bounds every wait for the network, `max_bytes` all that is read. Every failure is a
     `ProviderError`. Whoever opens an exchange closes it.
@@ -67,7 +67,18 @@ class HttpExchange:
 
     async def post(self, url: str, headers: "list[str]", body: bytes, tls: "Any" = None) -> None:
         """Send `body` to `url`, over `tls` if it is https, and read the head of the answer."""
-        secure, host, port, path = split_url(url)
+        await self.send("POST", split_url(url), headers, body, tls)
+
+    async def send(
+        self,
+        method: str,
+        target: "tuple[bool, str, int, str]",
+        headers: "list[str]",
+        body: bytes,
+        tls: "Any" = None,
+    ) -> None:
+        """Send a request to a target, which is what `split_url` gives, as `post` does."""
+        secure, host, port, path = target
         options = {"ssl": tls, "server_hostname": host} if secure else {}
         # MicroPython tries a name's first address only, and where that is ::1 few servers listen.
         place = "127.0.0.1" if host == "localhost" else host
@@ -78,10 +89,10 @@ class HttpExchange:
             error.sent = False
             raise
         self._reader, self._writer = opened
-        head = [f"POST {path} HTTP/1.1", f"Host: {host}:{port}", "Connection: close"]
+        head = [f"{method} {path} HTTP/1.1", f"Host: {host}:{port}", "Connection: close"]
         head += headers + [f"Content-Length: {len(body)}", "", ""]
         await self._within(
-            self._send("\r\n".join(head).encode() + body), f"sending to {host}:{port}"
+            self._write("\r\n".join(head).encode() + body), f"sending to {host}:{port}"
         )
         while self.status < 200:  # what is below only announces the answer
             await self._read_head()
@@ -135,7 +146,7 @@ class HttpExchange:
             trouble = f"connection trouble while {doing}: {str(error) or type(error).__name__}"
         raise ProviderError(self.status, trouble)
 
-    async def _send(self, data: bytes) -> None:
+    async def _write(self, data: bytes) -> None:
         self._writer.write(data)
         await self._writer.drain()
 

@@ -15,7 +15,8 @@ examples:
   microbudget board list                    boards, and what is connected
   microbudget board deploy rp2_pico_w       put the agent program on a board
   microbudget board status                  what its budget stands at
-  microbudget board COMMAND --help          more of each
+  microbudget serve --engine sqlite:b.db    serve budgets to devices and other languages
+  microbudget board COMMAND --help          more of each; microbudget serve --help
 """
 
 
@@ -53,6 +54,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 def make_parser() -> argparse.ArgumentParser:
     """Return what understands the command line."""
     from budget_cpython.cli.board import add_board
+    from budget_cpython.cli.serve import add_serve
 
     parser = argparse.ArgumentParser(
         prog="microbudget",
@@ -63,6 +65,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     add_board(commands)
+    add_serve(commands)
     return parser
 
 

@@ -1,0 +1,96 @@
+"""Ask a ledger that `microbudget serve` keeps: from threads, or from asyncio."""
+
+import os
+from collections import deque
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any
+
+from budget_core import http_ledger
+from budget_core.ledger_errors import LedgerUnavailableError
+from budget_cpython.ledger.remote import RemoteLedger
+
+AsyncHttpLedger = http_ledger.HttpLedger
+
+
+class HttpLedger(RemoteLedger):
+    """A ledger at a URL, for any number of threads; `budget_core.Ledger` says what methods do.
+
+    `key` is what `microbudget serve key add` printed; it is in no message, log or repr. `timeout_s`
+    bounds every wait for the network, `max_response_bytes` every answer. `tls` is a context for
+    https. A connection serves one request after another, and there are as many as threads ask at
+    once. Answers that were lost are asked for once more, as by the one for asyncio.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        timeout_s: float = 10,
+        max_response_bytes: int = 4_194_304,
+        tls: Any = None,
+    ) -> None:
+        ledger: Any = _Blocking(url, key, timeout_s, max_response_bytes, tls)
+        super().__init__(ledger)
+
+    def __repr__(self) -> str:
+        return f"HttpLedger({self._ledger.url!r})"  # type: ignore[attr-defined]
+
+
+class _Blocking(http_ledger.HttpLedger):
+    """The same requests over connections that block: nothing that is awaited here ever waits."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._idle: deque[HTTPConnection] = deque()
+        self._pid = os.getpid()
+
+    async def close(self) -> None:
+        self._drop()
+
+    async def _exchange(
+        self, method: str, path: str, headers: list[str], body: bytes
+    ) -> tuple[int, bytes]:
+        sent: bool | None = False
+        connection = self._connection()
+        try:
+            if connection.sock is None:
+                connection.connect()
+            sent = None
+            pairs = dict(line.split(": ", 1) for line in headers)
+            connection.request(method, path, body or None, pairs)
+            answer = self._read(connection.getresponse())
+        except (OSError, ValueError, HTTPException) as error:
+            connection.close()
+            self._drop()  # where the service was started anew, they are all dead
+            text = f"the ledger: connection trouble: {str(error) or type(error).__name__}"
+            raise LedgerUnavailableError(text, error, sent) from error
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+        return answer
+
+    def _connection(self) -> HTTPConnection:
+        if self._pid != os.getpid():  # answers to a forked process are not for this one
+            self._idle, self._pid = deque(), os.getpid()
+        try:
+            return self._idle.pop()
+        except IndexError:
+            secure, host, port, _ = self._place
+        if secure:
+            return HTTPSConnection(host, port, timeout=self._timeout_s, context=self._tls)
+        return HTTPConnection(host, port, timeout=self._timeout_s)
+
+    def _read(self, response: HTTPResponse) -> tuple[int, bytes]:
+        with response:
+            framed = response.chunked or response.length is not None
+            data = response.read(self._max_bytes + 1)
+            if len(data) > self._max_bytes:
+                raise HTTPException(f"the answer is larger than {self._max_bytes} bytes")
+            if not framed or response.length:
+                raise HTTPException("the answer broke off")
+            return response.status, data
+
+    def _drop(self) -> None:
+        while self._idle:
+            self._idle.pop().close()

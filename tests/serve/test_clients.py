@@ -1,0 +1,254 @@
+"""The clients against a service that runs: many at once, and one that is killed in between."""
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from budget_core.account import Limit
+from budget_core.ledger_errors import (
+    BudgetExceededError,
+    KeyReusedError,
+    LedgerError,
+    LedgerUnavailableError,
+    UnknownAccountError,
+)
+from budget_core.ledger_records import Hold
+from budget_cpython.ledger.http import AsyncHttpLedger, HttpLedger
+from budget_cpython.ledger.opening import open_async_ledger, open_ledger
+from budget_cpython.serve import RIGHTS, KeyFile
+from tests.serve.support import PATIENCE, Service
+
+CLIENTS = 20
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, str]]:
+    """Return a service, and a key that may do everything."""
+    keys = KeyFile(tmp_path_factory.mktemp("serve") / "keys.json")
+    token = keys.add("all", "*", RIGHTS)
+    options = ("--engine", "memory:", "--listen", "127.0.0.1:0", "--keys", keys.path)
+    with Service(*options) as running:
+        yield running, token
+        assert running.end() == (0, "")
+
+
+@pytest.fixture
+def ledger(service: tuple[Service, str]) -> Iterator[HttpLedger]:
+    with closing(HttpLedger(service[0].url, service[1])) as found:
+        yield found
+
+
+def test_a_thread_does_over_http_what_it_does_with_a_ledger(ledger: HttpLedger) -> None:
+    ledger.set_limits("one", [Limit("tokens", 100, "day")])
+    assert ledger.limits("one") == [Limit("tokens", 100, "day")]
+    assert "one" in ledger.accounts()
+    hold = ledger.reserve("one/a", {"tokens": 60}, ttl=60)
+    assert ledger.extend(hold, 900).expires is not None
+    assert ledger.hold("one/a", hold.id).state == Hold.HELD
+    assert ledger.commit(hold, {"tokens": 10}).actual == {"tokens": 10}
+    assert ledger.release(hold).state == Hold.COMMITTED
+    assert ledger.charge("one", {"tokens": 5}, "k").state == Hold.COMMITTED
+    assert [(row.spent, row.held) for row in ledger.balance("one/a")] == [(15, 0)]
+    assert ledger.history("one") == []
+    assert ledger.expire() == 0
+    with pytest.raises(BudgetExceededError) as refused:
+        ledger.reserve("one", {"tokens": 86})
+    assert (refused.value.scope, refused.value.left) == ("one", 85)
+    with pytest.raises(KeyReusedError):
+        ledger.charge("one", {"tokens": 6}, "k")
+    with pytest.raises(UnknownAccountError):
+        ledger.balance("nobody")
+
+
+def test_a_wrong_key_is_refused_and_never_shown(service: tuple[Service, str]) -> None:
+    running, token = service
+    wrong = token[:-1]
+    with closing(HttpLedger(running.url, wrong)) as ledger:
+        with pytest.raises(LedgerError, match="401") as refused:
+            ledger.balance("one")
+        assert not isinstance(refused.value, LedgerUnavailableError)
+        assert wrong not in repr(ledger) + str(refused.value)
+
+
+def test_a_ledger_is_opened_by_its_url(service: tuple[Service, str]) -> None:
+    running, token = service
+    with closing(open_ledger(running.url, key=token)) as ledger:
+        ledger.set_limits("opened", [Limit("calls", 1)])
+        assert ledger.reserve("opened", {"calls": 1}).state == Hold.HELD
+
+    async def refused() -> None:
+        ledger = open_async_ledger(running.url, key=token)
+        assert isinstance(ledger, AsyncHttpLedger)
+        with pytest.raises(BudgetExceededError):
+            await ledger.reserve("opened", {"calls": 1})
+        await ledger.close()
+
+    asyncio.run(refused())
+
+
+def test_twenty_clients_at_once_never_get_more_than_there_is(service: tuple[Service, str]) -> None:
+    running, token = service
+    with closing(HttpLedger(running.url, token)) as shared:
+        shared.set_limits("rush", [Limit("calls", 150)])
+        granted: list[str] = []
+
+        def claim() -> None:
+            for _ in range(10):
+                try:
+                    granted.append(shared.reserve("rush", {"calls": 1}).id)
+                except BudgetExceededError:
+                    pass
+
+        in_threads(claim)
+        assert len(set(granted)) == len(granted) == 150
+        assert shared.balance("rush")[0].held == 150
+
+
+def in_threads(work: object) -> None:
+    threads = [threading.Thread(target=work) for _ in range(CLIENTS)]  # type: ignore[arg-type]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert not [thread for thread in threads if thread.is_alive()]
+
+
+def test_twenty_tasks_at_once_never_get_more_than_there_is(service: tuple[Service, str]) -> None:
+    running, token = service
+
+    async def rush() -> int:
+        ledger = AsyncHttpLedger(running.url, token)
+        await ledger.set_limits("tasks", [Limit("calls", 30)])
+
+        async def claim() -> int:
+            granted = 0
+            for _ in range(3):
+                try:
+                    await ledger.reserve("tasks", {"calls": 1})
+                    granted += 1
+                except BudgetExceededError:
+                    pass
+            return granted
+
+        return sum(await asyncio.gather(*(claim() for _ in range(CLIENTS))))
+
+    assert asyncio.run(rush()) == 30
+
+
+def test_a_connection_serves_one_request_after_another(ledger: HttpLedger) -> None:
+    before = len(os.listdir("/dev/fd"))
+    for _ in range(20):
+        ledger.accounts()
+    assert len(os.listdir("/dev/fd")) <= before + 1
+    ledger.close()
+    assert len(os.listdir("/dev/fd")) == before
+    ledger.accounts()
+
+
+def test_a_forked_process_has_connections_of_its_own(ledger: HttpLedger) -> None:
+    ledger.accounts()
+    blocking = ledger._ledger
+    mine = blocking._idle[-1]  # type: ignore[attr-defined]
+    child = os.fork()
+    if not child:
+        ledger.accounts()
+        os._exit(0 if mine not in blocking._idle else 1)  # type: ignore[attr-defined]
+    assert os.waitpid(child, 0)[1] == 0
+    assert mine in blocking._idle  # type: ignore[attr-defined]
+    ledger.accounts()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"nonsense\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{}",
+        b'HTTP/1.1 200 OK\r\n\r\n{"accounts": [], "next": null}',
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n" + b" " * 99_999,
+        b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000 + b"\r\n",
+    ],
+)
+def test_an_answer_that_is_none_is_asked_for_again_and_then_in_doubt(answer: bytes) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        seen = []
+
+        def serve() -> None:
+            for _ in range(2):
+                connection, _ = server.accept()
+                with connection, suppress(ConnectionError):  # it may be reset over what is unread
+                    seen.append(connection.recv(65_536))
+                    connection.sendall(answer)
+                    connection.shutdown(socket.SHUT_WR)
+                    while connection.recv(65_536):
+                        pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(LedgerUnavailableError) as caught:
+            HttpLedger(url, max_response_bytes=65_536).accounts()
+        thread.join()
+    assert caught.value.applied is None
+    assert len(seen) == 2
+
+
+def test_nobody_there_is_not_in_doubt() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(LedgerUnavailableError) as caught:
+        HttpLedger(url).reserve("org", {})
+    assert caught.value.applied is False
+
+
+def test_a_service_that_is_stopped_and_killed_grants_the_limit_exactly(tmp_path: Path) -> None:
+    """Twenty clients repeat what got lost with its key; the service ends twice meanwhile."""
+    engine = ("--engine", f"sqlite:{tmp_path / 'ledger.db'}", "--listen")
+    first = Service(*engine, "127.0.0.1:0")
+    granted: list[str] = []
+    tried = threading.Semaphore(0)
+    with closing(HttpLedger(first.url)) as shared:
+        shared.set_limits("org", [Limit("calls", 150)])
+
+        def claim() -> None:
+            for _ in range(10):
+                key = os.urandom(8).hex()
+                while True:
+                    try:
+                        granted.append(shared.reserve("org", {"calls": 1}, key).id)
+                    except BudgetExceededError:
+                        pass
+                    except LedgerUnavailableError:
+                        threading.Event().wait(0.01)  # where nobody answers, do not spin
+                        continue
+                    break
+                tried.release()
+
+        def interrupt() -> None:
+            service = first
+            for number, after in ((signal.SIGTERM, 60), (signal.SIGKILL, 50)):
+                for _ in range(after):
+                    tried.acquire(timeout=PATIENCE)
+                with service:
+                    service.end(number)
+                service = Service(*engine, f"127.0.0.1:{first.port}")
+            services.append(service)
+
+        services: list[Service] = []
+        interrupter = threading.Thread(target=interrupt)
+        interrupter.start()
+        in_threads(claim)
+        interrupter.join()
+        with services[0]:
+            assert len(set(granted)) == len(granted) == 150
+            (row,) = shared.balance("org")
+            assert (row.held, row.spent) == (150, 0)
+            assert services[0].end() == (0, "")

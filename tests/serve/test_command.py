@@ -1,0 +1,280 @@
+"""The command: where it listens, how it ends, and what it says when it cannot."""
+
+import json
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from budget_core.http import tls_context
+from budget_cpython.cli import main
+from budget_cpython.ledger.http import HttpLedger
+from budget_cpython.serve import KeyFile
+from budget_cpython.serve.server import ListenError, Place
+from tests.serve.support import PATIENCE, ROOT, Service
+
+MEMORY = ("--engine", "memory:", "--listen", "127.0.0.1:0")
+JSON = {"Content-Type": "application/json"}
+LIMITS = json.dumps({"limits": [{"axis": "tokens", "cap": 100}]})
+
+
+def request(connection: HTTPConnection, method: str, url: str, *more: Any) -> tuple[int, Any]:
+    connection.request(method, url, *more)
+    answer = connection.getresponse()
+    return answer.status, json.loads(answer.read())
+
+
+def connect(service: Service) -> "closing[HTTPConnection]":
+    return closing(HTTPConnection("127.0.0.1", service.port, timeout=PATIENCE))
+
+
+def cli(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """Run the command line here; return the exit code, and what it printed."""
+    capsys.readouterr()
+    try:
+        code = main(["serve", *map(str, arguments)])
+    except SystemExit as usage:
+        code = int(usage.code or 0)
+    return code, *capsys.readouterr()
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Service]:
+    with Service(*MEMORY) as service:
+        yield service
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_says_where_it_listens_and_serves_until_a_signal(number: signal.Signals) -> None:
+    with Service(*MEMORY) as service:
+        with connect(service) as connection:
+            assert request(connection, "GET", "/readyz") == (200, {"status": "ok"})
+            assert request(connection, "PUT", "/v1/limits/org", LIMITS, JSON)[0] == 200
+        assert service.end(number) == (0, "")
+
+
+def test_a_request_on_its_way_is_answered_before_it_ends() -> None:
+    body = json.dumps({"amounts": {"tokens": 1}}).encode()
+    with Service(*MEMORY) as service, connect(service) as connection:
+        request(connection, "PUT", "/v1/limits/org", LIMITS, JSON)
+        connection.putrequest("POST", "/v1/reserve/org")
+        for name, value in (*JSON.items(), ("Content-Length", str(len(body)))):
+            connection.putheader(name, value)
+        connection.putheader("Expect", "100-continue")
+        connection.endheaders()
+        assert connection.sock.recv(1000).startswith(b"HTTP/1.1 100")  # it waits for the rest
+        service.send_signal(signal.SIGTERM)
+        while is_open(service.port):
+            pass
+        connection.sock.sendall(body)
+        answer = connection.getresponse()
+        assert answer.status == 200
+        assert json.loads(answer.read())["state"] == "held"
+        assert (service.wait(), service.stderr and service.stderr.read()) == (0, "")
+
+
+def is_open(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionError:
+        return False
+    return True
+
+
+def test_a_request_that_never_comes_is_not_waited_for_longer_than_the_grace() -> None:
+    with Service(*MEMORY, "--grace", "1") as service, connect(service) as connection:
+        request(connection, "PUT", "/v1/limits/org", LIMITS, JSON)
+        connection.putrequest("POST", "/v1/reserve/org")
+        for name, value in (*JSON.items(), ("Content-Length", "9"), ("Expect", "100-continue")):
+            connection.putheader(name, value)
+        connection.endheaders()
+        assert connection.sock.recv(1000).startswith(b"HTTP/1.1 100")
+        code, complaints = service.end()
+        assert code == 0
+        assert "grace" in complaints
+
+
+def test_a_connection_goes_on_after_a_refusal(shared: Service) -> None:
+    with connect(shared) as connection:
+        for _ in range(2):
+            assert request(connection, "POST", "/v1/reserve/org", b"{", JSON)[0] == 400
+            assert request(connection, "POST", "/v1/what", b"x" * 1000, JSON)[0] == 404
+            assert request(connection, "GET", "/healthz")[0] == 200
+
+
+def test_what_is_too_large_is_refused_before_it_is_sent(shared: Service) -> None:
+    with connect(shared) as connection:
+        connection.putrequest("POST", "/v1/reserve/org")
+        connection.putheader("Content-Type", "application/json")
+        connection.putheader("Content-Length", str(100_000_000))
+        connection.endheaders()
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["connection"]) == (413, "close")
+
+
+def test_a_socket_in_the_file_system_is_for_its_owner_and_is_gone_at_the_end(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "s"
+    with closing(socket.socket(socket.AF_UNIX)) as dead:
+        dead.bind(str(place))  # as after a kill: nobody listens
+    with Service("--engine", "memory:", "--listen", f"unix:{place}") as service:
+        assert service.url == f"unix:{place}"
+        assert stat.S_IMODE(place.stat().st_mode) == 0o600
+        with closing(socket.socket(socket.AF_UNIX)) as raw:
+            raw.connect(str(place))
+            raw.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert raw.recv(1000).startswith(b"HTTP/1.1 200")
+        with pytest.raises(ListenError, match="somebody else"):
+            Place.parse(f"unix:{place}").open()
+        assert service.end() == (0, "")
+    assert not place.exists()
+
+
+def test_what_is_no_socket_is_not_replaced_by_one(tmp_path: Path) -> None:
+    place = tmp_path / "s"
+    place.write_text("mine")
+    with pytest.raises(ListenError, match="no socket"):
+        Place.parse(f"unix:{place}").open()
+    assert place.read_text() == "mine"
+
+
+def test_small_answers_are_not_held_back() -> None:
+    with Place("127.0.0.1").open() as listener:  # asyncio asks for its protocol before it does so
+        assert listener.proto == socket.IPPROTO_TCP
+
+
+def test_a_port_in_use_is_one_clear_line_and_exit_code_1() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as other:
+        place = f"127.0.0.1:{other.getsockname()[1]}"
+        with Service("--engine", "memory:", "--listen", place) as service:
+            _, complaints = service.communicate()
+    assert service.returncode == 1
+    assert len(complaints.splitlines()) == 1
+    assert place in complaints
+    assert "in use" in complaints
+
+
+def test_a_place_that_others_reach_needs_keys(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for place in ("0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.org:0"):
+        code, _, said = cli(capsys, "--engine", "memory:", "--listen", place)
+        assert code == 2
+        assert "--keys" in said
+    keys = tmp_path / "keys.json"
+    code, _, said = cli(capsys, "--engine", "memory:", "--listen", "0.0.0.0:0", "--keys", keys)
+    assert code == 1
+    assert "key add" in said
+
+
+def test_keys_that_travel_unencrypted_are_warned_of(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    assert main(["serve", "key", "add", "a", "--account", "*", "--keys", str(keys)]) == 0
+    everywhere = ("--engine", "memory:", "--listen", "0.0.0.0:0", "--keys", keys)
+    with Service(*everywhere) as service:
+        code, complaints = service.end()
+    assert code == 0
+    assert "unencrypted" in complaints
+
+
+def test_tls_is_served_with_a_certificate() -> None:
+    data = ROOT / "tests/data"
+    files = ("--ssl-certfile", data / "localhost.pem", "--ssl-keyfile", data / "localhost.key")
+    with Service(*MEMORY, *files) as service:
+        assert service.url.startswith("https://127.0.0.1:")
+        tls = tls_context(str(data / "localhost.pem"))
+        ledger = HttpLedger(f"https://localhost:{service.port}", tls=tls)
+        assert ledger.accounts() == []
+        ledger.close()
+        assert service.end() == (0, "")
+
+
+@pytest.mark.parametrize("place", ["", "host", "host:", ":80", "h:65536", "h:x", "unix:", "::1:80"])
+def test_a_place_that_is_none_is_a_usage_error(
+    place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, said = cli(capsys, "--engine", "memory:", f"--listen={place}")
+    assert code == 2
+    assert "HOST:PORT" in said
+
+
+def test_places_are_read_and_known_to_be_local_or_not() -> None:
+    for text, host, port, local in (
+        ("127.0.0.1:80", "127.0.0.1", 80, True),
+        ("localhost:0", "localhost", 0, True),
+        ("[::1]:80", "::1", 80, True),
+        ("127.9.9.9:1", "127.9.9.9", 1, True),
+        ("192.0.2.1:80", "192.0.2.1", 80, False),
+        ("localhost.example:80", "localhost.example", 80, False),
+    ):
+        place = Place.parse(text)
+        assert (place.host, place.port, place.is_local) == (host, port, local)
+
+
+def test_an_engine_that_is_missing_or_none_is_a_usage_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MICROBUDGET_ENGINE", raising=False)
+    for options in ((), ("--engine", "nonsense:"), ("--engine", "")):
+        code, _, said = cli(capsys, *options)
+        assert (code, said[:7]) == (2, "error: "), options
+
+
+def test_times_that_are_none_are_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    for text in ("0", "-1", "nan", "inf", "x", "86401"):
+        assert cli(capsys, *MEMORY, f"--grace={text}")[0] == 2
+
+
+@pytest.mark.parametrize("module", ["starlette", "uvicorn"])
+def test_what_is_not_installed_is_named_with_what_to_install(module: str) -> None:
+    program = f"import sys; sys.modules[{module!r}] = None\n"
+    program += "from budget_cpython.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "serve", *MEMORY]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "pip install 'microbudget[serve]'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_keys_are_made_listed_and_revoked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = tmp_path / "keys.json"
+    options = ("--account", "org/team", "--rights", "read,reserve", "--keys", keys)
+    code, token, said = cli(capsys, "key", "add", "pico", *options)
+    assert (code, said) == (0, "")
+    assert token.startswith("mb.pico.")
+    monkeypatch.setenv("MICROBUDGET_KEYS", str(keys))
+    code, listed, _ = cli(capsys, "key", "list")
+    assert code == 0
+    assert "pico" in listed
+    assert "reserve,read  org/team" in listed
+    assert token.strip()[-43:] not in listed
+    for again in (("add", "pico", *options), ("revoke", "nobody"), ("add", "a.b", *options)):
+        code, _, said = cli(capsys, "key", *again)
+        assert (code, said[:7]) == (2, "error: ")
+    assert cli(capsys, "key", "revoke", "pico")[0] == 0
+    assert cli(capsys, "key", "list") == (0, "", "no keys\n")
+
+
+def test_a_service_that_runs_heeds_a_key_that_is_revoked(tmp_path: Path) -> None:
+    keys = KeyFile(tmp_path / "keys.json")
+    header = {"Authorization": "Bearer " + keys.add("a", "*", ["read"])}
+    with Service(*MEMORY, "--keys", keys.path, "--access-log") as service:
+        with connect(service) as connection:
+            assert request(connection, "GET", "/v1/accounts", None, header)[0] == 200
+            keys.revoke("a")
+            assert request(connection, "GET", "/v1/accounts", None, header)[0] == 401
+        code, log = service.end()
+    assert code == 0
+    assert "/v1/accounts" in log
+    assert header["Authorization"][-43:] not in log

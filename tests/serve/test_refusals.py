@@ -1,0 +1,228 @@
+"""A request that is not exactly what it should be is refused, and says what is wrong."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from budget_core.ledger_errors import LedgerFullError, LedgerUnavailableError
+from tests.serve.support import Client, make_client
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def ask() -> Client:
+    return make_client(("org", "tokens", 100, "day"))
+
+
+def send(ask: Client, data: bytes | str, headers: dict[str, str] = JSON) -> tuple[int, str]:
+    """Return the status and text that come of a body."""
+    content = data.encode() if isinstance(data, str) else data
+    answer = ask("POST", "/v1/reserve/org", content=content, headers=headers)
+    assert ask.ledger.balance("org")[0].held == 0
+    return answer.status_code, answer.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ('{"amounts": {"tokens": 1}', "not JSON"),
+        ('{"amounts": {"tokens": 1}} {}', "not JSON"),
+        ("[]", "must be a JSON object"),
+        ("null", "must be a JSON object"),
+        ('"amounts"', "must be a JSON object"),
+        ('{"amounts": {"tokens": NaN}}', "NaN"),
+        ('{"amounts": {"tokens": 1}, "ttl": Infinity}', "Infinity"),
+        ('{"amounts": {"tokens": ' + "9" * 4000 + "}}", "4000 digits"),
+        ('{"amounts": {"tokens": 1, "tokens": 2}}', "twice"),
+        ('{"amounts": {"tokens": 1}, "amounts": {}}', "twice"),
+        ("[" * 16_000, "nested too deeply"),
+        (b'{"amounts": {"\xff": 1}}', "not JSON"),
+        ("\ufeff{}", "not JSON"),
+    ],
+)
+def test_what_is_no_json_object_is_refused(ask: Client, data: bytes | str, says: str) -> None:
+    status, message = send(ask, data)
+    assert status == 400
+    assert says in message
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ("{}", "'amounts' is missing"),
+        ('{"amounts": {}, "amount": {}}', "unknown field 'amount': those known are amounts, key"),
+        ('{"amounts": []}', "amounts must be a dict"),
+        ('{"amounts": {"tokens": -1}}', "amount of tokens must be a whole number from 0"),
+        ('{"amounts": {"tokens": 1.5}}', "not 1.5"),
+        ('{"amounts": {"tokens": 1e16}}', "not 1e+16"),
+        ('{"amounts": {"tokens": 1e999}}', "not inf"),
+        ('{"amounts": {"tokens": "1"}}', "not '1'"),
+        ('{"amounts": {"tokens": true}}', "not True"),
+        ('{"amounts": {"tokens": null}}', "not None"),
+        ('{"amounts": {"tokens": 9007199254740992}}', "2**53 - 1"),
+        ('{"amounts": {"to kens": 1}}', "axis must be up to 64"),
+        ('{"amounts": {"tokens": 1}, "key": 5}', "key must be"),
+        ('{"amounts": {"tokens": 1}, "key": "#1"}', "key must be"),
+        ('{"amounts": {"tokens": 1}, "key": "a b"}', "key must be"),
+        ('{"amounts": {"tokens": 1}, "key": ""}', "key must be"),
+        ('{"amounts": {"tokens": 1}, "ttl": 0}', "ttl must be seconds above 0"),
+        ('{"amounts": {"tokens": 1}, "ttl": 86401}', "ttl must be"),
+        ('{"amounts": {"tokens": 1}, "ttl": "5"}', "ttl must be"),
+        ('{"amounts": {"tokens": 1}, "ttl": true}', "ttl must be"),
+    ],
+)
+def test_a_value_that_cannot_be_is_named_with_what_it_must_be(
+    ask: Client, data: str, says: str
+) -> None:
+    status, message = send(ask, data)
+    assert status == 422
+    assert says in message
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "tokens",
+        {},
+        {"axis": "tokens"},
+        {"axis": "tokens", "cap": 1, "hours": 5},
+        {"axis": "tokens", "cap": -1},
+        {"axis": "tokens", "cap": 1.5},
+        {"axis": "", "cap": 1},
+        {"axis": 5, "cap": 1},
+        {"axis": "tokens", "cap": 1, "window": None},
+        {"axis": "tokens", "cap": 1, "window": "fortnight"},
+    ],
+)
+def test_a_limit_that_cannot_be_is_refused(ask: Client, row: Any) -> None:
+    before = ask("GET", "/v1/limits/org").json()
+    for rows in ([row], [row, row], row):
+        assert ask("PUT", "/v1/limits/org", {"limits": rows}).status_code == 422
+    assert ask("GET", "/v1/limits/org").json() == before
+
+
+@pytest.mark.parametrize("id", [5, None, "", "#", "a b", "é", "k" * 201, ["k"]])
+def test_an_id_that_no_hold_has_is_refused(ask: Client, id: Any) -> None:
+    assert ask("POST", "/v1/commit/org", {"id": id}).status_code == 422
+
+
+@pytest.mark.parametrize("path", ["a//b", "a/", "/a", "..", "a/../b%2F..", "é", "a%00", "x" * 65])
+def test_a_path_that_is_none_is_refused(ask: Client, path: str) -> None:
+    request = httpx.Request("GET", f"http://localhost/v1/balance/{path}")
+    answer = ask("GET", str(request.url))
+    assert answer.status_code in (404, 422), answer.text
+
+
+def test_a_parameter_is_given_once_and_is_known(ask: Client) -> None:
+    for query in ("", "?id=", "?id=a&id=b", "?id=a&x=b", "?ID=a"):
+        assert ask("GET", f"/v1/hold/org{query}").status_code == 422
+
+
+def test_a_body_of_another_type_is_refused(ask: Client) -> None:
+    """A page in a browser can send these without asking first; JSON it cannot."""
+    for kind in ("", "text/plain", "application/x-www-form-urlencoded", "application/jsonx"):
+        headers = {"Content-Type": kind} if kind else {}
+        assert send(ask, '{"amounts": {"tokens": 1}}', headers)[0] == 415
+
+
+def test_a_body_that_is_too_large_is_not_read_on(ask: Client) -> None:
+    sent = 0
+
+    async def flood() -> AsyncIterator[bytes]:
+        nonlocal sent
+        for _ in range(100):
+            sent += 1 << 20
+            yield b" " * (1 << 20)
+
+    async def flooded() -> httpx.Response:
+        return await ask.ask("POST", "/v1/reserve/org", content=flood(), headers=JSON)
+
+    assert asyncio.run(flooded()).status_code == 413
+    assert sent == 1 << 20
+    announced = {**JSON, "Content-Length": str(10**12)}
+    assert ask("POST", "/v1/reserve/org", content=b"", headers=announced).status_code == 413
+    unreadable = {**JSON, "Content-Length": "9" * 5000}
+    assert ask("POST", "/v1/reserve/org", content=b"", headers=unreadable).status_code == 400
+
+
+def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    ask = make_client(("org", "tokens", 100, "day"), body_timeout=0.01)
+
+    async def dawdle() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    async def slow() -> httpx.Response:
+        return await ask.ask("POST", "/v1/reserve/org", content=dawdle(), headers=JSON)
+
+    answer = asyncio.run(slow())
+    assert (answer.status_code, answer.headers["connection"]) == (408, "close")
+
+
+def test_what_is_not_there_and_what_cannot_be_done_there_is_said_in_json(ask: Client) -> None:
+    for method, url, status in (
+        ("GET", "/", 404),
+        ("GET", "/v1/reserve", 404),
+        ("GET", "/v1/balance/", 422),
+        ("POST", "/v2/reserve/org", 404),
+        ("GET", "/v1/reserve/org", 405),
+        ("DELETE", "/v1/limits/org", 405),
+    ):
+        answer = ask(method, url)
+        assert answer.status_code == status, url
+        assert set(answer.json()) == {"error", "message"}
+
+
+def test_without_keys_only_requests_for_this_machine_are_served(ask: Client) -> None:
+    for host in ("localhost", "127.0.0.1:8321", "[::1]:8321", "[::1]"):
+        assert ask("GET", "/v1/accounts", headers={"Host": host}).status_code == 200
+    for host in ("evil.example", "evil.example:8321", "localhost.evil.example", ""):
+        assert ask("GET", "/v1/accounts", headers={"Host": host}).status_code == 403
+
+
+class Failing:
+    """A ledger whose engine is in trouble."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def reserve(self, *arguments: object) -> object:
+        raise self.error
+
+    limits = reserve
+
+
+@pytest.mark.parametrize("applied", [False, None])
+def test_an_engine_in_trouble_is_said_to_be(applied: bool | None) -> None:
+    ask = Client(Failing(LedgerUnavailableError("it is down", applied=applied)))
+    answer = ask("POST", "/v1/reserve/org", {"amounts": {}})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    said = {"error": "ledger_unavailable", "message": "it is down", "applied": applied}
+    assert answer.json() == said
+    assert ask("GET", "/readyz").status_code == 503
+    assert ask("GET", "/healthz").status_code == 200
+
+
+def test_a_full_engine_is_said_to_be() -> None:
+    ask = Client(Failing(LedgerFullError("the disk is full")))
+    answer = ask("POST", "/v1/reserve/org", {"amounts": {}})
+    assert (answer.status_code, answer.json()["error"]) == (507, "ledger_full")
+
+
+def test_an_error_nobody_thought_of_says_nothing_of_the_inside() -> None:
+    ask = Client(Failing(RuntimeError("password=hunter2")))
+    transport = httpx.ASGITransport(ask.app, raise_app_exceptions=False)
+
+    async def failed() -> httpx.Response:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.post("/v1/reserve/org", json={"amounts": {}})
+
+    answer = asyncio.run(failed())
+    assert (answer.status_code, answer.json()["error"]) == (500, "internal")
+    assert "hunter2" not in answer.text
