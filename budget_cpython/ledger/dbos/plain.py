@@ -1,0 +1,46 @@
+"""Turn what a ledger gives and raises into plain data, and back.
+
+DBOS keeps what a step gives in its database: plain data outlives every version of our classes, and
+any serialiser takes it.
+"""
+
+from typing import Any
+
+from budget_core.account import Limit
+from budget_core.ledger_errors import LedgerError
+from budget_core.ledger_records import Balance, Hold
+from budget_cpython.ledger.pickling import ERRORS, arguments
+
+_RECORDS: dict[type[Any], tuple[str, ...]] = {
+    Hold: ("path", "id", "amounts", "state", "expires", "actual"),
+    Limit: ("axis", "cap", "window"),
+    Balance: (
+        "account", "axis", "window", "limit", "spent", "held", "begins_at", "resets_at"
+    ),
+}  # fmt: skip
+_KINDS = {kind.__name__: kind for kind in (*_RECORDS, *ERRORS)}
+
+
+def pack(value: Any) -> Any:
+    """Return plain data for what a ledger gave, or for the error that it raised."""
+    kind = type(value)
+    if kind in _RECORDS:
+        return {kind.__name__: [getattr(value, name) for name in _RECORDS[kind]]}
+    if kind in ERRORS:
+        return {kind.__name__: arguments(value)}
+    if isinstance(value, list):
+        return [pack(one) for one in value]
+    return value
+
+
+def unpack(data: Any) -> Any:
+    """Return what was packed; raise it where it was an error."""
+    if isinstance(data, list):
+        return [unpack(one) for one in data]
+    if not isinstance(data, dict):
+        return data
+    ((name, arguments),) = data.items()
+    value = _KINDS[name](*arguments)
+    if isinstance(value, LedgerError):
+        raise value
+    return value

@@ -1,0 +1,46 @@
+"""Let a ledger's errors pass between processes: each is made anew from what it carries."""
+
+import copyreg
+
+from budget_core.ledger_errors import (
+    BudgetExceededError,
+    HoldSettledError,
+    KeyReusedError,
+    LedgerError,
+    LedgerFullError,
+    LedgerUnavailableError,
+    UnknownAccountError,
+    UnknownHoldError,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_EXCEEDED = ("scope", "axis", "window", "asked", "limit", "spent", "held", "resets_at")
+ERRORS: "dict[type[LedgerError], tuple[str, ...]]" = {
+    BudgetExceededError: _EXCEEDED,
+    UnknownAccountError: ("path",),
+    UnknownHoldError: ("path", "id"),
+    HoldSettledError: ("id", "state"),
+    KeyReusedError: ("path", "key"),
+    LedgerFullError: (),
+    LedgerUnavailableError: ("applied",),
+}
+
+
+def arguments(error: LedgerError) -> "list[Any]":
+    """Return what makes the error anew; the error beneath it stays behind, its text does not."""
+    named = [getattr(error, name) for name in ERRORS[type(error)]]
+    if isinstance(error, LedgerUnavailableError):
+        return [str(error), None, *named]
+    return [str(error)] if isinstance(error, LedgerFullError) else named
+
+
+def _reduce(error: LedgerError) -> "tuple[Callable[..., LedgerError], tuple[Any, ...]]":
+    return type(error), tuple(arguments(error))
+
+
+for _kind in ERRORS:
+    copyreg.pickle(_kind, _reduce)
