@@ -22,6 +22,8 @@ from budget_core.estimate import estimate_tokens as estimate_tokens
 from budget_core.exoclaw import ExoclawBudget as ExoclawBudget
 from budget_core.file_store import FileBudgetStore as FileBudgetStore
 from budget_core.http import tls_context as tls_context
+from budget_core.http_ledger import HttpLedger as HttpLedger
+from budget_core.lease import LeasedLedger as LeasedLedger
 from budget_core.ledger import Ledger as Ledger
 from budget_core.ledger_errors import BudgetExceededError as BudgetExceededError
 from budget_core.ledger_errors import HoldSettledError as HoldSettledError

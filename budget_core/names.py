@@ -6,6 +6,8 @@ budget Budget
 envelope Envelope
 estimate estimate_tokens
 exoclaw ExoclawBudget
+http_ledger HttpLedger
+lease LeasedLedger
 ledger Ledger
 ledger_errors BudgetExceededError HoldSettledError KeyReusedError LedgerError
 ledger_errors LedgerFullError LedgerUnavailableError UnknownAccountError UnknownHoldError

@@ -2,8 +2,9 @@
 
 Upgraded are the trackers and what a turn or run has (a lock), the configurations (frozen
 dataclasses), deadlines (cancellation, a current one), the file store (one file, durable), the
-clock (goes on while the machine sleeps) and the operative (events, tools in threads). New are what
-bounds tools and a list of prices. A name is loaded from its module when it is first asked for.
+clock (goes on while the machine sleeps), the operative (events, tools in threads) and the ledgers
+(threads, time zones). New are what bounds tools, a list of prices, and ledgers that outlive a
+process. A name is loaded from its module when it is first asked for.
 """
 
 TYPE_CHECKING = False
@@ -75,6 +76,11 @@ if TYPE_CHECKING:
     from budget_cpython.exoclaw import ExoclawBudget
     from budget_cpython.file_store import FileBudgetStore
     from budget_cpython.ledger import Ledger
+    from budget_cpython.ledger.http import HttpLedger
+    from budget_cpython.ledger.lease import LeasedLedger
+    from budget_cpython.ledger.opening import open_async_ledger, open_ledger
+    from budget_cpython.ledger.sqlite import SqliteLedger
+    from budget_cpython.ledger.texts import parse_limits
     from budget_cpython.operative import Operative
     from budget_cpython.parallel import Event
     from budget_cpython.prices import ListedPrices
@@ -101,11 +107,14 @@ else:
         "ExoclawBudget": "exoclaw",
         "Event": "parallel",
         "FileBudgetStore": "file_store",
+        "HttpLedger": "ledger.http",
+        "LeasedLedger": "ledger.lease",
         "Ledger": "ledger",
         "ListedPrices": "prices",
         "NoPlaceError": "executor",
         "Operative": "operative",
         "Running": "running",
+        "SqliteLedger": "ledger.sqlite",
         "ToolOptions": "executor",
         "ToolOutcome": "executor",
         "ToolTimeoutError": "executor",
@@ -116,6 +125,9 @@ else:
         "TurnRuntimeState": "turn",
         "WALL": "clock",
         "WindDown": "config",
+        "open_async_ledger": "ledger.opening",
+        "open_ledger": "ledger.opening",
+        "parse_limits": "ledger.texts",
         "tool_options": "executor",
         "tool_timeout": "executor",
         "with_timeout": "executor",
@@ -162,8 +174,10 @@ __all__ = [
     "FileBudgetStore",
     "Hold",
     "HoldSettledError",
+    "HttpLedger",
     "InMemoryBudgetStore",
     "KeyReusedError",
+    "LeasedLedger",
     "Ledger",
     "LedgerError",
     "LedgerFullError",
@@ -185,6 +199,7 @@ __all__ = [
     "Request",
     "RunStoppedError",
     "Running",
+    "SqliteLedger",
     "StateCorruptError",
     "StopCondition",
     "StopReason",
@@ -208,6 +223,9 @@ __all__ = [
     "WallClock",
     "WindDown",
     "estimate_tokens",
+    "open_async_ledger",
+    "open_ledger",
+    "parse_limits",
     "thread_lock",
     "tls_context",
     "tool_options",

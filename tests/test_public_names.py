@@ -45,7 +45,8 @@ UPGRADED = {
     "TurnRuntimeState": turn_state.TurnRuntimeState,
     "WindDown": wind_down.WindDown,
 }
-OWN = ("FileBudgetStore", "WALL")  # by the same name, for the same use, not built on the core's
+# By the same name, for the same use, not built on the core's.
+OWN = ("FileBudgetStore", "HttpLedger", "LeasedLedger", "WALL")
 CORE_NAMES = sorted(
     name
     for line in (budget_core.PUBLIC + "\n" + names.PUBLIC).splitlines()
@@ -107,6 +108,8 @@ def test_importing_the_package_loads_nothing_but_the_core() -> None:
 def test_only_what_talks_to_models_and_runs_tools_needs_what_is_slow_to_import() -> None:
     slow = {"ChatClient", "tls_context", "Operative", "ExoclawBudget", *executor.__all__}
     slow |= {"Event", "Running"}
+    slow |= {"HttpLedger", "LeasedLedger", "SqliteLedger", "open_async_ledger", "open_ledger"}
+    slow |= {"parse_limits"}
     names = sorted({*budget_cpython.__all__} - slow)
     loaded = loaded_by(f"from budget_cpython import {', '.join(names)}")
     assert not {"asyncio", "ssl", "typing"} & loaded

@@ -155,18 +155,26 @@ class AsyncRemoteLedger:
         arguments.update(path=path, keep_ms=self._keep_ms)
         arguments["now"] = None if self._clock is None else int(self._clock() * 1000)
         arguments["bounds"] = self._bounds
-        try:
-            reply = await self._connection.call(operation, arguments)
-        except LedgerUnavailableError as error:
-            if error.applied is not None:
-                raise
-            reply = await self._connection.call(operation, arguments)
+        reply = await self._call(operation, arguments)
         while reply[0] == "roll":
             arguments["bounds"] = self._roll(reply[1], reply[2])
-            reply = await self._connection.call(operation, arguments)
+            reply = await self._call(operation, arguments)
         if reply[0] != "ok":
             raise _error(reply, path, arguments)
         return reply[1]
+
+    async def _call(self, operation: str, arguments: dict[str, Any]) -> Sequence[Any]:
+        """Ask, and once more where it is not known what came of it: that changes nothing twice."""
+        try:
+            return await self._connection.call(operation, arguments)
+        except LedgerUnavailableError as error:
+            if error.applied is not None:
+                raise
+        try:
+            return await self._connection.call(operation, arguments)
+        except LedgerUnavailableError as error:
+            error.applied = None  # whatever the second answer says of the first
+            raise
 
     def _roll(self, now: int, names: Sequence[str]) -> Bounds:
         """Note which windows the server's `now` is in; a server that is a day off is not believed.
