@@ -6,6 +6,7 @@ at once, since nothing that it awaits ever waits.
 
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from budget_core.account import Limit, check_amounts, check_axis, check_key, check_path
@@ -92,11 +93,11 @@ class AsyncRemoteLedger:
             raise ValueError(f"an account has at most {MAX_LIMITS} limits, not {len(wanted)}")
         rows = [(axis, window, wanted[axis, window]) for axis, window in sorted(wanted)]
         most = self._max_accounts
-        await self._ask("set_limits", check_path(path), limits=rows, max_accounts=most)
+        await self._ask("set_limits", _path(path), limits=rows, max_accounts=most)
 
     async def limits(self, path: str) -> list[Limit]:
         """Return an account's own limits."""
-        rows = await self._ask("limits", check_path(path))
+        rows = await self._ask("limits", _path(path))
         return [Limit(axis, cap, window) for axis, window, cap in rows]
 
     async def accounts(self) -> list[str]:
@@ -109,31 +110,31 @@ class AsyncRemoteLedger:
         """Hold amounts on every limit of the path and of all above it, or raise."""
         asked = self._check_axes(check_amounts(amounts))
         named = {"id": _new_id() if key is None else check_key(key), "ttl_ms": check_ttl(ttl)}
-        return Hold(*await self._ask("reserve", check_path(path), amounts=asked, **named))
+        return Hold(*await self._ask("reserve", _path(path), amounts=asked, **named))
 
     async def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
         """Record amounts as spent without asking."""
         used = self._check_axes(check_amounts(amounts))
         named = {"id": _new_id() if key is None else check_key(key)}
-        return Hold(*await self._ask("charge", check_path(path), amounts=used, **named))
+        return Hold(*await self._ask("charge", _path(path), amounts=used, **named))
 
     async def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
         """Record what a call used in the place of its hold."""
         used = None if actual is None else self._check_axes(check_amounts(actual))
-        return Hold(*await self._ask("commit", check_path(hold.path), id=hold.id, actual=used))
+        return Hold(*await self._ask("commit", _path(hold.path), id=hold.id, actual=used))
 
     async def release(self, hold: Hold) -> Hold:
         """Give back a hold whose call was never made."""
-        return Hold(*await self._ask("release", check_path(hold.path), id=hold.id))
+        return Hold(*await self._ask("release", _path(hold.path), id=hold.id))
 
     async def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
         """Keep a hold live for `ttl` seconds from now at least."""
         ttl_ms = check_ttl(ttl)
-        return Hold(*await self._ask("extend", check_path(hold.path), id=hold.id, ttl_ms=ttl_ms))
+        return Hold(*await self._ask("extend", _path(hold.path), id=hold.id, ttl_ms=ttl_ms))
 
     async def hold(self, path: str, id: str) -> Hold:
         """Return a hold by its path and `id`."""
-        return Hold(*await self._ask("hold", check_path(path), id=id))
+        return Hold(*await self._ask("hold", _path(path), id=id))
 
     async def expire(self) -> int:
         """Count as spent what holds stand for that are over; return how many there were."""
@@ -141,11 +142,11 @@ class AsyncRemoteLedger:
 
     async def balance(self, path: str) -> list[Balance]:
         """Return what stands against each limit of the path and of all above it."""
-        return [Balance.read(*row) for row in await self._ask("balance", check_path(path))]
+        return [Balance.read(*row) for row in await self._ask("balance", _path(path))]
 
     async def history(self, path: str) -> list[Balance]:
         """Return what an account's own limits counted in windows that are over."""
-        return [Balance.read(*row) for row in await self._ask("history", check_path(path))]
+        return [Balance.read(*row) for row in await self._ask("history", _path(path))]
 
     async def close(self) -> None:
         """Give up the connection."""
@@ -265,6 +266,13 @@ class RemoteLedger:
     def close(self) -> None:
         """Give up the connection."""
         finish(self._ledger.close())
+
+
+def _path(path: Any) -> str:
+    return _checked(path) if isinstance(path, str) else check_path(path)
+
+
+_checked = lru_cache(4096)(check_path)
 
 
 def finish(coroutine: Coroutine[Any, Any, T] | Awaitable[T]) -> T:

@@ -1,0 +1,87 @@
+"""Say where a ledger's file is, and see that nothing else lies there."""
+
+import os
+from pathlib import Path
+
+from budget_core.ledger_errors import LedgerUnavailableError
+from budget_cpython.file_store import _is_within, _make_folder, _sync_folder
+from budget_cpython.plain_file import give_to_owner, what_else
+
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+_BESIDE = ("", "-wal", "-shm", "-journal")
+
+
+class Place:
+    """The path of a ledger's file, made absolute at once, and out of an agent's workspace.
+
+    A path that leads into `workspace`, through links or without, is a `ValueError` now and a
+    `LedgerUnavailableError` later on.
+    """
+
+    def __init__(
+        self, path: "str | os.PathLike[str]", workspace: "str | os.PathLike[str] | None" = None
+    ) -> None:
+        path = os.fspath(path)
+        if not isinstance(path, str) or not os.path.basename(path) or "\0" in path:
+            raise ValueError(f"path must name a file, not {path!r}")
+        self.path = os.path.join(os.getcwd(), path)
+        self._workspace = None if workspace is None else os.path.join(os.getcwd(), workspace)
+        if self._is_exposed():
+            raise ValueError(f"path {path!r} is inside the agent's workspace {workspace!r}")
+
+    def prepare(self) -> None:
+        """Make the file if there is none, for its owner alone, durably; look at what there is.
+
+        SQLite gives the files that it makes beside it the same mode. Raises `OSError`,
+        `LedgerUnavailableError`.
+        """
+        self.look()
+        if not os.path.lexists(self.path):
+            self._make()
+        elif not os.access(self.path, os.R_OK | os.W_OK):
+            # SQLite would leave files beside it that may not be written later on either.
+            raise LedgerUnavailableError(f"the ledger {self.path!r} may not be written")
+
+    def _make(self) -> None:
+        folder = os.path.dirname(self.path)
+        _make_folder(folder)
+        try:
+            file = os.open(self.path, _CREATE, 0o600)
+        except FileExistsError:
+            return
+        try:
+            if hasattr(os, "fchmod"):
+                give_to_owner(os.fchmod, file, 0o600)
+        finally:
+            os.close(file)
+        _sync_folder(folder)
+
+    def look(self) -> None:
+        """Refuse what is not a plain file with one name, and a place inside the workspace."""
+        if self._is_exposed():
+            text = f"the ledger {self.path!r} is inside the agent's workspace by now"
+            raise LedgerUnavailableError(text)
+        for beside in _BESIDE:
+            name = self.path + beside
+            try:
+                what = what_else(os.lstat(name))
+            except FileNotFoundError:
+                continue
+            if what:
+                raise LedgerUnavailableError(
+                    f"the ledger's file {name!r} is {what}, not a plain file with one name: "
+                    "find out who put it there"
+                )
+
+    def uri(self, mode: str) -> str:
+        """Return the address that SQLite opens, with `mode` `rw` or `ro`."""
+        return f"{Path(self.path).as_uri()}?mode={mode}"
+
+    def _is_exposed(self) -> bool:
+        if self._workspace is None:
+            return False
+        workspace = os.path.realpath(self._workspace)
+        folder, name = os.path.split(self.path)
+        lies = os.path.join(os.path.realpath(folder), name)
+        places = (os.path.abspath(self.path), lies, os.path.realpath(lies))
+        return any(_is_within(place, workspace) for place in places)

@@ -1,0 +1,194 @@
+"""The core's ledger, with its accounts and holds in the rows of a file.
+
+The rules are the core's. An operation is a transaction: what it asks for is read, the core changes
+it in memory, and what has changed is written back. What was read stays in memory for the next one,
+and is read again once anybody else has written.
+"""
+
+import secrets
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from budget_core import ledger
+from budget_core.account import chain, check_path
+from budget_core.ledger_errors import LedgerError, UnknownHoldError
+from budget_core.ledger_records import Hold
+from budget_cpython.ledger.sqlite.connection import Connection
+from budget_cpython.ledger.sqlite.holds import STEP, HoldRows, place_of
+from budget_cpython.ledger.sqlite.rows import CellRows
+from budget_cpython.ledger.windows import Window
+
+PRUNE_EVERY = 16  # writes
+LOOKED_AT = 64  # holds each time: settled ones are removed sooner than others take their place
+MOST_KNOWN = 4096  # cells and holds that are remembered from one transaction to the next
+
+
+class StoredLedger(ledger.Ledger):
+    """Everything about a ledger in a file but how it is opened and closed."""
+
+    def __init__(
+        self,
+        file: Connection,
+        clock: Callable[[], float],
+        *,
+        windows: Callable[[Any], Window],
+        axes: Sequence[str] | None,
+        max_accounts: int,
+        keep: int,
+    ) -> None:
+        super().__init__(
+            clock,
+            _Transaction(self),
+            windows=windows,
+            axes=axes,
+            max_accounts=max_accounts,
+            keep=keep,
+        )
+        self._file = file
+        self._cells = CellRows(self._window)
+        self._holds = HoldRows(self._cells, self._keep_ms)
+        self._read: set[str] = set()  # paths, be they accounts or not
+        self._db: sqlite3.Connection | None = None
+        self._seen: Any = None  # the connection, and what it said of others' writes
+        self._known_version = 0
+        self._writes = secrets.randbelow(PRUNE_EVERY)
+        self._ids = ""
+
+    def _begin(self) -> None:
+        """Begin a transaction, with what was read before where nobody has written since."""
+        self._file.begin()
+        try:
+            self._recall(self._file.db)
+        except BaseException as error:
+            self._abort(error)
+            raise
+
+    def _recall(self, db: sqlite3.Connection) -> None:
+        seen = (db, db.execute("PRAGMA data_version").fetchone())
+        if seen != self._seen or self._cells.known + self._holds.known > MOST_KNOWN:
+            self._forget()
+            if db is not self._db:
+                self._db = self._cells.db = self._holds.db = db
+                self._ids = f"#{secrets.token_hex(8)}"  # a forked process must have its own
+        self._seen, self._known_version = seen, self._version
+
+    def _end(self, error: BaseException | None) -> None:
+        """Write what has changed; a refusal may have moved windows on, and is no trouble."""
+        if error is not None and not isinstance(error, (LedgerError, ValueError)):
+            self._abort(error)
+            return
+        try:
+            stale = self._write()
+        except BaseException as found:
+            self._abort(found)
+            raise
+        seen, self._seen = self._seen, None
+        self._file.commit()
+        if not stale:
+            self._seen = seen
+
+    def _abort(self, error: BaseException) -> None:
+        self._seen = None
+        self._file.abort(error)
+        if isinstance(error, sqlite3.Error):
+            raise self._file.trouble(error) from error
+
+    def _forget(self) -> None:
+        self._accounts.clear()
+        self._read.clear()
+        self._cells.forget()
+        self._holds.forget()
+
+    def _write(self) -> bool:
+        """Write what has changed; return whether what is remembered may be wrong then."""
+        moved = self._version != self._known_version
+        if moved:
+            limits = {path: account.limits for path, account in self._accounts.items()}
+            self._cells.write(self._read, limits)
+            self._known_version = self._version
+        counted, elsewhere = self._cells.write_counts()
+        if self._holds.write() or counted:
+            self._writes += 1
+            if self._writes % PRUNE_EVERY == 0:
+                self._holds.prune(self._now(), LOOKED_AT)
+        return moved or elsewhere
+
+    def _load(self, paths: list[str]) -> None:
+        missing = [path for path in paths if path not in self._read]
+        if missing:
+            self._read.update(missing)
+            for path, limits in self._cells.limits(missing).items():
+                self._put(path, limits)
+
+    def _account(self, path: str) -> Any:
+        self._load(chain(path))
+        return super()._account(path)
+
+    def _count_accounts(self) -> int:
+        (count,) = self._file.db.execute("SELECT accounts FROM ledger").fetchone()
+        return int(count)
+
+    def _open(self, path: str, now: int) -> Any:
+        if path not in self._accounts:
+            self._load(chain(check_path(path)))
+        cells = super()._open(path, now)
+        self._cells.touch(cells)
+        return cells
+
+    def _new_id(self) -> str:
+        """Return an id that follows on the last: neighbours in the file cost less."""
+        self._taken += 1
+        return f"{self._ids}{self._taken:08x}"
+
+    def _keep(self, place: str, hold: Hold, now: int) -> None:
+        self._holds.add(hold, now)
+
+    def _keep_settled(self, place: str, hold: Hold, now: int) -> None:
+        self._holds.add(hold, now)
+
+    def _look_up(self, place: str) -> Hold | None:
+        return self._holds.find(place, self._now())
+
+    def _find(self, hold: Hold) -> Hold:
+        found = self._look_up(place_of(hold.path, hold.id))
+        if found is None or found.path != hold.path:
+            raise UnknownHoldError(hold.path, hold.id)
+        return found
+
+    def _settle(self, hold: Hold, state: str, used: dict[str, int]) -> None:
+        self._holds.open_cells(hold)
+        super()._settle(hold, state, used)
+
+    def _retire(self, hold: Hold) -> None:
+        self._holds.settled(hold, self._now())
+
+    def _expire(self, now: int) -> int:
+        found = 0
+        while True:
+            over = self._expire_some(now)
+            found += over
+            if over < STEP:
+                return found
+
+    def _expire_some(self, now: int) -> int:
+        over = self._holds.over(now)
+        for hold in over:
+            self._expire_one(hold, now)
+        if over:
+            self._write()
+            self._forget()
+        return len(over)
+
+
+class _Transaction:
+    """The lock of a ledger in a file."""
+
+    def __init__(self, ledger: StoredLedger) -> None:
+        self._ledger = ledger
+
+    def __enter__(self) -> None:
+        self._ledger._begin()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._ledger._end(error)
