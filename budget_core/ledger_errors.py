@@ -1,6 +1,7 @@
 """What a ledger raises at run time; configuration mistakes are `ValueError`s."""
 
 from budget_core.errors import BudgetError
+from budget_core.ledger_window import FAR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,3 +104,18 @@ class LedgerUnavailableError(LedgerError):
         super().__init__(message)
         self.cause = cause
         self.applied = applied
+
+
+def refusal(found: "list[Any]") -> BudgetExceededError:
+    """Return the error for one of several limits with too little left.
+
+    Each is `(end, (account, axis, window), asked, cap, spent, held)`. It is the one that resets
+    last, and of equals the nearest: whoever waits for it waits long enough.
+    """
+    end, (account, axis, window), asked, cap, spent, held = min(found, key=_order)
+    resets_at = None if end >= FAR else end // 1000
+    return BudgetExceededError(account, axis, window, asked, cap, spent, held, resets_at)
+
+
+def _order(refused: "Any") -> "Any":
+    return -refused[0], -len(refused[1][0]), refused[1]

@@ -10,9 +10,10 @@ from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from budget_core.account import Limit, check_amounts, check_axis, check_key, check_path
+from budget_core.accounts import MAX_LIMITS
 from budget_core.clock import DAY
 from budget_core.errors import refuse
-from budget_core.ledger import MAX_LIMITS, TTL, refusal
+from budget_core.ledger import TTL
 from budget_core.ledger_errors import (
     HoldSettledError,
     KeyReusedError,
@@ -20,6 +21,7 @@ from budget_core.ledger_errors import (
     LedgerUnavailableError,
     UnknownAccountError,
     UnknownHoldError,
+    refusal,
 )
 from budget_core.ledger_records import Balance, Hold, check_ttl
 from budget_cpython.clock import WALL

@@ -1,0 +1,121 @@
+"""What a reservation in Redis costs beside a script of one line, sent by the same client.
+
+Both go to one server on a Unix socket, which makes the least of the way there, and take turns call
+by call; the median of each counts.
+"""
+
+import asyncio
+import importlib.util
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from benchmarks.figures import Figure, ratio
+from budget_core.account import Limit
+from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
+from budget_cpython.ledger.redis.clients import Blocking, Waiting
+from tests.ledger.redis_server import RedisServer
+
+MOST_TIMES = 1 / 0.7  # of the time of a script of one line: at least 0.7 of its rate
+SCRIPT = "return redis.call('INCRBY', KEYS[1], ARGV[1])"
+AMOUNTS = {"tokens": 5}
+LIMITS = [Limit("tokens", 10**15, "day")]
+HOLDS = 10_000
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """Return microseconds a call, and the ratios, for threads and for asyncio."""
+    calls = 500 if quick else 5_000
+    with tempfile.TemporaryDirectory() as folder, RedisServer(Path(folder)) as server:
+        return [
+            *_blocking(server, calls),
+            *asyncio.run(_waiting(server, calls)),
+            *_beside_many(server, calls),
+        ]
+
+
+def _blocking(server: RedisServer, calls: int) -> list[Figure]:
+    client = Blocking(server.url, 1.0).client
+    with closing(RedisLedger(server.url)) as ledger, closing(client):
+        ledger.set_limits("org", LIMITS)
+        ledger.set_limits("org/team", LIMITS)
+        sha = client.script_load(SCRIPT)
+
+        def bare() -> None:
+            client.evalsha(sha, 1, "count", 5)
+
+        def reserve() -> None:
+            ledger.reserve("org", AMOUNTS)
+
+        def deep() -> None:
+            ledger.reserve("org/team/agent", AMOUNTS)
+
+        def settle() -> None:
+            ledger.commit(ledger.reserve("org", AMOUNTS), AMOUNTS)
+
+        bare_us, reserve_us, deep_us, settle_us = _medians((bare, reserve, deep, settle), calls)
+    kind = "with hiredis" if importlib.util.find_spec("hiredis") else "without hiredis"
+    return [
+        Figure(f"Redis, INCRBY in a script, {kind}", bare_us, "µs"),
+        Figure("Redis, reserve", reserve_us, "µs"),
+        ratio("Redis, reserve: ratio", reserve_us, bare_us, MOST_TIMES),
+        ratio("Redis, reserve below two accounts: ratio", deep_us, bare_us),
+        ratio("Redis, reserve and commit: ratio to two scripts", settle_us, 2 * bare_us),
+    ]
+
+
+async def _waiting(server: RedisServer, calls: int) -> list[Figure]:
+    client = Waiting(server.url, 1.0).client
+    ledger = AsyncRedisLedger(server.url)
+    await ledger.set_limits("async", LIMITS)
+    sha = await client.script_load(SCRIPT)
+    times: list[list[float]] = [[], []]
+    asked: list[Callable[[], Awaitable[Any]]] = [
+        lambda: client.evalsha(sha, 1, "count", 5),
+        lambda: ledger.reserve("async", AMOUNTS),
+    ]
+    for _ in range(calls):
+        for ask, taken in zip(asked, times, strict=True):
+            began = time.perf_counter()
+            await ask()
+            taken.append(time.perf_counter() - began)
+    await ledger.close()
+    await client.aclose()
+    bare_us, reserve_us = (statistics.median(one) * 1e6 for one in times)
+    return [
+        Figure("Redis, reserve with asyncio", reserve_us, "µs"),
+        ratio("Redis, reserve with asyncio: ratio", reserve_us, bare_us, MOST_TIMES),
+    ]
+
+
+def _beside_many(server: RedisServer, calls: int) -> list[Figure]:
+    """Return how much longer a reservation takes beside many live holds and accounts."""
+    with (
+        closing(RedisLedger(server.url, prefix="few")) as few,
+        closing(RedisLedger(server.url, prefix="many")) as many,
+    ):
+        for ledger in (few, many):
+            ledger.set_limits("org", LIMITS)
+        for number in range(HOLDS):
+            many.reserve("org", AMOUNTS)
+            many.set_limits(f"org/{number}", LIMITS)
+        few_us, many_us = _medians(
+            (lambda: few.reserve("org", AMOUNTS), lambda: many.reserve("org", AMOUNTS)), calls
+        )
+    name = f"Redis, reserve beside {HOLDS:,} holds and accounts: ratio"
+    return [ratio(name, many_us, few_us)]
+
+
+def _medians(functions: tuple[Callable[[], object], ...], calls: int) -> list[float]:
+    """Return the microseconds of each; they take turns, so that all have the machine's noise."""
+    times: list[list[float]] = [[] for _ in functions]
+    for _ in range(calls):
+        for function, taken in zip(functions, times, strict=True):
+            began = time.perf_counter()
+            function()
+            taken.append(time.perf_counter() - began)
+    return [statistics.median(one) * 1e6 for one in times]

