@@ -3,7 +3,20 @@
 import argparse
 import sys
 
-from benchmarks import deadlines, executor, flash, heap, imports, overhead
+from benchmarks import (
+    deadlines,
+    executor,
+    flash,
+    heap,
+    imports,
+    ledger_lease,
+    ledger_memory,
+    ledger_postgres,
+    ledger_redis,
+    ledger_sqlite,
+    overhead,
+    peers,
+)
 from benchmarks.figures import Figure, table
 
 GROUPS = {
@@ -13,6 +26,12 @@ GROUPS = {
     "heap": heap.measure,
     "flash": flash.measure,
     "imports": imports.measure,
+    "ledger": ledger_memory.measure,
+    "sqlite": ledger_sqlite.measure,
+    "leases": ledger_lease.measure,
+    "redis": ledger_redis.measure,
+    "postgres": ledger_postgres.measure,
+    "peers": peers.measure,
 }
 
 

@@ -16,6 +16,7 @@ from suites import ROOT, Counts, on_cpython, on_micropython
 
 STEPS = ("lint", "types", "micropython", "cpython")
 STUBS = Path(".local/stubs")
+ASIDE = ("tests/ledger", "tests/serve")  # tests that wait for servers and disks, run beside others
 TYPES_ONLY = "shapes"  # of the core: for type checkers, no program loads it
 NOT_ON_BOARDS = ("demo.py", "manifest.py")  # run on the machine that firmware is built or tried on
 EXAMPLES = """\
@@ -150,21 +151,28 @@ def run(steps: list[str], fix: bool, arguments: list[str]) -> int:
 
 def run_tests(steps: list[str], micropython: str | None, arguments: list[str]) -> list[Counts]:
     """Run the tests of the steps side by side, and print them one after the other."""
-    counts: list[Counts] = []
+    if "cpython" not in steps:
+        if "micropython" not in steps or not micropython:
+            return []
+        print("tests, MicroPython", flush=True)
+        return [on_micropython(micropython, arguments)]
+    aside = [] if arguments else [name for name in ASIDE if (ROOT / name).exists()]
     said: list[str] = []
+    also: list[str] = []
     with ThreadPoolExecutor(1) as pool:
-        beside = None
-        if "micropython" in steps and micropython and "cpython" in steps:
-            beside = pool.submit(on_micropython, micropython, arguments, said.append)
-        elif "micropython" in steps and micropython:
-            print("tests, MicroPython", flush=True)
-            counts.append(on_micropython(micropython, arguments))
-        if "cpython" in steps:
-            print("tests, CPython", flush=True)
-            counts.append(on_cpython(arguments))
-        if beside is not None:
-            counts.insert(0, beside.result())
+        small = big = None
+        if "micropython" in steps and micropython:
+            small = pool.submit(on_micropython, micropython, arguments, said.append)
+        if aside:
+            big = pool.submit(on_cpython, aside, also)
+        print("tests, CPython", flush=True)
+        counts = [on_cpython(arguments + [f"--ignore={name}" for name in aside])]
+        if small is not None:
+            counts.insert(0, small.result())
             print("tests, MicroPython\n" + "".join(said), end="", flush=True)
+        if big is not None:
+            counts[-1] += big.result()
+            print(f"tests, CPython, {' and '.join(aside)}\n" + "".join(also), end="", flush=True)
     return counts
 
 

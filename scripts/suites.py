@@ -32,6 +32,15 @@ class Counts:
     def __str__(self) -> str:
         return f"{self.runtime}: {self.passed} passed, {self.failed} failed, {self.skipped} skipped"
 
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            self.runtime,
+            self.passed + other.passed,
+            self.failed + other.failed,
+            self.skipped + other.skipped,
+            self.exit_code or other.exit_code,
+        )
+
     def problem(self) -> str | None:
         """Return what is wrong, or `None` if tests were run and all is well."""
         if self.failed:
@@ -86,14 +95,22 @@ def on_micropython(
     return Counts(runtime, passed, failed, exit_code=process.returncode)
 
 
-def on_cpython(arguments: list[str]) -> Counts:
-    """Run all tests with pytest; a run that breaks off counts as one failed test."""
+def on_cpython(arguments: list[str], said: list[str] | None = None) -> Counts:
+    """Run tests with pytest; a run that breaks off counts as one failed test.
+
+    What it prints is added to `said`, or shown at once where there is none.
+    """
     runtime = f"CPython {python_version()}"
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={report}", *arguments]
-        with child(command) as process:
-            code = process.wait()
+        with tempfile.TemporaryFile() as output:
+            streams = {} if said is None else {"stdout": output, "stderr": output}
+            with child(command, **streams) as process:
+                code = process.wait()
+            if said is not None:
+                output.seek(0)
+                said.append(output.read().decode(errors="replace"))
         if not report.exists():
             print(f"pytest broke off with exit code {code}.")
             return Counts(runtime, failed=1)

@@ -8,6 +8,7 @@ for each kill. The exit code is 1 if not.
 """
 
 import argparse
+import atexit
 import contextlib
 import mmap
 import os
@@ -15,6 +16,7 @@ import random
 import signal
 import struct
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -176,8 +178,12 @@ class Claims:
 
 
 def maker(engine: str) -> Make:
-    """Return what opens the ledger of `sqlite:PATH`, `redis:URL` or `postgres:DSN`."""
+    """Return what opens the ledger of `sqlite:PATH`, `redis:URL` or `postgres:DSN`.
+
+    Without a place, a file or a server is made for it and removed at the end.
+    """
     kind, _, place = engine.partition(":")
+    place = place or _own(kind)
     if kind == "sqlite" and place:
         from budget_cpython.ledger.sqlite import SqliteLedger
 
@@ -193,6 +199,22 @@ def maker(engine: str) -> Make:
     raise argparse.ArgumentTypeError(f"not sqlite:PATH, redis:URL or postgres:DSN: {engine!r}")
 
 
+def _own(kind: str) -> str:
+    if kind == "sqlite":
+        folder = tempfile.TemporaryDirectory(prefix="claims-")
+        atexit.register(folder.cleanup)
+        return f"{folder.name}/budget.db"
+    if kind == "redis":
+        from tests.ledger import redis_server
+
+        return redis_server.server().url
+    if kind == "postgres":
+        from tests.ledger import postgres_server
+
+        return postgres_server.server().conninfo()
+    return ""
+
+
 def main() -> int:
     """Run from the command line; return the exit code."""
     parser = argparse.ArgumentParser(
@@ -203,9 +225,10 @@ def main() -> int:
     parser.add_argument(
         "--engine",
         type=maker,
-        required=True,
-        metavar="KIND:PLACE",
-        help="sqlite:PATH, redis:URL or postgres:DSN; it must have no accounts yet",
+        default="sqlite",
+        metavar="KIND[:PLACE]",
+        help="sqlite, redis or postgres, on its own here unless it is sqlite:PATH, redis:URL or "
+        "postgres:DSN, which must have no accounts yet (default: sqlite)",
     )
     parser.add_argument("--processes", type=int, default=32, help="workers (default: 32)")
     parser.add_argument("--claims", type=int, default=5000, help="of each (default: 5000)")
