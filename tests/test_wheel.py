@@ -42,7 +42,7 @@ def test_it_holds_every_module_of_both_packages_the_boards_and_nothing_else(
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
-        if path.suffix in (".py", ".pyi") or path.name == "py.typed"
+        if path.suffix in (".py", ".pyi", ".lua", ".sql") or path.name == "py.typed"
     }
     sources |= {
         f"budget_cpython/{path.relative_to(ROOT).as_posix()}"
