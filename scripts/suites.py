@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FROZEN_ONLY = {**os.environ, "MICROPYPATH": ".frozen"}  # nothing installed beside MicroPython
 OUTCOMES = ("passed", "skipped", "failed")  # the worst last
 PATIENCE_S = 10
+HEAP = "heapsize=8m"  # for all modules at once, and flash in memory
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def on_micropython(
 
     `say` is told what it prints, line by line.
     """
-    command = [micropython, "tests_micro/runner.py", *arguments]
+    command = [micropython, "-X", HEAP, "tests_micro/runner.py", *arguments]
     last = ""
     text = {"encoding": "utf-8", "errors": "replace"}
     with tempfile.TemporaryFile() as complaints:

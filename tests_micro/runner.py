@@ -1,6 +1,6 @@
 """Run the tests of this folder on MicroPython, where there is no pytest.
 
-    micropython tests_micro/runner.py
+    micropython -X heapsize=8m tests_micro/runner.py
     micropython tests_micro/runner.py test_usage test_store.test_keeps_the_count
 
 A test is a function without arguments, plain or async, whose name begins with `test_`. The last
