@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from budget_core.shapes import *
 
 MAX_LIMITS = 16
+MAX_WINDOWS = 64  # that are remembered; others are read again
 
 
 class Accounts:
@@ -29,7 +30,7 @@ class Accounts:
         self._clock = clock
         self._lock = lock or _Unlocked()
         self._read_window = windows
-        self._windows: dict[str, Window] = {}  # those in use, each read once
+        self._windows: dict[str, Window] = {}  # each read once
         self._axes = None if axes is None else [check_axis(axis) for axis in axes]
         self._max_accounts = check_count("max_accounts", max_accounts)
         self._accounts: dict[str, _Account] = {}
@@ -81,6 +82,8 @@ class Accounts:
 
     def _window(self, name: str) -> "Window":
         if name not in self._windows:
+            if len(self._windows) >= MAX_WINDOWS:
+                self._windows.clear()
             self._windows[name] = self._read_window(name)
         return self._windows[name]
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from budget_core.ledger_window import Window
     from budget_core.shapes import *
 
+FEW_HOLDS = 64
 TTL = 300  # seconds: longer than most calls take
 
 
@@ -56,6 +57,7 @@ class Ledger(Accounts):
         self._keep_ms = check_count("keep", keep) * 1000
         self._taken = 0
         self._live: dict[str, Hold] = {}
+        self._sweep_at = min(FEW_HOLDS, self._max_holds)
         self._soonest = FAR  # no live hold expires before
         self._settled: dict[str, Hold] = {}
         self._former: dict[str, Hold] = {}
@@ -179,7 +181,8 @@ class Ledger(Accounts):
     def expire(self) -> int:
         """Count as spent what holds stand for that are over; return how many there were.
 
-        A limit has no more left afterwards than before, so nothing depends on when this is done.
+        A limit has no more left afterwards than before, so nothing depends on when this is done. It
+        is done from time to time without asking, too.
         """
         with self._lock:
             return self._expire(self._now())
@@ -221,8 +224,9 @@ class Ledger(Accounts):
     def _keep(self, place: str, hold: Hold, now: int) -> None:
         if place[0] != "#":
             self._turn(now)
-        if len(self._live) >= self._max_holds:
+        if len(self._live) >= self._sweep_at:  # twice as many as there were: some may be over
             self._expire(now)
+            self._sweep_at = min(self._max_holds, max(FEW_HOLDS, 2 * len(self._live)))
             if len(self._live) >= self._max_holds:
                 text = f"the ledger has its {self._max_holds} live holds: raise max_holds"
                 raise LedgerFullError(text)

@@ -42,7 +42,7 @@ class BudgetExceededError(LedgerError):
         self.resets_at = resets_at
         when = "" if resets_at is None else f", until {resets_at} (Unix time)"
         super().__init__(
-            f"{scope} has {left} of {limit} {axis} a {window} left, not {asked}{when}: "
+            f"{scope} has {left} of {limit} {axis} per {window} left, not {asked}{when}: "
             f"{spent} spent, {held} held"
         )
 

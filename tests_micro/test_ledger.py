@@ -160,7 +160,7 @@ def test_a_refusal_says_what_is_left_and_until_when() -> None:
     assert (error.limit, error.spent, error.held, error.left) == (100, 40, 30, 30)
     assert error.resets_at == NOON + 43_200
     assert str(error) == (
-        "org has 30 of 100 tokens a day left, not 50, until 1772496000 (Unix time): "
+        "org has 30 of 100 tokens per day left, not 50, until 1772496000 (Unix time): "
         "40 spent, 30 held"
     )
 
@@ -170,7 +170,7 @@ def test_a_refusal_that_no_time_ends_names_none() -> None:
     ledger.set_limits("org", [Limit("tokens", 3)])
     error = raises(BudgetExceededError, ledger.reserve, "org", {"tokens": 4})
     assert error.resets_at is None
-    assert str(error) == "org has 3 of 3 tokens a run left, not 4: 0 spent, 0 held"
+    assert str(error) == "org has 3 of 3 tokens per run left, not 4: 0 spent, 0 held"
 
 
 def test_errors_carry_what_they_speak_of() -> None:
@@ -260,3 +260,21 @@ if mem_alloc is not None:
 
         before = keyed(600)
         assert keyed(1800) - before < 4096
+
+
+def test_holds_that_nobody_settled_leave_nothing_behind() -> None:
+    clock = FakeClock(1_800_000_000)
+    ledger = Ledger(clock)
+    ledger.set_limits("org", [Limit("calls", None, "hour"), Limit("calls", None, "rolling 60/60")])
+    for _ in range(1000):
+        ledger.reserve("org", {"calls": 1})
+        clock.advance(3600)
+    assert len(ledger._live) <= 64
+    assert len(ledger._accounts["org"].limits[0].past) <= 64 + 32
+
+
+def test_windows_that_no_limit_has_any_more_are_forgotten() -> None:
+    ledger = Ledger(FakeClock(1_800_000_000))
+    for seconds in range(1, 200):
+        ledger.set_limits("org", [Limit("calls", 1, f"rolling {seconds}/1")])
+    assert len(ledger._windows) <= 64

@@ -17,6 +17,7 @@ from budget_core.ledger import TTL
 from budget_core.ledger_errors import (
     HoldSettledError,
     KeyReusedError,
+    LedgerError,
     LedgerFullError,
     LedgerUnavailableError,
     UnknownAccountError,
@@ -26,6 +27,8 @@ from budget_core.ledger_errors import (
 from budget_core.ledger_records import Balance, Hold, check_ttl
 from budget_cpython.clock import WALL
 from budget_cpython.ledger.windows import Window, parse_window
+
+SWEEP_EVERY = 1000  # reservations of this ledger
 
 T = TypeVar("T")
 Bounds = dict[str, tuple[int, int, int]]
@@ -79,6 +82,7 @@ class AsyncRemoteLedger:
         self._max_accounts = max_accounts
         self._keep_ms = keep * 1000
         self._bounds: Bounds = {}
+        self._reserved = 0
 
     async def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
         """Give an account these limits and no others; with none it is an account no more."""
@@ -112,7 +116,18 @@ class AsyncRemoteLedger:
         """Hold amounts on every limit of the path and of all above it, or raise."""
         asked = self._check_axes(check_amounts(amounts))
         named = {"id": _new_id() if key is None else check_key(key), "ttl_ms": check_ttl(ttl)}
-        return Hold(*await self._ask("reserve", _path(path), amounts=asked, **named))
+        hold = Hold(*await self._ask("reserve", _path(path), amounts=asked, **named))
+        self._reserved += 1
+        if self._reserved % SWEEP_EVERY == 0:
+            await self._sweep()
+        return hold
+
+    async def _sweep(self) -> None:
+        """Settle what nobody has, from time to time; the reservation stands all the same."""
+        try:
+            await self.expire()
+        except LedgerError:
+            pass
 
     async def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
         """Record amounts as spent without asking."""

@@ -63,7 +63,7 @@ def test_what_is_too_much_is_refused_with_all_that_is_known_of_it(ask: Client) -
     reserve(ask, 60)
     answer = reserve(ask, 41)
     said = answer.json()
-    assert "has 40 of 100 tokens a day left" in said.pop("message")
+    assert "has 40 of 100 tokens per day left" in said.pop("message")
     assert answer.status_code == 429
     assert answer.headers["retry-after"] == "Mon, 02 Mar 2026 00:00:00 GMT"
     assert said == {

@@ -20,6 +20,7 @@ from budget_cpython.ledger.sqlite.rows import CellRows
 from budget_cpython.ledger.windows import Window
 
 PRUNE_EVERY = 16  # writes
+SWEEP_EVERY = 256  # writes: holds that nobody settled are few
 LOOKED_AT = 64  # holds each time: settled ones are removed sooner than others take their place
 MOST_KNOWN = 4096  # cells and holds that are remembered from one transaction to the next
 
@@ -53,6 +54,7 @@ class StoredLedger(ledger.Ledger):
         self._seen: Any = None  # the connection, and what it said of others' writes
         self._known_version = 0
         self._writes = secrets.randbelow(PRUNE_EVERY)
+        self._swept = 0
         self._ids = ""
 
     def _begin(self) -> None:
@@ -60,6 +62,9 @@ class StoredLedger(ledger.Ledger):
         self._file.begin()
         try:
             self._recall(self._file.db)
+            if self._writes - self._swept >= SWEEP_EVERY:
+                self._swept = self._writes
+                self._expire_some(self._now())
         except BaseException as error:
             self._abort(error)
             raise
