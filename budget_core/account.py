@@ -10,8 +10,8 @@ MOST = (1 << 53) - 1  # what every engine counts exactly, Lua's doubles included
 MAX_DEPTH = 8
 MAX_SEGMENT = 64
 MAX_KEY = 200
-_PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
-_SEGMENT = _PLAIN + ".@+="
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+_SEGMENT = _LETTERS + ".@+="
 _PRINTABLE = _SEGMENT + "!\"#$%&'()*,/:;<>?[\\]^`{|}~"
 
 
@@ -56,7 +56,7 @@ def check_path(path: "Any") -> str:
             "and _-.@+=, and not dots only"
         )
         refuse("path", text, path if isinstance(path, str) and len(path) < 200 else type(path))
-    return str(path)
+    return _plain(path)
 
 
 def chain(path: str) -> "list[str]":
@@ -74,9 +74,9 @@ def root(path: str) -> str:
 
 def check_axis(axis: "Any") -> str:
     """Accept the name of an axis: up to 64 ASCII letters, digits, `_` and `-`."""
-    if not (isinstance(axis, str) and 0 < len(axis) <= MAX_SEGMENT and not axis.strip(_PLAIN)):
+    if not (isinstance(axis, str) and 0 < len(axis) <= MAX_SEGMENT and not axis.strip(_LETTERS)):
         refuse("axis", f"up to {MAX_SEGMENT} letters, digits, _ and -", axis)
-    return str(axis)
+    return _plain(axis)
 
 
 def check_key(key: "Any") -> str:
@@ -84,7 +84,7 @@ def check_key(key: "Any") -> str:
     plain = isinstance(key, str) and 0 < len(key) <= MAX_KEY and key[0] != "#"
     if not plain or key.strip(_PRINTABLE):
         refuse("key", f"up to {MAX_KEY} printable ASCII characters, no blank, no '#' first", key)
-    return str(key)
+    return _plain(key)
 
 
 def check_amount(name: str, value: "Any") -> int:
@@ -101,10 +101,17 @@ def check_amounts(amounts: "Any") -> "dict[str, int]":
     found = {}
     for axis in amounts:
         value = amounts[axis]
+        if axis.__class__ is not str:
+            axis = check_axis(axis)
         if value.__class__ is not int or not 0 <= value <= MOST:
-            check_amount("the amount of " + check_axis(axis), value)
+            value = check_amount("the amount of " + check_axis(axis), value)
         found[axis] = value
     return found
+
+
+def _plain(text: str) -> str:
+    """Return a string that is no more than that: members of an `Enum` print as something else."""
+    return text if text.__class__ is str else "".join(text)
 
 
 def _is_segment(text: str) -> bool:

@@ -46,10 +46,12 @@ class Accounts:
         Raises `ValueError` for two limits on one axis and window, for more than 16, and for what is
         no path, axis or window; `LedgerFullError` for an account too many.
         """
-        check_path(path)
+        path = check_path(path)
         wanted = self._read_limits(limits)
         with self._lock:
             now = self._now()
+            for _, window, _ in wanted:
+                window.bounds(now)  # which may raise: nothing has changed yet
             own = self._account(path)
             if own is None and wanted and self._count_accounts() >= self._max_accounts:
                 text = f"the ledger has its {self._max_accounts} accounts: raise max_accounts"

@@ -46,7 +46,7 @@ class Cell:
         for cell in self.earlier:
             spent += cell.spent
             held += cell.held
-        return spent, held
+        return min(MOST, spent), min(MOST, held)
 
     def record(self, used: int) -> None:
         """Add to what is spent, also past the limit; there is an end at what engines can count."""
@@ -55,7 +55,7 @@ class Cell:
     def settle(self, was: str, amount: int, used: int) -> None:
         """Put what was used in the place of what a hold in that state stands for."""
         if was == HELD:
-            self.held -= amount
+            self.held = max(0, self.held - amount)
         elif was == EXPIRED:
             self.spent = max(0, self.spent - amount)
         self.record(used)

@@ -7,6 +7,7 @@ from budget_core.clock import WALL
 from budget_core.ledger_errors import (
     HoldSettledError,
     KeyReusedError,
+    LedgerError,
     LedgerFullError,
     UnknownHoldError,
     refusal,
@@ -78,6 +79,8 @@ class Ledger(Accounts):
         """
         asked = check_amounts(amounts)
         ttl_ms = check_ttl(ttl)
+        if path.__class__ is not str:
+            path = check_path(path)
         place = None if key is None else _place(path, key)
         with self._lock:
             now = int(self._clock() * 1000)
@@ -97,10 +100,17 @@ class Ledger(Accounts):
             if key is None:
                 key = self._new_id()
             hold = Hold(path, key, asked, HELD, now + ttl_ms, None, cells)
-            self._keep(place or key, hold, now)
-            for axis in asked:
-                for cell in cells.get(axis, ()):
-                    cell.held += asked[axis]
+            try:
+                self._keep(place or key, hold, now)
+                for axis in asked:
+                    for cell in cells.get(axis, ()):
+                        cell.held += asked[axis]
+            except LedgerError:
+                raise
+            except BaseException:  # an interrupt, wherever it came
+                self._live.pop(place or key, None)
+                self._recount(cells)
+                raise
             return hold
 
     def charge(self, path: str, amounts: "dict[str, int]", key: str | None = None) -> Hold:
@@ -110,6 +120,8 @@ class Ledger(Accounts):
         for `BudgetExceededError`.
         """
         used = check_amounts(amounts)
+        if path.__class__ is not str:
+            path = check_path(path)
         place = None if key is None else _place(path, key)
         with self._lock:
             now = self._now()
@@ -221,6 +233,15 @@ class Ledger(Accounts):
             over = [cell for one in self._limits_of(path) for cell in one.newest()]
             return [Balance.of(cell, cell.spent, cell.held) for cell in over]
 
+    def _recount(self, cells: "dict[str, tuple[Cell, ...]]") -> None:
+        """Have cells hold what live holds do."""
+        for axis in cells:
+            for cell in cells[axis]:
+                holds = [
+                    one for one in self._live.values() if cell in (one.cells or {}).get(axis, ())
+                ]
+                cell.held = sum([one.amounts.get(axis, 0) for one in holds])
+
     def _keep(self, place: str, hold: Hold, now: int) -> None:
         if place[0] != "#":
             self._turn(now)
@@ -325,4 +346,4 @@ class Ledger(Accounts):
 
 
 def _place(path: str, key: str) -> str:
-    return root(path) + "/" + check_key(key)
+    return root(check_path(path)) + "/" + check_key(key)

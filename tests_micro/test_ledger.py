@@ -15,7 +15,7 @@ from budget_core.ledger_errors import (
     UnknownHoldError,
 )
 from budget_core.ledger_records import Hold
-from budget_core.ledger_window import parse_window
+from budget_core.ledger_window import Window, parse_window
 from tests_micro.support import FakeClock, RecordingLock, raises
 
 TYPE_CHECKING = False
@@ -278,3 +278,44 @@ def test_windows_that_no_limit_has_any_more_are_forgotten() -> None:
     for seconds in range(1, 200):
         ledger.set_limits("org", [Limit("calls", 1, f"rolling {seconds}/1")])
     assert len(ledger._windows) <= 64
+
+
+def test_a_path_that_is_no_text_is_refused_with_a_key_as_well() -> None:
+    ledger = Ledger(FakeClock(1_800_000_000))
+    for path in (5, None, ["org"]):
+        for operation in (ledger.reserve, ledger.charge):
+            assert "path" in str(raises(ValueError, operation, path, {"calls": 1}, "key"))
+
+
+def test_an_interrupted_reservation_leaves_what_was_held_as_it_was() -> None:
+    class Interrupted(Ledger):
+        interrupts = False
+
+        def _keep(self, place: str, hold: Hold, now: int) -> None:
+            super()._keep(place, hold, now)
+            if self.interrupts:
+                raise KeyboardInterrupt
+
+    clock = FakeClock(1_800_000_000)
+    ledger = Interrupted(clock)
+    ledger.set_limits("org", [Limit("calls", 10)])
+    ledger.reserve("org", {"calls": 4}, ttl=1)
+    ledger.interrupts = True
+    raises(KeyboardInterrupt, ledger.reserve, "org", {"calls": 5}, ttl=1)
+    assert [(one.spent, one.held) for one in ledger.balance("org")] == [(0, 4)]
+    clock.advance(2)
+    assert [(one.spent, one.held) for one in ledger.balance("org")] == [(4, 0)]
+
+
+def test_limits_that_cannot_be_set_leave_the_others_as_they_were() -> None:
+    class Broken(Window):
+        def bounds(self, now: int) -> "tuple[int, int, int]":
+            raise ValueError("no such time")
+
+    def read(name: str) -> Window:
+        return Broken(name, int) if name == "broken" else parse_window(name)  # type: ignore[arg-type]
+
+    ledger = Ledger(FakeClock(1_800_000_000), windows=read)
+    ledger.set_limits("org", [Limit("calls", 10)])
+    raises(ValueError, ledger.set_limits, "org", [Limit("calls", 5), Limit("tokens", 1, "broken")])
+    assert ledger.limits("org") == [Limit("calls", 10)]

@@ -25,9 +25,11 @@ from budget_core.ledger_errors import (
     refusal,
 )
 from budget_core.ledger_records import Balance, Hold, check_ttl
+from budget_core.limits import check_count
 from budget_cpython.clock import WALL
 from budget_cpython.ledger.windows import Window, parse_window
 
+MAX_KEEP = 10**10
 SWEEP_EVERY = 1000  # reservations of this ledger
 
 T = TypeVar("T")
@@ -79,7 +81,9 @@ class AsyncRemoteLedger:
         self._read_window = windows
         self._windows: dict[str, Window] = {}
         self._axes = None if axes is None else [check_axis(axis) for axis in axes]
-        self._max_accounts = max_accounts
+        self._max_accounts = check_count("max_accounts", max_accounts)
+        if check_count("keep", keep) > MAX_KEEP:
+            refuse("keep", f"at most {MAX_KEEP} seconds", keep)
         self._keep_ms = keep * 1000
         self._bounds: Bounds = {}
         self._reserved = 0
@@ -151,7 +155,8 @@ class AsyncRemoteLedger:
 
     async def hold(self, path: str, id: str) -> Hold:
         """Return a hold by its path and `id`."""
-        return Hold(*await self._ask("hold", _path(path), id=id))
+        known = id if isinstance(id, str) and id[:1] == "#" else check_key(id)
+        return Hold(*await self._ask("hold", _path(path), id=known))
 
     async def expire(self) -> int:
         """Count as spent what holds stand for that are over; return how many there were."""
@@ -172,7 +177,7 @@ class AsyncRemoteLedger:
     async def _ask(self, operation: str, path: str, **arguments: Any) -> Any:
         arguments.update(path=path, keep_ms=self._keep_ms)
         arguments["now"] = None if self._clock is None else int(self._clock() * 1000)
-        arguments["bounds"] = self._bounds
+        arguments["bounds"] = self._bounds if arguments["now"] != 0 else {}
         reply = await self._call(operation, arguments)
         while reply[0] == "roll":
             arguments["bounds"] = self._roll(reply[1], reply[2])
@@ -206,10 +211,13 @@ class AsyncRemoteLedger:
                     f"the ledger's server says it is {now // 1000} (Unix time), this machine says "
                     f"{own}: set the clock that is wrong"
                 )
-        self._bounds = dict(self._bounds)
+        found = dict(self._bounds)
         for name in names:
-            self._bounds[name] = self._window(name).bounds(now)
-        return self._bounds
+            found[name] = _, start, end = self._window(name).bounds(now)
+            if not start <= now < end:
+                raise LedgerUnavailableError(f"no {name} has {now} ms in it: set the clock")
+        self._bounds = found  # which no thread changes any more
+        return found
 
     def _window(self, name: str) -> Window:
         if name not in self._windows:
