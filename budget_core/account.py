@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 
 MOST = (1 << 53) - 1  # what every engine counts exactly, Lua's doubles included
 MAX_DEPTH = 8
+MAX_LIMITS = 16  # of an account, and axes of an operation
 MAX_SEGMENT = 64
 MAX_KEY = 200
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
@@ -95,9 +96,11 @@ def check_amount(name: str, value: "Any") -> int:
 
 
 def check_amounts(amounts: "Any") -> "dict[str, int]":
-    """Accept amounts by axis, and return a copy of them."""
+    """Accept amounts of up to 16 axes, and return a copy of them."""
     if not isinstance(amounts, dict):
         refuse("amounts", "a dict of whole numbers by axis", amounts)
+    if len(amounts) > MAX_LIMITS:
+        raise ValueError(f"amounts must be of at most {MAX_LIMITS} axes, not {len(amounts)}")
     found = {}
     for axis in amounts:
         value = amounts[axis]

@@ -1,6 +1,6 @@
 """Keep the accounts of a ledger: which limits there are, and which windows they count in."""
 
-from budget_core.account import Limit, chain, check_axis, check_path
+from budget_core.account import MAX_LIMITS, Limit, chain, check_axis, check_path
 from budget_core.cell import CountedLimit
 from budget_core.errors import refuse
 from budget_core.ledger_errors import LedgerFullError, UnknownAccountError
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from budget_core.ledger_window import Window
     from budget_core.shapes import *
 
-MAX_LIMITS = 16
 MAX_WINDOWS = 64  # that are remembered; others are read again
 
 

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
-from budget_core.account import Limit, check_amounts, check_axis, check_key, check_path
-from budget_core.accounts import MAX_LIMITS
+from budget_core.account import MAX_LIMITS, Limit, check_amounts, check_axis, check_key, check_path
 from budget_core.clock import DAY
 from budget_core.errors import refuse
 from budget_core.ledger import TTL
