@@ -30,7 +30,7 @@ MANY = 100_000
 def measure(quick: bool = False) -> list[Figure]:
     """Return microseconds a call, and the ratios, for threads and for asyncio."""
     calls = 200 if quick else 3_000
-    server = PostgresServer()
+    server = PostgresServer(fsync=True)
     try:
         server.execute("CREATE TABLE bare (id text PRIMARY KEY, count bigint) WITH (fillfactor=50)")
         server.execute("INSERT INTO bare VALUES ('org', 0)")

@@ -85,7 +85,7 @@ class AsyncRemoteLedger:
             refuse("keep", f"at most {MAX_KEEP} seconds", keep)
         self._keep_ms = keep * 1000
         self._bounds: Bounds = {}
-        self._reserved = 0
+        self._reserved = secrets.randbelow(SWEEP_EVERY)  # programs may be short
 
     async def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
         """Give an account these limits and no others; with none it is an account no more."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -206,3 +207,17 @@ def test_holds_that_were_settled_long_ago_are_forgotten_on_the_way(emptier: Empt
             ledger.charge("org", {"calls": 1})
         assert emptier.execute("SELECT count(*) FROM microbudget.holds") == [(200,)]
         assert ledger.balance("org")[0].spent == 450
+
+
+def test_ledgers_that_live_shortly_forget_too(
+    emptier: Emptier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [float(NOON)]
+    with closing(opened(lambda: now[0], keep=60)) as ledger:
+        ledger.set_limits("org", [Limit("calls", None)])
+        ledger.charge("org", {"calls": 1})
+    now[0] += 61
+    monkeypatch.setattr(secrets, "randbelow", lambda most: most - 1)  # where this one begins
+    with closing(opened(lambda: now[0], keep=60)) as ledger:
+        ledger.charge("org", {"calls": 1})
+    assert emptier.execute("SELECT count(*) FROM microbudget.holds") == [(1,)]

@@ -13,7 +13,7 @@ import pytest
 from budget_core.account import Limit
 from budget_core.ledger_errors import LedgerFullError, LedgerUnavailableError
 from budget_core.ledger_records import Hold
-from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
+from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger, engine
 from tests.ledger.postgres_server import PostgresServer, second_server
 
 BUDGET = 1000
@@ -173,11 +173,14 @@ def test_a_restart_ends_all_connections_that_wait(
     assert counted(ledger) == [(0, 4)] * 2
 
 
-def test_a_server_that_says_nothing_is_given_up(server: PostgresServer) -> None:
+def test_a_server_that_says_nothing_is_given_up(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with closing(PostgresLedger(server.conninfo(), timeout=0.05)) as ledger:
         ledger.set_limits("org", [Limit("calls", BUDGET)])
         ledger.release(ledger.reserve("org", {"calls": 1}))
         ledger.reserve("org", {"calls": 0})
+        monkeypatch.setattr(engine, "GRACE", 0.05)  # it will not answer in a second either
         server.send(signal.SIGSTOP)
         try:
             with pytest.raises(LedgerUnavailableError) as caught:
@@ -185,6 +188,7 @@ def test_a_server_that_says_nothing_is_given_up(server: PostgresServer) -> None:
         finally:
             server.send_again(signal.SIGCONT)
         assert caught.value.applied is None
+    monkeypatch.undo()
     with closing(PostgresLedger(server.conninfo())) as ledger:
         assert ledger.reserve("org", {"calls": 1}, key="k").state == Hold.HELD
         assert ledger.balance("org")[0].held == 1

@@ -14,7 +14,12 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from budget_core.account import MOST, Limit
-from budget_core.ledger_errors import BudgetExceededError, LedgerFullError
+from budget_core.ledger_errors import (
+    BudgetExceededError,
+    LedgerFullError,
+    LedgerUnavailableError,
+)
+from budget_cpython.ledger import remote
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.redis.connection import RedisConnection
 from budget_cpython.ledger.redis.connections import TASKS
@@ -93,6 +98,13 @@ def test_any_history_is_as_in_memory(empty: RedisServer) -> None:
         def make(self, clock: Callable[[], float], keep: int) -> RedisLedger:
             client.flushall()
             return RedisLedger(client, clock=clock, keep=keep)
+
+        def both(self, name: str, *args: Any, **named: Any) -> Any:
+            """Compare no numbers of holds: a look expires those below its own root alone."""
+            if name != "expire":
+                return super().both(name, *args, **named)
+            assert self.reference.expire() <= self.engine.expire()
+            return None
 
         def end(self) -> None:
             """Keep the client for the next."""
@@ -210,10 +222,13 @@ def test_many_holds_that_are_over_expire_before_a_balance(empty: RedisServer) ->
     now = [NOON]
     with closing(RedisLedger(empty.url, timeout=PATIENCE, clock=lambda: now[0])) as ledger:
         ledger.set_limits("org", [Limit("tokens", 1000)])
-        for _ in range(250):  # more than are expired at a time
-            ledger.reserve("org", {"tokens": 1})
+        for number in range(250):  # more than are expired at a time
+            ledger.reserve(f"org/{number}" if number % 2 else "org", {"tokens": 1})
         now[0] += 301
-        (row,) = ledger.balance("org")
+        with closing(empty.client()) as client:
+            client.config_resetstat()
+            (row,) = ledger.balance("org")
+            assert client.info("commandstats")["cmdstat_evalsha"]["calls"] < 10
         assert (row.spent, row.held) == (250, 0)
 
 
@@ -310,6 +325,64 @@ def test_an_account_made_again_while_it_is_removed_is_listed(
         one.set_limits("org", [])
         assert one.limits("org") == [Limit("calls", 2)]
         assert one.accounts() == ["org"]
+
+
+@pytest.mark.parametrize("before", [[], [Limit("calls", 2)]])
+@pytest.mark.parametrize("steps", range(4))
+def test_an_account_removed_while_it_is_made_is_listed_if_it_is_there(
+    empty: RedisServer, monkeypatch: pytest.MonkeyPatch, before: list[Limit], steps: int
+) -> None:
+    with (
+        closing(RedisLedger(empty.url, timeout=PATIENCE)) as one,
+        closing(RedisLedger(empty.url, timeout=PATIENCE)) as other,
+    ):
+        one.set_limits("other", [Limit("calls", 1)])  # knows the window, so asks only once
+        other.set_limits("org", before)
+        registry, left = RedisConnection._registry, [steps]
+
+        def step() -> None:
+            left[0] -= 1
+            if left[0] == -1:
+                other.set_limits("org", [])
+
+        async def watched(self: RedisConnection, *args: Any) -> Any:
+            step()
+            reply = await registry(self, *args)
+            step()
+            return reply
+
+        monkeypatch.setattr(RedisConnection, "_registry", watched)
+        one.set_limits("org", [Limit("calls", 1)])
+        assert left[0] < 0 or before  # with limits before there is no need to note it twice
+        assert one.accounts() == (["org", "other"] if one.limits("org") else ["other"])
+
+
+def test_an_account_that_cannot_be_made_takes_no_place(
+    empty: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(RedisLedger(empty.url, timeout=PATIENCE, max_accounts=1)) as ledger:
+        with monkeypatch.context() as patch:
+            patch.setattr(remote, "WALL", lambda: NOON)  # as if the server's clock were wrong
+            with pytest.raises(LedgerUnavailableError, match="the clock that is wrong"):
+                ledger.set_limits("org", [Limit("calls", 1, "day")])
+        assert ledger.accounts() == []
+        ledger.set_limits("other", [Limit("calls", 1, "day")])
+        assert ledger.accounts() == ["other"]
+
+
+def test_a_rolling_window_past_the_largest_number_stands_at_it(empty: RedisServer) -> None:
+    now = [NOON]
+    with closing(RedisLedger(empty.url, timeout=PATIENCE, clock=lambda: now[0])) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None, "rolling 4/4")])
+        for used in (MOST, MOST, 2):
+            now[0] += 1
+            ledger.charge("org", {"tokens": used})
+        (row,) = ledger.balance("org")
+        assert row.spent == MOST
+        with pytest.raises(BudgetExceededError) as refused:
+            ledger.reserve("org", {"tokens": 1})
+        assert (refused.value.spent, refused.value.left) == (MOST, 0)
+        assert ledger.reserve("org", {"tokens": 0}).state == "held"
 
 
 def test_a_missing_library_is_named() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from budget_core.account import Limit
 from budget_core.ledger_errors import LedgerError, LedgerUnavailableError
-from budget_cpython.ledger.redis import RedisLedger
+from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from tests.ledger.redis_server import PATIENCE, RedisServer, server
 
 SECRET = "hunter2"  # noqa: S105 - of a server that lives as long as its test
@@ -101,6 +101,42 @@ def test_no_message_shows_the_password(tmp_path: Path) -> None:
         texts += chained(unread.value)
     assert texts
     assert not [text for text in texts if SECRET in text]
+
+
+@pytest.mark.parametrize("kind", [RedisLedger, AsyncRedisLedger])
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"redis://host/0?foo={SECRET}",
+        f"redis://host/0?{SECRET}=1",
+        f"unix:///run/redis?host={SECRET}",
+        f"redis://host/0?socket_timeout={SECRET}",
+        f"rediss://host/0?ssl_cert_reqs={SECRET}",
+        f"redis://:12/{SECRET}@host/0",
+        f"redis://user:12?{SECRET}@host/0",
+        f"redis://user:12#{SECRET}@host/0",
+        f"unix://:12/{SECRET}@/run/redis",
+        f"redis://user:{SECRET}@host:{SECRET}",
+        f"host:{SECRET}",
+    ],
+)
+def test_a_url_that_cannot_be_meant_is_refused_and_not_shown(kind: Any, url: str) -> None:
+    with pytest.raises(ValueError, match="URL such as") as unread:
+        kind(url)
+    assert not [text for text in chained(unread.value) if SECRET in text]
+
+
+@pytest.mark.parametrize("kind", [RedisLedger, AsyncRedisLedger])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://user:a@b%2Fc@host:1/0?client_name=a%40b&socket_timeout=3",
+        "rediss://host?ssl_cert_reqs=none",
+        "unix://user:x@/run/redis?db=1",
+    ],
+)
+def test_a_url_with_what_redis_knows_is_taken(kind: Any, url: str) -> None:
+    assert kind(url)
 
 
 def chained(error: BaseException | None) -> list[str]:

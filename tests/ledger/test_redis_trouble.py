@@ -251,6 +251,7 @@ def test_scripts_that_were_flushed_are_loaded_again(shared: RedisServer) -> None
 def test_a_full_server_takes_no_holds_and_settles_those_it_has(own: RedisServer) -> None:
     with closing(RedisLedger(own.url, timeout=PATIENCE)) as ledger, closing(own.client()) as client:
         ledger.set_limits("org", LIMITS)
+        ledger.set_limits("gone", LIMITS)
         holds = [ledger.reserve("org", {"tokens": 2}) for _ in range(4)]
         client.config_set("maxmemory", 1)
         for ask in (
@@ -263,6 +264,8 @@ def test_a_full_server_takes_no_holds_and_settles_those_it_has(own: RedisServer)
         assert ledger.commit(holds[0], {"tokens": 3}).state == "committed"
         assert ledger.release(holds[1]).state == "released"
         assert ledger.extend(holds[2]).state == "held"
+        ledger.set_limits("gone", [])
+        assert ledger.accounts() == ["org"]
         assert figures(ledger) == (3, 4)
         client.config_set("maxmemory", 0)
         assert ledger.reserve("org", {"tokens": 5}, key="k").state == "held"

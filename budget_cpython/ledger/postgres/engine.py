@@ -1,6 +1,7 @@
 """Ask the server for one operation at a time, and tell what its trouble means."""
 
 import json
+import secrets
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ class Engine:
         self._migrate = migrate
         self._operations = operations(schema)
         self._installed = False
-        self._taken = 0
+        self._taken = secrets.randbelow(FORGET_EVERY)  # so that short-lived ones forget too
 
     async def call(self, operation: str, arguments: Arguments) -> Sequence[Any]:
         """Do one operation; again at the server's time of the first where that is asked for."""

@@ -15,7 +15,8 @@ for _, account in ipairs(accounts) do
   for _, limit in ipairs(account.limits) do
     rows[#rows + 1] = {
       account.depth, limit[AXIS], limit[WINDOW], limit[CAP],
-      limit[SPENT] + limit[EARLIER_SPENT], limit[HELD] + limit[EARLIER_HELD],
+      math.min(MOST, limit[SPENT] + limit[EARLIER_SPENT]),
+      math.min(MOST, limit[HELD] + limit[EARLIER_HELD]),
       limit[START], limit[END],
     }
   end

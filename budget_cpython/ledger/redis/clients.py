@@ -1,5 +1,6 @@
 """Reach a server with the `redis` library, from threads or from asyncio."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -7,13 +8,14 @@ import redis
 import redis.asyncio
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
 from budget_cpython.ledger.redis import trouble
 from budget_cpython.ledger.redis.connections import AsyncConnections, Connections, of_pool
 
 MOST_CONNECTIONS = 10_000  # each thread has one while it waits for an answer
+_MISPLACED = re.compile("//[^/?#]*[/?#].*@", re.DOTALL)  # an @ that ends no password
 
 
 class Client(Protocol):
@@ -162,13 +164,20 @@ def _kept(pool: Any, plain: Any) -> int:
 def _pool(kind: Any, url: str, timeout: float, retry: Any) -> Any:
     """Return connections that never try again by themselves: the ledger does, once."""
     try:
-        return kind.from_url(
-            url,
-            max_connections=MOST_CONNECTIONS,
-            socket_timeout=timeout,
-            socket_connect_timeout=timeout,
-            retry=retry,
-        )
-    except ValueError:
+        if not _MISPLACED.search(url):
+            pool = kind.from_url(
+                url,
+                max_connections=MOST_CONNECTIONS,
+                socket_timeout=timeout,
+                socket_connect_timeout=timeout,
+                retry=retry,
+            )
+            pool.connection_class(**pool.connection_kwargs)  # which knows the options
+            return pool
+    except (TypeError, ValueError, RedisError):
         pass  # its text may hold a part of the password
-    raise ValueError("server must be a URL such as redis://user:password@host:6379/0")
+    raise ValueError(
+        "server must be a URL such as redis://user:password@host:6379/0, its options those that "
+        "the redis library knows; a / or @ in a password, and an @ after the host, is written as "
+        "%2F or %40"
+    )

@@ -84,14 +84,26 @@ class RedisConnection:
         So the list of all accounts, which is in another slot of a cluster, never lacks one.
         """
         limits, most = arguments["limits"], arguments["max_accounts"]
-        if limits and not await self._register(arguments, most):
-            return "full", f"the ledger has its {most} accounts: raise max_accounts"
-        reply = await self._path_script("set_limits", arguments, *given.limits(arguments))
-        if not limits:
-            await self._registry("unregister", arguments)
-            if (await self._path_script("limits", arguments))[1]:  # made again meanwhile
-                await self._register(arguments, MOST)
+        reply = await self._path_script("set_limits", arguments, *given.limits(arguments, False))
+        if reply[0] == "new":
+            if (await self._registry("register", arguments, most))[0] == "full":
+                return "full", f"the ledger has its {most} accounts: raise max_accounts"
+            reply = await self._path_script("set_limits", arguments, *given.limits(arguments, True))
+        if reply[0] == "ok":
+            await self._list(arguments, bool(limits))
         return replies.read("set_limits", arguments, reply)
+
+    async def _list(self, arguments: Arguments, there: bool) -> None:
+        """Make the list say whether there is an account, until nobody has changed that meanwhile.
+
+        Whoever writes to the list looks afterwards, so the last to write leaves it right.
+        """
+        while True:
+            await self._registry("register" if there else "unregister", arguments, MOST)
+            _, limits = await self._path_script("limits", arguments)
+            if bool(limits) == there:
+                return
+            there = not there
 
     async def _expire(self, arguments: Arguments) -> int:
         """Expire what is over, root by root; forget roots without accounts and holds."""
@@ -111,15 +123,17 @@ class RedisConnection:
             word, found = await self._path_script("due", arguments, AT_A_TIME)
             if word == "ok":
                 return count, found
+            keys: list[str] = list(self._names.of_path(arguments["path"])[:2])
+            own: list[Any] = []
             for member in found:
                 path, _, id_ = member.partition(" ")
-                count += await self._ask("expire", {**arguments, "path": path, "id": id_}, ())
-
-    async def _register(self, arguments: Arguments, most: int) -> bool:
-        reply = await self._registry("register", arguments, most)
-        return bool(reply[0] == "ok")
+                its = (*self._names.of_path(path)[2:], self._names.hold(path, id_))
+                keys += its
+                own += (path, id_, len(its))
+            count += await self._run("expire", keys, arguments, "", own)
 
     async def _registry(self, name: str, arguments: Arguments, *own: Any) -> Any:
+        """Run a script on the list of all accounts."""
         keys = (self._names.accounts, self._names.roots)
         return replies.plain(await self._run(name, keys, arguments, "", own))
 

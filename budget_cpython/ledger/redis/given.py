@@ -21,10 +21,10 @@ def own(operation: str, arguments: Arguments) -> list[Any]:
     return found
 
 
-def limits(arguments: Arguments) -> list[Any]:
+def limits(arguments: Arguments, noted: bool) -> list[Any]:
     """Return what `set_limits` takes."""
     caps = [MOST if one is None else one for row in arguments["limits"] for one in row]
-    return [bounds(arguments), *caps]
+    return [bounds(arguments), int(noted), *caps]
 
 
 def bounds(arguments: Arguments) -> str:

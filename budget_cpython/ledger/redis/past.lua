@@ -17,7 +17,7 @@ local function add_earlier(limit, past)
   local spent, held = 0, 0
   for _, cell in ipairs(past) do
     if limit[FIRST] <= cell[START] and cell[START] < limit[START] then
-      spent, held = spent + cell[SPENT], held + cell[HELD]
+      spent, held = math.min(MOST, spent + cell[SPENT]), math.min(MOST, held + cell[HELD])
     end
   end
   limit[EARLIER_SPENT], limit[EARLIER_HELD] = spent, held

@@ -16,8 +16,8 @@ for _, account in ipairs(accounts) do
   for _, limit in ipairs(account.limits) do
     local asked = amounts[limit[AXIS]]
     if asked then
-      local spent = limit[SPENT] + limit[EARLIER_SPENT]
-      local held = limit[HELD] + limit[EARLIER_HELD]
+      local spent = math.min(MOST, limit[SPENT] + limit[EARLIER_SPENT])
+      local held = math.min(MOST, limit[HELD] + limit[EARLIER_HELD])
       if spent + held + asked > limit[CAP] then
         refused[#refused + 1] =
           {limit[END], account.depth, limit[AXIS], limit[WINDOW], asked, limit[CAP], spent, held}

@@ -1,4 +1,5 @@
--- Give an account these limits and no others. ARGV: …, bounds, axis, window and cap of each.
+-- Give an account these limits and no others. ARGV: …, bounds, 1 if the account is
+-- noted in the list of all, then axis, window and cap of each.
 
 local key = KEYS[#KEYS]
 local packed = redis.call('HGET', key, 'limits')
@@ -6,7 +7,7 @@ local before, limits = {}, {}
 for _, limit in ipairs(packed and cmsgpack.unpack(packed) or {}) do
   before[limit[AXIS] .. ' ' .. limit[WINDOW]] = limit
 end
-for at = 6, #ARGV, 3 do
+for at = 7, #ARGV, 3 do
   local axis, window = ARGV[at], ARGV[at + 1]
   local name = axis .. ' ' .. window
   limits[#limits + 1] = before[name] or {0, 0, NO_DATE, 0, 0, false, axis, window, 0, 0, 0}
@@ -19,8 +20,11 @@ end)
 if roll then
   return roll
 end
+if #limits > 0 and not packed and ARGV[6] == '0' then -- a new account's move wrote nothing
+  return {'new'}
+end
 for index, limit in ipairs(limits) do
-  limit[CAP] = tonumber(ARGV[5 + 3 * index])
+  limit[CAP] = tonumber(ARGV[6 + 3 * index])
   limit[CELL] = limit[CELL] or redis.call('INCR', KEYS[2])
 end
 if #limits == 0 then

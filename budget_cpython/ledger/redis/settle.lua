@@ -47,7 +47,7 @@ end
 local function save_settled(hold)
   redis.call('ZREM', KEYS[1], path .. ' ' .. id)
   hold[KNOWN_UNTIL] = now + tonumber(ARGV[2])
-  redis.call('SET', KEYS[#KEYS], cmsgpack.pack(hold), 'PX', ARGV[2])
+  redis.call('SET', keys[#keys], cmsgpack.pack(hold), 'PX', ARGV[2])
 end
 
 -- Count a hold as spent if it is over; return whether it was.
@@ -55,7 +55,7 @@ local function expire(hold)
   if hold[STATE] ~= 'held' or now < hold[EXPIRES] then
     return false
   end
-  local accounts = open(#KEYS - 1)
+  local accounts = open(#keys - 1)
   settle(hold, accounts, 'expired', hold[AMOUNTS])
   save_settled(hold)
   save(accounts)

@@ -19,7 +19,7 @@ local PATH, STATE, EXPIRES, AMOUNTS, ACTUAL, CELLS, KNOWN_UNTIL = 1, 2, 3, 4, 5,
 local CAP, START, END, SPENT, HELD, CELL = 1, 2, 3, 4, 5, 6
 local AXIS, WINDOW, FIRST, EARLIER_SPENT, EARLIER_HELD = 7, 8, 9, 10, 11
 
-local now, path, id = tonumber(ARGV[1]), ARGV[3], ARGV[4]
+local now, path, id, keys = tonumber(ARGV[1]), ARGV[3], ARGV[4], KEYS
 if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -39,10 +39,10 @@ end
 local function open(last)
   local accounts, over = {}, false
   for at = 3, last do
-    local packed = redis.call('HGET', KEYS[at], 'limits')
+    local packed = redis.call('HGET', keys[at], 'limits')
     if packed then
       local limits = cmsgpack.unpack(packed)
-      accounts[#accounts + 1] = {key = KEYS[at], depth = at - 2, limits = limits}
+      accounts[#accounts + 1] = {key = keys[at], depth = at - 2, limits = limits}
       for _, limit in ipairs(limits) do
         over = over or now >= limit[END]
       end
@@ -65,7 +65,7 @@ end
 -- Return the hold in the last key, if it is known still. Redis forgets it by its own clock, which
 -- need not be the ledger's.
 local function find()
-  local packed = redis.call('GET', KEYS[#KEYS])
+  local packed = redis.call('GET', keys[#keys])
   local hold = packed and cmsgpack.unpack(packed)
   return hold and not (hold[KNOWN_UNTIL] and now >= hold[KNOWN_UNTIL]) and hold
 end

@@ -112,9 +112,9 @@ BEGIN
     END IF;
     SELECT jsonb_agg(jsonb_build_array(
         one.account, one.axis, one.span, nullif(one.cap, 9007199254740991),
-        one.spent + before.spent, one.held + before.held, one.start, one.finish)
+        whole.spent, whole.held, one.start, one.finish)
         ORDER BY one.account, one.axis, one.span) INTO rows
-    FROM microbudget.limits one CROSS JOIN LATERAL microbudget.earlier(one) before
+    FROM microbudget.limits one CROSS JOIN LATERAL microbudget.reached(one) whole
     WHERE one.account = ANY (p_chain);
     IF rows IS NULL THEN
         RETURN '["no account"]';

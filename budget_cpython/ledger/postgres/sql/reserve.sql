@@ -11,7 +11,7 @@ DECLARE
     answer jsonb;
     l microbudget.limits;
     amount bigint;
-    before record;
+    whole record;
     over boolean;
     rolled boolean := false;
     lacking text[];
@@ -46,9 +46,9 @@ BEGIN
             CONTINUE WHEN amount IS NULL;
             counted := counted || l.id;
             IF l.earliest < l.start THEN
-                before := microbudget.earlier(l);
-                l.spent := l.spent + before.spent;
-                l.held := l.held + before.held;
+                whole := microbudget.reached(l);
+                l.spent := whole.spent;
+                l.held := whole.held;
             END IF;
             IF l.spent + l.held + amount > l.cap THEN
                 refused := refused || jsonb_build_array(jsonb_build_array(

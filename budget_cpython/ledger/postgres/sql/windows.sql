@@ -1,11 +1,12 @@
 -- Windows that end. Their bounds come from the client: the calendar is not known here.
 
--- What windows before the current one count that are in reach of a rolling one.
-CREATE OR REPLACE FUNCTION microbudget.earlier(
+-- What stands against a limit, with what windows before its own count that are within its reach.
+CREATE OR REPLACE FUNCTION microbudget.reached(
     l microbudget.limits, OUT spent bigint, OUT held bigint
 )
 LANGUAGE sql STABLE AS $$
-    SELECT coalesce(sum(one.spent), 0)::bigint, coalesce(sum(one.held), 0)::bigint
+    SELECT least(9007199254740991, l.spent + coalesce(sum(one.spent), 0))::bigint,
+        least(9007199254740991, l.held + coalesce(sum(one.held), 0))::bigint
     FROM microbudget.past one
     WHERE one.limit_id = l.id AND one.start >= l.earliest AND one.start < l.start
 $$;
