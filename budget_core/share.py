@@ -1,6 +1,6 @@
 """Count what one process has drawn of a path's budget, and what it used of that."""
 
-from budget_core.account import MOST, Limit
+from budget_core.account import MOST, Limit, check_axis
 from budget_core.cell import EXPIRED
 from budget_core.ledger import Ledger
 from budget_core.ledger_errors import BudgetExceededError, UnknownAccountError
@@ -11,12 +11,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.cell import Cell
     from budget_core.ledger_records import Balance, Hold
+    from budget_core.ledger_window import Window
     from budget_core.shapes import *
     from budget_core.upstream import Upstream
 
 
 class Share:
     """What one process may use of one path's budget; `local` admits within it.
+
+    Until something is drawn, and of an axis of which nothing was, nothing is admitted.
 
     Times are milliseconds of the monotonic clock. `until` is when the nearest window ends,
     `extend_at` when the leases are to be extended.
@@ -26,7 +29,7 @@ class Share:
         self, path: str, axes: "Sequence[str]", clock: "Callable[[], float]", lock: "Lock | None"
     ) -> None:
         self.path = path
-        self.local = Ledger(clock, lock)
+        self.local = _Leased(clock, lock)
         self.used_at = 0
         self.until = FAR
         self.extend_at = FAR
@@ -34,7 +37,6 @@ class Share:
         self.over: list[Batch] = []
         self._axes = axes
         self.batch = Batch()
-        self._apply()
 
     def claim(
         self, amounts: "dict[str, int]", key: str | None, ttl: float, now: int
@@ -43,7 +45,7 @@ class Share:
         self.used_at = now
         try:
             return self.local.reserve(self.path, amounts, key, ttl)
-        except (BudgetExceededError, UnknownAccountError):  # the latter while threads turn
+        except (BudgetExceededError, UnknownAccountError):  # the latter where nothing is drawn
             return None
 
     def commit(self, hold: "Hold", actual: "dict[str, int] | None") -> "tuple[Hold, bool]":
@@ -75,8 +77,9 @@ class Share:
             free = self.batch.free(axis)
             if amounts[axis] > free:
                 lack[axis] = amounts[axis] - free
-            if max(amounts[axis], block.get(axis, 0)) > free:
-                want[axis] = max(amounts[axis], block.get(axis, 0)) - free
+            enough = max(amounts[axis], block.get(axis, 0))
+            if enough > free or axis not in self.batch.cells:
+                want[axis] = enough - free
         return want, lack
 
     def add(self, hold: "Hold", expires: int) -> None:
@@ -135,12 +138,11 @@ class Share:
 
     def _turn(self) -> None:
         """Admit nothing more on what is leased, which stays for the calls it was claimed for."""
-        if self.batch.holds or self.batch.is_live():
+        if self.batch.holds or self.batch.is_live() or self.batch.is_owing():
             self.over.append(self.batch)
         self.local.set_limits(self.path, [])
         self.batch = Batch()
         self.until = self.extend_at = FAR
-        self._apply()
 
     def _apply(self) -> None:
         axes = list(self._axes)
@@ -157,6 +159,21 @@ class Share:
         if not cells:
             return False
         return any(one.cells.get(axis) is cells[0] for one in self.over)
+
+
+class _Leased(Ledger):
+    """A ledger that admits nothing on an axis that it does not count, and counts any number."""
+
+    def _read_limits(self, limits: "Any") -> "list[tuple[str, Window, int | None]]":
+        window = self._window("run")
+        return [(one.axis, window, one.cap) for one in limits]
+
+    def _uncounted(self, axis: str) -> "tuple[()]":
+        raise UnknownAccountError(check_axis(axis))
+
+    def _check_uncounted(self, amounts: "dict[str, int]", cells: "dict[str, Any]") -> None:
+        for axis in amounts:
+            check_axis(axis)
 
 
 class Batch:
@@ -191,6 +208,10 @@ class Batch:
         """Whether more was used than is covered."""
         return any(cell.spent > cell.cap for cell in self.cells.values())
 
+    def is_owing(self) -> bool:
+        """Whether more was used than was passed up."""
+        return any(self._unpassed(axis, False) for axis in self.cells)
+
     def pass_up(
         self, upstream: "Upstream", path: str, all: bool = False, live: bool = False
     ) -> None:
@@ -208,9 +229,9 @@ class Batch:
                 sum_up(self.passed, used)
         beyond = {axis: self._unpassed(axis, live) - self._covered(axis) for axis in self.cells}
         beyond = {axis: beyond[axis] for axis in beyond if beyond[axis] > 0}
-        if beyond:
-            upstream.charge(path, beyond)
-            sum_up(self.passed, beyond)
+        for axis in beyond:
+            upstream.charge(path, {axis: beyond[axis]})
+            sum_up(self.passed, {axis: beyond[axis]})
 
     def _unpassed(self, axis: str, live: bool) -> int:
         cell = self.cells.get(axis)

@@ -3,7 +3,7 @@
 import os
 from binascii import hexlify
 
-from budget_core.account import MOST
+from budget_core.account import MAX_LIMITS, MOST, check_axis, check_path
 from budget_core.ledger_errors import (
     BudgetExceededError,
     HoldSettledError,
@@ -47,12 +47,16 @@ class Upstream:
         self._read = monotonic.read
         self._per_ms = monotonic.per_ms
         self._most = most
-        self._queue: list[_Owed] = []
-        self._name = "owed-" + hexlify(os.urandom(8)).decode() + "-"
         self._keys = 0
+        self.begin_again()
         self._wait = 0
         self._again = 0
         self._cause: BaseException | None = None
+
+    def begin_again(self) -> None:
+        """Owe nothing, under a name of its own: what was owed in a process that forked is its."""
+        self._queue: list[_Owed] = []
+        self._name = "owed-" + hexlify(os.urandom(8)).decode() + "-"
 
     def now(self) -> int:
         """Return the monotonic clock's milliseconds."""
@@ -86,7 +90,8 @@ class Upstream:
         return result
 
     def commit(self, hold: "Hold", actual: "dict[str, int] | None" = None) -> None:
-        """Have a hold committed when it can be."""
+        """Have a hold committed when it can be; raises `ValueError` for what is no axis."""
+        _check_axes(actual or {})
         self._add(_Owed("commit", hold, actual))
 
     def release(self, hold: "Hold") -> None:
@@ -94,10 +99,15 @@ class Upstream:
         self._add(_Owed("release", hold))
 
     def charge(self, path: str, amounts: "dict[str, int]", key: str | None = None) -> None:
-        """Have amounts recorded when they can be; those without a key are added up by path."""
+        """Have amounts recorded when they can be; those without a key are added up by path.
+
+        Raises `ValueError` for what is no path or axis.
+        """
+        check_path(path)
+        _check_axes(amounts)
         if key is None:
             for owed in self._queue:
-                if owed.name == "charge" and owed.mine and owed.arguments[0] == path:
+                if owed.takes(path, amounts):
                     sum_up(owed.arguments[1], amounts)
                     return
         mine = key is None
@@ -169,6 +179,17 @@ class _Owed:
         """Be told as another operation from now on."""
         self.name = name
         self.arguments = arguments
+
+    def takes(self, path: str, amounts: "dict[str, int]") -> bool:
+        """Whether amounts may be added: an operation is of so many axes at most."""
+        if not self.mine or self.arguments[0] != path:
+            return False
+        return len(set(self.arguments[1]) | set(amounts)) <= MAX_LIMITS
+
+
+def _check_axes(amounts: "dict[str, int]") -> None:
+    for axis in amounts:
+        check_axis(axis)
 
 
 def sum_up(total: "dict[str, int]", amounts: "dict[str, int]") -> None:

@@ -68,7 +68,8 @@ class World:
     def leased(self, **options: "Any") -> LeasedLedger:
         """Return what another process leases with, 10 calls at a time."""
         block = options.pop("block", {"calls": 10, "tokens": 1000})
-        return LeasedLedger(self.faulty, block, 100, self.clock, self.monotonic, **options)
+        ttl = options.pop("ttl", 100)
+        return LeasedLedger(self.faulty, block, ttl, self.clock, self.monotonic, **options)
 
     def advance(self, seconds: float) -> None:
         """Let time pass on all clocks."""

@@ -69,6 +69,41 @@ async def test_an_axis_without_a_block_is_drawn_as_it_is_asked_for() -> None:
     assert world.stands() == (5, 0)
 
 
+async def test_an_axis_of_which_nothing_is_leased_is_asked_for_upstream() -> None:
+    for first in ({}, {"tokens": 1}):
+        world = World(calls=5)
+        leased = world.leased(block={"tokens": 10})
+        await leased.reserve(PATH, first)
+        for count in range(5):
+            assert world.stands() == (0, count)
+            await leased.reserve(PATH, {"calls": 1})
+        await raises_async(BudgetExceededError, leased.reserve, PATH, {"calls": 1})
+        await leased.close()
+        assert world.stands() == (5, 0)
+
+
+async def test_nothing_of_an_axis_is_admitted_though_nothing_of_it_is_left() -> None:
+    for axis in ("calls", "tokens", "other"):
+        world = World(calls=0)
+        leased = world.leased(block={"tokens": 10})
+        for _ in range(3):
+            await leased.reserve(PATH, {axis: 0})
+        assert world.faulty.asked.count("reserve") == 1
+
+
+async def test_more_axes_are_leased_and_passed_up_than_one_operation_takes() -> None:
+    world = World()
+    axes = [f"axis{number}" for number in range(16)]
+    leased = world.leased(block=dict.fromkeys(axes, 10))
+    many = await leased.reserve(PATH, dict.fromkeys(axes, 10))
+    one = await leased.reserve(PATH, {"calls": 1})
+    assert await leased.release(await leased.reserve(PATH, {"calls": 1}))
+    leased.record(many, dict.fromkeys(axes, 15))
+    leased.record(one, {"calls": 20})
+    await leased.close()
+    assert (world.stands(), leased.upstream.refused) == ((20, 0), 0)
+
+
 async def test_processes_use_the_budget_up_to_the_last_bit_and_no_further() -> None:
     world = World(calls=57)
     fleet = [world.leased() for _ in range(3)]
@@ -97,7 +132,8 @@ async def test_a_refusal_tells_what_was_asked_and_what_was_left_with_the_block()
 
 async def test_an_unknown_path_is_refused_by_the_ledger_upstream() -> None:
     leased = World().leased()
-    await raises_async(UnknownAccountError, leased.reserve, "other", {"calls": 1})
+    for asked in ({"calls": 1}, {"calls": 0}, {}):
+        await raises_async(UnknownAccountError, leased.reserve, "other", asked)
     await raises_async(ValueError, leased.reserve, "or g", {"calls": 1})
     await raises_async(ValueError, leased.reserve, PATH, {"calls": -1})
 
@@ -281,6 +317,22 @@ async def test_an_expired_hold_counts_in_full_until_its_commit_says_otherwise() 
         await leased.commit(hold, {"calls": used})
         await leased.close()
         assert world.stands() == (used, 0)
+
+
+async def test_a_commit_that_comes_after_the_window_or_the_block_loses_no_use_before_it() -> None:
+    for window, ttl in (("hour", 10_000), ("run", 600)):
+        world = World(window=window)
+        leased = world.leased(block={"calls": 40}, ttl=ttl, idle=10_000)
+        first = await leased.reserve(PATH, {"calls": 20})
+        second = await leased.reserve(PATH, {"calls": 20}, ttl=9000)
+        world.faulty.down = "before"
+        await leased.commit(first, {"calls": 45})
+        world.faulty.down = ""
+        world.advance(3600)
+        await leased.commit(second)
+        await leased.close()
+        spent = sum([one.spent for one in world.ledger.history("org") if one.axis == "calls"])
+        assert (spent + world.stands()[0], world.stands()[1]) == (65, 0)
 
 
 async def test_a_commit_after_the_block_was_given_back_adds_what_is_more() -> None:

@@ -3,9 +3,10 @@
 import asyncio
 
 from budget_core.ledger_errors import BudgetExceededError, LedgerError, LedgerUnavailableError
+from budget_core.ledger_records import Hold
 from budget_core.upstream import Upstream
 from tests_micro.faults import PATH, World, use
-from tests_micro.support import raises_async
+from tests_micro.support import raises, raises_async
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -238,13 +239,25 @@ async def test_what_is_owed_is_told_in_order_and_what_is_refused_for_good_is_lef
     first = world.ledger.reserve(PATH, {"calls": 5}, "one")
     upstream.commit(first, {"calls": 1})
     upstream.charge("nobody", {"calls": 1})
-    upstream.charge("nobody", {"no axis!": 1}, "k")
+    upstream.charge(PATH, {"calls": 1}, "one")
     upstream.release(world.ledger.reserve(PATH, {"calls": 5}, "two"))
     upstream.charge(PATH, {"calls": 7})
     await upstream.settle()
     assert world.stands() == (8, 0)
     assert (upstream.refused, upstream.owing) == (2, 0)
     assert world.faulty.asked == ["commit", "charge", "charge", "release", "charge"]
+
+
+async def test_what_no_ledger_would_take_is_refused_at_once_in_an_outage_too() -> None:
+    world = World()
+    leased = world.leased()
+    hold = await leased.reserve(PATH, {"calls": 1})
+    world.faulty.down = "before"
+    for path, axis in (("../x", "calls"), (PATH, "no axis!")):
+        await raises_async(ValueError, leased.charge, path, {axis: 1})
+    await raises_async(ValueError, leased.commit, hold, {"no axis!": 1})
+    raises(ValueError, leased.upstream.commit, hold, {"no axis!": 1})
+    assert (hold.state, leased.upstream.owing) == (Hold.HELD, 0)
 
 
 async def test_a_hold_that_is_redeemed_counts_once_whatever_is_lost() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from budget_core import ledger
-from budget_core.account import Limit, check_amounts
+from budget_core.account import MAX_LIMITS, Limit, check_amounts
 from budget_core.errors import refuse
 from budget_core.ledger_errors import (
     BudgetExceededError,
@@ -36,10 +36,14 @@ class Grants:
         self._cap = check_amounts(cap)
         if not cap:
             refuse("cap", "amounts of at least one axis", cap)
+        self._clock = clock
         self._most = most
+        self.begin_again(lock)
+
+    def begin_again(self, lock: Any) -> None:
+        """Have the whole cap, and no grants."""
         self._grants: dict[str, _Grant] = {}
-        self.local = _OneAccount(clock, lock)
-        self.used = False
+        self.local = _OneAccount(self._clock, lock)
         self._fill()
 
     @property
@@ -93,8 +97,8 @@ class Grants:
             if was == Hold.EXPIRED:
                 more = {axis: used[axis] - found.amounts.get(axis, 0) for axis in used}
             more = {axis: more[axis] for axis in more if more[axis] > 0}
-            if more:
-                self._upstream.charge(hold.path, more)
+            for axis in more:
+                self._upstream.charge(hold.path, {axis: more[axis]})
         return found
 
     def release(self, hold: Hold) -> Hold:
@@ -109,8 +113,12 @@ class Grants:
 
     def _redeem(self, grant: "_Grant", used: dict[str, int]) -> None:
         hold = grant.hold
-        self._upstream.redeem(hold.path, hold.amounts, hold.id, grant.ttl, used)
+        axes = list(hold.amounts) + [axis for axis in used if axis not in hold.amounts]
+        told = {axis: used[axis] for axis in axes[:MAX_LIMITS]}
+        self._upstream.redeem(hold.path, hold.amounts, hold.id, grant.ttl, told)
         del self._grants[hold.id]
+        for axis in axes[MAX_LIMITS:]:
+            self._upstream.charge(hold.path, {axis: used[axis]})
 
     def commit_all(self) -> None:
         """Queue what is in flight, as used in full."""

@@ -9,6 +9,8 @@ from budget_core.ledger import TTL
 from budget_core.ledger_records import Hold
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.clock import WALL
+from budget_cpython.ledger.forked import begin_again_in_children
+from budget_cpython.ledger.gates import TaskGate, ThreadGate
 from budget_cpython.ledger.remote import RemoteLedger, finish
 from budget_cpython.ledger.through import Through
 
@@ -16,8 +18,44 @@ from budget_cpython.ledger.through import Through
 class AsyncLeasedLedger(lease.LeasedLedger, Through):
     """The core's, with the operations on accounts passed on to the ledger upstream.
 
-    What `set_limits` changes is noticed by a process that holds a block within half of its `ttl`.
+    What `set_limits` changes is noticed by a process that holds a block within half of its `ttl`. A
+    process that is forked begins without blocks, and knows no hold of its parent's.
     """
+
+    def __init__(
+        self,
+        ledger: Any,
+        block: dict[str, int] | None = None,
+        ttl: float = 600,
+        clock: Callable[[], float] = WALL,
+        monotonic: MonotonicClock = MONOTONIC,
+        *,
+        idle: float = 60,
+        max_paths: int = 1000,
+        lock: Any = None,
+        gate: Any = None,
+    ) -> None:
+        own = gate or TaskGate()
+        super().__init__(
+            ledger,
+            block,
+            ttl,
+            clock,
+            monotonic,
+            idle=idle,
+            max_paths=max_paths,
+            lock=lock,
+            gate=own,
+        )
+        if gate is None:
+            begin_again_in_children(self)
+
+    def begin_again(self, lock: Any = None, gate: Any = None) -> None:
+        """Have no blocks and owe nothing, as befits a process that was forked."""
+        self.upstream.begin_again()
+        self._shares = {}
+        self._lock = lock
+        self._gate = gate or TaskGate()
 
 
 class LeasedLedger(RemoteLedger):
@@ -46,6 +84,11 @@ class LeasedLedger(RemoteLedger):
             gate=ThreadGate(),
         )
         super().__init__(cast(Any, self._leased))
+        begin_again_in_children(self)
+
+    def begin_again(self) -> None:
+        """Have no blocks and owe nothing, as befits a process that was forked."""
+        self._leased.begin_again(Lock(), ThreadGate())
 
     def reserve(
         self, path: str, amounts: dict[str, int], key: str | None = None, ttl: float = TTL
@@ -60,16 +103,3 @@ class LeasedLedger(RemoteLedger):
         if self._leased.is_due:
             finish(self._leased.tend())
         return found
-
-
-class ThreadGate:
-    """A thread's lock for coroutines that are run to their end at once."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-
-    async def __aenter__(self) -> None:
-        self._lock.acquire()
-
-    async def __aexit__(self, *error: object) -> None:
-        self._lock.release()

@@ -14,13 +14,13 @@ from budget_core.ledger_records import Balance, Hold, check_ttl
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_core.upstream import Upstream
 from budget_cpython.clock import WALL
+from budget_cpython.ledger.forked import begin_again_in_children
+from budget_cpython.ledger.gates import TaskGate, ThreadGate
 from budget_cpython.ledger.grants import Grants
-from budget_cpython.ledger.lease import ThreadGate
 from budget_cpython.ledger.remote import RemoteLedger
 from budget_cpython.ledger.through import Through
 
 TROUBLE = (LedgerUnavailableError, LedgerFullError)
-_ALL = "outage"
 
 
 class AsyncAllowingLedger(Through):
@@ -28,13 +28,14 @@ class AsyncAllowingLedger(Through):
 
     The cap is for all paths of this process together; an axis that it does not name is not limited.
     It is whole again once all that was granted is settled upstream: there each grant becomes a hold
-    that is committed, or is recorded past the limit where there is too little left. So a limit is
-    overshot by no more than the cap a process, and only by what was granted in an outage. Counted
-    is in the window in which it is settled.
+    that is committed, or is recorded past the limit where there is too little left. So each outage
+    overshoots a limit by no more than the cap a process, and only by what was granted in it; the
+    next one may do so again. Counted is in the window in which it is settled.
 
     Holds taken before are committed and released later, and charges recorded, in order and once
     each. Up to `most` entries wait, in memory: a process that ends before they are settled
-    (`unsettled` counts them) loses them. The ledger is asked again as `Upstream` says.
+    (`unsettled` counts them) loses them. One that is forked has the whole cap, and leaves to its
+    parent what that granted and owes. The ledger is asked again as `Upstream` says.
     """
 
     def __init__(
@@ -50,11 +51,15 @@ class AsyncAllowingLedger(Through):
     ) -> None:
         self.upstream = Upstream(ledger, monotonic, most)
         self._grants = Grants(self.upstream, cap, clock, most, lock)
+        self._gate = gate or TaskGate()
         if gate is None:
-            import asyncio
+            begin_again_in_children(self)
 
-            gate = asyncio.Lock()
-        self._gate = gate
+    def begin_again(self, lock: Any = None, gate: Any = None) -> None:
+        """Have the whole cap and owe nothing, as befits a process that was forked."""
+        self.upstream.begin_again()
+        self._grants.begin_again(lock)
+        self._gate = gate or TaskGate()
 
     @property
     def unsettled(self) -> int:
@@ -185,6 +190,11 @@ class AllowingLedger(RemoteLedger):
         )
         super().__init__(cast(Any, allowing))
         self._allowing = allowing
+        begin_again_in_children(self)
+
+    def begin_again(self) -> None:
+        """Have the whole cap and owe nothing, as befits a process that was forked."""
+        self._allowing.begin_again(Lock(), ThreadGate())
 
     @property
     def unsettled(self) -> int:

@@ -217,6 +217,44 @@ def test_a_cap_is_amounts_of_at_least_one_axis(cap: dict[str, int]) -> None:
         AllowingLedger(Ledger(), cap)
 
 
+def test_what_is_no_axis_is_refused_at_once_in_an_outage_too() -> None:
+    world = World()
+    ledger = allowing(world)
+    hold = ledger.reserve(PATH, {"calls": 1})
+    world.faulty.down = "before"
+    with pytest.raises(ValueError, match="axis"):
+        ledger.commit(hold, {"no axis!": 1})
+    with pytest.raises(ValueError, match="axis"):
+        ledger.charge(PATH, {"no axis!": 1})
+    assert ledger.unsettled == 0
+
+
+def test_a_grant_may_have_used_more_axes_than_one_operation_takes() -> None:
+    world = World()
+    ledger = allowing(world)
+    asked = {f"axis{number}": 1 for number in range(16)}
+    world.faulty.down = "before"
+    ledger.commit(ledger.reserve(PATH, asked), {"calls": 2, "tokens": 7})
+    del asked["axis0"]
+    ledger.commit(ledger.reserve(PATH, dict(asked, calls=3)), {"other": 1, "another": 1})
+    back(world)
+    ledger.expire()
+    assert (world.stands(), world.stands("tokens")) == ((5, 0), (7, 0))
+
+
+def test_a_late_commit_may_add_more_axes_than_one_operation_takes() -> None:
+    world = World()
+    ledger = allowing(world)
+    asked = {f"axis{number}": 1 for number in range(16)}
+    world.faulty.down = "before"
+    late = ledger.reserve(PATH, asked)
+    ledger.release(late)
+    ledger.commit(late, {"calls": 1})
+    back(world)
+    ledger.close()
+    assert world.stands() == (1, 0)
+
+
 def test_tasks_share_a_cap() -> None:
     async def check() -> None:
         world = World(slow=True)
