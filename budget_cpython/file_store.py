@@ -1,13 +1,19 @@
 """Keep a tracker's state in a file that survives power loss and is safe to find."""
 
-import errno
 import os
 
 from budget_core.errors import StateCorruptError, StoreError
 from budget_core.frame import decode, encode
 from budget_core.limits import check_count
 from budget_cpython.file_lock import PathClaim
-from budget_cpython.plain_file import give_to_owner, what_else
+from budget_cpython.plain_file import (
+    leads_into,
+    make_folder,
+    remove,
+    sync_folder,
+    what_else,
+    write_new,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,10 +21,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 4096  # a state is some hundred bytes: more is not ours to parse
 
-_SAFE = sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_BINARY"))
-_READ = os.O_RDONLY | _SAFE | getattr(os, "O_NONBLOCK", 0)
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
-_FOLDER = getattr(os, "O_DIRECTORY", None)  # where there is none, folders cannot be synced
+_READ = os.O_RDONLY | sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
 
 
 class FileBudgetStore:
@@ -70,7 +73,7 @@ class FileBudgetStore:
         self._refuse_exposed()
         try:
             _look(self.path)  # beside a device no lock file is made
-            _make_folder(os.path.dirname(self.path))
+            make_folder(os.path.dirname(self.path))
             with self._claim.used(reading=True):
                 data = self._read(self.path)
                 return self._unfinished() if data is None else decode(data)
@@ -93,7 +96,7 @@ class FileBudgetStore:
         self._refuse_exposed()
         data = encode(state, MAX_BYTES)
         try:
-            _make_folder(os.path.dirname(self.path))
+            make_folder(os.path.dirname(self.path))
             with self._claim.used():
                 self._keep_unfinished()
                 self._replace(data)
@@ -104,10 +107,10 @@ class FileBudgetStore:
         """Remove the state and anything left of an unfinished save."""
         self._refuse_exposed()
         try:
-            _make_folder(os.path.dirname(self.path))
+            make_folder(os.path.dirname(self.path))
             with self._claim.used(reading=True):
-                _remove(self._new)
-                _remove(self.path)
+                remove(self._new)
+                remove(self.path)
         except OSError as error:
             text = f"cannot remove budget state {self.path!r}: {error}"
             raise StoreError(text, error) from error
@@ -128,13 +131,7 @@ class FileBudgetStore:
 
     def _is_exposed(self) -> bool:
         """Tell whether the path is spelt through, lies in, or leads into the workspace."""
-        if self._workspace is None:
-            return False
-        workspace = os.path.realpath(self._workspace)
-        folder, name = os.path.split(self.path)
-        lies = os.path.join(os.path.realpath(folder), name)
-        places = (os.path.abspath(self.path), lies, os.path.realpath(lies))
-        return any(_is_within(place, workspace) for place in places)
+        return self._workspace is not None and leads_into(self.path, self._workspace)
 
     def _read(self, path: str) -> bytes | None:
         try:
@@ -154,34 +151,18 @@ class FileBudgetStore:
         return data
 
     def _replace(self, data: bytes) -> None:
-        _remove(self._new)
+        remove(self._new)
         try:
-            _write(self._new, data)
+            write_new(self._new, data)
             os.replace(self._new, self.path)
         except BaseException:
-            _remove(self._new, OSError)
+            remove(self._new, OSError)
             raise
-        _sync_folder(os.path.dirname(self.path))
+        sync_folder(os.path.dirname(self.path))
 
     def _keep_unfinished(self) -> None:
         if not os.path.lexists(self.path) and self._unfinished() is not None:
             os.replace(self._new, self.path)
-
-
-def _is_within(place: str, folder: str) -> bool:
-    """Compare names, and identities: a folder has several names where it is mounted twice."""
-    while place != folder and not _is_same(place, folder):
-        place, last = os.path.dirname(place), place
-        if place == last:
-            return False
-    return True
-
-
-def _is_same(one: str, other: str) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except OSError:
-        return False
 
 
 def _look(path: str) -> None:
@@ -198,55 +179,3 @@ def _check_plain(path: str, status: os.stat_result) -> None:
             f"budget state {path!r} is {what}, not a plain file with one name: "
             "find out who put it there; the next save puts a new file in its place"
         )
-
-
-def _make_folder(path: str) -> None:
-    if os.path.isdir(path):
-        return
-    parent = os.path.dirname(path)
-    _make_folder(parent)
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        if os.path.isdir(path):
-            return
-        raise
-    try:
-        give_to_owner(os.chmod, path, 0o700)
-        _sync_folder(parent)
-    except OSError:
-        os.rmdir(path)
-        raise
-
-
-def _write(path: str, data: bytes) -> None:
-    file = os.open(path, _CREATE, 0o600)
-    try:
-        if hasattr(os, "fchmod"):
-            give_to_owner(os.fchmod, file, 0o600)
-        while data:
-            data = data[os.write(file, data) :]
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
-def _remove(path: str, tolerated: type[OSError] = FileNotFoundError) -> None:
-    try:
-        os.unlink(path)
-    except tolerated:
-        pass
-
-
-def _sync_folder(path: str) -> None:
-    """Make the names in a folder durable; some network file systems cannot, and say `EINVAL`."""
-    if _FOLDER is None:
-        return
-    folder = os.open(path, os.O_RDONLY | _FOLDER)
-    try:
-        os.fsync(folder)
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-    finally:
-        os.close(folder)

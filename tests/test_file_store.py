@@ -23,6 +23,7 @@ from budget_cpython import (
     StateCorruptError,
     StoreError,
     file_store,
+    plain_file,
 )
 
 OLD = {"day": 20_000, "tokens": 400, "ahead": 0, "warned": 0, "told": 0, "behind": 0}
@@ -102,7 +103,8 @@ def no_hang() -> Iterator[None]:
 
 def watch(monkeypatch: pytest.MonkeyPatch, **options: Any) -> Calls:
     calls = Calls(**options)
-    monkeypatch.setattr(file_store, "os", calls)
+    for module in (file_store, plain_file):
+        monkeypatch.setattr(module, "os", calls)
     return calls
 
 
@@ -247,7 +249,8 @@ def test_whatever_call_of_a_save_fails_a_whole_state_stays_and_the_next_save_wor
         assert isinstance(caught.value.cause, OSError)
         assert caught.value.cause.errno == code
         assert not calls.opened, step
-        monkeypatch.setattr(file_store, "os", os)
+        for module in (file_store, plain_file):
+            monkeypatch.setattr(module, "os", os)
         renamed = nth > steps.log.index("replace state.json.tmp")
         assert store.load() == (NEW if renamed else OLD), step
         assert files(path) == [NAME, LOCK] or on, step
@@ -363,11 +366,14 @@ def test_a_platform_without_the_posix_flags_will_do(
 ) -> None:
     for name in ("O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK", "fchmod"):
         monkeypatch.delattr(os, name)
-    spec = importlib.util.spec_from_file_location("file_store_there", file_store.__file__)
-    assert spec is not None
-    assert spec.loader is not None
-    there = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(there)
+    for module in (plain_file, file_store):
+        spec = importlib.util.spec_from_file_location(f"{module.__name__}_there", module.__file__)
+        assert spec is not None
+        assert spec.loader is not None
+        there = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(there)
+        for name in ("make_folder", "remove", "sync_folder", "write_new"):
+            monkeypatch.setattr(file_store, name, getattr(there, name))
     store = there.FileBudgetStore(path)
     store.save(OLD)
     store.save(NEW)
@@ -647,7 +653,8 @@ def test_a_disk_that_fails_denies_and_recovers_with_the_count_it_had(
     watch(monkeypatch, nth=0, code=errno.ENOSPC, on=True)
     tracker.record({"total_tokens": 100})
     assert tracker.is_at_limit()
-    monkeypatch.setattr(file_store, "os", os)
+    for module in (file_store, plain_file):
+        monkeypatch.setattr(module, "os", os)
     tracker.maybe_auto_reset()
     assert not tracker.is_at_limit()
     assert tracker_on(path).total_tokens == 200

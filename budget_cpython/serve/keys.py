@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 import time
 from collections.abc import Sequence
@@ -17,14 +18,15 @@ from typing import Any
 from budget_core.account import check_path
 from budget_core.errors import BudgetError, StoreError, refuse
 from budget_cpython.file_lock import PathClaim
-from budget_cpython.file_store import _remove, _sync_folder, _write
-from budget_cpython.plain_file import what_else
+from budget_cpython.plain_file import remove, sync_folder, what_else, write_new
 
 RIGHTS = ("reserve", "charge", "read", "limits")
 EVERY_ACCOUNT = "*"
 MAX_BYTES = 1 << 22
 _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _READ = os.O_RDONLY | sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+_DIGEST = re.compile("[0-9a-f]{64}")
+_YEAR_10000 = 253_402_300_800
 _NOBODY = hashlib.sha256(b"").hexdigest()
 
 
@@ -47,7 +49,8 @@ class Key:
 
     def __post_init__(self) -> None:
         """Refuse what no key can be."""
-        if not (0 < len(self.name) <= 64 and all(char in _PLAIN for char in self.name)):
+        named = isinstance(self.name, str) and all(char in _PLAIN for char in self.name)
+        if not (named and 0 < len(self.name) <= 64):
             refuse("the key's name", "up to 64 letters, digits, _ and -", self.name)
         if self.account != EVERY_ACCOUNT:
             check_path(self.account)
@@ -56,6 +59,10 @@ class Key:
                 refuse("a right", "one of " + ", ".join(RIGHTS), right)
         if not self.rights:
             raise ValueError("a key needs at least one right of " + ", ".join(RIGHTS))
+        if not (isinstance(self.digest, str) and _DIGEST.fullmatch(self.digest)):
+            raise ValueError(f"the digest of key {self.name!r} is no SHA-256 in hexadecimal")
+        if type(self.made_at) is not int or not 0 <= self.made_at < _YEAR_10000:
+            refuse("made_at", "Unix seconds", self.made_at)
 
     def covers(self, path: str) -> bool:
         """Tell whether an account is the key's own, or below it."""
@@ -125,6 +132,7 @@ class KeyFile:
 
     def revoke(self, name: str) -> None:
         """Let a key in no more; `ValueError` where there is none of that name."""
+        self.keys()  # where there is no file, a claim would leave one beside it
         claim = self._claim()
         try:
             keys = dict(self.keys())
@@ -152,7 +160,7 @@ class KeyFile:
         try:
             if len(data) > MAX_BYTES:
                 raise ValueError(f"it is larger than {MAX_BYTES} bytes")
-            return {key.name: key for key in _read_keys(json.loads(data))}
+            return _read_keys(json.loads(data))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             text = f"{self.path!r} is no file of keys, or damaged: {error}"
             raise KeyFileError(text) from error
@@ -163,16 +171,18 @@ class KeyFile:
             raise KeyFileError(f"{self.path!r} is {what}, not a plain file with one name")
         if hasattr(os, "getuid") and status.st_mode & 0o022:
             raise KeyFileError(f"others may write to {self.path!r}: chmod 600 it, and look at it")
+        if hasattr(os, "geteuid") and status.st_uid not in (0, os.geteuid()):
+            raise KeyFileError(f"{self.path!r} is somebody else's: chown it, and look at it")
 
     def _save(self, keys: dict[str, Key]) -> None:
         rows = [asdict(key) for key in keys.values()]
         data = json.dumps({"version": 1, "keys": rows}, indent=1).encode() + b"\n"
         new = self.path + ".tmp"
         try:
-            _remove(new)
-            _write(new, data)
+            remove(new)
+            write_new(new, data)
             os.replace(new, self.path)
-            _sync_folder(os.path.dirname(self.path))
+            sync_folder(os.path.dirname(self.path))
         except OSError as error:
             raise KeyFileError(f"cannot write the keys to {self.path!r}: {error}") from error
 
@@ -182,8 +192,12 @@ def _name_of(token: str) -> str:
     return parts[1] if len(parts) == 3 and parts[0] == "mb" else ""
 
 
-def _read_keys(data: Any) -> list[Key]:
+def _read_keys(data: Any) -> dict[str, Key]:
     if data["version"] != 1:
         raise ValueError(f"its version is {data['version']!r}, and 1 is known")
-    rows = data["keys"]
-    return [Key(**dict(row, rights=tuple(row["rights"]))) for row in rows]
+    keys: dict[str, Key] = {}
+    for row in data["keys"]:
+        key = Key(**dict(row, rights=tuple(row["rights"])))
+        if keys.setdefault(key.name, key) is not key:
+            raise ValueError(f"two keys are called {key.name!r}")
+    return keys

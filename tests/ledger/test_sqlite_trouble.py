@@ -177,15 +177,20 @@ def as_nobody(action: Callable[[], None]) -> None:
     assert in_child(act) == 0
 
 
-@pytest.mark.parametrize(("what", "mode"), [("file", 0o400), ("folder", 0o500), ("folder", 0)])
+@pytest.mark.parametrize(
+    ("what", "mode", "opened"),
+    [("file", 0o400, False), ("folder", 0o500, False), ("folder", 0, False), ("folder", 0, True)],
+)
 def test_a_place_that_may_not_be_written_denies_and_goes_on_later(
-    nobodys: Path, what: str, mode: int
+    nobodys: Path, what: str, mode: int, opened: bool
 ) -> None:
     place = nobodys if what == "file" else nobodys.parent
     before = place.stat().st_mode
 
     def use() -> None:
         ledger = SqliteLedger(nobodys, clock=lambda: NOON)
+        if opened:
+            ledger.accounts()
         os.chmod(place, mode)
         for _ in range(2):
             with pytest.raises(LedgerUnavailableError) as found:

@@ -5,11 +5,11 @@ import random
 import sqlite3
 import time
 from contextlib import suppress
-from threading import Lock
+from threading import RLock, get_ident
 
 from budget_core.ledger_errors import LedgerError, LedgerFullError, LedgerUnavailableError
 from budget_cpython.ledger.sqlite import forks, schema
-from budget_cpython.ledger.sqlite.place import Place
+from budget_cpython.ledger.sqlite.place import LOG, Place
 
 _LONGEST_NAP = 0.01
 _LOG_PAGES = 4000  # 16 MB: an operation writes three or four, mostly the same ones
@@ -27,24 +27,25 @@ class Connection:
         self.db: sqlite3.Connection
         self._place = place
         self._timeout = timeout
-        self._lock = Lock()
+        self._lock = RLock()
+        self._owner = 0  # the thread that has begun
         self._pid = 0  # of the process that has it open
+        self._identity: tuple[int, int] | None = None
+        self._log: tuple[int, int] | None = None
+        self._left: tuple[int, int] | None = None  # the log of a file that was replaced
         forks.close_before(self)
 
+    def is_mine(self) -> bool:
+        """Tell whether this thread has begun what is not over."""
+        return self._owner == get_ident()
+
     def begin(self) -> None:
-        """Begin a transaction that keeps every other writer out; it ends by `commit` or `abort`."""
+        """Begin a transaction that keeps every other writer out, until `release` or `give_up`."""
         until = time.monotonic() + self._timeout
         if not self._lock.acquire(timeout=self._timeout):
-            raise self._locked()
-        try:
-            self._begin(until)
-        except (sqlite3.Error, OSError) as error:
-            self._after(error)
-            self._lock.release()
-            raise self.trouble(error) from error
-        except BaseException:
-            self._lock.release()
-            raise
+            raise self.locked()
+        self._owner = get_ident()
+        self._begin(until)
 
     def _begin(self, until: float) -> None:
         """Ask for the write lock again and again, at random: SQLite's own waiting starves some."""
@@ -54,33 +55,53 @@ class Connection:
                 if self._pid != os.getpid():
                     self._open()
                 self.db.execute("BEGIN IMMEDIATE")
-                return
+                if self._place.identity() == self._identity:
+                    return
+                self._leave()
             except sqlite3.OperationalError as error:
                 if _code(error) != sqlite3.SQLITE_BUSY:
                     raise
                 if time.monotonic() >= until:
-                    raise self._locked(error) from error
+                    raise self.locked(error) from error
             time.sleep(nap * (0.5 + random.random()))  # noqa: S311 - naps, not secrets
             nap = min(nap * 1.2, _LONGEST_NAP)
+
+    def _leave(self) -> None:
+        """Close a file in whose place another lies by now, or none."""
+        if self._place.identity(LOG) == self._log:
+            self._left = self._log
+        self._close()
+
+    def check(self) -> None:
+        """Refuse a file that somebody else has brought to another version."""
+        if schema.check(self.db, self._place.path) != len(schema.MIGRATIONS):
+            raise LedgerUnavailableError(f"there is no ledger in {self._place.path!r} any more")
 
     def commit(self) -> None:
         """Make all of it last, or none; an error says if that is not known."""
         try:
             self.db.execute("COMMIT")
         except sqlite3.Error as error:
-            self._roll_back()
             self._after(error)
             raise self.trouble(error, None) from error
-        finally:
-            self._lock.release()
 
-    def abort(self, error: BaseException | None = None) -> None:
-        """Make none of it last."""
-        try:
+    def release(self) -> None:
+        """Let another thread begin, after `commit`."""
+        self._owner = 0
+        self._lock.release()
+
+    def give_up(self, error: BaseException) -> None:
+        """Make none of it last, wherever the error came; nothing where this thread began nothing.
+
+        A signal's handler may raise between any two steps, so the lock is asked whose it is.
+        """
+        if self.is_mine():
             self._roll_back()
             self._after(error)
-        finally:
-            self._lock.release()
+            self._owner = 0
+        with suppress(RuntimeError):  # it is not this thread's
+            while True:
+                self._lock.release()
 
     def trouble(self, error: Exception, applied: bool | None = False) -> LedgerError:
         """Return what a ledger raises for what SQLite said."""
@@ -90,9 +111,17 @@ class Connection:
         return LedgerUnavailableError(text, error, applied)
 
     def close(self) -> None:
-        """Close the file until it is next used."""
-        with self._lock:
+        """Close the file until it is next used; `LedgerUnavailableError` where it is in use."""
+        if self.is_mine():
+            raise self.locked()
+        try:
+            if not self._lock.acquire(timeout=self._timeout):
+                raise self.locked()
             self._close()
+            self._lock.release()
+        except BaseException as error:
+            self.give_up(error)
+            raise
 
     def hold_still(self) -> None:
         """Close the file and keep it so."""
@@ -109,7 +138,19 @@ class Connection:
                 f"the ledger {self._place.path!r} is open in process {self._pid}, which was forked "
                 "in a way that Python does not see: make the ledger anew after the fork"
             )
-        self._place.prepare()
+        path = self._place.path
+        try:
+            self._place.prepare()
+        except OSError as error:
+            if error.errno is None:
+                raise  # the application's own, out of a signal's handler
+            raise self.trouble(error) from error
+        if self._left and self._place.identity(LOG) == self._left and os.path.getsize(path):
+            raise LedgerUnavailableError(
+                f"another file took the place of the ledger {path!r}, beside which the log of the "
+                f"one before still is: stop all who use it, and remove {path + LOG!r}"
+            )
+        pid, identity = os.getpid(), self._place.identity()
         db = sqlite3.connect(
             self._place.uri("rw"),
             timeout=0,
@@ -118,22 +159,23 @@ class Connection:
             uri=True,
         )
         try:
-            schema.check(db, self._place.path)
+            schema.check(db, path)
             (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
-                text = f"the ledger {self._place.path!r} is where SQLite cannot keep a WAL"
+                text = f"the ledger {path!r} is where SQLite cannot keep a WAL"
                 raise LedgerUnavailableError(text)
             db.execute("PRAGMA synchronous = FULL")
             db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
-            schema.migrate(db, self._place.path)
+            schema.migrate(db, path)
+            log = self._place.identity(LOG)
         except BaseException:
             db.close()
             raise
-        self.db, self._pid = db, os.getpid()
+        self.db, self._pid, self._identity, self._log = db, pid, identity, log
 
     def _roll_back(self) -> None:
         with suppress(sqlite3.Error):
-            if self.db.in_transaction:
+            if self._pid == os.getpid() and self.db.in_transaction:
                 self.db.execute("ROLLBACK")
 
     def _after(self, error: BaseException | None) -> None:
@@ -143,47 +185,20 @@ class Connection:
 
     def _close(self) -> None:
         if self._pid == os.getpid():
-            self._pid = 0
-            with suppress(sqlite3.Error):
+            try:
                 self.db.close()
+            except sqlite3.Error:
+                pass
+            finally:
+                self._pid = 0
 
-    def _locked(self, error: Exception | None = None) -> LedgerUnavailableError:
+    def locked(self, error: Exception | None = None) -> LedgerUnavailableError:
+        """Return what a ledger raises for a file that others have."""
         text = f"the ledger {self._place.path!r} was locked for {self._timeout} s"
         return LedgerUnavailableError(text, error)
 
     def __del__(self) -> None:
         self._close()
-
-
-class View(sqlite3.Connection):
-    """A connection that only reads; a fork closes it."""
-
-    def hold_still(self) -> None:
-        """Close it for good."""
-        self.close()
-
-    def go_on(self) -> None:
-        """Stay closed."""
-
-
-def view(place: Place) -> View:
-    """Open a file for reading alone. Raises `LedgerUnavailableError`."""
-    try:
-        place.look()
-        db = sqlite3.connect(place.uri("ro"), check_same_thread=False, uri=True, factory=View)
-    except (sqlite3.Error, OSError) as error:
-        raise LedgerUnavailableError(f"cannot read {place.path!r}: {error}", error) from error
-    try:
-        db.execute("PRAGMA query_only = ON")
-        schema.check(db, place.path)
-    except BaseException as error:
-        db.close()
-        if isinstance(error, sqlite3.Error):
-            text = f"cannot read {place.path!r}: {error}"
-            raise LedgerUnavailableError(text, error) from error
-        raise
-    forks.close_before(db)
-    return db
 
 
 def _code(error: Exception) -> int:

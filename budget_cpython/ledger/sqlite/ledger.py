@@ -6,13 +6,16 @@ from typing import Any
 
 from budget_core.clock import DAY
 from budget_cpython.clock import WALL
-from budget_cpython.ledger.sqlite.connection import Connection, View, view
+from budget_cpython.ledger.sqlite.connection import Connection
 from budget_cpython.ledger.sqlite.holds import STEP
 from budget_cpython.ledger.sqlite.place import Place
 from budget_cpython.ledger.sqlite.stored import StoredLedger
+from budget_cpython.ledger.sqlite.view import View, view
+from budget_cpython.ledger.sqlite.whole import whole
 from budget_cpython.ledger.windows import Window, parse_window
 
 
+@whole
 class SqliteLedger(StoredLedger):
     """Budgets by path in an SQLite file, counted right by any number of threads and processes.
 
@@ -66,7 +69,11 @@ class SqliteLedger(StoredLedger):
         return view(Place(path))
 
     def close(self) -> None:
-        """Close the file; a later operation opens it again."""
+        """Close the file; a later operation opens it again.
+
+        Raises `LedgerUnavailableError` where it is in use for the whole of `timeout`, or by what
+        this call interrupts.
+        """
         self._file.close()
 
     def __enter__(self) -> "SqliteLedger":
@@ -91,6 +98,7 @@ class SqliteLedger(StoredLedger):
         """
         found = 0
         while True:
+            self._swept = self._writes  # what a sweep finds would not be counted here
             with self._lock:
                 now = self._now()
                 over = self._expire_some(now)

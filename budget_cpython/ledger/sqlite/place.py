@@ -1,14 +1,14 @@
 """Say where a ledger's file is, and see that nothing else lies there."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from budget_core.ledger_errors import LedgerUnavailableError
-from budget_cpython.file_store import _is_within, _make_folder, _sync_folder
-from budget_cpython.plain_file import give_to_owner, what_else
+from budget_cpython.plain_file import leads_into, make_folder, sync_folder, what_else, write_new
 
-_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-_BESIDE = ("", "-wal", "-shm", "-journal")
+LOG = "-wal"
+_BESIDE = ("", LOG, "-shm", "-journal")
 
 
 class Place:
@@ -44,17 +44,10 @@ class Place:
 
     def _make(self) -> None:
         folder = os.path.dirname(self.path)
-        _make_folder(folder)
-        try:
-            file = os.open(self.path, _CREATE, 0o600)
-        except FileExistsError:
-            return
-        try:
-            if hasattr(os, "fchmod"):
-                give_to_owner(os.fchmod, file, 0o600)
-        finally:
-            os.close(file)
-        _sync_folder(folder)
+        make_folder(folder)
+        with suppress(FileExistsError):
+            write_new(self.path, b"")
+            sync_folder(folder)
 
     def look(self) -> None:
         """Refuse what is not a plain file with one name, and a place inside the workspace."""
@@ -73,15 +66,19 @@ class Place:
                     "find out who put it there"
                 )
 
+    def identity(self, beside: str = "") -> tuple[int, int] | None:
+        """Return what tells the file that lies there from others, `None` where none is seen."""
+        try:
+            status = os.stat(self.path + beside)
+        except OSError as error:
+            if error.errno is None:
+                raise  # the application's own, out of a signal's handler
+            return None
+        return status.st_dev, status.st_ino
+
     def uri(self, mode: str) -> str:
         """Return the address that SQLite opens, with `mode` `rw` or `ro`."""
         return f"{Path(self.path).as_uri()}?mode={mode}"
 
     def _is_exposed(self) -> bool:
-        if self._workspace is None:
-            return False
-        workspace = os.path.realpath(self._workspace)
-        folder, name = os.path.split(self.path)
-        lies = os.path.join(os.path.realpath(folder), name)
-        places = (os.path.abspath(self.path), lies, os.path.realpath(lies))
-        return any(_is_within(place, workspace) for place in places)
+        return self._workspace is not None and leads_into(self.path, self._workspace)

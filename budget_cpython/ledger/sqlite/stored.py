@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from budget_core import ledger
-from budget_core.account import chain, check_path
+from budget_core.account import chain, check_key, check_path, root
 from budget_core.ledger_errors import LedgerError, UnknownHoldError
 from budget_core.ledger_records import Hold
 from budget_cpython.ledger.sqlite.connection import Connection
-from budget_cpython.ledger.sqlite.holds import STEP, HoldRows, place_of
+from budget_cpython.ledger.sqlite.holds import STEP, HoldRows
 from budget_cpython.ledger.sqlite.rows import CellRows
 from budget_cpython.ledger.windows import Window
 
@@ -52,26 +52,40 @@ class StoredLedger(ledger.Ledger):
         self._read: set[str] = set()  # paths, be they accounts or not
         self._db: sqlite3.Connection | None = None
         self._seen: Any = None  # the connection, and what it said of others' writes
+        self._checked: Any = None  # the same, as of when the file's version was looked at
         self._known_version = 0
         self._writes = secrets.randbelow(PRUNE_EVERY)
         self._swept = 0
         self._ids = ""
 
+    def check_free(self) -> None:
+        """Refuse what a signal's handler, or a clock, asks for in the midst of an operation."""
+        if self._file.is_mine():
+            raise self._file.locked()
+
+    def undo(self, error: BaseException) -> None:
+        """Undo what an operation has begun, if it has; raise a typed error for SQLite's."""
+        if self._file.is_mine():
+            self._seen = None
+        self._file.give_up(error)
+        if isinstance(error, sqlite3.Error):
+            raise self._file.trouble(error) from error
+
     def _begin(self) -> None:
         """Begin a transaction, with what was read before where nobody has written since."""
         self._file.begin()
-        try:
-            self._recall(self._file.db)
-            if self._writes - self._swept >= SWEEP_EVERY:
-                self._swept = self._writes
-                self._expire_some(self._now())
-        except BaseException as error:
-            self._abort(error)
-            raise
+        self._recall(self._file.db)
+        if self._writes - self._swept >= SWEEP_EVERY:
+            self._swept = self._writes
+            self._expire_some(self._now())
 
     def _recall(self, db: sqlite3.Connection) -> None:
         seen = (db, db.execute("PRAGMA data_version").fetchone())
-        if seen != self._seen or self._cells.known + self._holds.known > MOST_KNOWN:
+        if seen != self._checked:
+            self._file.check()
+            self._checked = seen
+        known = self._cells.known + self._holds.known + len(self._read)
+        if seen != self._seen or known > MOST_KNOWN:
             self._forget()
             if db is not self._db:
                 self._db = self._cells.db = self._holds.db = db
@@ -80,24 +94,14 @@ class StoredLedger(ledger.Ledger):
 
     def _end(self, error: BaseException | None) -> None:
         """Write what has changed; a refusal may have moved windows on, and is no trouble."""
-        if error is not None and not isinstance(error, (LedgerError, ValueError)):
-            self._abort(error)
-            return
-        try:
-            stale = self._write()
-        except BaseException as found:
-            self._abort(found)
-            raise
+        if error is not None and not isinstance(error, LedgerError):
+            return  # it is undone
+        stale = self._write()
         seen, self._seen = self._seen, None
         self._file.commit()
         if not stale:
             self._seen = seen
-
-    def _abort(self, error: BaseException) -> None:
-        self._seen = None
-        self._file.abort(error)
-        if isinstance(error, sqlite3.Error):
-            raise self._file.trouble(error) from error
+        self._file.release()
 
     def _forget(self) -> None:
         self._accounts.clear()
@@ -156,7 +160,10 @@ class StoredLedger(ledger.Ledger):
         return self._holds.find(place, self._now())
 
     def _find(self, hold: Hold) -> Hold:
-        found = self._look_up(place_of(hold.path, hold.id))
+        place = hold.id
+        if place[:1] != "#":
+            place = f"{root(check_path(hold.path))}/{check_key(place)}"
+        found = self._look_up(place)
         if found is None or found.path != hold.path:
             raise UnknownHoldError(hold.path, hold.id)
         return found

@@ -1,0 +1,37 @@
+"""Do the operations of a ledger in a file as a whole, or not at all."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from budget_cpython.ledger.sqlite.stored import StoredLedger
+
+OPERATIONS = (
+    "set_limits", "limits", "accounts", "reserve", "charge", "commit", "release", "extend",
+    "expire", "hold", "balance", "history",
+)  # fmt: skip
+_Kind = TypeVar("_Kind", bound="type[StoredLedger]")
+
+
+def whole(kind: _Kind) -> _Kind:
+    """Have every operation of a class undone where it is interrupted, wherever that is.
+
+    A signal's handler may raise as `__exit__` is entered, before any `try` of its own.
+    """
+    for name in OPERATIONS:
+        setattr(kind, name, _whole(getattr(kind, name)))
+    return kind
+
+
+def _whole(operation: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(operation)
+    def operate(self: "StoredLedger", *args: Any, **options: Any) -> Any:
+        self.check_free()
+        try:
+            return operation(self, *args, **options)
+        except BaseException as error:
+            self.undo(error)
+            raise
+
+    return operate
