@@ -26,7 +26,7 @@ AMOUNTS = {"tokens": 10}
 _US = 1_000_000
 
 
-def measure(quick: bool) -> list[Figure]:
+def measure(quick: bool = False) -> list[Figure]:
     """Return the times of both, and their ratios."""
     _DISK.mkdir(exist_ok=True)
     with TemporaryDirectory(dir=_DISK) as folder:

@@ -12,7 +12,8 @@ from budget_cpython.ledger.sqlite import forks, schema
 from budget_cpython.ledger.sqlite.place import LOG, Place
 
 _LONGEST_NAP = 0.01
-_LOG_PAGES = 4000  # 16 MB: an operation writes three or four, mostly the same ones
+_PAGE = 1024  # bytes: an operation writes three or four pages, whole
+_LOG_PAGES = 16_000  # 16 MB, mostly the same pages
 _PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)  # the connection is as good as before
 
 
@@ -160,6 +161,7 @@ class Connection:
         )
         try:
             schema.check(db, path)
+            db.execute(f"PRAGMA page_size = {_PAGE}")  # of a new file
             (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
                 text = f"the ledger {path!r} is where SQLite cannot keep a WAL"
