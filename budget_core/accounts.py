@@ -75,7 +75,7 @@ class Accounts:
             window = self._window(limit.window)
             self._check_axis(limit.axis)
             if (limit.axis, window.name) in found:
-                raise ValueError(f"limits must differ: two are on {limit.axis} a {window.name}")
+                raise ValueError(f"limits must differ: two are on {limit.axis} per {window.name}")
             found[limit.axis, window.name] = (limit.axis, window, limit.cap)
         if len(found) > MAX_LIMITS:
             raise ValueError(f"an account has at most {MAX_LIMITS} limits, not {len(found)}")

@@ -82,7 +82,7 @@ class Gate:
         if shared:
             from budget_core.ledger_run import share  # loaded for the first ledger
 
-            share(envelope, **shared)
+            share(envelope, inner, **shared)
         if stop_when is not None:
             stop_when.reset()
 

@@ -7,12 +7,12 @@ from budget_core.ledger_errors import (
     KeyReusedError,
     LedgerError,
     LedgerUnavailableError,
-    UnknownHoldError,
 )
 from budget_core.ledger_records import Hold, check_ttl
 from budget_core.limits import check_count
 from budget_core.provider import settle
-from budget_core.reservation import CHARGE, COMMIT, LATER, Reservation
+from budget_core.reservation import Reservation, Taking
+from budget_core.untold import CHARGE, Entry, Untold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 TTL = 300  # seconds: what a process that died has in flight counts as spent after that
 TRIES = 8  # as often a call is cut to what is left: each limit of the path may be the tightest once
+_MOST_LAYERS = 16  # of wrappers round a provider
 ANSWER = 4096  # tokens of an answer whose length nobody said
 OUT_OF_REACH = "[Budget unavailable] The budget's ledger cannot be asked now."
 
@@ -35,6 +36,18 @@ class UnpricedError(LedgerError):
         super().__init__(f"no price is known for {model}, and {scope} has a limit on nano_usd")
 
 
+def is_given(shared: "dict[str, Any]", *names: str) -> bool:
+    """Tell whether somebody gave a ledger: `None` is none. Raises `TypeError` for other names."""
+    for name in shared:
+        if name not in names:
+            raise TypeError(f"unexpected keyword argument {name!r}")
+    return any(shared[name] is not None for name in shared)
+
+
+def _is_along(path: str, other: str) -> bool:
+    return (path + "/").startswith(other + "/") or other.startswith(path + "/")
+
+
 class LedgerAccount:
     """One account of a ledger, as LLM calls draw on it.
 
@@ -44,15 +57,18 @@ class LedgerAccount:
 
     A call that was answered counts as what its provider reported; one whose outcome is not known as
     what was held for it, or as what it is known to have used if that is more. What the ledger could
-    not be told is kept with it, and told before the next call; `error` is why.
+    not be told is kept with it, and told before the next call below the same root; what it will
+    never take is dropped. `error` is why.
     """
 
     def __init__(
-        self, ledger: "Any", path: str, max_tokens: int = ANSWER, ttl: float = TTL
+        self, ledger: "Any", path: "Any", max_tokens: int = ANSWER, ttl: float = TTL
     ) -> None:
         for name in ("reserve", "commit", "release", "extend", "charge", "balance"):
             if not hasattr(ledger, name):
                 refuse("ledger", "a Ledger", ledger)
+        if not path:
+            refuse("account", "the path of an account in the ledger", path)
         self.ledger = ledger
         self.path = check_path(path)
         self.max_tokens = check_count("max_tokens", max_tokens)
@@ -60,13 +76,8 @@ class LedgerAccount:
         self.ttl = ttl
         self.error: Exception | None = None
         if getattr(ledger, "untold", None) is None:
-            ledger.untold = []  # with the ledger, so that the next call of anybody settles it
-
-    @property
-    def untold(self) -> "list[tuple[str, Hold, dict[str, int] | None]]":
-        """What the ledger was not told yet, by anybody in this process: `(what, hold, actual)`."""
-        found: list[Any] = self.ledger.untold
-        return found
+            ledger.untold = Untold(ledger)  # so that the next call of anybody settles it
+        self.untold: Untold = ledger.untold
 
     async def reserve(
         self,
@@ -80,15 +91,28 @@ class LedgerAccount:
         """Hold what a call may use: its prompt, and up to `limit` tokens of an answer.
 
         With `clamp`, an answer that does not fit is cut to what is left, at least to one token.
-        With the `key` of a call that died, its hold is taken over. Raises `BudgetExceededError`,
+        With the `key` of a call of a process that died, its hold is taken over; each further call
+        of this process with that key has a hold of its own. Raises `BudgetExceededError`,
         `UnpricedError`, whatever the ledger raises, and `ValueError` for what is no count.
         """
         check_count("count_tokens(messages, tools)", prompt)
         limit = self.max_tokens if limit is None else check_count("max_tokens", limit)
-        if not await self.flush():
+        await self.flush()
+        if self.untold.waits(self.path):
             raise self.error or LedgerUnavailableError("the ledger was not told what was used")
         if price is None:
             await self._refuse_unpriced(model)
+        if key is None or not self.untold.claim(self.path, key):
+            return await self._reserved(prompt, limit, price, clamp, None)
+        try:
+            return await self._reserved(prompt, limit, price, clamp, key)
+        except BaseException:
+            self.untold.disclaim(self.path, key)
+            raise
+
+    async def _reserved(
+        self, prompt: int, limit: int, price: "Price | None", clamp: bool, key: str | None
+    ) -> Reservation:
         for again in range(TRIES, -1, -1):
             try:
                 asked = amounts(prompt, limit, price)
@@ -110,8 +134,11 @@ class LedgerAccount:
                 known = await settle(self.ledger.hold(self.path, key))
             if known.state == Hold.HELD and "tokens" in known.amounts:
                 return known
-        held: Hold = await settle(self.ledger.reserve(self.path, asked, None, self.ttl))
-        return held
+        held: Any = self.ledger.reserve(self.path, asked, None, self.ttl)
+        if hasattr(held, "__await__") or hasattr(held, "send"):
+            held = await Taking(self, held).result()
+        taken: Hold = held
+        return taken
 
     async def _refuse_unpriced(self, model: str) -> None:
         for row in await settle(self.ledger.balance(self.path)):
@@ -123,56 +150,38 @@ class LedgerAccount:
         asked = amounts(prompt, self.max_tokens if limit is None else limit, price)
         return Reservation(self, Hold(self.path, "", asked, Hold.RELEASED), limit)
 
-    async def tell(self, what: str, hold: Hold, actual: "dict[str, int] | None" = None) -> None:
+    async def tell(self, entry: Entry) -> None:
         """Commit, release or charge; what cannot be done now is kept, and nothing is raised."""
-        if what == CHARGE:
-            hold = Hold(self.path, _new_key())
-            if self.untold:
-                self.tell_later(actual or {})
-                return
+        if entry.what == CHARGE and self.untold.waits(self.path):
+            self.untold.charge_later(self.path, entry.actual or {})
+            return
         try:
-            await self._do(what, hold, actual)
+            self.error = await self.untold.say(entry) or self.error
         except BaseException as error:
-            self.untold.append((what, hold, actual))
+            self.untold.add(entry)
             if not isinstance(error, Exception):
                 raise
             self.error = error
 
-    def tell_later(self, used: "dict[str, int]") -> None:
-        """Have a charge made before the next call, with all others that wait as one."""
-        for what, hold, total in self.untold:
-            if what == LATER and hold.path == self.path and total is not None:
-                for axis in used:
-                    total[axis] = min(MOST, total.get(axis, 0) + used[axis])
-                return
-        self.untold.append((LATER, Hold(self.path, _new_key()), dict(used)))
-
-    async def _do(self, what: str, hold: Hold, actual: "dict[str, int] | None") -> None:
-        try:
-            if what == CHARGE:
-                await settle(self.ledger.charge(hold.path, actual, hold.id))
-            elif what == COMMIT:
-                await settle(self.ledger.commit(hold, actual))
-            else:
-                await settle(self.ledger.release(hold))
-        except (UnknownHoldError, KeyReusedError, ValueError) as error:
-            self.error = error  # saying it again would help nobody
-
     async def flush(self) -> bool:
         """Tell the ledger what it was not told yet; return whether it knows everything."""
-        waiting = self.untold
-        while waiting:
-            what, hold, actual = waiting.pop(0)
-            what = CHARGE if what == LATER else what
-            try:
-                await self._do(what, hold, actual)
-            except BaseException as error:
-                waiting.insert(0, (what, hold, actual))
-                if not isinstance(error, Exception):
-                    raise
-                self.error = error
-                return False
-        return True
+        self.error = await self.untold.flush(self.path) or self.error
+        return not self.untold.entries
+
+    def refuse_twice(self, inner: "Any", tracker: "Any" = None) -> None:
+        """Raise `ValueError` for a provider or tracker that counts here, above or below as well."""
+        for _ in range(_MOST_LAYERS):
+            if inner is None and tracker is None:
+                break
+            counted: list[Any] = [getattr(inner, "ledger_account", None)]
+            for one in counted + [getattr(tracker, "shared", None)]:
+                if getattr(one, "ledger", None) is self.ledger and _is_along(self.path, one.path):
+                    raise ValueError(
+                        f"account {self.path!r} would count each call twice: {one.path!r} in the "
+                        "same ledger counts it already"
+                    )
+            tracker = getattr(inner, "tracker", None)
+            inner = getattr(inner, "inner", None)
 
 
 def amounts(prompt: int, limit: int, price: "Price | None" = None) -> "dict[str, int]":
@@ -180,6 +189,8 @@ def amounts(prompt: int, limit: int, price: "Price | None" = None) -> "dict[str,
     found = {"tokens": min(MOST, prompt + limit), "calls": 1}
     if price is not None:
         found["nano_usd"] = min(MOST, _most_of(price, prompt, limit))
+        if not found["nano_usd"]:
+            del found["nano_usd"]  # a debt stops nothing that is free
     return found
 
 
@@ -205,10 +216,3 @@ def _fitting(error: BudgetExceededError, prompt: int, limit: int, price: "Price 
         dearer = _most_of(price, prompt, 0) - price.cost(prompt, 0)
         room = price.affordable(error.left - dearer, prompt)
     return min(limit - 1, room or 0)
-
-
-def _new_key() -> str:
-    from binascii import hexlify
-    from os import urandom
-
-    return "late-" + hexlify(urandom(8)).decode()

@@ -124,7 +124,7 @@ class Balance:
 
     def __repr__(self) -> str:
         return (
-            f"<Balance of {self.account!r}: {self.axis} a {self.window}, {self.spent} spent and "
+            f"<Balance of {self.account!r}: {self.axis} per {self.window}, {self.spent} spent and "
             f"{self.held} held of {self.limit}>"
         )
 

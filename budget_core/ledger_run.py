@@ -1,8 +1,10 @@
 """Have the LLM calls of a run draw on an account of a ledger as well as on the run's envelope."""
 
+import sys
+
 from budget_core.estimate import estimate_tokens
 from budget_core.flight import CutShortError, fly, why_over
-from budget_core.ledger_call import ANSWER, TTL, LedgerAccount, UnpricedError, used_by
+from budget_core.ledger_call import ANSWER, TTL, LedgerAccount, UnpricedError, is_given, used_by
 from budget_core.ledger_errors import BudgetExceededError
 from budget_core.stop import StopReason, in_words
 from budget_core.usage import MEASURED
@@ -16,26 +18,34 @@ if TYPE_CHECKING:
 _KINDS = {"nano_usd": StopReason.COST_LIMIT, "calls": StopReason.TURN_LIMIT}
 
 
-def share(
-    envelope: "Envelope",
-    ledger: "Any" = None,
-    account: str | None = None,
-    max_tokens: int = ANSWER,
-    ttl: float = TTL,
-) -> None:
+def share(envelope: "Envelope", inner: "Any" = None, **shared: "Any") -> None:
     """Have an envelope's calls draw on an account: the one above's, or one below it, if it has any.
 
-    Raises `ValueError` for an account elsewhere in the same ledger: what a child uses, its parent
-    uses.
+    What is not said is as above. Raises `ValueError` for an account elsewhere: what a child uses,
+    its parent uses; and for one that the provider `inner` counts on already.
     """
-    above = envelope.ledger
-    if above is None or ledger not in (None, above.ledger):
-        envelope.ledger = RunAccount(ledger, account or "", max_tokens, ttl)
-        return
+    if is_given(shared, "ledger", "account", "max_tokens", "ttl"):
+        envelope.ledger = _shared(envelope.ledger, **shared)
+        envelope.ledger.refuse_twice(inner)
+
+
+def _shared(
+    above: "RunAccount | None",
+    ledger: "Any" = None,
+    account: str | None = None,
+    max_tokens: int | None = None,
+    ttl: float | None = None,
+) -> "RunAccount":
+    if above is None:
+        max_tokens = ANSWER if max_tokens is None else max_tokens
+        return RunAccount(ledger, account, max_tokens, TTL if ttl is None else ttl)
+    if ledger is not None and ledger is not above.ledger:
+        raise ValueError(f"ledger must be the one that {above.path!r} above is in")
     account = account or above.path
     if account != above.path and not account.startswith(above.path + "/"):
         raise ValueError(f"account must be {above.path} or one below it, not {account!r}")
-    envelope.ledger = RunAccount(above.ledger, account, max_tokens, ttl)
+    max_tokens = above.max_tokens if max_tokens is None else max_tokens
+    return RunAccount(above.ledger, account, max_tokens, above.ttl if ttl is None else ttl)
 
 
 class RunAccount(LedgerAccount):
@@ -51,9 +61,19 @@ class RunAccount(LedgerAccount):
         """
         hold = call.hold
         prompt = prompt or estimate_tokens(request.messages + said, request.tools)
+
+        over = False
+
+        async def take() -> None:
+            draw = await self.reserve(call.model, prompt, call.limit, call.price)
+            if over:
+                draw.abandon()
+            else:
+                call.ledger = draw
+
         try:
-            arguments = (call.model, prompt, call.limit, call.price)
-            call.ledger = await fly(self.reserve, hold.envelope, arguments)
+            self.refuse_twice(call.inner)
+            await fly(take, hold.envelope)
             call.limit = call.ledger.limit
             call.ledger.begin()
             return None
@@ -61,8 +81,16 @@ class RunAccount(LedgerAccount):
             reason = why_over(hold.envelope)
         except Exception as error:  # noqa: BLE001 - whatever a ledger raises, the budget holds
             reason = self._why_not(error)
+        except BaseException as error:  # the run is cancelled or left behind, its model not asked
+            held, call.ledger = call.ledger, None
+            if held is not None and isinstance(error, GeneratorExit):
+                held.abandon()
+            elif held is not None:
+                await held.release()
+            raise
         finally:
             if call.ledger is None:
+                over = True
                 with hold.envelope.lock:
                     hold.envelope.turns.move(-1, 0)
                 hold.settle(0, 0)
@@ -71,7 +99,7 @@ class RunAccount(LedgerAccount):
     def _why_not(self, error: Exception) -> StopReason:
         if isinstance(error, BudgetExceededError):
             until = "" if error.resets_at is None else f", until {error.resets_at} (Unix time)"
-            text = f"a {error.window}, {error.held} of it held{until}"
+            text = f"per {error.window}, {error.held} of it held, {error.asked} asked{until}"
             kind = _KINDS.get(error.axis, StopReason.TOKEN_BUDGET)
             used = error.spent + error.held
             return StopReason(kind, text, error.axis, used, error.limit, 0, error.scope, error)
@@ -85,9 +113,17 @@ class RunAccount(LedgerAccount):
         """Record what a call came to: what was reported, or at least what was held for it."""
         tokens, nano_usd, status = call.used
         used = used_by(tokens, nano_usd)
-        if not call.billed or getattr(call.response, "cut_off_by", None):
+        if _is_closing():  # nothing can be awaited any more
+            draw.abandon(used)
+        elif not call.billed or getattr(call.response, "cut_off_by", None):
             await draw.release()
         elif call.response is None:
             await draw.leave(used)
         else:
             await draw.settle(used, status == MEASURED)
+
+
+def _is_closing() -> bool:
+    """Tell whether a coroutine is being closed, where the runtime tells."""
+    handled: Any = getattr(sys, "exc_info", None)
+    return handled is not None and handled()[0] is GeneratorExit

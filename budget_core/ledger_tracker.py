@@ -3,9 +3,9 @@
 from binascii import hexlify
 from os import urandom
 
-from budget_core.account import MAX_DEPTH, Limit, chain, check_path
+from budget_core.account import Limit, check_path
 from budget_core.errors import refuse
-from budget_core.ledger_call import OUT_OF_REACH
+from budget_core.ledger_call import OUT_OF_REACH, is_given
 from budget_core.ledger_errors import UnknownAccountError
 
 TYPE_CHECKING = False
@@ -13,20 +13,25 @@ if TYPE_CHECKING:
     from budget_core.shapes import *
 
 
-def share(
-    tracker: "Any", store: "Any" = None, ledger: "Any" = None, account: str | None = None
-) -> None:
+def share(tracker: "Any", store: "Any" = None, **shared: "Any") -> None:
     """Have a tracker that was just made count on an account of a ledger that blocks.
 
-    Raises `ValueError` for a store beside it, for a ledger that is awaited, and for no path.
+    Raises `ValueError` for a store beside it, for a ledger that is awaited or does not count both
+    tokens and calls, and for no path; `UnknownAccountError` for a turn's account that is none.
     """
+    if not is_given(shared, "ledger", "account"):
+        if store is not None:
+            tracker._restore()
+        return
     if store is not None:
         raise ValueError("store and ledger are two places for one count: give one of them")
+    ledger, account = shared.get("ledger"), shared.get("account")
     if not hasattr(ledger, "charge") or not hasattr(ledger, "balance"):
         refuse("ledger", "a Ledger", ledger)
-    path = check_path(account)
+    if not account:
+        refuse("account", "the path of an account in the ledger", account)
     daily = hasattr(tracker.config, "daily_budget")
-    count = (SharedDay if daily else SharedTurn)(tracker, ledger, path)
+    count = (SharedDay if daily else SharedTurn)(tracker, ledger, check_path(account))
     tracker.ledger = ledger
     tracker.shared = count
     tracker.maybe_auto_reset = count.look
@@ -34,7 +39,7 @@ def share(
     tracker.count.expires = True
     tracker.count.saves_from = 0
     count.look()
-    if isinstance(tracker.store_error, ValueError):
+    if isinstance(tracker.store_error, (ValueError, UnknownAccountError)):
         raise tracker.store_error
 
 
@@ -42,73 +47,61 @@ class SharedCount:
     """What a tracker counts, as far as the ledger was told and as far as it was not.
 
     Its tokens and calls are charged to `path` as they are recorded. Before each call the account's
-    balance is read: what others have charged is used, and of what they leave, here and above, the
-    least is left. What the ledger could not be told is told later, each charge once.
+    balance is read: of what others leave, here and above, the least is left. What the ledger could
+    not be told is told later, each charge once.
     """
-
-    window = "run"
 
     def __init__(self, tracker: "Any", ledger: "Any", path: str) -> None:
         self.tracker = tracker
         self.ledger = ledger
         self.path = path
         self.tokens = self.calls = 0  # of the tracker's, as many as were told or are being told
-        self._above = path
-        self._untold: list[tuple[str, dict[str, int], str]] = []  # but the first, never tried
+        self._untold: list[tuple[dict[str, int], str]] = []  # but the first, never tried
         self._opened = False
         tracker.store_error = None
 
-    def limits(self) -> "list[Limit]":
-        """Return the limits that the account is to have at least."""
-        raise NotImplementedError
-
     def look(self) -> None:
         """Read the balance, before a call."""
-        tracker = self.tracker
-        with tracker.count.lock:
-            try:
-                self._open()
-                self._tell()
-                self.read(self.ledger.balance(self.path))
-                tracker.store_error = None
-            except Exception as error:  # noqa: BLE001 - whatever a ledger raises, the budget holds
-                tracker.store_error = error
-            tracker._arm()
+        with self.tracker.count.lock:
+            self._do(True)
+            self.tracker._arm()
 
     def tell(self, ahead: int = 0) -> None:
         """Charge what was recorded; under the tracker's lock, as its `_save`."""
-        tracker = self.tracker
-        count = tracker.count
+        count = self.tracker.count
         count.tokens = max(count.tokens, self.tokens)  # a reset undoes no charge
         self.calls = min(count.iterations, self.calls)
+        self._do(False)
+
+    def _do(self, reads: bool) -> None:
+        tracker = self.tracker
         try:
-            self._open()
-            self._tell()
+            try:
+                self._tell(reads)
+            except UnknownAccountError:
+                if not self._opened:
+                    raise
+                self._opened = False  # somebody removed the account meanwhile
+                self._tell(reads)
             tracker.store_error = None
-        except Exception as error:  # noqa: BLE001 - whatever a ledger raises, the record stands
+        except Exception as error:  # noqa: BLE001 - whatever a ledger raises, the budget holds
             tracker.store_error = error
 
-    def _open(self) -> None:
-        """Give the account the limits that it lacks; those that it has stay as they are."""
-        if self._opened:
-            return
-        known = _settled(self.ledger.limits(self.path))
-        there = [(limit.axis, limit.window) for limit in known]
-        lacking = [one for one in self.limits() if (one.axis, one.window) not in there]
-        if lacking:
-            self.ledger.set_limits(self.path, list(known) + lacking)
-        self._opened = True
-
-    def _tell(self) -> None:
+    def _tell(self, reads: bool) -> None:
         """Charge what is new; what was in doubt before goes first, with the key it had."""
         self._collect()
+        if not self._opened:
+            self.open()
+            self._opened = True
         while self._untold:
-            try:
-                self.ledger.charge(*self._untold[0])
-            except UnknownAccountError:  # a turn's that is over, and nobody counts above it
-                if self._untold[0][0] == self.path:
-                    raise
+            self.ledger.charge(self.path, *self._untold[0])
             self._untold.pop(0)
+        if reads:
+            self.read(self.ledger.balance(self.path))
+
+    def open(self) -> None:
+        """Make sure that all that will be charged can be."""
+        blocking(self.ledger.charge(self.path, {"tokens": 0, "calls": 0}))
 
     def _collect(self) -> None:
         count = self.tracker.count
@@ -116,20 +109,21 @@ class SharedCount:
         self.tokens, self.calls = count.tokens, count.iterations
         if not any(new.values()):
             return
-        if len(self._untold) > 1 and self._untold[-1][0] == self.path:
-            new = _sum(new, self._untold.pop()[1])
-        self._untold.append((self.path, new, "count-" + hexlify(urandom(8)).decode()))
+        if len(self._untold) > 1:
+            more = self._untold.pop()[0]
+            new = {axis: new[axis] + more[axis] for axis in new}
+        self._untold.append((new, "count-" + hexlify(urandom(8)).decode()))
 
     def read(self, rows: "list[Any]") -> None:
-        """Take over what the account has counted, and what is left of all limits on it."""
-        tracker = self.tracker
-        own = [row for row in rows if row.account == self.path and row.window == self.window]
-        count = tracker.count
-        for row in own:
-            if row.axis == "tokens":
-                count.tokens = self.tokens = row.spent
-        count.token_cap = _cap(rows, own, "tokens", count.tokens)
-        count.iteration_cap = _cap(rows, own, "calls", count.iterations)
+        """Take over what is left of all limits on the account."""
+        count = self.tracker.count
+        tokens, calls = self.caps(rows)
+        count.token_cap = _cap(tokens, rows, "tokens", count.tokens)
+        count.iteration_cap = _cap(calls, rows, "calls", count.iterations)
+
+    def caps(self, rows: "list[Any]") -> "tuple[int | None, int | None]":
+        """Return the tracker's own caps on tokens and on calls."""
+        raise NotImplementedError
 
 
 class SharedDay(SharedCount):
@@ -141,76 +135,54 @@ class SharedDay(SharedCount):
         self._began: int | None = None
         super().__init__(tracker, ledger, path)
 
-    def limits(self) -> "list[Limit]":
-        """Return the day's limit."""
-        return [Limit("tokens", self.tracker.config.daily_budget, self.window)]
+    def open(self) -> None:
+        """Give the account the day's limit; an unlimited day leaves one that is there."""
+        wanted = Limit("tokens", self.tracker.config.daily_budget, self.window)
+        known = blocking(self.ledger.limits(self.path))
+        others = [one for one in known if (one.axis, one.window) != ("tokens", self.window)]
+        if wanted not in known and (wanted.cap is not None or len(others) == len(known)):
+            self.ledger.set_limits(self.path, others + [wanted])
+        super().open()
 
-    def read(self, rows: "list[Any]") -> None:
-        """Begin a new day with the ledger's; take over its count."""
+    def caps(self, rows: "list[Any]") -> "tuple[int | None, int | None]":
+        """Take over the day's count, and begin a new day with the ledger's; return its limit."""
         for row in rows:
             if (row.account, row.axis, row.window) == (self.path, "tokens", self.window):
-                day = self.tracker._window
-                day.start, day.end = row.begins_at, row.resets_at
+                tracker = self.tracker
+                tracker._window.start, tracker._window.end = row.begins_at, row.resets_at
                 if self._began not in (None, row.begins_at):
-                    self.tracker._forget()
+                    tracker._forget()
                     self.calls = 0
                 self._began = row.begins_at
-        super().read(rows)
+                tracker.count.tokens = self.tokens = row.spent
+                return row.limit, None
+        raise UnknownAccountError(self.path)
 
 
 class SharedTurn(SharedCount):
-    """A turn's tokens and calls, on an account of its own below the one given.
-
-    It is removed when the next turn begins; those above keep what it used.
-    """
+    """A turn's tokens and calls: one tracker counts the turn, and all that it uses is charged."""
 
     def __init__(self, tracker: "Any", ledger: "Any", path: str) -> None:
-        if len(chain(path)) >= MAX_DEPTH:
-            raise ValueError(f"account must have fewer than {MAX_DEPTH} segments, not {path!r}")
         super().__init__(tracker, ledger, path)
-        self._over: list[str] = []
-        self._name()
         self._is_spent = tracker.is_at_limit
         self._spent_message = tracker.at_limit_message
         tracker.reset = self.begin
         tracker.is_at_limit = self.is_at_limit
         tracker.at_limit_message = self.at_limit_message
 
-    def _name(self) -> None:
-        self.path = f"{self._above}/turn-{hexlify(urandom(6)).decode()}"
-        self._opened = False
-
-    def limits(self) -> "list[Limit]":
-        """Return the turn's limits."""
+    def caps(self, rows: "list[Any]") -> "tuple[int | None, int | None]":
+        """Return the turn's own."""
         config = self.tracker.config
-        caps = (("tokens", config.token_budget), ("calls", config.iteration_budget))
-        return [Limit(axis, cap, self.window) for axis, cap in caps]
+        return config.token_budget, config.iteration_budget
 
     def begin(self) -> None:
-        """Begin another turn, on an account of its own; the tracker's `reset`."""
+        """Begin another turn; the tracker's `reset`."""
         tracker = self.tracker
         with tracker.count.lock:
             self.tell()
-            self._collect()
-            self._merge()
-            if self._opened:
-                self._over.append(self.path)
-            self._name()
             tracker._forget()
             self.tokens = self.calls = 0
             tracker._arm()
-
-    def _merge(self) -> None:
-        """Owe what turns that are over used as one charge above them, but for what was tried."""
-        if len(self._untold) > 2:
-            _, used, key = self._untold.pop()
-            self._untold[1] = (self._above, _sum(used, self._untold[1][1]), key)
-
-    def _tell(self) -> None:
-        super()._tell()
-        while self._over:
-            self.ledger.set_limits(self._over[-1], [])
-            self._over.pop()
 
     def is_at_limit(self) -> bool:
         """Tell whether the turn is spent, or its ledger out of reach."""
@@ -223,19 +195,15 @@ class SharedTurn(SharedCount):
         return str(self._spent_message(enforcement))
 
 
-def _cap(rows: "list[Any]", own: "list[Any]", axis: str, used: int) -> int | None:
-    """Return the tracker's cap: its account's own, or what is used and the least that is left."""
-    caps = [row.limit for row in own if row.axis == axis]
-    caps += [None if row.left is None else used + row.left for row in rows if row.axis == axis]
-    known = [cap for cap in caps if cap is not None]
+def _cap(own: int | None, rows: "list[Any]", axis: str, used: int) -> int | None:
+    """Return the tracker's cap: its own, or what is used and the least that is left."""
+    caps = [None if row.left is None else used + row.left for row in rows if row.axis == axis]
+    known = [cap for cap in [own] + caps if cap is not None]
     return min(known) if known else None
 
 
-def _sum(used: "dict[str, int]", more: "dict[str, int]") -> "dict[str, int]":
-    return {axis: used[axis] + more[axis] for axis in used}
-
-
-def _settled(value: "Any") -> "Any":
+def blocking(value: "Any") -> "Any":
+    """Return what a ledger returned at once; refuse one that is awaited."""
     if hasattr(value, "__await__") or hasattr(value, "send"):
         value.close()
         raise ValueError("ledger must be one that blocks: a tracker records without waiting")

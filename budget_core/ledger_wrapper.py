@@ -2,18 +2,13 @@
 
 from budget_core.config import Enforcement, TurnBudgetConfig
 from budget_core.dialects import reckoned
-from budget_core.edge import call_hook
+from budget_core.errors import refuse
 from budget_core.estimate import better_report, estimate_tokens, is_billed
-from budget_core.ledger_call import ANSWER, OUT_OF_REACH, TTL, LedgerAccount, UnpricedError, used_by
-from budget_core.ledger_errors import (
-    BudgetExceededError,
-    LedgerError,
-    LedgerUnavailableError,
-    UnknownAccountError,
-)
-from budget_core.provider import ChatResponse, settle
+from budget_core.ledger_call import ANSWER, TTL, LedgerAccount, UnpricedError, is_given, used_by
+from budget_core.ledger_errors import BudgetExceededError, UnknownAccountError
+from budget_core.provider import settle
 from budget_core.received import as_received
-from budget_core.template import substitute
+from budget_core.refusals import Refusals
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.usage import INVALID, MEASURED, MISSING
 
@@ -23,7 +18,7 @@ if TYPE_CHECKING:
     from budget_core.reservation import Reservation
     from budget_core.shapes import *
 
-_REMEMBERED = 15  # refused windows of limits that hooks and models were told of
+OPTIONS = ("ledger", "account", "prices", "count_tokens", "max_tokens", "ttl", "key", "raises")
 
 
 def share(
@@ -32,14 +27,18 @@ def share(
     tracker: "BudgetTracker | None",
     enforcement: str | None,
     **shared: "Any",
-) -> "tuple[LedgerProvider, BudgetTracker]":
-    """Return a provider whose calls are held in a ledger, and a tracker: one that only counts."""
+) -> "tuple[Provider, BudgetTracker | None]":
+    """Return a provider whose calls are held in a ledger, and a tracker: one that only counts.
+
+    Raises `ValueError` where the tracker or a provider within counts on the same account already.
+    """
+    if not is_given(shared, *OPTIONS):
+        return inner, tracker
     provider = LedgerProvider(wrapper, inner, **shared)
     if tracker is None:
         mode = enforcement or Enforcement.CUTOFF
         tracker = TurnBudgetTracker(TurnBudgetConfig(None, None, (), mode))
-    if getattr(tracker, "ledger", None) is provider.ledger_account.ledger:
-        raise ValueError("ledger must be another than the tracker's, which would count twice")
+    provider.ledger_account.refuse_twice(inner, tracker)
     return provider, tracker
 
 
@@ -51,7 +50,7 @@ class LedgerProvider:
         wrapper: "BudgetWrapper",
         inner: "Provider",
         ledger: "Any" = None,
-        account: str = "",
+        account: str | None = None,
         prices: "Any" = None,
         count_tokens: "Callable[[Any, Any], int]" = estimate_tokens,
         max_tokens: int = ANSWER,
@@ -66,7 +65,7 @@ class LedgerProvider:
         self._count = count_tokens
         self._key = key
         self._raises = raises
-        self._told: list[tuple[Any, ...]] = []
+        self._refusals = Refusals(wrapper, self.ledger_account)
 
     def __getattr__(self, name: str) -> "Any":
         if name == "inner" or name.startswith("__"):  # asked before __init__ ran, as copy does
@@ -98,54 +97,62 @@ class LedgerProvider:
     ) -> "Any":
         """Answer like the inner provider, within what the ledger has left."""
         prompt = self._count(messages, tools)
-        named = model or self.inner.get_default_model()
+        candidates = self._candidates(model)
+        named, price = candidates[0]
         try:
-            named, draw = await self._reserved(named, prompt, max_tokens)
+            named, price, draw = await self._reserved(candidates, prompt, max_tokens)
             if self._is_strict():
                 max_tokens = draw.limit
         except (UnknownAccountError, ValueError):
             raise  # somebody's mistake, not a budget's end
         except Exception as error:  # whatever a ledger raises, the budget holds
-            notice = self._noted(error)
+            notice = self._refusals.note(error)
             if self._raises:
                 refused: Any = error
                 refused.sent = False  # which outer wrappers ask, that may estimate it otherwise
                 raise
             if self._is_strict():
-                return self._answer(error)
+                return self._refusals.answer(error)
             if notice:
                 messages = list(messages) + [{"role": "user", "content": notice}]
-            draw = self.ledger_account.unheld(prompt, max_tokens, self._price(named))
+            draw = self.ledger_account.unheld(prompt, max_tokens, price)
         if max_tokens is not None:
             options["max_tokens"] = max_tokens
         if "on_delta" in options:
             options["on_delta"] = as_received(options["on_delta"])
         options["model"] = named if named == self._wrapper.fallback_model else model
-        return await self._made(draw, self._price(named), messages, tools, options)
+        return await self._made(draw, price, messages, tools, options)
 
     def _is_strict(self) -> bool:
         return self._wrapper.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
 
+    def _candidates(self, model: str | None) -> "list[tuple[str, Price | None]]":
+        """Return who may answer, each with its price: the fallback where the first is too dear."""
+        models = [model or self.inner.get_default_model()]
+        fallback = self._wrapper.fallback_model
+        if self._wrapper.enforcement == Enforcement.FALLBACK and fallback not in (None, models[0]):
+            models.append(str(fallback))
+        return [(name, self._price(name)) for name in models]
+
     def _price(self, model: str) -> "Price | None":
-        return None if self._prices is None else self._prices.get(model)
+        price: Price | None = None if self._prices is None else self._prices.get(model)
+        if price is not None and not hasattr(price, "cost"):
+            refuse("prices of " + model, "a Price", price)
+        return price
 
     async def _reserved(
-        self, model: str, prompt: int, limit: int | None
-    ) -> "tuple[str, Reservation]":
-        """Return who answers, and what is held for it: the fallback where the first is too dear."""
+        self, candidates: "list[tuple[str, Price | None]]", prompt: int, limit: int | None
+    ) -> "tuple[str, Price | None, Reservation]":
+        """Return who answers, at what price, and what is held for it."""
         strict, account = self._is_strict(), self.ledger_account
         key = None if self._key is None else self._key()
-        fallback = self._wrapper.fallback_model
-        try:
-            price = self._price(model)
-            return model, await account.reserve(model, prompt, limit, price, strict, key)
-        except LedgerError as error:
-            demotes = self._wrapper.enforcement == Enforcement.FALLBACK and fallback != model
-            if not demotes or not fallback or isinstance(error, LedgerUnavailableError):
-                raise
-            self._noted(error)
-            price = self._price(fallback)
-            return fallback, await account.reserve(fallback, prompt, limit, price, True, key)
+        for name, price in candidates[:-1]:
+            try:
+                return name, price, await account.reserve(name, prompt, limit, price, strict, key)
+            except (BudgetExceededError, UnpricedError) as error:
+                self._refusals.note(error)
+        name, price = candidates[-1]
+        return name, price, await account.reserve(name, prompt, limit, price, strict, key)
 
     async def _made(
         self,
@@ -197,46 +204,3 @@ class LedgerProvider:
             return used_by(tokens, nano_usd), status == MEASURED or self._wrapper.estimates
         except Exception:  # noqa: BLE001 - what cannot be reckoned counts as what was held
             return {"calls": 1}, False
-
-    def _noted(self, error: Exception) -> str | None:
-        """Tell the hook, once for each window of a limit; return what the model is told once."""
-        wrapper = self._wrapper
-        place: tuple[Any, ...] = (type(error),)
-        if isinstance(error, BudgetExceededError):
-            place = (error.scope, error.axis, error.window, error.resets_at)
-        else:
-            self.ledger_account.error = error
-        if place in self._told:
-            return None
-        self._told = self._told[-_REMEMBERED:] + [place]
-        if isinstance(error, BudgetExceededError) and wrapper.on_limit_reached:
-            used, cap = error.spent + error.held, error.limit
-            call_hook(
-                wrapper,
-                wrapper.on_limit_reached,
-                scope=error.scope,
-                utilization=used / cap if cap else 1.0,
-                used=used,
-                cap=cap,
-                unit=error.axis,
-            )
-        return self._text(error) if wrapper.enforcement == Enforcement.WARN else None
-
-    def _text(self, error: Exception) -> str:
-        if not isinstance(error, BudgetExceededError):
-            unpriced = isinstance(error, UnpricedError)
-            return f"[Budget unavailable] {error}." if unpriced else OUT_OF_REACH
-        values = {
-            "scope": error.scope,
-            "pct": 100 * (error.spent + error.held) // error.limit if error.limit else 100,
-            "used": error.spent + error.held,
-            "cap": error.limit,
-            "unit": f"{error.axis} a {error.window}",
-        }
-        config: Any = self._wrapper.tracker.config
-        return substitute(config.cutoff_template, values)
-
-    def _answer(self, error: Exception) -> ChatResponse:
-        nothing = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
-        scope = getattr(error, "scope", self.ledger_account.path)
-        return ChatResponse(self._text(error), usage=nothing, cut_off_by=scope)

@@ -5,16 +5,12 @@ import asyncio
 from budget_core.ledger_errors import HoldSettledError, UnknownHoldError
 from budget_core.ledger_records import Hold
 from budget_core.provider import settle
+from budget_core.untold import COMMIT, RELEASE, Entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.ledger_call import LedgerAccount
     from budget_core.shapes import *
-
-COMMIT = "commit"
-RELEASE = "release"
-CHARGE = "charge"
-LATER = "later"  # a charge that was not tried yet: others may be added to it
 
 
 class Reservation:
@@ -31,9 +27,14 @@ class Reservation:
         self._refreshing: Any = None
 
     def begin(self) -> None:
-        """Keep the hold live from now on, until it is settled."""
-        if self._held:
-            self._refreshing = asyncio.create_task(self._refresh())
+        """Keep the hold live from now on, until it is settled; where no loop runs, for its ttl."""
+        if not self._held:
+            return
+        refreshing = self._refresh()
+        try:
+            self._refreshing = asyncio.create_task(refreshing)
+        except RuntimeError:
+            refreshing.close()
 
     async def _refresh(self) -> None:
         account = self.account
@@ -48,56 +49,102 @@ class Reservation:
 
     async def settle(self, actual: "dict[str, int]", exact: bool = True) -> None:
         """Record what an answered call used; not `exact`, at least what was held for it."""
-        await self._calm()
+        self._calm()
         used = actual if exact else self._most(actual)
-        await self.account.tell(COMMIT if self._held else CHARGE, self.hold, used)
+        await self.account.tell(self._record(used))
 
     async def leave(self, actual: "dict[str, int]") -> None:
         """Let the hold stand of a call whose outcome is not known; record more if more is known."""
-        await self._calm()
+        self._calm()
         used = self._most(actual)
-        if not self._held:
-            await self.account.tell(CHARGE, self.hold, used)
-        elif used != self.hold.amounts:
-            await self.account.tell(COMMIT, self.hold, used)
+        if not self._held or used != self.hold.amounts:
+            await self.account.tell(self._record(used))
 
     async def release(self) -> None:
         """Give back what was held for a call that cost nothing."""
-        await self._calm()
+        self._calm()
         if self._held:
-            await self.account.tell(RELEASE, self.hold)
+            await self.account.tell(Entry(RELEASE, self.hold))
 
-    def abandon(self, actual: "dict[str, int]") -> None:
-        """As `leave`, where nothing can be awaited any more: what is to be said is said later."""
-        if self._refreshing is not None:
-            self._refreshing.cancel()
+    def abandon(self, actual: "dict[str, int] | None" = None) -> None:
+        """As `leave`, or as `release` without `actual`, where nothing can be awaited any more.
+
+        What is to be said is said later.
+        """
+        self._calm()
+        untold = self.account.untold
+        if actual is None:
+            if self._held:
+                untold.add(Entry(RELEASE, self.hold))
+            return
         used = self._most(actual)
         if not self._held:
-            self.account.tell_later(used)
+            untold.charge_later(self.hold.path, used)
         elif used != self.hold.amounts:
-            self.account.untold.append((COMMIT, self.hold, used))
+            untold.add(self._record(used))
+
+    def _record(self, used: "dict[str, int]") -> Entry:
+        if self._held:
+            return Entry(COMMIT, self.hold, used)
+        return Entry.charge(self.hold.path, used)
 
     def _most(self, actual: "dict[str, int]") -> "dict[str, int]":
         most = dict(self.hold.amounts)
         for axis in actual:
-            most[axis] = max(most.get(axis, 0), actual[axis])
+            if actual[axis] > most.get(axis, 0):
+                most[axis] = actual[axis]
         return most
 
-    async def _calm(self) -> None:
-        """End what extends the hold."""
+    def _calm(self) -> None:
+        """End what extends the hold; nothing is awaited that a cancellation could break off."""
         task, self._refreshing = self._refreshing, None
-        if task is None:
-            return
-        before = _cancellations()
-        task.cancel()
+        if task is not None:
+            try:
+                task.cancel()
+            except RuntimeError:
+                pass  # its loop is closed
+
+
+class Taking:
+    """A reservation that is awaited, and given back where nobody waits for it any more."""
+
+    def __init__(self, account: "LedgerAccount", pending: "Any") -> None:
+        self._account = account
+        self._pending = pending
+        self._done = asyncio.Event()
+        self._left = False
+        self._hold: Hold | None = None
+        self._error: BaseException | None = None
+
+    async def result(self) -> Hold:
+        """Return the hold, or raise what the ledger raised."""
+        self._task = asyncio.create_task(self._run())
         try:
-            await task
+            await self._done.wait()
         except asyncio.CancelledError:
-            if _cancellations() > before:
-                raise
+            self._left = True
+            await self._give_back()
+            raise
+        except GeneratorExit:
+            self._left = True
+            if self._hold is not None:
+                self._account.untold.add(Entry(RELEASE, self._hold))
+            raise
+        if self._hold is None:
+            raise self._error or RuntimeError("the ledger returned no hold")
+        return self._hold
 
+    async def _run(self) -> None:
+        try:
+            self._hold = await self._pending
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            self._error = error
+        self._done.set()
+        if self._left:
+            await self._give_back()
 
-def _cancellations() -> int:
-    """Return how often this task was cancelled, 0 where the runtime does not tell."""
-    count = getattr(asyncio.current_task(), "cancelling", None)
-    return int(count()) if count else 0
+    async def _give_back(self) -> None:
+        if self._hold is not None:
+            await self._account.tell(Entry(RELEASE, self._hold))

@@ -259,8 +259,8 @@ class TurnBudgetTracker(BudgetTracker):
 
     Somebody who sees turns begin calls `reset()`: `TurnBudgetPolicy` does. Shared with the loops
     of sub-agents, one tracker bounds a turn and all that it spawns. With a `ledger` that blocks and
-    the path of an `account` in it, each turn counts on an account of its own below that one, and
-    what is left above bounds it too. Source: seed 001.
+    the path of an `account` in it, what turns use is charged to that, and what is left there bounds
+    them too. Source: seed 001.
     """
 
     SCOPE = "turn"

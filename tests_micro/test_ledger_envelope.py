@@ -7,10 +7,13 @@ from budget_core.budget import Budget
 from budget_core.envelope import Envelope
 from budget_core.errors import ProviderError
 from budget_core.exoclaw import ExoclawBudget
+from budget_core.gate import Gate
 from budget_core.ledger import Ledger
 from budget_core.operative import Operative
 from budget_core.prices import Price
 from budget_core.stop import StopReason
+from budget_core.tracker import TurnBudgetTracker
+from budget_core.wrapper import BudgetWrapper
 from tests_micro.script import SHOUT, TOOLS, Script, calls, says
 from tests_micro.support import raises
 from tests_micro.test_ledger_wrapper import Awaited, make_ledger, standing
@@ -230,6 +233,59 @@ def test_accounts_elsewhere_and_ledgers_that_are_none_are_refused() -> None:
     for account in ("org/team", "org/team/agents"):
         helper = Operative(Script(says("?")), ledger=ledger, account=account)
         raises(ValueError, helper.begin, "?", parent.child())
-    other: Any = Ledger()
-    apart = Operative(Script(says("?")), ledger=other, account="b").begin("?", parent.child())
-    assert apart.budget.ledger.ledger is other
+    helper = Operative(Script(says("?")), ledger=Ledger(), account="org/team/agent")
+    raises(ValueError, helper.begin, "?", parent.child())
+    error = raises(TypeError, Envelope.open, OPEN, ledgr=ledger)
+    assert str(error) == "unexpected keyword argument 'ledgr'"
+    assert "account must be" in str(raises(ValueError, Envelope.open, OPEN, ledger=ledger))
+    assert Envelope.open(OPEN, ledger=None, account=None).ledger is None
+
+
+def test_a_child_has_what_is_said_above_unless_it_says_otherwise() -> None:
+    ledger = make_ledger(tokens=10_000)
+    parent = Envelope.open(OPEN, ledger=ledger, account="org/team", max_tokens=500, ttl=9)
+    given: Any = {"max_tokens": 0, "ttl": 3}
+    for options, found in (({}, (500, 9)), (given, (0, 3))):
+        child = parent.child()
+        Gate(Script(), child, account="org/team/sub", **options)
+        account: Any = child.ledger
+        assert ((account.max_tokens, account.ttl), account.path) == (found, "org/team/sub")
+
+
+async def test_an_account_that_the_provider_draws_on_is_not_drawn_on_twice() -> None:
+    ledger = make_ledger(tokens=10_000)
+    ledger.set_limits("models", [Limit("tokens", None)])
+    for inner in (
+        BudgetWrapper(Script(), ledger=ledger, account="org/team"),
+        BudgetWrapper(Script(), TurnBudgetTracker(ledger=ledger, account="org/team")),
+    ):
+        for path in ("org", "org/team", "org/team/agent"):
+            envelope = Envelope.open(OPEN, ledger=ledger, account=path)
+            raises(ValueError, Gate, inner, Envelope.open(OPEN), ledger=ledger, account=path)
+            for opened in (envelope, envelope.child()):
+                result = await Operative(inner).run("?", opened)
+                assert f"account '{path}' would count each call twice" in str(result.reason)
+        raises(ValueError, Operative, inner, ledger=ledger, account="org/team")
+        Gate(inner, Envelope.open(OPEN), ledger=ledger, account="models")
+    assert standing(ledger) == {"tokens": (0, 0)}
+
+
+async def test_a_run_cancelled_before_its_model_is_asked_holds_nothing() -> None:
+    for wrap in (lambda ledger: ledger, Awaited):
+        for steps in range(12):
+            ledger, script = make_ledger(tokens=10_000), Script(says("Done."))
+            envelope = Envelope.open(OPEN, ledger=wrap(ledger), account="org/team/agent")
+            task = asyncio.create_task(Operative(script).run("?", envelope))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError:
+                pass
+            for _ in range(3):
+                await asyncio.sleep(0)
+            if not script.sent:
+                assert standing(ledger) == {"tokens": (0, 0)}
+                assert (envelope.tokens.held, envelope.turns.used) == (0, 0)
+    assert script.sent

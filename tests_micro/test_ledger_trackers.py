@@ -4,6 +4,7 @@ from budget_core.account import Limit
 from budget_core.config import DailyBudgetConfig, TurnBudgetConfig
 from budget_core.daily_tracker import DailyBudgetTracker
 from budget_core.ledger import Ledger
+from budget_core.ledger_errors import UnknownAccountError
 from budget_core.policy import TurnBudgetPolicy
 from budget_core.provider import ChatResponse
 from budget_core.store import InMemoryBudgetStore
@@ -78,15 +79,32 @@ def test_a_day_begins_with_the_ledgers_and_warns_anew() -> None:
     assert spent(ledger, "org", "calls") == 2
 
 
-def test_a_limit_that_is_there_stays_and_may_change_while_it_runs() -> None:
+def test_a_tracker_sets_its_own_limit_when_it_is_made_and_others_may_change_it_later() -> None:
     ledger, _ = make_ledger()
     ledger.set_limits("org/agent", [Limit("calls", 9, "hour"), Limit("tokens", 500, "day")])
     tracker = day(ledger, 1_000)
-    assert [limit.cap for limit in ledger.limits("org/agent")] == [9, 500]
-    assert tracker.dominant_axis() == (0, 500, "tokens")
+    assert [limit.cap for limit in ledger.limits("org/agent")] == [9, 1_000]
+    assert tracker.dominant_axis() == (0, 1_000, "tokens")
     ledger.set_limits("org/agent", [Limit("tokens", 800, "day")])
     tracker.maybe_auto_reset()
     assert tracker.dominant_axis() == (0, 800, "tokens")
+    assert day(ledger, None).dominant_axis() == (0, 800, "tokens")
+
+
+def test_an_account_that_is_removed_is_made_anew() -> None:
+    for above in ([], [Limit("tokens", None)]):
+        for records in (False, True):
+            ledger, _ = make_ledger(*above)
+            tracker = day(ledger)
+            tracker.record(USED)
+            ledger.set_limits("org/agent", [])
+            if records:
+                tracker.record(USED)
+            tracker.maybe_auto_reset()
+            assert not tracker.is_at_limit()
+            assert [limit.cap for limit in ledger.limits("org/agent")] == [1_000]
+            tracker.record(dict(USED, total_tokens=1_000))
+            assert tracker.is_at_limit()
 
 
 def test_a_day_is_not_another_window_of_its_account() -> None:
@@ -154,22 +172,23 @@ def test_a_reset_of_a_day_undoes_no_charge() -> None:
     assert (tracker.total_tokens, spent(ledger, "org/agent")) == (800, 800)
 
 
-def test_each_turn_has_an_account_of_its_own_until_the_next_begins() -> None:
+def test_turns_charge_their_account_and_leave_nothing_else_behind() -> None:
     ledger, _ = make_ledger(Limit("tokens", None, "day"), Limit("calls", None, "day"))
-    tracker = turn(ledger, token_budget=500, iteration_budget=3)
-    [path] = [path for path in ledger.accounts() if path != "org"]
-    assert path.startswith("org/agent/turn-")
-    tracker.record(USED)
-    assert [spent(ledger, path, axis) for axis in ("calls", "tokens")] == [1, 400]
-    tracker.record(USED)
-    assert tracker.is_at_limit()
-    tracker.reset()
-    tracker.maybe_auto_reset()
-    assert (tracker.total_tokens, tracker.iterations_seen, tracker.is_at_limit()) == (0, 0, False)
-    [after] = [path for path in ledger.accounts() if path != "org"]
-    assert after != path
-    tracker.record(USED)
-    assert [spent(ledger, "org", axis) for axis in ("calls", "tokens")] == [3, 1_200]
+    for turns in range(1, 4):
+        tracker = turn(ledger, token_budget=500, iteration_budget=3)
+        tracker.record(USED)
+        tracker.maybe_auto_reset()
+        assert tracker.dominant_axis() == (400, 500, "tokens")
+        tracker.record(USED)
+        assert tracker.is_at_limit()
+        tracker.reset()
+        tracker.maybe_auto_reset()
+        assert (tracker.total_tokens, tracker.iterations_seen) == (0, 0)
+        assert not tracker.is_at_limit()
+        tracker.record(USED)
+        used = [spent(ledger, "org", axis) for axis in ("calls", "tokens")]
+        assert used == [3 * turns, 1_200 * turns]
+    assert ledger.accounts() == ["org"]
 
 
 def test_a_ledger_that_fails_denies_and_is_told_later_each_charge_once() -> None:
@@ -197,34 +216,25 @@ def test_a_ledger_that_fails_over_many_turns_is_told_all_of_them() -> None:
         ledger = Failing(beneath)
         tracker: Any = turn(ledger)
         ledger.after = after
-        ledger.failing = {"charge": 99, "set_limits": 99}
+        ledger.failing = {"charge": 99}
         for _ in range(9):
             tracker.record(USED)
             tracker.reset()
         tracker.record(USED)
-        assert 1 < len(tracker.shared._untold) <= 3
+        assert len(tracker.shared._untold) == 2
         ledger.failing = {}
         tracker.maybe_auto_reset()
         assert (tracker.is_at_limit(), tracker.total_tokens) == (False, 400)
     assert [spent(beneath, "org", axis) for axis in ("calls", "tokens")] == [20, 8_000]
-    assert len(beneath.accounts()) == 3
-
-
-def test_turns_that_were_never_told_are_forgotten_where_nobody_counts_above_them() -> None:
-    ledger = Failing(make_ledger()[0])
-    ledger.failing = {"set_limits": 3}
-    tracker: Any = turn(ledger)
-    tracker.record(USED)
-    tracker.reset()
-    tracker.maybe_auto_reset()
-    assert not tracker.is_at_limit()
-    assert (tracker.shared._untold, len(ledger.accounts())) == ([], 1)
 
 
 def test_a_tracker_made_while_its_ledger_is_down_denies_until_it_is_there() -> None:
-    for make in (day, turn):
-        for name in ("limits", "set_limits", "balance"):
-            ledger = Failing(make_ledger()[0])
+    for make, names in (
+        (day, ("limits", "set_limits", "charge", "balance")),
+        (turn, ("charge", "balance")),
+    ):
+        for name in names:
+            ledger = Failing(make_ledger(Limit("calls", None))[0])
             ledger.failing = {name: 2}
             tracker = make(ledger)
             assert tracker.is_at_limit()
@@ -247,14 +257,14 @@ async def test_a_wrapper_reads_the_balance_once_a_call_before_it() -> None:
 
 
 async def test_a_policy_begins_turns_on_the_ledger() -> None:
-    ledger, _ = make_ledger()
+    ledger, _ = make_ledger(Limit("calls", None))
     tracker = turn(ledger, iteration_budget=1)
     policy = TurnBudgetPolicy(tracker)
     for _ in range(2):
         assert await policy.should_continue(0, [])
         tracker.record(USED)
         assert not await policy.should_continue(1, [])
-    assert len(ledger.accounts()) == 1
+    assert spent(ledger, "org", "calls") == 2
 
 
 def test_what_cannot_be_is_refused() -> None:
@@ -268,5 +278,23 @@ def test_what_cannot_be_is_refused() -> None:
         {"ledger": ledger, "account": "org", "store": InMemoryBudgetStore()},
     ):
         raises(ValueError, DailyBudgetTracker, **given)
-    raises(ValueError, TurnBudgetTracker, ledger=ledger, account="1/2/3/4/5/6/7/8")
     raises(ValueError, TurnBudgetTracker, ledger=Awaited(ledger), account="org")
+    raises(UnknownAccountError, TurnBudgetTracker, ledger=ledger, account="org")
+    error = raises(TypeError, TurnBudgetTracker, ledgr=ledger, account="org")
+    assert str(error) == "unexpected keyword argument 'ledgr'"
+    assert "account must be" in str(raises(ValueError, TurnBudgetTracker, ledger=ledger))
+
+
+def test_a_ledger_that_does_not_count_what_a_tracker_charges_is_refused() -> None:
+    ledger = Ledger(FakeClock(NOON), axes=["tokens"])
+    ledger.set_limits("org", [Limit("tokens", 1_000)])
+    for make in (day, turn):
+        assert "one of tokens" in str(raises(ValueError, make, ledger))
+
+
+def test_no_ledger_is_as_good_as_none_given() -> None:
+    store = InMemoryBudgetStore()
+    for tokens in (400, 800):
+        tracker = DailyBudgetTracker(store=store, ledger=None, account=None, clock=FakeClock(NOON))
+        tracker.record(USED)
+        assert tracker.total_tokens == tokens

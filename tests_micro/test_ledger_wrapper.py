@@ -136,7 +136,14 @@ async def test_a_call_that_does_not_fit_is_answered_in_the_models_place() -> Non
         ledger = make_ledger(**caps)
         response = await wrapped(model, ledger).chat(HELLO, max_tokens=100)
         assert (response.cut_off_by, response.usage["total_tokens"]) == ("org/team", 0)
-        assert response.content.startswith("[Budget exhausted] The org/team budget is spent (0/")
+        [axis] = caps
+        if caps[axis]:
+            left = (
+                f"[Budget exhausted] org/team has {caps[axis]} of {caps[axis]} {axis} per day left"
+            )
+        else:
+            left = "[Budget exhausted] The org/team budget is spent (0/0 calls per day)"
+        assert response.content.startswith(left)
         assert set(standing(ledger).values()) == {(0, 0)}
     assert model.given == []
 
@@ -190,7 +197,7 @@ async def test_a_hook_hears_of_each_limit_once() -> None:
     )
     for _ in range(3):
         await wrapper.chat(HELLO)
-    told = {"scope": "org/team", "utilization": 0.0, "used": 0, "cap": 10, "unit": "tokens"}
+    told = {"scope": "org/team", "utilization": 1.0, "used": 0, "cap": 10, "unit": "tokens"}
     assert heard == [told]
 
 
@@ -251,5 +258,58 @@ def test_options_that_make_no_sense_are_refused() -> None:
         {},
     ):
         raises(ValueError, BudgetWrapper, Model(), **options)
-    tracker = TurnBudgetTracker(ledger=ledger, account="org/team")
-    raises(ValueError, BudgetWrapper, Model(), tracker, ledger=ledger, account="org/team")
+    assert "account must be" in str(raises(ValueError, BudgetWrapper, Model(), ledger=ledger))
+    error = raises(TypeError, BudgetWrapper, Model(), ledgr=ledger)
+    assert str(error) == "unexpected keyword argument 'ledgr'"
+
+
+def test_no_ledger_is_as_good_as_none_given() -> None:
+    tracker = TurnBudgetTracker(ledger=None, account=None)
+    assert tracker.total_tokens == 0
+    model = Model()
+    wrapper = BudgetWrapper(model, tracker, ledger=None, account=None)
+    assert wrapper.inner is model
+    raises(ValueError, BudgetWrapper, model, ledger=None, account=None)
+
+
+def test_one_account_is_not_counted_on_twice() -> None:
+    ledger = make_ledger(tokens=1)
+    ledger.set_limits("other", [Limit("tokens", 1)])
+    within = BudgetWrapper(Model(), ledger=ledger, account="org/team")
+    tracked = BudgetWrapper(Model(), TurnBudgetTracker(ledger=ledger, account="org/team"))
+    layers = BudgetWrapper(within, ledger=Ledger(), account="org/team")
+    for inner in (within, tracked, BudgetWrapper(within, TurnBudgetTracker()), layers):
+        for account in ("org", "org/team", "org/team/agent"):
+            raises(ValueError, BudgetWrapper, inner, ledger=ledger, account=account)
+        for account in ("other", "org/teams"):
+            BudgetWrapper(inner, ledger=ledger, account=account)
+    raises(ValueError, BudgetWrapper, Model(), tracked.tracker, ledger=ledger, account="org/team")
+
+
+async def test_prices_that_are_none_are_refused_as_what_they_are() -> None:
+    class Lost:
+        def get(self, model: str) -> "Any":
+            raise OSError(2)
+
+    ledger = make_ledger(tokens=10_000)
+    error = await raises_async(
+        ValueError, wrapped(Model(), ledger, prices={"big": 3.0}).chat, HELLO
+    )
+    assert str(error) == "prices of big must be a Price, not 3.0"
+    await raises_async(OSError, wrapped(Model(), ledger, prices=Lost()).chat, HELLO)
+    assert standing(ledger) == {"tokens": (0, 0)}
+
+
+async def test_a_debt_of_money_stops_nothing_that_is_free() -> None:
+    ledger = make_ledger(nano_usd=10, tokens=10_000)
+    ledger.charge("org/team", {"nano_usd": 11})
+    model = Model(OSError(104))
+    prices = {"big": Price(1, 10), "free": Price(0, 0)}
+    options = {"enforcement": "fallback", "fallback_model": "free", "prices": prices}
+    wrapper = wrapped(model, ledger, **options)
+    await raises_async(OSError, wrapper.chat, HELLO, max_tokens=100)
+    assert standing(ledger) == {"nano_usd": (11, 0), "tokens": (0, 110)}
+    model.usage = USAGE
+    assert (await wrapper.chat(HELLO, max_tokens=100)).content == "hi"
+    assert model.given[1]["model"] == "free"
+    assert standing(ledger) == {"nano_usd": (11, 0), "tokens": (30, 110)}

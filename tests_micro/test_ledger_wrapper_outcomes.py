@@ -6,7 +6,13 @@ from budget_core.account import Limit
 from budget_core.errors import ProviderError
 from budget_core.ledger import Ledger
 from budget_core.ledger_call import LedgerAccount
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger_errors import (
+    BudgetExceededError,
+    LedgerError,
+    LedgerFullError,
+    LedgerUnavailableError,
+    UnknownAccountError,
+)
 from budget_core.provider import ChatResponse
 from budget_core.wrapper import BudgetWrapper
 from tests_micro.support import FakeClock, raises_async
@@ -264,7 +270,7 @@ async def test_calls_made_while_a_ledger_is_down_are_charged_once_however_many()
         ledger.failing = {"charge": 99}
         for _ in range(10):
             await wrapper.chat(HELLO)
-        assert len(ledger.untold) == 2
+        assert len(ledger.untold.entries) == 2
         ledger.failing = {}
         assert await wrapper.flush()
         assert standing(beneath) == {"tokens": (300, 0)}
@@ -314,6 +320,7 @@ async def test_nothing_extends_a_hold_that_is_settled() -> None:
         task = draw._refreshing
         await asyncio.sleep(0)
         await getattr(draw, settle)(*([] if settle == "release" else [{"tokens": 1}]))
+        await asyncio.sleep(0)
         assert task.done()
 
 
@@ -333,14 +340,14 @@ async def test_a_call_repeated_after_a_crash_takes_over_its_hold() -> None:
     ledger = make_ledger(tokens=150)
     crash = OSError(104)
     for model, spent in ((Model(crash), HELD), (Model(), {"tokens": (30, 0)})):
-        wrapper = wrapped(model, ledger, key=lambda: "step-1")
+        wrapper = wrapped(model, Failing(ledger), key=lambda: "step-1")
         try:
             await wrapper.chat(HELLO, max_tokens=100)
         except OSError:
             pass
         assert standing(ledger) == spent
     model = Model(ledger=ledger)
-    await wrapped(model, ledger, key=lambda: "step-1").chat(HELLO, max_tokens=100)
+    await wrapped(model, Failing(ledger), key=lambda: "step-1").chat(HELLO, max_tokens=100)
     assert model.seen == [{"tokens": (30, 110)}]
     assert standing(ledger) == {"tokens": (60, 0)}
 
@@ -348,9 +355,10 @@ async def test_a_call_repeated_after_a_crash_takes_over_its_hold() -> None:
 async def test_a_call_repeated_with_another_length_takes_over_its_hold_too() -> None:
     ledger = make_ledger(tokens=150)
     model = Model(OSError(104))
-    await raises_async(OSError, wrapped(model, ledger, key=lambda: "k").chat, HELLO, max_tokens=100)
+    dying = wrapped(model, Failing(ledger), key=lambda: "k")
+    await raises_async(OSError, dying.chat, HELLO, max_tokens=100)
     model.usage = USAGE
-    await wrapped(model, ledger, key=lambda: "k").chat(HELLO, max_tokens=90)
+    await wrapped(model, Failing(ledger), key=lambda: "k").chat(HELLO, max_tokens=90)
     assert model.given[1]["max_tokens"] == 100
     assert standing(ledger) == {"tokens": (30, 0)}
 
@@ -376,3 +384,207 @@ async def test_calls_side_by_side_never_spend_more_than_there_is() -> None:
         assert [given["max_tokens"] for given in model.given] == [140] * 6 + [90]
         assert sum([answer.cut_off_by is None for answer in answers]) == 7
         assert standing(ledger, "org") == {"tokens": (1_000, 0)}
+
+
+async def test_a_call_repeated_in_the_same_process_has_a_hold_of_its_own() -> None:
+    class Waiting(Model):
+        async def chat(self, **given: "Any") -> "Any":
+            await asyncio.sleep(0)
+            return await super().chat(**given)
+
+    ledger = make_ledger(calls=1)
+    model = Waiting()
+    wrapper = wrapped(model, ledger, key=lambda: "step-1")
+    answers = await asyncio.gather(*[wrapper.chat(HELLO) for _ in range(20)])
+    assert (len(model.given), [answer.cut_off_by for answer in answers].count(None)) == (1, 1)
+    assert standing(ledger) == {"calls": (1, 0)}
+    ledger = make_ledger(tokens=10_000)
+    wrapper = wrapped(Model(OSError(104)), ledger, key=lambda: "step-1")
+    for _ in range(2):
+        await raises_async(OSError, wrapper.chat, HELLO, max_tokens=100)
+    assert standing(ledger) == {"tokens": (0, 220)}
+
+
+async def test_a_key_whose_call_was_refused_is_still_the_calls() -> None:
+    ledger = make_ledger(tokens=110)
+    wrapper = wrapped(Model(OSError(104)), ledger, key=lambda: "step-1")
+    hold = ledger.reserve("org/team", {"tokens": 110})
+    assert (await wrapper.chat(HELLO)).cut_off_by == "org/team"
+    ledger.release(hold)
+    await raises_async(OSError, wrapper.chat, HELLO, max_tokens=100)
+    assert ledger.hold("org/team/agent", "step-1").amounts["tokens"] == 110
+
+
+async def test_of_the_keys_that_were_used_the_last_thousand_are_known() -> None:
+    account = LedgerAccount(make_ledger(tokens=10_000), "org/team")
+    for number in range(4_000):
+        assert account.untold.claim("org/team", str(number))
+        assert not account.untold.claim("org/team", str(max(0, number - 1_000)))
+    assert account.untold.claim("org/team", "0")
+    assert len(account.untold._keys) + len(account.untold._former) <= 2_048
+
+
+async def test_an_account_that_is_gone_blocks_no_other() -> None:
+    class Removing(Model):
+        async def chat(self, **given: "Any") -> "Any":
+            ledger.set_limits("org/team", [])
+            return await super().chat(**given)
+
+    ledger = make_ledger(tokens=1)
+    ledger.set_limits("b", [Limit("tokens", 10_000)])
+    gone = wrapped(Removing(), ledger, enforcement="warn")
+    assert (await gone.chat(HELLO)).content == "hi"
+    assert isinstance(gone.ledger_error, UnknownAccountError)
+    other: Any = BudgetWrapper(Model(), ledger=ledger, account="b")
+    assert (await other.chat(HELLO)).content == "hi"
+    assert await gone.flush()
+
+
+async def test_what_a_ledger_will_never_take_is_dropped_and_what_it_may_take_is_kept() -> None:
+    class Refusing(Failing):
+        def __getattr__(self, name: str) -> "Any":
+            ask = super().__getattr__(name)
+            if name != "commit":
+                return ask
+
+            def commit(hold: "Any", actual: "Any") -> "Any":
+                if hold.path in refused:
+                    raise refused[hold.path]
+                return ask(hold, actual)
+
+            return commit
+
+    beneath = make_ledger(tokens=10_000)
+    beneath.set_limits("b", [Limit("tokens", 10_000)])
+    ledger = Refusing(beneath)
+    first = wrapped(Model(), ledger)
+    other: Any = BudgetWrapper(Model(), ledger=ledger, account="b")
+    refused: dict[str, Exception] = {"org/team/agent": LedgerError("403: not yours")}
+    await first.chat(HELLO, max_tokens=100)
+    assert (standing(beneath), str(first.ledger_error)) == (HELD, "403: not yours")
+    assert await first.flush()
+    refused["org/team/agent"] = LedgerFullError("no room")
+    await first.chat(HELLO)
+    assert not await first.flush()
+    refused["b"] = OSError(5)
+    await other.chat(HELLO)
+    del refused["b"]
+    assert (await other.chat(HELLO)).cut_off_by is None  # which is told before
+    assert standing(beneath, "b") == {"tokens": (60, 0)}
+    assert (await first.chat(HELLO)).cut_off_by == "org/team/agent"
+    refused.clear()
+    assert (await first.chat(HELLO)).cut_off_by is None
+
+
+async def test_a_hold_that_its_ledger_has_lost_is_charged_once() -> None:
+    class FailingOver(Model):
+        async def chat(self, **given: "Any") -> "Any":
+            ledger.beneath = make_ledger(tokens=10_000)
+            ledger.after = True
+            ledger.failing = {"charge": 2}
+            return await super().chat(**given)
+
+    ledger = Failing(make_ledger(tokens=10_000))
+    wrapper = wrapped(FailingOver(), ledger)
+    await wrapper.chat(HELLO)
+    assert [await wrapper.flush(), await wrapper.flush()] == [False, True]
+    assert standing(ledger.beneath) == {"tokens": (30, 0)}
+
+
+async def test_a_cancellation_after_the_answer_loses_neither_its_usage_nor_itself() -> None:
+    class Answering(Model):
+        async def chat(self, **given: "Any") -> "Any":
+            await asyncio.sleep(0)
+            answered.set()
+            return await super().chat(**given)
+
+    async def work() -> None:
+        await wrapper.chat(HELLO, max_tokens=100)
+        await asyncio.sleep(0)
+        await asyncio.Event().wait()
+
+    for wrap in (lambda ledger: ledger, Awaited):
+        answered = asyncio.Event()
+        ledger = make_ledger(tokens=10_000)
+        wrapper = wrapped(Answering(KNOWN), wrap(ledger))
+        task = asyncio.create_task(work())
+        await answered.wait()
+        task.cancel()
+        try:
+            await task
+            raise AssertionError("it was not cancelled")
+        except asyncio.CancelledError:
+            assert await wrapper.flush()
+        assert standing(ledger) == {"tokens": (150, 0)}
+
+
+async def test_a_call_cancelled_while_its_ledger_answers_gives_its_hold_back() -> None:
+    class Slow(Awaited):
+        def __getattr__(self, name: str) -> "Any":
+            if name != "reserve":
+                return super().__getattr__(name)
+            reserve = self.beneath.reserve
+
+            async def slow(*arguments: "Any") -> "Any":
+                asked.set()
+                for _ in range(before):
+                    await asyncio.sleep(0)
+                hold = reserve(*arguments)
+                for _ in range(after):
+                    await asyncio.sleep(0)
+                return hold
+
+            return slow
+
+    for before, after in ((1, 0), (0, 1), (1, 1), (0, 0)):  # noqa: B007 - `slow` uses them
+        asked = asyncio.Event()
+        ledger, model = make_ledger(tokens=10_000), Model()
+        task = asyncio.create_task(wrapped(model, Slow(ledger)).chat(HELLO))
+        await asked.wait()
+        task.cancel()
+        for _ in range(9):
+            await asyncio.sleep(0)
+        assert (model.given, standing(ledger)) == ([], {"tokens": (0, 0)})
+
+
+async def test_what_one_caller_is_telling_is_known_to_no_other_before_it_is_told() -> None:
+    class Slow(Awaited):
+        def __getattr__(self, name: str) -> "Any":
+            ask = super().__getattr__(name)
+
+            async def slow(*arguments: "Any") -> "Any":
+                await asyncio.sleep(0)
+                return await ask(*arguments)
+
+            return slow if name == "charge" else ask
+
+    beneath = make_ledger(tokens=100)
+    account = LedgerAccount(Slow(beneath), "org/team")
+    account.untold.charge_later("org/team", {"tokens": 60})
+    asked = [account.reserve("big", 10, 40) for _ in range(2)]
+    draws = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(draws[1], BudgetExceededError)
+    assert standing(beneath) == {"tokens": (60, 40)}
+
+
+async def test_nothing_is_added_to_a_charge_that_is_being_told() -> None:
+    class Hanging(Awaited):
+        def __getattr__(self, name: str) -> "Any":
+            ask = super().__getattr__(name)
+
+            async def hang(*arguments: "Any") -> "Any":
+                told = await ask(*arguments)
+                await asyncio.sleep(0)
+                return told
+
+            return hang if name == "charge" else ask
+
+    beneath = make_ledger(tokens=None)
+    account = LedgerAccount(Hanging(beneath), "org/team")
+    account.untold.charge_later("org/team", {"tokens": 5})
+    task = asyncio.create_task(account.flush())
+    await asyncio.sleep(0)
+    account.untold.charge_later("org/team", {"tokens": 7})
+    await task
+    assert await account.flush()
+    assert standing(beneath) == {"tokens": (12, 0)}

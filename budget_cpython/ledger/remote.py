@@ -96,7 +96,7 @@ class AsyncRemoteLedger:
             self._check_axes({limit.axis: 0})
             place = (limit.axis, self._window(limit.window).name)
             if place in wanted:
-                raise ValueError(f"limits must differ: two are on {place[0]} a {place[1]}")
+                raise ValueError(f"limits must differ: two are on {place[0]} per {place[1]}")
             wanted[place] = limit.cap
         if len(wanted) > MAX_LIMITS:
             raise ValueError(f"an account has at most {MAX_LIMITS} limits, not {len(wanted)}")
