@@ -73,7 +73,8 @@ class HttpLedger:
             if not isinstance(limit, Limit):
                 refuse("limits", "a list of Limits", limit)
             rows.append({"axis": limit.axis, "cap": limit.cap, "window": limit.window})
-        await self._ask("PUT", "limits/" + check_path(path), {"limits": rows})
+        answer = await self._ask("PUT", "limits/" + check_path(path), {"limits": rows})
+        read_rows(answer, "limits", read_limit)  # or it was something else that answered
 
     async def limits(self, path: str) -> "list[Limit]":
         """Return an account's own limits."""

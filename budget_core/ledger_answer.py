@@ -114,6 +114,8 @@ def _error(status: int, answer: "dict[str, Any]") -> Exception:
     word, message = answer.get("error"), answer.get("message")
     if not isinstance(message, str):
         message = "it said no more"
+    if not isinstance(word, str):
+        word = None  # a gateway's, such as {"error": {"code": 502}}
     message = message[:_MAX_MESSAGE]
     if word == "invalid":
         return ValueError(message)

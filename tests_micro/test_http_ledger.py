@@ -61,7 +61,7 @@ def ok(said: "Any") -> bytes:
     return answer(json.dumps(said).encode())
 
 
-def no(status: int, word: str, **more: "Any") -> bytes:
+def no(status: int, word: "Any", **more: "Any") -> bytes:
     said = dict({"error": word, "message": "Words."}, **more)
     return answer(json.dumps(said).encode(), f"{status} No")
 
@@ -183,6 +183,12 @@ async def test_an_answer_that_is_none_of_a_ledgers_is_an_outage() -> None:
         await raises_async(LedgerUnavailableError, wires.ledger.release, Hold("org/a", "k"))
 
 
+async def test_an_error_in_a_gateways_own_words_is_an_outage() -> None:
+    for word in ({"code": 502, "message": "Bad gateway"}, ["bad"], 502, None, True):
+        raw = no(502, word)
+        assert "502" in str(await refused(LedgerUnavailableError, raw, raw)), word
+
+
 async def test_a_refusal_that_makes_no_sense_is_told_by_its_status() -> None:
     for said in ({}, {"scope": 5}, dict(EXCEEDED, spent=None), dict(EXCEEDED, resets_at=-1)):
         raw = no(429, "budget_exceeded", **said)
@@ -219,6 +225,11 @@ async def test_limits_go_there_and_come_back() -> None:
     await wires.ledger.set_limits("org", [Limit("tokens", None, "day")])
     assert await wires.ledger.limits("org") == [Limit("tokens", None, "day")]
     assert wires.asked[0] == ("PUT /budgets/v1/limits/org HTTP/1.1", {"limits": rows})
+
+
+async def test_limits_that_something_else_took_are_not_set() -> None:
+    for raw in (answer(b"<html>"), ok({}), ok({"limits": [5]})):
+        await raises_async(LedgerUnavailableError, Wires(raw, raw).ledger.set_limits, "org", [])
 
 
 async def test_balances_and_history_are_read_row_by_row() -> None:

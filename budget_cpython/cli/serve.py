@@ -7,6 +7,7 @@ from typing import Any
 ENGINE_VARIABLE = "MICROBUDGET_ENGINE"
 KEYS_VARIABLE = "MICROBUDGET_KEYS"
 LISTEN = "127.0.0.1:8321"
+DEVICE_RIGHTS = "reserve,charge,read"
 _ABOUT = """\
 Serve one ledger over HTTP, so that devices and programs in any language share its budgets.
 
@@ -17,12 +18,12 @@ listens on this machine only. TLS is a proxy's work, or that of --ssl-certfile."
 _EXAMPLES = """\
 examples:
   microbudget serve --engine sqlite:ledger.db
-  microbudget serve key add pico --account org/lab --rights reserve,read --keys keys.json
+  microbudget serve key add pico --account org/lab --keys keys.json
   microbudget serve --engine redis://localhost --listen 0.0.0.0:8321 --keys keys.json
   curl -X PUT localhost:8321/v1/limits/org -H 'Content-Type: application/json' \\
       -d '{"limits": [{"axis": "tokens", "cap": 100000, "window": "day"}]}'"""
 _RIGHTS = """\
-rights, on the account and all below it:
+rights, on the account and all below it; a device that leases blocks of it needs the first three:
   reserve  hold amounts before calls, and settle, extend and give back holds
   charge   record amounts without asking
   read     balances, histories, limits, holds
@@ -52,6 +53,18 @@ def add_serve(commands: Any) -> None:
         help=f"HOST:PORT, 0 for a free port, or unix:PATH ({LISTEN})",
     )
     serve.add_argument("--keys", metavar="FILE", help=f"who may ask; or in ${KEYS_VARIABLE}")
+    serve.add_argument(
+        "--axes",
+        type=lambda text: text.split(","),
+        metavar="AXIS,…",
+        help="the only axes that are counted, as in tokens,calls (any)",
+    )
+    serve.add_argument(
+        "--max-holds",
+        type=int,
+        metavar="N",
+        help="of memory:, how many holds may be live at a time (1000000)",
+    )
     for name, default, text in (
         ("expire-every", 10.0, "look for holds that are over every S seconds"),
         ("engine-timeout", 10.0, "give the engine S seconds for an answer"),
@@ -64,7 +77,7 @@ def add_serve(commands: Any) -> None:
     serve.add_argument("--ssl-keyfile", metavar="FILE", help="and this private key")
     serve.add_argument("--access-log", action="store_true", help="a line for each request")
     serve.set_defaults(run=_lazily("serve"))
-    _add_key(serve.add_subparsers(metavar="COMMAND"))
+    _add_key(serve.add_subparsers(metavar="COMMAND", prog=serve.prog))
 
 
 def _add_key(below: Any) -> None:
@@ -86,10 +99,10 @@ def _add_key(below: Any) -> None:
     )
     add.add_argument(
         "--rights",
-        default="reserve,read",
+        default=DEVICE_RIGHTS,
         type=lambda text: text.split(","),
         metavar="RIGHT,…",
-        help="what it may do (reserve,read)",
+        help=f"what it may do ({DEVICE_RIGHTS})",
     )
     _command(commands, "list", "show the keys' names, accounts and rights")
     revoke = _command(commands, "revoke", "let a key in no more")
@@ -104,7 +117,12 @@ def _command(commands: Any, name: str, summary: str, more: str = "") -> argparse
         epilog=more,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--keys", metavar="FILE", help=f"the file; or in ${KEYS_VARIABLE}")
+    parser.add_argument(
+        "--keys",
+        metavar="FILE",
+        default=argparse.SUPPRESS,  # what was given before the command stands
+        help=f"the file; or in ${KEYS_VARIABLE}",
+    )
     parser.set_defaults(run=_lazily(f"{name}_key"))
     return parser
 

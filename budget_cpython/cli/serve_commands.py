@@ -46,7 +46,7 @@ def serve(options: argparse.Namespace) -> int:
 
     place = Place.parse(options.listen)
     keys = _keys(options)
-    tls = (options.ssl_certfile, options.ssl_keyfile) if options.ssl_certfile else None
+    tls = _tls(options)
     if keys is None and not place.is_local:
         text = f"{place} can be reached from elsewhere: give --keys FILE, or listen on 127.0.0.1"
         raise ServeError(text, USAGE)
@@ -56,13 +56,14 @@ def serve(options: argparse.Namespace) -> int:
         if not place.is_local and tls is None:
             warn("keys travel unencrypted: put a proxy with TLS before it, or give --ssl-certfile")
     ledger = _open(options)
-    app = make_app(
-        ledger,
-        keys,
-        expire_every=options.expire_every,
-        engine_timeout=options.engine_timeout,
-    )
     try:
+        _ask_once(options, ledger, warn)
+        app = make_app(
+            ledger,
+            keys,
+            expire_every=options.expire_every,
+            engine_timeout=options.engine_timeout,
+        )
         try:
             listener = place.open()
         except ListenError as error:
@@ -76,8 +77,9 @@ def serve(options: argparse.Namespace) -> int:
             tls=tls,
             say=lambda url: print(url, flush=True),
         )
-    except OSError as error:  # a certificate that cannot be read
-        raise ServeError(f"cannot serve on {place}: {error}") from error
+    except OSError as error:  # a certificate that is none
+        text = f"with the certificate {tls[0]!r}: " if tls else ""
+        raise ServeError(f"cannot serve on {place}: {text}{error}") from error
     finally:
         _close(ledger)
 
@@ -119,17 +121,56 @@ def _needed_keys(options: argparse.Namespace) -> KeyFile:
     return keys
 
 
-def _open(options: argparse.Namespace) -> Any:
-    from budget_cpython.ledger.opening import open_ledger
+def _tls(options: argparse.Namespace) -> tuple[str, str | None] | None:
+    certificate, key = options.ssl_certfile, options.ssl_keyfile
+    if not certificate:
+        if key:
+            raise ServeError("--ssl-keyfile goes with --ssl-certfile", USAGE)
+        return None
+    for path in (certificate, key):
+        if path:
+            try:
+                open(path, "rb").close()
+            except OSError as error:
+                raise ServeError(f"cannot read {path!r}: {error.strerror}") from error
+    return certificate, key
 
-    url = options.engine or os.environ.get(ENGINE_VARIABLE)
+
+def _engine(options: argparse.Namespace) -> str:
+    url: str = options.engine or os.environ.get(ENGINE_VARIABLE) or ""
     if not url:
         text = f"give the ledger's engine with --engine, or in ${ENGINE_VARIABLE}; try sqlite:FILE"
         raise ServeError(text, USAGE)
+    return url
+
+
+def _open(options: argparse.Namespace) -> Any:
+    from budget_cpython.ledger.opening import open_ledger
+
+    url = _engine(options)
+    more: dict[str, Any] = {"axes": options.axes, "max_holds": options.max_holds}
+    more = {name: value for name, value in more.items() if value is not None}
+    if "max_holds" in more and url != "memory:":
+        raise ServeError("--max-holds is for memory: alone", USAGE)
+    if "axes" in more and url.startswith("http"):
+        raise ServeError("--axes is for an engine, not for a service of another", USAGE)
     try:
-        return open_ledger(url)
+        return open_ledger(url, **more)
     except BudgetError as error:
         raise ServeError(f"cannot open the ledger: {error}") from error
+
+
+def _ask_once(options: argparse.Namespace, ledger: Any, warn: Callable[[str], None]) -> None:
+    """Say it now where the engine cannot work, while somebody looks.
+
+    A file that cannot be used will not be later; a server may come back.
+    """
+    try:
+        ledger.limits("readyz")
+    except BudgetError as error:
+        if _engine(options).startswith("sqlite:"):
+            raise ServeError(f"cannot use the ledger: {error}") from error
+        warn(f"the ledger cannot be used yet: {error}")
 
 
 def _close(ledger: Any) -> None:

@@ -18,11 +18,12 @@ from budget_core.ledger_errors import LedgerError
 from budget_cpython.serve.body import read_object
 from budget_cpython.serve.engine import Engine
 from budget_cpython.serve.keys import EVERY_ACCOUNT, Key, KeyFile, KeyFileError
+from budget_cpython.serve.local import is_of_another_site, names_loopback
 from budget_cpython.serve.openapi import describe
 from budget_cpython.serve.operations import OPERATIONS, Asked, Operation, place_of
 from budget_cpython.serve.refusals import Refusal, refuse_with, say_ledger_error
+from budget_cpython.serve.unread import ReadOrClosed
 
-LOCAL = ("localhost", "127.0.0.1", "[::1]")
 log = logging.getLogger("budget_cpython.serve")
 
 
@@ -61,6 +62,7 @@ def make_app(
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
+    app.add_middleware(ReadOrClosed, timeout_s=body_timeout)
     return app
 
 
@@ -113,9 +115,10 @@ class _Service:
 
     def _let_in(self, request: Request) -> Key | None:
         if self._keys is None:
-            host = request.headers.get("host", "")
-            if host not in LOCAL and host.rpartition(":")[0] not in LOCAL:
-                raise Refusal(403, f"without keys, only {', '.join(LOCAL)} are served")
+            if not names_loopback(request.headers.get("host", "")):
+                raise Refusal(403, "without keys, only localhost and loopback addresses are served")
+            if is_of_another_site(request.headers):
+                raise Refusal(403, "without keys, no other site's pages are served")
             return None
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         try:
@@ -129,6 +132,8 @@ class _Service:
         return key
 
     async def _understand(self, operation: Operation, key: Key | None, request: Request) -> Asked:
+        if "\n" in request.scope["path"]:  # a route's pattern takes one at the end for nothing
+            raise ValueError("a URL's path must have no line ends")
         path = check_path(request.path_params["path"]) if operation.on_account else ""
         if key is not None:
             _check_right(operation, key, path)
@@ -169,4 +174,5 @@ def _check_names(operation: Operation, fields: dict[str, Any]) -> None:
 async def _say_error(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return refuse_with(error.status_code, error.detail, error.headers)
-    return refuse_with(500, "an error of the service; its log says more")
+    close = {"Connection": "close"}  # how much of the request was read is not known
+    return refuse_with(500, "an error of the service; its log says more", close)

@@ -53,6 +53,9 @@ class Engine:
         except BudgetError as error:
             log.warning("not ready: %s", error)
             return False
+        except Exception:
+            log.exception("not ready")
+            return False
         return True
 
     async def expire_for_ever(self, every_s: float) -> None:
@@ -63,6 +66,8 @@ class Engine:
                 await self.call("expire")
             except BudgetError as error:
                 log.warning("could not look for holds that are over: %s", error)
+            except Exception:
+                log.exception("could not look for holds that are over")
 
 
 class _Threads:
@@ -76,11 +81,20 @@ class _Threads:
 
     def submit(self, work: Callable[[], Any]) -> "Future[Any]":
         future: Future[Any] = Future()
-        self._queue.put((future, work))
         if self._count < self._most and not self._idle.acquire(blocking=False):
-            self._count += 1
-            threading.Thread(target=self._work, name="microbudget-serve", daemon=True).start()
+            self._make_thread()
+        self._queue.put((future, work))
         return future
+
+    def _make_thread(self) -> None:
+        try:
+            threading.Thread(target=self._work, name="microbudget-serve", daemon=True).start()
+        except RuntimeError as error:  # the system has no more; those there are go on
+            if not self._count:
+                text = "no thread can be made to ask the ledger's engine"
+                raise LedgerUnavailableError(text, error, False) from error
+            return
+        self._count += 1
 
     def _work(self) -> None:
         while True:

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from budget_core.account import MAX_DEPTH, MAX_KEY, MAX_SEGMENT, MOST
-from budget_core.accounts import MAX_LIMITS
+from budget_core.account import MAX_DEPTH, MAX_KEY, MAX_LIMITS, MAX_SEGMENT, MOST
 from budget_core.ledger import TTL
 from budget_core.ledger_records import MAX_TTL
 from budget_cpython.cli.version import version

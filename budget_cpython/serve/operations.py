@@ -15,7 +15,7 @@ from budget_cpython.serve.keys import Key
 from budget_cpython.serve.refusals import may_see
 
 Json = dict[str, Any]
-PAGE = 1000
+PAGE = 100  # of the longest paths, within what a small client reads
 BALANCE = ("account", "axis", "window", "limit", "spent", "held", "left", "debt")
 TIMES = ("begins_at", "resets_at")
 

@@ -1,7 +1,6 @@
 """Run the service until it is told to stop: where it listens, and how it ends."""
 
 import copy
-import ipaddress
 import logging
 import os
 import signal
@@ -20,7 +19,8 @@ except ModuleNotFoundError as error:
     text = "serving a ledger needs uvicorn: pip install 'microbudget[serve]'"
     raise ImportError(text) from error
 
-MAX_CONNECTIONS = 1000
+from budget_cpython.serve.connections import Connection
+from budget_cpython.serve.local import is_loopback
 
 
 class ListenError(Exception):
@@ -51,10 +51,7 @@ class Place:
     @property
     def is_local(self) -> bool:
         """Whether only this machine reaches it."""
-        try:
-            return bool(self.path) or ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return bool(self.path) or is_loopback(self.host)
 
     def open(self) -> socket.socket:
         """Return a socket that listens there; `ListenError` where that cannot be."""
@@ -120,7 +117,7 @@ def run_service(
         access_log=access_log,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=MAX_CONNECTIONS,
+        http=Connection,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=max(1, round(grace)),
         ssl_certfile=tls and tls[0],

@@ -7,7 +7,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -120,6 +120,25 @@ def test_what_is_too_large_is_refused_before_it_is_sent(shared: Service) -> None
         assert (answer.status, answer.headers["connection"]) == (413, "close")
 
 
+def test_what_is_refused_before_it_is_sent_ends_the_connection(tmp_path: Path) -> None:
+    keys = KeyFile(tmp_path / "keys.json")
+    keys.add("a", "*", ["read"])
+    with Service(*MEMORY, "--keys", keys.path) as service, connect(service) as connection:
+        connection.putrequest("POST", "/v1/reserve/org")
+        connection.putheader("Content-Length", str(10**11))
+        connection.endheaders()
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["connection"]) == (401, "close")
+        assert json.loads(answer.read())["error"] == "unauthorized"
+    with Service(*MEMORY, "--keys", keys.path) as service:
+        address = ("127.0.0.1", service.port)
+        with closing(socket.create_connection(address, PATIENCE)) as raw:
+            raw.sendall(b"POST /v1/what HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+            with suppress(ConnectionError):
+                while raw.recv(1000):
+                    pass
+
+
 def test_a_socket_in_the_file_system_is_for_its_owner_and_is_gone_at_the_end(
     tmp_path: Path,
 ) -> None:
@@ -150,6 +169,13 @@ def test_what_is_no_socket_is_not_replaced_by_one(tmp_path: Path) -> None:
 def test_small_answers_are_not_held_back() -> None:
     with Place("127.0.0.1").open() as listener:  # asyncio asks for its protocol before it does so
         assert listener.proto == socket.IPPROTO_TCP
+
+
+def test_an_address_of_this_machine_is_served_by_the_url_that_is_printed() -> None:
+    with Service("--engine", "memory:", "--listen", "127.0.0.2:0") as service:
+        assert service.url.startswith("http://127.0.0.2:")
+        with closing(HttpLedger(service.url)) as ledger:
+            assert ledger.accounts() == []
 
 
 def test_a_port_in_use_is_one_clear_line_and_exit_code_1() -> None:
@@ -198,6 +224,21 @@ def test_tls_is_served_with_a_certificate() -> None:
         assert service.end() == (0, "")
 
 
+def test_a_certificate_that_cannot_be_served_with_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    none, empty = tmp_path / "none.pem", tmp_path / "empty.pem"
+    empty.write_bytes(b"")
+    for options, code, says in (
+        (("--ssl-keyfile", empty), 2, "--ssl-certfile"),
+        (("--ssl-certfile", none), 1, str(none)),
+        (("--ssl-certfile", empty, "--ssl-keyfile", none), 1, str(none)),
+        (("--ssl-certfile", empty), 1, str(empty)),
+    ):
+        said = cli(capsys, *MEMORY, *options)
+        assert (said[0], says in said[2], len(said[2].splitlines())) == (code, True, 1), said
+
+
 @pytest.mark.parametrize("place", ["", "host", "host:", ":80", "h:65536", "h:x", "unix:", "::1:80"])
 def test_a_place_that_is_none_is_a_usage_error(
     place: str, capsys: pytest.CaptureFixture[str]
@@ -225,6 +266,42 @@ def test_an_engine_that_is_missing_or_none_is_a_usage_error(
 ) -> None:
     monkeypatch.delenv("MICROBUDGET_ENGINE", raising=False)
     for options in ((), ("--engine", "nonsense:"), ("--engine", "")):
+        code, _, said = cli(capsys, *options)
+        assert (code, said[:7]) == (2, "error: "), options
+
+
+def test_a_file_that_cannot_be_a_ledger_is_said_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, url, said = cli(capsys, "--engine", f"sqlite:{tmp_path}", "--listen", "127.0.0.1:0")
+    assert (code, url, len(said.splitlines())) == (1, "", 1)
+    assert str(tmp_path) in said
+
+
+def test_a_server_out_of_reach_is_warned_of_and_may_come_back() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    with Service("--engine", f"redis://127.0.0.1:{port}", "--listen", "127.0.0.1:0") as service:
+        with connect(service) as connection:
+            assert request(connection, "GET", "/readyz")[0] == 503
+        code, complaints = service.end()
+    assert code == 0
+    assert complaints.startswith("warning: the ledger cannot be used yet")
+
+
+def test_axes_and_holds_are_bounded_as_told(capsys: pytest.CaptureFixture[str]) -> None:
+    bounds = ("--axes", "tokens,calls", "--max-holds", "1")
+    with Service(*MEMORY, *bounds) as service, connect(service) as connection:
+        request(connection, "PUT", "/v1/limits/org", LIMITS, JSON)
+        for amounts, status in (({"cents": 1}, 422), ({"calls": 1}, 200), ({"tokens": 1}, 507)):
+            body = json.dumps({"amounts": amounts})
+            assert request(connection, "POST", "/v1/reserve/org", body, JSON)[0] == status
+    for options in (
+        (*MEMORY, "--max-holds=-1"),
+        (*MEMORY, "--axes", "a b"),
+        ("--engine", "sqlite:x.db", "--max-holds", "5"),
+        ("--engine", "http://127.0.0.1:1", "--axes", "tokens"),
+    ):
         code, _, said = cli(capsys, *options)
         assert (code, said[:7]) == (2, "error: "), options
 
@@ -262,8 +339,27 @@ def test_keys_are_made_listed_and_revoked(
     for again in (("add", "pico", *options), ("revoke", "nobody"), ("add", "a.b", *options)):
         code, _, said = cli(capsys, "key", *again)
         assert (code, said[:7]) == (2, "error: ")
+    assert cli(capsys, "key", "revoke", "pico", "--keys", tmp_path / "nope.json")[0] == 1
+    assert sorted(path.name for path in tmp_path.glob("nope*")) == []
+    monkeypatch.delenv("MICROBUDGET_KEYS")
+    assert "pico" in cli(capsys, "--keys", keys, "key", "list")[1]
+    monkeypatch.setenv("MICROBUDGET_KEYS", str(keys))
     assert cli(capsys, "key", "revoke", "pico")[0] == 0
     assert cli(capsys, "key", "list") == (0, "", "no keys\n")
+
+
+def test_a_key_may_do_by_default_what_a_device_that_leases_needs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = KeyFile(tmp_path / "keys.json")
+    assert cli(capsys, "key", "add", "pico", "--account", "org", "--keys", keys.path)[0] == 0
+    assert keys.keys()["pico"].rights == ("reserve", "charge", "read")
+
+
+def test_a_command_that_is_missing_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, said = cli(capsys, "key")
+    assert code == 2
+    assert "usage: microbudget serve key [-h] COMMAND" in said
 
 
 def test_a_service_that_runs_heeds_a_key_that_is_revoked(tmp_path: Path) -> None:

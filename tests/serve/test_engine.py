@@ -108,6 +108,8 @@ def test_holds_that_are_over_are_looked_for_time_and_again_whatever_happens() ->
             if self.asked == 2:
                 raise LedgerUnavailableError("it is down")
             if self.asked == 3:
+                raise AttributeError("nobody thought of it")
+            if self.asked == 4:
                 looked.set()
             return 0
 
@@ -121,4 +123,33 @@ def test_holds_that_are_over_are_looked_for_time_and_again_whatever_happens() ->
         task.cancel()
 
     asyncio.run(look())
-    assert ledger.asked >= 3
+    assert ledger.asked >= 4
+
+
+def test_an_engine_with_an_error_nobody_thought_of_is_not_ready() -> None:
+    class Wrong(Hung):
+        def limits(self, path: str) -> None:
+            raise AttributeError(path)
+
+    assert asyncio.run(Engine(Wrong(), PATIENCE).is_ready()) is False
+
+
+def test_where_no_thread_can_be_made_nothing_is_done_and_later_all_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hung = Hung()
+    hung.may_answer.set()
+    engine = Engine(hung, PATIENCE)
+
+    def no_more(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def ask() -> None:
+        with monkeypatch.context() as full:
+            full.setattr(threading.Thread, "start", no_more)
+            assert (await failure_of(engine)).applied is False
+        assert hung.asked == 0
+        assert await engine.call("reserve") == "answer"
+
+    asyncio.run(ask())
+    assert hung.asked == 1

@@ -88,6 +88,12 @@ def test_a_name_is_given_once_and_is_free_once_it_is_revoked(keys: KeyFile) -> N
     assert keys.check(second) is not None
 
 
+def test_revoking_where_there_are_no_keys_leaves_nothing_behind(keys: KeyFile) -> None:
+    with pytest.raises(KeyFileError, match="key add"):
+        keys.revoke("a")
+    assert os.listdir(os.path.dirname(keys.path)) == []
+
+
 def test_a_change_by_somebody_else_counts_at_once(keys: KeyFile) -> None:
     other = KeyFile(keys.path)
     token = keys.add("a", "org", ["read"])
@@ -109,6 +115,13 @@ def test_a_file_that_is_not_there_or_damaged_lets_nobody_in(keys: KeyFile) -> No
         {"keys": [{**row, "account": "a b"}]},
         {"keys": [{**row, "more": 1}]},
         {"keys": [{"name": "a"}]},
+        {"keys": [{**row, "digest": 5}]},
+        {"keys": [{**row, "digest": None}]},
+        {"keys": [{**row, "digest": "é"}]},
+        {"keys": [{**row, "name": 5}]},
+        {"keys": [{**row, "made_at": "x"}]},
+        {"keys": [{**row, "made_at": 1e400}]},
+        {"keys": [row, row]},
     ):
         damaged.append(json.dumps({**data, **change}).encode())
     for one in damaged:
@@ -128,6 +141,12 @@ def test_a_file_that_others_may_write_or_that_is_a_link_is_not_believed(keys: Ke
     with pytest.raises(KeyFileError, match="chmod 600"):
         keys.check(token)
     os.chmod(keys.path, 0o600)
+    if os.geteuid() == 0:
+        os.chown(keys.path, 12_345, -1)
+        with pytest.raises(KeyFileError, match="somebody else"):
+            keys.check(token)
+        os.chown(keys.path, 0, -1)
+        assert keys.check(token) is not None
     link = Path(keys.path + ".link")
     link.symlink_to(keys.path)
     with pytest.raises(KeyFileError, match="symbolic link"):

@@ -5,6 +5,8 @@ import asyncio
 import httpx
 import pytest
 
+from budget_core.account import MAX_DEPTH, MAX_SEGMENT
+from budget_core.http_ledger import HttpLedger
 from tests.serve.support import MIDNIGHT, NOON, Client, make_client
 
 DAILY = ("org", "tokens", 100, "day")
@@ -140,11 +142,18 @@ def test_limits_are_set_shown_and_taken_away(ask: Client) -> None:
 
 
 def test_accounts_come_a_page_at_a_time() -> None:
-    ask = make_client(*((f"org/{n:04}", "calls", 1, "run") for n in range(1001)))
+    ask = make_client(*((f"org/{n:03}", "calls", 1, "run") for n in range(101)))
     first = ask("GET", "/v1/accounts").json()
-    assert (len(first["accounts"]), first["next"]) == (1000, "org/0999")
+    assert (len(first["accounts"]), first["next"]) == (100, "org/099")
     last = ask("GET", f"/v1/accounts?after={first['next']}").json()
-    assert last == {"accounts": ["org/1000"], "next": None}
+    assert last == {"accounts": ["org/100"], "next": None}
+
+
+def test_a_page_of_the_longest_accounts_is_not_too_much_for_a_small_client() -> None:
+    longest = "/".join(["a" * MAX_SEGMENT] * (MAX_DEPTH - 1))
+    rows = ((f"{longest}/{n:0{MAX_SEGMENT}}", "calls", 1, "run") for n in range(101))
+    answer = make_client(*rows)("GET", "/v1/accounts")
+    assert len(answer.content) < HttpLedger("http://host")._max_bytes - 1024
 
 
 def test_expire_counts_what_is_over(ask: Client) -> None:

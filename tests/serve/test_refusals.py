@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from budget_core.ledger_errors import LedgerFullError, LedgerUnavailableError
+from budget_cpython.serve import KeyFile
 from tests.serve.support import Client, make_client
 
 JSON = {"Content-Type": "application/json"}
@@ -112,6 +114,11 @@ def test_an_id_that_no_hold_has_is_refused(ask: Client, id: Any) -> None:
     assert ask("POST", "/v1/commit/org", {"id": id}).status_code == 422
 
 
+def test_a_line_end_in_a_path_is_not_passed_over(ask: Client) -> None:
+    for url in ("/v1/balance/org%0a", "/v1/balance/org%0A%0A", "/v1/accounts%0a"):
+        assert ask("GET", url).status_code in (404, 422), url
+
+
 @pytest.mark.parametrize("path", ["a//b", "a/", "/a", "..", "a/../b%2F..", "é", "a%00", "x" * 65])
 def test_a_path_that_is_none_is_refused(ask: Client, path: str) -> None:
     request = httpx.Request("GET", f"http://localhost/v1/balance/{path}")
@@ -151,6 +158,52 @@ def test_a_body_that_is_too_large_is_not_read_on(ask: Client) -> None:
     assert ask("POST", "/v1/reserve/org", content=b"", headers=unreadable).status_code == 400
 
 
+def test_what_is_refused_without_its_body_takes_no_more_of_it(ask: Client) -> None:
+    sent: list[int] = []
+
+    async def flood() -> AsyncIterator[bytes]:
+        while True:
+            sent.append(1)
+            yield b" "
+
+    async def flooded(method: str, url: str, **headers: str) -> httpx.Response:
+        return await ask.ask(method, url, content=flood(), headers={**JSON, **headers})
+
+    endless = {"Content-Length": str(10**11)}
+    for method, url, headers, status in (
+        ("POST", "/v1/what", {}, 404),
+        ("POST", "/v1/what", endless, 404),
+        ("GET", "/v1/accounts", endless, 200),
+        ("DELETE", "/v1/limits/org", endless, 405),
+        ("POST", "/v1/reserve/a%20b", endless, 422),
+        ("POST", "/v1/reserve/org", {"Content-Type": "text/plain"}, 415),
+        ("POST", "/v1/reserve/org", {**endless, "Host": "evil.example"}, 403),
+        ("POST", "/v1/reserve/org", {"Content-Length": "9" * 5000}, 400),
+    ):
+        answer = asyncio.run(flooded(method, url, **headers))
+        assert (answer.status_code, answer.headers["connection"]) == (status, "close"), url
+    assert not sent
+
+
+def test_what_is_refused_without_its_small_body_is_answered_when_that_is_there(
+    ask: Client,
+) -> None:
+    answer = ask("POST", "/v1/what", {"amounts": {}})
+    assert (answer.status_code, "connection" in answer.headers) == (404, False)
+    ask = make_client(body_timeout=0.01)
+
+    async def dawdle() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    async def slow() -> httpx.Response:
+        headers = {**JSON, "Content-Length": "9"}
+        return await ask.ask("POST", "/v1/what", content=dawdle(), headers=headers)
+
+    answer = asyncio.run(slow())
+    assert (answer.status_code, answer.headers["connection"]) == (404, "close")
+
+
 def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     ask = make_client(("org", "tokens", 100, "day"), body_timeout=0.01)
 
@@ -180,10 +233,40 @@ def test_what_is_not_there_and_what_cannot_be_done_there_is_said_in_json(ask: Cl
 
 
 def test_without_keys_only_requests_for_this_machine_are_served(ask: Client) -> None:
-    for host in ("localhost", "127.0.0.1:8321", "[::1]:8321", "[::1]"):
-        assert ask("GET", "/v1/accounts", headers={"Host": host}).status_code == 200
-    for host in ("evil.example", "evil.example:8321", "localhost.evil.example", ""):
-        assert ask("GET", "/v1/accounts", headers={"Host": host}).status_code == 403
+    for host in (
+        "localhost",
+        "127.0.0.1:8321",
+        "[::1]:8321",
+        "[::1]",
+        "LOCALHOST:1",
+        "127.0.0.2:9",
+    ):
+        assert ask("GET", "/v1/accounts", headers={"Host": host}).status_code == 200, host
+    others = ["evil.example", "evil.example:8321", "localhost.evil.example", "", ":80", "[::2]:80"]
+    others += ["127.0.0.1:evil", "localhost:", "127.0.0.1:123456", "[127.0.0.1", "::1"]
+    for host in others:
+        assert ask("GET", "/v1/accounts", headers={"Host": host}).status_code == 403, host
+
+
+def test_without_keys_a_page_of_another_site_is_not_served(ask: Client) -> None:
+    """A browser sends requests without JSON for any page, and says whose page it is."""
+    local = ["http://localhost", "http://127.0.0.1:3000", "https://[::1]:1"]
+    for origin in local:
+        assert ask("POST", "/v1/expire", headers={"Origin": origin}).status_code == 200, origin
+    for site in ("same-origin", "same-site", "none"):
+        assert ask("POST", "/v1/expire", headers={"Sec-Fetch-Site": site}).status_code == 200
+    others = ["https://evil.example", "null", "", "localhost", "file://", "http://localhost.evil.x"]
+    for headers in ({"Sec-Fetch-Site": "cross-site"}, *({"Origin": one} for one in others)):
+        for method, url in (("POST", "/v1/expire"), ("GET", "/v1/accounts")):
+            assert ask(method, url, headers=headers).status_code == 403, headers
+
+
+def test_with_keys_a_page_of_any_site_may_ask(tmp_path: Path) -> None:
+    keys = KeyFile(tmp_path / "keys.json")
+    token = keys.add("a", "*", ["read"])
+    headers = {"Origin": "https://app.example", "Sec-Fetch-Site": "cross-site"}
+    answer = make_client(keys=keys)("GET", "/v1/accounts", key=token, headers=headers)
+    assert answer.status_code == 200
 
 
 class Failing:
