@@ -16,7 +16,7 @@ from suites import ROOT, Counts, on_cpython, on_micropython
 
 STEPS = ("lint", "types", "micropython", "cpython")
 STUBS = Path(".local/stubs")
-ASIDE = ("tests/ledger", "tests/serve")  # tests that wait for servers and disks, run beside others
+ASIDE = ("tests/board_cli", "tests/ledger", "tests/serve")  # run beside the others
 TYPES_ONLY = "shapes"  # of the core: for type checkers, no program loads it
 NOT_ON_BOARDS = ("demo.py", "manifest.py")  # run on the machine that firmware is built or tried on
 EXAMPLES = """\
@@ -172,7 +172,7 @@ def run_tests(steps: list[str], micropython: str | None, arguments: list[str]) -
             print("tests, MicroPython\n" + "".join(said), end="", flush=True)
         if big is not None:
             counts[-1] += big.result()
-            print(f"tests, CPython, {' and '.join(aside)}\n" + "".join(also), end="", flush=True)
+            print(f"tests, CPython, {', '.join(aside)}\n" + "".join(also), end="", flush=True)
     return counts
 
 
