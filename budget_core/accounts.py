@@ -15,7 +15,43 @@ if TYPE_CHECKING:
 MAX_WINDOWS = 64  # that are remembered; others are read again
 
 
-class Accounts:
+class LimitReader:
+    """Reads limits: `windows` reads the names of windows, `axes` are all there may be, if given."""
+
+    def __init__(self, windows: "Callable[[Any], Window]", axes: "Sequence[str] | None") -> None:
+        self._read_window = windows
+        self._windows: dict[str, Window] = {}  # each read once
+        self._axes = None if axes is None else [check_axis(axis) for axis in axes]
+
+    def _read_limits(self, limits: "Any") -> "list[tuple[str, Window, int | None]]":
+        found: dict[tuple[str, str], tuple[str, Window, int | None]] = {}
+        for limit in limits if isinstance(limits, (list, tuple)) else (limits,):
+            if not isinstance(limit, Limit):
+                refuse("limits", "a list of Limits", limit)
+            window = self._window(limit.window)
+            self._check_axis(limit.axis)
+            if (limit.axis, window.name) in found:
+                raise ValueError(f"limits must differ: two are on {limit.axis} per {window.name}")
+            found[limit.axis, window.name] = (limit.axis, window, limit.cap)
+        if len(found) > MAX_LIMITS:
+            raise ValueError(f"an account has at most {MAX_LIMITS} limits, not {len(found)}")
+        return [found[key] for key in sorted(found)]
+
+    def _window(self, name: str) -> "Window":
+        window = self._windows.get(name)
+        if window is None:
+            window = self._read_window(name)
+            if len(self._windows) >= MAX_WINDOWS:
+                self._windows.clear()  # which other threads may do as well
+            self._windows[name] = window
+        return window
+
+    def _check_axis(self, axis: str) -> None:
+        if self._axes is not None and axis not in self._axes:
+            refuse("axis", "one of " + ", ".join(self._axes), axis)
+
+
+class Accounts(LimitReader):
     """Paths that were given limits, by name; `Ledger` says what its arguments are."""
 
     def __init__(
@@ -26,11 +62,9 @@ class Accounts:
         axes: "Sequence[str] | None",
         max_accounts: int,
     ) -> None:
+        super().__init__(windows, axes)
         self._clock = clock
         self._lock = lock or _Unlocked()
-        self._read_window = windows
-        self._windows: dict[str, Window] = {}  # each read once
-        self._axes = None if axes is None else [check_axis(axis) for axis in axes]
         self._max_accounts = check_count("max_accounts", max_accounts)
         self._accounts: dict[str, _Account] = {}
         self._version = 0
@@ -66,27 +100,6 @@ class Accounts:
                 self._put(path, counted)
             elif own is not None:
                 del self._accounts[path]
-
-    def _read_limits(self, limits: "Any") -> "list[tuple[str, Window, int | None]]":
-        found: dict[tuple[str, str], tuple[str, Window, int | None]] = {}
-        for limit in limits if isinstance(limits, (list, tuple)) else (limits,):
-            if not isinstance(limit, Limit):
-                refuse("limits", "a list of Limits", limit)
-            window = self._window(limit.window)
-            self._check_axis(limit.axis)
-            if (limit.axis, window.name) in found:
-                raise ValueError(f"limits must differ: two are on {limit.axis} per {window.name}")
-            found[limit.axis, window.name] = (limit.axis, window, limit.cap)
-        if len(found) > MAX_LIMITS:
-            raise ValueError(f"an account has at most {MAX_LIMITS} limits, not {len(found)}")
-        return [found[key] for key in sorted(found)]
-
-    def _window(self, name: str) -> "Window":
-        if name not in self._windows:
-            if len(self._windows) >= MAX_WINDOWS:
-                self._windows.clear()
-            self._windows[name] = self._read_window(name)
-        return self._windows[name]
 
     def limits(self, path: str) -> "list[Limit]":
         """Return an account's own limits, none for a path that is no account."""
@@ -153,10 +166,6 @@ class Accounts:
         for axis in amounts:
             if axis not in cells:
                 self._uncounted(axis)
-
-    def _check_axis(self, axis: str) -> None:
-        if self._axes is not None and axis not in self._axes:
-            refuse("axis", "one of " + ", ".join(self._axes), axis)
 
 
 class _Account:

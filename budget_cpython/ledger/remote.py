@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
-from budget_core.account import MAX_LIMITS, Limit, check_amounts, check_axis, check_key, check_path
+from budget_core.account import Limit, check_amounts, check_axis, check_key, check_path
+from budget_core.accounts import LimitReader
 from budget_core.clock import DAY
 from budget_core.errors import refuse
 from budget_core.ledger import TTL
@@ -57,7 +58,7 @@ class Connection(Protocol):
         """Give up what is open."""
 
 
-class AsyncRemoteLedger:
+class AsyncRemoteLedger(LimitReader):
     """A ledger behind a connection, for asyncio; `budget_core.Ledger` says what each method does.
 
     `clock` returns Unix seconds and is the server's unless given. `windows`, `axes`,
@@ -75,11 +76,9 @@ class AsyncRemoteLedger:
         max_accounts: int = 1_000_000,
         keep: int = 86_400,
     ) -> None:
+        super().__init__(windows, axes)
         self._connection = connection
         self._clock = clock
-        self._read_window = windows
-        self._windows: dict[str, Window] = {}
-        self._axes = None if axes is None else [check_axis(axis) for axis in axes]
         self._max_accounts = check_count("max_accounts", max_accounts)
         if check_count("keep", keep) > MAX_KEEP:
             refuse("keep", f"at most {MAX_KEEP} seconds", keep)
@@ -89,18 +88,7 @@ class AsyncRemoteLedger:
 
     async def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
         """Give an account these limits and no others; with none it is an account no more."""
-        wanted: dict[tuple[str, str], int | None] = {}
-        for limit in limits if isinstance(limits, (list, tuple)) else (limits,):
-            if not isinstance(limit, Limit):
-                refuse("limits", "a list of Limits", limit)
-            self._check_axes({limit.axis: 0})
-            place = (limit.axis, self._window(limit.window).name)
-            if place in wanted:
-                raise ValueError(f"limits must differ: two are on {place[0]} per {place[1]}")
-            wanted[place] = limit.cap
-        if len(wanted) > MAX_LIMITS:
-            raise ValueError(f"an account has at most {MAX_LIMITS} limits, not {len(wanted)}")
-        rows = [(axis, window, wanted[axis, window]) for axis, window in sorted(wanted)]
+        rows = [(axis, window.name, cap) for axis, window, cap in self._read_limits(limits)]
         most = self._max_accounts
         await self._ask("set_limits", _path(path), limits=rows, max_accounts=most)
 
@@ -218,16 +206,9 @@ class AsyncRemoteLedger:
         self._bounds = found  # which no thread changes any more
         return found
 
-    def _window(self, name: str) -> Window:
-        if name not in self._windows:
-            self._windows[name] = self._read_window(name)
-        return self._windows[name]
-
     def _check_axes(self, amounts: dict[str, int]) -> dict[str, int]:
         for axis in amounts:
-            check_axis(axis)
-            if self._axes is not None and axis not in self._axes:
-                refuse("axis", "one of " + ", ".join(self._axes), axis)
+            self._check_axis(check_axis(axis))
         return amounts
 
 
