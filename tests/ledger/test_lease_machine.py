@@ -155,8 +155,11 @@ class LeasingFleet(Fleet):
         """What was used but not passed up is within the blocks that expire."""
         if self.fleet[worker]._leased.upstream.owing:  # charges that nobody else knows of
             return
-        for balance in self.shared.balance("org"):
-            self.lost[balance.axis] += balance.held
+        for share in self.fleet[worker]._leased._shares.values():
+            for batch in (share.batch, *share.over):
+                for hold in batch.holds:  # which may have expired upstream, unseen, by now
+                    for axis in hold.amounts:
+                        self.lost[axis] += hold.amounts[axis]
         self.holds[worker] = []
         self.fleet[worker] = self.start(self.switches[worker])
 
@@ -178,6 +181,16 @@ class AllowingFleet(Fleet):
 
     def admitted(self) -> int:
         return LIMIT + CAP * self.outages
+
+
+def test_process_dies_once_its_block_has_expired() -> None:
+    fleet = LeasingFleet()
+    fleet.begin()
+    fleet.reserve(worker=0, path="org", asked={"calls": 0})
+    fleet.wait(TTL)
+    fleet.die(worker=0)
+    assert fleet.lost == {"calls": BLOCK, "tokens": 0}
+    fleet.teardown()
 
 
 TestLeasingFleet = LeasingFleet.TestCase
