@@ -73,10 +73,11 @@ def _prepare(db: sqlite3.Connection) -> None:
 
 def _round(kinds: Sequence[Callable[[], None]], turns: int) -> list[float]:
     taken = [0.0] * len(kinds)
-    for _ in range(turns):
-        for at, act in enumerate(kinds):
+    for turn in range(turns):
+        for place in range(len(kinds)):
+            at = (turn + place) % len(kinds)  # nobody always follows on the same one
             began = time.perf_counter()
             for _ in range(IN_A_ROW):
-                act()
+                kinds[at]()
             taken[at] += time.perf_counter() - began
     return [seconds / turns / IN_A_ROW for seconds in taken]

@@ -32,7 +32,7 @@ ACCOUNTS = ("org", "org/team")
 PATH = "org/team/agent"
 AXIS = "calls"
 NUMBER = struct.Struct("<q")
-FIELDS = 3  # of a worker: claims begun, granted in the first hour, granted in the second
+FIELDS = 3  # of a worker: claims made, granted in the first hour, granted in the second
 
 Make = Callable[[Callable[[], float]], Any]
 
@@ -78,8 +78,9 @@ class Claims:
         self._make = make
         self._processes = processes
         self._claims = claims
-        self._kills_left = kills
         self._random = random.Random(seed)  # noqa: S311 - instants, not secrets
+        total = processes * claims
+        self._kill_at = sorted(self._random.randrange(total) for _ in range(kills))
         self._shared = Shared(processes)
         self._running: dict[int, int] = {}  # workers by process id
         self.kills = 0
@@ -110,8 +111,8 @@ class Claims:
             while self._shared.get(worker, 0) < self._claims:
                 while self._shared.get(worker, 0) >= self._claims * 3 // 4 and not self._rolled():
                     time.sleep(0.001)  # for the others: the hour ends in the midst of claims
-                self._shared.add(worker, 0)
                 self._claim(ledger, worker)
+                self._shared.add(worker, 0)  # killed before, it claims again
             ledger.close()
             os._exit(0)
         except BaseException:  # noqa: BLE001 - whatever it is, the campaign has failed
@@ -132,22 +133,27 @@ class Claims:
         return self._shared.clock() >= ROLL
 
     def _look_after(self) -> None:
-        """Wait for a random while, kill a worker, start it again, end the hour when it is time."""
+        """Wait for a random while, kill who is due to be, end the hour when it is time."""
         time.sleep(self._random.random() * 0.02)
         self._reap()
-        if self._running and self._kills_left and self._random.random() < 0.5:
-            victim = self._random.choice(sorted(self._running))
-            os.kill(victim, signal.SIGKILL)  # a child that was not waited for: the id is its own
-            _, status = os.waitpid(victim, 0)
-            worker = self._running.pop(victim)
-            if os.WIFSIGNALED(status):
-                self.kills += 1
-                self._kills_left -= 1
-                self._start(worker)
-            elif os.WEXITSTATUS(status):
-                raise BrokenPromiseError(f"worker {worker} failed")
-        if not self._rolled() and self._shared.total(0) * 2 >= self._processes * self._claims:
+        claimed = self._shared.total(0)
+        while self._running and self._kill_at and claimed > self._kill_at[0]:
+            del self._kill_at[0]
+            self._kill()
+        if not self._rolled() and claimed * 2 >= self._processes * self._claims:
             self._shared.set_clock(ROLL)
+
+    def _kill(self) -> None:
+        """Kill a worker, and start it again."""
+        victim = self._random.choice(sorted(self._running))
+        os.kill(victim, signal.SIGKILL)  # a child that was not waited for: the id is its own
+        _, status = os.waitpid(victim, 0)
+        worker = self._running.pop(victim)
+        if os.WIFSIGNALED(status):
+            self.kills += 1
+            self._start(worker)
+        elif os.WEXITSTATUS(status):
+            raise BrokenPromiseError(f"worker {worker} failed")
 
     def _reap(self) -> None:
         for child in list(self._running):

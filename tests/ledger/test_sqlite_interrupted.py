@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -153,25 +154,17 @@ def test_closing_waits_no_longer_than_the_timeout_for_another_thread(tmp_path: P
 def test_what_another_thread_undoes_right_after_a_commit_is_not_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left: list[float] = []
-
-    def clock() -> float:
-        if left == [0]:
-            raise KeyboardInterrupt  # once the amounts have been counted
-        return left.pop() if left else NOON
-
     def fail() -> None:
-        left[:] = [0, NOON]
-        with pytest.raises(KeyboardInterrupt):
+        counted = mock.patch.object(ledger._holds, "settled", side_effect=KeyboardInterrupt)
+        with counted, pytest.raises(KeyboardInterrupt):
             ledger.commit(hold, {"tokens": 7})
-        left.clear()
 
     def release() -> None:
         monkeypatch.undo()
         ledger._file.release()
         in_thread(fail)
 
-    with SqliteLedger(tmp_path / "ledger.db", clock=clock) as ledger:
+    with SqliteLedger(tmp_path / "ledger.db", clock=lambda: NOON) as ledger:
         ledger.set_limits("org", [Limit("tokens", None, "day")])
         hold = ledger.reserve("org", {"tokens": 3})
         ledger.charge("org", ONE)

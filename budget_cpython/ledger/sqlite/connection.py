@@ -13,7 +13,7 @@ from budget_cpython.ledger.sqlite.place import LOG, Place
 
 _LONGEST_NAP = 0.01
 _PAGE = 1024  # bytes: an operation writes three or four pages, whole
-_LOG_PAGES = 16_000  # 16 MB, mostly the same pages
+_LOG_PAGES = 4000  # 4 MB: while a log grows, each sync costs more
 _PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)  # the connection is as good as before
 
 
@@ -29,7 +29,7 @@ class Connection:
         self._place = place
         self._timeout = timeout
         self._lock = RLock()
-        self._owner = 0  # the thread that has begun
+        self.owner = 0  # the thread that has begun what is not over
         self._pid = 0  # of the process that has it open
         self._identity: tuple[int, int] | None = None
         self._log: tuple[int, int] | None = None
@@ -38,20 +38,16 @@ class Connection:
 
     def is_mine(self) -> bool:
         """Tell whether this thread has begun what is not over."""
-        return self._owner == get_ident()
+        return self.owner == get_ident()
 
     def begin(self) -> None:
         """Begin a transaction that keeps every other writer out, until `release` or `give_up`."""
         until = time.monotonic() + self._timeout
-        if not self._lock.acquire(timeout=self._timeout):
+        if not self._lock.acquire(False) and not self._lock.acquire(timeout=self._timeout):
             raise self.locked()
-        self._owner = get_ident()
-        self._begin(until)
-
-    def _begin(self, until: float) -> None:
-        """Ask for the write lock again and again, at random: SQLite's own waiting starves some."""
+        self.owner = get_ident()
         nap = 0.0002
-        while True:
+        while True:  # again and again, at random: SQLite's own waiting starves some
             try:
                 if self._pid != os.getpid():
                     self._open()
@@ -88,7 +84,7 @@ class Connection:
 
     def release(self) -> None:
         """Let another thread begin, after `commit`."""
-        self._owner = 0
+        self.owner = 0
         self._lock.release()
 
     def give_up(self, error: BaseException) -> None:
@@ -99,7 +95,7 @@ class Connection:
         if self.is_mine():
             self._roll_back()
             self._after(error)
-            self._owner = 0
+            self.owner = 0
         with suppress(RuntimeError):  # it is not this thread's
             while True:
                 self._lock.release()

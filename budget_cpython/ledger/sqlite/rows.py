@@ -33,7 +33,7 @@ _NEW_CELL = (
     " VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 _NEW_LIMIT = "INSERT INTO limits (account, axis, window, cell) VALUES (?, ?, ?, 0)"
-_Row = tuple[int, int, int, int, int, int, int]
+_Row = tuple[int, ...]  # as in _CELL
 
 
 class CellRows:
@@ -46,18 +46,20 @@ class CellRows:
         self._cells: dict[int, Cell] = {}
         self._rows: dict[Cell, _Row] = {}
         self._touched: list[Cell] = []
+        self._named: tuple[dict[str, tuple[Cell, ...]], str] = ({}, "{}")
 
-    @property
     def known(self) -> int:
         """How many there are."""
         return len(self._rows)
 
-    def forget(self) -> None:
+    def forget(self, db: sqlite3.Connection) -> None:
         """Read everything anew from now on."""
+        self.db = db
         self._limits.clear()
         self._cells.clear()
         self._rows.clear()
         self._touched.clear()
+        self._named = {}, "{}"
 
     def touch(self, cells: dict[str, tuple[Cell, ...]]) -> None:
         """Note that these cells may be changed."""
@@ -109,9 +111,13 @@ class CellRows:
 
     def ids(self, cells: dict[str, tuple[Cell, ...]]) -> str:
         """Return the numbers of cells as JSON."""
-        rows = self._rows
-        lists = [f'"{axis}":{[rows[cell][0] for cell in cells[axis]]}' for axis in cells]
-        return "{" + ",".join(lists) + "}"
+        known, text = self._named
+        if cells is not known:  # mostly those of the call before
+            rows = self._rows
+            lists = [f'"{axis}":{[rows[cell][0] for cell in cells[axis]]}' for axis in cells]
+            text = "{" + ",".join(lists) + "}"
+            self._named = cells, text
+        return text
 
     def id(self, cell: Cell) -> int:
         """Return the number of a cell."""
@@ -129,17 +135,16 @@ class CellRows:
 
         Returns whether it did anywhere, and whether any of it was not in a current cell.
         """
-        changed, elsewhere = [], False
+        changed = elsewhere = False
         for cell in self._touched:
-            number, start, end, spent, held, cap, turn = self._rows.get(cell, _NO_ROW)
-            if number and (cell.spent != spent or cell.held != held):
-                changed.append((cell.spent, cell.held, number))
-                self._rows[cell] = (number, start, end, cell.spent, cell.held, cap, turn)
+            row = self._rows.get(cell)
+            if row and (cell.spent != row[3] or cell.held != row[4]):
+                self.db.execute(_COUNTS, (cell.spent, cell.held, row[0]))
+                self._rows[cell] = (*row[:3], cell.spent, cell.held, *row[5:])
                 elsewhere = elsewhere or cell.limit is _NOBODYS or cell.limit.cell is not cell
+                changed = True
         self._touched.clear()
-        for row in changed:
-            self.db.execute(_COUNTS, row)
-        return bool(changed), elsewhere
+        return changed, elsewhere
 
     def write(self, paths: Iterable[str], now: dict[str, list[CountedLimit]]) -> None:
         """Write everything, where the accounts of these paths have these limits now."""
@@ -193,5 +198,4 @@ class CellRows:
         self.db.execute("UPDATE limits SET cell = ? WHERE id = ?", (self.id(cell), limit))
 
 
-_NO_ROW: _Row = (0, 0, 0, 0, 0, 0, 0)
 _NOBODYS: Any = None  # a cell that only a hold asked for

@@ -14,8 +14,8 @@ _STATE = """
 """
 
 _FIRST = (
-    "CREATE TABLE ledger (accounts INTEGER NOT NULL)",
-    "INSERT INTO ledger VALUES (0)",
+    "CREATE TABLE ledger (accounts INTEGER NOT NULL, passed INTEGER NOT NULL)",
+    "INSERT INTO ledger VALUES (0, 0)",
     """
     CREATE TABLE limits (
         id INTEGER PRIMARY KEY,
@@ -37,13 +37,14 @@ _FIRST = (
     "CREATE INDEX cells_of_limit ON cells (limit_id, starts)",
     """
     CREATE TABLE holds (
-        place TEXT PRIMARY KEY,
-        path TEXT NOT NULL, id TEXT NOT NULL, amounts TEXT NOT NULL, state TEXT NOT NULL,
-        expires INTEGER, actual TEXT, cells TEXT NOT NULL,
-        live INTEGER NOT NULL, due INTEGER NOT NULL
-    ) WITHOUT ROWID
+        number INTEGER PRIMARY KEY, place TEXT, token TEXT NOT NULL,
+        path TEXT NOT NULL, amounts TEXT NOT NULL, cells TEXT NOT NULL,
+        state TEXT NOT NULL, expires INTEGER, actual TEXT, due INTEGER NOT NULL,
+        old INTEGER NOT NULL
+    )
     """,
-    "CREATE INDEX holds_due ON holds (due) WHERE live = 1",
+    "CREATE UNIQUE INDEX holds_keyed ON holds (place) WHERE place IS NOT NULL",
+    "CREATE INDEX holds_due ON holds (due) WHERE old AND state = 'held'",
     """
     CREATE VIEW balances AS
     SELECT account, axis, window, cap, spent, held,
@@ -62,7 +63,11 @@ _FIRST = (
     """,
     """
     CREATE VIEW holds_live AS
-    SELECT path, id, amounts, expires / 1000 AS expires_at FROM holds WHERE live
+    SELECT path,
+        CASE WHEN place IS NULL THEN '#' || token || '-' || number
+            ELSE substr(place, instr(place, '/') + 1) END AS id,
+        amounts, expires / 1000 AS expires_at
+    FROM holds WHERE state = 'held'
     """,
     """
     CREATE VIEW history AS

@@ -19,9 +19,9 @@ from budget_cpython.ledger.sqlite.holds import STEP, HoldRows
 from budget_cpython.ledger.sqlite.rows import CellRows
 from budget_cpython.ledger.windows import Window
 
-PRUNE_EVERY = 16  # writes
+PRUNE_EVERY = 32  # writes
 SWEEP_EVERY = 256  # writes: holds that nobody settled are few
-LOOKED_AT = 64  # holds each time: settled ones are removed sooner than others take their place
+LOOKED_AT = 128  # holds each time: settled ones are removed sooner than others take their place
 MOST_KNOWN = 4096  # cells and holds that are remembered from one transaction to the next
 
 
@@ -50,18 +50,12 @@ class StoredLedger(ledger.Ledger):
         self._cells = CellRows(self._window)
         self._holds = HoldRows(self._cells, self._keep_ms)
         self._read: set[str] = set()  # paths, be they accounts or not
-        self._db: sqlite3.Connection | None = None
         self._seen: Any = None  # the connection, and what it said of others' writes
         self._checked: Any = None  # the same, as of when the file's version was looked at
         self._known_version = 0
+        self._at: int | None = None
         self._writes = secrets.randbelow(PRUNE_EVERY)
-        self._swept = 0
-        self._ids = ""
-
-    def check_free(self) -> None:
-        """Refuse what a signal's handler, or a clock, asks for in the midst of an operation."""
-        if self._file.is_mine():
-            raise self._file.locked()
+        self._sweep_due = SWEEP_EVERY
 
     def undo(self, error: BaseException) -> None:
         """Undo what an operation has begun, if it has; raise a typed error for SQLite's."""
@@ -71,43 +65,23 @@ class StoredLedger(ledger.Ledger):
         if isinstance(error, sqlite3.Error):
             raise self._file.trouble(error) from error
 
-    def _begin(self) -> None:
-        """Begin a transaction, with what was read before where nobody has written since."""
-        self._file.begin()
-        self._recall(self._file.db)
-        if self._writes - self._swept >= SWEEP_EVERY:
-            self._swept = self._writes
-            self._expire_some(self._now())
-
-    def _recall(self, db: sqlite3.Connection) -> None:
-        seen = (db, db.execute("PRAGMA data_version").fetchone())
+    def _recall(self, seen: Any) -> None:
         if seen != self._checked:
             self._file.check()
             self._checked = seen
-        known = self._cells.known + self._holds.known + len(self._read)
-        if seen != self._seen or known > MOST_KNOWN:
-            self._forget()
-            if db is not self._db:
-                self._db = self._cells.db = self._holds.db = db
-                self._ids = f"#{secrets.token_hex(8)}"  # a forked process must have its own
-        self._seen, self._known_version = seen, self._version
+        self._forget()
+        self._seen = seen
+        self._known_version = self._version
 
-    def _end(self, error: BaseException | None) -> None:
-        """Write what has changed; a refusal may have moved windows on, and is no trouble."""
-        if error is not None and not isinstance(error, LedgerError):
-            return  # it is undone
-        stale = self._write()
-        seen, self._seen = self._seen, None
-        self._file.commit()
-        if not stale:
-            self._seen = seen
-        self._file.release()
+    def _sweep(self) -> None:
+        self._sweep_due = self._writes + SWEEP_EVERY
+        self._expire_some(self._now())
 
     def _forget(self) -> None:
         self._accounts.clear()
         self._read.clear()
-        self._cells.forget()
-        self._holds.forget()
+        self._cells.forget(self._file.db)
+        self._holds.forget(self._file.db)
 
     def _write(self) -> bool:
         """Write what has changed; return whether what is remembered may be wrong then."""
@@ -121,7 +95,8 @@ class StoredLedger(ledger.Ledger):
             self._writes += 1
             if self._writes % PRUNE_EVERY == 0:
                 self._holds.prune(self._now(), LOOKED_AT)
-        return moved or elsewhere
+        known = self._cells.known() + self._holds.known() + len(self._read)
+        return moved or elsewhere or known > MOST_KNOWN
 
     def _load(self, paths: list[str]) -> None:
         missing = [path for path in paths if path not in self._read]
@@ -146,15 +121,19 @@ class StoredLedger(ledger.Ledger):
         return cells
 
     def _new_id(self) -> str:
-        """Return an id that follows on the last: neighbours in the file cost less."""
-        self._taken += 1
-        return f"{self._ids}{self._taken:08x}"
+        return self._holds.new_id()
 
     def _keep(self, place: str, hold: Hold, now: int) -> None:
         self._holds.add(hold, now)
 
     def _keep_settled(self, place: str, hold: Hold, now: int) -> None:
         self._holds.add(hold, now)
+
+    def _now(self) -> int:
+        """Return the time of the transaction, which is asked for once."""
+        if self._at is None:
+            self._at = super()._now()
+        return self._at
 
     def _look_up(self, place: str) -> Hold | None:
         return self._holds.find(place, self._now())
@@ -200,7 +179,25 @@ class _Transaction:
         self._ledger = ledger
 
     def __enter__(self) -> None:
-        self._ledger._begin()
+        """Begin a transaction, with what was read before where nobody has written since."""
+        ledger = self._ledger
+        file = ledger._file
+        file.begin()
+        ledger._at = None
+        seen = (file.db, file.db.execute("PRAGMA data_version").fetchone())
+        if seen != ledger._seen:
+            ledger._recall(seen)
+        if ledger._writes >= ledger._sweep_due:
+            ledger._sweep()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._ledger._end(error)
+        """Write what has changed; a refusal may have moved windows on, and is no trouble."""
+        if error is not None and not isinstance(error, LedgerError):
+            return  # it is undone
+        ledger = self._ledger
+        stale = ledger._write()
+        seen, ledger._seen = ledger._seen, None
+        ledger._file.commit()
+        if not stale:
+            ledger._seen = seen
+        ledger._file.release()

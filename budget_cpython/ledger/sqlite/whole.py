@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def whole(kind: _Kind) -> _Kind:
 def _whole(operation: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(operation)
     def operate(self: "StoredLedger", *args: Any, **options: Any) -> Any:
-        self.check_free()
+        if self._file.owner == get_ident():  # a signal's handler, or a clock, in the midst of one
+            raise self._file.locked()
         try:
             return operation(self, *args, **options)
         except BaseException as error:
