@@ -8,6 +8,7 @@ from budget_core.ledger_errors import (
     BudgetExceededError,
     HoldSettledError,
     KeyReusedError,
+    LedgerError,
     LedgerFullError,
     LedgerUnavailableError,
     UnknownAccountError,
@@ -130,17 +131,27 @@ class Upstream:
         """Tell the ledger what it is owed, in order; one caller at a time.
 
         Raises `LedgerUnavailableError`, `LedgerFullError`, and any other refusal that may not be
-        for good, such as one of a key's rights; what was not told stays in the queue.
+        for good, such as one of a key's rights, once the others have been told; what was not told
+        stays in the queue.
         """
-        while self._queue:
-            owed = self._queue[0]
+        at, refusal = 0, None
+        while at < len(self._queue):
+            owed = self._queue[at]
             owed.mine = False  # it may be known from now on, and must stay as it is
             try:
                 await self._tell(owed)
             except _FINAL as error:
                 self.refused += 1
                 self.refusal = error
-            self._queue.pop(0)
+            except (LedgerUnavailableError, LedgerFullError):
+                raise
+            except LedgerError as error:
+                refusal = refusal or error
+                at += 1
+                continue
+            self._queue.pop(at)
+        if refusal is not None:
+            raise refusal
 
     async def _tell(self, owed: "_Owed") -> None:
         if owed.name == "redeem":

@@ -248,6 +248,21 @@ async def test_what_is_owed_is_told_in_order_and_what_is_refused_for_good_is_lef
     assert world.faulty.asked == ["commit", "charge", "charge", "release", "charge"]
 
 
+async def test_what_the_key_has_no_right_to_keeps_nothing_else_back() -> None:
+    world = World()
+    upstream = Upstream(world.faulty, world.monotonic)
+    hold = world.ledger.reserve(PATH, {"calls": 2})
+    upstream.charge(PATH, {"calls": 3})
+    upstream.commit(hold, {"calls": 1})
+    world.faulty.down, world.faulty.only = "refused", "charge"
+    for _ in range(2):
+        await raises_async(LedgerError, upstream.settle)
+        assert (upstream.owing, world.stands()) == (1, (1, 0))
+    world.faulty.down = ""
+    await upstream.settle()
+    assert (upstream.owing, upstream.refused, world.stands()) == (0, 0, (4, 0))
+
+
 async def test_what_no_ledger_would_take_is_refused_at_once_in_an_outage_too() -> None:
     world = World()
     leased = world.leased()
