@@ -13,7 +13,7 @@ from budget_cpython.ledger.sqlite.place import LOG, Place
 
 _LONGEST_NAP = 0.01
 _PAGE = 1024  # bytes: an operation writes three or four pages, whole
-_LOG_PAGES = 4000  # 4 MB: while a log grows, each sync costs more
+_LOG_PAGES = 2000  # 2 MB: while a log grows, each sync costs more
 _PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)  # the connection is as good as before
 
 

@@ -6,7 +6,7 @@ from json import loads
 from typing import Any
 
 from budget_core.account import root
-from budget_core.cell import HELD
+from budget_core.cell import HELD, Cell
 from budget_core.ledger_records import Hold
 from budget_cpython.ledger.sqlite.rows import CellRows
 
@@ -132,21 +132,23 @@ class HoldRows:
         if cells is not None:
             read = self._cells.cells
             hold.cells = {axis: read(ids) for axis, ids in loads(cells).items()}
-        self._cells.touch(hold.cells or {})
 
-    def write(self) -> bool:
-        """Write what is new or changed; return if anything was."""
-        changed = bool(self._new)
-        for hold, due in self._new:
-            self._insert(hold, due)
-        for hold, number, was, _ in self._found.values():
-            if was != (hold.state, hold.expires):
-                self._update(number, hold)
-                changed = True
-            hold.cells = None
-        self._new.clear()
-        self._found.clear()
-        self._dues.clear()
+    def write(self) -> list[dict[str, tuple[Cell, ...]]]:
+        """Write what is new or changed; return the cells that it counts in, of each hold."""
+        changed = []
+        if self._new:
+            for hold, due in self._new:
+                changed.append(hold.cells or {})
+                self._insert(hold, due)
+            self._new.clear()
+        if self._found:
+            for hold, number, was, _ in self._found.values():
+                if was != (hold.state, hold.expires):
+                    changed.append(hold.cells or {})
+                    self._update(number, hold)
+                hold.cells = None
+            self._found.clear()
+            self._dues.clear()
         return changed
 
     def _insert(self, hold: Hold, due: int) -> None:

@@ -45,7 +45,6 @@ class CellRows:
         self._limits: list[StoredLimit] = []
         self._cells: dict[int, Cell] = {}
         self._rows: dict[Cell, _Row] = {}
-        self._touched: list[Cell] = []
         self._named: tuple[dict[str, tuple[Cell, ...]], str] = ({}, "{}")
 
     def known(self) -> int:
@@ -58,13 +57,7 @@ class CellRows:
         self._limits.clear()
         self._cells.clear()
         self._rows.clear()
-        self._touched.clear()
         self._named = {}, "{}"
-
-    def touch(self, cells: dict[str, tuple[Cell, ...]]) -> None:
-        """Note that these cells may be changed."""
-        for found in cells.values():
-            self._touched += found
 
     def limits(self, paths: list[str]) -> dict[str, list[CountedLimit]]:
         """Return the limits of those of the paths that are accounts."""
@@ -130,21 +123,20 @@ class CellRows:
             self._rows[cell] = row
         return cell
 
-    def write_counts(self) -> tuple[bool, bool]:
-        """Write what is spent and held of the touched cells where that changed.
+    def write_counts(self, cells: dict[str, tuple[Cell, ...]]) -> bool:
+        """Write what is spent and held of cells where that changed.
 
-        Returns whether it did anywhere, and whether any of it was not in a current cell.
+        Returns whether any of it was not in a current cell.
         """
-        changed = elsewhere = False
-        for cell in self._touched:
-            row = self._rows.get(cell)
-            if row and (cell.spent != row[3] or cell.held != row[4]):
-                self.db.execute(_COUNTS, (cell.spent, cell.held, row[0]))
-                self._rows[cell] = (*row[:3], cell.spent, cell.held, *row[5:])
-                elsewhere = elsewhere or cell.limit is _NOBODYS or cell.limit.cell is not cell
-                changed = True
-        self._touched.clear()
-        return changed, elsewhere
+        elsewhere = False
+        for axis in cells:
+            for cell in cells[axis]:
+                row = self._rows.get(cell)
+                if row and (cell.spent != row[3] or cell.held != row[4]):
+                    self.db.execute(_COUNTS, (cell.spent, cell.held, row[0]))
+                    self._rows[cell] = (*row[:3], cell.spent, cell.held, *row[5:])
+                    elsewhere = elsewhere or cell.limit is _NOBODYS or cell.limit.cell is not cell
+        return elsewhere
 
     def write(self, paths: Iterable[str], now: dict[str, list[CountedLimit]]) -> None:
         """Write everything, where the accounts of these paths have these limits now."""

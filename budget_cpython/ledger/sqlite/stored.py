@@ -90,8 +90,11 @@ class StoredLedger(ledger.Ledger):
             limits = {path: account.limits for path, account in self._accounts.items()}
             self._cells.write(self._read, limits)
             self._known_version = self._version
-        counted, elsewhere = self._cells.write_counts()
-        if self._holds.write() or counted:
+        elsewhere = False
+        changed = self._holds.write()
+        if changed:
+            for cells in changed:
+                elsewhere = self._cells.write_counts(cells) or elsewhere
             self._writes += 1
             if self._writes % PRUNE_EVERY == 0:
                 self._holds.prune(self._now(), LOOKED_AT)
@@ -116,9 +119,7 @@ class StoredLedger(ledger.Ledger):
     def _open(self, path: str, now: int) -> Any:
         if path not in self._accounts:
             self._load(chain(check_path(path)))
-        cells = super()._open(path, now)
-        self._cells.touch(cells)
-        return cells
+        return super()._open(path, now)
 
     def _new_id(self) -> str:
         return self._holds.new_id()
