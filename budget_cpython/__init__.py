@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from budget_core.turn_budget import Allowance
     from budget_core.wrapper import BudgetWrapper
     from budget_cpython.clock import WALL
-    from budget_cpython.config import Budget, DailyBudgetConfig, TurnBudgetConfig, WindDown
+    from budget_cpython.config import DailyBudgetConfig, TurnBudgetConfig
     from budget_cpython.deadline import Deadline, DeadlineToken
     from budget_cpython.envelope import Envelope
     from budget_cpython.executor import (
@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from budget_cpython.operative import Operative
     from budget_cpython.parallel import Event
     from budget_cpython.prices import ListedPrices
+    from budget_cpython.run_config import Budget, WindDown
     from budget_cpython.running import Running
     from budget_cpython.trackers import DailyBudgetTracker, TurnBudgetTracker
     from budget_cpython.turn import (
@@ -97,7 +98,7 @@ else:
 
     _OWN = {
         "BoundedToolExecutor": "executor",
-        "Budget": "config",
+        "Budget": "run_config",
         "CitationAccumulator": "turn",
         "DailyBudgetConfig": "config",
         "DailyBudgetTracker": "trackers",
@@ -124,7 +125,7 @@ else:
         "TurnBudgetTracker": "trackers",
         "TurnRuntimeState": "turn",
         "WALL": "clock",
-        "WindDown": "config",
+        "WindDown": "run_config",
         "open_async_ledger": "ledger.opening",
         "open_ledger": "ledger.opening",
         "parse_limits": "ledger.texts",

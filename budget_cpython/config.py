@@ -1,8 +1,7 @@
-"""The core's configurations as frozen dataclasses: names, defaults and rules stay the core's."""
+"""The core's configurations of trackers as frozen dataclasses."""
 
-from budget_core import budget, wind_down
 from budget_core import config as core
-from budget_cpython.derive import dataclass_of
+from budget_cpython.derive import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,25 +16,6 @@ if TYPE_CHECKING:
         """The core's, frozen."""
 
         __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    class Budget(budget.Budget):
-        """The core's, frozen."""
-
-        __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    class WindDown(wind_down.WindDown):
-        """The core's, frozen."""
-
-        __dataclass_fields__: ClassVar[dict[str, Any]]
 else:
-
-    def _digest(self):
-        return hash(tuple(value for value in vars(self).values() if not isinstance(value, dict)))
-
-    def _frozen(base):
-        return dataclass_of(base, __name__, frozen=True, coerce=True, __hash__=_digest)
-
-    TurnBudgetConfig = _frozen(core.TurnBudgetConfig)
-    DailyBudgetConfig = _frozen(core.DailyBudgetConfig)
-    Budget = _frozen(budget.Budget)
-    WindDown = _frozen(wind_down.WindDown)
+    TurnBudgetConfig = frozen(core.TurnBudgetConfig, __name__)
+    DailyBudgetConfig = frozen(core.DailyBudgetConfig, __name__)

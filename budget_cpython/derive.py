@@ -38,3 +38,12 @@ def dataclass_of(base: "Any", module: str, *, frozen: bool, coerce: bool, **body
         frozen=frozen,
         eq="__hash__" not in body,
     )
+
+
+def frozen(base: "Any", module: str) -> "Any":
+    """Return a frozen dataclass of a core class that is a configuration."""
+    return dataclass_of(base, module, frozen=True, coerce=True, __hash__=_digest)
+
+
+def _digest(self: "Any") -> int:
+    return hash(tuple(value for value in vars(self).values() if not isinstance(value, dict)))

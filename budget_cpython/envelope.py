@@ -1,7 +1,7 @@
 """The core's envelope under a lock: runs in threads may draw on the same one."""
 
 from budget_core import envelope as core
-from budget_cpython.config import Budget
+from budget_cpython.run_config import Budget
 from budget_cpython.turn import TurnBudget
 
 
