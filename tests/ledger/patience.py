@@ -1,0 +1,23 @@
+"""Wait for servers, as long as a busy machine takes."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from budget_core.ledger_errors import LedgerUnavailableError
+
+PATIENCE = 30  # seconds
+
+
+def until(ask: Callable[[], Any], *errors: type[Exception]) -> Any:
+    """Ask again and again until there is an answer; errors are none."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            answer = ask()
+        except (LedgerUnavailableError, *errors):
+            answer = None
+        if answer:
+            return answer
+        assert time.monotonic() < end, "there is no answer"
+        time.sleep(0.01)
