@@ -6,8 +6,6 @@ prepared, and runs over a connection of psycopg as anybody would open it.
 """
 
 import asyncio
-import statistics
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import psycopg
 
 from benchmarks.figures import Figure, ratio
+from benchmarks.turns import medians, medians_awaited
 from budget_core.account import Limit
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
 from tests.ledger.postgres_server import PostgresServer
@@ -64,7 +63,7 @@ def _blocking(server: PostgresServer, calls: int) -> list[Figure]:
         def settle() -> None:
             ledger.commit(ledger.reserve("org", AMOUNTS), AMOUNTS)
 
-        bare_us, reserve_us, deep_us, settle_us = _medians((bare, reserve, deep, settle), calls)
+        bare_us, reserve_us, deep_us, settle_us = medians((bare, reserve, deep, settle), calls)
     return [
         Figure("Postgres, UPDATE … RETURNING", bare_us, "µs"),
         Figure("Postgres, reserve", reserve_us, "µs"),
@@ -86,15 +85,9 @@ async def _waiting(server: PostgresServer, calls: int) -> list[Figure]:
         await (await connection.execute(BARE, PARAMETERS)).fetchone()
 
     asked: list[Callable[[], Awaitable[Any]]] = [bare, lambda: ledger.reserve("async", AMOUNTS)]
-    times: list[list[float]] = [[], []]
-    for _ in range(calls):
-        for ask, taken in zip(asked, times, strict=True):
-            began = time.perf_counter()
-            await ask()
-            taken.append(time.perf_counter() - began)
+    bare_us, reserve_us = await medians_awaited(asked, calls)
     await ledger.close()
     await connection.close()
-    bare_us, reserve_us = (statistics.median(one) * 1e6 for one in times)
     return [
         Figure("Postgres, reserve with asyncio", reserve_us, "µs"),
         ratio("Postgres, reserve with asyncio: ratio", reserve_us, bare_us, MOST_TIMES),
@@ -123,19 +116,8 @@ def _beside_many(server: PostgresServer, calls: int) -> list[Figure]:
             MANY,
         )
         server.execute("CHECKPOINT")
-        few_us, many_us = _medians(
+        few_us, many_us = medians(
             (lambda: few.reserve("org", AMOUNTS), lambda: many.reserve("org", AMOUNTS)), calls
         )
     name = f"Postgres, reserve beside {MANY:,} holds and accounts: ratio"
     return [ratio(name, many_us, few_us)]
-
-
-def _medians(functions: tuple[Callable[[], object], ...], calls: int) -> list[float]:
-    """Return the microseconds of each; they take turns, so that all have the machine's noise."""
-    times: list[list[float]] = [[] for _ in functions]
-    for _ in range(calls):
-        for function, taken in zip(functions, times, strict=True):
-            began = time.perf_counter()
-            function()
-            taken.append(time.perf_counter() - began)
-    return [statistics.median(one) * 1e6 for one in times]

@@ -6,15 +6,14 @@ by call; the median of each counts.
 
 import asyncio
 import importlib.util
-import statistics
 import tempfile
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figure, ratio
+from benchmarks.turns import medians, medians_awaited
 from budget_core.account import Limit
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.redis.clients import Blocking, Waiting
@@ -57,7 +56,7 @@ def _blocking(server: RedisServer, calls: int) -> list[Figure]:
         def settle() -> None:
             ledger.commit(ledger.reserve("org", AMOUNTS), AMOUNTS)
 
-        bare_us, reserve_us, deep_us, settle_us = _medians((bare, reserve, deep, settle), calls)
+        bare_us, reserve_us, deep_us, settle_us = medians((bare, reserve, deep, settle), calls)
     kind = "with hiredis" if importlib.util.find_spec("hiredis") else "without hiredis"
     return [
         Figure(f"Redis, INCRBY in a script, {kind}", bare_us, "µs"),
@@ -73,19 +72,13 @@ async def _waiting(server: RedisServer, calls: int) -> list[Figure]:
     ledger = AsyncRedisLedger(server.url)
     await ledger.set_limits("async", LIMITS)
     sha = await client.script_load(SCRIPT)
-    times: list[list[float]] = [[], []]
     asked: list[Callable[[], Awaitable[Any]]] = [
         lambda: client.evalsha(sha, 1, "count", 5),
         lambda: ledger.reserve("async", AMOUNTS),
     ]
-    for _ in range(calls):
-        for ask, taken in zip(asked, times, strict=True):
-            began = time.perf_counter()
-            await ask()
-            taken.append(time.perf_counter() - began)
+    bare_us, reserve_us = await medians_awaited(asked, calls)
     await ledger.close()
     await client.aclose()
-    bare_us, reserve_us = (statistics.median(one) * 1e6 for one in times)
     return [
         Figure("Redis, reserve with asyncio", reserve_us, "µs"),
         ratio("Redis, reserve with asyncio: ratio", reserve_us, bare_us, MOST_TIMES),
@@ -103,19 +96,8 @@ def _beside_many(server: RedisServer, calls: int) -> list[Figure]:
         for number in range(HOLDS):
             many.reserve("org", AMOUNTS)
             many.set_limits(f"org/{number}", LIMITS)
-        few_us, many_us = _medians(
+        few_us, many_us = medians(
             (lambda: few.reserve("org", AMOUNTS), lambda: many.reserve("org", AMOUNTS)), calls
         )
     name = f"Redis, reserve beside {HOLDS:,} holds and accounts: ratio"
     return [ratio(name, many_us, few_us)]
-
-
-def _medians(functions: tuple[Callable[[], object], ...], calls: int) -> list[float]:
-    """Return the microseconds of each; they take turns, so that all have the machine's noise."""
-    times: list[list[float]] = [[] for _ in functions]
-    for _ in range(calls):
-        for function, taken in zip(functions, times, strict=True):
-            began = time.perf_counter()
-            function()
-            taken.append(time.perf_counter() - began)
-    return [statistics.median(one) * 1e6 for one in times]
