@@ -83,7 +83,7 @@ class Ledger(Accounts):
             path = check_path(path)
         place = None if key is None else _place(path, key)
         with self._lock:
-            now = int(self._clock() * 1000)
+            now = self._now()
             if place is not None:
                 known = self._known(place, path, asked, False)
                 if known is not None:

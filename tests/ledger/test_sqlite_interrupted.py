@@ -151,6 +151,27 @@ def test_closing_waits_no_longer_than_the_timeout_for_another_thread(tmp_path: P
     ledger.close()
 
 
+def test_an_interrupt_in_the_midst_of_undoing_leaves_nothing_locked(tmp_path: Path) -> None:
+    with SqliteLedger(tmp_path / "ledger.db", clock=lambda: NOON) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None, "day")])
+        undo, told = ledger.undo, []
+
+        def interrupted(error: BaseException) -> None:
+            told.append(error)
+            if len(told) == 1:
+                raise KeyboardInterrupt
+            undo(error)
+
+        broken = mock.patch.object(ledger._holds, "add", side_effect=sqlite3.OperationalError)
+        undone = mock.patch.object(ledger, "undo", interrupted)
+        with broken, undone, pytest.raises(KeyboardInterrupt):
+            ledger.charge("org", ONE)
+        assert not ledger._file.is_mine()
+        ledger.charge("org", ONE)
+        with SqliteLedger(tmp_path / "ledger.db", clock=lambda: NOON) as other:
+            assert counted(other) == (1, 0)
+
+
 def test_what_another_thread_undoes_right_after_a_commit_is_not_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

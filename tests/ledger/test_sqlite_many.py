@@ -15,8 +15,8 @@ from budget_core.ledger import Ledger
 from budget_core.ledger_errors import BudgetExceededError, UnknownHoldError
 from budget_core.ledger_records import Hold
 from budget_cpython.ledger.sqlite import SqliteLedger
-from budget_cpython.ledger.sqlite.holds import YOUNG
-from budget_cpython.ledger.sqlite.stored import LOOKED_AT, SWEEP_EVERY
+from budget_cpython.ledger.sqlite.holds import STEP, YOUNG
+from budget_cpython.ledger.sqlite.stored import LOOKED_AT, PRUNE_EVERY, SWEEP_EVERY
 from tests import ledger_kills
 from tests.ledger import claims, linearizable
 
@@ -240,9 +240,58 @@ def test_holds_are_found_when_they_are_over_however_many_came_after_them(tmp_pat
         assert (found.spent, found.held) == (3 * YOUNG + 4, 0)
 
 
+def test_programs_that_are_short_remove_what_is_settled_beside_holds_that_are_not(
+    tmp_path: Path,
+) -> None:
+    now = NOON
+    held = 2 * LOOKED_AT
+
+    def clock() -> float:
+        return now
+
+    with SqliteLedger(tmp_path / "ledger.db", clock=clock, keep=60) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None)])
+        for _ in range(held):
+            ledger.reserve("org", ONE, ttl=86_400)
+    for _ in range(60):
+        now += 60
+        with SqliteLedger(tmp_path / "ledger.db", clock=clock, keep=60) as ledger:
+            for _ in range(PRUNE_EVERY):
+                ledger.charge("org", ONE)
+    assert rows(ledger) <= held + 2 * LOOKED_AT
+
+
+def test_a_key_that_is_free_again_leaves_nothing_behind(tmp_path: Path) -> None:
+    now = NOON
+    with SqliteLedger(tmp_path / "ledger.db", clock=lambda: now, keep=60) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None)])
+        ledger.charge("org", ONE, key="k")
+        now += 60
+        ledger.charge("org", {"tokens": 2}, key="k")
+        now -= 60
+        with pytest.raises(UnknownHoldError):
+            ledger.hold("org", "#-1")
+        assert ledger.hold("org", "k").amounts == {"tokens": 2}
+
+
+def test_a_balance_is_told_beside_any_number_of_holds_that_are_over(tmp_path: Path) -> None:
+    now = NOON
+    with SqliteLedger(tmp_path / "ledger.db", clock=lambda: now) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None)])
+        for _ in range(STEP + 10):
+            ledger.reserve("org", ONE, ttl=60)
+        now += 60
+        (found,) = ledger.balance("org")
+        assert (found.spent, found.held) == (STEP + 10, 0)
+        db = ledger._file.db
+        before = db.total_changes
+        assert ledger.balance("org")[0].spent == STEP + 10
+        assert db.total_changes == before
+
+
 def test_no_id_comes_twice_and_only_a_whole_id_is_one(tmp_path: Path) -> None:
     now = NOON
-    seen = set()
+    seen: set[str] = set()
     with SqliteLedger(tmp_path / "ledger.db", clock=lambda: now, keep=60) as ledger:
         ledger.set_limits("org", [Limit("tokens", None)])
         for _ in range(5):

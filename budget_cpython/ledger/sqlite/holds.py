@@ -14,13 +14,14 @@ STEP = 500  # rows of holds at a time: others wait meanwhile
 YOUNG = 256  # holds that are looked through for those that are over, rather than indexed
 
 _FIND = "SELECT number, place, token, path, amounts, cells, state, expires, actual, due FROM holds"
-_NUMBERED = _FIND + " WHERE number = ? AND place IS NULL"
+_NUMBERED = _FIND + " WHERE number = ? AND token != ''"
 _KEYED = _FIND + " WHERE place = ?"
 _OLD_OVER = _FIND + " WHERE old AND state = 'held' AND due <= ? ORDER BY due LIMIT ?"
 _YOUNG_OVER = _FIND + " WHERE number > ? AND state = 'held' AND due <= ? LIMIT ?"
 _GROWN_UP = "UPDATE holds SET old = 1 WHERE number > ? AND state = 'held'"
 _MARK = "UPDATE ledger SET passed = ?"
-_LAST = "SELECT passed, (SELECT max(number) FROM holds) FROM ledger"
+_PRUNED = "UPDATE ledger SET pruned = ?"
+_LAST = "SELECT passed, pruned, (SELECT max(number) FROM holds) FROM ledger"
 _INSERT = "INSERT INTO holds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)"
 _UPDATE = "UPDATE holds SET state = ?, expires = ?, actual = ?, due = ? WHERE number = ?"
 _FREE_KEY = "UPDATE holds SET place = NULL WHERE number = ?"
@@ -52,7 +53,7 @@ class HoldRows:
         self._found: dict[str, _Found] = {}
         self._dues: dict[Hold, int] = {}
         self._live: dict[str, tuple[Hold, int]] = {}
-        self._swept = 0  # the number that pruning has come to
+        self._pruned = 0  # the number that pruning has come to, whoever did it
 
     def known(self) -> int:
         """How many there are."""
@@ -65,7 +66,7 @@ class HoldRows:
         self._found.clear()
         self._dues.clear()
         self._live.clear()
-        self._passed, last = db.execute(_LAST).fetchone()
+        self._passed, self._pruned, last = db.execute(_LAST).fetchone()
         self._last = last or 0
         self._token = secrets.token_hex(4)  # a forked process must have its own
 
@@ -173,15 +174,15 @@ class HoldRows:
 
     def prune(self, now: int, most: int) -> None:
         """Look at the next rows, in the order of their numbers, and remove what is due of them."""
-        (first,) = self.db.execute(_FIRST, (self._swept,)).fetchone()
-        if first is None:
-            self._swept = 0
-            return
-        end = first + most
-        if now:
+        (first,) = self.db.execute(_FIRST, (self._pruned,)).fetchone()
+        end = self._last + 1 if first is None else first + most
+        if now and first is not None:
             self.db.execute(_PRUNE, (first, min(end, self._last), now))
             self.db.execute(_DATE, (self._end_of(now), first, end))
-        self._swept = end - 1 if end <= self._last else 0
+        pruned = end - 1 if end <= self._last else 0
+        if pruned != self._pruned:
+            self.db.execute(_PRUNED, (pruned,))
+            self._pruned = pruned
 
     def _end_of(self, now: int) -> int:
         return now and now + self._keep_ms

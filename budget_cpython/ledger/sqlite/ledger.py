@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from budget_core.clock import DAY
+from budget_core.ledger_records import Balance
 from budget_cpython.clock import WALL
 from budget_cpython.ledger.sqlite.connection import Connection
 from budget_cpython.ledger.sqlite.holds import STEP
@@ -96,13 +97,27 @@ class SqliteLedger(StoredLedger):
 
         It is done some at a time, so that others need not wait for all of it.
         """
+        return self._expire_in_steps(prune=True)
+
+    def balance(self, path: str) -> list[Balance]:
+        """Return what stands against each limit of the path and of all above it."""
+        self._expire_in_steps(prune=False)
+        return super().balance(path)
+
+    def history(self, path: str) -> list[Balance]:
+        """Return what an account's own limits counted in windows that are over."""
+        self._expire_in_steps(prune=False)
+        return super().history(path)
+
+    def _expire_in_steps(self, prune: bool) -> int:
         found = 0
         while True:
             self._sweep_due = self._writes + SWEEP_EVERY  # it would not be counted here
             with self._lock:
                 now = self._now()
                 over = self._expire_some(now)
-                self._holds.prune(now, STEP)
+                if prune:
+                    self._holds.prune(now, STEP)
             found += over
             if over < STEP:
                 return found

@@ -14,8 +14,12 @@ _STATE = """
 """
 
 _FIRST = (
-    "CREATE TABLE ledger (accounts INTEGER NOT NULL, passed INTEGER NOT NULL)",
-    "INSERT INTO ledger VALUES (0, 0)",
+    """
+    CREATE TABLE ledger (
+        accounts INTEGER NOT NULL, passed INTEGER NOT NULL, pruned INTEGER NOT NULL
+    )
+    """,
+    "INSERT INTO ledger VALUES (0, 0, 0)",
     """
     CREATE TABLE limits (
         id INTEGER PRIMARY KEY,

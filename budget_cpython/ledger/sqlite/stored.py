@@ -6,7 +6,6 @@ and is read again once anybody else has written.
 """
 
 import secrets
-import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,15 +54,13 @@ class StoredLedger(ledger.Ledger):
         self._known_version = 0
         self._at: int | None = None
         self._writes = secrets.randbelow(PRUNE_EVERY)
-        self._sweep_due = SWEEP_EVERY
+        self._sweep_due = self._writes + secrets.randbelow(SWEEP_EVERY)  # programs may be short
 
     def undo(self, error: BaseException) -> None:
-        """Undo what an operation has begun, if it has; raise a typed error for SQLite's."""
+        """Undo what an operation has begun, if it has."""
         if self._file.is_mine():
             self._seen = None
         self._file.give_up(error)
-        if isinstance(error, sqlite3.Error):
-            raise self._file.trouble(error) from error
 
     def _recall(self, seen: Any) -> None:
         if seen != self._checked:

@@ -1,5 +1,6 @@
 """Do the operations of a ledger in a file as a whole, or not at all."""
 
+import sqlite3
 from collections.abc import Callable
 from functools import wraps
 from threading import get_ident
@@ -33,7 +34,13 @@ def _whole(operation: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return operation(self, *args, **options)
         except BaseException as error:
-            self.undo(error)
+            try:
+                self.undo(error)
+            except BaseException:  # a signal's handler may raise here, too
+                self.undo(error)
+                raise
+            if isinstance(error, sqlite3.Error):
+                raise self._file.trouble(error) from error
             raise
 
     return operate
