@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.stateful import rule, run_state_machine_as_test
 
-from budget_cpython.ledger.sqlite import SqliteLedger
+from budget_cpython.ledger.sqlite import SqliteLedger, holds, ledger, stored
 from tests.ledger.machine import LedgerMachine
 from tests_micro import ledger_cases
 
@@ -26,8 +26,8 @@ def test_a_shared_vector_holds(case: dict[str, Any], tmp_path: Path) -> None:
     try:
         ledger_cases.run(case, make)
     finally:
-        for ledger in made:
-            ledger.close()
+        for one in made:
+            one.close()
 
 
 def test_any_history_is_as_in_memory(tmp_path: Path) -> None:
@@ -36,6 +36,46 @@ def test_any_history_is_as_in_memory(tmp_path: Path) -> None:
     class Machine(LedgerMachine):
         def make(self, clock: Any, keep: int) -> SqliteLedger:
             return SqliteLedger(tmp_path / f"{next(numbers)}.db", clock=clock, keep=keep)
+
+    run_state_machine_as_test(
+        Machine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
+    )
+
+
+class Together:
+    """Several ledgers on one file, which take turns."""
+
+    def __init__(self, ledgers: list[SqliteLedger]) -> None:
+        self._ledgers = ledgers
+        self._turns = itertools.cycle(ledgers)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(next(self._turns), name)
+
+    def close(self) -> None:
+        for one in self._ledgers:
+            one.close()
+
+
+def test_any_history_of_several_on_one_file_is_too_however_little_they_remember(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = itertools.count()
+    for module, name in ((holds, "YOUNG"), (stored, "MOST_KNOWN"), (stored, "LOOKED_AT")):
+        monkeypatch.setattr(module, name, 2)
+    for module, name in ((holds, "STEP"), (stored, "STEP"), (ledger, "STEP")):
+        monkeypatch.setattr(module, name, 2)
+    monkeypatch.setattr(stored, "PRUNE_EVERY", 1)
+
+    class Machine(LedgerMachine):
+        def make(self, clock: Any, keep: int) -> Together:
+            path = tmp_path / f"{next(numbers)}.db"
+            return Together([SqliteLedger(path, clock=clock, keep=keep) for _ in range(3)])
+
+        @rule()
+        def expire(self) -> None:
+            self.reference.expire()
+            self.engine.expire()  # some had expired before anybody asked
 
     run_state_machine_as_test(
         Machine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -16,7 +16,7 @@ from budget_core.ledger_errors import BudgetExceededError, UnknownHoldError
 from budget_core.ledger_records import Hold
 from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.ledger.sqlite.holds import STEP, YOUNG
-from budget_cpython.ledger.sqlite.stored import LOOKED_AT, PRUNE_EVERY, SWEEP_EVERY
+from budget_cpython.ledger.sqlite.stored import LOOKED_AT, PRUNE_EVERY
 from tests import ledger_kills
 from tests.ledger import claims, linearizable
 
@@ -208,7 +208,6 @@ def test_more_holds_expire_than_are_read_at_a_time(tmp_path: Path) -> None:
                 ledger.reserve("org", ONE, ttl=60)
             now += 60
             if now == NOON + 60:
-                ledger._sweep_due -= SWEEP_EVERY  # a sweep is due
                 assert ledger.expire() == 510
         (found,) = ledger.balance("org")
     assert (found.spent, found.held) == (1020, 0)

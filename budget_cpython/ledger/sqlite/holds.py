@@ -47,7 +47,7 @@ class HoldRows:
         self._cells = cells
         self._keep_ms = keep_ms
         self._token = ""
-        self._last = 0
+        self.last = 0
         self._passed = 0  # no hold up to here is live, but for those that are indexed
         self._new: list[tuple[Hold, int]] = []
         self._found: dict[str, _Found] = {}
@@ -67,12 +67,12 @@ class HoldRows:
         self._dues.clear()
         self._live.clear()
         self._passed, self._pruned, last = db.execute(_LAST).fetchone()
-        self._last = last or 0
+        self.last = last or 0
         self._token = secrets.token_hex(4)  # a forked process must have its own
 
     def new_id(self) -> str:
         """Return the id of the next hold that has no key."""
-        return f"#{self._token}-{self._last + 1}"
+        return f"#{self._token}-{self.last + 1}"
 
     def add(self, hold: Hold, now: int) -> None:
         """Keep a new hold, or a charge."""
@@ -104,15 +104,19 @@ class HoldRows:
             return None
         return self._read(row)
 
+    def are_many(self) -> bool:
+        """Whether so many came since anybody looked for those that are over."""
+        return self.last - self._passed > YOUNG
+
     def over(self, now: int) -> list[Hold]:
         """Return some of the live holds that are over by now.
 
         An index of all would cost each of them two more pages. Most are settled soon; those that
         still are live among many younger ones are indexed.
         """
-        if self._last - self._passed > YOUNG:
+        if self.are_many():
             self.db.execute(_GROWN_UP, (self._passed,))
-            self._passed = self._last
+            self._passed = self.last
             self.db.execute(_MARK, (self._passed,))
         rows = self.db.execute(_OLD_OVER, (now, STEP)).fetchall()
         young = (self._passed, now, STEP - len(rows))
@@ -158,7 +162,7 @@ class HoldRows:
         place = f"{root(path)}/{name}" if keyed else None
         amounts, ids = _amounts(hold.amounts), self._cells.ids(cells)
         actual = None if state == HELD else amounts
-        self._last = number = self._last + 1
+        self.last = number = self.last + 1
         token = "" if keyed else self._token
         row = (number, place, token, path, amounts, ids, state, hold.expires, actual, due)
         self.db.execute(_INSERT, row)
@@ -175,11 +179,11 @@ class HoldRows:
     def prune(self, now: int, most: int) -> None:
         """Look at the next rows, in the order of their numbers, and remove what is due of them."""
         (first,) = self.db.execute(_FIRST, (self._pruned,)).fetchone()
-        end = self._last + 1 if first is None else first + most
+        end = self.last + 1 if first is None else first + most
         if now and first is not None:
-            self.db.execute(_PRUNE, (first, min(end, self._last), now))
+            self.db.execute(_PRUNE, (first, min(end, self.last), now))
             self.db.execute(_DATE, (self._end_of(now), first, end))
-        pruned = end - 1 if end <= self._last else 0
+        pruned = end - 1 if end <= self.last else 0
         if pruned != self._pruned:
             self.db.execute(_PRUNED, (pruned,))
             self._pruned = pruned

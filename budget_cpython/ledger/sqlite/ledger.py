@@ -10,7 +10,7 @@ from budget_cpython.clock import WALL
 from budget_cpython.ledger.sqlite.connection import Connection
 from budget_cpython.ledger.sqlite.holds import STEP
 from budget_cpython.ledger.sqlite.place import Place
-from budget_cpython.ledger.sqlite.stored import SWEEP_EVERY, StoredLedger
+from budget_cpython.ledger.sqlite.stored import StoredLedger
 from budget_cpython.ledger.sqlite.view import View, view
 from budget_cpython.ledger.sqlite.whole import whole
 from budget_cpython.ledger.windows import Window, parse_window
@@ -112,12 +112,11 @@ class SqliteLedger(StoredLedger):
     def _expire_in_steps(self, prune: bool) -> int:
         found = 0
         while True:
-            self._sweep_due = self._writes + SWEEP_EVERY  # it would not be counted here
             with self._lock:
                 now = self._now()
                 over = self._expire_some(now)
+                found += self._swept + over
                 if prune:
                     self._holds.prune(now, STEP)
-            found += over
             if over < STEP:
                 return found

@@ -5,7 +5,6 @@ it in memory, and what has changed is written back. What was read stays in memor
 and is read again once anybody else has written.
 """
 
-import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,8 +17,7 @@ from budget_cpython.ledger.sqlite.holds import STEP, HoldRows
 from budget_cpython.ledger.sqlite.rows import CellRows
 from budget_cpython.ledger.windows import Window
 
-PRUNE_EVERY = 32  # writes
-SWEEP_EVERY = 256  # writes: holds that nobody settled are few
+PRUNE_EVERY = 32  # holds, whoever takes them: programs may be short
 LOOKED_AT = 128  # holds each time: settled ones are removed sooner than others take their place
 MOST_KNOWN = 4096  # cells and holds that are remembered from one transaction to the next
 
@@ -53,8 +51,7 @@ class StoredLedger(ledger.Ledger):
         self._checked: Any = None  # the same, as of when the file's version was looked at
         self._known_version = 0
         self._at: int | None = None
-        self._writes = secrets.randbelow(PRUNE_EVERY)
-        self._sweep_due = self._writes + secrets.randbelow(SWEEP_EVERY)  # programs may be short
+        self._swept = 0  # holds that were over when the transaction began
 
     def undo(self, error: BaseException) -> None:
         """Undo what an operation has begun, if it has."""
@@ -70,10 +67,6 @@ class StoredLedger(ledger.Ledger):
         self._seen = seen
         self._known_version = self._version
 
-    def _sweep(self) -> None:
-        self._sweep_due = self._writes + SWEEP_EVERY
-        self._expire_some(self._now())
-
     def _forget(self) -> None:
         self._accounts.clear()
         self._read.clear()
@@ -88,12 +81,12 @@ class StoredLedger(ledger.Ledger):
             self._cells.write(self._read, limits)
             self._known_version = self._version
         elsewhere = False
+        last = self._holds.last
         changed = self._holds.write()
         if changed:
             for cells in changed:
                 elsewhere = self._cells.write_counts(cells) or elsewhere
-            self._writes += 1
-            if self._writes % PRUNE_EVERY == 0:
+            if self._holds.last > last and self._holds.last % PRUNE_EVERY == 0:
                 self._holds.prune(self._now(), LOOKED_AT)
         known = self._cells.known() + self._holds.known() + len(self._read)
         return moved or elsewhere or known > MOST_KNOWN
@@ -185,8 +178,7 @@ class _Transaction:
         seen = (file.db, file.db.execute("PRAGMA data_version").fetchone())
         if seen != ledger._seen:
             ledger._recall(seen)
-        if ledger._writes >= ledger._sweep_due:
-            ledger._sweep()
+        ledger._swept = ledger._expire_some(ledger._now()) if ledger._holds.are_many() else 0
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Write what has changed; a refusal may have moved windows on, and is no trouble."""
