@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 from budget_cpython.ledger.sqlite import SqliteLedger, holds, ledger, stored
-from tests.ledger.machine import LedgerMachine
+from tests.ledger.machine import LedgerMachine, paths, ttls
 from tests_micro import ledger_cases
 
 CASES = list(ledger_cases.cases())
@@ -76,6 +77,11 @@ def test_any_history_of_several_on_one_file_is_too_however_little_they_remember(
         def expire(self) -> None:
             self.reference.expire()
             self.engine.expire()  # some had expired before anybody asked
+
+        @rule(path=paths, count=st.integers(1, 6), ttl=ttls)
+        def take(self, path: str, count: int, ttl: int) -> None:
+            for _ in range(count):
+                self.reserve(path, {"tokens": 1}, None, ttl)
 
     run_state_machine_as_test(
         Machine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
