@@ -12,10 +12,11 @@ PATIENCE = 30  # seconds
 def until(ask: Callable[[], Any], *errors: type[Exception]) -> Any:
     """Ask again and again until there is an answer; errors are none."""
     end = time.monotonic() + PATIENCE
+    passing: tuple[type[Exception], ...] = (LedgerUnavailableError, *errors)
     while True:
         try:
             answer = ask()
-        except (LedgerUnavailableError, *errors):
+        except passing:
             answer = None
         if answer:
             return answer
