@@ -9,8 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
+from budget_core.ledger_errors import BudgetExceededError
 from budget_cpython.ledger.sqlite import SqliteLedger, holds, ledger, stored
-from tests.ledger.machine import LedgerMachine, paths, ttls
+from tests.ledger.machine import LedgerMachine, comparable, paths, ttls
 from tests_micro import ledger_cases
 
 CASES = list(ledger_cases.cases())
@@ -77,6 +78,11 @@ def test_any_history_of_several_on_one_file_is_too_however_little_they_remember(
         def expire(self) -> None:
             self.reference.expire()
             self.engine.expire()  # some had expired before anybody asked
+
+        def comparable(self, found: Any) -> Any:
+            if isinstance(found, BudgetExceededError):  # for the same reason
+                found.spent, found.held = found.spent + found.held, 0
+            return comparable(found)
 
         @rule(path=paths, count=st.integers(1, 6), ttl=ttls)
         def take(self, path: str, count: int, ttl: int) -> None:
