@@ -29,7 +29,7 @@ class Connection:
         self._place = place
         self._timeout = timeout
         self._lock = RLock()
-        self.owner = 0  # the thread that has begun what is not over
+        self._owner = 0  # the thread that has begun
         self._pid = 0  # of the process that has it open
         self._identity: tuple[int, int] | None = None
         self._log: tuple[int, int] | None = None
@@ -38,14 +38,14 @@ class Connection:
 
     def is_mine(self) -> bool:
         """Tell whether this thread has begun what is not over."""
-        return self.owner == get_ident()
+        return self._owner == get_ident()
 
     def begin(self) -> None:
         """Begin a transaction that keeps every other writer out, until `release` or `give_up`."""
         until = time.monotonic() + self._timeout
         if not self._lock.acquire(False) and not self._lock.acquire(timeout=self._timeout):
             raise self.locked()
-        self.owner = get_ident()
+        self._owner = get_ident()
         nap = 0.0002
         while True:  # again and again, at random: SQLite's own waiting starves some
             try:
@@ -84,7 +84,7 @@ class Connection:
 
     def release(self) -> None:
         """Let another thread begin, after `commit`."""
-        self.owner = 0
+        self._owner = 0
         self._lock.release()
 
     def give_up(self, error: BaseException) -> None:
@@ -95,7 +95,7 @@ class Connection:
         if self.is_mine():
             self._roll_back()
             self._after(error)
-            self.owner = 0
+            self._owner = 0
         with suppress(RuntimeError):  # it is not this thread's
             while True:
                 self._lock.release()

@@ -20,11 +20,12 @@ from budget_cpython.ledger.windows import Window, parse_window
 class SqliteLedger(StoredLedger):
     """Budgets by path in an SQLite file, counted right by any number of threads and processes.
 
-    Each operation is one transaction, and lasts once it has returned, also through a loss of
-    power. The file, and those that SQLite makes beside it, are for their owner alone. `path` is
-    made absolute at once, and missing parent folders are made; it must be on a disk of this
-    machine. `workspace` is a folder that an agent writes to: a `path` that leads there is a
-    `ValueError`. `timeout` is how many seconds an operation waits for others.
+    Each operation is one transaction, before which a look has holds expire some at a time. It lasts
+    once it has returned, also through a loss of power. The file, and those that SQLite makes beside
+    it, are for their owner alone. `path` is made absolute at once, and missing parent folders are
+    made; it must be on a disk of this machine. `workspace` is a folder that an agent writes to: a
+    `path` that leads there is a `ValueError`. `timeout` is how many seconds an operation waits for
+    others.
 
     A settled hold is known for `keep` seconds by its id, with a key or without. A hold that is
     returned does not change any more: ask `hold` for what became of it. Windows, axes and accounts

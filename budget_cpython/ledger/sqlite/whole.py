@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Callable
 from functools import wraps
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def whole(kind: _Kind) -> _Kind:
 def _whole(operation: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(operation)
     def operate(self: "StoredLedger", *args: Any, **options: Any) -> Any:
-        if self._file.owner == get_ident():  # a signal's handler, or a clock, in the midst of one
+        if self._file.is_mine():  # a signal's handler, or a clock, in the midst of one
             raise self._file.locked()
         try:
             return operation(self, *args, **options)
