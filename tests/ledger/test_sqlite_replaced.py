@@ -13,6 +13,7 @@ from budget_core.ledger_errors import LedgerUnavailableError, UnknownAccountErro
 from budget_core.ledger_records import Hold
 from budget_core.ledger_window import Window, parse_window
 from budget_cpython.ledger.sqlite import SqliteLedger, stored
+from budget_cpython.ledger.sqlite.place import Place
 
 NOON = 20_000 * 86_400 + 43_200
 ONE = {"tokens": 1}
@@ -46,9 +47,19 @@ def test_a_file_that_was_removed_is_made_anew_for_all(ledger: SqliteLedger, path
         ledger.charge("org", ONE)
 
 
+@pytest.mark.parametrize("reused", [False, True], ids=["a new inode", "the inode of the old log"])
 def test_a_backup_in_the_files_place_is_refused_until_the_log_is_gone_too(
-    ledger: SqliteLedger, path: Path
+    ledger: SqliteLedger, path: Path, monkeypatch: pytest.MonkeyPatch, reused: bool
 ) -> None:
+    identity = Place.identity
+
+    def of_few_inodes(place: Place, beside: str = "") -> tuple[int, int] | None:
+        found = identity(place, beside)
+        return (0, 1) if found and beside else found
+
+    if reused:
+        ledger.close()
+        monkeypatch.setattr(Place, "identity", of_few_inodes)
     log, backup = path.with_name("ledger.db-wal"), path.with_name("backup")
     ledger.charge("org", ONE)
     ledger.close()
@@ -63,6 +74,9 @@ def test_a_backup_in_the_files_place_is_refused_until_the_log_is_gone_too(
     ledger.charge("org", {"tokens": 7})
     with SqliteLedger(path, clock=lambda: NOON) as other:
         assert spent(other) == spent(ledger) == 8
+        ledger.close()
+        ledger.charge("org", ONE)
+        assert spent(other) == 9
 
 
 def test_a_schema_that_another_program_brings_on_is_refused_at_once(

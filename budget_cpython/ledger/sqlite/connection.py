@@ -170,6 +170,7 @@ class Connection:
             db.close()
             raise
         self.db, self._pid, self._identity, self._log = db, pid, identity, log
+        self._left = None  # that log is gone, and another may get its inode
 
     def _roll_back(self) -> None:
         with suppress(sqlite3.Error):

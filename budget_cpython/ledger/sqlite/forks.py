@@ -32,9 +32,17 @@ def close_before(one: Closing) -> None:
 
 def _before() -> None:
     _forking.acquire()
-    for one in list(_open):
+    for one in _all():
         one.hold_still()
         _still.append(one)
+
+
+def _all() -> list[Closing]:
+    while True:
+        try:
+            return list(_open)
+        except RuntimeError:
+            pass  # another thread has just added one
 
 
 def _after() -> None:
