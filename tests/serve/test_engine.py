@@ -7,7 +7,7 @@ import pytest
 
 from budget_core.ledger_errors import LedgerUnavailableError
 from budget_cpython.serve.engine import THREADS, Engine
-from tests.serve.support import PATIENCE
+from tests.serve.support import PATIENCE, put_ahead
 
 
 class Hung:
@@ -15,16 +15,23 @@ class Hung:
 
     def __init__(self) -> None:
         self.may_answer = threading.Event()
-        self.was_asked = threading.Event()
         self.asked = 0
-        self.lock = threading.Lock()
+        self.changed = threading.Condition()
 
     def reserve(self, *arguments: object) -> str:
-        with self.lock:
+        with self.changed:
             self.asked += 1
-        self.was_asked.set()
+            self.changed.notify_all()
         self.may_answer.wait(PATIENCE)
         return "answer"
+
+    async def was_asked(self, times: int) -> None:
+        """Wait until it was asked so often."""
+        assert await asyncio.to_thread(self._await, times)
+
+    def _await(self, times: int) -> bool:
+        with self.changed:
+            return self.changed.wait_for(lambda: self.asked >= times, PATIENCE)
 
 
 class HungAsync:
@@ -42,19 +49,29 @@ async def failure_of(engine: Engine) -> LedgerUnavailableError:
 
 def test_an_engine_that_hangs_is_unavailable_and_leaves_in_doubt_what_was_done() -> None:
     hung = Hung()
-    for ledger in (hung, HungAsync()):
-        error = asyncio.run(failure_of(Engine(ledger, 0.01)))
+
+    async def hang() -> LedgerUnavailableError:
+        failing = asyncio.create_task(failure_of(Engine(hung, PATIENCE)))
+        await hung.was_asked(1)
+        put_ahead(PATIENCE)
+        return await failing
+
+    for waiting, seconds in ((hang(), PATIENCE), (failure_of(Engine(HungAsync(), 0.01)), 0.01)):
+        error = asyncio.run(waiting)
         assert error.applied is None
-        assert "0.01 s" in str(error)
+        assert f" {seconds:g} s" in str(error)
     hung.may_answer.set()
 
 
 def test_what_waited_for_a_thread_too_long_is_never_done() -> None:
     hung = Hung()
-    engine = Engine(hung, 0.05)
+    engine = Engine(hung, PATIENCE)
 
     async def rush() -> list[LedgerUnavailableError]:
-        return await asyncio.gather(*(failure_of(engine) for _ in range(3 * THREADS)))
+        failing = asyncio.gather(*(failure_of(engine) for _ in range(3 * THREADS)))
+        await hung.was_asked(THREADS)
+        put_ahead(PATIENCE)
+        return await failing
 
     async def later() -> str:
         hung.may_answer.set()
@@ -63,26 +80,24 @@ def test_what_waited_for_a_thread_too_long_is_never_done() -> None:
         return "well"
 
     applied = [error.applied for error in asyncio.run(rush())]
-    begun = applied.count(None)
-    assert begun + applied.count(False) == 3 * THREADS
-    assert hung.asked == begun <= THREADS
-    engine._timeout_s = PATIENCE
+    assert (applied.count(None), applied.count(False)) == (THREADS, 2 * THREADS)
+    assert hung.asked == THREADS
     assert asyncio.run(later()) == "well"
-    assert hung.asked == begun + THREADS
+    assert hung.asked == 2 * THREADS
 
 
 def test_no_more_threads_are_made_than_are_needed() -> None:
     hung = Hung()
     hung.may_answer.set()
     engine = Engine(hung, PATIENCE)
-    before = threading.active_count()
+    before = set(threading.enumerate())
 
     async def in_turn() -> None:
         for _ in range(100):
             await engine.call("reserve")
 
     asyncio.run(in_turn())
-    assert threading.active_count() - before <= 2
+    assert len(set(threading.enumerate()) - before) == 1
 
 
 def test_a_caller_who_leaves_leaves_the_rest_as_it_was() -> None:
@@ -91,7 +106,7 @@ def test_a_caller_who_leaves_leaves_the_rest_as_it_was() -> None:
 
     async def leave() -> None:
         task = asyncio.create_task(engine.call("reserve"))
-        assert await asyncio.to_thread(hung.was_asked.wait, PATIENCE)
+        await hung.was_asked(1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
