@@ -5,14 +5,16 @@ import os
 import pty
 import subprocess
 import sys
+import termios
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from budget_cpython.board.emulator import UnixBoard
-from tests.board_emulator.client import Terminal, mpremote
+from budget_cpython.board.emulator import UnixBoard, serial_line
+from tests.board_emulator.client import PATIENCE, Terminal, mpremote
 
 
 @pytest.fixture
@@ -64,7 +66,8 @@ def test_programs_are_run(board: UnixBoard, tmp_path: Path) -> None:
     )
 
 
-def test_much_output_is_shown_in_full(board: UnixBoard) -> None:
+def test_much_output_is_shown_in_full(board: UnixBoard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serial_line, "_PATIENCE_MS", PATIENCE * 1000)
     said = mpremote(board.port, "exec", "for n in range(20_000): print(n)")
     assert said.split() == [str(n) for n in range(20_000)]
 
@@ -114,6 +117,9 @@ def test_the_repl_is_used_at_a_console(board: UnixBoard) -> None:
     with subprocess.Popen(command, stdin=its_end, stdout=its_end) as repl:
         os.close(its_end)
         shown = b""
+        while termios.tcgetattr(console)[3] & termios.ICANON:  # it makes a line end of a return
+            assert repl.poll() is None
+            time.sleep(0.01)
         for keys, end in ((b"", b"Ctrl-]"), (b"\r", b">>> "), (b"6 * 7\r", b"42\r\n")):
             os.write(console, keys)
             while end not in shown:

@@ -27,17 +27,17 @@ def test_power_is_cut_at_any_block_operation_and_the_board_goes_on(
             terminal.run("with open('count', 'w') as file: file.write('0')")
         for limit in range(1, 13):
             board.power_on(cut_power_after=limit)
-            with Terminal(board.port) as terminal, pytest.raises(EOFError) as cut:
+            with Terminal(board.port) as terminal, pytest.raises(EOFError):
                 terminal.run(COUNT)
             assert board.wait_for_power_cut()
+            _, _, shown = board._line.said.rpartition(b"OK")  # a port that is gone may lose some
             assert board.operations == limit
             with pytest.raises(RuntimeError, match="off"):
                 board.port  # noqa: B018
             board.power_on()
             with Terminal(board.port) as terminal:
-                shown = cut.value.args[0].split()
                 if filesystem == "littlefs" and shown:  # FAT promises nothing
-                    assert int(terminal.run(COUNTED)) - int(shown[-1]) in (0, 1)
+                    assert int(terminal.run(COUNTED)) - int(shown.split()[-1]) in (0, 1)
                 terminal.run(COUNT)
                 assert terminal.run(COUNTED) == "99\r\n"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 RAW_PROMPT = b"raw REPL; CTRL-B to exit\r\n>"
 
 
@@ -41,13 +41,18 @@ class Terminal:
         os.close(self._port)
 
     def type(self, keys: bytes) -> None:
-        os.write(self._port, keys)
+        """Type keys. Raises `EOFError` once the port is gone."""
+        try:
+            os.write(self._port, keys)
+        except OSError:
+            raise EOFError(self._seen) from None
 
     def read_until(self, end: bytes) -> bytes:
         """Return what is shown up to and with `end`. Raises `EOFError` once the port is gone."""
         limit = time.monotonic() + PATIENCE
         while end not in self._seen:
-            assert select.select([self._port], [], [], limit - time.monotonic())[0], self._seen
+            left = max(0, limit - time.monotonic())
+            assert select.select([self._port], [], [], left)[0], self._seen
             try:
                 found = os.read(self._port, 4096)
             except OSError:

@@ -12,7 +12,6 @@ _INTERRUPT = b"\x03"
 _LOOK_MS = 5
 BUSY_MS = 3_000.0
 _PATIENCE_MS = 500
-_DRAIN_MS = 20
 
 
 class SerialLine:
@@ -93,22 +92,31 @@ class SerialLine:
         os.write(self._stopper, b"!")
 
     def drain(self) -> None:
-        """Pass on what the board has written."""
+        """Pass on all that the board has written, once it writes no more."""
         poll = select.poll()
         poll.register(self._inner, select.POLLIN)
-        while poll.poll(_DRAIN_MS):
+        while poll.poll(0):  # a line that is full would take no mark
             self.show(os.read(self._inner, _CHUNK))
+        mark = os.urandom(16).hex().encode()  # behind all that is still on its way
+        os.write(self.terminal, mark)
+        said = b""
+        while not said.endswith(mark):
+            poll.poll()
+            said += os.read(self._inner, _CHUNK)
+        self.show(said.removesuffix(mark))
 
     def show(self, text: bytes) -> None:
         """Write to the client's side; once nobody reads for a while, drop what does not fit.
 
-        `said` keeps the end of it.
+        So it does when the line is stopped. `said` keeps the end of it.
         """
         self.said = (self.said + text)[-_CHUNK:]
         poll = select.poll()
         poll.register(self._outer, select.POLLOUT)
+        poll.register(self._stop, select.POLLIN)
         while text := text[_write(self._outer, text) :]:
-            self._is_read = bool(poll.poll(_PATIENCE_MS if self._is_read else 0))
+            ready = dict(poll.poll(_PATIENCE_MS if self._is_read else 0))
+            self._is_read = self._outer in ready
             if not self._is_read:
                 return
 
