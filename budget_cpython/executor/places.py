@@ -33,7 +33,7 @@ class Places:
     @property
     def running(self) -> int:
         """Tools that run within their time."""
-        return len(self._taken) - self.abandoned
+        return sum(job is None for job in list(self._taken.values()))  # of one instant
 
     @property
     def abandoned(self) -> int:

@@ -2,13 +2,15 @@
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
+from tests_micro.support import stopped_clock
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 def turn(**limits: Any) -> tuple[TurnBudget, TurnRuntimeState]:
@@ -18,12 +20,25 @@ def turn(**limits: Any) -> tuple[TurnBudget, TurnRuntimeState]:
     return budget, TurnRuntimeState("session", budget)
 
 
+def stopped_turn(**limits: Any) -> tuple[Any, TurnBudget, TurnRuntimeState]:
+    """Return a clock of milliseconds that a test moves, and a turn by it."""
+    fake, clock = stopped_clock()
+    return fake, *turn(clock=clock, **limits)
+
+
 def eventually(condition: Callable[[], Any]) -> None:
     """Wait until a condition holds that nothing but time can bring about."""
     end = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < end, "it never came to pass"
         time.sleep(0.001)
+
+
+class Empty(deque[Any]):
+    """What idle threads are in, were there any."""
+
+    def pop(self) -> Any:  # type: ignore[override]
+        raise IndexError
 
 
 class Hung:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from budget_cpython.executor import BoundedToolExecutor, ToolOutcome
-from tests.executor.support import Hung, eventually, hung, turn
+from tests.executor.support import PATIENCE_S, Hung, eventually, hung, turn
 
 
 def forbidden() -> None:
@@ -117,7 +117,7 @@ def test_a_call_waits_for_a_place_that_another_gives_back() -> None:
     executor = BoundedToolExecutor(max_abandoned=1)
     with hung("first") as tool:
         first = in_background(executor, tool)
-        assert tool.started.acquire(timeout=30)
+        assert tool.started.acquire(timeout=PATIENCE_S)
         second = in_background(executor, lambda: "second")
         eventually(lambda: executor._bounds.places._watchers)
         assert second == []
@@ -130,7 +130,7 @@ def test_a_call_that_waits_in_vain_is_denied_when_its_time_is_over() -> None:
     executor = BoundedToolExecutor(max_abandoned=1)
     with hung() as tool:
         in_background(executor, tool)
-        assert tool.started.acquire(timeout=30)
+        assert tool.started.acquire(timeout=PATIENCE_S)
         outcome = executor.execute(forbidden, {}, *turn(), cap_s=0.02)
         assert denied(outcome, "no place became free in time", retryable=True)
         assert (executor.running, executor.abandoned) == (1, 0)
@@ -140,7 +140,7 @@ def test_a_call_that_waits_is_denied_as_soon_as_the_last_place_is_lost() -> None
     executor = BoundedToolExecutor(max_abandoned=1)
     with hung() as tool:
         first = in_background(executor, tool, cap_s=0.1)
-        assert tool.started.acquire(timeout=30)
+        assert tool.started.acquire(timeout=PATIENCE_S)
         outcome = executor.execute(forbidden, {}, *turn(), cap_s=600)
         assert denied(outcome, "outlived", retryable=True)
         eventually(lambda: first)
@@ -150,7 +150,7 @@ def test_a_turn_that_ends_while_a_call_waits_denies_it_and_keeps_its_tool_call()
     executor = BoundedToolExecutor(max_abandoned=1)
     with hung() as tool:
         first = in_background(executor, tool)
-        assert tool.started.acquire(timeout=30)
+        assert tool.started.acquire(timeout=PATIENCE_S)
         budget, state = turn()
         outcomes: list[ToolOutcome] = []
         thread = threading.Thread(
@@ -160,7 +160,7 @@ def test_a_turn_that_ends_while_a_call_waits_denies_it_and_keeps_its_tool_call()
         eventually(lambda: executor._bounds.places._watchers)
         state.close_writes()
         tool.gate.set()
-        thread.join(30)
+        thread.join(PATIENCE_S)
         assert denied(outcomes[0], "no more writes")
         assert budget.snapshot()["tool_calls_used"] == 0
         eventually(lambda: first and executor.running == 0)

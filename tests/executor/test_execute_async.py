@@ -11,12 +11,13 @@ import pytest
 from budget_core import DeadlineExceeded
 from budget_cpython.deadline import Deadline, DeadlineToken
 from budget_cpython.executor import BoundedToolExecutor, ToolOutcome, tool_options
-from tests.executor.support import hung, status, turn
+from tests.executor.support import PATIENCE_S, hung, status, stopped_turn, turn
+from tests.executor.support import eventually as blocking
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run a test's coroutine; what hangs fails."""
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), 2 * PATIENCE_S))
 
 
 async def eventually(condition: Callable[[], Any]) -> None:
@@ -65,7 +66,9 @@ def test_any_other_tool_runs_in_a_thread_while_the_loop_goes_on() -> None:
     async def main() -> None:
         gate = threading.Event()
         executor = BoundedToolExecutor()
-        call = asyncio.create_task(executor.execute_async(lambda: gate.wait(30), {}, *turn()))
+        call = asyncio.create_task(
+            executor.execute_async(lambda: gate.wait(PATIENCE_S), {}, *turn())
+        )
         await eventually(lambda: executor.running == 1)
         gate.set()
         outcome = await call
@@ -189,7 +192,7 @@ def test_who_is_cancelled_cancels_the_tool(kind: str) -> None:
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-            assert tokens[0].is_expired()
+            await eventually(tokens[0].is_expired)  # a thread of its own tells it
             assert status(state, "t") == "timed_out"
             assert executor.abandoned == (kind == "thread")
         await eventually(lambda: executor.abandoned == 0)
@@ -353,10 +356,10 @@ def test_an_async_tool_has_its_deadline_and_the_callers_context() -> None:
         async def look() -> tuple[str, float]:
             return variable.get(), Deadline.current().remaining_seconds()
 
-        outcome = await BoundedToolExecutor().execute_async(look, {}, *turn(), cap_s=20)
+        outcome = await BoundedToolExecutor().execute_async(look, {}, *turn(), cap_s=200)
         text, left = outcome.value
         assert text == "mine"
-        assert 10 < left <= 20
+        assert 100 < left <= 200
         assert Deadline.current().is_never()
 
     run(main)
@@ -364,15 +367,16 @@ def test_an_async_tool_has_its_deadline_and_the_callers_context() -> None:
 
 def test_an_async_tool_that_gives_up_at_its_own_deadline_has_timed_out() -> None:
     async def main() -> None:
-        budget, state = turn()
+        clock, budget, state = stopped_turn()
 
         @tool_options(cooperative=True)
         async def work(token: DeadlineToken) -> None:
             while True:
                 await Deadline.current().async_check_or_raise()
+                clock.advance(1_000)
 
         executor = BoundedToolExecutor()
-        outcome = await executor.execute_async(work, {}, budget, state, 0.5, trace_id="t")
+        outcome = await executor.execute_async(work, {}, budget, state, 500, trace_id="t")
         assert (outcome.status, type(outcome.error)) == ("timed_out", DeadlineExceeded)
         assert status(state, "t") == "timed_out"
 
@@ -397,7 +401,5 @@ def test_a_thread_that_ends_after_its_loop_is_no_matter() -> None:
     executor = BoundedToolExecutor()
     with hung() as tool:
         asyncio.run(executor.execute_async(tool, {}, budget, state, 0.02, trace_id="t"))
-    from tests.executor.support import eventually as blocking
-
     blocking(lambda: executor.abandoned == 0)
     assert status(state, "t") == "timed_out_late"

@@ -73,7 +73,7 @@ def test_an_async_tool_is_none_for_a_process() -> None:
         asyncio.run(executor.execute_async(tool, {}, *turn()))
 
 
-@tool_options(cap_s=5, retryable=False)
+@tool_options(cap_s=500, retryable=False)
 def look(**given: Any) -> tuple[float, dict[str, Any]]:
     if "fail" in given:
         raise LookupError
@@ -82,13 +82,13 @@ def look(**given: Any) -> tuple[float, dict[str, Any]]:
 
 def test_a_partial_of_a_tool_is_that_tool() -> None:
     twice = functools.partial(functools.partial(look, a=1), b=2)
-    outcome = BoundedToolExecutor(caps={"look": 3}).execute(twice, {"c": 3}, *turn())
+    outcome = BoundedToolExecutor(caps={"look": 300}).execute(twice, {"c": 3}, *turn())
     left, given = outcome.value
     assert outcome.tool_name == "look"
     assert given == {"a": 1, "b": 2, "c": 3}
-    assert left <= 3
+    assert left <= 300
     outcome = BoundedToolExecutor().execute(twice, {}, *turn())
-    assert outcome.value[0] <= 5
+    assert outcome.value[0] <= 500
     assert not BoundedToolExecutor().execute(twice, {"fail": 1}, *turn()).retryable
 
 
@@ -101,25 +101,25 @@ def test_a_partial_of_a_processs_tool_runs_in_one() -> None:
 
 def test_the_options_of_a_tools_function_are_the_tools() -> None:
     outcome = BoundedToolExecutor().execute(Tool("finder", "Looks.", look), {}, *turn())
-    assert outcome.value[0] <= 5
+    assert outcome.value[0] <= 500
     assert outcome.tool_name == "finder"
 
 
 def test_a_tools_own_options_come_before_its_functions() -> None:
     tool: Any = Tool("finder", "Looks.", look)
-    tool_options(cap_s=2)(tool)
-    assert BoundedToolExecutor().execute(tool, {}, *turn()).value[0] <= 2
+    tool_options(cap_s=200)(tool)
+    assert BoundedToolExecutor().execute(tool, {}, *turn()).value[0] <= 200
 
 
 def test_options_that_a_partial_has_itself_come_first() -> None:
-    tool = tool_options(cap_s=2)(functools.partial(look))
-    assert BoundedToolExecutor().execute(tool, {}, *turn()).value[0] <= 2
+    tool = tool_options(cap_s=200)(functools.partial(look))
+    assert BoundedToolExecutor().execute(tool, {}, *turn()).value[0] <= 200
 
 
 def test_a_partial_of_a_partial_has_its_options() -> None:
-    inner = tool_options(cap_s=2)(functools.partial(look, a=1))
+    inner = tool_options(cap_s=200)(functools.partial(look, a=1))
     for tool in (functools.partial(inner, b=2), Tool("finder", "Looks.", inner)):
-        assert BoundedToolExecutor().execute(tool, {}, *turn()).value[0] <= 2
+        assert BoundedToolExecutor().execute(tool, {}, *turn()).value[0] <= 200
 
 
 def test_any_callable_is_a_tool() -> None:

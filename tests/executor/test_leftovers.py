@@ -166,11 +166,24 @@ def did(job: Noted) -> threading.Thread:
     return job.thread
 
 
+class Worker(threads._Worker):
+    """One that a test has begun itself."""
+
+
+class OurIdle(deque[Any]):
+    """Idle threads, without those that tests before have left behind and that come back now."""
+
+    def append(self, worker: Any) -> None:
+        if isinstance(worker, Worker):
+            super().append(worker)
+
+
 @pytest.fixture
 def idle(monkeypatch: pytest.MonkeyPatch) -> deque[Any]:
     """Let no thread be idle at first, and give those that are later."""
-    workers: deque[Any] = deque()
+    workers = OurIdle()
     monkeypatch.setattr(threads, "_idle", workers)
+    monkeypatch.setattr(threads, "_Worker", Worker)
     return workers
 
 

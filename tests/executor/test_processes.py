@@ -5,9 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ from budget_cpython.deadline import Deadline, DeadlineToken
 from budget_cpython.executor import BoundedToolExecutor, processes, tool_options
 from budget_cpython.executor.processes import ToolProcessError
 from tests.executor import tools
-from tests.executor.support import PATIENCE_S, eventually, status, turn
+from tests.executor.support import PATIENCE_S, eventually, status, stopped_turn, turn
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,9 +26,10 @@ ROOT = Path(__file__).resolve().parents[2]
 def is_gone(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (ProcessLookupError, FileNotFoundError):  # the latter where it is reaped in between
         return True
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    return stat.rpartition(")")[2].split()[0] == "Z"
 
 
 def test_a_process_returns_its_value() -> None:
@@ -43,8 +46,8 @@ def test_a_process_leads_a_group_of_its_own() -> None:
 
 
 def test_a_process_has_the_deadline_of_its_call() -> None:
-    left = BoundedToolExecutor().execute(tools.time_left, {}, *turn(), cap_s=50).value
-    assert 0 < left <= 50
+    left = BoundedToolExecutor().execute(tools.time_left, {}, *turn(), cap_s=500).value
+    assert 0 < left <= 500
 
 
 def test_a_megabyte_goes_there_and_back() -> None:
@@ -135,10 +138,19 @@ def test_a_place_is_free_only_when_the_process_is_gone(tmp_path: Path) -> None:
 def test_a_cooperative_process_brings_its_part_however_slow_its_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "_serve", tools.serve_late)
-    executor = BoundedToolExecutor()
+    clock, budget, state = stopped_turn()
+    real = Connection.recv_bytes
+
+    def recv_bytes(self: Any, *given: Any) -> bytes:
+        said = real(self, *given)
+        if said == b"ready":
+            clock.advance(570_000)  # so long did its start take
+        return said
+
+    monkeypatch.setattr(Connection, "recv_bytes", recv_bytes)
+    executor = BoundedToolExecutor(grace_s=60)
     arguments = {"folder": str(tmp_path)}
-    outcome = executor.execute(tools.stop_when_told, arguments, *turn(), cap_s=3)
+    outcome = executor.execute(tools.stop_when_told, arguments, budget, state, 600)
     assert (outcome.status, outcome.value, outcome.partial) == ("completed", "part", True)
 
 
@@ -161,7 +173,7 @@ def test_a_process_that_shuts_its_pipe_has_failed(tmp_path: Path) -> None:
 
 def test_a_thread_that_lingers_in_a_process_costs_no_answer() -> None:
     executor = BoundedToolExecutor(kill_grace_s=3600)
-    outcome = executor.execute(tools.linger, {}, *turn(), cap_s=20)
+    outcome = executor.execute(tools.linger, {}, *turn(), cap_s=500)
     assert (outcome.status, outcome.value) == ("completed", "answer"), outcome.reason
 
 
@@ -185,11 +197,11 @@ def test_what_is_told_to_stop_when_it_has_ended_is_left_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     token = DeadlineToken(Deadline.never())
-    arguments = {"a": 1, "b": 2}
-    assert processes.run_in_process("add", tools.add, arguments, False, token, 1) == 3
-    assert processes._groups == set()
+    pid, _, _ = processes.run_in_process("who", tools.who_am_i, {}, False, token, 60)
+    assert pid not in processes._groups
     begun: list[object] = []
-    monkeypatch.setattr(threading, "Thread", begun.append)
+    killer = SimpleNamespace(Thread=lambda **given: begun.append(given))
+    monkeypatch.setattr(processes, "threading", killer)
     token.cancel()
     assert begun == []
 
@@ -223,15 +235,23 @@ def program(code: str, *arguments: object) -> "subprocess.Popen[str]":
 PARENT = """
 import sys, threading
 from tests.executor import tools
-from tests.executor.support import turn
-from budget_cpython.executor import BoundedToolExecutor
+from tests.executor.support import eventually, turn
+from budget_cpython.executor import BoundedToolExecutor, processes
 
+begun = []
+class Child(processes._Child):
+    def __init__(self, *given):
+        super().__init__(*given)
+        begun.append(self)
+
+processes._Child = Child
 executor = BoundedToolExecutor(kill_grace_s=600)
 def call(folder, cap_s):
     executor.execute(getattr(tools, sys.argv[1]), {"folder": folder}, *turn(), cap_s=cap_s)
 
 for folder, cap_s in zip(sys.argv[2:], (600, 600, 0.01)):
     threading.Thread(target=call, args=(folder, cap_s), daemon=True).start()
+eventually(lambda: len(begun) == 3)  # one that is only half begun would complain of the end
 sys.stdin.readline()
 """
 
@@ -255,7 +275,7 @@ def test_no_process_outlives_its_parent(tmp_path: Path, tool: str, end: str) -> 
         eventually(lambda: all(pid.exists() for pid in pids))
         if end == "kill":
             parent.kill()
-        said, complaints = parent.communicate("\n", timeout=60)
+        said, complaints = parent.communicate("\n", timeout=2 * PATIENCE_S)
     if end == "exit":
         assert (parent.returncode, said, complaints) == (0, "", "")
     for pid in " ".join(pid.read_text() for pid in pids).split():
@@ -291,7 +311,7 @@ print(outcomes[0].status, outcomes[0].value, outcomes[0].reason)
 
 def test_a_forked_child_that_exits_kills_no_process_of_its_parent(tmp_path: Path) -> None:
     with program(FORK, tmp_path) as parent:
-        said, complaints = parent.communicate(timeout=60)
+        said, complaints = parent.communicate(timeout=2 * PATIENCE_S)
     assert (said, complaints) == ("completed went \n", "")
 
 
@@ -301,14 +321,14 @@ from tests.executor.support import eventually, hung, turn
 from budget_cpython.executor import BoundedToolExecutor, with_timeout
 
 executor = BoundedToolExecutor(max_abandoned=2)
-def call(tool, cap_s=20):
+def call(tool, cap_s=500):
     return executor.execute(tool, {}, *turn(), cap_s=cap_s)
 
 with hung() as tool:
     call(tool, 0.01)
     threading.Thread(target=call, args=(tool,)).start()
     eventually(lambda: executor.running == 1)
-    limited = with_timeout(lambda: 2, 20)
+    limited = with_timeout(lambda: 2, 500)
     assert limited() == 2  # its thread is idle now
     child = os.fork()
     if child == 0:
@@ -322,7 +342,7 @@ with hung() as tool:
 
 def test_a_forked_child_begins_with_free_places_and_threads_of_its_own() -> None:
     with program(FORKED) as parent:
-        said, complaints = parent.communicate(timeout=60)
+        said, complaints = parent.communicate(timeout=2 * PATIENCE_S)
     assert (said, complaints) == ("0 0 1 2 0\n1 1\n", "")
 
 
@@ -334,14 +354,14 @@ from budget_cpython.executor import BoundedToolExecutor
 
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 executor = BoundedToolExecutor(kill_grace_s=600)
-outcome = executor.execute(tools.add, {"a": 1, "b": 2}, *turn(), cap_s=20)
+outcome = executor.execute(tools.add, {"a": 1, "b": 2}, *turn(), cap_s=500)
 print(outcome.status, outcome.value, outcome.reason)
 """
 
 
 def test_a_program_that_ignores_its_children_has_their_results() -> None:
     with program(IGNORED) as parent:
-        said, complaints = parent.communicate(timeout=60)
+        said, complaints = parent.communicate(timeout=2 * PATIENCE_S)
     assert (said, complaints) == ("completed 3 \n", "")
 
 

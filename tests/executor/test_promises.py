@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +15,50 @@ import pytest
 
 from budget_cpython.executor import BoundedToolExecutor, tool_options
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
-from tests.executor.support import eventually, hung, status, turn
+from tests.executor.support import PATIENCE_S, eventually, hung, status, stopped_turn, turn
 
 ROOT = Path(__file__).resolve().parents[2]
 HUNG = 1_000
+CAP_S = 0.002
 MARGIN_S = 0.5
+
+
+@contextmanager
+def watched() -> Iterator[list[float]]:
+    """Give how late the machine itself is meanwhile, as a thread that only waits sees it."""
+    late: list[float] = [0.0]
+    over = threading.Event()
+
+    def watch() -> None:
+        before = time.monotonic()
+        while not over.wait(CAP_S):
+            now = time.monotonic()
+            late.append(now - before - CAP_S)
+            before = now
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield late
+    finally:
+        over.set()
+        thread.join()
 
 
 def test_a_thousand_hung_tools_are_back_in_time() -> None:
     executor = BoundedToolExecutor()
     budget, state = turn()
     late = []
-    for _ in range(HUNG):
-        with hung() as tool:
-            start = time.monotonic()
-            outcome = executor.execute(tool, {}, budget, state, 0.005)
-            late.append(time.monotonic() - start - 0.005)
-            assert outcome.status == "timed_out", outcome.reason
-        eventually(lambda: executor.abandoned < 8)
+    with watched() as machine:
+        for _ in range(HUNG):
+            with hung() as tool:
+                start = time.monotonic()
+                outcome = executor.execute(tool, {}, budget, state, CAP_S)
+                late.append(time.monotonic() - start - CAP_S)
+                assert outcome.status == "timed_out", outcome.reason
+            eventually(lambda: executor.abandoned < 8)
     eventually(lambda: executor.abandoned == 0)
-    assert statistics.quantiles(late, n=100)[98] < MARGIN_S
+    assert statistics.quantiles(late, n=100)[98] < MARGIN_S + max(machine)
     assert min(late) >= 0
     assert len(state.late_receipts) == HUNG
 
@@ -71,9 +97,7 @@ def test_the_interpreter_ends_while_tools_hang(kind: str, count: int) -> None:
     ) as process:
         assert process.stdout
         assert process.stdout.readline() == "at the end\n"
-        start = time.monotonic()
-        _, complaints = process.communicate(timeout=60)
-    assert time.monotonic() - start < 10
+        _, complaints = process.communicate(timeout=2 * PATIENCE_S)
     assert (process.returncode, complaints) == (0, "")
 
 
@@ -81,7 +105,7 @@ def test_the_timeline_of_a_tool_that_does_not_cooperate() -> None:
     """Seed 000, event by event: what takes 20 s there takes 20 ms here."""
     events: list[str] = []
     budget, _ = turn(timeout_s=60)
-    gate = threading.Event()
+    begun, gate = threading.Event(), threading.Event()
 
     class State(TurnRuntimeState):
         def set_trace_running(self, trace_id: str, tool_name: str, claim: Any = None) -> bool:
@@ -89,6 +113,7 @@ def test_the_timeline_of_a_tool_that_does_not_cooperate() -> None:
             return super().set_trace_running(trace_id, tool_name, claim)
 
         def mark_trace_timed_out(self, trace_id: str) -> bool:
+            assert begun.wait(PATIENCE_S)
             told = "token expired" if tokens[0].is_expired() else "token not expired"
             marked = super().mark_trace_timed_out(trace_id)
             events.append(f"{told}, mark_trace_timed_out")
@@ -108,7 +133,8 @@ def test_the_timeline_of_a_tool_that_does_not_cooperate() -> None:
     def tool(token: Any) -> str:
         events.append("tool starts")
         tokens.append(token)
-        assert gate.wait(60)
+        begun.set()
+        assert gate.wait(PATIENCE_S)
         return "late"
 
     state = State("session", budget)
@@ -131,20 +157,22 @@ def test_the_timeline_of_a_tool_that_does_not_cooperate() -> None:
 
 
 def test_the_timeline_of_a_tool_that_cooperates() -> None:
-    budget, state = turn(timeout_s=60)
+    clock, budget, state = stopped_turn()
     events: list[str] = []
 
     @tool_options(cooperative=True)
     def tool(token: Any) -> str:
-        while not token.is_expired():
-            pass
-        events.append("token expired")
-        return "part"
+        for second in range(200):
+            if token.is_expired():
+                events.append(f"token expired after {second} s")
+                return "part"
+            clock.advance(1_000)
+        return "all"
 
-    outcome = BoundedToolExecutor().execute(tool, {}, budget, state, 2, trace_id="t")
+    outcome = BoundedToolExecutor().execute(tool, {}, budget, state, 200, trace_id="t")
     events.append(f"outcome {outcome.status} {outcome.value}")
-    assert events == ["token expired", "outcome completed part"]
-    assert outcome.latency_ms < 2000
+    assert events == ["token expired after 199 s", "outcome completed part"]
+    assert outcome.partial
     assert status(state, "t") == "completed"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from budget_cpython.executor import BoundedToolExecutor, ToolOutcome
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
-from tests.executor.support import eventually, turn
+from tests.executor.support import PATIENCE_S, eventually, turn
 from tests.racing import restless
 
 __all__ = ["restless"]  # switches between threads, wherever they hurt
@@ -34,6 +34,7 @@ class World:
         self.calls: list[tuple[ToolOutcome, TurnRuntimeState]] = []
         self.states: list[TurnRuntimeState] = []
         self.cancelled = 0
+        self.timers: list[threading.Timer] = []
         self.executor = BoundedToolExecutor(
             max_abandoned=PLACES, on_usage=self.told.append, on_late=self.late.append
         )
@@ -90,7 +91,9 @@ class World:
         for _ in range(ROUNDS):
             budget, state = self.turn()
             if self.dice.random() < 0.3:
-                threading.Timer(self.dice.choice(SHORT_S), state.close_writes).start()
+                timer = threading.Timer(self.dice.choice(SHORT_S), state.close_writes)
+                self.timers.append(timer)
+                timer.start()
             for _ in range(3):
                 arguments = {"within_s": self.dice.choice(SHORT_S)}
                 cap_s = self.dice.choice(CAPS_S)
@@ -119,7 +122,8 @@ class World:
         try:
             self.calls.append((await call, state))
         except asyncio.CancelledError:
-            self.cancelled += 1
+            with self.lock:
+                self.cancelled += 1
 
 
 EXPECTED = {
@@ -136,8 +140,8 @@ def test_whatever_races_the_sums_are_right(monkeypatch: pytest.MonkeyPatch) -> N
     threads += [threading.Thread(target=world.in_loop, daemon=True) for _ in range(3)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(120)
+    for thread in [*threads, *world.timers]:
+        thread.join(5 * PATIENCE_S)
         assert not thread.is_alive(), "it hangs"
     executor = world.executor
     eventually(lambda: executor.running == executor.abandoned == 0)

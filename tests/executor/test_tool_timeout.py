@@ -15,6 +15,7 @@ from budget_cpython.executor.places import Places
 from budget_cpython.executor.threads import Job
 from budget_cpython.executor.timeout import _Bounded
 from tests.executor.support import eventually, hung
+from tests_micro.support import stopped_clock
 
 BAD = [-1, float("nan"), "5", True]
 
@@ -104,9 +105,19 @@ def test_a_bad_limit_is_refused_by_the_tools_name(bad: Any) -> None:
         with_timeout(add, 1, overrides={"add": bad})(1)
 
 
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no limit pass before its wait begins: every wait is as long as the limit was."""
+    _, clock = stopped_clock()
+    real = Deadline.from_now
+    monkeypatch.setattr(Deadline, "from_now", lambda seconds: real(seconds, clock))
+
+
+@pytest.mark.usefixtures("stopped")
 def test_so_many_abandoned_calls_are_refused_until_one_ends() -> None:
+    limits: dict[str, float | None] = {"run": 0.02}
     with hung() as tool:
-        wrapped = with_timeout(tool.run, 0.02, max_abandoned=2)
+        wrapped = with_timeout(tool.run, 600, overrides=limits, max_abandoned=2)
         for _ in range(2):
             with pytest.raises(ToolTimeoutError):
                 wrapped()
@@ -114,6 +125,7 @@ def test_so_many_abandoned_calls_are_refused_until_one_ends() -> None:
             wrapped()
         assert with_timeout(add, 1)(1) == 2
         tool.gate.set()
+        limits["run"] = 600
         eventually(lambda: not raises_no_place(wrapped))
 
 
@@ -129,9 +141,9 @@ def test_the_current_deadline_holds_if_it_is_earlier() -> None:
     def left() -> float:
         return Deadline.current().remaining_seconds()
 
-    assert 50 < with_timeout(left, 60)() <= 60
-    with Deadline.from_now(5).as_current():
-        assert with_timeout(left, 60)() <= 5
+    assert 500 < with_timeout(left, 600)() <= 600
+    with Deadline.from_now(50).as_current():
+        assert with_timeout(left, 600)() <= 50
     with hung() as tool, Deadline.from_now(0.02).as_current() as tighter:
         with pytest.raises(
             ToolTimeoutError, match=r"run did not end within 0(\.0\d+)? s"
@@ -141,6 +153,7 @@ def test_the_current_deadline_holds_if_it_is_earlier() -> None:
         assert 0 <= caught.value.timeout_s <= 0.02
 
 
+@pytest.mark.usefixtures("stopped")
 def test_an_async_function_stays_one_and_is_cancelled() -> None:
     ends: list[str] = []
 

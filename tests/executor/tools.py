@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +107,10 @@ def note_term(folder: str) -> None:
 @tool_options(process=True, cooperative=True)
 def stop_when_told(folder: str, token: DeadlineToken) -> str:
     leave(folder, str(os.getpid()))
+    end = time.monotonic() + 60
     while not token.is_expired():
+        if time.monotonic() > end:
+            return "all"
         time.sleep(0.005)
     return "part"
 
@@ -155,10 +157,10 @@ def kind_of_token(token: Any) -> str:
 @tool_options(process=True)
 def shut_the_pipe(folder: str) -> None:
     """Shut the writing side of every socket there is, so that no answer can come, and hang."""
+    leave(folder, str(os.getpid()))
     for number in range(3, 64):
         with suppress(OSError), socket.socket(fileno=os.dup(number)) as end:
             end.shutdown(socket.SHUT_WR)
-    leave(folder, str(os.getpid()))
     time.sleep(600)
 
 
@@ -200,14 +202,6 @@ def write_late(folder: str) -> str:
 
     sys.stdout = Late()
     return "answer"
-
-
-def serve_late(pipe: Connection) -> None:
-    """Do what a tool's process does, after a slow start."""
-    from budget_cpython.executor.processes import _serve
-
-    time.sleep(0.6)
-    _serve(pipe)
 
 
 def in_thread(tool: Callable[..., Any]) -> Callable[..., Any]:
