@@ -26,6 +26,7 @@ from budget_core.account import Limit
 from budget_core.ledger_errors import LedgerError
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.kills import COUNT, FRESH_EVERY, NOON, BrokenPromiseError, _next
+from tests.ledger.patience import NO_HURRY
 
 NAME = "ledger.db"
 FILES = {NAME, NAME + "-wal", NAME + "-shm"}
@@ -79,7 +80,7 @@ class Kills:
         return found[0].spent + found[0].held if found else 0
 
     def _open(self) -> SqliteLedger:
-        ledger = SqliteLedger(self._folder / NAME, clock=lambda: NOON)
+        ledger = SqliteLedger(self._folder / NAME, clock=lambda: NOON, timeout=NO_HURRY)
         for account in ("org", PATH):
             if not ledger.limits(account):
                 ledger.set_limits(account, [Limit("tokens", None, "day")])

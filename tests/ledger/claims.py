@@ -24,6 +24,7 @@ from typing import Any
 
 from budget_core.account import Limit
 from budget_core.ledger_errors import BudgetExceededError
+from tests.ledger.patience import NO_HURRY
 
 BEGIN = 20_000 * 86_400 + 600  # ten past midnight
 ROLL = BEGIN + 3600
@@ -193,15 +194,15 @@ def maker(engine: str) -> Make:
     if kind == "sqlite" and place:
         from budget_cpython.ledger.sqlite import SqliteLedger
 
-        return lambda clock: SqliteLedger(place, clock=clock, timeout=60)
+        return lambda clock: SqliteLedger(place, clock=clock, timeout=NO_HURRY)
     if kind == "redis" and place:
         from budget_cpython.ledger.redis import RedisLedger
 
-        return lambda clock: RedisLedger(place, clock=clock)
+        return lambda clock: RedisLedger(place, clock=clock, timeout=NO_HURRY)
     if kind == "postgres" and place:
         from budget_cpython.ledger.postgres import PostgresLedger
 
-        return lambda clock: PostgresLedger(place, clock=clock)
+        return lambda clock: PostgresLedger(place, clock=clock, timeout=NO_HURRY)
     raise argparse.ArgumentTypeError(f"not sqlite:PATH, redis:URL or postgres:DSN: {engine!r}")
 
 

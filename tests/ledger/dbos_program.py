@@ -23,8 +23,8 @@ from budget_cpython import DailyBudgetConfig, DailyBudgetTracker
 from budget_cpython.ledger.dbos import AsyncDBOSLedger, DBOSBudgetStore, DBOSLedger
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
 from budget_cpython.ledger.sqlite import SqliteLedger
+from tests.ledger.patience import PATIENCE
 
-PATIENCE_S = 60
 NOON = 20_000 * 86_400 + 43_200
 KINDS = ("sync", "async")
 PLACES = (
@@ -62,7 +62,7 @@ def main() -> None:
         with SetWorkflowID(STORE):
             DBOS.start_workflow(tracked)
         for place in [*WORKFLOWS, STORE]:
-            if not place.endswith("nowhere") and not _arrived.acquire(timeout=PATIENCE_S):
+            if not place.endswith("nowhere") and not _arrived.acquire(timeout=4 * PATIENCE):
                 os._exit(3)
         for kind in KINDS:
             _result(f"{kind}-nowhere")
@@ -76,8 +76,10 @@ def main() -> None:
 
 
 def _workflows(where: str, calls: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    blocking: Any = SqliteLedger(where) if "=" not in where else PostgresLedger(where)
-    waiting: Any = blocking if "=" not in where else AsyncPostgresLedger(where)
+    file = "=" not in where
+    kind: Any = SqliteLedger if file else PostgresLedger
+    blocking: Any = kind(where, timeout=PATIENCE)
+    waiting: Any = blocking if file else AsyncPostgresLedger(where, timeout=PATIENCE)
     for name in WORKFLOWS:
         blocking.set_limits(name, [Limit("tokens", TOKENS), Limit("calls", 3)])
     stops: Any = _Stops(blocking)

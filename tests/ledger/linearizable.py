@@ -57,11 +57,12 @@ def record(ledger: Any, threads: Sequence[Sequence[Call]]) -> list[Operation]:
     start = threading.Barrier(len(threads))
 
     def make(calls: Sequence[Call]) -> None:
-        start.wait()
+        began = time.perf_counter()
+        start.wait()  # the first calls have all begun before one of them ends
         for call in calls:
-            began = time.perf_counter()
             got = answer(ledger, call)
             found.append(Operation(call, got, began, time.perf_counter()))
+            began = time.perf_counter()
 
     running = [threading.Thread(target=make, args=(calls,)) for calls in threads]
     for one in running:

@@ -16,6 +16,7 @@ from typing import Any
 
 from budget_cpython import BudgetWrapper, ChatResponse, Ledger, Limit, Price
 from budget_cpython.ledger.sqlite import SqliteLedger
+from tests.ledger.patience import PATIENCE
 
 CENT = 10_000_000  # nano-USD
 BUDGET = 100 * CENT
@@ -34,11 +35,13 @@ def cents(number: int) -> int:
 class Provider:
     """A model whose answers cost money: it knows what all calls together have really cost.
 
-    An `obedient` one cuts its answer at `max_tokens`.
+    An `obedient` one cuts its answer at `max_tokens`. No call is answered before so many have been
+    in flight `together`.
     """
 
-    def __init__(self, obedient: bool = True) -> None:
+    def __init__(self, obedient: bool = True, together: int = 1) -> None:
         self.obedient = obedient
+        self.together = together
         self.nano_usd = self.made = self.in_flight = self.most_in_flight = 0
         self._lock = threading.Lock()
 
@@ -56,9 +59,16 @@ class Provider:
         self._move(1, 0)
         for _ in range(3):
             await asyncio.sleep(0)
+        await self._wait_for_others()
         self._move(-1, tokens)
         usage = {"prompt_tokens": 0, "completion_tokens": tokens, "total_tokens": tokens}
         return ChatResponse("Done.", usage=usage)
+
+    async def _wait_for_others(self) -> None:
+        end = time.monotonic() + PATIENCE
+        while self.most_in_flight < self.together:
+            assert time.monotonic() < end, "calls are made one after the other"
+            await asyncio.sleep(0)
 
     def _move(self, flying: int, tokens: int) -> None:
         with self._lock:
@@ -70,7 +80,7 @@ class Provider:
 
 def on_ledger(ledger: Any, provider: Provider, expected_cents: int = MOST_CENTS) -> Call:
     """Return a call through our wrapper, which expects an answer of so many cents at most."""
-    ledger.set_limits("org", [Limit("nano_usd", BUDGET, "day")])
+    ledger.set_limits("org", [Limit("nano_usd", BUDGET)])
     wrapper = BudgetWrapper(
         provider,
         ledger=ledger,

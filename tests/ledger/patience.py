@@ -7,11 +7,12 @@ from typing import Any
 from budget_core.ledger_errors import LedgerUnavailableError
 
 PATIENCE = 30  # seconds
+NO_HURRY = 600  # seconds, for who waits for others that may be stalled
 
 
-def until(ask: Callable[[], Any], *errors: type[Exception]) -> Any:
+def until(ask: Callable[[], Any], *errors: type[Exception], patience: float = PATIENCE) -> Any:
     """Ask again and again until there is an answer; errors are none."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     passing: tuple[type[Exception], ...] = (LedgerUnavailableError, *errors)
     while True:
         try:

@@ -19,9 +19,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.ledger.patience import NO_HURRY, until
+
 DATABASE = "postgres"
 PASSWORD = "hunter2-hunter2"  # noqa: S105 - taken from everybody
 ROOT_RUNS_AS = "nobody"
+WAIT = ("-w", "-t", str(NO_HURRY))
 
 
 class PostgresServer:
@@ -54,7 +57,7 @@ class PostgresServer:
         options = [f"-h '' -k {self.folder} -c fsync={self._fsync} -c max_connections=40"]
         options += [f"-c {setting}" for setting in settings]
         log = self.folder / "log"
-        self._run("pg_ctl", "-w", "-D", self._data, "-l", log, "-o", " ".join(options), "start")
+        self._run("pg_ctl", *WAIT, "-D", self._data, "-l", log, "-o", " ".join(options), "start")
 
     def start_if_halted(self) -> None:
         """Start it, unless it runs."""
@@ -66,12 +69,11 @@ class PostgresServer:
         self.execute(f"ALTER SYSTEM SET {setting}")
         self.execute("SELECT pg_reload_conf()")
         name, _, value = setting.partition(" = ")
-        while self.execute(f"SHOW {name}") != [(value,)]:
-            pass
+        until(lambda: self.execute(f"SHOW {name}") == [(value,)])
 
     def halt(self, mode: str = "immediate") -> None:
         """Stop it: `immediate` is a crash, `fast` disconnects everybody."""
-        self._run("pg_ctl", "-w", "-D", self._data, "-m", mode, "stop")
+        self._run("pg_ctl", *WAIT, "-D", self._data, "-m", mode, "stop")
 
     def send(self, number: signal.Signals) -> None:
         """Send the main process and all that serve somebody a signal."""
@@ -108,7 +110,7 @@ class PostgresServer:
     def _run(self, program: str, *arguments: "str | Path") -> None:
         command: Sequence[str] = [str(_programs() / program), *map(str, arguments)]
         subprocess.run(  # pg_ctl's server keeps what it inherits
-            command, check=True, user=self._user, cwd=self.folder, timeout=60,
+            command, check=True, user=self._user, cwd=self.folder, timeout=NO_HURRY,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 

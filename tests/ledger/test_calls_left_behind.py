@@ -9,6 +9,7 @@ from budget_core.gate import Gate
 from budget_core.middleware import Request
 from budget_cpython import Budget, BudgetWrapper, ChatResponse, Envelope, Ledger, Limit
 
+NOON = 20_000 * 86_400 + 43_200
 HELLO = [{"role": "user", "content": "hello"}]
 MOST_ANSWER = 4096
 REPORT = {"prompt_tokens": 5_000, "completion_tokens": 1, "total_tokens": 5_001}
@@ -59,7 +60,7 @@ class Awaited:
 
 def make_ledger() -> Ledger:
     """Return a ledger with the account `org`."""
-    ledger = Ledger()
+    ledger = Ledger(lambda: NOON)
     ledger.set_limits("org", [Limit("tokens", 10_000, "day")])
     return ledger
 

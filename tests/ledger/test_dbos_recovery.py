@@ -15,6 +15,7 @@ from budget_cpython.ledger.postgres import PostgresLedger
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.ledger.dbos_program import ASKED, CHARGED, KINDS, PLACES, STORE, USED, WORKFLOWS
 from tests.ledger.dbos_support import postgres_url
+from tests.ledger.patience import NO_HURRY, PATIENCE
 from tests.ledger.postgres_server import server
 
 KILLED = -9
@@ -47,7 +48,8 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str, st
 @pytest.fixture
 def ledger(places: tuple[str, str, str]) -> Iterator[Any]:
     where = places[2]
-    made: Any = SqliteLedger(where) if "=" not in where else PostgresLedger(where)
+    kind: Any = SqliteLedger if "=" not in where else PostgresLedger
+    made = kind(where, timeout=PATIENCE)
     yield made
     made.close()
 
@@ -79,7 +81,7 @@ def run(
         [*command, database, states, where, str(calls), what],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=NO_HURRY,
     )
 
 

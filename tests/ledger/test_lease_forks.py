@@ -16,6 +16,7 @@ from budget_cpython.ledger.lease import AsyncLeasedLedger, LeasedLedger
 from budget_cpython.ledger.outage import AllowingLedger, AsyncAllowingLedger
 from budget_cpython.ledger.remote import finish
 from budget_cpython.ledger.sqlite import SqliteLedger
+from tests.ledger.patience import NO_HURRY
 from tests_micro.faults import Faulty
 
 PATH = "org/agent"
@@ -23,7 +24,7 @@ BLOCK = {"calls": 100}
 
 
 def stored(folder: Path, calls: int = 1000) -> SqliteLedger:
-    ledger = SqliteLedger(folder / "ledger.db")
+    ledger = SqliteLedger(folder / "ledger.db", timeout=NO_HURRY)
     ledger.set_limits("org", [Limit("calls", calls)])
     return ledger
 
@@ -37,7 +38,7 @@ def in_child(work: Callable[[], object]) -> None:
     """Do work in a forked process, and wait for it to have gone well."""
     child = os.fork()
     if not child:
-        signal.alarm(60)
+        signal.alarm(NO_HURRY)  # one that hangs
         try:
             work()
             os._exit(0)

@@ -1,6 +1,7 @@
 """Blocks leased from a service over HTTP, which is killed and comes back."""
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,27 +13,36 @@ from budget_core.lease import LeasedLedger
 from budget_core.ledger_errors import LedgerUnavailableError
 from budget_cpython.ledger.opening import open_ledger
 from budget_cpython.ledger.sqlite import SqliteLedger
-from tests.serve.support import Service
+from tests.ledger.patience import NO_HURRY
+from tests.serve.support import Service, kept_port
 
 PATH = "org/device"
 BLOCK = {"calls": 10}
 
 
-def test_devices_go_on_within_their_blocks_while_the_service_is_gone(tmp_path: Path) -> None:
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that nobody else can take while the service is gone."""
+    with kept_port() as port:
+        yield port
+
+
+def test_devices_go_on_within_their_blocks_while_the_service_is_gone(
+    tmp_path: Path, port: int
+) -> None:
     file = tmp_path / "ledger.db"
     stored = SqliteLedger(file)
-    stored.set_limits("org", [Limit("calls", 100, "day")])
-    engine = ("--engine", f"sqlite:{file}", "--listen")
+    stored.set_limits("org", [Limit("calls", 100)])
+    command = ("--engine", f"sqlite:{file}", "--listen", f"127.0.0.1:{port}")
     chip = LeasedLedger(HttpLedger("http://127.0.0.1:1"), BLOCK)
 
     async def claim(count: int) -> None:
         for _ in range(count):
             await chip.commit(await chip.reserve(PATH, {"calls": 1}))
 
-    with Service(*engine, "127.0.0.1:0") as service:
-        port = service.port
-        chip = LeasedLedger(HttpLedger(service.url), BLOCK)
-        server = open_ledger(service.url, "local", block=BLOCK)
+    with Service(*command) as service:
+        chip = LeasedLedger(HttpLedger(service.url, timeout_s=NO_HURRY), BLOCK)
+        server = open_ledger(service.url, "local", block=BLOCK, timeout_s=NO_HURRY)
         asyncio.run(claim(3))
         server.commit(server.reserve(PATH, {"calls": 4}))
         service.kill()
@@ -46,7 +56,7 @@ def test_devices_go_on_within_their_blocks_while_the_service_is_gone(tmp_path: P
     with pytest.raises(LedgerUnavailableError):
         server.reserve(PATH, {"calls": 2})
     server.commit(in_flight, {"calls": 8})
-    with Service(*engine, f"127.0.0.1:{port}") as service:
+    with Service(*command) as service:
         asyncio.run(chip.close())
         with closing(server):
             pass

@@ -15,13 +15,15 @@ from budget_core.ledger_errors import BudgetExceededError, LedgerUnavailableErro
 from budget_cpython.ledger.lease import AsyncLeasedLedger, LeasedLedger
 from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.ledger.threaded import ThreadedLedger
+from tests.ledger.patience import NO_HURRY
+from tests_micro.support import stopped_clock
 
 PATH = "org/agent"
 BLOCK = {"calls": 20}
 
 
 def stored(path: Path, calls: int) -> SqliteLedger:
-    ledger = SqliteLedger(path)
+    ledger = SqliteLedger(path, timeout=NO_HURRY)
     ledger.set_limits("org", [Limit("calls", calls, "run")])
     return ledger
 
@@ -53,9 +55,13 @@ def test_threads_use_a_budget_up_exactly(tmp_path: Path) -> None:
 
 
 def _process(path: Path, granted: Any) -> None:
-    leased = LeasedLedger(SqliteLedger(path), BLOCK)
-    granted.put(claim_all(leased))
-    leased.close()
+    found: Any = "failed"
+    try:
+        leased = LeasedLedger(SqliteLedger(path, timeout=NO_HURRY), BLOCK)
+        found = claim_all(leased)
+        leased.close()
+    finally:
+        granted.put(found)
 
 
 def test_processes_use_a_budget_up_exactly(tmp_path: Path) -> None:
@@ -76,8 +82,8 @@ def test_processes_use_a_budget_up_exactly(tmp_path: Path) -> None:
 
 def test_tasks_lease_from_a_ledger_that_blocks(tmp_path: Path) -> None:
     async def check() -> int:
-        stored(tmp_path / "ledger.db", 105)
-        leased = AsyncLeasedLedger(ThreadedLedger(SqliteLedger(tmp_path / "ledger.db")), BLOCK)
+        ledger = stored(tmp_path / "ledger.db", 105)
+        leased = AsyncLeasedLedger(ThreadedLedger(ledger), BLOCK)
 
         async def claim() -> int:
             for granted in range(100):
@@ -99,7 +105,8 @@ def test_tasks_lease_from_a_ledger_that_blocks(tmp_path: Path) -> None:
 def test_a_block_goes_on_while_its_file_is_locked(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     stored(path, 100)
-    leased = LeasedLedger(SqliteLedger(path, timeout=0), BLOCK)
+    _, monotonic = stopped_clock()
+    leased = LeasedLedger(SqliteLedger(path, timeout=0), BLOCK, monotonic=monotonic)
     leased.commit(leased.reserve(PATH, {"calls": 1}))
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

@@ -8,21 +8,23 @@ from budget_core.ledger_records import Balance
 from budget_cpython.ledger.lease import LeasedLedger
 from budget_cpython.ledger.outage import AllowingLedger
 from budget_cpython.ledger.redis import RedisLedger
-from tests.ledger.redis_server import RedisServer, server
+from tests.ledger.patience import PATIENCE
+from tests.ledger.redis_server import RedisServer, hurry, server
 
 PATH = "org/agent"
+HASTE = 0.1  # seconds
 
 
 def fresh() -> RedisServer:
     with closing(server().client()) as client:
         client.flushall()
-    with closing(RedisLedger(server().url)) as ledger:
-        ledger.set_limits("org", [Limit("calls", 100, "day")])
+    with closing(RedisLedger(server().url, timeout=PATIENCE)) as ledger:
+        ledger.set_limits("org", [Limit("calls", 100)])
     return server()
 
 
 def stands() -> tuple[int, int]:
-    with closing(RedisLedger(server().url)) as ledger:
+    with closing(RedisLedger(server().url, timeout=PATIENCE)) as ledger:
         (found,) = ledger.balance("org")
     assert isinstance(found, Balance)
     return found.spent, found.held
@@ -30,9 +32,11 @@ def stands() -> tuple[int, int]:
 
 def test_what_is_granted_while_the_server_hangs_counts_once() -> None:
     running = fresh()
-    ledger = AllowingLedger(RedisLedger(running.url, timeout=0.5), {"calls": 10})
+    upstream = RedisLedger(running.url, timeout=PATIENCE)
+    ledger = AllowingLedger(upstream, {"calls": 10})
     before = ledger.reserve(PATH, {"calls": 7})
     running.pause()
+    hurry(upstream, HASTE)
     try:
         granted = ledger.reserve(PATH, {"calls": 4})
         ledger.commit(before, {"calls": 5})
@@ -42,15 +46,18 @@ def test_what_is_granted_while_the_server_hangs_counts_once() -> None:
         assert ledger.unsettled > 0
     finally:
         running.go_on()
+    hurry(upstream, PATIENCE)
     ledger.close()
     assert stands() == (10, 0)
 
 
 def test_a_block_goes_on_while_the_server_hangs_and_nothing_stays_held() -> None:
     running = fresh()
-    leased = LeasedLedger(RedisLedger(running.url, timeout=0.5), {"calls": 10})
+    upstream = RedisLedger(running.url, timeout=PATIENCE)
+    leased = LeasedLedger(upstream, {"calls": 10})
     leased.commit(leased.reserve(PATH, {"calls": 1}))
     running.pause()
+    hurry(upstream, HASTE)
     refused = 0
     try:
         for _ in range(12):
@@ -61,5 +68,6 @@ def test_a_block_goes_on_while_the_server_hangs_and_nothing_stays_held() -> None
     finally:
         running.go_on()
     assert refused == 3
+    hurry(upstream, PATIENCE)
     leased.close()
     assert stands() == (10, 0)

@@ -12,12 +12,20 @@ from hypothesis.stateful import run_state_machine_as_test
 from budget_core.account import MOST, Limit
 from budget_core.ledger import Ledger
 from budget_core.ledger_errors import BudgetExceededError
+from budget_cpython.ledger import remote
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
 from tests.ledger.machine import LedgerMachine
+from tests.ledger.patience import PATIENCE
 from tests.ledger.postgres_server import Emptier, server
 from tests_micro import ledger_cases
 
 CASES = list(ledger_cases.cases())
+
+
+@pytest.fixture(autouse=True)
+def _no_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no reservation expire what is due: one in so many does, counted from a random one."""
+    monkeypatch.setattr(remote, "SWEEP_EVERY", 10**9)
 
 
 class Opened:
@@ -27,7 +35,7 @@ class Opened:
         self._kind = kind
         self._clock: Callable[[], float] = float
         self._ledgers: dict[str, Any] = {}
-        with closing(PostgresLedger(server().conninfo())) as ledger:
+        with closing(PostgresLedger(server().conninfo(), timeout=PATIENCE)) as ledger:
             ledger.accounts()
         self._emptier = Emptier()
 
@@ -38,7 +46,8 @@ class Opened:
         name = repr(options)
         if name not in self._ledgers:
             conninfo = server().conninfo(options="-c synchronous_commit=off")  # answers only
-            self._ledgers[name] = self._kind(conninfo, clock=lambda: self._clock(), **options)
+            options.update(clock=lambda: self._clock(), timeout=PATIENCE)
+            self._ledgers[name] = self._kind(conninfo, **options)
         return self._ledgers[name]
 
     def all(self) -> list[Any]:

@@ -16,6 +16,7 @@ from budget_core.ledger_errors import BudgetExceededError, HoldSettledError
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
 from tests.ledger import linearizable
 from tests.ledger.claims import Claims
+from tests.ledger.patience import NO_HURRY, until
 from tests.ledger.postgres_server import Emptier, server
 
 NOON = 20_000 * 86_400 + 43_200
@@ -24,7 +25,7 @@ CLAIMS = 500
 
 @pytest.fixture(autouse=True)
 def emptier() -> Iterator[Emptier]:
-    with closing(PostgresLedger(server().conninfo())) as ledger:
+    with closing(opened()) as ledger:
         ledger.accounts()
     with closing(Emptier()) as one:
         one.empty()
@@ -32,7 +33,7 @@ def emptier() -> Iterator[Emptier]:
 
 
 def opened(clock: Callable[[], float] | None = None, **options: Any) -> PostgresLedger:
-    return PostgresLedger(server().conninfo(), clock=clock, timeout=30, **options)
+    return PostgresLedger(server().conninfo(), clock=clock, timeout=NO_HURRY, **options)
 
 
 def test_an_order_explains_what_threads_saw(emptier: Emptier) -> None:
@@ -42,7 +43,7 @@ def test_an_order_explains_what_threads_saw(emptier: Emptier) -> None:
             emptier.empty()
             return ledger
 
-        assert linearizable.check(make, range(25)) > 100
+        assert linearizable.check(make, range(25)) >= 100
 
 
 def test_killed_processes_are_granted_the_limit_exactly() -> None:
@@ -72,7 +73,7 @@ def test_threads_are_granted_the_limit_exactly() -> None:
 
 def test_tasks_are_granted_the_limit_exactly() -> None:
     async def main() -> None:
-        ledger = AsyncPostgresLedger(server().conninfo(), timeout=60)
+        ledger = AsyncPostgresLedger(server().conninfo(), timeout=NO_HURRY)
         await ledger.set_limits("org", [Limit("calls", CLAIMS)])
         calls = (ledger.reserve("org/a", {"calls": 1}) for _ in range(CLAIMS + 100))
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
@@ -134,15 +135,25 @@ def test_limits_that_are_replaced_hold_all_the_time() -> None:
         threads = [threading.Thread(target=claim) for _ in range(3)]
         for thread in threads:
             thread.start()
-        for number in range(100):
-            ledger.set_limits("org", [Limit("calls", 0, ("day", "run")[number % 2])])
-        done.set()
-        for thread in threads:
-            thread.join()
+        try:
+            for number in range(100):
+                ledger.set_limits("org", [Limit("calls", 0, ("day", "run")[number % 2])])
+            until(lambda: outcomes)
+        finally:
+            done.set()
+            for thread in threads:
+                thread.join()
     assert set(outcomes) == {BudgetExceededError}
 
 
+def wait_until_gone() -> None:
+    """Wait until nobody uses a ledger any more: what they counted is told then."""
+    query = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'microbudget'"
+    until(lambda: not server().execute(query))
+
+
 def deadlocks() -> int:
+    wait_until_gone()
     return int(server().execute("SELECT sum(deadlocks) FROM pg_stat_database")[0][0])
 
 
@@ -168,8 +179,8 @@ def test_a_reserve_reads_no_more_rows_where_there_are_many(emptier: Emptier) -> 
 
 def rows_read(emptier: Emptier) -> int:
     """Return what all who have gone have read of the tables, by index or not."""
-    while emptier.execute("SELECT 1 FROM pg_stat_activity WHERE application_name = 'microbudget'"):
-        pass
+    wait_until_gone()
+    emptier.execute("SELECT pg_stat_force_next_flush()")  # what it has read itself does not count
     (row,) = emptier.execute(
         "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables "
         "WHERE schemaname = 'microbudget'"

@@ -14,7 +14,7 @@ from budget_core.account import Limit
 from budget_core.ledger_errors import LedgerUnavailableError
 from budget_cpython.ledger.postgres import PostgresLedger
 from tests.ledger.patience import PATIENCE, until
-from tests.ledger.postgres_server import PASSWORD, ROOT_RUNS_AS, PostgresServer
+from tests.ledger.postgres_server import PASSWORD, ROOT_RUNS_AS, WAIT, PostgresServer
 
 
 class Standby(PostgresServer):
@@ -35,7 +35,7 @@ class Standby(PostgresServer):
 
     def promote(self) -> None:
         """Have it take over."""
-        self._run("pg_ctl", "-w", "-D", self._data, "promote")
+        self._run("pg_ctl", *WAIT, "-D", self._data, "promote")
 
 
 @pytest.fixture
@@ -77,11 +77,11 @@ def test_a_standby_that_is_not_promoted_is_refused_as_one(
     servers: tuple[PostgresServer, Standby],
 ) -> None:
     primary, standby = servers
-    with closing(PostgresLedger(primary.conninfo())) as ledger:
+    with closing(PostgresLedger(primary.conninfo(), timeout=PATIENCE)) as ledger:
         ledger.set_limits("org", [Limit("tokens", 100)])
         copied = "SELECT replay_lsn >= pg_current_wal_lsn() FROM pg_stat_replication"
         until(lambda: primary.execute(copied) == [(True,)])
-    with closing(PostgresLedger(standby.conninfo())) as ledger:
+    with closing(PostgresLedger(standby.conninfo(), timeout=PATIENCE)) as ledger:
         with pytest.raises(LedgerUnavailableError, match="read-only") as refused:
             ledger.reserve("org", {"tokens": 5})
         assert refused.value.applied is False

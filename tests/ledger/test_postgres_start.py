@@ -11,10 +11,13 @@ import pytest
 
 from budget_core.account import Limit
 from budget_core.ledger_errors import LedgerUnavailableError
+from budget_cpython.ledger import remote
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
+from tests.ledger.patience import PATIENCE
 from tests.ledger.postgres_server import PASSWORD, server
 
 SCHEMA = "ledger_start"
+NOON = 20_000 * 86_400 + 43_200
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +27,7 @@ def _without_schema() -> Iterator[None]:
 
 
 def opened(**options: Any) -> PostgresLedger:
-    return PostgresLedger(server().conninfo(), schema=SCHEMA, **options)
+    return PostgresLedger(server().conninfo(), schema=SCHEMA, **{"timeout": PATIENCE, **options})
 
 
 def test_servers_that_start_at_once_make_one_schema() -> None:
@@ -72,7 +75,10 @@ def test_a_ledger_that_may_not_migrate_changes_nothing() -> None:
 
 
 def test_a_role_needs_the_rights_that_are_documented_and_no_more() -> None:
-    with closing(opened()) as ledger:
+    def clock() -> float:
+        return NOON
+
+    with closing(opened(clock=clock)) as ledger:
         ledger.set_limits("org", [Limit("calls", 5, "hour"), Limit("calls", 5)])
     server().execute(
         f"CREATE ROLE ledger_user LOGIN; GRANT USAGE ON SCHEMA {SCHEMA} TO ledger_user; "
@@ -80,7 +86,9 @@ def test_a_role_needs_the_rights_that_are_documented_and_no_more() -> None:
     )
     conninfo = server().conninfo(user="ledger_user")
     try:
-        with closing(PostgresLedger(conninfo, schema=SCHEMA, migrate=False)) as ledger:
+        with closing(
+            PostgresLedger(conninfo, schema=SCHEMA, migrate=False, timeout=PATIENCE, clock=clock)
+        ) as ledger:
             ledger.commit(ledger.reserve("org/a", {"calls": 1}))
             ledger.set_limits("org/a", [Limit("calls", 2, "day")])
             ledger.expire()
@@ -89,7 +97,8 @@ def test_a_role_needs_the_rights_that_are_documented_and_no_more() -> None:
             with pytest.raises(LedgerUnavailableError, match="permission denied"):
                 ledger.reserve("org", {"calls": 1})
         denied = pytest.raises(LedgerUnavailableError, match="permission denied")
-        with closing(PostgresLedger(conninfo, schema="no_right")) as ledger, denied:
+        refused = PostgresLedger(conninfo, schema="no_right", timeout=PATIENCE)
+        with closing(refused) as ledger, denied:
             ledger.accounts()
     finally:
         server().execute("DROP OWNED BY ledger_user; DROP ROLE ledger_user")
@@ -132,7 +141,7 @@ def test_a_conninfo_that_cannot_be_read_is_not_shown(conninfo: str) -> None:
 
 def test_no_error_and_no_repr_shows_the_password() -> None:
     conninfo = f"postgresql://postgres:{PASSWORD}@/none?host={server().folder}"
-    with closing(PostgresLedger(conninfo)) as ledger:
+    with closing(PostgresLedger(conninfo, timeout=PATIENCE)) as ledger:
         with pytest.raises(LedgerUnavailableError, match="none") as caught:
             ledger.accounts()
         shown = [repr(ledger), repr(vars(ledger)), repr(caught.value), repr(caught.value.cause)]
@@ -146,22 +155,28 @@ def test_a_connection_with_another_isolation_is_refused() -> None:
         return psycopg.connect(server().conninfo(options=options), autocommit=True)
 
     refused = pytest.raises(LedgerUnavailableError, match="READ COMMITTED, not serializable")
-    with closing(PostgresLedger(connect, schema=SCHEMA)) as ledger, refused:
+    unfit = PostgresLedger(connect, schema=SCHEMA, timeout=PATIENCE)
+    with closing(unfit) as ledger, refused:
         ledger.accounts()
     own = server().conninfo(options=options)
-    with closing(PostgresLedger(own, schema=SCHEMA)) as ledger:
+    with closing(PostgresLedger(own, schema=SCHEMA, timeout=PATIENCE)) as ledger:
         assert ledger.accounts() == []
 
 
 @pytest.mark.parametrize("behind_pooler", [True, False])
-def test_connections_can_be_the_callers_own_and_behind_a_pooler(behind_pooler: bool) -> None:
+def test_connections_can_be_the_callers_own_and_behind_a_pooler(
+    behind_pooler: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "SWEEP_EVERY", 10**9)  # which would be prepared, too
     connections: list[psycopg.Connection[Any]] = []
 
     def connect() -> "psycopg.Connection[Any]":
         connections.append(psycopg.connect(server().conninfo(), autocommit=True))
         return connections[-1]
 
-    with closing(PostgresLedger(connect, schema=SCHEMA, behind_pooler=behind_pooler)) as ledger:
+    with closing(
+        PostgresLedger(connect, schema=SCHEMA, timeout=PATIENCE, behind_pooler=behind_pooler)
+    ) as ledger:
         ledger.set_limits("org", [Limit("calls", 1)])
         assert ledger.reserve("org", {"calls": 1}).state == "held"
         (own,) = connections
@@ -171,14 +186,14 @@ def test_connections_can_be_the_callers_own_and_behind_a_pooler(behind_pooler: b
 
 @pytest.mark.parametrize("behind_pooler", [True, False])
 def test_a_connection_behind_a_pooler_is_given_no_settings(behind_pooler: bool) -> None:
-    with closing(opened(behind_pooler=behind_pooler, timeout=7)) as ledger:
+    with closing(opened(behind_pooler=behind_pooler, timeout=77)) as ledger:
         ledger.accounts()
         server().execute(
             f"CREATE OR REPLACE FUNCTION {SCHEMA}.accounts() RETURNS jsonb LANGUAGE sql AS $$ "
             "SELECT jsonb_build_array('ok', jsonb_build_array("
             "current_setting('statement_timeout'))) $$"
         )
-        assert ledger.accounts() == ["0" if behind_pooler else "7s"]
+        assert ledger.accounts() == ["0" if behind_pooler else "77s"]
 
 
 def test_a_forked_process_has_connections_of_its_own() -> None:

@@ -13,10 +13,13 @@ import pytest
 from budget_core.account import Limit
 from budget_core.ledger_errors import LedgerFullError, LedgerUnavailableError
 from budget_core.ledger_records import Hold
-from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger, engine
+from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger, engine, ledgers
+from tests.ledger.patience import NO_HURRY, until
 from tests.ledger.postgres_server import PostgresServer, second_server
 
 BUDGET = 1000
+WAITS = "SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s"
+LOCK_ROOT = """SELECT pg_advisory_xact_lock(hashtext('"microbudget".'), hashtext('org'))"""
 
 
 @pytest.fixture
@@ -26,12 +29,16 @@ def server() -> Iterator[PostgresServer]:
     one.start_if_halted()
     yield one
     one.start_if_halted()
+    one.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    )  # what a test that failed has left
     one.execute("DROP SCHEMA IF EXISTS microbudget CASCADE")
 
 
 @pytest.fixture
 def ledger(server: PostgresServer) -> Iterator[PostgresLedger]:
-    with closing(PostgresLedger(server.conninfo(), timeout=20)) as one:
+    with closing(PostgresLedger(server.conninfo(), timeout=NO_HURRY)) as one:
         one.set_limits("org", [Limit("calls", BUDGET)])
         one.set_limits("org/a", [Limit("calls", BUDGET)])
         yield one
@@ -39,6 +46,10 @@ def ledger(server: PostgresServer) -> Iterator[PostgresLedger]:
 
 def counted(ledger: PostgresLedger) -> list[tuple[int, int]]:
     return [(one.spent, one.held) for one in ledger.balance("org/a")]
+
+
+def pool_of(ledger: PostgresLedger) -> Any:
+    return ledger._ledger._connection._pool  # type: ignore[attr-defined]
 
 
 class Meanwhile:
@@ -56,7 +67,8 @@ class Meanwhile:
             self._outcome = error
 
     def result(self) -> Any:
-        self._thread.join(60)
+        self._thread.join(NO_HURRY)
+        assert not self._thread.is_alive()
         return self._outcome
 
 
@@ -72,9 +84,11 @@ class Locked:
 
     def waiting(self) -> int:
         """Return the process that waits for the lock, as soon as there is one."""
-        while not (found := self.all_waiting()):
-            pass
-        return found[0]
+        return int(until(self.all_waiting)[0])
+
+    def next_waiting(self, last: int) -> int:
+        """Return the process that waits when the last one does so no more."""
+        return int(until(lambda: [one for one in self.all_waiting() if one != last])[0])
 
     def all_waiting(self) -> list[int]:
         """Return the processes of ledgers that wait."""
@@ -101,8 +115,7 @@ def test_an_operation_whose_server_process_is_terminated_is_done_once(
         lock = Locked(server)
         call = Meanwhile(operation)
         server.execute("SELECT pg_terminate_backend(%s)", first := lock.waiting())
-        while lock.waiting() == first:
-            pass  # until it is asked again
+        lock.next_waiting(first)  # it is asked again
         lock.open()
         assert isinstance(call.result(), Hold)
         assert counted(ledger) == expected
@@ -114,9 +127,7 @@ def test_one_that_is_terminated_twice_is_in_doubt_and_safe_to_repeat(
     lock = Locked(server)
     call = Meanwhile(lambda: ledger.reserve("org/a", {"calls": 3}, key="k"))
     server.execute("SELECT pg_terminate_backend(%s)", first := lock.waiting())
-    while (second := lock.waiting()) == first:
-        pass
-    server.execute("SELECT pg_terminate_backend(%s)", second)
+    server.execute("SELECT pg_terminate_backend(%s)", lock.next_waiting(first))
     error = call.result()
     lock.open()
     assert isinstance(error, LedgerUnavailableError)
@@ -163,8 +174,7 @@ def test_a_restart_ends_all_connections_that_wait(
 ) -> None:
     lock = Locked(server)
     calls = [Meanwhile(lambda: ledger.reserve("org/a", {"calls": 1})) for _ in range(3)]
-    while len(lock.all_waiting()) < len(calls):
-        pass
+    until(lambda: len(lock.all_waiting()) == len(calls))
     lock.open()
     assert [call.result().state for call in calls] == [Hold.HELD] * 3
     server.halt("fast")
@@ -176,10 +186,12 @@ def test_a_restart_ends_all_connections_that_wait(
 def test_a_server_that_says_nothing_is_given_up(
     server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with closing(PostgresLedger(server.conninfo(), timeout=0.05)) as ledger:
+    with closing(PostgresLedger(server.conninfo(), timeout=NO_HURRY)) as ledger:
         ledger.set_limits("org", [Limit("calls", BUDGET)])
         ledger.release(ledger.reserve("org", {"calls": 1}))
         ledger.reserve("org", {"calls": 0})
+        pool_of(ledger).timeout = 0.05
+        pool_of(ledger)._connect = ledgers._opener(server.conninfo(), 0.05, False)
         monkeypatch.setattr(engine, "GRACE", 0.05)  # it will not answer in a second either
         server.send(signal.SIGSTOP)
         try:
@@ -189,19 +201,22 @@ def test_a_server_that_says_nothing_is_given_up(
             server.send_again(signal.SIGCONT)
         assert caught.value.applied is None
     monkeypatch.undo()
-    with closing(PostgresLedger(server.conninfo())) as ledger:
+    with closing(PostgresLedger(server.conninfo(), timeout=NO_HURRY)) as ledger:
         assert ledger.reserve("org", {"calls": 1}, key="k").state == Hold.HELD
         assert ledger.balance("org")[0].held == 1
 
 
 def test_a_statement_that_takes_too_long_changes_nothing(server: PostgresServer) -> None:
-    with closing(PostgresLedger(server.conninfo())) as ledger:
+    with closing(PostgresLedger(server.conninfo(), timeout=NO_HURRY)) as ledger:
         ledger.set_limits("org", [Limit("calls", BUDGET)])
-    lock = Locked(server)
-    with closing(PostgresLedger(server.conninfo(), timeout=0.05)) as ledger:
+        ledger.reserve("org", {"calls": 0})
+        lock = Locked(server)
+        (link,) = pool_of(ledger)._idle
+        link.pg.exec_(b"SET statement_timeout = 50")  # as `timeout` would, now that all is ready
         with pytest.raises(LedgerUnavailableError, match="longer than `timeout`") as caught:
             ledger.reserve("org", {"calls": 1})
         assert caught.value.applied is False
+        link.pg.exec_(b"SET statement_timeout = 0")
         lock.open()
         assert ledger.balance("org")[0].held == 0
 
@@ -224,15 +239,21 @@ def test_a_server_that_became_read_only_changes_nothing(
 
 
 def test_a_deadlock_with_somebody_else_is_tried_again(server: PostgresServer) -> None:
-    with closing(PostgresLedger(server.conninfo(options="-c deadlock_timeout=10ms"))) as ledger:
-        ledger.set_limits("org", [Limit("calls", BUDGET)])
-        ledger.set_limits("org/a", [Limit("calls", BUDGET)])
-        lock = Locked(server, "org/a")
-        lock.session.execute("SET deadlock_timeout = '60s'")
+    conninfo = server.conninfo(options="-c deadlock_timeout=10ms")
+    with closing(PostgresLedger(conninfo, timeout=NO_HURRY)) as ledger:
+        for path in ("org", "org/a"):
+            ledger.set_limits(path, [Limit("calls", BUDGET)])
+        first, last = Locked(server, "org"), Locked(server, "org/a")
+        last.session.execute("SET deadlock_timeout = '1h'")
         call = Meanwhile(lambda: ledger.reserve("org/a", {"calls": 1}))
-        lock.session.execute("SELECT 1 FROM microbudget.limits FOR UPDATE")
-        lock.waiting()
-        lock.open()
+        first.waiting()  # it has the lock on the root by now
+        other = Meanwhile(lambda: last.session.execute(LOCK_ROOT))
+        own = last.session.info.backend_pid
+        until(lambda: server.execute(WAITS, own) == [("Lock",)])
+        first.open()
+        other.result()  # the call gave way, and is made again
+        last.waiting()
+        last.open()
         assert isinstance(call.result(), Hold)
         assert counted(ledger) == [(0, 1)] * 2
 
@@ -252,41 +273,35 @@ def test_a_full_server_is_told_apart(
 
 
 def test_too_many_connections_are_said_so(server: PostgresServer) -> None:
-    others = []
-    try:
-        while True:
+    others: list[psycopg.Connection[Any]] = []
+    ((most,),) = server.execute("SHOW max_connections")
+
+    def fill() -> bool:
+        """Take all the places, those of processes that are about to end as well."""
+        while len(others) < int(most):
             others.append(psycopg.connect(server.conninfo()))
-    except psycopg.OperationalError:
-        pass
+        return True
+
     try:
-        with closing(PostgresLedger(server.conninfo())) as ledger:
+        until(fill, psycopg.OperationalError)
+        with closing(PostgresLedger(server.conninfo(), timeout=NO_HURRY)) as ledger:
             with pytest.raises(LedgerUnavailableError, match="too many clients") as caught:
                 ledger.accounts()
             assert caught.value.applied is False
             others.pop().close()
-            while server_is_full(server):
-                pass  # until the process is gone
-            assert ledger.accounts() == []
+            assert until(lambda: ledger.accounts() == [])  # as soon as the process is gone
     finally:
         for other in others:
             other.close()
 
 
-def server_is_full(server: PostgresServer) -> bool:
-    try:
-        psycopg.connect(server.conninfo()).close()
-    except psycopg.OperationalError:
-        return True
-    return False
-
-
 def test_threads_wait_for_a_connection_and_no_longer_than_told(server: PostgresServer) -> None:
-    ledger = PostgresLedger(server.conninfo(), max_connections=1, timeout=20)
+    ledger = PostgresLedger(server.conninfo(), max_connections=1, timeout=NO_HURRY)
     ledger.set_limits("org", [Limit("calls", BUDGET)])
-    ledger._ledger._connection._pool.timeout = 0.01  # type: ignore[attr-defined]
     lock = Locked(server)
     call = Meanwhile(lambda: ledger.reserve("org", {"calls": 1}))
     lock.waiting()
+    pool_of(ledger).timeout = 0.01  # for who comes from now on
     with pytest.raises(LedgerUnavailableError, match="all 1 connections") as caught:
         ledger.accounts()
     assert caught.value.applied is False
@@ -306,13 +321,13 @@ def test_a_schema_that_is_gone_is_said_so(server: PostgresServer, ledger: Postgr
 
 def test_a_task_that_is_cancelled_holds_nothing_twice(server: PostgresServer) -> None:
     async def main() -> None:
-        ledger = AsyncPostgresLedger(server.conninfo(), max_connections=2)
+        ledger = AsyncPostgresLedger(server.conninfo(), max_connections=2, timeout=NO_HURRY)
         await ledger.set_limits("org", [Limit("calls", BUDGET)])
         lock = Locked(server)
         tasks = [
             asyncio.create_task(ledger.reserve("org", {"calls": 1}, key=key)) for key in ("a", "b")
         ]
-        await asyncio.to_thread(lock.waiting)
+        await asyncio.to_thread(until, lambda: len(lock.all_waiting()) == len(tasks))
         tasks[0].cancel()
         await asyncio.wait([tasks[0]])
         assert tasks[0].cancelled()
@@ -327,7 +342,7 @@ def test_a_task_that_is_cancelled_holds_nothing_twice(server: PostgresServer) ->
 
 
 def test_one_asyncio_ledger_serves_one_loop_after_another(server: PostgresServer) -> None:
-    ledger = AsyncPostgresLedger(server.conninfo())
+    ledger = AsyncPostgresLedger(server.conninfo(), timeout=NO_HURRY)
     asyncio.run(ledger.set_limits("org", [Limit("calls", BUDGET)]))
 
     async def many() -> None:

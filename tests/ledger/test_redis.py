@@ -34,6 +34,12 @@ CASES = list(ledger_cases.cases())
 NOON = 20_000 * 86_400 + 43_200
 
 
+@pytest.fixture(autouse=True)
+def _no_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no reservation expire what is due: one in so many does, counted from a random one."""
+    monkeypatch.setattr(remote, "SWEEP_EVERY", 10**9)
+
+
 @pytest.fixture
 def empty() -> RedisServer:
     with closing(server().client()) as client:
@@ -126,7 +132,7 @@ def test_what_threads_see_has_an_order(empty: RedisServer) -> None:
     def make(clock: Callable[[], float]) -> RedisLedger:
         return RedisLedger(empty.url, timeout=PATIENCE, prefix=f"h{next(prefixes)}", clock=clock)
 
-    assert linearizable.check(make, range(25)) > 60
+    assert linearizable.check(make, range(25)) >= 100
 
 
 def test_a_client_of_any_make_is_read(empty: RedisServer) -> None:
@@ -136,7 +142,7 @@ def test_a_client_of_any_make_is_read(empty: RedisServer) -> None:
             closing(empty.client(**options)) as client,
             closing(RedisLedger(client, prefix=f"of{number}")) as ledger,
         ):
-            ledger.set_limits("org", [Limit("tokens", 10, "day")])
+            ledger.set_limits("org", [Limit("tokens", 10, "rolling 86400/24")])
             hold = ledger.reserve("org", {"tokens": 4}, key="k")
             assert ledger.reserve("org", {"tokens": 4}, key="k").amounts == {"tokens": 4}
             ledger.commit(hold, {"tokens": 7})
@@ -186,7 +192,7 @@ def test_a_prefix_that_would_break_keys_is_refused(prefix: Any, empty: RedisServ
 
 def test_what_is_settled_is_forgotten_and_what_is_live_is_not(empty: RedisServer) -> None:
     with (
-        closing(RedisLedger(empty.url, timeout=PATIENCE, keep=50)) as ledger,
+        closing(RedisLedger(empty.url, timeout=PATIENCE, keep=5000)) as ledger,
         closing(empty.client()) as client,
     ):
         ledger.set_limits("org", [Limit("tokens", 10)])
@@ -197,7 +203,7 @@ def test_what_is_settled_is_forgotten_and_what_is_live_is_not(empty: RedisServer
             client.pttl(f"microbudget:{{org}}:hold:{key}") for key in ("live", "settled", "charged")
         ]
         assert left[0] == -1
-        assert all(0 < one <= 50_000 for one in left[1:])
+        assert all(0 < one <= 5_000_000 for one in left[1:])
         assert client.zcard("microbudget:{org}:live") == 1
         ledger.release(live)
         assert client.zcard("microbudget:{org}:live") == 0
@@ -235,7 +241,7 @@ def test_many_holds_that_are_over_expire_before_a_balance(empty: RedisServer) ->
 
 def test_a_reservation_costs_the_server_the_same_beside_many_holds(empty: RedisServer) -> None:
     with (
-        closing(RedisLedger(empty.url, timeout=PATIENCE)) as ledger,
+        closing(RedisLedger(empty.url, timeout=PATIENCE, clock=lambda: NOON)) as ledger,
         closing(empty.client()) as client,
     ):
         ledger.set_limits("org/a", [Limit("tokens", None, "day")])
@@ -274,13 +280,14 @@ def test_a_thousand_tasks_share_a_budget_exactly(empty: RedisServer) -> None:
         return True
 
     async def play() -> int:
-        async with opened(empty.url) as ledger:
+        async with opened(empty.url + "?client_name=tasks") as ledger:
             await ledger.set_limits("org", [Limit("calls", 300, "run")])
             granted = sum(await asyncio.gather(*[claim(ledger) for _ in range(1000)]))
             (row,) = await ledger.balance("org")
             assert (row.spent, row.held) == (granted, 0)
             with closing(empty.client()) as client:
-                assert client.info("clients")["connected_clients"] <= TASKS + 2
+                names = [one["name"] for one in client.client_list()]
+                assert 1 < names.count("tasks") <= TASKS
             return granted
 
     assert asyncio.run(play()) == 300

@@ -1,8 +1,6 @@
 """In a cluster, all that an operation touches is in one slot."""
 
 import asyncio
-import socket
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,42 +15,29 @@ from budget_core.account import Limit
 from budget_core.ledger_errors import BudgetExceededError, LedgerUnavailableError
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.redis.names import Names
-from tests.ledger.patience import PATIENCE
-from tests.ledger.redis_server import RedisServer
+from tests.ledger.patience import PATIENCE, until
+from tests.ledger.redis_server import RedisServer, on_free_port
 from tests_micro import ledger_cases
 
-
-def free_port() -> int:
-    """Return a port, 10,000 above which the nodes of a cluster talk to each other."""
-    while True:
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            port = int(one.getsockname()[1])
-            if port > 55_000:
-                continue
-            try:
-                other.bind(("127.0.0.1", port + 10_000))
-            except OSError:
-                continue
-            return port
+ROLLING = "rolling 86400/24"  # which counts the same before and after midnight
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     folder: Path = tmp_path_factory.mktemp("cluster")
-    with RedisServer(folder, "--cluster-enabled", "yes", port=free_port()) as node:
+    options = ("--cluster-enabled", "yes")
+    with on_free_port(lambda port: RedisServer(folder, *options, port=port)) as node:
         with closing(node.client()) as client:
             client.execute_command("CLUSTER", "ADDSLOTS", *range(16_384))
-            end = time.monotonic() + PATIENCE
-            while client.cluster("info")["cluster_state"] != "ok":
-                assert time.monotonic() < end
-                time.sleep(0.01)
+            until(lambda: client.cluster("info")["cluster_state"] == "ok")
         yield node
 
 
 @pytest.fixture
 def client(cluster: RedisServer) -> Iterator[Any]:
-    with closing(redis.RedisCluster(host="127.0.0.1", port=cluster.port)) as found:
+    with closing(
+        redis.RedisCluster(host="127.0.0.1", port=cluster.port, socket_timeout=PATIENCE)
+    ) as found:
         found.flushall()
         yield found
 
@@ -69,10 +54,12 @@ def test_the_shared_vectors_hold_in_a_cluster(client: Any) -> None:
 
 def test_asyncio_uses_a_cluster(cluster: RedisServer, client: Any) -> None:
     async def play() -> None:
-        nodes = redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster.port)
+        nodes = redis.asyncio.RedisCluster(
+            host="127.0.0.1", port=cluster.port, socket_timeout=PATIENCE
+        )
         ledger = AsyncRedisLedger(nodes)
-        await ledger.set_limits("org", [Limit("tokens", 5, "hour")])
-        await ledger.set_limits("other", [Limit("tokens", 5, "hour")])
+        await ledger.set_limits("org", [Limit("tokens", 5, ROLLING)])
+        await ledger.set_limits("other", [Limit("tokens", 5, ROLLING)])
         await ledger.commit(await ledger.reserve("org/a", {"tokens": 3}))
         with pytest.raises(BudgetExceededError):
             await ledger.reserve("org/a", {"tokens": 3})
@@ -86,14 +73,14 @@ def test_asyncio_uses_a_cluster(cluster: RedisServer, client: Any) -> None:
 
 def test_flushed_scripts_are_loaded_again(client: Any) -> None:
     ledger = RedisLedger(client)
-    ledger.set_limits("org", [Limit("tokens", 5, "hour")])
+    ledger.set_limits("org", [Limit("tokens", 5, ROLLING)])
     client.script_flush()
     assert ledger.reserve("org", {"tokens": 1}).state == "held"
 
 
 def test_a_cluster_without_all_its_slots_is_unavailable(cluster: RedisServer, client: Any) -> None:
     ledger = RedisLedger(client)
-    ledger.set_limits("org", [Limit("tokens", 5, "hour")])
+    ledger.set_limits("org", [Limit("tokens", 5, ROLLING)])
     slot = key_slot(b"org")
     with closing(cluster.client()) as node:
         node.execute_command("CLUSTER", "DELSLOTS", slot)
@@ -102,10 +89,7 @@ def test_a_cluster_without_all_its_slots_is_unavailable(cluster: RedisServer, cl
                 ledger.reserve("org", {"tokens": 1}, key="k")
         finally:
             node.execute_command("CLUSTER", "ADDSLOTS", slot)
-        end = time.monotonic() + PATIENCE
-        while node.cluster("info")["cluster_state"] != "ok":
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        until(lambda: node.cluster("info")["cluster_state"] == "ok")
     assert ledger.reserve("org", {"tokens": 1}, key="k").state == "held"
     assert ledger.balance("org")[0].held == 1
 

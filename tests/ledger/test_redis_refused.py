@@ -14,7 +14,7 @@ from tests.ledger.patience import PATIENCE
 from tests.ledger.redis_server import RedisServer, server
 
 SECRET = "hunter2"  # noqa: S105 - of a server that lives as long as its test
-LIMITS = [Limit("tokens", 1_000_000, "day")]
+LIMITS = [Limit("tokens", 1_000_000)]
 
 
 @pytest.fixture

@@ -19,11 +19,12 @@ from redis.retry import Retry
 from budget_core.account import Limit
 from budget_core.ledger_errors import LedgerFullError, LedgerUnavailableError
 from budget_core.ledger_records import Hold
+from budget_cpython.ledger import remote
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
-from tests.ledger.patience import PATIENCE
-from tests.ledger.redis_server import RedisServer, server
+from tests.ledger.patience import NO_HURRY, PATIENCE, until
+from tests.ledger.redis_server import RedisServer, hurry, server
 
-LIMITS = [Limit("tokens", 1_000_000, "day")]
+LIMITS = [Limit("tokens", 1_000_000)]
 
 
 @pytest.fixture
@@ -81,21 +82,30 @@ def test_asyncio_is_told_of_a_server_that_is_down(tmp_path: Path) -> None:
     asyncio.run(ask())
 
 
+def kill_when(own: RedisServer, far: threading.Event) -> None:
+    if far.wait(NO_HURRY):
+        own.kill()
+
+
 def test_a_killed_server_has_all_it_acknowledged_and_nothing_twice(own: RedisServer) -> None:
     with closing(RedisLedger(own.url, timeout=PATIENCE)) as ledger:
         ledger.set_limits("org", LIMITS)
         told = 0
         for turn in range(4):
-            killer = threading.Timer(0.01 * (turn + 1), own.kill)
+            far = threading.Event()
+            killer = threading.Thread(target=kill_when, args=(own, far))
             killer.start()
             for number in itertools.count():
                 asked = {"tokens": 1}
+                if number == 7 * turn + 3:
+                    far.set()
                 try:
                     hold = ledger.reserve("org", asked, key=f"{turn}.{number}")
                     ledger.commit(hold)
                 except LedgerUnavailableError:
                     break
                 told += 1
+            assert far.is_set()
             killer.join()
             own.start()
             ledger.commit(ledger.reserve("org", asked, key=f"{turn}.{number}"))
@@ -104,19 +114,18 @@ def test_a_killed_server_has_all_it_acknowledged_and_nothing_twice(own: RedisSer
 
 
 def test_connections_that_broke_together_cost_nobody_an_error(own: RedisServer) -> None:
-    with closing(RedisLedger(own.url, timeout=30)) as ledger:
+    with closing(RedisLedger(own.url, timeout=NO_HURRY)) as ledger:
         ledger.set_limits("org", LIMITS)
         ledger.charge("org", {})
         with closing(own.client()) as client:
-            client.client_pause(60_000, all=False)  # what may write has to wait
+            client.client_pause(PATIENCE * 2000, all=False)  # what may write has to wait
             threads = [
                 threading.Thread(target=ledger.charge, args=("org", {"tokens": 1}))
                 for _ in range(4)
             ]
             for thread in threads:
                 thread.start()
-            while client.info("clients")["connected_clients"] < 5:
-                pass
+            until(lambda: client.info("clients")["connected_clients"] >= 5)
             client.client_unpause()
             for thread in threads:
                 thread.join()
@@ -147,7 +156,7 @@ def test_asyncio_goes_on_with_a_server_that_was_restarted(own: RedisServer) -> N
 def test_what_a_paused_server_was_asked_counts_once(own: RedisServer) -> None:
     with ExitStack() as stack:
         ledgers = [
-            stack.enter_context(closing(RedisLedger(own.url, timeout=0.3))) for _ in range(3)
+            stack.enter_context(closing(RedisLedger(own.url, timeout=PATIENCE))) for _ in range(3)
         ]
         ledgers[0].set_limits("org", LIMITS)
         hold = ledgers[0].reserve("org", {"tokens": 3}, key="before")
@@ -160,9 +169,11 @@ def test_what_a_paused_server_was_asked_counts_once(own: RedisServer) -> None:
             ledger.balance("org")  # each has a connection, or it could not even ask
         own.pause()
         for ledger, ask in zip(ledgers, operations, strict=True):
+            hurry(ledger, 0.1)
             with pytest.raises(LedgerUnavailableError) as paused:
                 ask(ledger)
             assert paused.value.applied is None
+            hurry(ledger, PATIENCE)
         own.go_on()
         for ledger, ask in zip(ledgers, operations, strict=True):
             ask(ledger)
@@ -175,6 +186,7 @@ def cutting(path: Path, upstream: str, cut: threading.Event) -> Iterator[str]:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     listener.listen()
+    passing: list[threading.Thread] = []
 
     def serve() -> None:
         while True:
@@ -182,7 +194,8 @@ def cutting(path: Path, upstream: str, cut: threading.Event) -> Iterator[str]:
                 near, _ = listener.accept()
             except OSError:
                 return
-            threading.Thread(target=pass_on, args=(near,), daemon=True).start()
+            passing.append(threading.Thread(target=pass_on, args=(near,), daemon=True))
+            passing[-1].start()
 
     def pass_on(near: socket.socket) -> None:
         with near, socket.socket(socket.AF_UNIX) as far:
@@ -192,7 +205,9 @@ def cutting(path: Path, upstream: str, cut: threading.Event) -> Iterator[str]:
                 for ready in select.select((near, far), (), ())[0]:
                     data = ready.recv(1 << 16)
                     asked = asked or b"EVALSHA" in data
-                    if not data or (asked and ready is far and cut.is_set()):
+                    if not data:
+                        return
+                    if asked and ready is far and cut.is_set():
                         cut.clear()
                         return
                     (far if ready is near else near).sendall(data)
@@ -204,7 +219,9 @@ def cutting(path: Path, upstream: str, cut: threading.Event) -> Iterator[str]:
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        thread.join()
+        for one in (thread, *passing):
+            one.join(PATIENCE)
+            assert not one.is_alive()
 
 
 def test_an_answer_cut_off_is_asked_for_again_and_counts_once(
@@ -231,7 +248,10 @@ def test_an_answer_cut_off_is_asked_for_again_and_counts_once(
         assert figures(ledger) == (5, 0)
 
 
-def test_scripts_that_were_flushed_are_loaded_again(shared: RedisServer) -> None:
+def test_scripts_that_were_flushed_are_loaded_again(
+    shared: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "SWEEP_EVERY", 10**9)  # which would run a script of its own
     with (
         closing(RedisLedger(shared.url, timeout=PATIENCE)) as ledger,
         closing(shared.client()) as client,
@@ -302,7 +322,7 @@ def test_a_server_that_takes_over_an_address_is_reached(
 ) -> None:
     address = tmp_path / "s"
     address.symlink_to(own.socket)
-    given = redis.Redis(unix_socket_path=str(address))
+    given = redis.Redis(unix_socket_path=str(address), socket_timeout=PATIENCE)
     with (
         closing(RedisLedger(f"unix://{address}", timeout=PATIENCE)) as ledger,
         closing(RedisLedger(given)) as other,
@@ -329,7 +349,7 @@ def test_asyncio_reaches_a_server_that_takes_over_an_address(
     async def play() -> None:
         address = tmp_path / "s"
         address.symlink_to(own.socket)
-        given = redis.asyncio.Redis(unix_socket_path=str(address))
+        given = redis.asyncio.Redis(unix_socket_path=str(address), socket_timeout=PATIENCE)
         ledgers = AsyncRedisLedger(f"unix://{address}", timeout=PATIENCE), AsyncRedisLedger(given)
         successor = AsyncRedisLedger(shared.url, timeout=PATIENCE)
         for ledger in (ledgers[0], successor):
@@ -356,8 +376,8 @@ def test_a_client_that_tries_again_by_itself_changes_nothing_twice(
 ) -> None:
     cut = threading.Event()
     with cutting(tmp_path / "s", shared.socket, cut) as url:
-        client = redis.Redis.from_url(url, retry=Retry(NoBackoff(), 3))
-        with closing(RedisLedger(client)) as ledger:
+        client = redis.Redis.from_url(url, retry=Retry(NoBackoff(), 3), socket_timeout=PATIENCE)
+        with closing(client), closing(RedisLedger(client)) as ledger:
             ledger.set_limits("org", LIMITS)
             ledger.reserve("org", {})
             cut.set()

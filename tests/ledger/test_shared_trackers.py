@@ -18,6 +18,7 @@ from budget_cpython.ledger.sqlite import SqliteLedger
 
 THREADS = 8
 RECORDS = 100
+NOON = 20_000 * 86_400 + 43_200
 USAGE = {"prompt_tokens": 2, "completion_tokens": 1, "total_tokens": 3}
 
 
@@ -37,7 +38,7 @@ def spent(ledger: Any, path: str) -> dict[str, int]:
 
 @pytest.mark.parametrize("alone", [True, False], ids=["a tracker each", "one tracker"])
 def test_a_day_counts_every_record_of_every_thread_once(alone: bool) -> None:
-    ledger = Ledger()
+    ledger = Ledger(lambda: NOON)
     config = DailyBudgetConfig(1_000_000)
     trackers = [DailyBudgetTracker(config, ledger=ledger, account="org/agent")]
     if alone:
@@ -60,7 +61,7 @@ def test_a_day_counts_every_record_of_every_thread_once(alone: bool) -> None:
 
 
 def test_turns_of_many_threads_draw_on_what_is_above_them() -> None:
-    ledger = Ledger()
+    ledger = Ledger(lambda: NOON)
     ledger.set_limits("org", [Limit("tokens", None, "day"), Limit("calls", None, "day")])
 
     def work(number: int) -> None:
@@ -81,7 +82,7 @@ def test_turns_of_many_threads_draw_on_what_is_above_them() -> None:
 
 def test_a_day_in_a_file_goes_on_after_a_restart(tmp_path: Path) -> None:
     for tokens in (3, 6):
-        ledger = SqliteLedger(tmp_path / "ledger.db")
+        ledger = SqliteLedger(tmp_path / "ledger.db", clock=lambda: NOON)
         tracker = DailyBudgetTracker(DailyBudgetConfig(100), ledger=ledger, account="org/agent")
         tracker.record(USAGE)
         assert tracker.total_tokens == tokens

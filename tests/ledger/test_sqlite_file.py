@@ -1,10 +1,11 @@
 """Where a ledger's file lies, who may read it, what is in it, and what a fork does to it."""
 
-import ctypes
 import os
 import socket
 import sqlite3
 import stat
+import subprocess
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -16,13 +17,33 @@ import pytest
 from budget_core.account import Limit
 from budget_core.ledger_errors import LedgerUnavailableError
 from budget_cpython.ledger.sqlite import SqliteLedger, schema
+from tests.ledger.patience import NO_HURRY
 
+UNSEEN_FORK = """
+import ctypes, os, sys
+from budget_core.ledger_errors import LedgerUnavailableError
+from budget_cpython.ledger.sqlite import SqliteLedger
+
+ledger = SqliteLedger(sys.argv[1], clock=lambda: 1_728_043_200)
+ledger.accounts()
+child = ctypes.CDLL(None).fork()
+if not child:
+    code = 1
+    try:
+        ledger.charge("org", {"tokens": 1})
+    except LedgerUnavailableError as error:
+        code = 0 if "make the ledger anew after the fork" in str(error) else 2
+    finally:
+        os._exit(code)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+ledger.charge("org", {"tokens": 1})
+"""  # in a program of one thread: others might keep the child from ever running
 NOON = 20_000 * 86_400 + 43_200
 ONE = {"tokens": 1}
 
 
 def open_at(path: Path, **options: object) -> SqliteLedger:
-    ledger = SqliteLedger(path, clock=lambda: NOON, **options)  # type: ignore[arg-type]
+    ledger = SqliteLedger(path, clock=lambda: NOON, timeout=NO_HURRY, **options)  # type: ignore[arg-type]
     ledger.set_limits("org", [Limit("tokens", 100, "day")])
     return ledger
 
@@ -224,7 +245,7 @@ def test_a_forked_process_and_its_parent_share_the_file(tmp_path: Path) -> None:
     waiting.start()
     try:
         while waiting.is_alive() and not spent(ledger):
-            pass
+            waiting.join(0.001)
         ledger.charge("org", ONE)
         ledger.close()
     finally:
@@ -253,27 +274,19 @@ def test_forks_while_other_threads_write_lose_nothing(tmp_path: Path) -> None:
     writers = [threading.Thread(target=write) for _ in range(3)]
     for one in writers:
         one.start()
-    codes = [in_child(lambda: ledger.charge("org", ONE)) for _ in range(10)]
-    done.set()
-    for one in writers:
-        one.join()
+    try:
+        codes = [in_child(lambda: ledger.charge("org", ONE)) for _ in range(10)]
+    finally:
+        done.set()
+        for one in writers:
+            one.join()
     assert codes == [0] * 10
     assert spent(ledger) == sum(counted) + 10
     ledger.close()
 
 
 def test_a_fork_that_python_does_not_see_is_refused_in_the_child(tmp_path: Path) -> None:
-    ledger = open_at(tmp_path / "ledger.db")
-    child = ctypes.CDLL(None).fork()
-    if not child:
-        code = 1
-        try:
-            ledger.charge("org", ONE)
-        except LedgerUnavailableError as error:
-            code = 0 if "make the ledger anew after the fork" in str(error) else 2
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    ledger.charge("org", ONE)
-    assert spent(ledger) == 1
-    ledger.close()
+    with open_at(tmp_path / "ledger.db") as ledger:
+        command = [sys.executable, "-c", UNSEEN_FORK, str(tmp_path / "ledger.db")]
+        subprocess.run(command, cwd=Path(__file__).parents[2], check=True)
+        assert spent(ledger) == 1

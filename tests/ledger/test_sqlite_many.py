@@ -19,6 +19,7 @@ from budget_cpython.ledger.sqlite.holds import STEP, YOUNG
 from budget_cpython.ledger.sqlite.stored import LOOKED_AT, PRUNE_EVERY
 from tests import ledger_kills
 from tests.ledger import claims, linearizable
+from tests.ledger.patience import NO_HURRY
 
 NOON = 20_000 * 86_400 + 43_200
 ONE = {"tokens": 1}
@@ -79,7 +80,8 @@ def test_what_threads_do_at_once_has_an_order_that_the_reference_explains(tmp_pa
     numbers = itertools.count()
 
     def make(clock: Callable[[], float]) -> SqliteLedger:
-        return SqliteLedger(tmp_path / f"{next(numbers)}.db", clock=clock)
+        path = tmp_path / f"{next(numbers)}.db"
+        return SqliteLedger(path, clock=clock, timeout=NO_HURRY)
 
     assert linearizable.check(make, range(40)) > 100
 
@@ -114,7 +116,8 @@ def test_a_history_without_an_order_is_found_out() -> None:
 @pytest.mark.usefixtures("switches")
 def test_threads_that_share_a_ledger_are_granted_the_limit_exactly(tmp_path: Path) -> None:
     granted: list[Hold] = []
-    with SqliteLedger(tmp_path / "ledger.db", clock=lambda: NOON) as ledger:
+    path = tmp_path / "ledger.db"
+    with SqliteLedger(path, clock=lambda: NOON, timeout=NO_HURRY) as ledger:
         ledger.set_limits("org", [Limit("tokens", 150)])
 
         def claim() -> None:

@@ -1,6 +1,7 @@
 """What a ledger is told of calls that a real client makes of a real endpoint."""
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from budget_cpython import (
     Budget,
     BudgetWrapper,
     ChatClient,
+    Envelope,
     Ledger,
     Limit,
     Operative,
@@ -17,10 +19,13 @@ from budget_cpython import (
     estimate_tokens,
 )
 from budget_cpython.endpoint import ScriptedEndpoint
+from tests.ledger.patience import NO_HURRY, until
+from tests_micro.support import stopped_clock
 
 HELLO = [{"role": "user", "content": "hello"}]
 PROMPT = estimate_tokens(HELLO)
 BOUND = 50
+NOON = 20_000 * 86_400 + 43_200
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +36,7 @@ def endpoint() -> Iterator[ScriptedEndpoint]:
 
 @pytest.fixture
 def ledger() -> Ledger:
-    ledger = Ledger()
+    ledger = Ledger(lambda: NOON)
     ledger.set_limits("org", [Limit("tokens", 10_000, "day")])
     return ledger
 
@@ -44,7 +49,11 @@ def standing(ledger: Ledger) -> tuple[int, int]:
 
 def ask(endpoint: ScriptedEndpoint, ledger: Ledger, model: str, **options: Any) -> Any:
     """Return the answer to one call, or raise what it raises."""
-    client = ChatClient(endpoint.base_url, model, timeout_s=5)
+    return ask_at(endpoint.base_url, ledger, model, **options)
+
+
+def ask_at(url: str, ledger: Ledger, model: str, **options: Any) -> Any:
+    client = ChatClient(url, model, timeout_s=NO_HURRY)
     wrapper = BudgetWrapper(client, ledger=ledger, account="org/agent")
     return asyncio.run(wrapper.chat(HELLO, max_tokens=BOUND, **options))
 
@@ -71,10 +80,11 @@ def test_a_refused_call_costs_nothing(
 
 
 def test_a_call_that_never_left_costs_nothing(ledger: Ledger) -> None:
-    with ScriptedEndpoint() as gone:
-        pass
-    with pytest.raises(ProviderError):
-        ask(gone, ledger, "scripted")
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # nobody listens there, and nobody else can
+        port = silent.getsockname()[1]
+        with pytest.raises(ProviderError):
+            ask_at(f"http://127.0.0.1:{port}/v1", ledger, "scripted")
     assert standing(ledger) == (0, 0)
 
 
@@ -102,7 +112,7 @@ def test_an_answer_without_a_report_counts_as_what_was_held(
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_a_run_counts_as_reported(endpoint: ScriptedEndpoint, ledger: Ledger, stream: bool) -> None:
-    client = ChatClient(endpoint.base_url, "scripted", timeout_s=5)
+    client = ChatClient(endpoint.base_url, "scripted", timeout_s=NO_HURRY)
     agent = Operative(
         client, budget=Budget(max_turns=3), stream=stream, ledger=ledger, account="org/agent"
     )
@@ -112,9 +122,22 @@ def test_a_run_counts_as_reported(endpoint: ScriptedEndpoint, ledger: Ledger, st
 
 
 def test_a_run_that_hangs_keeps_its_hold(endpoint: ScriptedEndpoint, ledger: Ledger) -> None:
-    client = ChatClient(endpoint.base_url, "hang", timeout_s=5)
-    budget = Budget(timeout=0.2)
-    result = Operative(client, budget=budget, ledger=ledger, account="org/agent").run_sync("hello")
+    client = ChatClient(endpoint.base_url, "hang", timeout_s=NO_HURRY)
+    ticks, monotonic = stopped_clock()
+    envelope = Envelope.open(Budget(timeout=NO_HURRY), monotonic)
+    agent = Operative(client, budget=envelope, ledger=ledger, account="org/agent")
+
+    def is_asked() -> bool:
+        return "hang" in [one["model"] for one in endpoint.requests]
+
+    async def run() -> Any:
+        running = asyncio.ensure_future(agent.begin("hello").finish())
+        await asyncio.to_thread(until, is_asked)
+        ticks.advance(NO_HURRY * 1000)
+        envelope.extend(timeout=0)  # which has it look at the clock
+        return await running
+
+    result = asyncio.run(run())
     assert result.reason is not None
     assert result.reason.kind == "timeout"
     spent, held = standing(ledger)
