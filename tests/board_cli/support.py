@@ -6,6 +6,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -21,7 +22,7 @@ from budget_cpython.board.state import ASIDE
 from budget_cpython.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 60
+PATIENCE = 120  # seconds, where only hanging is to be seen
 HEAP = "256k"
 SETTINGS = """\
 STATE = "/budget"
@@ -79,24 +80,27 @@ class Started(subprocess.Popen[str]):
         super().__exit__(*error)
 
 
-def start(*arguments: object, stdin: int = subprocess.PIPE) -> Started:
-    """Start the command line as a process."""
+def start(
+    *arguments: object, stdin: int = subprocess.PIPE, stdout: int = subprocess.PIPE
+) -> Started:
+    """Start the command line as a process.
+
+    It heeds Ctrl-C, which a process in the background has been told to ignore.
+    """
     command = [sys.executable, "-m", "budget_cpython.cli", "board", *map(str, arguments)]
-    return Started(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONWARNINGS": "error"},
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=listen,
-    )
-
-
-def listen() -> None:
-    """Heed Ctrl-C, which a process in the background has been told to ignore."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return Started(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONWARNINGS": "error"},
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def make_board(folder: Path, main: str = MAIN) -> Path:
@@ -187,14 +191,15 @@ def read_until(descriptor: int, words: str) -> str:
 def runs(board: UnixBoard) -> bool:
     """Whether the program of `make_board` is there to be talked to, or will be."""
     line = os.open(board.port, os.O_RDWR | os.O_NOCTTY)
+    said, end = b"", time.monotonic() + PATIENCE
     try:
-        for _ in range(PATIENCE):
+        while b"it was told x" not in said and time.monotonic() < end:
             os.write(line, b"x\r")
-            if select.select([line], [], [], 0.2)[0] and b"it was told x" in os.read(line, 4096):
-                return True
+            if select.select([line], [], [], 0.2)[0]:
+                said += os.read(line, 4096)
     finally:
         os.close(line)
-    return False
+    return b"it was told x" in said
 
 
 def state_of(cli: Cli) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """What a deploy copies, removes and leaves alone, by the real mpremote on the unix board."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from .support import (
     library,
     make_board,
     programs,
+    read_until,
     remove,
     spend,
     start,
@@ -162,14 +164,13 @@ def test_every_board_of_ours_can_be_deployed(cli: Cli) -> None:
 
 
 def test_the_new_program_is_started_unless_told_otherwise(cli: Cli, mine: Path) -> None:
-    (mine / "main.py").write_text("open('/ran', 'w').close()\n")
+    (mine / "main.py").write_text("open('/ran', 'w').close()\nprint('it ran')\n")
     cli("deploy", mine, "--no-reset")
     assert "/ran" not in digests(cli.board)
     cli("deploy", mine)
-    with start("run", mine, "--port", cli.board.port) as run:
-        assert run.stdout is not None
-        assert any("it boots" in line for line in run.stdout)
-        run.kill()
+    line = os.open(cli.board.port, os.O_RDWR | os.O_NOCTTY)
+    assert "it boots" in read_until(line, "it ran")
+    os.close(line)
     assert "/ran" in digests(cli.board)
 
 

@@ -1,5 +1,6 @@
 """What is left where the process of a command is ended from outside."""
 
+import fcntl
 import os
 import pty
 import signal
@@ -24,15 +25,24 @@ from .support import (
 
 
 def kill_after(board: UnixBoard, mine: Path, files: int, how: signal.Signals) -> tuple[int, str]:
-    """Start a deploy, end it after so many files, and return its exit code and complaints."""
-    with start("deploy", mine, "--source", "--port", board.port) as process:
-        assert process.stdout is not None
+    """Start a deploy, end it after so many files, and return its exit code and complaints.
+
+    It is no more than a line ahead of what is read of it, so that it has not come to its end.
+    """
+    lines, its_end = os.pipe2(os.O_DIRECT)
+    fcntl.fcntl(its_end, fcntl.F_SETPIPE_SZ, 4096)  # what holds a packet
+    with (
+        open(lines, "rb", buffering=0) as said,
+        start("deploy", mine, "--source", "--port", board.port, stdout=its_end) as process,
+    ):
+        os.close(its_end)
         assert process.stderr is not None
-        for line in process.stdout:
-            files -= line.startswith("copy ")
-            if files <= 0:
-                process.send_signal(how)
-                break
+        while files > 0:
+            line = said.read(4096)
+            assert line, process.stderr.read()
+            files -= line.startswith(b"copy ")
+        process.send_signal(how)
+        said.readall()
         return process.wait(PATIENCE), process.stderr.read()
 
 

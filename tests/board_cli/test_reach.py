@@ -1,13 +1,14 @@
 """A board whose program left no memory is reached; of one that does not listen that is said."""
 
+import time
 from pathlib import Path
 
 import pytest
 
-from budget_cpython.board import contact
+from budget_cpython.board import contact, link
 from budget_cpython.board.emulator import UnixBoard
 
-from .support import Cli, restart, write
+from .support import PATIENCE, Cli, restart, write
 
 FULL = """\
 import gc
@@ -28,9 +29,13 @@ sys.stdout.write("there is no room")
 STUBBORN = """\
 import time
 while True:
-    try:
-        print("spam" * 10)
-        time.sleep(.05)
+    try:  # one that comes between two rounds is swallowed out here
+        while True:
+            try:
+                print("spam" * 10)
+                time.sleep(.05)
+            except KeyboardInterrupt:
+                pass
     except KeyboardInterrupt:
         pass
 """
@@ -69,9 +74,18 @@ def test_with_next_to_no_room_left_a_command_finds_more(cli: Cli) -> None:
 def test_a_program_that_swallows_interrupts_and_talks_on_is_named(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    class Listening(contact.Contact):
+        """What tries no more once it has heard the program."""
+
+        def make(self) -> None:
+            end = time.monotonic() + PATIENCE
+            tries = iter(lambda: self._heard or time.monotonic() > end, True)
+            monkeypatch.setattr(contact, "ANSWER_S", (0.2 for _ in tries))
+            super().make()
+
     write(cli.board, "/main.py", STUBBORN)
     restart(cli.board, "spam")
-    monkeypatch.setattr(contact, "ANSWER_S", (0.2,))
+    monkeypatch.setattr(link, "Contact", Listening)
     said = cli("status")
     assert said.code == 1
     assert "does not let itself be interrupted" in said.err

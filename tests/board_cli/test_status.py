@@ -11,13 +11,14 @@ from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.errors import DeviceError, in_words
 from budget_cpython.board.link import Link
 from budget_cpython.board.state import lines
+from tests.board_emulator.noon import AHEAD_S
 
 from .support import HEAP, Cli, damage, spend, status, write
 
 
 def test_status_says_what_the_device_holds(cli: Cli) -> None:
     spend(cli.board, 1234)
-    day = time.strftime("%Y-%m-%d", time.gmtime())
+    day = time.strftime("%Y-%m-%d", time.gmtime(time.time() + AHEAD_S))
     said = cli("status")
     assert said.code == 0
     rows = dict(line.split(maxsplit=1) for line in said.out.splitlines())

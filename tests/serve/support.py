@@ -5,9 +5,12 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -24,7 +27,8 @@ from tests_micro.support import FakeClock
 NOON = 1_772_366_400  # 2026-03-01 12:00 UTC
 MIDNIGHT = NOON + 43_200
 DOCUMENT = json.loads(json.dumps(describe(with_keys=False)))
-PATIENCE = 30
+PATIENCE = 120  # seconds, where only hanging is to be seen
+LIFE = 900  # a service's, of all tests of a module
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -36,7 +40,7 @@ class Client:
 
     def __init__(self, ledger: Any, keys: KeyFile | None = None, **options: Any) -> None:
         self.ledger = ledger
-        self.app = make_app(ledger, keys, **options)
+        self.app = make_app(ledger, keys, **{"engine_timeout": PATIENCE, **options})
 
     def __call__(
         self, method: str, url: str, body: Any = None, key: str | None = None, **more: Any
@@ -114,12 +118,29 @@ def validate(schema: Any, value: Any) -> None:
     validator(schema).validate(value)
 
 
+def put_ahead(seconds: float) -> None:
+    """Let the running loop's clock, and with it all that waits for it, go ahead."""
+    loop: Any = asyncio.get_running_loop()
+    read = loop.time
+    loop.time = lambda: read() + seconds
+
+
+@contextmanager
+def kept_port() -> Iterator[int]:
+    """Keep a port of this machine, where nobody listens unless told to: no one else is given it."""
+    with socket.socket() as keeper:
+        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # whoever is told does so too
+        keeper.bind(("127.0.0.1", 0))
+        yield keeper.getsockname()[1]
+
+
 class Service(subprocess.Popen[str]):
     """The command, as a process that is gone when its `with` block is; `url` is what it printed."""
 
     def __init__(self, *arguments: object, **environment: str) -> None:
         command = [sys.executable, "-W", "error", "-m", "budget_cpython.cli", "serve"]
-        self._late = threading.Timer(PATIENCE, self.kill)
+        command += ["--engine-timeout", str(PATIENCE)]
+        self._late = threading.Timer(LIFE, self.kill)
         super().__init__(
             [*command, *map(str, arguments)],
             cwd=ROOT,

@@ -19,7 +19,7 @@ from budget_cpython.cli import main
 from budget_cpython.ledger.http import HttpLedger
 from budget_cpython.serve import KeyFile
 from budget_cpython.serve.server import ListenError, Place
-from tests.serve.support import PATIENCE, ROOT, Service
+from tests.serve.support import PATIENCE, ROOT, Service, kept_port
 
 MEMORY = ("--engine", "memory:", "--listen", "127.0.0.1:0")
 JSON = {"Content-Type": "application/json"}
@@ -63,7 +63,7 @@ def test_it_says_where_it_listens_and_serves_until_a_signal(number: signal.Signa
 
 def test_a_request_on_its_way_is_answered_before_it_ends() -> None:
     body = json.dumps({"amounts": {"tokens": 1}}).encode()
-    with Service(*MEMORY) as service, connect(service) as connection:
+    with Service(*MEMORY, "--grace", PATIENCE) as service, connect(service) as connection:
         request(connection, "PUT", "/v1/limits/org", LIMITS, JSON)
         connection.putrequest("POST", "/v1/reserve/org")
         for name, value in (*JSON.items(), ("Content-Length", str(len(body)))):
@@ -174,7 +174,7 @@ def test_small_answers_are_not_held_back() -> None:
 def test_an_address_of_this_machine_is_served_by_the_url_that_is_printed() -> None:
     with Service("--engine", "memory:", "--listen", "127.0.0.2:0") as service:
         assert service.url.startswith("http://127.0.0.2:")
-        with closing(HttpLedger(service.url)) as ledger:
+        with closing(HttpLedger(service.url, timeout_s=PATIENCE)) as ledger:
             assert ledger.accounts() == []
 
 
@@ -218,7 +218,7 @@ def test_tls_is_served_with_a_certificate() -> None:
     with Service(*MEMORY, *files) as service:
         assert service.url.startswith("https://127.0.0.1:")
         tls = tls_context(str(data / "localhost.pem"))
-        ledger = HttpLedger(f"https://localhost:{service.port}", tls=tls)
+        ledger = HttpLedger(f"https://localhost:{service.port}", timeout_s=PATIENCE, tls=tls)
         assert ledger.accounts() == []
         ledger.close()
         assert service.end() == (0, "")
@@ -279,9 +279,10 @@ def test_a_file_that_cannot_be_a_ledger_is_said_at_once(
 
 
 def test_a_server_out_of_reach_is_warned_of_and_may_come_back() -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
-    with Service("--engine", f"redis://127.0.0.1:{port}", "--listen", "127.0.0.1:0") as service:
+    with (
+        kept_port() as port,
+        Service("--engine", f"redis://127.0.0.1:{port}", "--listen", "127.0.0.1:0") as service,
+    ):
         with connect(service) as connection:
             assert request(connection, "GET", "/readyz")[0] == 503
         code, complaints = service.end()

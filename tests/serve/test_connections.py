@@ -8,10 +8,11 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from budget_cpython.serve.connections import Connection
-from tests.serve.support import PATIENCE, make_client
+from tests.serve.support import PATIENCE, make_client, put_ahead
 
 ASK = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 NEVER = 3600.0
+SOON = 50.0  # but later than a busy machine's next step
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -116,13 +117,14 @@ def test_the_next_request_is_not_waited_for_however_slowly_it_comes() -> None:
 
 def test_a_request_that_takes_longer_than_the_wait_for_one_is_answered() -> None:
     async def slow() -> None:
-        async with serving(2, 0.01, 0.01) as port:
+        async with serving(2, SOON, SOON) as port:
             reader, writer = await connect(port)
             head = b"POST /v1/what HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n"
             writer.write(head + b"Expect: 100-continue\r\n\r\n")
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
             later = asyncio.Event()
-            asyncio.get_running_loop().call_later(0.02, later.set)  # behind both waits
+            asyncio.get_running_loop().call_later(SOON, later.set)  # behind the wait
+            put_ahead(SOON)
             await later.wait()
             writer.write(b"x")
             assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 404")

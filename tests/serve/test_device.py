@@ -17,7 +17,7 @@ from budget_core.account import Limit
 from budget_cpython.ledger.http import HttpLedger
 from budget_cpython.serve import RIGHTS, KeyFile
 from tests.serve.device import ACCOUNT, BLOCK
-from tests.serve.support import PATIENCE, ROOT, Service
+from tests.serve.support import LIFE, PATIENCE, ROOT, Service, kept_port
 
 
 def command(runtime: str) -> tuple[list[str], dict[str, str]]:
@@ -56,7 +56,7 @@ def device(runtime: str, url: str, key: str) -> Iterator[Device]:
         stderr=subprocess.PIPE,
         text=True,
     )
-    late = threading.Timer(PATIENCE, process.kill)
+    late = threading.Timer(LIFE, process.kill)
     late.start()
     with process:
         try:
@@ -68,6 +68,12 @@ def device(runtime: str, url: str, key: str) -> Iterator[Device]:
             process.kill()
 
 
+def options_of(port: int, folder: Path, keys: KeyFile) -> tuple[str, ...]:
+    """Return what a service is told that keeps its ledger in a folder."""
+    place = f"127.0.0.1:{port}"
+    return ("--engine", f"sqlite:{folder / 'ledger.db'}", "--keys", keys.path, "--listen", place)
+
+
 @pytest.mark.parametrize("runtime", ["cpython", "micropython"])
 def test_a_device_works_on_within_its_lease_and_gives_back_what_is_left(
     runtime: str, tmp_path: Path
@@ -75,13 +81,13 @@ def test_a_device_works_on_within_its_lease_and_gives_back_what_is_left(
     keys = KeyFile(tmp_path / "keys.json")
     operator = keys.add("operator", "*", RIGHTS)
     token = keys.add("pico", ACCOUNT, ["reserve", "charge", "read"])
-    options = ("--engine", f"sqlite:{tmp_path / 'ledger.db'}", "--keys", keys.path, "--listen")
     with (
-        Service(*options, "127.0.0.1:0") as first,
-        closing(HttpLedger(first.url, operator)) as ledger,
+        kept_port() as port,
+        Service(*options_of(port, tmp_path, keys)) as first,
+        closing(HttpLedger(first.url, operator, PATIENCE)) as ledger,
         device(runtime, first.url, token) as pico,
     ):
-        ledger.set_limits(ACCOUNT, [Limit("tokens", 250, "month")])
+        ledger.set_limits(ACCOUNT, [Limit("tokens", 250)])
         assert pico.say("claim 30") == {"state": "committed"}
         (row,) = ledger.balance(ACCOUNT)
         assert row.spent + row.held == BLOCK
@@ -89,7 +95,7 @@ def test_a_device_works_on_within_its_lease_and_gives_back_what_is_left(
         for _ in range(2):
             assert pico.say("claim 30") == {"state": "committed"}, "within its lease"
         assert pico.say("claim 30")["error"] == "LedgerUnavailableError", "beyond it"
-        with Service(*options, f"127.0.0.1:{first.port}") as second:
+        with Service(*options_of(port, tmp_path, keys)) as second:
             pico.say("later 2000")
             assert pico.say("claim 30") == {"state": "committed"}
             assert pico.say("claim 200")["error"] == "BudgetExceededError"
