@@ -4,6 +4,7 @@ import asyncio
 
 from budget_core.budget import Budget
 from tests_micro.script import QUESTION, SHOUT, play, says
+from tests_micro.support import stopped_clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ async def test_a_last_call_is_not_reflected_on() -> None:
 
 async def test_a_reflection_that_fails_or_hangs_leaves_the_draft() -> None:
     async def hang(text: str, budget: "Any") -> None:
+        await asyncio.sleep(0)
+        fake.advance(20)
         await asyncio.Event().wait()
 
     def fail(text: str, budget: "Any") -> None:
@@ -61,7 +64,8 @@ async def test_a_reflection_that_fails_or_hangs_leaves_the_draft() -> None:
         (hang, "timeout", Budget(timeout=0.02, last_call=None)),
         (fail, "failed", Budget()),
     ):
-        played = await play(says("Draft."), reflect=reflect, budget=budget)
+        fake, clock = stopped_clock()
+        played = await play(says("Draft."), reflect=reflect, budget=budget, clock=clock)
         assert (played.reason.kind, played.result.text) == (kind, "Draft.")
         assert played.diary.kinds[-2:] == ["turn_completed", "stopped"]
 

@@ -5,7 +5,7 @@ import asyncio
 from budget_core.budget import Budget
 from budget_core.envelope import Envelope
 from budget_core.flight import CutShortError, fly, until
-from tests_micro.support import raises, raises_async
+from tests_micro.support import raises, raises_async, stopped_clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,10 +60,13 @@ async def test_a_call_is_cut_short_when_its_time_is_over_or_the_run_is_stopped()
 
 
 async def test_time_that_is_given_meanwhile_counts() -> None:
-    limited = envelope(timeout=SOON)
+    fake, clock = stopped_clock()
+    limited = Envelope.open(Budget(timeout=SOON, last_call=None), clock)
 
     async def extend() -> str:
+        await asyncio.sleep(0)
         limited.extend(timeout=60)
+        fake.advance(40)
         await asyncio.sleep(2 * SOON)
         return "Done."
 

@@ -39,13 +39,15 @@ class NotThere:
 
 def test_threads_that_share_a_tracker_lose_no_record() -> None:
     tracker = TurnBudgetTracker(TurnBudgetConfig(), thread_lock())
+    ending: Any = thread_lock()  # not every port's lists stand two threads
     done: list[int] = []
     usage = {"prompt_tokens": 1, "completion_tokens": 0, "total_tokens": 1}
 
     def work() -> None:
         for _ in range(RECORDS):
             tracker.record(usage)
-        done.append(1)
+        with ending:
+            done.append(1)
 
     for _ in range(THREADS):
         start_new_thread(work, ())

@@ -9,9 +9,8 @@ from tests_micro.support import stopped_clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
-
-SOON = 0.02
 
 
 class Witness(Middleware):
@@ -205,11 +204,14 @@ async def test_an_approval_that_is_declared_a_pause_does_not() -> None:
 
 
 class Hangs(Middleware):
-    """Never comes back from one of the four points."""
+    """Never comes back from one of the four points, and `pass_by` there lets time pass."""
 
-    def __init__(self, point: str) -> None:
+    def __init__(self, point: str, pass_by: "Callable[[], object] | None" = None) -> None:
         async def hang(*arguments: "Any") -> None:
             if not arguments[-1].closing:
+                await asyncio.sleep(0)
+                if pass_by is not None:
+                    pass_by()
                 await asyncio.Event().wait()
 
         setattr(self, point, hang)
@@ -223,10 +225,11 @@ async def test_middleware_that_hangs_is_cancelled_with_the_time_of_the_run() -> 
         ("before_tool", ["denied", "denied"], 2),
         ("after_tool", ["completed", "denied"], 2),
     ):
-        # half a second is left for the last call, so that it does not depend on the machine
-        budget = Budget(timeout=0.5 + SOON, last_call=0.5 / (0.5 + SOON))
+        fake, clock = stopped_clock()
+        hangs = Hangs(point, lambda fake=fake: fake.advance(20))  # type: ignore[misc]
+        budget = Budget(timeout=0.1, last_call=0.8)
         played = await play(
-            *[two] * (sent - 1), says("Sorry."), middleware=[Hangs(point)], budget=budget
+            *[two] * (sent - 1), says("Sorry."), middleware=[hangs], budget=budget, clock=clock
         )
         assert (played.reason.kind, played.statuses) == ("timeout", statuses), point
         assert (len(played.script.sent), played.result.text) == (sent, "Sorry."), point

@@ -16,7 +16,7 @@ from tests_micro.script import (
     prepare,
     says,
 )
-from tests_micro.support import raises
+from tests_micro.support import raises, stopped_clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,11 +76,14 @@ async def test_a_child_leaves_its_parent_the_last_call() -> None:
 
 async def test_a_child_that_is_cut_off_with_its_parents_time_hands_back_its_work() -> None:
     async def hang(asked: "Any") -> None:
+        await asyncio.sleep(0)
+        fake.advance(20)
         await asyncio.Event().wait()
 
+    fake, clock = stopped_clock()
     tool, _ = helper(calls(("shout", {"text": "hi"}), text="Half of it."), hang)
-    budget = Budget(timeout=0.8, last_call=0.5 / 0.8)
-    played = await play(HELP, says("Sorry."), tools=[tool], budget=budget)
+    budget = Budget(timeout=0.1, last_call=0.8)
+    played = await play(HELP, says("Sorry."), tools=[tool], budget=budget, clock=clock)
     assert played.reason.kind == "timeout"
     assert played.told[0].startswith("[Stopped: timeout: ")
     assert played.told[0].endswith("]\nHalf of it.")

@@ -245,9 +245,15 @@ async def test_a_tool_that_hangs_is_cancelled_at_its_own_cap() -> None:
 
 
 async def test_a_tool_that_hangs_is_cancelled_with_the_time_of_the_run() -> None:
-    tool = Tool("hang", "Hangs.", hang, cap_s=60)
-    budget = Budget(timeout=2 * SOON, last_call=0)
-    played = await called(("hang", {}), ("hang", {}), tools=[tool], budget=budget)
+    async def wait() -> None:
+        await asyncio.sleep(0)
+        fake.advance(20)
+        await hang()
+
+    fake, clock = stopped_clock()
+    tool = Tool("hang", "Hangs.", wait, cap_s=60)
+    budget = Budget(timeout=SOON, last_call=0)
+    played = await called(("hang", {}), ("hang", {}), tools=[tool], budget=budget, clock=clock)
     assert played.statuses == ["timed_out", "denied"]
     assert played.reason.kind == "timeout"
 

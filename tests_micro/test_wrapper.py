@@ -224,7 +224,8 @@ async def test_the_model_comes_back_on_the_next_day() -> None:
 
 async def test_the_wrappers_own_mode_and_fallback_come_before_the_configs() -> None:
     inner = Inner(100)
-    tracker = DailyBudgetTracker(DailyBudgetConfig(daily_budget=100, fallback_model="small"))
+    config = DailyBudgetConfig(daily_budget=100, fallback_model="small")
+    tracker = DailyBudgetTracker(config, FakeClock(0))
     wrapper = BudgetWrapper(inner, tracker, "cutoff")
     assert (await chat(wrapper, 2)).cut_off_by == "daily"
     wrapper = BudgetWrapper(inner, tracker, fallback_model="tiny")
@@ -474,7 +475,7 @@ async def test_a_tracker_with_limits_of_its_own_is_asked_before_each_call() -> N
 async def test_a_fallback_model_named_to_the_wrapper_is_not_counted_either() -> None:
     inner = Inner(100)
     config = DailyBudgetConfig(daily_budget=100, primary_models=("m", "cheap"))
-    tracker = DailyBudgetTracker(config)
+    tracker = DailyBudgetTracker(config, FakeClock(0))
     wrapper = BudgetWrapper(inner, tracker, fallback_model="cheap")
     for _ in range(3):
         await wrapper.chat([{"role": "user", "content": "x"}], model="m")

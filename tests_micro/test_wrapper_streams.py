@@ -13,7 +13,7 @@ from budget_core import (
     estimate_tokens,
 )
 from budget_core.received import EnoughError, Received
-from tests_micro.support import raises_async
+from tests_micro.support import FakeClock, raises_async
 from tests_micro.wire import URL, Client, Wire, chunked
 
 TYPE_CHECKING = False
@@ -222,7 +222,7 @@ async def test_a_broken_report_stays_invalid_whatever_came() -> None:
 async def test_nested_wrappers_count_a_broken_stream_once_each() -> None:
     listener = Listener()
     inner = Streaming("x" * 12, "y", RuntimeError("down"))
-    day = BudgetWrapper(inner, DailyBudgetTracker(), Enforcement.CUTOFF)
+    day = BudgetWrapper(inner, DailyBudgetTracker(None, FakeClock(0)), Enforcement.CUTOFF)
     turn = wrapped(day)
     for calls in (1, 2):
         await raises_async(RuntimeError, turn.chat, HELLO, on_delta=listener.hear)
