@@ -64,7 +64,7 @@ def in_threads(work: Callable[[], object], count: int = THREADS) -> list[Any]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(300)
     assert len(results) == count, "a thread hangs"
     if errors := [result for result in results if isinstance(result, BaseException)]:
         raise errors[0]

@@ -28,6 +28,7 @@ from tests_micro.script import TEXT
 from tests_micro.support import stopped_clock
 
 MOST_CALLS = 40
+PATIENCE_MS = 60_000
 ENDS = ("text", "calls", "calls", "calls", "error", "refusal", "cut", "none", "stream", "empty")
 WORKS = ("text", "error", "stop", "late", "slow", "cancel", "child", "child", "child", "usage")
 PRICES = {"model": Price(10, 100), "cheap": Price(1, 1)}
@@ -309,7 +310,7 @@ class World:
         await asyncio.gather(*beside)
         for _ in range(9):  # what was cancelled ends
             await asyncio.sleep(0)
-        for _ in range(5_000):  # what is in threads takes its time
+        for _ in range(PATIENCE_MS):  # what is in threads takes its time
             if not self.in_threads or not self._is_busy():
                 break
             await asyncio.sleep(0.001)

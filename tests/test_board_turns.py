@@ -15,7 +15,8 @@ from benchmarks.mpy import find_micropython32
 from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.cli import main
 from budget_cpython.endpoint import ScriptedEndpoint
-from tests.board_emulator.client import Terminal, mpremote
+from tests.board_emulator.client import PATIENCE, Terminal, mpremote
+from tests.board_emulator.noon import NoonBoard
 
 PROMPT = b"\n> "
 WRITE_AHEAD = 4_000  # of boards/unix/settings.py
@@ -118,7 +119,7 @@ def test_a_board_does_its_turns_in_the_heap_of_a_chip(
     micropython = request.getfixturevalue("micropython32") if bits == 32 else None
     heap = f"{CHIP_KIB[form]}wk"
     flash, romfs = tmp_path / "flash.img", tmp_path / "rom.img"
-    with UnixBoard(flash, heap, romfs=romfs, micropython=micropython) as board:
+    with NoonBoard(flash, heap, romfs=romfs, micropython=micropython) as board:
         set_up(board, form, endpoint, tmp_path)
         total = check_turns(board, endpoint, 2)
         assert spent(board, capsys) == total
@@ -131,7 +132,7 @@ def test_power_cut_in_the_midst_of_turns_loses_no_call(
     endpoint: Served,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with UnixBoard(tmp_path / "flash.img", "384k", filesystem) as board:
+    with NoonBoard(tmp_path / "flash.img", "384k", filesystem) as board:
         set_up(board, "mpy", endpoint, tmp_path)
         true = 0
         for cuts, operations in enumerate((1, 2, 3, 5), 1):
@@ -140,7 +141,7 @@ def test_power_cut_in_the_midst_of_turns_loses_no_call(
                 terminal.read_until(PROMPT)
                 with pytest.raises(EOFError):
                     chat_on(terminal)
-            assert board.wait_for_power_cut(30)
+            assert board.wait_for_power_cut(PATIENCE)
             true += sum(endpoint.taken())
             board.power_on()
             over = spent(board, capsys) - true

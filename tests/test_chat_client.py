@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -53,18 +52,18 @@ def played(request: pytest.FixtureRequest) -> Played:
     """Play the program once; both servers have seen the last of it when this is had."""
     program, environment = command(request.param)
     plain, encrypted = Server(), Server(tls=True)
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        dead_port = free.getsockname()[1]
-    ports = [str(port) for port in (plain.port, encrypted.port, dead_port)]
-    run = subprocess.run(
-        [*program, "-m", "tests.chat_client", *ports, str(DATA / "localhost.pem")],
-        env={**os.environ, **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=2 * PATIENCE,
-        check=False,
-    )
+    with socket.socket() as dead:
+        dead.bind(("127.0.0.1", 0))  # nobody listens, nor can anybody else take the port meanwhile
+        ports = [str(port) for port in (plain.port, encrypted.port, dead.getsockname()[1])]
+        run = subprocess.run(
+            [*program, "-m", "tests.chat_client", *ports, str(DATA / "localhost.pem")],
+            env={**os.environ, **environment, "RES_OPTIONS": "timeout:1 attempts:1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=4 * PATIENCE,
+            check=False,
+        )
     plain.close()
     encrypted.close()
     return Played(request.param, plain, encrypted, run)

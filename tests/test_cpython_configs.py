@@ -218,7 +218,8 @@ class Model:
 @pytest.mark.parametrize("trackers", [budget_core, budget_cpython])
 def test_either_packages_config_works_wherever_the_others_does(package: Any, trackers: Any) -> None:
     turn = trackers.TurnBudgetTracker(package.TurnBudgetConfig(token_budget=10))
-    daily = trackers.DailyBudgetTracker(package.DailyBudgetConfig(enforcement="cutoff"))
+    config = package.DailyBudgetConfig(enforcement="cutoff")
+    daily = trackers.DailyBudgetTracker(config, lambda: 20_000 * 86_400)
     policy = TurnBudgetPolicy(turn)
     wrapper = BudgetWrapper(BudgetWrapper(Model(), daily), turn)
 

@@ -11,6 +11,8 @@ from budget_core.errors import DeadlineExceeded
 from budget_cpython.deadline import Deadline
 from tests_micro.support import stopped_clock
 
+PATIENCE = 60
+
 
 def test_where_none_is_set_the_current_one_never_passes() -> None:
     assert Deadline.current().is_never()
@@ -132,15 +134,15 @@ def test_a_thread_that_runs_in_a_copy_of_the_context_has_it_and_changes_nothing_
         found = [Deadline.current()]
         with inner.as_current():
             entered.set()
-            leave.wait(10)
+            leave.wait(PATIENCE)
             return [*found, Deadline.current()]
 
     with outer.as_current(), ThreadPoolExecutor(1) as pool:
         future = pool.submit(contextvars.copy_context().run, narrow)
-        assert entered.wait(10)
+        assert entered.wait(PATIENCE)
         assert Deadline.current() is outer
         leave.set()
-        assert future.result(10) == [outer, inner]
+        assert future.result(PATIENCE) == [outer, inner]
 
 
 def test_a_new_thread_starts_with_none() -> None:
@@ -148,7 +150,7 @@ def test_a_new_thread_starts_with_none() -> None:
     with Deadline.from_now(60).as_current():
         thread = threading.Thread(target=lambda: found.append(Deadline.current()))
         thread.start()
-        thread.join(10)
+        thread.join(PATIENCE)
     assert found == [Deadline.never()]
 
 

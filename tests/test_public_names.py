@@ -94,7 +94,7 @@ def loaded_by(program: str) -> set[str]:
         [sys.executable, "-S", "-c", f"{program}\nimport sys\nprint(*sys.modules)"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     return set(done.stdout.split())

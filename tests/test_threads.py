@@ -23,6 +23,7 @@ from tests.racing import THREADS, in_threads, restless, unsettle
 
 __all__ = ["restless"]
 DAY = 86_400
+NOON = 20_000 * DAY + 43_200
 ONE_TOKEN = {"prompt_tokens": 1, "completion_tokens": 0, "total_tokens": 1}
 
 
@@ -30,7 +31,7 @@ def turn(**settings: Any) -> Any:
     return unsettle(TurnBudgetTracker(TurnBudgetConfig(**settings)))
 
 
-def daily(clock: Callable[[], float] | None = None, store: Any = None, **settings: Any) -> Any:
+def daily(clock: Callable[[], float] = lambda: NOON, store: Any = None, **settings: Any) -> Any:
     given: Any = {"daily_budget": None, "warning_thresholds": (0.5,), "enforcement": "cutoff"}
     return unsettle(
         DailyBudgetTracker(DailyBudgetConfig(**given).replace(**settings), clock, store)
@@ -110,7 +111,7 @@ def test_one_thread_gets_the_warning_of_the_limit_and_one_its_crossing(count: in
 def test_each_threshold_speaks_once_while_threads_record() -> None:
     shares = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     tracker = daily(
-        None, InMemoryBudgetStore(), daily_budget=THREADS * 10, warning_thresholds=shares
+        store=InMemoryBudgetStore(), daily_budget=THREADS * 10, warning_thresholds=shares
     )
     heard: Counter[str] = Counter()
     lock = threading.Lock()

@@ -91,7 +91,7 @@ def test_it_works_where_nothing_else_is(wheel: zipfile.ZipFile, tmp_path: Path) 
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

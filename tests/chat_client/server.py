@@ -115,14 +115,15 @@ class Server:
         self.threads: list[threading.Thread] = []
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self._listen, daemon=True).start()
+        self.listening = threading.Thread(target=self._listen, daemon=True)
+        self.listening.start()
 
     def close(self) -> None:
         """Stop listening, and wait until every client has been dealt with."""
         with contextlib.suppress(OSError):
             self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
-        for thread in self.threads:
+        for thread in [self.listening, *self.threads]:
             thread.join(PATIENCE)
 
     def _listen(self) -> None:
@@ -149,11 +150,19 @@ class Server:
 
 
 def read_request(connection: socket.socket) -> tuple[str, Any]:
-    """Return the name in a request's path, and its body."""
+    """Return the name in a request's path, and its body.
+
+    Raises `ConnectionError` for less than a whole request, and for none at all.
+    """
     with connection.makefile("rb") as reader:
-        line = reader.readline().decode("ascii")
+        line = reader.readline()
+        if not line.startswith(b"POST /"):
+            raise ConnectionError("no request came")
         length = 0
         while header := reader.readline().strip():
             field, _, value = header.decode("ascii").partition(":")
             length = int(value) if field.lower() == "content-length" else length
-        return line.split("/")[1].replace("%20", " "), json.loads(reader.read(length))
+        body = reader.read(length)
+        if not body or len(body) < length:
+            raise ConnectionError("the client left before its request was complete")
+        return line.decode("ascii").split("/")[1].replace("%20", " "), json.loads(body)

@@ -13,7 +13,7 @@ import openai
 from budget_cpython.endpoint import ScriptedEndpoint
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 30.0
+PATIENCE = 60.0
 HELLO: Any = [{"role": "user", "content": "How do tomatoes grow on a balcony?"}]
 ASK: Any = [
     {"role": "system", "content": "You read the files of a folder."},

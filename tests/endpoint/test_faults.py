@@ -38,6 +38,7 @@ def test_closing_ends_hung_dripping_and_idle_clients() -> None:
     deadline = time.monotonic() + PATIENCE
     while len(endpoint.requests) < 3:
         assert time.monotonic() < deadline, "the requests never arrived"
+        time.sleep(0.001)
     closer = threading.Thread(target=endpoint.close, daemon=True)
     closer.start()
     closer.join(PATIENCE)
@@ -46,8 +47,7 @@ def test_closing_ends_hung_dripping_and_idle_clients() -> None:
         with closing(connection):
             while connection.sock.recv(1 << 20):
                 pass
-    with pytest.raises(ConnectionRefusedError):
-        connect(endpoint).connect()
+    assert endpoint._server.fileno() == -1  # its port may be another program's by now
     endpoint.close()
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from budget_core.middleware import Middleware
 from budget_cpython import Budget, Envelope, Operative, OperativeResult, StopReason, Tool
+from tests.executor.support import PATIENCE_S
 
 from .support import QUESTION, Script, calls, says
 
@@ -101,6 +102,14 @@ class World:
         assert set(self.ended) <= set(found)
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what is cancelled have its time to end, on however slow a machine."""
+    monkeypatch.setattr("budget_cpython.executor.executor.CLEAN_UP_S", PATIENCE_S)
+    monkeypatch.setattr("budget_core.flight._CLEAN_UP_S", PATIENCE_S)
+
+
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("how", ["task", "run"])
 def test_what_had_ended_is_in_the_result_wherever_a_run_is_cancelled(how: str) -> None:
     async def cancelled_after(steps: int) -> World:
@@ -112,9 +121,10 @@ def test_what_had_ended_is_in_the_result_wherever_a_run_is_cancelled(how: str) -
             task.cancel()
         else:
             world.run.cancel("enough")
-        done, _ = await asyncio.wait({task}, timeout=10)
+        done, _ = await asyncio.wait({task}, timeout=PATIENCE_S)
         assert done, "it goes on"
-        await asyncio.sleep(0.001)
+        for _ in range(20):  # what was cancelled ends
+            await asyncio.sleep(0)
         assert len(asyncio.all_tasks()) == 1
         if world.run.result is not None:
             reason = world.run.result.reason
@@ -129,6 +139,7 @@ def test_what_had_ended_is_in_the_result_wherever_a_run_is_cancelled(how: str) -
     assert last.heard
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("how", ["task", "run"])
 def test_what_a_thread_has_returned_is_not_lost(how: str) -> None:
     async def main() -> None:
@@ -152,7 +163,7 @@ def test_what_a_thread_has_returned_is_not_lost(how: str) -> None:
 
 
 def test_a_thread_that_hangs_holds_no_cancelled_run_up() -> None:
-    gate = threading.Event()
+    gate, ended = threading.Event(), threading.Event()
 
     async def main() -> OperativeResult:
         begun = asyncio.Event()
@@ -160,16 +171,16 @@ def test_a_thread_that_hangs_holds_no_cancelled_run_up() -> None:
 
         def hang() -> str:
             loop.call_soon_threadsafe(begun.set)
-            gate.wait(30)
+            gate.wait(2 * PATIENCE_S)
+            ended.set()
             return "late"
 
         run = Operative(Script(calls(("hang", {}))), [Tool("hang", "Hangs.", hang)]).run(QUESTION)
         task = asyncio.create_task(run)
         await begun.wait()
-        since = loop.time()
         run.cancel()
         result: OperativeResult = await task
-        assert loop.time() - since < 1
+        assert not ended.is_set()
         return result
 
     try:

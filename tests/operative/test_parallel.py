@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from itertools import count
 from typing import Any
 
 import pytest
@@ -20,7 +21,8 @@ from budget_cpython import (
     ToolOutput,
     tool_options,
 )
-from tests.executor.support import eventually
+from tests.executor.support import PATIENCE_S, eventually, hung
+from tests_micro.support import stopped_clock
 
 from .support import QUESTION, Script, calls, says, usage
 
@@ -40,7 +42,7 @@ def statuses(result: OperativeResult) -> list[str]:
 
 
 def test_tools_in_threads_run_side_by_side() -> None:
-    barrier = threading.Barrier(3, timeout=30)
+    barrier = threading.Barrier(3, timeout=PATIENCE_S)
 
     def meet(n: int) -> str:
         barrier.wait()
@@ -57,7 +59,7 @@ def test_results_stand_in_the_order_of_their_calls_whichever_ends_first() -> Non
 
     def last_first(n: int) -> str:
         if n < 3:
-            assert turns[n + 1].wait(30)
+            assert turns[n + 1].wait(PATIENCE_S)
         turns[n].set()
         return str(n)
 
@@ -104,20 +106,16 @@ def test_a_batch_beyond_the_tool_calls_ends_the_run_with_a_last_call() -> None:
 
 
 def test_a_tool_that_hangs_in_a_thread_is_left_behind_and_the_others_are_kept() -> None:
-    free = threading.Event()
-
-    def work(n: int) -> str:
-        if n == 1:
-            free.wait(60)
-        return f"done {n}"
-
     executor = BoundedToolExecutor()
-    tool = Tool("work", "Works.", work, NUMBER, cap_s=0.05)
-    script = Script(batch("work", 3), says("Done."))
-    result = Operative(script, [tool], Budget(), executor=executor).run_sync(QUESTION)
-    assert statuses(result) == ["completed", "timed_out", "completed"]
-    assert executor.abandoned == 1
-    free.set()
+    script = Script(calls(("work", {"n": 0}), ("hang", {}), ("work", {"n": 2})), says("Done."))
+    with hung() as slow:
+        tools = [
+            Tool("work", "Works.", lambda n: f"done {n}", NUMBER),
+            Tool("hang", "Hangs.", slow.run, cap_s=0.05),
+        ]
+        result = Operative(script, tools, Budget(), executor=executor).run_sync(QUESTION)
+        assert statuses(result) == ["completed", "timed_out", "completed"]
+        assert executor.abandoned == 1
     eventually(lambda: executor.abandoned == 0)
     assert statuses(result)[1] == "timed_out"
     assert result.text == "Done."
@@ -127,7 +125,7 @@ def test_what_a_late_tool_used_is_still_counted() -> None:
     free = threading.Event()
 
     def work() -> ToolOutput:
-        free.wait(60)
+        assert free.wait(2 * PATIENCE_S)
         return ToolOutput("late", usage=usage(70))
 
     envelope = Envelope.open(Budget(max_tokens=10_000))
@@ -141,27 +139,27 @@ def test_what_a_late_tool_used_is_still_counted() -> None:
 
 
 def test_a_cooperative_tool_brings_its_part_home() -> None:
-    def count(token: Any) -> str:
-        seen = 0
-        while not token.is_expired():
-            seen += 1
-        return "counted some"
+    fake, clock = stopped_clock()
 
-    tool = Tool("count", "Counts.", count, cap_s=0.05, cooperative=True)
+    def look(token: Any) -> str:
+        for second in range(500):
+            if token.is_expired():
+                return f"counted for {second} s"
+            fake.advance(1_000)
+        return "counted on"
+
+    tool = Tool("count", "Counts.", look, cap_s=500, cooperative=True)
     result = Operative(Script(calls(("count", {})), says("Done."))).run_sync(QUESTION)
     assert statuses(result) == ["invalid"]
-    result = Operative(Script(calls(("count", {})), says("Done.")), [tool]).run_sync(QUESTION)
-    assert contents(result) == ["counted some"]
+    operative = Operative(Script(calls(("count", {})), says("Done.")), [tool])
+    result = operative.run_sync(QUESTION, Envelope.open(Budget(), clock))
+    assert contents(result) == ["counted for 499 s"]
 
 
 def test_options_of_the_function_hold_beside_the_tools_own() -> None:
-    @tool_options(cap_s=0.02)
-    def hang() -> str:
-        threading.Event().wait(1)
-        return "late"
-
-    tool = Tool("hang", "Hangs.", hang)
-    result = Operative(Script(calls(("hang", {})), says("Done.")), [tool]).run_sync(QUESTION)
+    with hung() as slow:
+        tool = Tool("hang", "Hangs.", tool_options(cap_s=0.02)(lambda: slow.run()))
+        result = Operative(Script(calls(("hang", {})), says("Done.")), [tool]).run_sync(QUESTION)
     assert statuses(result) == ["timed_out"]
 
 
@@ -281,16 +279,16 @@ def test_children_in_threads_and_loops_of_their_own_share_what_there_is() -> Non
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(2 * PATIENCE_S)
+        assert not thread.is_alive(), "it hangs"
     assert parent.turns.used == 100
 
 
 def test_one_call_object_given_twice_is_two_calls() -> None:
-    ran: list[int] = []
+    numbers = count(1)
 
     def pay(n: int) -> str:
-        ran.append(n)
-        return f"receipt {len(ran)}"
+        return f"receipt {next(numbers)}"
 
     answer = batch("pay", 1)
     answer.tool_calls *= 2
@@ -305,7 +303,7 @@ def test_a_call_that_has_ended_is_told_before_a_slower_one_ends() -> None:
 
     def work(n: int) -> str:
         if n == 1:
-            assert told.wait(30)
+            assert told.wait(PATIENCE_S)
         return str(n)
 
     def tell(kind: str, **fields: Any) -> None:

@@ -142,7 +142,7 @@ def test_a_run_is_cancelled_from_another_thread() -> None:
         running = Operative(Script(hang), budget=Budget(max_turns=9)).run(QUESTION)
 
         def cancel() -> None:
-            begun.wait(30)
+            begun.wait()
             running.cancel("enough")
 
         thread = threading.Thread(target=cancel)
