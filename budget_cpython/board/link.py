@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from typing import Any, Self
 
 from budget_cpython.board.contact import SILENCE_S, Contact
 from budget_cpython.board.errors import BoardError, DeviceError
-from budget_cpython.board.ports import why_closed
+from budget_cpython.board.ports import may_be_busy, why_closed
 
 try:
     import mpremote.commands as _commands  # type: ignore[import-untyped]
@@ -25,6 +26,10 @@ except ImportError:
     raise BoardError("boards are reached by mpremote: pip install 'microbudget[board]'") from None
 
 
+BUSY_S = 2.0  # what looks for modems tries each port that appears, for a moment
+_AGAIN_S = 0.05
+
+
 class Link:
     """A board at a port, its program interrupted, that runs what it is sent.
 
@@ -34,11 +39,7 @@ class Link:
 
     def __init__(self, port: str) -> None:
         self.port = port
-        try:
-            # On a pseudo-terminal mpremote's own time-outs need one of the port's.
-            self._transport = SerialTransport(port, timeout=SILENCE_S)
-        except (TransportError, ValueError):
-            raise BoardError(why_closed(port)) from None
+        self._transport = _open(port)
         self._contact = Contact(self._transport, port)
         try:
             with self._told():
@@ -129,6 +130,18 @@ class Link:
             if path and not isinstance(error, serial.SerialException) and error.errno != 5:
                 raise BoardError(f"{path} on the board: {os.strerror(error.errno or 0)}") from None
             raise BoardError(f"the board at {self.port} went away: {error}") from None
+
+
+def _open(port: str) -> Any:
+    end = time.monotonic() + BUSY_S
+    while True:
+        try:
+            # On a pseudo-terminal mpremote's own time-outs need one of the port's.
+            return SerialTransport(port, timeout=SILENCE_S)
+        except (TransportError, ValueError):
+            if time.monotonic() >= end or not may_be_busy(port):
+                raise BoardError(why_closed(port)) from None
+        time.sleep(_AGAIN_S)
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:

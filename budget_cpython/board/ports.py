@@ -1,6 +1,8 @@
 """Find the serial ports of this machine, and choose one of them."""
 
 import os
+import stat
+from contextlib import suppress
 
 from budget_cpython.board import PORT_VARIABLE
 from budget_cpython.board.errors import BoardError, UsageError
@@ -34,6 +36,13 @@ def choose_port(given: str | None) -> str:
         f"no serial port found: connect the board with a USB cable that carries data, or name its "
         f"port with --port or {PORT_VARIABLE}"
     )
+
+
+def may_be_busy(port: str) -> bool:
+    """Return whether it is a device that we may open, unless another program has it."""
+    with suppress(OSError):
+        return stat.S_ISCHR(os.stat(port).st_mode) and os.access(port, os.R_OK | os.W_OK)
+    return False
 
 
 def why_closed(port: str) -> str:

@@ -23,6 +23,7 @@ def patience() -> Iterator[None]:
         patch.setattr(contact, "ANSWER_S", (1, 2, 4, 8, 16, 32))
         for module in (contact, link):
             patch.setattr(module, "SILENCE_S", PATIENCE)
+        patch.setattr(link, "BUSY_S", PATIENCE)
         patch.setattr(serial_line, "_PATIENCE_MS", PATIENCE * 1000)
         yield
 

@@ -64,11 +64,28 @@ def test_the_environment_names_a_port_and_the_option_another(
     assert cli("status").code == 0
 
 
-def test_a_port_that_another_program_has_is_busy(cli: Cli) -> None:
+def test_a_port_that_another_program_has_is_busy(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "BUSY_S", 0.1)
     with link.Link(cli.board.port):
         said = cli("status")
     assert said.code == 1
     assert f"{cli.board.port} cannot be opened: another program has it" in said.err
+
+
+def test_a_port_that_another_program_has_for_a_moment_is_waited_for(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = link.Link(cli.board.port)
+    asked: list[str] = []
+
+    def may_be_busy(port: str) -> bool:
+        asked.append(port)
+        other.close()
+        return True
+
+    monkeypatch.setattr(link, "may_be_busy", may_be_busy)
+    assert cli("status").code == 0
+    assert asked == [cli.board.port]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
