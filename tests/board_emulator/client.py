@@ -16,10 +16,13 @@ RAW_PROMPT = b"raw REPL; CTRL-B to exit\r\n>"
 def mpremote(port: str, *words: str | Path, code: int = 0) -> str:
     """Run mpremote on a port; return what it printed, errors too, with plain line ends."""
     command = [sys.executable, "-m", "mpremote", "connect", port, *map(str, words)]
-    run = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
-    said = (run.stdout + run.stderr).decode().replace("\r\n", "\n")
-    assert run.returncode == code, said
-    return said
+    limit = time.monotonic() + PATIENCE
+    while True:
+        run = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
+        said = (run.stdout + run.stderr).decode().replace("\r\n", "\n")
+        if "it may be in use" not in said or time.monotonic() > limit:
+            assert run.returncode == code, said
+            return said
 
 
 class Terminal:
