@@ -16,7 +16,7 @@ import pytest
 
 from budget_core.account import Limit
 from budget_core.ledger_errors import LedgerUnavailableError
-from budget_cpython.ledger.sqlite import SqliteLedger, schema
+from budget_cpython.ledger.sqlite import SqliteLedger, forks, schema
 from tests.ledger.patience import NO_HURRY
 
 UNSEEN_FORK = """
@@ -282,6 +282,36 @@ def test_forks_while_other_threads_write_lose_nothing(tmp_path: Path) -> None:
             one.join()
     assert codes == [0] * 10
     assert spent(ledger) == sum(counted) + 10
+    ledger.close()
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_what_a_thread_opens_during_a_fork_is_opened_after_it(tmp_path: Path, reads: bool) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = open_at(path)
+    opened, seen = threading.Event(), []
+
+    def open_another() -> None:
+        (SqliteLedger.view(path) if reads else SqliteLedger(path)).close()
+        opened.set()
+
+    class Forking:
+        """What is closed before a fork, while another thread opens something."""
+
+        def hold_still(self) -> None:
+            thread.start()
+            opened.wait(0.2)
+
+        def go_on(self) -> None:
+            seen.append(opened.is_set())
+
+    thread, forking = threading.Thread(target=open_another), Forking()
+    forks.close_before(forking)
+    assert in_child(lambda: None) == 0
+    thread.join()
+    del forking
+    assert seen == [False]
+    assert spent(ledger) == 0
     ledger.close()
 
 

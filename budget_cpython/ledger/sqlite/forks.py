@@ -6,7 +6,7 @@ it opens while one is inherited holds none, and what it writes is lost once the 
 
 import os
 import weakref
-from threading import Lock
+from threading import RLock
 from typing import Protocol
 
 
@@ -20,35 +20,30 @@ class Closing(Protocol):
         """Open again when it is next used."""
 
 
+lock = RLock()
+"""Held during every fork, and by who opens what is to be closed before one."""
+
 _open: "weakref.WeakSet[Closing]" = weakref.WeakSet()
 _still: list[Closing] = []
-_forking = Lock()
 
 
 def close_before(one: Closing) -> None:
-    """Close this one before every fork of this process."""
-    _open.add(one)
+    """Close this one before every fork of this process, the next one if one is going on."""
+    with lock:
+        _open.add(one)
 
 
 def _before() -> None:
-    _forking.acquire()
-    for one in _all():
+    lock.acquire()
+    for one in list(_open):
         one.hold_still()
         _still.append(one)
-
-
-def _all() -> list[Closing]:
-    while True:
-        try:
-            return list(_open)
-        except RuntimeError:
-            pass  # another thread has just added one
 
 
 def _after() -> None:
     while _still:
         _still.pop().go_on()
-    _forking.release()
+    lock.release()
 
 
 if hasattr(os, "register_at_fork"):

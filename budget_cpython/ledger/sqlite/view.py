@@ -20,6 +20,13 @@ class View(sqlite3.Connection):
 
 def view(place: Place) -> View:
     """Open a file for reading alone. Raises `LedgerUnavailableError`."""
+    with forks.lock:
+        db = _open(place)
+        forks.close_before(db)
+    return db
+
+
+def _open(place: Place) -> View:
     try:
         place.look()
         db = sqlite3.connect(place.uri("ro"), check_same_thread=False, uri=True, factory=View)
@@ -35,5 +42,4 @@ def view(place: Place) -> View:
             text = f"cannot read {place.path!r}: {error}"
             raise LedgerUnavailableError(text, error) from error
         raise
-    forks.close_before(db)
     return db
