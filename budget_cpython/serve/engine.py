@@ -99,23 +99,13 @@ class _Threads:
     def _work(self) -> None:
         while True:
             future, work = self._queue.get()
-            if not future.set_running_or_notify_cancel():
-                self._idle.release()
-            else:
-                self._answer(future, work)
-            del future, work  # a thread that waits keeps nothing alive
-
-    def _answer(self, future: "Future[Any]", work: Callable[[], Any]) -> None:
-        answer = failure = None
-        try:
-            answer = work()
-        except BaseException as error:  # noqa: BLE001 - whoever waits for it is told
-            failure = error
-        self._idle.release()  # before the answer: who then asks again finds this thread
-        try:
-            if failure is None:
-                future.set_result(answer)
-            else:
-                future.set_exception(failure)
-        finally:
-            failure = None  # it refers to this frame
+            tell: Callable[[], None] | None = None
+            if future.set_running_or_notify_cancel():
+                try:
+                    tell = partial(future.set_result, work())
+                except BaseException as error:  # noqa: BLE001 - whoever waits for it is told
+                    tell = partial(future.set_exception, error)
+            self._idle.release()  # before the answer: who then asks again finds this thread
+            if tell is not None:
+                tell()
+            del future, work, tell  # a thread that waits keeps nothing alive
