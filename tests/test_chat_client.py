@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.chat_client.server import DATA, PATIENCE, Server
+from tests.ports import kept_port
 
 ROOT = Path(__file__).resolve().parents[1]
 HUNG = ("silence", "hung status", "hung head", "hung body", "hung chunk", "hung stream")
@@ -52,9 +52,8 @@ def played(request: pytest.FixtureRequest) -> Played:
     """Play the program once; both servers have seen the last of it when this is had."""
     program, environment = command(request.param)
     plain, encrypted = Server(), Server(tls=True)
-    with socket.socket() as dead:
-        dead.bind(("127.0.0.1", 0))  # nobody listens, nor can anybody else take the port meanwhile
-        ports = [str(port) for port in (plain.port, encrypted.port, dead.getsockname()[1])]
+    with kept_port() as dead:
+        ports = [str(port) for port in (plain.port, encrypted.port, dead)]
         run = subprocess.run(
             [*program, "-m", "tests.chat_client", *ports, str(DATA / "localhost.pem")],
             env={**os.environ, **environment, "RES_OPTIONS": "timeout:1 attempts:1"},

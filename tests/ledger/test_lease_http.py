@@ -14,7 +14,8 @@ from budget_core.ledger_errors import LedgerUnavailableError
 from budget_cpython.ledger.opening import open_ledger
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.ledger.patience import NO_HURRY
-from tests.serve.support import Service, kept_port
+from tests.ports import kept_port
+from tests.serve.support import Service
 
 PATH = "org/device"
 BLOCK = {"calls": 10}

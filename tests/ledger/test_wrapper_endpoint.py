@@ -1,7 +1,6 @@
 """What a ledger is told of calls that a real client makes of a real endpoint."""
 
 import asyncio
-import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +19,7 @@ from budget_cpython import (
 )
 from budget_cpython.endpoint import ScriptedEndpoint
 from tests.ledger.patience import NO_HURRY, until
+from tests.ports import kept_port
 from tests_micro.support import stopped_clock
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -80,11 +80,8 @@ def test_a_refused_call_costs_nothing(
 
 
 def test_a_call_that_never_left_costs_nothing(ledger: Ledger) -> None:
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))  # nobody listens there, and nobody else can
-        port = silent.getsockname()[1]
-        with pytest.raises(ProviderError):
-            ask_at(f"http://127.0.0.1:{port}/v1", ledger, "scripted")
+    with kept_port() as port, pytest.raises(ProviderError):
+        ask_at(f"http://127.0.0.1:{port}/v1", ledger, "scripted")
     assert standing(ledger) == (0, 0)
 
 

@@ -5,12 +5,9 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -123,15 +120,6 @@ def put_ahead(seconds: float) -> None:
     loop: Any = asyncio.get_running_loop()
     read = loop.time
     loop.time = lambda: read() + seconds
-
-
-@contextmanager
-def kept_port() -> Iterator[int]:
-    """Keep a port of this machine, where nobody listens unless told to: no one else is given it."""
-    with socket.socket() as keeper:
-        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # whoever is told does so too
-        keeper.bind(("127.0.0.1", 0))
-        yield keeper.getsockname()[1]
 
 
 class Service(subprocess.Popen[str]):

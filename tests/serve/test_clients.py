@@ -25,7 +25,8 @@ from budget_core.ledger_records import Hold
 from budget_cpython.ledger.http import AsyncHttpLedger, HttpLedger
 from budget_cpython.ledger.opening import open_async_ledger, open_ledger
 from budget_cpython.serve import RIGHTS, KeyFile
-from tests.serve.support import PATIENCE, Service, kept_port
+from tests.ports import kept_port
+from tests.serve.support import PATIENCE, Service
 
 CLIENTS = 20
 TTL = 3600  # no hold is over before its test

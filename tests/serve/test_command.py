@@ -19,7 +19,8 @@ from budget_cpython.cli import main
 from budget_cpython.ledger.http import HttpLedger
 from budget_cpython.serve import KeyFile
 from budget_cpython.serve.server import ListenError, Place
-from tests.serve.support import PATIENCE, ROOT, Service, kept_port
+from tests.ports import kept_port
+from tests.serve.support import PATIENCE, ROOT, Service
 
 MEMORY = ("--engine", "memory:", "--listen", "127.0.0.1:0")
 JSON = {"Content-Type": "application/json"}

@@ -16,8 +16,9 @@ import pytest
 from budget_core.account import Limit
 from budget_cpython.ledger.http import HttpLedger
 from budget_cpython.serve import RIGHTS, KeyFile
+from tests.ports import kept_port
 from tests.serve.device import ACCOUNT, BLOCK
-from tests.serve.support import LIFE, PATIENCE, ROOT, Service, kept_port
+from tests.serve.support import LIFE, PATIENCE, ROOT, Service
 
 
 def command(runtime: str) -> tuple[list[str], dict[str, str]]:
