@@ -1,12 +1,15 @@
 """An engine that hangs keeps nobody waiting, and takes no more than its threads."""
 
 import asyncio
+import gc
 import threading
+import weakref
+from functools import partial
 
 import pytest
 
 from budget_core.ledger_errors import LedgerUnavailableError
-from budget_cpython.serve.engine import THREADS, Engine
+from budget_cpython.serve.engine import THREADS, Engine, _Threads
 from tests.serve.support import PATIENCE, put_ahead
 
 
@@ -98,6 +101,25 @@ def test_no_more_threads_are_made_than_are_needed() -> None:
 
     asyncio.run(in_turn())
     assert len(set(threading.enumerate()) - before) == 1
+
+
+def test_nothing_is_kept_of_what_has_failed() -> None:
+    class Asked:
+        """What a request is about."""
+
+    def fail(asked: Asked) -> None:
+        raise ValueError
+
+    asked, threads = Asked(), _Threads(1)
+    known = weakref.ref(asked)
+    gc.disable()  # which would find what is in a cycle
+    try:
+        with pytest.raises(ValueError):  # noqa: PT011 - the error itself is of no interest
+            threads.submit(partial(fail, asked)).result(PATIENCE)
+        del asked
+        assert threads.submit(known).result(PATIENCE) is None
+    finally:
+        gc.enable()
 
 
 def test_a_caller_who_leaves_leaves_the_rest_as_it_was() -> None:
