@@ -16,27 +16,14 @@ import pytest
 import requests
 
 from budget_core.errors import DeadlineExceeded
-from budget_core.monotonic import MonotonicClock
 from budget_cpython.deadline import Deadline
+from tests.late_clock import LateClock
 
 PATIENCE = 60
 """Seconds after which what hangs ends in another way, and the test fails."""
 
 HTTP = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
 SHORT_HTTP = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nyes"
-
-
-class Late:
-    """A clock of nanoseconds that stands still until it is told to go."""
-
-    begun: int | None = None
-
-    def go(self) -> None:
-        if self.begun is None:
-            self.begun = time.monotonic_ns()
-
-    def __call__(self) -> int:
-        return 0 if self.begun is None else time.monotonic_ns() - self.begun
 
 
 class Unhurried(Deadline):
@@ -163,7 +150,7 @@ def answers(tmp_path: Path) -> Iterator[Place]:
 def test_a_wait_for_nothing_ends_with_its_own_error_when_the_deadline_passes(
     silence: Place, wait: Callable[[Place, Deadline], None], error: type[Exception]
 ) -> None:
-    deadline = Unhurried.from_now(0.15, MonotonicClock(Late(), 1_000_000))
+    deadline = Unhurried.from_now(0.15, LateClock().clock)
     with pytest.raises(error) as caught:
         wait(silence, deadline)
     assert not isinstance(caught.value, DeadlineExceeded)

@@ -15,11 +15,11 @@ from budget_core.budget import Budget
 from budget_core.chat import ChatClient
 from budget_core.envelope import Envelope
 from budget_core.estimate import estimate_tokens
-from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_core.operative import Operative
 from budget_core.prices import Price
 from budget_core.tool import Tool
 from budget_core.wind_down import WindDown
+from tests.late_clock import LateClock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,28 +72,10 @@ TOOLS = [
 ]
 
 
-class Late:
-    """A clock that stands still until it is told to go, so that a slow machine is not late."""
-
-    def __init__(self) -> None:
-        self.start = MONOTONIC.read()
-        self.begun: int | None = None
-        self.clock = MonotonicClock(self.read, MONOTONIC.per_ms, MONOTONIC.reach_ms)
-
-    def go(self) -> None:
-        """Let time pass from now on."""
-        if self.begun is None:
-            self.begun = MONOTONIC.read()
-
-    def read(self) -> int:
-        """Return what time it is."""
-        return self.start if self.begun is None else self.start + MONOTONIC.read() - self.begun
-
-
 class Client(ChatClient):
     """A client with whose first call the clock begins to go."""
 
-    def __init__(self, base: str, model: str, late: Late) -> None:
+    def __init__(self, base: str, model: str, late: LateClock) -> None:
         super().__init__(base, model)
         self.late = late
 
@@ -118,7 +100,7 @@ async def play(base: str, model: str, limits: "Any", more: "Any") -> None:
             deltas.append(fields["text"])
 
     before = descriptors()
-    late = Late()
+    late = LateClock()
     agent = Operative(Client(base, model, late), TOOLS, on_event=hear, **more)
     envelope = Envelope.open(Budget(**limits), late.clock)
     result = await agent.run("What do the files say?", envelope)
