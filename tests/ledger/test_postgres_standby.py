@@ -48,6 +48,12 @@ def servers() -> Iterator[tuple[PostgresServer, Standby]]:
         yield primary, standby
 
 
+def wait_until_copied(primary: PostgresServer) -> None:
+    """Wait until the standby has all that the primary has."""
+    copied = "SELECT replay_lsn >= pg_current_wal_lsn() FROM pg_stat_replication"
+    until(lambda: primary.execute(copied) == [(True,)])
+
+
 def test_a_promoted_standby_goes_on_with_the_ledger(
     servers: tuple[PostgresServer, Standby],
 ) -> None:
@@ -62,8 +68,7 @@ def test_a_promoted_standby_goes_on_with_the_ledger(
     with closing(PostgresLedger(conninfo, timeout=PATIENCE)) as ledger:
         ledger.set_limits("org", [Limit("tokens", 100)])
         hold = ledger.reserve("org", {"tokens": 2}, key="k")
-        copied = "SELECT replay_lsn >= pg_current_wal_lsn() FROM pg_stat_replication"
-        until(lambda: primary.execute(copied) == [(True,)])
+        wait_until_copied(primary)
         primary.halt()
         standby.promote()
         assert until(lambda: ledger.reserve("org", {"tokens": 5}, key="lost")).state == "held"
@@ -79,8 +84,7 @@ def test_a_standby_that_is_not_promoted_is_refused_as_one(
     primary, standby = servers
     with closing(PostgresLedger(primary.conninfo(), timeout=PATIENCE)) as ledger:
         ledger.set_limits("org", [Limit("tokens", 100)])
-        copied = "SELECT replay_lsn >= pg_current_wal_lsn() FROM pg_stat_replication"
-        until(lambda: primary.execute(copied) == [(True,)])
+        wait_until_copied(primary)
     with closing(PostgresLedger(standby.conninfo(), timeout=PATIENCE)) as ledger:
         with pytest.raises(LedgerUnavailableError, match="read-only") as refused:
             ledger.reserve("org", {"tokens": 5})
