@@ -1,9 +1,6 @@
 """Leases and grants in processes that are forked, and in one event loop after the other."""
 
 import asyncio
-import os
-import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +13,7 @@ from budget_cpython.ledger.lease import AsyncLeasedLedger, LeasedLedger
 from budget_cpython.ledger.outage import AllowingLedger, AsyncAllowingLedger
 from budget_cpython.ledger.remote import finish
 from budget_cpython.ledger.sqlite import SqliteLedger
+from tests.forked import in_child
 from tests.ledger.patience import NO_HURRY
 from tests_micro.faults import Faulty
 
@@ -34,23 +32,10 @@ def stands(folder: Path) -> tuple[int, int]:
     return found.spent, found.held
 
 
-def in_child(work: Callable[[], object]) -> None:
-    """Do work in a forked process, and wait for it to have gone well."""
-    child = os.fork()
-    if not child:
-        signal.alarm(NO_HURRY)  # one that hangs
-        try:
-            work()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
 def test_each_forked_process_holds_under_names_of_its_own(tmp_path: Path) -> None:
     ledger = AllowingLedger(stored(tmp_path), {"calls": 10})
     for _ in range(4):
-        in_child(lambda: ledger.commit(ledger.reserve(PATH, BLOCK)))
+        assert in_child(lambda: ledger.commit(ledger.reserve(PATH, BLOCK))) == 0
     ledger.commit(ledger.reserve(PATH, BLOCK))
     assert stands(tmp_path) == (500, 0)
 
@@ -65,7 +50,7 @@ def test_no_block_is_used_by_two_processes(tmp_path: Path) -> None:
             leased.reserve(PATH, {"calls": 1})
         leased.close()
 
-    in_child(use)
+    assert in_child(use) == 0
     leased.commit(hold)
     leased.close()
     assert stands(tmp_path) == (51, 0)
@@ -83,7 +68,7 @@ def test_a_forked_process_leaves_to_its_parent_what_that_owes(tmp_path: Path, ki
         ledger.close()
         assert stands(tmp_path) == (0, 0)
 
-    in_child(settle)
+    assert in_child(settle) == 0
     faulty.down = ""
     ledger.close()
     assert stands(tmp_path) == (3, 0)
@@ -104,7 +89,7 @@ def test_a_forked_process_has_the_whole_cap_and_no_grants(tmp_path: Path) -> Non
         ledger.close()
         assert stands(tmp_path) == (10, 0)
 
-    in_child(grant)
+    assert in_child(grant) == 0
     ledger.commit(hold)
     faulty.down = ""
     ledger.close()
@@ -125,7 +110,7 @@ def test_a_fork_while_another_thread_asks_leaves_nothing_locked(tmp_path: Path) 
     for gate in gates:
         finish(gate.__aenter__())
     with cast(Any, leased._leased._lock), allowing._allowing._grants.local._lock:
-        in_child(use)
+        assert in_child(use) == 0
     for gate in gates:
         finish(gate.__aexit__())
 
@@ -140,7 +125,7 @@ def test_a_forked_process_has_blocks_of_its_own_for_asyncio_too(tmp_path: Path) 
         await allowing.commit(await allowing.reserve(PATH, {"calls": 1}))
 
     asyncio.run(use())
-    in_child(lambda: asyncio.run(use()))
+    assert in_child(lambda: asyncio.run(use())) == 0
     assert stands(tmp_path) == (2, 200)
 
 

@@ -1,6 +1,5 @@
 """A ledger on Postgres makes its schema, and says what it cannot work with."""
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,6 +12,7 @@ from budget_core.account import Limit
 from budget_core.ledger_errors import LedgerUnavailableError
 from budget_cpython.ledger import remote
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
+from tests.forked import begin_in_child, exit_code
 from tests.ledger.patience import PATIENCE
 from tests.ledger.postgres_server import PASSWORD, server
 
@@ -199,16 +199,16 @@ def test_a_connection_behind_a_pooler_is_given_no_settings(behind_pooler: bool) 
 def test_a_forked_process_has_connections_of_its_own() -> None:
     with closing(opened()) as ledger:
         ledger.set_limits("org", [Limit("calls", 100)])
-        child = os.fork()
-        if not child:
-            try:
-                for _ in range(20):
-                    ledger.commit(ledger.reserve("org", {"calls": 1}))
-                ledger.close()
-                os._exit(0)
-            finally:
-                os._exit(1)
-        for _ in range(20):
-            ledger.commit(ledger.reserve("org", {"calls": 1}))
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+        def use() -> None:
+            for _ in range(20):
+                ledger.commit(ledger.reserve("org", {"calls": 1}))
+
+        def use_and_close() -> None:
+            use()
+            ledger.close()
+
+        child = begin_in_child(use_and_close)
+        use()
+        assert exit_code(child) == 0
         assert ledger.balance("org")[0].spent == 40

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -23,6 +22,7 @@ from budget_cpython.ledger import remote
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.redis.connection import RedisConnection
 from budget_cpython.ledger.redis.connections import TASKS
+from tests.forked import in_child
 from tests.ledger import linearizable
 from tests.ledger.claims import Claims
 from tests.ledger.machine import LedgerMachine
@@ -302,14 +302,7 @@ def test_a_fork_has_connections_of_its_own(empty: RedisServer) -> None:
         before = client.info("stats")["total_connections_received"]
         ledger.charge("org", {"calls": 1})
         assert client.info("stats")["total_connections_received"] == before
-        child = os.fork()
-        if not child:
-            try:
-                ledger.charge("org", {"calls": 1})
-            except BaseException:  # noqa: BLE001 - it must not come back to pytest
-                os._exit(1)
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
+        assert in_child(lambda: ledger.charge("org", {"calls": 1})) == 0
         assert client.info("stats")["total_connections_received"] == before + 1
         assert ledger.balance("org")[0].spent == 2
 

@@ -7,7 +7,6 @@ import stat
 import subprocess
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from budget_core.account import Limit
 from budget_core.ledger_errors import LedgerUnavailableError
 from budget_cpython.ledger.sqlite import SqliteLedger, forks, schema
+from tests.forked import in_child
 from tests.ledger.patience import NO_HURRY
 
 UNSEEN_FORK = """
@@ -209,21 +209,6 @@ def test_a_closed_ledger_opens_again_when_it_is_used(tmp_path: Path) -> None:
     ledger.charge("org", ONE)
     assert spent(ledger) == 2
     ledger.close()
-
-
-def in_child(action: Callable[[], object]) -> int:
-    """Return the exit code of a forked process: 0 if the action raised nothing."""
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            action()
-            code = 0
-        except BaseException:  # noqa: BLE001 - the parent learns of it by the exit code
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def test_a_forked_process_and_its_parent_share_the_file(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from budget_core.account import Limit
 from budget_core.ledger_errors import LedgerError, LedgerFullError, LedgerUnavailableError
 from budget_cpython.ledger.sqlite import SqliteLedger
-from tests.ledger.test_sqlite_file import in_child
+from tests.forked import in_child
 
 NOON = 20_000 * 86_400 + 43_200
 ONE = {"tokens": 1}

@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import threading
-import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from budget_core.ledger_records import Hold
 from budget_cpython.ledger.http import AsyncHttpLedger, HttpLedger
 from budget_cpython.ledger.opening import open_async_ledger, open_ledger
 from budget_cpython.serve import RIGHTS, KeyFile
+from tests.forked import in_child
 from tests.ports import kept_port
 from tests.serve.support import PATIENCE, Service
 
@@ -172,17 +172,12 @@ def test_a_forked_process_has_connections_of_its_own(ledger: HttpLedger) -> None
     ledger.accounts()
     blocking = ledger._ledger
     mine = blocking._idle[-1]  # type: ignore[attr-defined]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # from 3.12 on, where there are threads
-        child = os.fork()
-    if not child:
-        code = 1
-        try:
-            ledger.accounts()
-            code = 0 if mine not in blocking._idle else 1  # type: ignore[attr-defined]
-        finally:  # whatever comes: the rest of the tests is not for the child
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
+
+    def ask() -> None:
+        ledger.accounts()
+        assert mine not in blocking._idle  # type: ignore[attr-defined]
+
+    assert in_child(ask) == 0
     assert mine in blocking._idle  # type: ignore[attr-defined]
     ledger.accounts()
 
