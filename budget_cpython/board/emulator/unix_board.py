@@ -17,6 +17,7 @@ from budget_cpython.board.emulator.serial_line import SerialLine
 
 FILESYSTEMS = ("littlefs", "fat")
 _KEPT = struct.Struct("<qqq")
+_LOOK_S = 1.0
 
 
 class UnixBoard:
@@ -135,6 +136,8 @@ class UnixBoard:
 
         Raises `RuntimeError` where the board does not run for another reason.
         """
+        while timeout is None and not self._ended.wait(_LOOK_S):
+            pass  # a Ctrl-C that comes right before a wait is heard after it
         if not self._ended.wait(timeout):
             return False
         if self._status != POWER_CUT:
