@@ -13,6 +13,7 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.llm_account import LedgerAccount
 from budget_core.ledger.memory import Ledger
+from budget_core.notices import UNAVAILABLE
 from budget_core.provider import ChatResponse
 from budget_core.wrapper import BudgetWrapper
 from tests_micro.support import FakeClock, raises_async
@@ -191,7 +192,7 @@ async def test_a_ledger_out_of_reach_denies_and_its_error_can_be_seen() -> None:
     wrapper = wrapped(model, ledger)
     ledger.failing = {"reserve": 1}
     response = await wrapper.chat(HELLO)
-    assert response.content == "[Budget unavailable] The budget's ledger cannot be asked now."
+    assert response.content == UNAVAILABLE
     assert (response.cut_off_by, model.given) == ("org/team/agent", [])
     assert isinstance(wrapper.ledger_error, LedgerUnavailableError)
     assert (await wrapper.chat(HELLO)).content == "hi"

@@ -10,7 +10,6 @@ from budget_core.ledger.llm_account import (
     TTL,
     LedgerAccount,
     UnpricedError,
-    is_given,
     used_by,
 )
 from budget_core.usage import MEASURED
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Messages
-    from budget_core.agent.envelope import Envelope
     from budget_core.agent.llm_call import LlmCall
     from budget_core.agent.middleware import Request
     from budget_core.ledger.llm_hold import Reservation
@@ -29,24 +27,20 @@ if TYPE_CHECKING:
 _KINDS = {"nano_usd": StopReason.COST_LIMIT, "calls": StopReason.TURN_LIMIT}
 
 
-def share(envelope: "Envelope", inner: "Any" = None, **shared: "Any") -> None:
-    """Have an envelope's calls draw on an account: the one above's, or one below it, if it has any.
-
-    What is not said is as above. Raises `ValueError` for an account elsewhere: what a child uses,
-    its parent uses; and for one that the provider `inner` counts on already.
-    """
-    if is_given(shared, "ledger", "account", "max_tokens", "ttl"):
-        envelope.ledger = _shared(envelope.ledger, **shared)
-        envelope.ledger.refuse_twice(inner)
-
-
-def _shared(
+def account_for(
     above: "RunAccount | None",
     ledger: "Any" = None,
     account: str | None = None,
     max_tokens: int | None = None,
     ttl: float | None = None,
-) -> "RunAccount":
+) -> "RunAccount | None":
+    """Return the account that an envelope's calls draw on, `above` being its parent's, if any.
+
+    What is `None` is as above. Raises `ValueError` for an account that is not the one above or
+    below it: what a child uses, its parent uses too.
+    """
+    if (ledger, account, max_tokens, ttl) == (None, None, None, None):
+        return above
     if above is None:
         max_tokens = ANSWER if max_tokens is None else max_tokens
         return RunAccount(ledger, account, max_tokens, TTL if ttl is None else ttl)

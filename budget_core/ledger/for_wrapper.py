@@ -8,7 +8,6 @@ from budget_core.ledger.llm_account import (
     TTL,
     LedgerAccount,
     UnpricedError,
-    is_given,
     used_by,
 )
 from budget_core.ledger.refusals import Refusals
@@ -31,23 +30,20 @@ if TYPE_CHECKING:
     from budget_core.usage_stream import Received
     from budget_core.wrapper import BudgetWrapper
 
-OPTIONS = ("ledger", "account", "prices", "count_tokens", "max_tokens", "ttl", "key", "raises")
 
-
-def share(
+def draw_on(
     wrapper: "BudgetWrapper",
     inner: "Provider",
     tracker: "BudgetTracker | None",
     enforcement: str | None,
-    **shared: "Any",
-) -> "tuple[Provider, BudgetTracker | None]":
-    """Return a provider whose calls are held in a ledger, and a tracker: one that only counts.
+    *options: "Any",
+) -> "tuple[Provider, BudgetTracker]":
+    """Return a provider whose calls draw on a ledger, and a tracker: by default one without limits.
 
-    Raises `ValueError` where the tracker or a provider within counts on the same account already.
+    `options` are those of `LedgerProvider`. Raises `ValueError` if the tracker or an inner provider
+    already counts on the same account.
     """
-    if not is_given(shared, *OPTIONS):
-        return inner, tracker
-    provider = LedgerProvider(wrapper, inner, **shared)
+    provider = LedgerProvider(wrapper, inner, *options)
     if tracker is None:
         mode = enforcement or Enforcement.CUTOFF
         tracker = TurnBudgetTracker(TurnBudgetConfig(None, None, (), mode))
@@ -62,20 +58,23 @@ class LedgerProvider:
         self,
         wrapper: "BudgetWrapper",
         inner: "Provider",
-        ledger: "Any" = None,
-        account: str | None = None,
-        prices: "Any" = None,
-        count_tokens: "Callable[[Any, Any], int]" = estimate_tokens,
-        max_tokens: int = ANSWER,
-        ttl: float = TTL,
-        key: "Callable[[], str] | None" = None,
-        raises: bool = False,
+        ledger: "Any",
+        account: str | None,
+        prices: "Any",
+        count_tokens: "Callable[[Any, Any], int] | None",
+        max_tokens: int | None,
+        ttl: float | None,
+        key: "Callable[[], str] | None",
+        raises: bool,
     ) -> None:
         self.inner = inner
-        self.ledger_account = LedgerAccount(ledger, account, max_tokens, ttl)
+        max_tokens = ANSWER if max_tokens is None else max_tokens
+        self.ledger_account = LedgerAccount(
+            ledger, account, max_tokens, TTL if ttl is None else ttl
+        )
         self._wrapper = wrapper
         self._prices = prices
-        self._count = count_tokens
+        self._count = count_tokens or estimate_tokens
         self._key = key
         self._raises = raises
         self._refusals = Refusals(wrapper, self.ledger_account)

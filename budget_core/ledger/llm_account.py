@@ -24,7 +24,6 @@ TTL = 300  # seconds: what a process that died has in flight counts as spent aft
 TRIES = 8  # as often a call is cut to what is left: each limit of the path may be the tightest once
 _MOST_LAYERS = 16  # of wrappers round a provider
 ANSWER = 4096  # tokens of an answer whose length nobody said
-OUT_OF_REACH = "[Budget unavailable] The budget's ledger cannot be asked now."
 
 
 class UnpricedError(LedgerError):
@@ -36,14 +35,6 @@ class UnpricedError(LedgerError):
     def __init__(self, scope: str, model: str) -> None:
         self.scope = scope
         super().__init__(f"no price is known for {model}, and {scope} has a limit on nano_usd")
-
-
-def is_given(shared: "dict[str, Any]", *names: str) -> bool:
-    """Tell whether somebody gave a ledger: `None` is none. Raises `TypeError` for other names."""
-    for name in shared:
-        if name not in names:
-            raise TypeError(f"unexpected keyword argument {name!r}")
-    return any(shared[name] is not None for name in shared)
 
 
 def _is_along(path: str, other: str) -> bool:
@@ -176,7 +167,7 @@ class LedgerAccount:
             if inner is None and tracker is None:
                 break
             counted: list[Any] = [getattr(inner, "ledger_account", None)]
-            for one in counted + [getattr(tracker, "shared", None)]:
+            for one in counted + [getattr(tracker, "ledger_account", None)]:
                 if getattr(one, "ledger", None) is self.ledger and _is_along(self.path, one.path):
                     raise ValueError(
                         f"account {self.path!r} would count each call twice: {one.path!r} in the "
