@@ -221,7 +221,7 @@ def test_a_ledger_that_fails_over_many_turns_is_told_all_of_them() -> None:
             tracker.record(USED)
             tracker.reset()
         tracker.record(USED)
-        assert len(tracker.ledger_account._owed) == 2
+        assert len(tracker.ledger_account.outbox.entries) == 2
         ledger.failing = {}
         tracker.maybe_auto_reset()
         assert (tracker.is_at_limit(), tracker.total_tokens) == (False, 400)

@@ -49,8 +49,6 @@ class Awaited:
         self.beneath = ledger
 
     def __getattr__(self, name: str) -> "Any":
-        if name == "untold":
-            raise AttributeError(name)
         method = getattr(self.beneath, name)
 
         async def later(*arguments: "Any") -> "Any":

@@ -6,8 +6,6 @@ from budget_core.agent.cancellation import CutShortError, fly, why_over
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.llm_account import (
-    ANSWER,
-    TTL,
     LedgerAccount,
     UnpricedError,
     used_by,
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from budget_core._types import Messages
     from budget_core.agent.llm_call import LlmCall
     from budget_core.agent.middleware import Request
-    from budget_core.ledger.llm_hold import Reservation
+    from budget_core.ledger.llm_hold import LlmHold
 
 _KINDS = {"nano_usd": StopReason.COST_LIMIT, "calls": StopReason.TURN_LIMIT}
 
@@ -42,8 +40,7 @@ def account_for(
     if (ledger, account, max_tokens, ttl) == (None, None, None, None):
         return above
     if above is None:
-        max_tokens = ANSWER if max_tokens is None else max_tokens
-        return RunAccount(ledger, account, max_tokens, TTL if ttl is None else ttl)
+        return RunAccount(ledger, account, max_tokens, ttl)
     if ledger is not None and ledger is not above.ledger:
         raise ValueError(f"ledger must be the one that {above.path!r} above is in")
     account = account or above.path
@@ -114,7 +111,7 @@ class RunAccount(LedgerAccount):
         self.error = error
         return StopReason(StopReason.FAILED, in_words(error), scope=self.path, error=error)
 
-    async def settle(self, call: "LlmCall", draw: "Reservation") -> None:
+    async def settle(self, call: "LlmCall", draw: "LlmHold") -> None:
         """Record what a call came to: what was reported, or at least what was held for it."""
         tokens, nano_usd, status = call.used
         used = used_by(tokens, nano_usd)
@@ -123,9 +120,9 @@ class RunAccount(LedgerAccount):
         elif not call.billed or getattr(call.response, "cut_off_by", None):
             await draw.release()
         elif call.response is None:
-            await draw.leave(used)
+            await draw.keep(used)
         else:
-            await draw.settle(used, status == MEASURED)
+            await draw.commit(used, status == MEASURED)
 
 
 def _is_closing() -> bool:

@@ -1,14 +1,13 @@
 """Count a tracker's usage on an account of a ledger, where others count too."""
 
-from binascii import hexlify
-from os import urandom
-
 from budget_core.errors import refuse
 from budget_core.ledger.errors import UnknownAccountError
 from budget_core.ledger.limit import Limit, check_path
+from budget_core.ledger.outbox import Outbox, finish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 
@@ -16,8 +15,8 @@ class LedgerCount:
     """The account of a ledger that a tracker charges and is limited by.
 
     The tracker's tokens and calls are charged to `path` as they are recorded. Before each call the
-    account's balance is read, and the least that is left there and above caps the tracker. A charge
-    that fails is repeated before the next one, with the same key, and counts once.
+    account's balance is read, and the least that is left there and above caps the tracker. Charges
+    that fail wait in the `outbox`.
 
     All methods run under the tracker's lock; `read` and `charge` set its `store_error`. Raises
     `ValueError` for a ledger that is awaited or does not count tokens and calls, and for a
@@ -32,8 +31,8 @@ class LedgerCount:
         self.tracker = tracker
         self.ledger = ledger
         self.path = check_path(path)
-        self._tokens = self._calls = 0  # of the tracker's counts: already charged or queued
-        self._owed: list[tuple[dict[str, int], str]] = []  # all but the first were never sent
+        self.outbox = Outbox()
+        self._tokens = self._calls = 0  # of the tracker's counts: in the ledger or the outbox
         self._opened = False
 
     def begin(self) -> None:
@@ -47,47 +46,44 @@ class LedgerCount:
 
     def read(self) -> None:
         """Charge what is owed and read the balance, before a call."""
-        self._try(True)
+        self._collect()
+        self._exchange(True)
 
     def charge(self) -> None:
         """Charge what was recorded since the last time."""
         self._notice_reset()
-        self._try(False)
-
-    def _try(self, reads: bool) -> None:
-        try:
-            try:
-                self._send(reads)
-            except UnknownAccountError:
-                if not self._opened:
-                    raise
-                self._opened = False  # the account was removed meanwhile
-                self._send(reads)
-            self.tracker.store_error = None
-        except Exception as error:  # noqa: BLE001 - whatever a ledger raises, the budget holds
-            self.tracker.store_error = error
-
-    def _send(self, reads: bool) -> None:
         self._collect()
-        if not self._opened:
-            self._open()
-            self._opened = True
-        while self._owed:
-            self.ledger.charge(self.path, *self._owed[0])
-            self._owed.pop(0)
-        if reads:
-            self._apply(self.ledger.balance(self.path))
+        self._exchange(False)
 
     def _collect(self) -> None:
         count = self.tracker.count
         new = {"tokens": count.tokens - self._tokens, "calls": count.iterations - self._calls}
         self._tokens, self._calls = count.tokens, count.iterations
-        if not any(new.values()):
-            return
-        if len(self._owed) > 1:
-            more = self._owed.pop()[0]
-            new = {axis: new[axis] + more[axis] for axis in new}
-        self._owed.append((new, "count-" + hexlify(urandom(8)).decode()))
+        if any(new.values()):
+            self.outbox.charge(self.path, new)
+
+    def _exchange(self, reads: bool) -> None:
+        try:
+            if not self._opened:
+                self._open()
+                self._opened = True
+            error = finish(self.outbox.deliver_all(self._ask))
+            if reads:
+                self._reopened(lambda: self._apply(self.ledger.balance(self.path)))
+        except Exception as failure:  # noqa: BLE001 - whatever a ledger raises, the budget holds
+            error = failure
+        self.tracker.store_error = error
+
+    async def _ask(self, operation: str, *arguments: "Any") -> "Any":
+        return self._reopened(lambda: getattr(self.ledger, operation)(*arguments))
+
+    def _reopened(self, ask: "Callable[[], Any]") -> "Any":
+        """Return what the ledger gives; open the account again if it was removed meanwhile."""
+        try:
+            return ask()
+        except UnknownAccountError:
+            self._open()
+            return ask()
 
     def _open(self) -> None:
         """Check that the account takes all that will be charged."""

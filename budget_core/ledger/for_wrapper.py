@@ -4,8 +4,6 @@ from budget_core.config import Enforcement, TurnBudgetConfig
 from budget_core.errors import refuse
 from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
 from budget_core.ledger.llm_account import (
-    ANSWER,
-    TTL,
     LedgerAccount,
     UnpricedError,
     used_by,
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Messages, Provider, Tools
-    from budget_core.ledger.llm_hold import Reservation
+    from budget_core.ledger.llm_hold import LlmHold
     from budget_core.prices import Price
     from budget_core.tracker import BudgetTracker
     from budget_core.usage_stream import Received
@@ -68,10 +66,7 @@ class LedgerProvider:
         raises: bool,
     ) -> None:
         self.inner = inner
-        max_tokens = ANSWER if max_tokens is None else max_tokens
-        self.ledger_account = LedgerAccount(
-            ledger, account, max_tokens, TTL if ttl is None else ttl
-        )
+        self.ledger_account = LedgerAccount(ledger, account, max_tokens, ttl)
         self._wrapper = wrapper
         self._prices = prices
         self._count = count_tokens or estimate_tokens
@@ -112,9 +107,9 @@ class LedgerProvider:
         candidates = self._candidates(model)
         named, price = candidates[0]
         try:
-            named, price, draw = await self._reserved(candidates, prompt, max_tokens)
+            named, price, hold = await self._reserved(candidates, prompt, max_tokens)
             if self._is_strict():
-                max_tokens = draw.limit
+                max_tokens = hold.limit
         except (UnknownAccountError, ValueError):
             raise  # somebody's mistake, not a budget's end
         except Exception as error:  # whatever a ledger raises, the budget holds
@@ -127,13 +122,13 @@ class LedgerProvider:
                 return self._refusals.answer(error)
             if notice:
                 messages = list(messages) + [{"role": "user", "content": notice}]
-            draw = self.ledger_account.unheld(prompt, max_tokens, price)
+            hold = self.ledger_account.unheld(prompt, max_tokens, price)
         if max_tokens is not None:
             options["max_tokens"] = max_tokens
         if "on_delta" in options:
             options["on_delta"] = as_received(options["on_delta"])
         options["model"] = named if named == self._wrapper.fallback_model else model
-        return await self._made(draw, price, messages, tools, options)
+        return await self._made(hold, price, messages, tools, options)
 
     def _is_strict(self) -> bool:
         return self._wrapper.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
@@ -154,7 +149,7 @@ class LedgerProvider:
 
     async def _reserved(
         self, candidates: "list[tuple[str, Price | None]]", prompt: int, limit: int | None
-    ) -> "tuple[str, Price | None, Reservation]":
+    ) -> "tuple[str, Price | None, LlmHold]":
         """Return who answers, at what price, and what is held for it."""
         strict, account = self._is_strict(), self.ledger_account
         key = None if self._key is None else self._key()
@@ -168,7 +163,7 @@ class LedgerProvider:
 
     async def _made(
         self,
-        draw: "Reservation",
+        hold: "LlmHold",
         price: "Price | None",
         messages: "Messages",
         tools: "Tools | None",
@@ -177,22 +172,22 @@ class LedgerProvider:
         def used(response: "Any" = None) -> "tuple[dict[str, int], bool]":
             return self._used(response, options.get("on_delta"), messages, tools, price)
 
-        draw.begin()
+        hold.begin()
         try:
             response = await self.inner.chat(messages=messages, tools=tools, **options)
         except GeneratorExit:
-            draw.abandon(used()[0])
+            hold.abandon(used()[0])
             raise
         except BaseException as error:
             if is_billed(error):
-                await draw.leave(used()[0])
+                await hold.keep(used()[0])
             else:
-                await draw.release()
+                await hold.release()
             raise
         if getattr(response, "cut_off_by", None):
-            await draw.release()
+            await hold.release()
         else:
-            await draw.settle(*used(response))
+            await hold.commit(*used(response))
         return response
 
     def _used(
