@@ -20,6 +20,7 @@ from tests_micro.support import FakeClock, raises_async
 from tests_micro.test_ledger_wrapper import (
     HELLO,
     NOON,
+    PRICES,
     USAGE,
     Awaited,
     Model,
@@ -193,6 +194,14 @@ async def test_a_ledger_out_of_reach_denies_and_its_error_can_be_seen() -> None:
     assert (response.cut_off_by, model.given) == ("org/team/agent", [])
     assert isinstance(wrapper.ledger_error, LedgerUnavailableError)
     assert (await wrapper.chat(HELLO)).content == "hi"
+
+
+async def test_a_call_without_a_price_asks_the_ledger_no_more_often_than_one_with_a_price() -> None:
+    ledger = Failing(make_ledger(tokens=10_000))
+    for prices in ({}, PRICES):
+        ledger.asked = []
+        assert (await wrapped(Model(), ledger, prices=prices).chat(HELLO)).content == "hi"
+        assert ledger.asked == ["reserve", "commit"]
 
 
 async def test_a_ledger_out_of_reach_is_asked_for_no_fallback() -> None:

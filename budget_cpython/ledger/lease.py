@@ -1,6 +1,6 @@
 """Leased blocks of any ledger's budgets, for asyncio and for threads."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any, cast
 
@@ -52,7 +52,7 @@ class AsyncLeasedLedger(lease.LeasedLedger, Through):
     def begin_again(self, lock: Any = None, gate: Any = None) -> None:
         """Have no blocks and owe nothing, as befits a process that was forked."""
         self.upstream.begin_again()
-        self._shares = {}
+        self._leases = {}
         self._lock = lock
         self._gate = gate or TaskGate()
 
@@ -90,7 +90,11 @@ class LeasedLedger(RemoteLedger):
         self._leased.begin_again(Lock(), ThreadGate())
 
     def reserve(
-        self, path: str, amounts: dict[str, int], key: str | None = None, ttl: float = TTL
+        self,
+        path: str,
+        amounts: Mapping[str, int | None],
+        key: str | None = None,
+        ttl: float = TTL,
     ) -> Hold:
         """Hold amounts of what is leased, or of a block drawn for them."""
         hold = self._leased.claim(path, amounts, key, ttl)
@@ -100,5 +104,5 @@ class LeasedLedger(RemoteLedger):
         """Record what a call used in the place of its hold, upstream in time."""
         found = self._leased.record(hold, actual)
         if self._leased.is_due:
-            finish(self._leased.tend())
+            finish(self._leased.maintain())
         return found
