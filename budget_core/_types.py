@@ -32,7 +32,7 @@ class TimeLimit(Protocol):
     def is_expired(self) -> bool:
         """Tell whether it has passed."""
 
-    def to_wire(self) -> int | None:
+    def to_wire(self, transit_s: float = 0.05) -> int | None:
         """Return the milliseconds left; `None` where it never passes."""
 
 
