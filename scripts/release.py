@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CHANGELOG = ROOT / "CHANGELOG.md"
 PYPROJECT = ROOT / "pyproject.toml"
 PACKAGE_JSON = ROOT / "package.json"
-CLOCK = ROOT / "budget_core/clock.py"
+CLOCK = ROOT / "budget_core/wall_clock.py"
 UNRELEASED = "## [Unreleased]\n"
 VERSION = re.compile(r"\d+\.\d+\.\d+")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from budget_core.clock import BUILT
+from budget_core.wall_clock import BUILT
 
 ROOT = Path(__file__).resolve().parents[1]
 LEFT_OUT = (".git", ".local", ".hypothesis", "*cache*", "__pycache__", "tests*", "dist")
@@ -73,7 +73,7 @@ def test_a_release_sets_the_version_and_the_date_everywhere_and_tags_them(checko
     assert (checkout / "package.json").read_text() == made
     _, _, rest = (checkout / "CHANGELOG.md").read_text().partition("## [Unreleased]\n")
     assert rest.startswith(f"\n## [{NEXT}] - {day}\n\n### Added\n\n- A thing of the future.\n")
-    program = "from budget_core.clock import BUILT; print(BUILT)"
+    program = "from budget_core.wall_clock import BUILT; print(BUILT)"
     built = int(run(checkout, sys.executable, "-c", program).stdout)
     assert datetime.fromtimestamp(built, UTC).isoformat() == f"{day}T00:00:00+00:00"
     assert git(checkout, "status", "--porcelain") == ""
