@@ -142,3 +142,9 @@ def test_the_workflow_runs_every_python_that_the_classifiers_name() -> None:
     (pythons,) = re.findall(r"python: \[(.*)\]", workflow)
     assert re.findall(r"[\d.]+", pythons) == named
     assert f">={named[0]}" == project["requires-python"]
+
+
+def test_every_board_has_a_group_of_the_types_of_its_firmware() -> None:
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    boards = {path.parent.name for path in ROOT.glob("boards/*/main.py")}
+    assert {name.removeprefix("stubs-") for name in groups if name.startswith("stubs-")} == boards
