@@ -1,7 +1,7 @@
 """Make a release: set the version and the date, then commit and tag them.
 
-The version is in pyproject.toml, package.json and the changelog; the date is in the changelog and
-in `BUILT`, before which no board's clock is believed. Pushing the tag publishes the release.
+The version is in pyproject.toml, each package.json and the changelog. The date is in the changelog
+and in `BUILT`, before which no board's clock is believed. Pushing the tag publishes the release.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CHANGELOG = ROOT / "CHANGELOG.md"
 PYPROJECT = ROOT / "pyproject.toml"
-PACKAGE_JSON = ROOT / "package.json"
+PACKAGES = [ROOT / "package.json", *sorted(ROOT.glob("budget_core/**/package.json"))]
 CLOCK = ROOT / "budget_core/wall_clock.py"
 UNRELEASED = "## [Unreleased]\n"
 VERSION = re.compile(r"\d+\.\d+\.\d+")
@@ -61,15 +61,15 @@ def numbers(version: str) -> list[int]:
 def edits(version: str, date: str) -> dict[Path, str]:
     """Return the text that each file of the release gets."""
     built = f"{timegm(time.strptime(date, '%Y-%m-%d')):_}"
-    return {
+    section = f"{UNRELEASED}\n## [{version}] - {date}\n"
+    packages = {
+        file: replaced(file, r'"version": ".*"', f'"version": {json.dumps(version)}')
+        for file in PACKAGES
+    }
+    return packages | {
         PYPROJECT: replaced(PYPROJECT, r'^version = ".*"$', f'version = "{version}"'),
-        PACKAGE_JSON: replaced(
-            PACKAGE_JSON, r'"version": ".*"', f'"version": {json.dumps(version)}'
-        ),
         CLOCK: replaced(CLOCK, r"^BUILT = [\d_]+  # [\d-]+", f"BUILT = {built}  # {date}"),
-        CHANGELOG: replaced(
-            CHANGELOG, re.escape(UNRELEASED), f"{UNRELEASED}\n## [{version}] - {date}\n"
-        ),
+        CHANGELOG: replaced(CHANGELOG, re.escape(UNRELEASED), section),
     }
 
 

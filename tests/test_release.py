@@ -68,15 +68,15 @@ def test_a_release_sets_the_version_and_the_date_everywhere_and_tags_them(checko
     day = datetime.now(UTC).date().isoformat()
     project = tomllib.loads((checkout / "pyproject.toml").read_text())
     assert project["project"]["version"] == NEXT
-    made = run(checkout, sys.executable, "-m", "budget_cpython.board.mip").stdout
-    assert f'"version": "{NEXT}"' in made
-    assert (checkout / "package.json").read_text() == made
+    for package in checkout.rglob("package.json"):
+        assert f'"version": "{NEXT}"' in package.read_text()
+    run(checkout, sys.executable, "-m", "budget_cpython.board.mip")
+    assert git(checkout, "status", "--porcelain") == ""  # it writes what the release wrote
     _, _, rest = (checkout / "CHANGELOG.md").read_text().partition("## [Unreleased]\n")
     assert rest.startswith(f"\n## [{NEXT}] - {day}\n\n### Added\n\n- A thing of the future.\n")
     program = "from budget_core.wall_clock import BUILT; print(BUILT)"
     built = int(run(checkout, sys.executable, "-c", program).stdout)
     assert datetime.fromtimestamp(built, UTC).isoformat() == f"{day}T00:00:00+00:00"
-    assert git(checkout, "status", "--porcelain") == ""
     assert git(checkout, "log", "-1", "--format=%s") == f"Release {NEXT}"
     assert git(checkout, "describe") == f"v{NEXT}"
 
