@@ -25,7 +25,7 @@ lint: ## Check style only
 types: ## Check types only
 	@python=$$(scripts/venv.sh) && "$$python" scripts/check.py types $(ARGS)
 
-bench: ## Measure time and memory beside the nearest peers, and write docs/figures.md: ARGS="[GROUP...] [--quick]"
+bench: ## Measure time and memory beside the nearest peers, and write docs/figures.md: ARGS="GROUP... --quick"
 	@python=$$(scripts/venv.sh) && scripts/peers.sh "$$python" && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" -m benchmarks $(ARGS)
 
 kills: ## Kill the process in the midst of its writes, many times
