@@ -10,7 +10,7 @@ from budget_core.ledger.http_client import HttpLedger
 from budget_core.ledger.records import TTL, Hold
 from budget_cpython.ledger import Ledger
 from budget_cpython.serve import make_app
-from tests_micro.ledger_cases import cases, run_async
+from tests_micro.ledger.cases import cases, run_async
 
 CASES = list(cases())
 
