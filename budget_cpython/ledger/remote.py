@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from budget_core.checks import check_count
 from budget_core.errors import refuse
+from budget_core.ledger._types import AsyncLedgerProtocol
 from budget_core.ledger.errors import (
     HoldSettledError,
     KeyReusedError,
@@ -24,6 +25,7 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.limit import Limit, LimitReader, check_amounts, check_key, check_path
 from budget_core.ledger.records import TTL, Balance, Hold, bounded, check_ttl
 from budget_core.wall_clock import DAY
+from budget_cpython.ledger.passthrough import Passthrough
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.wall_clock import WALL
 
@@ -216,69 +218,14 @@ class AsyncRemoteLedger:
         return amounts
 
 
-class RemoteLedger:
+class RemoteLedger(Passthrough):
     """The same for threads: each method waits for its answer."""
 
-    def __init__(self, ledger: AsyncRemoteLedger) -> None:
+    def __init__(self, ledger: AsyncLedgerProtocol) -> None:
         self._ledger = ledger
 
-    def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
-        """Give an account these limits and no others; with none it is an account no more."""
-        finish(self._ledger.set_limits(path, limits))
-
-    def limits(self, path: str) -> list[Limit]:
-        """Return an account's own limits."""
-        return finish(self._ledger.limits(path))
-
-    def accounts(self) -> list[str]:
-        """Return the paths of all accounts, sorted."""
-        return finish(self._ledger.accounts())
-
-    def reserve(
-        self,
-        path: str,
-        amounts: Mapping[str, int | None],
-        key: str | None = None,
-        ttl: float = TTL,
-    ) -> Hold:
-        """Hold amounts on every limit of the path and of all above it, or raise."""
-        return finish(self._ledger.reserve(path, amounts, key, ttl))
-
-    def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
-        """Record amounts as spent without asking."""
-        return finish(self._ledger.charge(path, amounts, key))
-
-    def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
-        """Record what a call used in the place of its hold."""
-        return finish(self._ledger.commit(hold, actual))
-
-    def release(self, hold: Hold) -> Hold:
-        """Give back a hold whose call was never made."""
-        return finish(self._ledger.release(hold))
-
-    def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
-        """Keep a hold live for `ttl` seconds from now at least."""
-        return finish(self._ledger.extend(hold, ttl))
-
-    def hold(self, path: str, id: str) -> Hold:
-        """Return a hold by its path and `id`."""
-        return finish(self._ledger.hold(path, id))
-
-    def expire(self) -> int:
-        """Count as spent what holds stand for that are over; return how many there were."""
-        return finish(self._ledger.expire())
-
-    def balance(self, path: str) -> list[Balance]:
-        """Return what stands against each limit of the path and of all above it."""
-        return finish(self._ledger.balance(path))
-
-    def history(self, path: str) -> list[Balance]:
-        """Return what an account's own limits counted in windows that are over."""
-        return finish(self._ledger.history(path))
-
-    def close(self) -> None:
-        """Give up the connection."""
-        finish(self._ledger.close())
+    def _ask(self, operation: str, *arguments: Any) -> Any:
+        return finish(getattr(self._ledger, operation)(*arguments))
 
 
 def _path(path: Any) -> str:
