@@ -11,9 +11,9 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.lease_refill import Blocks
 from budget_core.ledger.leased_block import Share
 from budget_core.ledger.limit import check_amounts, check_key
-from budget_core.ledger.memory import TTL
-from budget_core.ledger.outbox import Upstream
-from budget_core.ledger.records import Hold
+from budget_core.ledger.outbox import new_key
+from budget_core.ledger.records import TTL, Hold
+from budget_core.ledger.upstream import Upstream
 from budget_core.ledger.window import FAR
 from budget_core.monotonic import MONOTONIC, in_ms
 from budget_core.wall_clock import WALL
@@ -148,15 +148,15 @@ class LeasedLedger:
     async def charge(self, path: str, amounts: "dict[str, int]", key: str | None = None) -> Hold:
         """Record amounts upstream without asking, now or when it can be reached."""
         used = check_amounts(amounts)
-        name = self.upstream.key() if key is None else check_key(key)
+        name = new_key() if key is None else check_key(key)
         async with self._gate:
             try:
-                await self.upstream.settle()
+                await self.upstream.deliver()
                 charged: Hold = await self.upstream.ask("charge", path, used, name)
                 return charged
             except (LedgerUnavailableError, LedgerFullError) as error:
                 unknown = getattr(error, "applied", False) is None
-                self.upstream.charge(path, used, name if key or unknown else None)
+                self.upstream.outbox.charge(path, used, name if key or unknown else None)
                 self._due = min(self._due, self.upstream.now() + RETRY_MS)
         return Hold(path, name, used, COMMITTED, None, used)
 
@@ -190,9 +190,7 @@ class LeasedLedger:
         """
         async with self._gate:
             for share in self._shares.values():
-                share.give_back(self.upstream)
-            self.upstream.hurry()
-            await self.upstream.settle()
+                share.give_back(self.upstream.outbox)
             await self.upstream.close()
 
     def _share_of(self, hold: Hold) -> Share:
@@ -219,8 +217,8 @@ class LeasedLedger:
             return
         try:
             for share in self._shares.values():
-                share.tend(self.upstream, now, self._idle_ms)
-            await self.upstream.settle()
+                share.tend(self.upstream.outbox, now, self._idle_ms)
+            await self.upstream.deliver()
             for share in list(self._shares.values()):
                 if share.batch.holds and now >= share.extend_at:
                     await self._blocks.extend(share)
@@ -232,4 +230,4 @@ class LeasedLedger:
     def _plan(self) -> None:
         now = self.upstream.now()
         due = [share.due(now, self._idle_ms) for share in self._shares.values()]
-        self._due = min(due + [now + RETRY_MS if self.upstream.owing else FAR])
+        self._due = min(due + [now + RETRY_MS if self.upstream.outbox.entries else FAR])

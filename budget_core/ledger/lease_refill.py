@@ -8,13 +8,13 @@ from budget_core.ledger.errors import (
     UnknownHoldError,
 )
 from budget_core.ledger.limit import check_amounts
-from budget_core.ledger.records import check_ttl
+from budget_core.ledger.outbox import new_key
+from budget_core.ledger.records import Hold, check_ttl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.ledger.leased_block import Share
-    from budget_core.ledger.outbox import Upstream
-    from budget_core.ledger.records import Hold
+    from budget_core.ledger.upstream import Upstream
 
 
 class Blocks:
@@ -47,7 +47,7 @@ class Blocks:
     async def draw(self, share: "Share", asked: "dict[str, int]") -> None:
         """Hold another block upstream, or what is left of one, for a claim that lacks something."""
         upstream = self.upstream
-        await upstream.settle()
+        await upstream.deliver()
         first = not share.batch.holds
         balances = await upstream.ask("balance", share.path) if first else []
         now = upstream.now()
@@ -56,16 +56,16 @@ class Blocks:
             share.extend_at = now + self._ttl_ms // 2
             share.see(balances, (hold.expires or 0) - self._ttl_ms, now)
         share.add(hold, now + self._ttl_ms)
-        share.batch.pass_up(upstream, share.path)
+        share.batch.pass_up(upstream.outbox, share.path)
         try:
-            await upstream.settle()
+            await upstream.deliver()
         except LedgerError:
             pass  # it stays in the queue, and the block is drawn
 
     async def _lease(self, share: "Share", asked: "dict[str, int]") -> "Hold":
         want, lack = share.wanted(asked, self.block)
         while True:
-            key = self.upstream.key()
+            key = new_key()
             try:
                 lease: Hold = await self.upstream.ask("reserve", share.path, want, key, self._ttl)
                 return lease
@@ -88,7 +88,8 @@ class Blocks:
                 raise
 
     def _forget(self, path: str, amounts: "dict[str, int]", key: str) -> None:
-        self.upstream.redeem(path, amounts, key, self._ttl, dict.fromkeys(amounts, 0))
+        hold = Hold(path, key, amounts)
+        self.upstream.outbox.redeem(hold, self._ttl, dict.fromkeys(amounts, 0))
 
 
 def _refusal(error: BudgetExceededError, asked: int, free: int) -> BudgetExceededError:

@@ -4,7 +4,7 @@ from budget_core.ledger.bucket import EXPIRED
 from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
 from budget_core.ledger.limit import MOST, Limit, check_axis
 from budget_core.ledger.memory import Ledger
-from budget_core.ledger.outbox import sum_up
+from budget_core.ledger.outbox import add_amounts
 from budget_core.ledger.window import FAR
 
 TYPE_CHECKING = False
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from budget_core._types import Lock
     from budget_core.ledger.bucket import Cell
-    from budget_core.ledger.outbox import Upstream
+    from budget_core.ledger.outbox import Outbox
     from budget_core.ledger.records import Balance, Hold
     from budget_core.ledger.window import Window
 
@@ -99,7 +99,7 @@ class Share:
         ends = [one.resets_at for one in balances if one.resets_at is not None]
         self.until = asked + (min(ends) * 1000 - now) if ends and now else FAR
 
-    def tend(self, upstream: "Upstream", now: int, idle_ms: int) -> None:
+    def tend(self, outbox: "Outbox", now: int, idle_ms: int) -> None:
         """Queue what the ledger is owed: of calls that ended, of windows that did, and if idle."""
         self.local.expire()
         batch = self.batch
@@ -107,22 +107,22 @@ class Share:
         if idle or now >= self.until or now >= batch.expires:
             self._turn()
         while self.owed:
-            upstream.charge(self.path, self.owed[-1])
+            outbox.charge(self.path, self.owed[-1])
             self.owed.pop()
         for batch in list(self.over):
-            batch.pass_up(upstream, self.path, not batch.is_live())
+            batch.pass_up(outbox, self.path, not batch.is_live())
             if not batch.holds and not batch.is_live():
                 self.over.remove(batch)
         overrun = self.batch.is_overrun()
-        self.batch.pass_up(upstream, self.path)
+        self.batch.pass_up(outbox, self.path)
         if overrun:
             self._apply()
 
-    def give_back(self, upstream: "Upstream") -> None:
+    def give_back(self, outbox: "Outbox") -> None:
         """Queue all that the ledger is owed; calls in flight count at what they hold."""
         self._turn()
         for batch in self.over:
-            batch.pass_up(upstream, self.path, True, True)
+            batch.pass_up(outbox, self.path, True, True)
 
     def due(self, now: int, idle_ms: int) -> int:
         """Return when it is to be tended again."""
@@ -216,9 +216,7 @@ class Batch:
         """Whether more was used than was passed up."""
         return any(self._unpassed(axis, False) for axis in self.cells)
 
-    def pass_up(
-        self, upstream: "Upstream", path: str, all: bool = False, live: bool = False
-    ) -> None:
+    def pass_up(self, outbox: "Outbox", path: str, all: bool = False, live: bool = False) -> None:
         """Queue the settlement of leases that are used up, or of `all`; and what is beyond them.
 
         If `live`, what is held here counts as used.
@@ -228,14 +226,14 @@ class Batch:
                 axis: min(hold.amounts[axis], self._unpassed(axis, live)) for axis in hold.amounts
             }
             if all or used == hold.amounts:
-                upstream.commit(hold, used)
+                outbox.commit(hold, used)
                 self.holds.remove(hold)
-                sum_up(self.passed, used)
+                add_amounts(self.passed, used)
         beyond = {axis: self._unpassed(axis, live) - self._covered(axis) for axis in self.cells}
         beyond = {axis: beyond[axis] for axis in beyond if beyond[axis] > 0}
         for axis in beyond:
-            upstream.charge(path, {axis: beyond[axis]})
-            sum_up(self.passed, {axis: beyond[axis]})
+            outbox.charge(path, {axis: beyond[axis]})
+            add_amounts(self.passed, {axis: beyond[axis]})
 
     def _unpassed(self, axis: str, live: bool) -> int:
         cell = self.cells.get(axis)

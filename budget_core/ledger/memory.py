@@ -12,7 +12,7 @@ from budget_core.ledger.errors import (
     refusal,
 )
 from budget_core.ledger.limit import chain, check_amounts, check_key, check_path, root
-from budget_core.ledger.records import Balance, Hold, check_ttl
+from budget_core.ledger.records import TTL, Balance, Hold, check_ttl
 from budget_core.ledger.window import FAR, parse_window
 from budget_core.wall_clock import WALL
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from budget_core.ledger.window import Window
 
 FEW_HOLDS = 64
-TTL = 300  # seconds: longer than most calls take
 
 
 class Ledger(Accounts):
@@ -235,6 +234,9 @@ class Ledger(Accounts):
             self._open(path, now)
             over = [cell for one in self._limits_of(path) for cell in one.newest()]
             return [Balance.of(cell, cell.spent, cell.held) for cell in over]
+
+    def close(self) -> None:
+        """Do nothing: this ledger ends with its process."""
 
     def _recount(self, cells: "dict[str, tuple[Cell, ...]]") -> None:
         """Have cells hold what live holds do."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from budget_core.ledger.bucket import Cell
 
+TTL = 300  # seconds: longer than most calls take
 MAX_TTL = 86_400
 
 

@@ -5,8 +5,7 @@ from threading import Lock
 from typing import Any, cast
 
 from budget_core.ledger import lease
-from budget_core.ledger.memory import TTL
-from budget_core.ledger.records import Hold
+from budget_core.ledger.records import TTL, Hold
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.ledger.forked import begin_again_in_children
 from budget_cpython.ledger.locks import TaskGate, ThreadGate

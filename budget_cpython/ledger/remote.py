@@ -23,8 +23,7 @@ from budget_core.ledger.errors import (
     refusal,
 )
 from budget_core.ledger.limit import Limit, check_amounts, check_axis, check_key, check_path
-from budget_core.ledger.memory import TTL
-from budget_core.ledger.records import Balance, Hold, check_ttl
+from budget_core.ledger.records import TTL, Balance, Hold, check_ttl
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.wall_clock import WALL
