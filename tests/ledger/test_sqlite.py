@@ -11,7 +11,7 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 
 from budget_core.account import MOST
 from budget_core.ledger_errors import BudgetExceededError
-from budget_cpython.ledger.sqlite import SqliteLedger, holds, ledger, stored
+from budget_cpython.ledger.sqlite import SqliteLedger, ledger, rows
 from tests.ledger.machine import LedgerMachine, comparable, paths, ttls
 from tests_micro import ledger_cases
 
@@ -64,11 +64,9 @@ def test_any_history_of_several_on_one_file_is_too_however_little_they_remember(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = itertools.count()
-    for module, name in ((holds, "YOUNG"), (stored, "MOST_KNOWN"), (stored, "LOOKED_AT")):
-        monkeypatch.setattr(module, name, 2)
-    for module, name in ((holds, "STEP"), (stored, "STEP"), (ledger, "STEP")):
-        monkeypatch.setattr(module, name, 2)
-    monkeypatch.setattr(stored, "PRUNE_EVERY", 1)
+    monkeypatch.setattr(ledger, "STEP", 2)
+    monkeypatch.setattr(rows, "SWEPT", 2)
+    monkeypatch.setattr(rows, "SWEEP_EVERY", 1)
 
     class Machine(LedgerMachine):
         def make(self, clock: Any, keep: int) -> Together:

@@ -1,193 +1,281 @@
-"""What one transaction has read of a ledger's file, and writes back where it has changed."""
+"""Load what an operation needs of a ledger's file into the core's ledger, and save it again."""
 
+import os
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from json import JSONDecoder
+from threading import Lock
 from typing import Any
 
-from budget_core.account import MAX_DEPTH
-from budget_core.cell import Cell, CountedLimit
-from budget_core.ledger_window import Window
-from budget_cpython.ledger.sqlite.limit import StoredLimit
+from budget_core import ledger
+from budget_core.account import MAX_DEPTH, Limit, chain, check_key, check_path, root
+from budget_core.cell import HELD, Cell, CountedLimit
+from budget_core.ledger_errors import UnknownHoldError
+from budget_core.ledger_records import Hold
+from budget_cpython.ledger.windows import Window
 
-_LIMITS = (
-    "SELECT l.id, l.account, l.axis, l.window, c.id, c.starts, c.ends, c.spent, c.held, c.cap,"
-    " c.turn FROM limits l JOIN cells c ON c.id = l.cell WHERE l.account IN (%s)"
-    " ORDER BY l.account, l.axis, l.window"
+SWEEP_EVERY = 32  # holds, whichever process takes them: programs may be short
+SWEPT = 128  # holds at a time: more than come meanwhile
+
+_COUNT = "SELECT id, starts, ends, spent, held, cap"
+_CURRENT = _COUNT + (
+    ", account, axis, window FROM counts WHERE current AND account IN (%s)"
+    " ORDER BY account, axis, window"
 )
-_CHAINS = [_LIMITS % ", ".join("?" * depth) for depth in range(MAX_DEPTH + 1)]
-_CELL = "SELECT id, starts, ends, spent, held, cap, turn FROM cells WHERE id = ?"
-_PAST = (
-    "SELECT id, starts, ends, spent, held, cap, turn FROM cells"
-    " WHERE limit_id = ? AND id != ? ORDER BY turn DESC"
-)
+_CHAINS = [_CURRENT % ", ".join("?" * depth) for depth in range(MAX_DEPTH + 1)]
+_OF_LIMIT = " FROM counts WHERE account = ? AND axis = ? AND window = ?"
+_PAST = _COUNT + _OF_LIMIT + " AND NOT current ORDER BY starts DESC"
 _EARLIER = (
-    "SELECT coalesce(sum(spent), 0), coalesce(sum(held), 0) FROM cells"
-    " WHERE limit_id = ? AND starts >= ? AND starts < ? AND id != ?"
+    "SELECT coalesce(sum(spent), 0), coalesce(sum(held), 0)"
+    + _OF_LIMIT
+    + " AND starts >= ? AND starts < ?"
 )
-_COUNTS = "UPDATE cells SET spent = ?, held = ? WHERE id = ?"
-_WHOLE = (
-    "UPDATE cells SET starts = ?, ends = ?, spent = ?, held = ?, cap = ?, turn = ? WHERE id = ?"
+_OF_HOLD = _COUNT + ", axis FROM counts WHERE id IN (%s)"
+_UPDATE_COUNT = "UPDATE counts SET spent = ?, held = ? WHERE id = ?"
+_UPDATE_WINDOW = "UPDATE counts SET current = ?, starts = ?, ends = ?, cap = ? WHERE id = ?"
+_INSERT_COUNT = (
+    "INSERT INTO counts (current, starts, ends, spent, held, cap, account, axis, window)"
+    " VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_NEW_CELL = (
-    "INSERT INTO cells (limit_id, starts, ends, spent, held, cap, turn)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+
+_HOLD = "SELECT number, name, path, amounts, counts, state, expires, actual FROM holds"
+_KNOWN = _HOLD + " WHERE name = ? AND (state = 'held' OR due = 0 OR due > ?)"
+_OVER = _HOLD + " WHERE state = 'held' AND due <= ? ORDER BY due LIMIT ?"
+_INSERT_HOLD = (  # in the place of one of that name that is forgotten
+    "INSERT OR REPLACE INTO holds"
+    " (name, path, amounts, counts, state, expires, actual, due) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_NEW_LIMIT = "INSERT INTO limits (account, axis, window, cell) VALUES (?, ?, ?, 0)"
-_Row = tuple[int, ...]  # as in _CELL
+_UPDATE_HOLD = "UPDATE holds SET state = ?, expires = ?, actual = ?, due = ? WHERE number = ?"
+_FORGET = (
+    "DELETE FROM holds WHERE number IN"
+    " (SELECT number FROM holds WHERE state != 'held' AND due > 0 AND due <= ? LIMIT ?)"
+)
+_DATE = (
+    "UPDATE holds SET due = ? WHERE number IN"
+    " (SELECT number FROM holds WHERE state != 'held' AND due = 0 LIMIT ?)"
+)
+
+_decode = JSONDecoder().raw_decode
 
 
-class CellRows:
-    """The limits and cells that were read, each once, with what stood in their rows."""
+@lru_cache(1024)
+def _chain(path: str) -> list[str]:
+    return chain(check_path(path))
 
-    def __init__(self, read_window: Callable[[str], Window]) -> None:
-        self._read_window = read_window
-        self.db: sqlite3.Connection
-        self._limits: list[StoredLimit] = []
-        self._cells: dict[int, Cell] = {}
-        self._rows: dict[Cell, _Row] = {}
-        self._named: tuple[dict[str, tuple[Cell, ...]], str] = ({}, "{}")
 
-    def known(self) -> int:
-        """How many there are."""
-        return len(self._rows)
+class LoadedLedger(ledger.Ledger):
+    """The core's ledger, with what one operation has loaded and nothing else.
 
-    def forget(self, db: sqlite3.Connection) -> None:
-        """Read everything anew from now on."""
-        self.db = db
-        self._limits.clear()
-        self._cells.clear()
-        self._rows.clear()
-        self._named = {}, "{}"
+    Its clock stands still from `begin` on. A settled hold is known for `keep` seconds.
+    """
 
-    def limits(self, paths: list[str]) -> dict[str, list[CountedLimit]]:
-        """Return the limits of those of the paths that are accounts."""
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        windows: Callable[[Any], Window],
+        axes: Sequence[str] | None,
+        max_accounts: int,
+        keep: int,
+    ) -> None:
+        super().__init__(
+            clock, Lock(), windows=windows, axes=axes, max_accounts=max_accounts, keep=keep
+        )
+        self.parse_window = lru_cache(64)(windows)
+        self._read_clock = clock
+        self._keep_ms = keep * 1000
+        self.now = 0  # Unix milliseconds
+        self.kept_until = 0  # what is settled now; 0 without a date
+        self.account_count = 0
+        self.holds = self._live  # by name, live or settled
+
+    def begin(self) -> None:
+        """Forget the operation before, and read the clock."""
+        for loaded in (self._accounts, self._live, self._settled, self._former):
+            loaded.clear()
+        self.now = now = int(self._read_clock() * 1000)
+        self.kept_until = now and now + self._keep_ms
+
+    add_account = ledger.Ledger._put
+
+    def counted_limits(self, path: str) -> Sequence[CountedLimit]:
+        """Return an account's own limits, none for a path that is no account."""
+        return self._limits_of(path)
+
+    def _now(self) -> int:
+        return self.now
+
+    def _count_accounts(self) -> int:
+        return self.account_count
+
+    def _new_id(self) -> str:
+        return f"#{self.now:x}-{os.urandom(6).hex()}"  # in order, which keeps an index small
+
+
+class Rows:
+    """What one operation loads of a file, as the core's objects, and saves where it has changed."""
+
+    def __init__(self, db: sqlite3.Connection, core: LoadedLedger) -> None:
+        core.begin()
+        self.core = core
+        self._db = db
+        self._cells: dict[int, Cell] = {}  # by their ids
+        self._counts: dict[Cell, tuple[int, int, int]] = {}  # ids, spent and held as loaded
+        self._windows: dict[CountedLimit, Any] = {}  # current as loaded
+        self._holds: dict[Hold, tuple[int, str, int | None]] = {}  # numbers, and as loaded
+
+    def load_accounts(self, path: str, key: str | None = None, past: bool = False) -> LoadedLedger:
+        """Load the accounts of a path and all above it, and return the core's ledger with them.
+
+        With a `key`, its hold is loaded too; with `past`, all windows of the limits.
+        """
+        core = self.core
+        if key is not None:
+            self.load_hold(path, check_key(key))
+        paths = _chain(path) if isinstance(path, str) else chain(check_path(path))
         found: dict[str, list[CountedLimit]] = {}
-        for row in self.db.execute(_CHAINS[len(paths)], paths):
-            number, account, axis, name = row[:4]
-            window = self._read_window(name)
-            limit = StoredLimit(self.past, number, account, axis, window, self._cell(row[4:]))
-            if limit.window.reach:
-                self._reach_back(limit)
-            self._limits.append(limit)
+        for *count, account, axis, name in self._db.execute(_CHAINS[len(paths)], paths):
+            limit = CountedLimit(account, axis, core.parse_window(name))
+            limit.cell = cell = self._cell(count, limit)
+            names = (account, axis, name)
+            if past or core.now >= cell.end:
+                limit.past = [self._cell(row, limit) for row in self._db.execute(_PAST, names)]
+            elif limit.window.reach:  # one cell stands for all that still count: they may be many
+                first = limit.window.bounds(cell.start)[0]
+                (sums,) = self._db.execute(_EARLIER, (*names, first, cell.start))
+                cell.earlier = (Cell(limit, first, cell.start, *sums),)
+            self._windows[limit] = (cell, cell.start, cell.end, cell.cap)
             found.setdefault(account, []).append(limit)
-        return found
+        for account in found:
+            core.add_account(account, found[account])
+        return core
 
-    def _reach_back(self, limit: StoredLimit) -> None:
-        """Put one cell in the place of all others that count: they may be many."""
-        cell = limit.cell
-        first = limit.window.bounds(cell.start)[0]
-        place = (limit.id, first, cell.start, self.id(cell))
-        spent, held = self.db.execute(_EARLIER, place).fetchone()
-        if spent or held:
-            cell.earlier = (Cell(limit, first, cell.start, spent, held),)
+    def load_hold(self, path: str, id: str) -> LoadedLedger:
+        """Load a hold, if it is known, and return the core's ledger with it."""
+        own = id[:1] == "#"
+        name = id if own else f"{root(check_path(path))}/{check_key(id)}"
+        row = self._db.execute(_KNOWN, (name, self.core.now)).fetchone()
+        if row is not None:
+            self._hold(row)
+        elif own:
+            raise UnknownHoldError(path, id)
+        return self.core
 
-    def past(self, limit: StoredLimit) -> list[Cell]:
-        """Return the cells of a limit's windows that are over."""
-        rows = self.db.execute(_PAST, (limit.id, self.id(limit.first)))
-        cells = [self._cell(row) for row in rows]
-        for cell in cells:
-            cell.limit = limit
-        return cells
+    def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
+        """Give an account these limits and no others."""
+        db = self._db
+        core = self.load_accounts(path, past=True)
+        (core.account_count,) = db.execute("SELECT accounts FROM ledger").fetchone()
+        before = core.counted_limits(path)
+        core.set_limits(path, limits)
+        after = core.counted_limits(path)
+        for limit in before:
+            if limit not in after:
+                names = (path, limit.axis, limit.window.name)
+                db.execute("DELETE" + _OF_LIMIT, names)
+                del self._windows[limit]
+        for limit in after:
+            self._windows.setdefault(limit, None)
+        if bool(before) != bool(after):
+            more = 1 if after else -1
+            db.execute("UPDATE ledger SET accounts = accounts + ?", (more,))
 
-    def cells(self, ids: Iterable[int]) -> tuple[Cell, ...]:
-        """Return those of the cells that are still there."""
-        found = []
-        for number in ids:
-            cell = self._cells.get(number)
-            if cell is None:
-                row = self.db.execute(_CELL, (number,)).fetchone()
-                if row is None:
-                    continue
-                cell = self._cell(row)
-            found.append(cell)
-        return tuple(found)
+    def accounts(self) -> list[str]:
+        """Return the paths of all accounts, sorted."""
+        query = "SELECT DISTINCT account FROM counts WHERE current ORDER BY account"
+        return [account for (account,) in self._db.execute(query)]
 
-    def ids(self, cells: dict[str, tuple[Cell, ...]]) -> str:
-        """Return the numbers of cells as JSON."""
-        known, text = self._named
-        if cells is not known:  # mostly those of the call before
-            rows = self._rows
-            lists = [f'"{axis}":{[rows[cell][0] for cell in cells[axis]]}' for axis in cells]
-            text = "{" + ",".join(lists) + "}"
-            self._named = cells, text
-        return text
+    def expire(self, most: int) -> int:
+        """Settle live holds that are over, up to so many, and save that; return their number."""
+        rows = Rows(self._db, self.core)
+        over = self._db.execute(_OVER, (self.core.now, most)).fetchall()
+        for row in over:
+            hold = rows._hold(row)
+            self.core.hold(hold.path, hold.id)
+        rows.save()
+        return len(over)
 
-    def id(self, cell: Cell) -> int:
-        """Return the number of a cell."""
-        return self._rows[cell][0]
+    def sweep(self, most: int) -> int:
+        """As `expire`; and remove settled holds that are no longer kept, up to so many."""
+        if self.core.now:
+            self._db.execute(_FORGET, (self.core.now, most))
+            self._db.execute(_DATE, (self.core.kept_until, most))
+        return self.expire(most)
 
-    def _cell(self, row: Any) -> Cell:
-        cell = self._cells.get(row[0])
+    def save(self, new: Hold | None = None) -> None:
+        """Write what the core has changed, and a hold that may be new."""
+        db = self._db
+        for cell, (number, spent, held) in self._counts.items():
+            if cell.spent != spent or cell.held != held:
+                db.execute(_UPDATE_COUNT, (cell.spent, cell.held, number))
+        for limit, window in self._windows.items():
+            cell = limit.cell
+            if window != (cell, cell.start, cell.end, cell.cap):
+                self._save_window(limit, window and window[0])
+        for hold, (number, *before) in self._holds.items():
+            if [hold.state, hold.expires] != before:
+                actual = None if hold.actual is None else _json(hold.actual)
+                due = hold.expires if hold.state == HELD else self.core.kept_until
+                db.execute(_UPDATE_HOLD, (hold.state, hold.expires, actual, due, number))
+            hold.cells = None
+        if new is not None and new not in self._holds:
+            self._insert(new)
+
+    def _cell(self, row: Sequence[int], limit: Any = None) -> Cell:
+        number, start, end, spent, held, cap = row
+        cell = self._cells.get(number)
         if cell is None:
-            cell = self._cells[row[0]] = Cell(_NOBODYS, *row[1:6])
-            self._rows[cell] = row
+            cell = self._cells[number] = Cell(limit, start, end, spent, held, cap)
+            self._counts[cell] = (number, spent, held)
+        elif limit is not None:
+            cell.limit = limit
         return cell
 
-    def write_counts(self, cells: dict[str, tuple[Cell, ...]]) -> bool:
-        """Write what is spent and held of cells where that changed.
+    def _hold(self, row: Any) -> Hold:
+        number, name, path, amounts, counts, state, expires, actual = row
+        ids = _decode(counts)[0]
+        cells: dict[str, tuple[Cell, ...]] = {}
+        for *count, axis in self._db.execute(_OF_HOLD % ", ".join("?" * len(ids)), ids):
+            cells[axis] = (*cells.get(axis, ()), self._cell(count))
+        hold = Hold(
+            path,
+            name if name[0] == "#" else name.partition("/")[2],
+            _decode(amounts)[0],
+            state,
+            expires,
+            actual and _decode(actual)[0],
+            cells,
+        )
+        self._holds[hold] = (number, state, expires)
+        self.core.holds[name] = hold
+        return hold
 
-        Returns whether any of it was not in a current cell.
-        """
-        elsewhere = False
-        for axis in cells:
-            for cell in cells[axis]:
-                row = self._rows.get(cell)
-                if row and (cell.spent != row[3] or cell.held != row[4]):
-                    self.db.execute(_COUNTS, (cell.spent, cell.held, row[0]))
-                    self._rows[cell] = (*row[:3], cell.spent, cell.held, *row[5:])
-                    elsewhere = elsewhere or cell.limit is _NOBODYS or cell.limit.cell is not cell
-        return elsewhere
+    def _save_window(self, limit: CountedLimit, left: Cell | None) -> None:
+        """Write the window that a limit is in, and remove those that it does not keep."""
+        db, cell = self._db, limit.cell
+        for one in [one for one in self._counts if one.limit is limit]:
+            number = self._counts[one][0]
+            if one is not cell and one not in limit.past:
+                db.execute("DELETE FROM counts WHERE id = ?", (number,))
+            elif one is cell or one is left:
+                db.execute(_UPDATE_WINDOW, (one is cell, one.start, one.end, one.cap, number))
+        if cell not in self._counts:
+            names = (limit.account, limit.axis, limit.window.name)
+            row = (cell.start, cell.end, cell.spent, cell.held, cell.cap, *names)
+            self._counts[cell] = (db.execute(_INSERT_COUNT, row).lastrowid or 0, 0, 0)
 
-    def write(self, paths: Iterable[str], now: dict[str, list[CountedLimit]]) -> None:
-        """Write everything, where the accounts of these paths have these limits now."""
-        before = {limit.account for limit in self._limits}
-        after = {one for limits in now.values() for one in limits}
-        for limit in self._limits:
-            if limit in after:
-                self._write_limit(limit)
-            else:
-                self.db.execute("DELETE FROM cells WHERE limit_id = ?", (limit.id,))
-                self.db.execute("DELETE FROM limits WHERE id = ?", (limit.id,))
-        for one in after:
-            if not isinstance(one, StoredLimit):
-                names = (one.account, one.axis, one.window.name)
-                number = self.db.execute(_NEW_LIMIT, names).lastrowid or 0
-                self._insert(one.cell, number)
-                self._point(number, one.cell)
-        more = sum((path in now) - (path in before) for path in paths)
-        if more:
-            self.db.execute("UPDATE ledger SET accounts = accounts + ?", (more,))
-
-    def _write_limit(self, limit: StoredLimit) -> None:
-        if limit.cell is not limit.first:
-            turn = 0
-            kept = {limit.cell}
-            for cell in reversed(limit.past):
-                turn = max(turn + 1, self._rows[cell][6])
-                self._update(cell, turn)
-                kept.add(cell)
-            gone = [one for one in self._rows if one.limit is limit and one not in kept]
-            ids = [self._rows.pop(one)[:1] for one in gone]
-            self.db.executemany("DELETE FROM cells WHERE id = ?", ids)
-            if limit.cell not in self._rows:
-                self._insert(limit.cell, limit.id)
-            self._point(limit.id, limit.cell)
-        self._update(limit.cell, 0)
-
-    def _update(self, cell: Cell, turn: int) -> None:
-        row = (cell.start, cell.end, cell.spent, cell.held, cell.cap, turn)
-        if row != self._rows[cell][1:]:
-            number = self.id(cell)
-            self.db.execute(_WHOLE, (*row, number))
-            self._rows[cell] = (number, *row)
-
-    def _insert(self, cell: Cell, limit: int) -> None:
-        row = (cell.start, cell.end, cell.spent, cell.held, cell.cap, 0)
-        number = self.db.execute(_NEW_CELL, (limit, *row)).lastrowid or 0
-        self._rows[cell] = (number, *row)
-
-    def _point(self, limit: int, cell: Cell) -> None:
-        self.db.execute("UPDATE limits SET cell = ? WHERE id = ?", (self.id(cell), limit))
+    def _insert(self, hold: Hold) -> None:
+        cells, amounts = hold.cells or {}, _json(hold.amounts)
+        ids = [self._counts[cell][0] for axis in cells for cell in cells[axis]]
+        name = hold.id if hold.id[0] == "#" else f"{root(hold.path)}/{hold.id}"
+        live = hold.state == HELD
+        actual, due = (None, hold.expires) if live else (amounts, self.core.kept_until)
+        row = (name, hold.path, amounts, str(ids), hold.state, hold.expires, actual, due)
+        number = self._db.execute(_INSERT_HOLD, row).lastrowid or 0
+        hold.cells = None
+        if number % SWEEP_EVERY == 0:
+            self.sweep(SWEPT)
 
 
-_NOBODYS: Any = None  # a cell that only a hold asked for
+def _json(amounts: dict[str, int]) -> str:
+    return str(amounts).replace("'", '"')  # axes are plain names

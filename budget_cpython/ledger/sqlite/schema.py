@@ -14,78 +14,71 @@ _STATE = """
 """
 
 _FIRST = (
+    "CREATE TABLE ledger (accounts INTEGER NOT NULL)",
+    "INSERT INTO ledger VALUES (0)",
+    # What one limit counted in one window. Holds name counts, so no id is used a second time.
     """
-    CREATE TABLE ledger (
-        accounts INTEGER NOT NULL, passed INTEGER NOT NULL, pruned INTEGER NOT NULL
-    )
-    """,
-    "INSERT INTO ledger VALUES (0, 0, 0)",
-    """
-    CREATE TABLE limits (
-        id INTEGER PRIMARY KEY,
-        account TEXT NOT NULL, axis TEXT NOT NULL, window TEXT NOT NULL,
-        cell INTEGER NOT NULL,
-        UNIQUE (account, axis, window)
-    )
-    """,
-    # Holds name cells, so the number of one that is gone never comes back.
-    """
-    CREATE TABLE cells (
+    CREATE TABLE counts (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
-        limit_id INTEGER NOT NULL,
+        account TEXT NOT NULL, axis TEXT NOT NULL, window TEXT NOT NULL, current INTEGER NOT NULL,
         starts INTEGER NOT NULL, ends INTEGER NOT NULL,
-        spent INTEGER NOT NULL, held INTEGER NOT NULL, cap INTEGER NOT NULL,
-        turn INTEGER NOT NULL
+        spent INTEGER NOT NULL, held INTEGER NOT NULL, cap INTEGER NOT NULL
     )
     """,
-    "CREATE INDEX cells_of_limit ON cells (limit_id, starts)",
+    "CREATE INDEX counts_current ON counts (account, axis, window) WHERE current",
+    "CREATE INDEX counts_of_limit ON counts (account, axis, window, starts)",
+    # `name` is the root of the path and the key, or an id that begins with '#'; `due` is when a
+    # live hold expires, and when a settled one is forgotten, 0 if it was settled without a date.
     """
     CREATE TABLE holds (
-        number INTEGER PRIMARY KEY, place TEXT, token TEXT NOT NULL,
-        path TEXT NOT NULL, amounts TEXT NOT NULL, cells TEXT NOT NULL,
-        state TEXT NOT NULL, expires INTEGER, actual TEXT, due INTEGER NOT NULL,
-        old INTEGER NOT NULL
+        number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
+        path TEXT NOT NULL, amounts TEXT NOT NULL, counts TEXT NOT NULL,
+        state TEXT NOT NULL, expires INTEGER, actual TEXT, due INTEGER NOT NULL
     )
     """,
-    "CREATE UNIQUE INDEX holds_keyed ON holds (place) WHERE place IS NOT NULL",
-    "CREATE INDEX holds_due ON holds (due) WHERE old AND state = 'held'",
+    "CREATE INDEX holds_expiring ON holds (due) WHERE state = 'held'",
+    "CREATE INDEX holds_settled ON holds (due) WHERE state != 'held'",
     """
     CREATE VIEW balances AS
     SELECT account, axis, window, cap, spent, held,
         max(0, cap - spent - held) AS "left", begins_at, resets_at
     FROM (
-        SELECT l.account, l.axis, l.window, nullif(c.cap, 9007199254740991) AS cap,
+        SELECT c.account, c.axis, c.window, nullif(c.cap, 9007199254740991) AS cap,
             c.spent + coalesce(sum(e.spent), 0) AS spent, c.held + coalesce(sum(e.held), 0) AS held,
             c.starts / 1000 AS begins_at,
             CASE WHEN c.ends < 1099511627776000 THEN c.ends / 1000 END AS resets_at
-        FROM limits l JOIN cells c ON c.id = l.cell
-        LEFT JOIN cells e ON e.limit_id = l.id AND l.window LIKE 'rolling %'
+        FROM counts c LEFT JOIN counts e
+            ON c.window LIKE 'rolling %'
+            AND e.account = c.account AND e.axis = c.axis AND e.window = c.window
             AND e.starts < c.starts
-            AND e.starts >= c.starts - 1000 * CAST(substr(l.window, 9) AS INTEGER)
-        GROUP BY l.id
+            AND e.starts >= c.starts - 1000 * CAST(substr(c.window, 9) AS INTEGER)
+        WHERE c.current
+        GROUP BY c.id
     )
     """,
     """
     CREATE VIEW holds_live AS
     SELECT path,
-        CASE WHEN place IS NULL THEN '#' || token || '-' || number
-            ELSE substr(place, instr(place, '/') + 1) END AS id,
+        CASE WHEN name LIKE '#%' THEN name ELSE substr(name, instr(name, '/') + 1) END AS id,
         amounts, expires / 1000 AS expires_at
     FROM holds WHERE state = 'held'
     """,
     """
     CREATE VIEW history AS
-    SELECT l.account, l.axis, l.window, nullif(c.cap, 9007199254740991) AS cap, c.spent, c.held,
-        c.starts / 1000 AS begins_at,
-        CASE WHEN c.ends < 1099511627776000 THEN c.ends / 1000 END AS resets_at
-    FROM limits l JOIN cells c ON c.limit_id = l.id AND c.id != l.cell
+    SELECT account, axis, window, nullif(cap, 9007199254740991) AS cap, spent, held,
+        starts / 1000 AS begins_at,
+        CASE WHEN ends < 1099511627776000 THEN ends / 1000 END AS resets_at
+    FROM counts WHERE NOT current
     """,
 )
 MIGRATIONS: Sequence[Migration] = (_FIRST,)
 
 
 def check(db: sqlite3.Connection, path: str, newest: int = len(MIGRATIONS)) -> int:
-    """Return a file's version, 0 for an empty one; refuse what is not a ledger, or is newer."""
+    """Return a file's version, 0 for an empty one.
+
+    Raises `LedgerUnavailableError` for another program's database and for a newer version.
+    """
     application, version, tables = db.execute(_STATE).fetchone()
     if application != APPLICATION and (application or version or tables):
         raise LedgerUnavailableError(f"{path!r} is another program's database, not a ledger")
@@ -100,9 +93,9 @@ def check(db: sqlite3.Connection, path: str, newest: int = len(MIGRATIONS)) -> i
 def migrate(
     db: sqlite3.Connection, path: str, migrations: Sequence[Migration] = MIGRATIONS
 ) -> None:
-    """Bring a file to the newest version, in one transaction, whoever else tries at the same time.
+    """Bring a file to the newest version in one transaction; several processes may try at once.
 
-    Raises `LedgerUnavailableError` for a file that is not a ledger or is newer, `sqlite3.Error`.
+    Raises as `check` does, and `sqlite3.Error`.
     """
     newest = len(migrations)
     if check(db, path, newest) == newest:
