@@ -6,7 +6,7 @@ import sqlite3
 import time
 from contextlib import suppress
 
-from budget_core.ledger_errors import LedgerError, LedgerFullError, LedgerUnavailableError
+from budget_core.ledger.errors import LedgerError, LedgerFullError, LedgerUnavailableError
 from budget_cpython.ledger.sqlite import schema
 from budget_cpython.ledger.sqlite.ledger_file import LOG, LedgerFile
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from threading import Lock, RLock, get_ident
 from typing import Any, Generic, TypeVar
 
-from budget_core.ledger_errors import LedgerError
+from budget_core.ledger.errors import LedgerError
 from budget_cpython.ledger.sqlite import forks
 from budget_cpython.ledger.sqlite.connection import Connection
 

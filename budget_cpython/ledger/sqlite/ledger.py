@@ -5,18 +5,18 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from budget_core.account import Limit, check_path
-from budget_core.clock import DAY
-from budget_core.ledger import TTL
-from budget_core.ledger_errors import LedgerError
-from budget_core.ledger_records import Balance, Hold
-from budget_cpython.clock import WALL
+from budget_core.ledger.errors import LedgerError
+from budget_core.ledger.limit import Limit, check_path
+from budget_core.ledger.memory import TTL
+from budget_core.ledger.records import Balance, Hold
+from budget_core.wall_clock import DAY
 from budget_cpython.ledger.sqlite.connection import Connection
 from budget_cpython.ledger.sqlite.group_commit import GroupCommit
 from budget_cpython.ledger.sqlite.ledger_file import LedgerFile
 from budget_cpython.ledger.sqlite.read_only import ReadOnlyConnection, open_read_only
 from budget_cpython.ledger.sqlite.rows import LoadedLedger, Rows
 from budget_cpython.ledger.windows import Window, parse_window
+from budget_cpython.wall_clock import WALL
 
 STEP = 500  # holds that expire in one transaction: others wait meanwhile
 

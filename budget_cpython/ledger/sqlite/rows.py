@@ -8,11 +8,11 @@ from json import JSONDecoder
 from threading import Lock
 from typing import Any
 
-from budget_core import ledger
-from budget_core.account import MAX_DEPTH, Limit, chain, check_key, check_path, root
-from budget_core.cell import HELD, Cell, CountedLimit
-from budget_core.ledger_errors import UnknownHoldError
-from budget_core.ledger_records import Hold
+from budget_core.ledger import memory
+from budget_core.ledger.bucket import HELD, Cell, CountedLimit
+from budget_core.ledger.errors import UnknownHoldError
+from budget_core.ledger.limit import MAX_DEPTH, Limit, chain, check_key, check_path, root
+from budget_core.ledger.records import Hold
 from budget_cpython.ledger.windows import Window
 
 SWEEP_EVERY = 32  # holds, whichever process takes them: programs may be short
@@ -64,7 +64,7 @@ def _chain(path: str) -> list[str]:
     return chain(check_path(path))
 
 
-class LoadedLedger(ledger.Ledger):
+class LoadedLedger(memory.Ledger):
     """The core's ledger, with what one operation has loaded and nothing else.
 
     Its clock stands still from `begin` on. A settled hold is known for `keep` seconds.
@@ -96,7 +96,7 @@ class LoadedLedger(ledger.Ledger):
         self.now = now = int(self._read_clock() * 1000)
         self.kept_until = now and now + self._keep_ms
 
-    add_account = ledger.Ledger._put
+    add_account = memory.Ledger._put
 
     def counted_limits(self, path: str) -> Sequence[CountedLimit]:
         """Return an account's own limits, none for a path that is no account."""
