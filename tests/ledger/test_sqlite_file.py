@@ -186,7 +186,7 @@ def test_a_view_reads_the_numbers_and_writes_nothing(tmp_path: Path) -> None:
         query = 'SELECT axis, spent, held, "left", begins_at, resets_at FROM balances ORDER BY axis'
         assert view.execute(query).fetchall() == found
         assert view.execute("SELECT * FROM holds_live").fetchall() == [
-            ("org", "k", '{"tokens":5}', now + 60)
+            ("org", "k", '{"tokens": 5}', now + 60)
         ]
         history = view.execute("SELECT axis, spent, begins_at FROM history ORDER BY begins_at")
         assert history.fetchall() == [("tokens", 7, day + hour * 3600) for hour in range(12, 16)]
@@ -283,11 +283,11 @@ def test_what_a_thread_opens_during_a_fork_is_opened_after_it(tmp_path: Path, re
     class Forking:
         """What is closed before a fork, while another thread opens something."""
 
-        def hold_still(self) -> None:
+        def before_fork(self) -> None:
             thread.start()
             opened.wait(0.2)
 
-        def go_on(self) -> None:
+        def after_fork(self, in_child: bool) -> None:
             seen.append(opened.is_set())
 
     thread, forking = threading.Thread(target=open_another), Forking()

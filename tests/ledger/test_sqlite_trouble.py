@@ -1,4 +1,4 @@
-"""Whatever goes wrong with a ledger's file: a typed error, nothing granted, and on again after."""
+"""When a ledger's file cannot be used: a typed error, nothing granted, and on again after."""
 
 import os
 import resource
@@ -14,6 +14,7 @@ from budget_core.ledger.errors import LedgerError, LedgerFullError, LedgerUnavai
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.forked import in_child
+from tests.ledger.sqlite_support import Watch, watched
 
 NOON = 20_000 * 86_400 + 43_200
 ONE = {"tokens": 1}
@@ -26,7 +27,13 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ledger(path: Path) -> Iterator[SqliteLedger]:
+def watch() -> Iterator[Watch]:
+    with watched() as watch:
+        yield watch
+
+
+@pytest.fixture
+def ledger(path: Path, watch: Watch) -> Iterator[SqliteLedger]:
     with SqliteLedger(path, clock=lambda: NOON) as ledger:
         ledger.set_limits("org", [Limit("tokens", None, "day")])
         yield ledger
@@ -49,10 +56,10 @@ def until_it_fails(ledger: SqliteLedger, first: int = 0) -> tuple[int, LedgerErr
 
 
 def test_a_full_disk_denies_and_goes_on_when_there_is_room(
-    ledger: SqliteLedger, path: Path
+    ledger: SqliteLedger, path: Path, watch: Watch
 ) -> None:
     ledger.charge("org", ONE)
-    db = ledger._file.db
+    db = watch.db
     (pages,) = db.execute("PRAGMA page_count").fetchone()
     db.execute(f"PRAGMA max_page_count = {pages + 3}")
     count, error = until_it_fails(ledger)
@@ -98,25 +105,6 @@ def test_who_waits_too_long_for_others_is_denied(ledger: SqliteLedger, path: Pat
         other.execute("ROLLBACK")
         hasty.charge("org", ONE)
     assert stored(path) == (1, 0)
-
-
-def test_a_thread_that_waits_too_long_for_another_is_denied(path: Path) -> None:
-    refused: list[LedgerUnavailableError] = []
-    made: list[SqliteLedger] = []
-
-    def clock() -> float:
-        """Ask again within an operation, as another thread would, while the first is at it."""
-        if not refused:
-            refused.append(LedgerUnavailableError(""))
-            with pytest.raises(LedgerUnavailableError, match="was locked") as found:
-                made[0].charge("org", ONE)
-            refused[0] = found.value
-        return NOON
-
-    made.append(SqliteLedger(path, clock=clock, timeout=0.05))
-    made[0].set_limits("org", [Limit("tokens", None, "day")])
-    assert refused[0].applied is False
-    made[0].close()
 
 
 @pytest.mark.parametrize(
@@ -201,23 +189,3 @@ def test_a_place_that_may_not_be_written_denies_and_goes_on_later(
         assert ledger.balance("org")[0].spent == 2
 
     as_nobody(use)
-
-
-def test_an_interrupt_in_the_midst_of_an_operation_undoes_it(path: Path) -> None:
-    interrupts = False
-
-    def clock() -> float:
-        if interrupts:
-            raise KeyboardInterrupt
-        return NOON
-
-    with SqliteLedger(path, clock=clock) as ledger:
-        ledger.set_limits("org", [Limit("tokens", None, "day")])
-        hold = ledger.reserve("org", {"tokens": 3})
-        interrupts = True
-        with pytest.raises(KeyboardInterrupt):
-            ledger.commit(hold, {"tokens": 2})
-        interrupts = False
-        assert stored(path) == (0, 3)
-        assert ledger.commit(hold, {"tokens": 2}).state == "committed"
-    assert stored(path) == (2, 0)
