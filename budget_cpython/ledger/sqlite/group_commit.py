@@ -74,17 +74,7 @@ class GroupCommit(Generic[Rows]):
                     while left and not self._transact(left, request.until):
                         left = [one for one in left if not one.done]
             finally:
-                with self._lock:
-                    self._leader = 0
-                    for one in reversed(batch):
-                        if one is request:
-                            continue
-                        if one.done:
-                            _wake(one)
-                        else:
-                            self._waiting.insert(0, one)
-                    if self._waiting:
-                        _wake(self._waiting[0])
+                self._hand_over(batch, request)
         if request.error is not None:
             raise request.error
         result: T = request.result
@@ -139,12 +129,21 @@ class GroupCommit(Generic[Rows]):
                             raise self._connection.locked()
                 request.turn.acquire(timeout=left)
         except BaseException:
-            with self._lock:
-                if request in self._waiting:
-                    self._waiting.remove(request)
-                if self._waiting and not self._leader:
-                    _wake(self._waiting[0])
+            self._hand_over([], request)
             raise
+
+    def _hand_over(self, batch: list[_Request], own: _Request) -> None:
+        """Wake the threads whose requests are done, and one that leads next."""
+        with self._lock:
+            own.done = True  # or given up: no other thread is to do it later
+            if self._leader == get_ident():
+                self._leader = 0
+            self._waiting = [one for one in [*batch, *self._waiting] if not one.done]
+            for one in batch:
+                if one.done:
+                    _wake(one)
+            if self._waiting and not self._leader:
+                _wake(self._waiting[0])
 
     def _transact(self, batch: list[_Request], until: float) -> bool:
         """Do operations in one transaction; return whether they are done.

@@ -83,7 +83,7 @@ class LoadedLedger(memory.Ledger):
         )
         self.parse_window = lru_cache(64)(windows)
         self._read_clock = clock
-        self._keep_ms = keep * 1000
+        self._kept_ms = keep * 1000
         self.now = 0  # Unix milliseconds
         self.kept_until = 0  # what is settled now; 0 without a date
         self.account_count = 0
@@ -94,7 +94,7 @@ class LoadedLedger(memory.Ledger):
         for loaded in (self._accounts, self._live, self._settled, self._former):
             loaded.clear()
         self.now = now = int(self._read_clock() * 1000)
-        self.kept_until = now and now + self._keep_ms
+        self.kept_until = now and now + self._kept_ms
 
     add_account = memory.Ledger._put
 
