@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -24,8 +23,7 @@ from budget_core import (
 from budget_core.agent import budget, envelope, exoclaw, operative, wind_down
 from budget_core.ledger import memory
 from budget_cpython import executor
-
-ROOT = Path(__file__).resolve().parents[1]
+from tests.paths import ROOT
 
 UPGRADED = {
     "Budget": budget.Budget,

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from budget_cpython.endpoint import ScriptedEndpoint
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
