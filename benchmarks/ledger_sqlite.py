@@ -8,9 +8,14 @@ and the ratio is that of the median round.
 Then 32 threads reserve and commit together, round by round beside one thread alone. A disk may
 sync quicker than most do: both are measured once more where every commit waits `DELAY` seconds
 longer, in a folder in memory where there is one.
+
+Last, one call of `BudgetWrapper.chat` on such a ledger: the transactions that it begins, and the
+Python functions that it enters, as `sys.setprofile` tells them.
 """
 
+import asyncio
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +28,7 @@ from unittest import mock
 
 from benchmarks.figures import Figure
 from budget_core.ledger.limit import Limit
+from budget_cpython import BudgetWrapper, ChatResponse
 from budget_cpython.ledger.sqlite import SqliteLedger
 
 _DISK = Path(__file__).parent.parent / ".local"  # other places may be in memory
@@ -32,9 +38,12 @@ IN_A_ROW = 10  # a turn: alone, each would find the caches full of the others' w
 THREADS = 32
 MOST_TIME = 1 / 2.5  # of an operation, to that of one thread
 MOST_COMMITS = 1 / 6  # for an operation
+MOST_BEGUN = 2  # transactions of a wrapped call
+MOST_ENTERED = 120  # functions of a wrapped call
 DELAY = 0.0003
 ACCOUNTS = ("org", "org/team", "org/team/agent")
 AMOUNTS = {"tokens": 10}
+_plain_connect: Any = sqlite3.connect
 _US = 1_000_000
 
 
@@ -55,6 +64,7 @@ def measure(quick: bool = False) -> list[Figure]:
         Figure("ledger, SQLite: the same, three accounts deep", three),
         *together,
         *slowly,
+        *asyncio.run(_wrapped_call()),
     ]
 
 
@@ -103,7 +113,7 @@ def _round(kinds: Sequence[Callable[[], None]], turns: int) -> list[float]:
 
 def _together(where: str, folder: Path, delay: float, rounds: int) -> list[Figure]:
     """Return what operations of many threads cost to those of one, and how they share commits."""
-    with _timed(delay) as commits, SqliteLedger(folder / "many.db", timeout=60) as ledger:
+    with _watched(delay) as (_, commits), SqliteLedger(folder / "many.db", timeout=60) as ledger:
         ledger.set_limits(ACCOUNTS[0], [Limit("tokens", None, "day")])
         _at_once(ledger, 1, 20)
         ratios, alone, shared = [], [], []
@@ -142,13 +152,56 @@ def _at_once(ledger: SqliteLedger, threads: int, claims: int) -> float:
     return (time.perf_counter() - began) / (threads * claims * 2)
 
 
+class _Model:
+    def get_default_model(self) -> str:
+        return "small"
+
+    async def chat(self, *_: Any, **__: Any) -> ChatResponse:
+        usage = {"prompt_tokens": 6, "completion_tokens": 3, "total_tokens": 9}
+        return ChatResponse("Hello!", usage=usage)
+
+
+async def _wrapped_call() -> list[Figure]:
+    entered = 0
+
+    def count(_: object, event: str, __: object) -> None:
+        nonlocal entered
+        entered += event == "call"
+
+    with (
+        TemporaryDirectory() as folder,
+        _watched(0) as (statements, _),
+        SqliteLedger(Path(folder) / "call.db") as ledger,
+    ):
+        ledger.set_limits("org", [Limit("tokens", None, "day")])
+        model = BudgetWrapper(_Model(), ledger=ledger, account="org")
+        messages = [{"role": "user", "content": "Hello!"}]
+        for _ in range(3):
+            await model.chat(messages)
+        statements.clear()
+        await model.chat(messages)
+        begun = statements.count("BEGIN IMMEDIATE")
+        with mock.patch("sqlite3.connect", _plain_connect):
+            ledger.close()
+            await model.chat(messages)
+        sys.setprofile(count)
+        await model.chat(messages)
+        sys.setprofile(None)
+    return [
+        Figure("ledger, SQLite: transactions of a wrapped call", begun, "", MOST_BEGUN),
+        Figure("ledger, SQLite: functions entered in it", entered, "", MOST_ENTERED),
+    ]
+
+
 @contextmanager
-def _timed(delay: float) -> Iterator[list[float]]:
-    """Yield a list that takes the seconds of each commit, which waits `delay` seconds longer."""
+def _watched(delay: float) -> Iterator[tuple[list[str], list[float]]]:
+    """Yield lists that take statements, and the seconds of commits, each made longer by `delay`."""
+    statements: list[str] = []
     seconds: list[float] = []
 
-    class Timed(sqlite3.Connection):
+    class Watched(sqlite3.Connection):
         def execute(self, statement: str, values: Any = (), /) -> sqlite3.Cursor:
+            statements.append(statement)
             if statement != "COMMIT":
                 return super().execute(statement, values)
             began = time.perf_counter()
@@ -159,9 +212,8 @@ def _timed(delay: float) -> Iterator[list[float]]:
             return cursor
 
     def connect(*args: Any, **options: Any) -> sqlite3.Connection:
-        db: sqlite3.Connection = real(*args, factory=Timed, **options)
+        db: sqlite3.Connection = _plain_connect(*args, factory=Watched, **options)
         return db
 
-    real = sqlite3.connect
     with mock.patch("sqlite3.connect", connect):
-        yield seconds
+        yield statements, seconds

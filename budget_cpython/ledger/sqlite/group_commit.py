@@ -138,9 +138,11 @@ class GroupCommit(Generic[Rows]):
             own.done = True  # or given up: no other thread is to do it later
             if self._leader == get_ident():
                 self._leader = 0
-            self._waiting = [one for one in [*batch, *self._waiting] if not one.done]
-            for one in batch:
-                if one.done:
+            left, self._waiting = [*batch, *self._waiting], []
+            for one in left:
+                if not one.done:
+                    self._waiting.append(one)
+                elif one is not own:
                     _wake(one)
             if self._waiting and not self._leader:
                 _wake(self._waiting[0])
@@ -160,13 +162,13 @@ class GroupCommit(Generic[Rows]):
                     one.result, one.error = self._perform(db, one.operation), None
                 except LedgerError as error:
                     one.error = error
-                except sqlite3.Error as error:
-                    one.error, one.done = connection.trouble(error), True
-                    connection.roll_back(error)
-                    return False
                 except Exception as error:  # noqa: BLE001 - its own thread raises it
-                    one.error, one.done = error, db.total_changes != changes
-                    if one.done:
+                    one.error = error
+                    if isinstance(error, sqlite3.Error):
+                        one.error = connection.trouble(error)
+                    if one.error is not error or db.total_changes != changes:
+                        one.done = True
+                        connection.roll_back(error)
                         return False
             committing = True
             db.execute("COMMIT")
@@ -174,11 +176,14 @@ class GroupCommit(Generic[Rows]):
             for one in batch:
                 one.error = connection.trouble(error, None)
             connection.roll_back(error)
-        finally:  # also of an interrupt, which may come right after the commit
-            if not connection.roll_back() and committing:
+        except BaseException:
+            if not connection.roll_back() and committing:  # it came right after the commit
                 for one in batch:
                     one.done = True
-        return committing
+            raise
+        for one in batch:
+            one.done = True
+        return True
 
 
 def _wake(request: _Request) -> None:

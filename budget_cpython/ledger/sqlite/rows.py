@@ -233,7 +233,7 @@ class Rows:
 
     def _hold(self, row: Any) -> Hold:
         number, name, path, amounts, counts, state, expires, actual = row
-        ids = _decode(counts)[0]
+        ids = list(map(int, counts.split()))
         cells: dict[str, tuple[Cell, ...]] = {}
         for *count, axis in self._db.execute(_OF_HOLD % ", ".join("?" * len(ids)), ids):
             cells[axis] = (*cells.get(axis, ()), self._cell(count))
@@ -266,11 +266,11 @@ class Rows:
 
     def _insert(self, hold: Hold) -> None:
         cells, amounts = hold.cells or {}, _json(hold.amounts)
-        ids = [self._counts[cell][0] for axis in cells for cell in cells[axis]]
+        ids = " ".join([str(self._counts[cell][0]) for axis in cells for cell in cells[axis]])
         name = hold.id if hold.id[0] == "#" else f"{root(hold.path)}/{hold.id}"
         live = hold.state == HELD
         actual, due = (None, hold.expires) if live else (amounts, self.core.kept_until)
-        row = (name, hold.path, amounts, str(ids), hold.state, hold.expires, actual, due)
+        row = (name, hold.path, amounts, ids, hold.state, hold.expires, actual, due)
         number = self._db.execute(_INSERT_HOLD, row).lastrowid or 0
         hold.cells = None
         if number % SWEEP_EVERY == 0:

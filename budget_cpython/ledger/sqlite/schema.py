@@ -27,8 +27,9 @@ _FIRST = (
     """,
     "CREATE INDEX counts_current ON counts (account, axis, window) WHERE current",
     "CREATE INDEX counts_of_limit ON counts (account, axis, window, starts)",
-    # `name` is the root of the path and the key, or an id that begins with '#'; `due` is when a
-    # live hold expires, and when a settled one is forgotten, 0 if it was settled without a date.
+    # `name` is the root of the path and the key, or an id that begins with '#'; `counts` are ids;
+    # `due` is when a live hold expires, and when a settled one is forgotten, 0 if it was settled
+    # without a date.
     """
     CREATE TABLE holds (
         number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
