@@ -79,7 +79,7 @@ def test_the_files_are_for_their_owner_alone_under_any_umask(
 @pytest.mark.parametrize(
     "kind", ["a symbolic link", "a hard link", "a folder", "a FIFO", "a socket"]
 )
-def test_what_is_no_plain_file_is_refused(
+def test_anything_but_a_plain_file_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, beside: str
 ) -> None:
     monkeypatch.chdir(tmp_path)  # the name of a socket must be short
@@ -196,7 +196,7 @@ def test_a_view_reads_the_numbers_and_writes_nothing(tmp_path: Path) -> None:
     ledger.close()
 
 
-def test_a_view_of_no_file_makes_none(tmp_path: Path) -> None:
+def test_a_view_of_a_missing_file_makes_no_file(tmp_path: Path) -> None:
     with pytest.raises(LedgerUnavailableError, match="cannot read"):
         SqliteLedger.view(tmp_path / "none.db")
     assert list(tmp_path.iterdir()) == []

@@ -20,13 +20,14 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.forked import in_child
-from tests.ledger.patience import NO_HURRY, until
+from tests.ledger.patience import NO_HURRY
 from tests.ledger.sqlite.watch import (
     NOON,
     ONE,
     InThread,
     Watch,
     nothing,
+    until,
     waits,
     watched,
     while_it_commits,
@@ -184,7 +185,7 @@ def at_commit(number: int, error: BaseException) -> Any:
     return step
 
 
-def test_one_that_is_interrupted_at_another_ones_operation_leaves_all_others_done(
+def test_an_interrupt_of_the_thread_that_leads_leaves_all_others_done(
     path: Path, watch: Watch
 ) -> None:
     interrupts = [False]
@@ -231,26 +232,33 @@ def _interrupts() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_interrupts")
+@pytest.mark.parametrize("in_flight", [False, True])
 def test_a_thread_that_is_interrupted_while_it_waits_leaves_the_others_served(
-    ledger: SqliteLedger, path: Path, watch: Watch
+    ledger: SqliteLedger, path: Path, watch: Watch, in_flight: bool
 ) -> None:
     main = threading.get_ident()
     others: list[InThread] = []
+    commits = itertools.count(1)
 
-    def begin() -> None:
-        watch.committing = lambda: None
-        others.extend(InThread(partial(ledger.charge, "org", ONE)) for _ in range(4))
-        until(lambda: all(waits(one.ident) for one in others) and waits(main))
-        signal.pthread_kill(main, signal.SIGUSR1)
-        until(lambda: not waits(main))
+    def interrupt() -> None:
+        number = next(commits)
+        if number == 1:
+            others.extend(InThread(partial(ledger.charge, "org", ONE)) for _ in range(4))
+            until(lambda: waits(main))
+        if number == 1 + in_flight:
+            signal.pthread_kill(main, signal.SIGUSR1)
+            until(lambda: not waits(main))
+        if number == 2 and in_flight:
+            raise KeyboardInterrupt  # so that what was in flight is done again
 
-    watch.committing = begin
+    watch.committing = interrupt
     leader = InThread(partial(ledger.charge, "org", ONE))
-    until(lambda: others)
+    until(lambda: len(others) == 4 and all(waits(one.ident) for one in others))
     with pytest.raises(KeyboardInterrupt):
         ledger.charge("org", {"tokens": 50})
-    assert {one.finish().state for one in [leader, *others]} == {"committed"}
-    assert stored(path) == (5, 0)
+    kinds = sorted(type(one.finish()).__name__ for one in [leader, *others])
+    assert kinds == ["Hold"] * (5 - in_flight) + ["KeyboardInterrupt"] * in_flight
+    assert stored(path) == (5 - in_flight, 0)
 
 
 def blocked(watch: Watch, ledger: SqliteLedger) -> tuple[InThread, threading.Event]:

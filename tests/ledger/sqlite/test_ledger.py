@@ -60,7 +60,7 @@ class Together:
             one.close()
 
 
-def test_any_history_of_several_on_one_file_is_too_however_little_they_remember(
+def test_any_history_of_several_ledgers_on_one_file_is_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = itertools.count()
@@ -76,7 +76,7 @@ def test_any_history_of_several_on_one_file_is_too_however_little_they_remember(
         @rule()
         def expire(self) -> None:
             self.reference.expire()
-            self.engine.expire()  # some had expired before anybody asked
+            self.engine.expire()  # some had expired before
 
         def comparable(self, found: Any) -> Any:
             if isinstance(found, BudgetExceededError):  # for the same reason

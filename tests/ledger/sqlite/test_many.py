@@ -49,7 +49,7 @@ def test_processes_that_are_killed_are_granted_the_limit_exactly(tmp_path: Path)
     assert work.kills >= 10  # as many as are due before the hour ends
 
 
-def test_a_ledger_of_which_each_process_has_its_own_is_found_out(tmp_path: Path) -> None:
+def test_a_campaign_notices_that_each_process_has_a_ledger_of_its_own(tmp_path: Path) -> None:
     def make(clock: Callable[[], float]) -> SqliteLedger:
         ledger = SqliteLedger(tmp_path / f"{os.getpid()}.db", clock=clock)
         for account in claims.ACCOUNTS:
@@ -67,7 +67,7 @@ def test_kills_in_the_midst_of_writes_lose_and_break_nothing(
     assert ", 0 broken" in capsys.readouterr().out
 
 
-def test_a_ledger_that_acknowledges_before_it_writes_is_found_out(
+def test_a_campaign_notices_a_ledger_that_acknowledges_before_it_writes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Late(SqliteLedger):
@@ -96,7 +96,7 @@ def test_what_threads_do_at_once_has_an_order_that_the_reference_explains(tmp_pa
     assert linearizable.check(make, range(40)) > 100
 
 
-def test_a_history_without_an_order_is_found_out() -> None:
+def test_the_check_notices_a_history_without_an_order() -> None:
     reference = Ledger(linearizable.clock)
     reference.set_limits("org", [Limit("tokens", 6)])
 
@@ -172,7 +172,7 @@ def rows(ledger: SqliteLedger) -> int:
     return int(count)
 
 
-def test_settled_holds_are_known_for_their_time_and_then_pruned_by_other_writes(
+def test_settled_holds_are_known_for_their_time_and_then_removed(
     tmp_path: Path,
 ) -> None:
     now = NOON
@@ -253,7 +253,7 @@ def test_holds_are_found_when_they_are_over_however_many_came_after_them(tmp_pat
         assert (found.spent, found.held) == (100 + 4, 0)
 
 
-def test_programs_that_are_short_remove_what_is_settled_beside_holds_that_are_not(
+def test_short_programs_too_remove_settled_holds_beside_live_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rows_module, "SWEEP_EVERY", 8)

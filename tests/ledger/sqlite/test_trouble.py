@@ -93,7 +93,9 @@ def test_a_file_that_may_not_grow_denies_and_goes_on_later(
     assert in_child(fill) == 0
 
 
-def test_who_waits_too_long_for_others_is_denied(ledger: SqliteLedger, path: Path) -> None:
+def test_an_operation_that_waits_too_long_for_another_process_is_denied(
+    ledger: SqliteLedger, path: Path
+) -> None:
     with (
         SqliteLedger(path, clock=lambda: NOON, timeout=0.05) as hasty,
         closing(sqlite3.connect(path, isolation_level=None)) as other,
@@ -110,7 +112,7 @@ def test_who_waits_too_long_for_others_is_denied(ledger: SqliteLedger, path: Pat
 @pytest.mark.parametrize(
     "content", [b"not a database " * 500, b"SQLite format 3\0" + b"\xff" * 9000]
 )
-def test_what_is_no_database_is_refused_and_left_alone(path: Path, content: bytes) -> None:
+def test_another_kind_of_file_is_refused_and_left_alone(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     ledger = SqliteLedger(path, clock=lambda: NOON)
     for use in (ledger.accounts, lambda: SqliteLedger.view(path)):
@@ -139,8 +141,8 @@ def test_a_damaged_file_denies(ledger: SqliteLedger, path: Path) -> None:
 
 
 @pytest.fixture
-def nobodys() -> Iterator[Path]:
-    """A ledger of a user who is not root, whom modes bind."""
+def unprivileged() -> Iterator[Path]:
+    """A ledger of a user who is not root, to whom file modes apply."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)  # noqa: S103 - others pass through
         home = Path(folder) / "home"
@@ -154,7 +156,7 @@ def nobodys() -> Iterator[Path]:
         yield home / "ledger.db"
 
 
-def as_nobody(action: Callable[[], None]) -> None:
+def without_privileges(action: Callable[[], None]) -> None:
     def act() -> None:
         if not os.getuid():
             os.setgroups([])
@@ -170,13 +172,13 @@ def as_nobody(action: Callable[[], None]) -> None:
     [("file", 0o400, False), ("folder", 0o500, False), ("folder", 0, False), ("folder", 0, True)],
 )
 def test_a_place_that_may_not_be_written_denies_and_goes_on_later(
-    nobodys: Path, what: str, mode: int, opened: bool
+    unprivileged: Path, what: str, mode: int, opened: bool
 ) -> None:
-    place = nobodys if what == "file" else nobodys.parent
+    place = unprivileged if what == "file" else unprivileged.parent
     before = place.stat().st_mode
 
     def use() -> None:
-        ledger = SqliteLedger(nobodys, clock=lambda: NOON)
+        ledger = SqliteLedger(unprivileged, clock=lambda: NOON)
         if opened:
             ledger.accounts()
         os.chmod(place, mode)
@@ -188,4 +190,4 @@ def test_a_place_that_may_not_be_written_denies_and_goes_on_later(
         ledger.charge("org", ONE)
         assert ledger.balance("org")[0].spent == 2
 
-    as_nobody(use)
+    without_privileges(use)

@@ -5,14 +5,17 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from unittest import mock
 
-from tests.ledger.patience import until
+from tests.ledger import patience
 
 NOON = 20_000 * 86_400 + 43_200
 ONE = {"tokens": 1}
+STALLED = 300  # seconds: a busy disk may take many to sync
 Step = Callable[[str, Any], None]
+until = partial(patience.until, patience=STALLED)
 
 
 def nothing(statement: str, values: Any) -> None:
@@ -72,7 +75,7 @@ class InThread(threading.Thread):
     """An action in a thread of its own; `result` is what it returned, or raised."""
 
     def __init__(self, action: Callable[[], Any]) -> None:
-        super().__init__()
+        super().__init__(daemon=True)
         self._action = action
         self.result: Any = None
         self.start()
@@ -84,7 +87,8 @@ class InThread(threading.Thread):
             self.result = error
 
     def finish(self) -> Any:
-        self.join()
+        self.join(STALLED)
+        assert not self.is_alive(), "it waits for nothing"
         return self.result
 
 
