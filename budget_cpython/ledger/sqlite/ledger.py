@@ -13,8 +13,9 @@ from budget_core.wall_clock import DAY
 from budget_cpython.ledger.sqlite.connection import Connection
 from budget_cpython.ledger.sqlite.group_commit import GroupCommit
 from budget_cpython.ledger.sqlite.ledger_file import LedgerFile
+from budget_cpython.ledger.sqlite.loaded_ledger import LoadedLedger
 from budget_cpython.ledger.sqlite.read_only import ReadOnlyConnection, open_read_only
-from budget_cpython.ledger.sqlite.rows import LoadedLedger, Rows
+from budget_cpython.ledger.sqlite.rows import Rows
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.wall_clock import WALL
 

@@ -1,19 +1,16 @@
 """Load what an operation needs of a ledger's file into the core's ledger, and save it again."""
 
-import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from json import JSONDecoder
-from threading import Lock
 from typing import Any
 
-from budget_core.ledger import memory
 from budget_core.ledger.bucket import HELD, Cell, CountedLimit
 from budget_core.ledger.errors import UnknownHoldError
 from budget_core.ledger.limit import MAX_DEPTH, Limit, chain, check_key, check_path, root
 from budget_core.ledger.records import Hold
-from budget_cpython.ledger.windows import Window
+from budget_cpython.ledger.sqlite.loaded_ledger import LoadedLedger
 
 SWEEP_EVERY = 32  # holds, whichever process takes them: programs may be short
 SWEPT = 128  # holds at a time: more than come meanwhile
@@ -62,54 +59,6 @@ _decode = JSONDecoder().raw_decode
 @lru_cache(1024)
 def _chain(path: str) -> list[str]:
     return chain(check_path(path))
-
-
-class LoadedLedger(memory.Ledger):
-    """The core's ledger, with what one operation has loaded and nothing else.
-
-    Its clock stands still from `begin` on. A settled hold is known for `keep` seconds.
-    """
-
-    def __init__(
-        self,
-        clock: Callable[[], float],
-        windows: Callable[[Any], Window],
-        axes: Sequence[str] | None,
-        max_accounts: int,
-        keep: int,
-    ) -> None:
-        super().__init__(
-            clock, Lock(), windows=windows, axes=axes, max_accounts=max_accounts, keep=keep
-        )
-        self.parse_window = lru_cache(64)(windows)
-        self._read_clock = clock
-        self._kept_ms = keep * 1000
-        self.now = 0  # Unix milliseconds
-        self.kept_until = 0  # what is settled now; 0 without a date
-        self.account_count = 0
-        self.holds = self._live  # by name, live or settled
-
-    def begin(self) -> None:
-        """Forget the operation before, and read the clock."""
-        for loaded in (self._accounts, self._live, self._settled, self._former):
-            loaded.clear()
-        self.now = now = int(self._read_clock() * 1000)
-        self.kept_until = now and now + self._kept_ms
-
-    add_account = memory.Ledger._put
-
-    def counted_limits(self, path: str) -> Sequence[CountedLimit]:
-        """Return an account's own limits, none for a path that is no account."""
-        return self._limits_of(path)
-
-    def _now(self) -> int:
-        return self.now
-
-    def _count_accounts(self) -> int:
-        return self.account_count
-
-    def _new_id(self) -> str:
-        return f"#{self.now:x}-{os.urandom(6).hex()}"  # in order, which keeps an index small
 
 
 class Rows:
