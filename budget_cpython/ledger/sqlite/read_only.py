@@ -1,6 +1,7 @@
 """Open a ledger's file for reading alone."""
 
 import sqlite3
+from contextlib import ExitStack, closing
 
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_cpython.ledger.sqlite import forks, schema
@@ -20,28 +21,18 @@ class ReadOnlyConnection(sqlite3.Connection):
 
 def open_read_only(file: LedgerFile) -> ReadOnlyConnection:
     """Open a ledger's file for reading alone. Raises `LedgerUnavailableError`."""
-    with forks.lock:
-        db = _open(file)
+    with forks.lock, ExitStack() as stack:
+        try:
+            file.check()
+            db = sqlite3.connect(
+                file.uri("ro"), check_same_thread=False, uri=True, factory=ReadOnlyConnection
+            )
+            stack.enter_context(closing(db))
+            db.execute("PRAGMA query_only = ON")
+            if not schema.check(db, file.path):
+                raise LedgerUnavailableError(f"there is no ledger in {file.path!r} yet")
+        except (sqlite3.Error, OSError) as error:
+            raise LedgerUnavailableError(f"cannot read {file.path!r}: {error}", error) from error
         forks.close_before(db)
-    return db
-
-
-def _open(file: LedgerFile) -> ReadOnlyConnection:
-    try:
-        file.check()
-        db = sqlite3.connect(
-            file.uri("ro"), check_same_thread=False, uri=True, factory=ReadOnlyConnection
-        )
-    except (sqlite3.Error, OSError) as error:
-        raise LedgerUnavailableError(f"cannot read {file.path!r}: {error}", error) from error
-    try:
-        db.execute("PRAGMA query_only = ON")
-        if not schema.check(db, file.path):
-            raise LedgerUnavailableError(f"there is no ledger in {file.path!r} yet")
-    except BaseException as error:
-        db.close()
-        if isinstance(error, sqlite3.Error):
-            text = f"cannot read {file.path!r}: {error}"
-            raise LedgerUnavailableError(text, error) from error
-        raise
+        stack.pop_all()  # it stays open
     return db

@@ -153,11 +153,11 @@ def test_an_older_schema_is_migrated_in_order_or_not_at_all(tmp_path: Path) -> N
     path = tmp_path / "ledger.db"
     with open_at(path) as ledger:
         ledger.charge("org", ONE)
-    second = ("CREATE TABLE more (n INTEGER)", "INSERT INTO more SELECT accounts FROM ledger")
-    third = ("UPDATE more SET n = n + 10",)
+    second = "CREATE TABLE more (n INTEGER); INSERT INTO more SELECT accounts FROM ledger"
+    third = "UPDATE more SET n = n + 10"
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         with pytest.raises(sqlite3.OperationalError, match="no such table"):
-            schema.migrate(db, str(path), (*schema.MIGRATIONS, second, ("DROP TABLE gone",)))
+            schema.migrate(db, str(path), (*schema.MIGRATIONS, second, "DROP TABLE gone"))
         assert schema.check(db, str(path)) == 1
         schema.migrate(db, str(path), (*schema.MIGRATIONS, second, third))
         assert db.execute("SELECT n FROM more").fetchall() == [(11,)]
