@@ -5,6 +5,7 @@ from budget_core.usage import plain_total
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from budget_core._types import Hook, Messages, Provider, Tools
@@ -27,8 +28,8 @@ class BudgetWrapper:
     unless it was refused or never sent; without, it counts as a call whose usage is missing.
 
     With a `ledger` and the path of an `account` in it, what a call may use is held there before it
-    is made, and what it did is recorded after; a tracker is not needed then. See docs/ledger.md
-    for the options: `prices`, `count_tokens`, `max_tokens`, `ttl`, `key`, `raises`.
+    is made, and what it did is recorded after; a tracker is not needed then. `prices`,
+    `count_tokens`, `max_tokens`, `ttl`, `key` and `raises` belong to it; see docs/ledger.md.
 
     Everything else is the inner provider's: further arguments and attributes pass through, so one
     that streams still streams. Raises `ValueError` for an unknown mode, and for `FALLBACK` without
@@ -44,12 +45,21 @@ class BudgetWrapper:
         on_threshold_crossed: "Hook | None" = None,
         on_limit_reached: "Hook | None" = None,
         estimates: bool = False,
-        **shared: "Any",
+        *,
+        ledger: "Any" = None,
+        account: str | None = None,
+        prices: "Any" = None,
+        count_tokens: "Callable[[Any, Any], int] | None" = None,
+        max_tokens: int | None = None,
+        ttl: float | None = None,
+        key: "Callable[[], str] | None" = None,
+        raises: bool = False,
     ) -> None:
-        if shared:
-            from budget_core.ledger.for_wrapper import share  # loaded for the first ledger
+        options = (account, prices, count_tokens, max_tokens, ttl, key, raises)
+        if ledger is not None or any(options):
+            from budget_core.ledger.for_wrapper import draw_on  # loaded for the first ledger
 
-            inner, tracker = share(self, inner, tracker, enforcement, **shared)
+            inner, tracker = draw_on(self, inner, tracker, enforcement, ledger, *options)
         if tracker is None or not hasattr(tracker, "count"):
             raise ValueError(f"tracker must be a BudgetTracker, not {tracker!r}")
         self.inner = inner

@@ -47,7 +47,11 @@ class Envelope(Bounds):
         budget: Budget,
         clock: "MonotonicClock" = MONOTONIC,
         lock: "Lock | None" = None,
-        **shared: "Any",
+        *,
+        ledger: "Any" = None,
+        account: str | None = None,
+        max_tokens: int | None = None,
+        ttl: float | None = None,
     ) -> "Self":
         """Return a new envelope, whose time runs from now.
 
@@ -57,10 +61,10 @@ class Envelope(Bounds):
         if not isinstance(budget, Budget):
             raise ValueError(f"budget must be a Budget, not {budget!r}")
         envelope = cls(budget, clock, lock)
-        if shared:
-            from budget_core.ledger.for_run import share  # loaded for the first ledger
+        if (ledger, account, max_tokens, ttl) != (None, None, None, None):
+            from budget_core.ledger.for_run import account_for  # loaded for the first ledger
 
-            share(envelope, **shared)
+            envelope.ledger = account_for(None, ledger, account, max_tokens, ttl)
         return envelope
 
     def child(self, budget: Budget | None = None, name: str = "", **limits: "Any") -> "Self":

@@ -66,7 +66,10 @@ class Gate:
         essential: "Sequence[str]" = (),
         on_event: "Hook | None" = None,
         state: "TurnRuntimeState | None" = None,
-        **shared: "Any",
+        ledger: "Any" = None,
+        account: str | None = None,
+        max_tokens: int | None = None,
+        ttl: float | None = None,
     ) -> None:
         self.inner = inner
         self.envelope = envelope
@@ -86,10 +89,11 @@ class Gate:
         self.told: int | None = None
         self._stages = Stages(envelope, wind_down or WindDown(), set(essential))
         envelope.notes = {}
-        if shared:
-            from budget_core.ledger.for_run import share  # loaded for the first ledger
+        if (ledger, account, max_tokens, ttl) != (None, None, None, None):
+            from budget_core.ledger.for_run import account_for  # loaded for the first ledger
 
-            share(envelope, inner, **shared)
+            envelope.ledger = account_for(envelope.ledger, ledger, account, max_tokens, ttl)
+            envelope.ledger.refuse_twice(inner)
         if stop_when is not None:
             stop_when.reset()
 

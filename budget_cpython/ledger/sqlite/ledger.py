@@ -2,13 +2,12 @@
 
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from budget_core.ledger.errors import LedgerError
 from budget_core.ledger.limit import Limit, check_path
-from budget_core.ledger.memory import TTL
-from budget_core.ledger.records import Balance, Hold
+from budget_core.ledger.records import TTL, Balance, Hold
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.sqlite.connection import Connection
 from budget_cpython.ledger.sqlite.group_commit import GroupCommit
@@ -84,7 +83,11 @@ class SqliteLedger:
         return self._commits.run(Rows.accounts)
 
     def reserve(
-        self, path: str, amounts: dict[str, int], key: str | None = None, ttl: float = TTL
+        self,
+        path: str,
+        amounts: Mapping[str, int | None],
+        key: str | None = None,
+        ttl: float = TTL,
     ) -> Hold:
         """Hold amounts on every limit of the path and of all above it, or raise."""
         return self._commits.run(

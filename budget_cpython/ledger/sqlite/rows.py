@@ -6,7 +6,7 @@ from functools import lru_cache
 from json import JSONDecoder
 from typing import Any
 
-from budget_core.ledger.bucket import HELD, Cell, CountedLimit
+from budget_core.ledger.bucket import HELD, Bucket, CountedLimit
 from budget_core.ledger.errors import UnknownHoldError
 from budget_core.ledger.limit import MAX_DEPTH, Limit, chain, check_key, check_path, root
 from budget_core.ledger.records import Hold
@@ -15,33 +15,33 @@ from budget_cpython.ledger.sqlite.loaded_ledger import LoadedLedger
 SWEEP_EVERY = 32  # holds, whichever process takes them: programs may be short
 SWEPT = 128  # holds at a time: more than come meanwhile
 
-_COUNT = "SELECT id, starts, ends, spent, held, cap"
-_CURRENT = _COUNT + (
-    ", account, axis, window FROM counts WHERE current AND account IN (%s)"
+_BUCKET = "SELECT id, starts, ends, spent, held, cap"
+_CURRENT = _BUCKET + (
+    ", account, axis, window FROM buckets WHERE current AND account IN (%s)"
     " ORDER BY account, axis, window"
 )
 _CHAINS = [_CURRENT % ", ".join("?" * depth) for depth in range(MAX_DEPTH + 1)]
-_OF_LIMIT = " FROM counts WHERE account = ? AND axis = ? AND window = ?"
-_PAST = _COUNT + _OF_LIMIT + " AND NOT current ORDER BY starts DESC"
+_OF_LIMIT = " FROM buckets WHERE account = ? AND axis = ? AND window = ?"
+_PAST = _BUCKET + _OF_LIMIT + " AND NOT current ORDER BY starts DESC"
 _EARLIER = (
     "SELECT coalesce(sum(spent), 0), coalesce(sum(held), 0)"
     + _OF_LIMIT
     + " AND starts >= ? AND starts < ?"
 )
-_OF_HOLD = _COUNT + ", axis FROM counts WHERE id IN (%s)"
-_UPDATE_COUNT = "UPDATE counts SET spent = ?, held = ? WHERE id = ?"
-_UPDATE_WINDOW = "UPDATE counts SET current = ?, starts = ?, ends = ?, cap = ? WHERE id = ?"
-_INSERT_COUNT = (
-    "INSERT INTO counts (current, starts, ends, spent, held, cap, account, axis, window)"
+_OF_HOLD = _BUCKET + ", axis FROM buckets WHERE id IN (%s)"
+_UPDATE_BUCKET = "UPDATE buckets SET spent = ?, held = ? WHERE id = ?"
+_UPDATE_WINDOW = "UPDATE buckets SET current = ?, starts = ?, ends = ?, cap = ? WHERE id = ?"
+_INSERT_BUCKET = (
+    "INSERT INTO buckets (current, starts, ends, spent, held, cap, account, axis, window)"
     " VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
-_HOLD = "SELECT number, name, path, amounts, counts, state, expires, actual FROM holds"
+_HOLD = "SELECT number, name, path, amounts, buckets, state, expires, actual FROM holds"
 _KNOWN = _HOLD + " WHERE name = ? AND (state = 'held' OR due = 0 OR due > ?)"
 _OVER = _HOLD + " WHERE state = 'held' AND due <= ? ORDER BY due LIMIT ?"
 _INSERT_HOLD = (  # in the place of one of that name that is forgotten
     "INSERT OR REPLACE INTO holds"
-    " (name, path, amounts, counts, state, expires, actual, due) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    " (name, path, amounts, buckets, state, expires, actual, due) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _UPDATE_HOLD = "UPDATE holds SET state = ?, expires = ?, actual = ?, due = ? WHERE number = ?"
 _FORGET = (
@@ -68,8 +68,8 @@ class Rows:
         core.begin()
         self.core = core
         self._db = db
-        self._cells: dict[int, Cell] = {}  # by their ids
-        self._counts: dict[Cell, tuple[int, int, int]] = {}  # ids, spent and held as loaded
+        self._by_id: dict[int, Bucket] = {}  # by their ids
+        self._loaded: dict[Bucket, tuple[int, int, int]] = {}  # ids, spent and held as loaded
         self._windows: dict[CountedLimit, Any] = {}  # current as loaded
         self._holds: dict[Hold, tuple[int, str, int | None]] = {}  # numbers, and as loaded
 
@@ -83,17 +83,17 @@ class Rows:
             self.load_hold(path, check_key(key))
         paths = _chain(path) if isinstance(path, str) else chain(check_path(path))
         found: dict[str, list[CountedLimit]] = {}
-        for *count, account, axis, name in self._db.execute(_CHAINS[len(paths)], paths):
+        for *row, account, axis, name in self._db.execute(_CHAINS[len(paths)], paths):
             limit = CountedLimit(account, axis, core.parse_window(name))
-            limit.cell = cell = self._cell(count, limit)
+            limit.bucket = bucket = self._bucket(row, limit)
             names = (account, axis, name)
-            if past or core.now >= cell.end:
-                limit.past = [self._cell(row, limit) for row in self._db.execute(_PAST, names)]
-            elif limit.window.reach:  # one cell stands for all that still count: they may be many
-                first = limit.window.bounds(cell.start)[0]
-                (sums,) = self._db.execute(_EARLIER, (*names, first, cell.start))
-                cell.earlier = (Cell(limit, first, cell.start, *sums),)
-            self._windows[limit] = (cell, cell.start, cell.end, cell.cap)
+            if past or core.now >= bucket.end:
+                limit.past = [self._bucket(row, limit) for row in self._db.execute(_PAST, names)]
+            elif limit.window.reach:  # one stands for all that still count: they may be many
+                first = limit.window.bounds(bucket.start)[0]
+                (sums,) = self._db.execute(_EARLIER, (*names, first, bucket.start))
+                bucket.earlier = (Bucket(limit, first, bucket.start, *sums),)
+            self._windows[limit] = (bucket, bucket.start, bucket.end, bucket.cap)
             found.setdefault(account, []).append(limit)
         for account in found:
             core.add_account(account, found[account])
@@ -131,7 +131,7 @@ class Rows:
 
     def accounts(self) -> list[str]:
         """Return the paths of all accounts, sorted."""
-        query = "SELECT DISTINCT account FROM counts WHERE current ORDER BY account"
+        query = "SELECT DISTINCT account FROM buckets WHERE current ORDER BY account"
         return [account for (account,) in self._db.execute(query)]
 
     def expire(self, most: int) -> int:
@@ -154,38 +154,38 @@ class Rows:
     def save(self, new: Hold | None = None) -> None:
         """Write what the core has changed, and a hold that may be new."""
         db = self._db
-        for cell, (number, spent, held) in self._counts.items():
-            if cell.spent != spent or cell.held != held:
-                db.execute(_UPDATE_COUNT, (cell.spent, cell.held, number))
+        for bucket, (number, spent, held) in self._loaded.items():
+            if bucket.spent != spent or bucket.held != held:
+                db.execute(_UPDATE_BUCKET, (bucket.spent, bucket.held, number))
         for limit, window in self._windows.items():
-            cell = limit.cell
-            if window != (cell, cell.start, cell.end, cell.cap):
+            bucket = limit.bucket
+            if window != (bucket, bucket.start, bucket.end, bucket.cap):
                 self._save_window(limit, window and window[0])
         for hold, (number, *before) in self._holds.items():
             if [hold.state, hold.expires] != before:
                 actual = None if hold.actual is None else _json(hold.actual)
                 due = hold.expires if hold.state == HELD else self.core.kept_until
                 db.execute(_UPDATE_HOLD, (hold.state, hold.expires, actual, due, number))
-            hold.cells = None
+            hold.buckets = None
         if new is not None and new not in self._holds:
             self._insert(new)
 
-    def _cell(self, row: Sequence[int], limit: Any = None) -> Cell:
+    def _bucket(self, row: Sequence[int], limit: Any = None) -> Bucket:
         number, start, end, spent, held, cap = row
-        cell = self._cells.get(number)
-        if cell is None:
-            cell = self._cells[number] = Cell(limit, start, end, spent, held, cap)
-            self._counts[cell] = (number, spent, held)
+        bucket = self._by_id.get(number)
+        if bucket is None:
+            bucket = self._by_id[number] = Bucket(limit, start, end, spent, held, cap)
+            self._loaded[bucket] = (number, spent, held)
         elif limit is not None:
-            cell.limit = limit
-        return cell
+            bucket.limit = limit
+        return bucket
 
     def _hold(self, row: Any) -> Hold:
-        number, name, path, amounts, counts, state, expires, actual = row
-        ids = list(map(int, counts.split()))
-        cells: dict[str, tuple[Cell, ...]] = {}
-        for *count, axis in self._db.execute(_OF_HOLD % ", ".join("?" * len(ids)), ids):
-            cells[axis] = (*cells.get(axis, ()), self._cell(count))
+        number, name, path, amounts, numbers, state, expires, actual = row
+        ids = list(map(int, numbers.split()))
+        buckets: dict[str, tuple[Bucket, ...]] = {}
+        for *row, axis in self._db.execute(_OF_HOLD % ", ".join("?" * len(ids)), ids):
+            buckets[axis] = (*buckets.get(axis, ()), self._bucket(row))
         hold = Hold(
             path,
             name if name[0] == "#" else name.partition("/")[2],
@@ -193,35 +193,37 @@ class Rows:
             state,
             expires,
             actual and _decode(actual)[0],
-            cells,
+            buckets,
         )
         self._holds[hold] = (number, state, expires)
         self.core.holds[name] = hold
         return hold
 
-    def _save_window(self, limit: CountedLimit, left: Cell | None) -> None:
+    def _save_window(self, limit: CountedLimit, left: Bucket | None) -> None:
         """Write the window that a limit is in, and remove those that it does not keep."""
-        db, cell = self._db, limit.cell
-        for one in [one for one in self._counts if one.limit is limit]:
-            number = self._counts[one][0]
-            if one is not cell and one not in limit.past:
-                db.execute("DELETE FROM counts WHERE id = ?", (number,))
-            elif one is cell or one is left:
-                db.execute(_UPDATE_WINDOW, (one is cell, one.start, one.end, one.cap, number))
-        if cell not in self._counts:
+        db, bucket = self._db, limit.bucket
+        for one in [one for one in self._loaded if one.limit is limit]:
+            number = self._loaded[one][0]
+            if one is not bucket and one not in limit.past:
+                db.execute("DELETE FROM buckets WHERE id = ?", (number,))
+            elif one is bucket or one is left:
+                db.execute(_UPDATE_WINDOW, (one is bucket, one.start, one.end, one.cap, number))
+        if bucket not in self._loaded:
             names = (limit.account, limit.axis, limit.window.name)
-            row = (cell.start, cell.end, cell.spent, cell.held, cell.cap, *names)
-            self._counts[cell] = (db.execute(_INSERT_COUNT, row).lastrowid or 0, 0, 0)
+            row = (bucket.start, bucket.end, bucket.spent, bucket.held, bucket.cap, *names)
+            self._loaded[bucket] = (db.execute(_INSERT_BUCKET, row).lastrowid or 0, 0, 0)
 
     def _insert(self, hold: Hold) -> None:
-        cells, amounts = hold.cells or {}, _json(hold.amounts)
-        ids = " ".join([str(self._counts[cell][0]) for axis in cells for cell in cells[axis]])
+        buckets, amounts = hold.buckets or {}, _json(hold.amounts)
+        ids = " ".join(
+            [str(self._loaded[bucket][0]) for axis in buckets for bucket in buckets[axis]]
+        )
         name = hold.id if hold.id[0] == "#" else f"{root(hold.path)}/{hold.id}"
         live = hold.state == HELD
         actual, due = (None, hold.expires) if live else (amounts, self.core.kept_until)
         row = (name, hold.path, amounts, ids, hold.state, hold.expires, actual, due)
         number = self._db.execute(_INSERT_HOLD, row).lastrowid or 0
-        hold.cells = None
+        hold.buckets = None
         if number % SWEEP_EVERY == 0:
             self.sweep(SWEPT)
 

@@ -2,23 +2,23 @@ CREATE TABLE ledger (accounts INTEGER NOT NULL);
 
 INSERT INTO ledger VALUES (0);
 
--- What one limit counted in one window. Holds name counts, so no id is used a second time.
-CREATE TABLE counts (
+-- What one limit counted in one window. Holds name buckets, so no id is used a second time.
+CREATE TABLE buckets (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     account TEXT NOT NULL, axis TEXT NOT NULL, window TEXT NOT NULL, current INTEGER NOT NULL,
     starts INTEGER NOT NULL, ends INTEGER NOT NULL,
     spent INTEGER NOT NULL, held INTEGER NOT NULL, cap INTEGER NOT NULL
 );
 
-CREATE INDEX counts_current ON counts (account, axis, window) WHERE current;
+CREATE INDEX buckets_current ON buckets (account, axis, window) WHERE current;
 
-CREATE INDEX counts_of_limit ON counts (account, axis, window, starts);
+CREATE INDEX buckets_of_limit ON buckets (account, axis, window, starts);
 
--- `name` is the root of the path and the key, or an id that begins with '#'. `counts` are ids.
+-- `name` is the root of the path and the key, or an id that begins with '#'. `buckets` are ids.
 -- `due` is when a live hold expires, and when a settled one is forgotten: 0 if there was no date.
 CREATE TABLE holds (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
-    path TEXT NOT NULL, amounts TEXT NOT NULL, counts TEXT NOT NULL,
+    path TEXT NOT NULL, amounts TEXT NOT NULL, buckets TEXT NOT NULL,
     state TEXT NOT NULL, expires INTEGER, actual TEXT, due INTEGER NOT NULL
 );
 
@@ -34,7 +34,7 @@ FROM (
         c.spent + coalesce(sum(e.spent), 0) AS spent, c.held + coalesce(sum(e.held), 0) AS held,
         c.starts / 1000 AS begins_at,
         CASE WHEN c.ends < 1099511627776000 THEN c.ends / 1000 END AS resets_at
-    FROM counts c LEFT JOIN counts e
+    FROM buckets c LEFT JOIN buckets e
         ON c.window LIKE 'rolling %'
         AND e.account = c.account AND e.axis = c.axis AND e.window = c.window
         AND e.starts < c.starts
@@ -53,4 +53,4 @@ CREATE VIEW history AS
 SELECT account, axis, window, nullif(cap, 9007199254740991) AS cap, spent, held,
     starts / 1000 AS begins_at,
     CASE WHEN ends < 1099511627776000 THEN ends / 1000 END AS resets_at
-FROM counts WHERE NOT current;
+FROM buckets WHERE NOT current;
