@@ -155,9 +155,9 @@ class LeasingFleet(Fleet):
         """What was used but not passed up is within the blocks that expire."""
         if self.fleet[worker]._leased.upstream.outbox.entries:  # charges that nobody else knows of
             return
-        for share in self.fleet[worker]._leased._shares.values():
-            for batch in (share.batch, *share.over):
-                for hold in batch.holds:  # which may have expired upstream, unseen, by now
+        for lease in self.fleet[worker]._leased._leases.values():
+            for block in (lease.block, *lease.ended):
+                for hold in block.leases:  # which may have expired upstream, unseen, by now
                     for axis in hold.amounts:
                         self.lost[axis] += hold.amounts[axis]
         self.holds[worker] = []
