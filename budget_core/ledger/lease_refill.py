@@ -43,7 +43,7 @@ class LeaseRefill:
         lease.extend_at = asked + self._ttl_ms // 2
         if hold is not None:
             balances = await upstream.ask("balance", lease.path)
-            lease.note_windows(balances, (hold.expires or 0) - self._ttl_ms, asked)
+            lease.note_windows(balances, (hold.expires_ms or 0) - self._ttl_ms, asked)
 
     async def draw(self, lease: "PathLease", asked: "dict[str, int]") -> None:
         """Hold another block upstream, or what is left of one, for a claim that lacks something."""
@@ -55,7 +55,7 @@ class LeaseRefill:
         hold = await self._reserve(lease, asked)
         if first:
             lease.extend_at = now + self._ttl_ms // 2
-            lease.note_windows(balances, (hold.expires or 0) - self._ttl_ms, now)
+            lease.note_windows(balances, (hold.expires_ms or 0) - self._ttl_ms, now)
         lease.add(hold, now + self._ttl_ms)
         lease.block.settle(upstream.outbox, lease.path)
         try:

@@ -112,7 +112,7 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
             async with self._gate:
                 self.upstream.outbox.commit(hold, used)
             spent = {**hold.amounts, **(used or {})}
-            return Hold(hold.path, hold.id, hold.amounts, Hold.COMMITTED, hold.expires, spent)
+            return Hold(hold.path, hold.id, hold.amounts, Hold.COMMITTED, hold.expires_ms, spent)
 
     async def release(self, hold: Hold) -> Hold:
         """Give back a hold whose call was never made, now or later."""
@@ -124,7 +124,7 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         except OFFLINE:
             async with self._gate:
                 self.upstream.outbox.release(hold)
-            return Hold(hold.path, hold.id, hold.amounts, Hold.RELEASED, hold.expires, {})
+            return Hold(hold.path, hold.id, hold.amounts, Hold.RELEASED, hold.expires_ms, {})
 
     async def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
         """Keep a hold live for `ttl` seconds from now; offline it stays as it is.

@@ -63,7 +63,7 @@ SCHEMAS: Json = {
             "id": _says(_ID, "its key, or one that was made for it"),
             "amounts": _AMOUNTS,
             "state": _STATES,
-            "expires": _says(_MAYBE_TIME, "Unix milliseconds; null for what was charged"),
+            "expires_at": _says(_MAYBE_TIME, "Unix seconds; null for a charge"),
             "actual": _says(_MAYBE_AMOUNTS, "what counts as spent for it; null while it is held"),
         }
     ),

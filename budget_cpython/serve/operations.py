@@ -172,7 +172,7 @@ def place_of(name: str) -> str:
 
 def show_hold(hold: Hold) -> Json:
     """Return a hold as JSON."""
-    names = ("path", "id", "amounts", "state", "expires", "actual")
+    names = ("path", "id", "amounts", "state", "expires_at", "actual")
     shown = {name: getattr(hold, name) for name in names}
     if shown["state"] == HELD:
         shown["actual"] = None  # it may have been settled by another thread just now

@@ -126,7 +126,7 @@ def test_holds_taken_before_are_settled_later_in_order_and_once(down: str) -> No
     done = ledger.commit(first, {"calls": 3, "tokens": 9})
     assert (done.state, done.actual) == (Hold.COMMITTED, {"calls": 3, "tokens": 9})
     assert ledger.release(second).state == Hold.RELEASED
-    assert ledger.extend(third).expires == third.expires
+    assert ledger.extend(third).expires_at == third.expires_at
     ledger.charge(PATH, {"calls": 7}, "k")
     ledger.charge(PATH, {"calls": 1})
     assert ledger.unsettled == 4
