@@ -9,9 +9,9 @@ from budget_core.ledger import TTL
 from budget_core.ledger_records import Hold
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.clock import WALL
+from budget_cpython.ledger.blocking import BlockingLedger, finish
 from budget_cpython.ledger.forked import begin_again_in_children
 from budget_cpython.ledger.gates import TaskGate, ThreadGate
-from budget_cpython.ledger.remote import RemoteLedger, finish
 from budget_cpython.ledger.through import Through
 
 
@@ -58,7 +58,7 @@ class AsyncLeasedLedger(lease.LeasedLedger, Through):
         self._gate = gate or TaskGate()
 
 
-class LeasedLedger(RemoteLedger):
+class LeasedLedger(BlockingLedger):
     """The same for threads; `ledger` is one that blocks. A claim within a block asks nobody."""
 
     def __init__(

@@ -14,10 +14,10 @@ from budget_core.ledger_records import Balance, Hold, check_ttl
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_core.upstream import Upstream
 from budget_cpython.clock import WALL
+from budget_cpython.ledger.blocking import BlockingLedger
 from budget_cpython.ledger.forked import begin_again_in_children
 from budget_cpython.ledger.gates import TaskGate, ThreadGate
 from budget_cpython.ledger.grants import Grants
-from budget_cpython.ledger.remote import RemoteLedger
 from budget_cpython.ledger.through import Through
 
 TROUBLE = (LedgerUnavailableError, LedgerFullError)
@@ -173,7 +173,7 @@ class AsyncAllowingLedger(Through):
         return await self.upstream.ask(name, *arguments)
 
 
-class AllowingLedger(RemoteLedger):
+class AllowingLedger(BlockingLedger):
     """The same for threads; `ledger` is one that blocks."""
 
     def __init__(

@@ -11,9 +11,10 @@ from budget_core.account import Limit, check_key
 from budget_core.ledger import TTL
 from budget_core.ledger_errors import LedgerError
 from budget_core.ledger_records import Balance, Hold
+from budget_cpython.ledger.blocking import BlockingLedger, finish
 from budget_cpython.ledger.dbos.plain import pack, unpack
 from budget_cpython.ledger.dbos.workflow import step_key, workflow
-from budget_cpython.ledger.remote import AsyncRemoteLedger, RemoteLedger, finish
+from budget_cpython.ledger.remote import AsyncRemoteLedger
 
 _Step: TypeAlias = Callable[[], Awaitable[Any]]
 
@@ -154,7 +155,7 @@ class _Blocking(AsyncDBOSLedger):
         return unpack(DBOS.run_step({"name": "microbudget." + operation}, packed))
 
 
-class DBOSLedger(RemoteLedger):
+class DBOSLedger(BlockingLedger):
     """Any ledger that blocks, for DBOS workflows that do; `AsyncDBOSLedger` says the rest."""
 
     def __init__(self, ledger: Any, name: str = "dbos") -> None:

@@ -1,0 +1,37 @@
+"""Write the arguments of scripts: the first lines of each script say what it takes."""
+
+from typing import Any
+
+from budget_core.account import MOST
+
+Arguments = dict[str, Any]
+
+
+def of_operation(operation: str, arguments: Arguments) -> list[Any]:
+    """Return the arguments of an operation on a path."""
+    found = common(arguments)
+    if operation in ("reserve", "charge", "extend"):
+        found.append(arguments.get("ttl_ms", 0))
+    amounts = arguments["actual"] if operation == "commit" else arguments.get("amounts")
+    for axis, amount in (amounts or {}).items():
+        found += (axis, amount)
+    return found
+
+
+def common(arguments: Arguments, *own: Any) -> list[Any]:
+    """Return the arguments that every script takes first, and a script's own."""
+    now = "" if arguments["now"] is None else arguments["now"]
+    keep_ms = arguments["keep_ms"] or 1
+    return [now, keep_ms, arguments["path"], arguments.get("id", ""), *own]
+
+
+def limits(arguments: Arguments, listed: bool) -> list[Any]:
+    """Return the further arguments of `set_limits`."""
+    caps = [MOST if one is None else one for row in arguments["limits"] for one in row]
+    return [bounds(arguments), int(listed), *caps]
+
+
+def bounds(arguments: Arguments) -> str:
+    """Return the bounds of the known windows, as lines of name, first, start and end."""
+    known = arguments["bounds"].items()
+    return "\n" + "".join([f"{name}\t{a}\t{b}\t{c}\n" for name, (a, b, c) in known])
