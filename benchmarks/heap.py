@@ -31,7 +31,7 @@ MAX_ALL_MPY = 40 * KIB
 FROM_ROMFS = 0.7
 OURS = "budget_core"
 PEER = "exoclaw_turn_budget"
-TYPES_ONLY = "shapes.py"
+TYPES_ONLY = "_types.py"
 DAILY = "daily tracker and chip's store"
 TURN = "deadline, turn budget and turn state"
 
@@ -94,7 +94,7 @@ def measure(quick: bool = False) -> list[Figure]:
     micropython32 = find_micropython32()
     with TemporaryDirectory() as folder:
         built = Path(folder, "ours")
-        sizes = compile_package(ROOT / OURS, built / "lib", leave_out=TYPES_ONLY)
+        sizes = compile_package(ROOT / OURS, built / "lib", left_out={TYPES_ONLY})
         (built / "image.romfs").write_bytes(image_of(built / "lib"))
         figures, bare = _ours(micropython, built, sizes)
         if micropython32 is not None:

@@ -17,7 +17,7 @@ import redis.asyncio
 
 from benchmarks.figures import Figure, ratio
 from benchmarks.turns import medians, medians_awaited
-from budget_core.account import Limit
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.redis.client import open_client
 from tests.ledger.redis_server import RedisServer

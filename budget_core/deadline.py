@@ -1,11 +1,13 @@
 """Instants by which work has to be over."""
 
-from budget_core.limits import check_count
+from budget_core.checks import check_count
 from budget_core.monotonic import MONOTONIC, in_ms, inf
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.shapes import *
+    from typing import Self
+
+    from budget_core.monotonic import MonotonicClock
 
 
 class Deadline:
@@ -25,9 +27,7 @@ class Deadline:
         self._read = clock.read
 
     @classmethod
-    def from_now(
-        cls: "type[AnyDeadline]", seconds: float, clock: "MonotonicClock" = MONOTONIC
-    ) -> "AnyDeadline":
+    def from_now(cls, seconds: float, clock: "MonotonicClock" = MONOTONIC) -> "Self":
         """Return the deadline that many seconds ahead, to the nearest millisecond.
 
         Zero and less is a deadline that has passed, infinity one that never does. Raises
@@ -37,14 +37,12 @@ class Deadline:
         return cls.from_wire(in_ms("seconds", seconds, -inf), clock)
 
     @classmethod
-    def never(cls: "type[AnyDeadline]", clock: "MonotonicClock" = MONOTONIC) -> "AnyDeadline":
+    def never(cls, clock: "MonotonicClock" = MONOTONIC) -> "Self":
         """Return the deadline that never passes."""
         return cls.from_wire(None, clock)
 
     @classmethod
-    def from_wire(
-        cls: "type[AnyDeadline]", remaining_ms: int | None, clock: "MonotonicClock" = MONOTONIC
-    ) -> "AnyDeadline":
+    def from_wire(cls, remaining_ms: int | None, clock: "MonotonicClock" = MONOTONIC) -> "Self":
         """Return the deadline that `to_wire` sent; raises `ValueError` for what it never sends."""
         now = clock.read()
         if remaining_ms is None:
@@ -107,7 +105,7 @@ class Deadline:
             raise DeadlineExceeded(self)
         return None if left == inf else left
 
-    def intersect(self: "AnyDeadline", other: "Deadline | float") -> "AnyDeadline":
+    def intersect(self, other: "Deadline | float") -> "Self":
         """Return the earlier of this deadline and another, or a number of seconds from now.
 
         `elapsed_seconds` goes on from this one's start. Raises `ValueError` as `from_now` does, and
@@ -125,7 +123,7 @@ class Deadline:
 
     intersect_deadline = intersect
 
-    def within_ms(self: "AnyDeadline", ms: int | None) -> "AnyDeadline":
+    def within_ms(self, ms: int | None) -> "Self":
         """Return this deadline, or the one that many milliseconds from now if that is earlier."""
         if ms is None:
             return self
@@ -150,7 +148,7 @@ class Deadline:
         left = -int((self._read() - self._due) // self._clock.per_ms)  # rounded up
         return max(0, left - transit_ms)
 
-    def __enter__(self: "AnyDeadline") -> "AnyDeadline":
+    def __enter__(self) -> "Self":
         self.check_or_raise()
         return self
 

@@ -2,7 +2,9 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.shapes import *
+    from typing import NoReturn
+
+    from budget_core._types import TimeLimit
 
 
 class BudgetError(Exception):
@@ -44,19 +46,19 @@ class ProviderError(BudgetError):
 try:
 
     class TimeLimitError(BudgetError, TimeoutError):
-        """What ran out was time."""
+        """A limit of time was reached."""
 
 except NameError:  # MicroPython has no TimeoutError
     TimeLimitError = BudgetError  # type: ignore[misc, assignment]
 
 
-class DeadlineExceeded(TimeLimitError):  # noqa: N818 - the seed's name
+class DeadlineExceeded(TimeLimitError):  # noqa: N818 - the name users know
     """A deadline has passed; on CPython a `TimeoutError`.
 
     `deadline` is the one, `elapsed_seconds` the time since it was set.
     """
 
-    def __init__(self, deadline: "Deadline") -> None:
+    def __init__(self, deadline: "TimeLimit") -> None:
         self.deadline = deadline
         self.elapsed_seconds = elapsed = deadline.elapsed_seconds()
         super().__init__(

@@ -2,9 +2,9 @@
 
 import os
 
+from budget_core.checks import check_count
+from budget_core.checksum import decode, encode
 from budget_core.errors import StateCorruptError, StoreError
-from budget_core.frame import decode, encode
-from budget_core.limits import check_count
 from budget_cpython.file_lock import PathClaim
 from budget_cpython.plain_file import (
     leads_into,

@@ -7,9 +7,9 @@ its result at once (`maybe_await`), so it runs to its end without an event loop 
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from budget_core.account import Limit
-from budget_core.ledger import TTL
-from budget_core.ledger_records import Balance, Hold
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.memory import TTL
+from budget_core.ledger.records import Balance, Hold
 from budget_cpython.ledger.remote import AsyncRemoteLedger, Backend
 
 T = TypeVar("T")

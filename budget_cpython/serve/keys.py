@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from budget_core.account import check_path
 from budget_core.errors import BudgetError, StoreError, refuse
+from budget_core.ledger.limit import check_path
 from budget_cpython.file_lock import PathClaim
 from budget_cpython.plain_file import remove, sync_folder, what_else, write_new
 

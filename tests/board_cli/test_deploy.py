@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from budget_core.clock import BUILT
+from budget_core.wall_clock import BUILT
 from budget_cpython.board.build import Form, build_board
 from budget_cpython.board.catalogue import known_boards
 
@@ -149,9 +149,18 @@ def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
     assert (module["BOARD"], module["PROVISIONED"], module["BUILT"]) == ("0", True, BUILT)
 
 
+def test_a_room_can_be_left_out_and_the_program_runs(cli: Cli, mine: Path) -> None:
+    said = cli("deploy", mine, "--without", "ledger", "--without", "agent")
+    assert said.code == 0
+    found = [path for path in digests(cli.board) if path.startswith("/lib/budget_core/")]
+    rooms = {path.split("/")[3] for path in found if path.count("/") > 3}
+    assert rooms == {"board", "chat"}
+    assert cli("status").code == 0
+
+
 def test_what_only_type_checkers_read_is_on_no_board(mine: Path) -> None:
     files = build_board(mine, Form.SOURCE).files
-    assert "/lib/budget_core/shapes.py" not in files
+    assert "/lib/budget_core/_types.py" not in files
     assert "/lib/budget_core/tracker.py" in files
     assert not [path for path, data in files.items() if b"TYPE_CHECKING" in data]
 

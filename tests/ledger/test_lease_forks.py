@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import BudgetExceededError, LedgerUnavailableError
+from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableError
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.blocking import finish
-from budget_cpython.ledger.gates import TaskGate
 from budget_cpython.ledger.lease import AsyncLeasedLedger, LeasedLedger
+from budget_cpython.ledger.locks import TaskGate
 from budget_cpython.ledger.outage import AllowingLedger, AsyncAllowingLedger
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.forked import in_child

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerUnavailableError
 from budget_cpython.ledger.blocking import maybe_await
 from budget_cpython.ledger.postgres.connections import Connections, Driver
 from budget_cpython.ledger.postgres.error_mapping import READ_ONLY, RETRY, is_lost, ledger_error

@@ -8,10 +8,10 @@ from typing import Any
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
 
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerUnavailableError
 from budget_cpython.ledger.blocking import maybe_await
 from budget_cpython.ledger.forked import begin_again_in_children
-from budget_cpython.ledger.gates import TaskGate, ThreadGate
+from budget_cpython.ledger.locks import TaskGate, ThreadGate
 from budget_cpython.ledger.postgres.error_mapping import ledger_error
 
 GRACE = 1.0  # seconds for the server's own timeout to come first

@@ -2,7 +2,7 @@
 
 import psycopg
 
-from budget_core.ledger_errors import LedgerError, LedgerFullError, LedgerUnavailableError
+from budget_core.ledger.errors import LedgerError, LedgerFullError, LedgerUnavailableError
 
 RETRY = ("40001", "40P01")  # serialization failures and deadlocks: rolled back, fine a second time
 FULL = ("53100", "53200")

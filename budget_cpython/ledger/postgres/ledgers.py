@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from budget_core.checks import check_count
 from budget_core.errors import refuse
-from budget_core.limits import check_count
 from budget_cpython.ledger.blocking import RemoteLedger
 from budget_cpython.ledger.postgres.backend import PostgresBackend
 from budget_cpython.ledger.postgres.connections import ASYNCIO, THREADS, Driver

@@ -3,7 +3,7 @@
 from importlib.resources import files
 from typing import Any
 
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerUnavailableError
 from budget_cpython.ledger.blocking import maybe_await
 
 MIGRATIONS = ("001_tables",)  # in order; the schema's version is how many were done

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from budget_core.account import chain, root
+from budget_core.ledger.limit import chain, root
 
 Arguments = dict[str, Any]
 BATCH = 200  # holds that one call expires or forgets at most

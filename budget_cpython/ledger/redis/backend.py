@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 
 from redis.exceptions import ResponseError
 
-from budget_core.account import MOST
+from budget_core.ledger.limit import MOST
 from budget_cpython.ledger.blocking import maybe_await
 from budget_cpython.ledger.redis import replies, script_args
 from budget_cpython.ledger.redis.error_mapping import (

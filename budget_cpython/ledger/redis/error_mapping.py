@@ -10,7 +10,7 @@ from redis.exceptions import (
     ResponseError,
 )
 
-from budget_core.ledger_errors import LedgerError, LedgerFullError, LedgerUnavailableError
+from budget_core.ledger.errors import LedgerError, LedgerFullError, LedgerUnavailableError
 
 ERRORS = (RedisError, RedisClusterException, OSError)  # what clients raise
 _NOT_RUN = (AuthenticationError, AuthorizationError, BusyLoadingError, MaxConnectionsError)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from budget_core.account import MOST, chain
-from budget_core.cell import COMMITTED, HELD
+from budget_core.ledger.bucket import COMMITTED, HELD
+from budget_core.ledger.limit import MOST, chain
 from budget_cpython.ledger.redis.script_args import Arguments
 
 

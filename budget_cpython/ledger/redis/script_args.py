@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from budget_core.account import MOST
+from budget_core.ledger.limit import MOST
 
 Arguments = dict[str, Any]
 
