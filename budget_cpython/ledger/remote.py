@@ -1,5 +1,6 @@
 """A ledger whose accounts and holds are kept by a server: what its engines have in common."""
 
+import os
 import secrets
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -154,29 +155,26 @@ class AsyncRemoteLedger(LimitReader):
         await self._backend.close()
 
     async def _ask(self, operation: str, path: str, **arguments: Any) -> Any:
-        arguments.update(path=path, keep_ms=self._keep_ms)
-        arguments["now"] = None if self._clock is None else int(self._clock() * 1000)
-        arguments["bounds"] = {}
-        reply = await self._call(operation, arguments)
-        while reply[0] == "roll":
+        """Do an operation; send it once more if its outcome is unknown: it counts once."""
+        now = None if self._clock is None else int(self._clock() * 1000)
+        arguments.update(path=path, keep_ms=self._keep_ms, now=now, bounds={})
+        in_doubt = False
+        while True:
+            try:
+                reply = await self._backend.call(operation, arguments)
+            except LedgerUnavailableError as error:
+                if in_doubt:
+                    error.applied = None  # the first may have been applied, whatever this one says
+                if in_doubt or error.applied is not None:
+                    raise
+                in_doubt = True
+                continue
+            if reply[0] == "ok":
+                return reply[1]
+            if reply[0] != "roll":
+                raise _error(reply, path, arguments)
             arguments["bounds"] = self._bounds(reply[1], reply[2])
-            reply = await self._call(operation, arguments)
-        if reply[0] != "ok":
-            raise _error(reply, path, arguments)
-        return reply[1]
-
-    async def _call(self, operation: str, arguments: dict[str, Any]) -> Sequence[Any]:
-        """Send an operation, once more if its outcome is unknown: it counts once."""
-        try:
-            return await self._backend.call(operation, arguments)
-        except LedgerUnavailableError as error:
-            if error.applied is not None:
-                raise
-        try:
-            return await self._backend.call(operation, arguments)
-        except LedgerUnavailableError as error:
-            error.applied = None  # the first may have been applied, whatever the second says
-            raise
+            in_doubt = False
 
     def _bounds(self, now: int, names: Sequence[str]) -> dict[str, tuple[int, int, int]]:
         """Return the bounds of windows at the server's `now`: the server knows no calendar.
@@ -217,7 +215,7 @@ def _hold_id(id: Any) -> str:
 
 
 def _new_id() -> str:
-    return "#" + secrets.token_hex(8)
+    return "#" + os.urandom(8).hex()
 
 
 def _error(reply: Sequence[Any], path: str, arguments: dict[str, Any]) -> Exception:

@@ -34,10 +34,9 @@ ASYNCIO = Driver(psycopg.AsyncConnection, AsyncConnectionPool, TaskGate, asyncio
 class Connections:
     """A pool of up to `most` connections, opened at first use.
 
-    The pool connects in the background, and keeps its errors to itself. So before it is opened, one
-    connection is made and given to `prepare`: that raises what is wrong. A pool that lost a
-    connection is closed, and the next call opens another. So does a process that was forked, and
-    for asyncio another event loop.
+    A pool connects in the background and tells no caller what is wrong. So one connection is made
+    beside it first and given to `prepare`: their errors are raised. A pool that lost a connection
+    is closed, and the next call opens another; so does a forked process, and another event loop.
     """
 
     def __init__(
@@ -55,17 +54,14 @@ class Connections:
         self._prepare = prepare
         self._timeout = timeout
         self._most = most
+        self._prepare_threshold = 0 if prepared_statements else None
         self._kind = _bounded(driver.connection, timeout + GRACE)
-        self._options = {
-            "autocommit": True,
-            "prepare_threshold": 0 if prepared_statements else None,
-        }
         self._pool: Any = None
         self._loop: object = None
+        self._gate = driver.gate()
         self._left: list[Any] = []  # pools of the processes this one was forked from
-        self._failure: LedgerUnavailableError | None = None
+        self._failure: psycopg.Error | None = None
         self._closed = False
-        self.begin_again()
         begin_again_in_children(self)
 
     def begin_again(self) -> None:
@@ -77,11 +73,11 @@ class Connections:
     async def take(self) -> tuple[Any, Any]:
         """Return a pool, and a connection of it to give back."""
         while True:
-            pool = await self._open()
+            pool = self._usable() or await self._open()
             try:
                 return pool, await maybe_await(pool.getconn())
             except PoolClosed:
-                continue  # another thread has found its connection lost
+                continue  # another call has found its connection lost
             except PoolTimeout as error:
                 text = f"none of the ledger's {self._most} connections was free"
                 raise LedgerUnavailableError(f"{text} within {self._timeout:g} s", error) from None
@@ -95,58 +91,56 @@ class Connections:
     async def close(self) -> None:
         """Close the connections now, those in use as they are given back."""
         self._closed = True
-        pool = self._own_pool()
-        if pool is not None:
-            await self.drop(pool)
+        async with self._gate:
+            pool = self._usable()
+            if pool is not None:
+                await self.drop(pool)
 
-    def _own_pool(self) -> Any:
-        """Return the open pool, unless it is of another event loop, which cannot be closed here."""
+    def _usable(self) -> Any:
+        """Return the open pool, unless it is another event loop's."""
         return self._pool if self._loop is self._driver.loop() else None
 
     async def _open(self) -> Any:
-        if self._closed:
-            raise LedgerUnavailableError("the ledger is closed")
-        pool = self._own_pool()
-        if pool is not None:
-            return pool
-        before = self._failure
+        known = self._failure
         async with self._gate:
-            pool = self._own_pool()
-            if pool is not None:
-                return pool
-            if self._failure is not before and self._failure is not None:  # while this one waited
-                raise LedgerUnavailableError(str(self._failure), self._failure.cause)
-            try:
-                await self._try_server()
-            except LedgerUnavailableError as error:
-                self._failure = error
-                raise
-            pool = self._driver.pool(
-                self._conninfo,
-                connection_class=self._kind,
-                kwargs=self._options,
-                min_size=1,
-                max_size=self._most,
-                timeout=self._timeout,
-                reconnect_timeout=self._timeout,
-                num_workers=1,
-                open=False,
-            )
-            await maybe_await(pool.open())
-            self._pool, self._loop = pool, self._driver.loop()
-            return pool
+            if self._closed:
+                raise LedgerUnavailableError("the ledger is closed")
+            pool = self._usable()
+            if pool is None:
+                if self._failure is not None and self._failure is not known:
+                    raise ledger_error(self._failure, sent=False)  # of the call this one waited for
+                try:
+                    pool = await self._connect()
+                except psycopg.Error as error:
+                    self._failure = error
+                    raise ledger_error(error, sent=False) from None
+                self._pool, self._loop = pool, self._driver.loop()
+        return pool
 
-    async def _try_server(self) -> None:
-        connection: Any = None
+    async def _connect(self) -> Any:
         conninfo = self._conninfo if isinstance(self._conninfo, str) else self._conninfo()
+        connection = await maybe_await(self._kind.connect(conninfo, autocommit=True))
         try:
-            connection = await maybe_await(self._kind.connect(conninfo, autocommit=True))
             await self._prepare(connection)
-        except psycopg.Error as error:
-            raise ledger_error(error, sent=False) from None
         finally:
-            if connection is not None:
-                await maybe_await(connection.close())
+            await maybe_await(connection.close())
+        pool = self._driver.pool(
+            self._conninfo,
+            connection_class=self._kind,
+            kwargs={"autocommit": True, "prepare_threshold": self._prepare_threshold},
+            min_size=1,
+            max_size=self._most,
+            timeout=self._timeout,
+            reconnect_timeout=self._timeout,
+            num_workers=1,
+            open=False,
+        )
+        try:
+            await maybe_await(pool.open(wait=True, timeout=self._timeout))
+        except BaseException:  # a task that is cancelled
+            await maybe_await(pool.close())
+            raise
+        return pool
 
 
 def _bounded(kind: Any, seconds: float) -> Any:

@@ -52,6 +52,6 @@ def _parameter(name: str, arguments: Arguments) -> str | None:
     if name == "batch":
         return str(BATCH)
     value: Any = arguments[name]
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value)
+    if isinstance(value, (dict, list)):
+        return json.dumps(value)
+    return None if value is None else str(value)

@@ -1,6 +1,6 @@
 """Do a ledger's operations on a Redis server, by scripts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from redis.exceptions import ResponseError
@@ -44,7 +44,7 @@ class RedisBackend:
         if self._check_eviction:
             await self._refuse_eviction()
         if operation == "accounts":
-            return "ok", await self._scan("SSCAN", self._keys.accounts)
+            return "ok", await self._scan(self._client.sscan, self._keys.accounts)
         if operation == "expire":
             return "ok", await self._expire(arguments)
         if operation == "set_limits":
@@ -109,7 +109,7 @@ class RedisBackend:
     async def _expire(self, arguments: Arguments) -> int:
         """Expire holds, root by root; forget roots without accounts and holds."""
         count = 0
-        for root in await self._scan("HSCAN", self._keys.roots):
+        for root in await self._scan(self._client.hscan, self._keys.roots):
             of_root = {**arguments, "path": root}
             expired, live = await self._expire_root(of_root)
             count += expired
@@ -154,21 +154,17 @@ class RedisBackend:
             await self._raise(error)
         return replies.text(reply)
 
-    async def _scan(self, command: str, key: str) -> list[str]:
-        """Return the members of a set, or the fields of a hash, a page at a time."""
-        found: dict[str, None] = {}
-        cursor: Any = 0
-        while True:
+    async def _scan(self, scan: Callable[..., Any], key: str) -> list[str]:
+        """Return the members of a set, or the fields of a hash, read a page at a time."""
+        found: set[str] = set()
+        cursor = None
+        while cursor != 0:
             try:
-                page = await maybe_await(
-                    self._client.execute_command(command, key, cursor, "COUNT", PAGE)
-                )
+                cursor, members = await maybe_await(scan(key, cursor or 0, count=PAGE))
             except ERRORS as error:
                 await self._raise(error)
-            cursor, members = replies.text(page)
-            found.update(dict.fromkeys(members))
-            if not int(cursor):
-                return list(found)
+            found.update(replies.text(list(members)))
+        return list(found)
 
     async def _raise(self, error: Exception) -> NoReturn:
         pool = getattr(self._client, "connection_pool", None)
@@ -180,7 +176,7 @@ class RedisBackend:
         """Raise `ValueError` if the server may evict keys; one that does not tell passes."""
         info: Any = {}
         try:
-            info = await maybe_await(self._client.execute_command("INFO", "memory"))
+            info = await maybe_await(self._client.info("memory"))
         except ERRORS as error:
             if not (isinstance(error, ResponseError) and is_forbidden(error)):
                 await self._raise(error)

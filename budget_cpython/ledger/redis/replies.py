@@ -14,8 +14,6 @@ def text(reply: Any) -> Any:
         return reply.decode()
     if isinstance(reply, (list, tuple)):
         return [text(one) for one in reply]
-    if isinstance(reply, dict):
-        return {text(one): text(reply[one]) for one in reply}
     return reply
 
 
@@ -33,14 +31,8 @@ def read(operation: str, arguments: Arguments, reply: Sequence[Any]) -> Sequence
         rows = [_with_account(row, path, 0) for row in details[0]]
         return word, [(*row[:3], _cap(row[3]), *row[4:]) for row in rows]
     amounts, state, expires, actual = details
-    return word, (
-        path,
-        arguments["id"],
-        _amounts(amounts),
-        state,
-        expires,
-        None if actual is None else _amounts(actual),
-    )
+    used = None if actual is None else _amounts(actual)
+    return word, (path, arguments["id"], _amounts(amounts), state, expires, used)
 
 
 def fresh(arguments: Arguments, expires: int) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@
 -- Redis refuses to write: so an error leaves everything as it was.
 --
 -- Functions are made anew at each run, so that a script has few: scripts.py says what each is loaded
--- with, and puts the numbers of these names in their places.
+-- with.
 
 local MOST, NO_DATE, KEPT = 9007199254740991, 1, 32
 -- a hold
