@@ -1,5 +1,6 @@
 """A ledger on Postgres makes its schema, and says what it cannot work with."""
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -192,6 +193,33 @@ def test_a_connection_behind_a_pooler_has_nothing_prepared_and_no_settings(
         )
         ledger.limits("org")
         assert ledger.accounts() == (["0", "0"] if behind_pooler else ["2", "77s"])
+
+
+def test_calls_that_wait_for_a_connection_fail_with_it() -> None:
+    asked: list[str] = []
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async def main() -> None:
+        listener = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+        host, port = listener.sockets[0].getsockname()
+
+        def conninfo() -> str:
+            asked.append(f"host={host} port={port} user=x")
+            return asked[-1]
+
+        ledger = AsyncPostgresLedger(conninfo, timeout=PATIENCE)
+        calls = [ledger.accounts() for _ in range(5)]
+        for failed in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(failed, LedgerUnavailableError)
+            assert failed.applied is False
+        await ledger.close()
+        listener.close()
+        await listener.wait_closed()
+
+    asyncio.run(main())
+    assert len(asked) == 1
 
 
 def test_a_forked_process_has_connections_of_its_own() -> None:

@@ -344,4 +344,6 @@ def test_one_asyncio_ledger_serves_one_loop_after_another(server: PostgresServer
 
     asyncio.run(many())
     assert asyncio.run(ledger.balance("org"))[0].held == 20
+    own = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'microbudget'"
+    until(lambda: len(server.execute(own)) == 1)  # those of former loops are closed
     asyncio.run(ledger.close())
