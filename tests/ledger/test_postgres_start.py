@@ -36,21 +36,21 @@ def opened(**options: Any) -> PostgresLedger:
 def test_servers_that_start_at_once_make_one_schema() -> None:
     ledgers = [opened() for _ in range(8)]
     start = threading.Barrier(len(ledgers))
-    trouble: list[Exception] = []
+    failures: list[Exception] = []
 
     def begin(number: int) -> None:
         start.wait()
         try:
             ledgers[number].set_limits(f"org{number}", [Limit("calls", number)])
         except Exception as error:  # noqa: BLE001 - shown below
-            trouble.append(error)
+            failures.append(error)
 
     threads = [threading.Thread(target=begin, args=(number,)) for number in range(len(ledgers))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not trouble
+    assert not failures
     assert ledgers[0].accounts() == [f"org{number}" for number in range(8)]
     for ledger in ledgers:
         ledger.close()

@@ -1,4 +1,4 @@
-"""A ledger whose Postgres server is in trouble says so, loses nothing and counts nothing twice."""
+"""A ledger whose Postgres server fails says so, loses nothing and counts nothing twice."""
 
 import asyncio
 import signal
@@ -143,10 +143,10 @@ def test_what_was_acknowledged_is_there_after_a_crash_and_a_restart(
     server.halt("immediate")
     with pytest.raises(LedgerUnavailableError) as caught:
         ledger.commit(hold, {"calls": 4})
-    assert caught.value.applied is None  # it was sent, and nobody knows when the server ended
+    assert caught.value.applied is None  # it was sent, and the server may have applied it
     with pytest.raises(LedgerUnavailableError) as caught:
         ledger.commit(hold, {"calls": 4})
-    assert caught.value.applied is False  # nobody was there
+    assert caught.value.applied is False  # no server was there
     server.start()
     assert ledger.commit(hold, {"calls": 4}).state == Hold.COMMITTED
     assert counted(ledger) == [(4, 0)] * 2
@@ -228,7 +228,7 @@ def test_a_server_that_became_read_only_changes_nothing(
     assert counted(ledger) == [(0, 1), (0, 0)]
 
 
-def test_a_deadlock_with_somebody_else_is_tried_again(server: PostgresServer) -> None:
+def test_an_operation_that_ended_a_deadlock_is_repeated(server: PostgresServer) -> None:
     conninfo = server.conninfo(options="-c deadlock_timeout=10ms")
     with closing(PostgresLedger(conninfo, timeout=NO_HURRY)) as ledger:
         for path in ("org", "org/a"):

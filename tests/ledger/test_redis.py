@@ -366,7 +366,7 @@ def test_an_account_removed_while_it_is_made_is_listed_if_it_is_there(
 
         watched.step = step
         one.set_limits("org", [Limit("calls", 1)])
-        assert left[0] < 0 or before  # with limits before there is no need to note it twice
+        assert left[0] < 0 or before  # an account that had limits is listed once
         assert one.accounts() == (["org", "other"] if one.limits("org") else ["other"])
 
 

@@ -47,7 +47,7 @@ def figures(ledger: RedisLedger) -> tuple[int, int]:
 
 
 def test_a_server_that_is_down_is_said_to_be_and_nothing_is_applied(tmp_path: Path) -> None:
-    with closing(RedisLedger(f"unix://{tmp_path}/nobody")) as ledger:
+    with closing(RedisLedger(f"unix://{tmp_path}/absent")) as ledger:
         for ask in asking(ledger, Hold("org", "k", {"tokens": 1})):
             with pytest.raises(LedgerUnavailableError) as down:
                 ask()
@@ -73,7 +73,7 @@ def asking(ledger: RedisLedger, hold: Hold) -> "list[Callable[[], Any]]":
 
 def test_asyncio_is_told_of_a_server_that_is_down(tmp_path: Path) -> None:
     async def ask() -> None:
-        ledger = AsyncRedisLedger(f"unix://{tmp_path}/nobody", check_eviction=False)
+        ledger = AsyncRedisLedger(f"unix://{tmp_path}/absent", check_eviction=False)
         with pytest.raises(LedgerUnavailableError) as down:
             await ledger.reserve("org", {"tokens": 1})
         assert down.value.applied is False
@@ -113,7 +113,7 @@ def test_a_killed_server_has_all_it_acknowledged_and_nothing_twice(own: RedisSer
             assert figures(ledger) == (told, 0)
 
 
-def test_connections_that_broke_together_cost_nobody_an_error(own: RedisServer) -> None:
+def test_connections_that_broke_together_cause_no_error(own: RedisServer) -> None:
     with closing(RedisLedger(own.url, timeout=NO_HURRY)) as ledger:
         ledger.set_limits("org", LIMITS)
         ledger.charge("org", {})

@@ -52,7 +52,7 @@ class RedisBackend:
         return await self._run_on_path(operation, arguments)
 
     async def close(self) -> None:
-        """Close the client, unless it is somebody else's."""
+        """Close the client, if it is owned."""
         if self._owned:
             close = getattr(self._client, "aclose", self._client.close)
             await maybe_await(close())
