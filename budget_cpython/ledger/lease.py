@@ -6,12 +6,13 @@ from typing import Any
 
 from budget_core.ledger import lease
 from budget_core.ledger._types import AnyLedger, LedgerProtocol
+from budget_core.ledger.outbox import finish
 from budget_core.ledger.records import TTL, Hold
 from budget_core.monotonic import MONOTONIC, MonotonicClock
+from budget_cpython.ledger.blocking import BlockingLedger
 from budget_cpython.ledger.forked import begin_again_in_children
 from budget_cpython.ledger.locks import TaskGate, ThreadGate
 from budget_cpython.ledger.passthrough import AsyncPassthrough
-from budget_cpython.ledger.remote import RemoteLedger, finish
 from budget_cpython.wall_clock import WALL
 
 
@@ -60,7 +61,7 @@ class AsyncLeasedLedger(lease.LeasedLedger, AsyncPassthrough):
         return await self.upstream.ask(operation, *arguments)
 
 
-class LeasedLedger(RemoteLedger):
+class LeasedLedger(BlockingLedger):
     """The same for threads; `ledger` is one that blocks. A claim within a block asks nobody."""
 
     def __init__(

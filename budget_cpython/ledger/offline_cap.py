@@ -18,10 +18,10 @@ from budget_core.ledger.outbox import new_key
 from budget_core.ledger.records import TTL, Hold, check_ttl
 from budget_core.ledger.upstream import Upstream
 from budget_core.monotonic import MONOTONIC, MonotonicClock
+from budget_cpython.ledger.blocking import BlockingLedger
 from budget_cpython.ledger.forked import begin_again_in_children
 from budget_cpython.ledger.locks import TaskGate, ThreadGate
 from budget_cpython.ledger.passthrough import AsyncPassthrough
-from budget_cpython.ledger.remote import RemoteLedger
 from budget_cpython.wall_clock import WALL
 
 OFFLINE = (LedgerUnavailableError, LedgerFullError)
@@ -171,7 +171,7 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         return await self.upstream.ask(operation, *arguments)
 
 
-class OfflineCapLedger(RemoteLedger):
+class OfflineCapLedger(BlockingLedger):
     """The same for threads; `ledger` is one that blocks."""
 
     def __init__(

@@ -8,10 +8,10 @@ import pytest
 
 from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableError
 from budget_core.ledger.limit import Limit
+from budget_core.ledger.outbox import finish
 from budget_cpython.ledger.lease import AsyncLeasedLedger, LeasedLedger
 from budget_cpython.ledger.locks import TaskGate
 from budget_cpython.ledger.offline_cap import AsyncOfflineCapLedger, OfflineCapLedger
-from budget_cpython.ledger.remote import finish
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.forked import in_child
 from tests.ledger.patience import NO_HURRY

@@ -10,11 +10,12 @@ from dbos import DBOS
 from budget_core.ledger._types import AnyLedger, LedgerProtocol
 from budget_core.ledger.errors import LedgerError
 from budget_core.ledger.limit import check_key
+from budget_core.ledger.outbox import finish
 from budget_core.ledger.records import TTL, Hold
+from budget_cpython.ledger.blocking import BlockingLedger
 from budget_cpython.ledger.dbos.plain import pack, unpack
 from budget_cpython.ledger.dbos.workflow import step_key, workflow
 from budget_cpython.ledger.passthrough import AsyncPassthrough
-from budget_cpython.ledger.remote import RemoteLedger, finish
 
 _Step: TypeAlias = Callable[[], Awaitable[Any]]
 
@@ -114,7 +115,7 @@ class _Blocking(AsyncDBOSLedger):
         return unpack(DBOS.run_step({"name": "microbudget." + operation}, packed))
 
 
-class DBOSLedger(RemoteLedger):
+class DBOSLedger(BlockingLedger):
     """Any ledger that blocks, for DBOS workflows that do; `AsyncDBOSLedger` says the rest."""
 
     def __init__(self, ledger: LedgerProtocol, name: str = "dbos") -> None:

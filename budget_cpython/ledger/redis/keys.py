@@ -8,7 +8,7 @@ from budget_core.ledger.limit import chain, root
 PATHS = 4096  # whose keys are remembered
 
 
-class Names:
+class Keys:
     """The keys below one prefix; those of one root share a hash tag, and so a slot of a cluster."""
 
     def __init__(self, prefix: str) -> None:
@@ -26,6 +26,6 @@ class Names:
         return f"{self.prefix}:{{{root(path)}}}:hold:{id}"
 
     def _of_path(self, path: str) -> tuple[str, ...]:
-        """Return what the scripts take before a hold's key: see shared.lua."""
+        """Return the keys that come before a hold's: see shared.lua."""
         tag = f"{self.prefix}:{{{root(path)}}}"
         return f"{tag}:live", f"{tag}:cells", *[f"{tag}:account:{one}" for one in chain(path)]
