@@ -31,7 +31,7 @@ MAX_ALL_MPY = 40 * KIB
 FROM_ROMFS = 0.7
 OURS = "budget_core"
 PEER = "exoclaw_turn_budget"
-TYPES_ONLY = "shapes.py"
+TYPES_ONLY = "_types.py"
 DAILY = "daily tracker and chip's store"
 TURN = "deadline, turn budget and turn state"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figure
-from budget_core.account import Limit
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.lease import LeasedLedger
 from budget_cpython.ledger.sqlite import SqliteLedger
 

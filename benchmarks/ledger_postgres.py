@@ -14,7 +14,7 @@ import psycopg
 
 from benchmarks.figures import Figure, ratio
 from benchmarks.turns import medians, medians_awaited
-from budget_core.account import Limit
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
 from tests.ledger.postgres_server import PostgresServer
 

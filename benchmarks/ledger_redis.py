@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.figures import Figure, ratio
 from benchmarks.turns import medians, medians_awaited
-from budget_core.account import Limit
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.redis.clients import Blocking, Waiting
 from tests.ledger.redis_server import RedisServer

@@ -15,7 +15,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from benchmarks.figures import Figure
-from budget_core.account import Limit
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.sqlite import SqliteLedger
 
 _DISK = Path(__file__).parent.parent / ".local"  # other places may be in memory

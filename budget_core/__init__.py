@@ -5,28 +5,28 @@ A name is loaded from its module when it is first asked for, so a program pays f
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.shapes import *
+    from typing import Any
 
 PUBLIC = """\
-chat ChatClient
-clock WALL WallClock
-composite CompositePolicy
+allowance Allowance
+chat.client ChatClient
+chat.http tls_context
 config DailyBudgetConfig Enforcement TurnBudgetConfig
 daily_tracker DailyBudgetTracker
-deadline Deadline
+deadline Deadline DeadlineExceeded
 deadline_token DeadlineToken
-errors BudgetError DeadlineExceeded ProviderError StateCorruptError StoreError
+errors BudgetError ProviderError StateCorruptError StoreError
 file_store FileBudgetStore
-http tls_context
-lock thread_lock
+locks thread_lock
+memory_store InMemoryBudgetStore
 monotonic MonotonicClock
-policy TurnBudgetPolicy
+policy CompositePolicy TurnBudgetPolicy
 provider ChatResponse ToolCall
-store InMemoryBudgetStore
 tracker BudgetTracker TurnBudgetTracker
-turn_budget Allowance TurnBudget
+turn_budget TurnBudget
 turn_records CitationAccumulator ToolTraceEntry
 turn_state TurnRuntimeState
+wall_clock WALL WallClock
 wrapper BudgetWrapper"""
 
 
@@ -36,8 +36,16 @@ def __getattr__(name: str) -> "Any":
         for line in public.split("\n"):
             home = line.split(" ")
             if name in home[1:]:
-                return getattr(__import__("budget_core." + home[0], None, None, (name,)), name)
+                return getattr(_module(home[0]), name)
         if public is not PUBLIC:
-            raise AttributeError(f"budget_core has no {name}")
-        # A program without an operative does without the names that one needs.
-        public = __import__("budget_core.names", None, None, ("PUBLIC",)).PUBLIC
+            break
+        # A program without ledgers and agents does without their names.
+        public = _module("_names").PUBLIC
+    try:
+        return _module(name)  # MicroPython asks here before it looks for a module of that name
+    except ImportError:
+        raise AttributeError(f"budget_core has no {name}")
+
+
+def _module(name: str) -> "Any":
+    return __import__("budget_core." + name, None, None, (name,))

@@ -3,11 +3,12 @@
 Every field's name, default and rule stand here once; `budget_cpython` derives its dataclasses.
 """
 
-from budget_core.limits import check_count, check_limit, check_text
+from budget_core.checks import check_count, check_limit, check_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.shapes import *
+    from collections.abc import Callable, Sequence
+    from typing import Any, Self
 
 
 class Enforcement:
@@ -90,7 +91,7 @@ class Config:
         fields = [f"{name}={value!r}" for name, value in sorted(self.__dict__.items())]
         return f"{type(self).__name__}({', '.join(fields)})"
 
-    def replace(self: "AnyConfig", **changes: "Any") -> "AnyConfig":
+    def replace(self, **changes: "Any") -> "Self":
         """Return a copy with some fields changed, checked like any other."""
         return type(self)(**dict(self.__dict__, **changes))
 

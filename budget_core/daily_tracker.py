@@ -1,15 +1,18 @@
 """Count one day's tokens, and remember them after a restart."""
 
-from budget_core.clock import WALL
+from budget_core.checks import check_count
 from budget_core.config import DailyBudgetConfig
 from budget_core.day_state import decode, encode
-from budget_core.limits import check_count
+from budget_core.day_window import OVER, STAYS, DayWindow
 from budget_core.tracker import NEVER, OUTAGE, BudgetTracker, Count
-from budget_core.window import OVER, STAYS, DayWindow
+from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.shapes import *
+    from collections.abc import Callable
+    from typing import Any
+
+    from budget_core._types import BudgetStateStore, Lock
 
 
 class DailyBudgetTracker(BudgetTracker):
@@ -59,7 +62,7 @@ class DailyBudgetTracker(BudgetTracker):
         self.count.by_model = bool(config.primary_models)
         self._store: Any = store
         if shared:
-            from budget_core.ledger_tracker import share  # loaded for the first ledger
+            from budget_core.ledger.for_tracker import share  # loaded for the first ledger
 
             share(self, store, **shared)
         elif store is not None:
@@ -87,7 +90,7 @@ class DailyBudgetTracker(BudgetTracker):
     def at_limit_message(self, enforcement: str | None = None) -> str:
         """Return what to say at the limit, or that the budget's state is out of reach."""
         if self._fails():
-            from budget_core.template import UNAVAILABLE  # loaded for the first notice
+            from budget_core.notices import UNAVAILABLE  # loaded for the first notice
 
             return UNAVAILABLE
         return super().at_limit_message(enforcement)

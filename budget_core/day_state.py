@@ -6,11 +6,11 @@ state of it could not be trusted, and when a date before it was first believed, 
 down to the hour, or 0.
 """
 
-from budget_core.limits import check_count
+from budget_core.checks import check_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.shapes import *
+    from typing import Any
 
 _NAMES = ("day", "tokens", "ahead", "warned", "told", "behind")
 _DOUBT = 1 << 6  # above what may have been told

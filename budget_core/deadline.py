@@ -1,11 +1,37 @@
 """Instants by which work has to be over."""
 
-from budget_core.limits import check_count
+from budget_core.checks import check_count
+from budget_core.errors import BudgetError
 from budget_core.monotonic import MONOTONIC, in_ms, inf
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.shapes import *
+    from typing import Self
+
+    from budget_core.monotonic import MonotonicClock
+
+
+try:
+
+    class TimeLimitError(BudgetError, TimeoutError):
+        """A limit of time was reached."""
+
+except NameError:  # MicroPython has no TimeoutError
+    TimeLimitError = BudgetError  # type: ignore[misc, assignment]
+
+
+class DeadlineExceeded(TimeLimitError):  # noqa: N818 - the name users know
+    """A deadline has passed; on CPython a `TimeoutError`.
+
+    `deadline` is the one, `elapsed_seconds` the time since it was set.
+    """
+
+    def __init__(self, deadline: "Deadline") -> None:
+        self.deadline = deadline
+        self.elapsed_seconds = elapsed = deadline.elapsed_seconds()
+        super().__init__(
+            f"the deadline has passed: {elapsed:.3f} s of {deadline.allowed_seconds():.3f} s"
+        )
 
 
 class Deadline:
@@ -25,9 +51,7 @@ class Deadline:
         self._read = clock.read
 
     @classmethod
-    def from_now(
-        cls: "type[AnyDeadline]", seconds: float, clock: "MonotonicClock" = MONOTONIC
-    ) -> "AnyDeadline":
+    def from_now(cls, seconds: float, clock: "MonotonicClock" = MONOTONIC) -> "Self":
         """Return the deadline that many seconds ahead, to the nearest millisecond.
 
         Zero and less is a deadline that has passed, infinity one that never does. Raises
@@ -37,14 +61,12 @@ class Deadline:
         return cls.from_wire(in_ms("seconds", seconds, -inf), clock)
 
     @classmethod
-    def never(cls: "type[AnyDeadline]", clock: "MonotonicClock" = MONOTONIC) -> "AnyDeadline":
+    def never(cls, clock: "MonotonicClock" = MONOTONIC) -> "Self":
         """Return the deadline that never passes."""
         return cls.from_wire(None, clock)
 
     @classmethod
-    def from_wire(
-        cls: "type[AnyDeadline]", remaining_ms: int | None, clock: "MonotonicClock" = MONOTONIC
-    ) -> "AnyDeadline":
+    def from_wire(cls, remaining_ms: int | None, clock: "MonotonicClock" = MONOTONIC) -> "Self":
         """Return the deadline that `to_wire` sent; raises `ValueError` for what it never sends."""
         now = clock.read()
         if remaining_ms is None:
@@ -75,8 +97,6 @@ class Deadline:
     def check_or_raise(self) -> None:
         """Raise `DeadlineExceeded` if the deadline has passed."""
         if self._read() >= self._due:
-            from budget_core.errors import DeadlineExceeded
-
             raise DeadlineExceeded(self)
 
     def remaining_seconds(self) -> float:
@@ -102,12 +122,10 @@ class Deadline:
             in_ms("at_most", at_most)
             left = min(left, at_most)
         if left <= 0:
-            from budget_core.errors import DeadlineExceeded
-
             raise DeadlineExceeded(self)
         return None if left == inf else left
 
-    def intersect(self: "AnyDeadline", other: "Deadline | float") -> "AnyDeadline":
+    def intersect(self, other: "Deadline | float") -> "Self":
         """Return the earlier of this deadline and another, or a number of seconds from now.
 
         `elapsed_seconds` goes on from this one's start. Raises `ValueError` as `from_now` does, and
@@ -125,7 +143,7 @@ class Deadline:
 
     intersect_deadline = intersect
 
-    def within_ms(self: "AnyDeadline", ms: int | None) -> "AnyDeadline":
+    def within_ms(self, ms: int | None) -> "Self":
         """Return this deadline, or the one that many milliseconds from now if that is earlier."""
         if ms is None:
             return self
@@ -150,7 +168,7 @@ class Deadline:
         left = -int((self._read() - self._due) // self._clock.per_ms)  # rounded up
         return max(0, left - transit_ms)
 
-    def __enter__(self: "AnyDeadline") -> "AnyDeadline":
+    def __enter__(self) -> "Self":
         self.check_or_raise()
         return self
 

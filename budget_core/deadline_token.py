@@ -1,10 +1,15 @@
 """Tokens that tell a piece of work to stop."""
 
-from budget_core.turn_budget import NoLock
+from budget_core.locks import NoLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.shapes import *
+    from collections.abc import Callable
+    from typing import Self
+
+    from budget_core._types import Lock
+    from budget_core.deadline import Deadline
+    from budget_core.turn_budget import TurnBudget
 
 
 class DeadlineToken:
@@ -22,9 +27,7 @@ class DeadlineToken:
         self.lock = lock or self.LOCK()
 
     @classmethod
-    def from_budget(
-        cls: "type[AnyToken]", budget: "TurnBudget", cap_s: float | None = None
-    ) -> "AnyToken":
+    def from_budget(cls, budget: "TurnBudget", cap_s: float | None = None) -> "Self":
         """Return a token that expires with the turn, or in `cap_s` seconds if that is earlier."""
         return cls(budget.deadline_within(cap_s))
 

@@ -2,7 +2,7 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.shapes import *
+    from typing import NoReturn
 
 
 class BudgetError(Exception):
@@ -39,29 +39,6 @@ class ProviderError(BudgetError):
         super().__init__(f"{message} (HTTP {status})" if status else message)
         self.status = status
         self.message = message
-
-
-try:
-
-    class TimeLimitError(BudgetError, TimeoutError):
-        """What ran out was time."""
-
-except NameError:  # MicroPython has no TimeoutError
-    TimeLimitError = BudgetError  # type: ignore[misc, assignment]
-
-
-class DeadlineExceeded(TimeLimitError):  # noqa: N818 - the seed's name
-    """A deadline has passed; on CPython a `TimeoutError`.
-
-    `deadline` is the one, `elapsed_seconds` the time since it was set.
-    """
-
-    def __init__(self, deadline: "Deadline") -> None:
-        self.deadline = deadline
-        self.elapsed_seconds = elapsed = deadline.elapsed_seconds()
-        super().__init__(
-            f"the deadline has passed: {elapsed:.3f} s of {deadline.allowed_seconds():.3f} s"
-        )
 
 
 def refuse(name: str, text: str, value: object) -> "NoReturn":

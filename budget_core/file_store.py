@@ -3,13 +3,13 @@
 import os
 from errno import EEXIST, EIO, ENOENT
 
+from budget_core.checks import check_count, check_text
+from budget_core.checksum import decode, encode
 from budget_core.errors import StateCorruptError, StoreError
-from budget_core.frame import decode, encode
-from budget_core.limits import check_count, check_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.shapes import *
+    from typing import Any
 
 SLOTS = 3  # two to write in turn, and one to go on with where FAT loses one
 SLOT_BYTES = 128  # a file of this size lies in littlefs's own metadata: an update costs no block
@@ -152,7 +152,7 @@ class FileBudgetStore:
         try:
             state: Any = decode(data)
         except StateCorruptError:
-            from budget_core.repair import mended  # loaded for the first slot that is not whole
+            from budget_core.bit_repair import mended  # loaded for the first slot that is not whole
 
             state = mended(data)
         return "torn" if _number(state) < 0 else state
@@ -189,7 +189,7 @@ class FileBudgetStore:
 
 
 def _told(slots: "list[Any]") -> "list[str]":
-    from budget_core.slot_words import told  # loaded when somebody asks
+    from budget_core.slot_report import told  # loaded when somebody asks
 
     return told([None if isinstance(slot, OSError) else slot for slot in slots])
 

@@ -4,7 +4,8 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.shapes import *
+    from collections.abc import Callable
+    from typing import Any
 
 inf = float("inf")
 

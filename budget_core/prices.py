@@ -2,10 +2,6 @@
 
 from budget_core.config import check_share
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from budget_core.shapes import *
-
 _MAX_USD = 1_000_000
 
 

@@ -5,7 +5,7 @@ The shapes are exoclaw's `LLMProvider` and `LLMResponse`, so its loop and ours t
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.shapes import *
+    from typing import Any
 
 
 class ToolCall:

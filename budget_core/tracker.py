@@ -5,7 +5,10 @@ from budget_core.usage import ESTIMATED, INVALID, MEASURED, MISSING, charge_for,
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.shapes import *
+    from collections.abc import Callable
+    from typing import Any
+
+    from budget_core._types import Lock
 
 NEVER = 1 << 100
 WHOLE = 1_000_000
@@ -249,7 +252,7 @@ class BudgetTracker:
         return self._message(config.tool_strip_template, config.tool_strip_threshold or 0)
 
     def _message(self, template: str, share: float) -> str:
-        from budget_core.template import fill  # loaded for the first notice
+        from budget_core.notices import fill  # loaded for the first notice
 
         return fill(template, self, share)
 
@@ -277,7 +280,7 @@ class TurnBudgetTracker(BudgetTracker):
         self.count.by_model = bool(config.model_weights)
         self.count.expires = False
         if shared:
-            from budget_core.ledger_tracker import share  # loaded for the first ledger
+            from budget_core.ledger.for_tracker import share  # loaded for the first ledger
 
             share(self, **shared)
 

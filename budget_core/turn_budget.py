@@ -1,48 +1,18 @@
 """The envelope of one agent turn: how long, how many steps, tool calls and reflections."""
 
+from budget_core.allowance import Allowance
+from budget_core.checks import check_count, check_limit
 from budget_core.deadline import Deadline
-from budget_core.limits import check_count, check_limit
+from budget_core.locks import NoLock
 from budget_core.monotonic import MONOTONIC, in_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.shapes import *
+    from collections.abc import Callable
+    from typing import Any, Self
 
-
-class NoLock:
-    """A context manager that locks nothing, where there is only one thread."""
-
-    def __exit__(self, *error: object) -> None:
-        return None
-
-    __enter__ = __exit__
-
-
-class Allowance:
-    """So many of something, and how many of them are used.
-
-    `cap` is a whole number, `None` for unlimited, `0` for nothing; `name` says in errors what it
-    is. `lock` is any context manager; where none is given, one thread at a time may ask.
-    """
-
-    def __init__(self, name: str, cap: int | None, lock: "Lock | None" = None) -> None:
-        self.cap = check_limit(name, cap)
-        self.used = 0
-        self.lock = lock or NoLock()
-
-    def claim(self) -> bool:
-        """Use one and return `True`, or return `False` where none is left."""
-        with self.lock:
-            if self.cap is not None and self.used >= self.cap:
-                return False
-            self.used += 1
-            return True
-
-    def charge(self, count: int = 1) -> None:
-        """Record what was used without asking, also past the cap."""
-        check_count("count", count)
-        with self.lock:
-            self.used += count
+    from budget_core._types import Lock
+    from budget_core.monotonic import MonotonicClock
 
 
 class TurnBudget:
@@ -77,7 +47,7 @@ class TurnBudget:
 
     @classmethod
     def create(
-        cls: "type[AnyTurnBudget]",
+        cls,
         timeout_s: float | None = 60,
         max_steps: int | None = 6,
         max_tool_calls: int | None = None,
@@ -86,7 +56,7 @@ class TurnBudget:
         min_tool_s: float = 5.0,
         clock: "MonotonicClock" = MONOTONIC,
         lock: "Lock | None" = None,
-    ) -> "AnyTurnBudget":
+    ) -> "Self":
         """Return the budget of a turn that begins now.
 
         - `timeout_s`: seconds that the turn may take.

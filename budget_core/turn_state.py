@@ -1,11 +1,16 @@
 """All that one agent turn gathers: tokens, tool results, citations, and who may still write."""
 
-from budget_core.limits import check_count, check_text
-from budget_core.turn_budget import NoLock
+from budget_core.checks import check_count, check_text
+from budget_core.locks import NoLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.shapes import *
+    from collections.abc import Callable
+    from typing import Any
+
+    from budget_core._types import Lock
+    from budget_core.turn_budget import TurnBudget
+    from budget_core.turn_records import CitationAccumulator, ToolTraceEntry
 
 MAX_REPAIR_ATTEMPTS = 2
 RUNNING = "running"

@@ -13,7 +13,7 @@ MAX_TOKENS = 1 << 40  # more than this in one report is a mistake, not a count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.shapes import *
+    from typing import Any
 
 
 def plain_total(usage: "Any") -> int:
@@ -46,7 +46,9 @@ def charge_for(usage: object, cached_weight: float) -> "tuple[int, str]":
     no count or a part was absent (what could be read still counts); or `MISSING` where nothing was
     reported. Never raises, never below zero.
     """
-    from budget_core.dialects import read_report  # loaded for the first report that is not plain
+    from budget_core.usage_reports import (
+        read_report,  # loaded for the first report that is not plain
+    )
 
     tokens, cached, status = read_report(usage)
     return tokens - cached + weigh(cached, cached_weight), status

@@ -5,7 +5,10 @@ from budget_core.usage import plain_total
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from budget_core.shapes import *
+    from typing import Any
+
+    from budget_core._types import Hook, Messages, Provider, Tools
+    from budget_core.tracker import BudgetTracker
 
 
 class BudgetWrapper:
@@ -44,7 +47,7 @@ class BudgetWrapper:
         **shared: "Any",
     ) -> None:
         if shared:
-            from budget_core.ledger_wrapper import share  # loaded for the first ledger
+            from budget_core.ledger.for_wrapper import share  # loaded for the first ledger
 
             inner, tracker = share(self, inner, tracker, enforcement, **shared)
         if tracker is None or not hasattr(tracker, "count"):
@@ -101,7 +104,9 @@ class BudgetWrapper:
         if count.expires:
             tracker.maybe_auto_reset()
         if count.alert:
-            from budget_core.edge import approach  # loaded when a budget first nears its edge
+            from budget_core.enforcement import (
+                approach,  # loaded when a budget first nears its edge
+            )
 
             answer, messages, tools, model = approach(self, messages, tools, model)
             if answer is not None:
@@ -118,7 +123,7 @@ class BudgetWrapper:
             ):
                 rest = _given(options, max_tokens, temperature, reasoning_effort, response_format)
                 if "on_delta" in rest:
-                    from budget_core.received import as_received  # most programs never stream
+                    from budget_core.usage_stream import as_received  # most programs never stream
 
                     received = rest["on_delta"] = as_received(rest["on_delta"])
                     try:
@@ -149,14 +154,14 @@ class BudgetWrapper:
             raise
         finally:
             if self.estimates and plain_total(usage) < 0:
-                from budget_core.estimate import better_report, is_billed
+                from budget_core.usage_estimate import better_report, is_billed
 
                 if failure is None or is_billed(failure):
                     usage = better_report(usage, response, messages, tools)
                 failure = None
             tracker.record(usage, counted)
             if count.alert:
-                from budget_core.edge import settle_limit
+                from budget_core.enforcement import settle_limit
 
                 settle_limit(self)
 

@@ -3,9 +3,9 @@
 import os
 from contextlib import contextmanager, suppress
 
+from budget_core.checks import check_count
+from budget_core.checksum import decode, encode
 from budget_core.errors import StateCorruptError, StoreError
-from budget_core.frame import decode, encode
-from budget_core.limits import check_count
 from budget_cpython.file_lock import FileLock
 from budget_cpython.plain_file import NotPlainError, leads_into, read_plain, replace_file
 

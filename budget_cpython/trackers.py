@@ -3,8 +3,8 @@
 from threading import Lock
 
 from budget_core import daily_tracker, tracker
-from budget_cpython.clock import WALL
 from budget_cpython.config import DailyBudgetConfig, TurnBudgetConfig
+from budget_cpython.wall_clock import WALL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core import config as core
-    from budget_core.shapes import BudgetStateStore
+    from budget_core._types import BudgetStateStore
 
 
 class TurnBudgetTracker(tracker.TurnBudgetTracker):

@@ -132,7 +132,7 @@ class Heap:
         self.peak = 0
 
     def watch(self) -> None:
-        console: Any = __import__("budget_core.console", None, None, ("Console",)).Console
+        console: Any = __import__("budget_core.board.console", None, None, ("Console",)).Console
         event = console._event
 
         def watched(self: "Any", kind: str, **fields: "Any") -> None:

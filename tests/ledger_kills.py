@@ -22,8 +22,8 @@ from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import LedgerError
+from budget_core.ledger.errors import LedgerError
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.kills import COUNT, FRESH_EVERY, NOON, BrokenPromiseError, _next
 from tests.ledger.patience import NO_HURRY

@@ -10,19 +10,19 @@ from typing import Any
 
 import budget_core
 import budget_cpython
-from budget_core.budget import Budget
-from budget_core.envelope import Envelope
+from budget_core.agent.budget import Budget
+from budget_core.agent.call_hold import CallHold
+from budget_core.agent.envelope import Envelope
+from budget_core.agent.middleware import Middleware
+from budget_core.agent.no_progress import NoProgress
+from budget_core.agent.operative import Operative
+from budget_core.agent.run import Run
+from budget_core.agent.stop import StopRequested
+from budget_core.agent.tool import Tool, ToolOutput
 from budget_core.errors import ProviderError
-from budget_core.estimate import estimate_tokens
-from budget_core.hold import CallHold
-from budget_core.middleware import Middleware
-from budget_core.operative import Operative
 from budget_core.prices import Price
-from budget_core.progress import NoProgress
 from budget_core.provider import ChatResponse, ToolCall
-from budget_core.run import Run
-from budget_core.stop import StopRequested
-from budget_core.tool import Tool, ToolOutput
+from budget_core.usage_estimate import estimate_tokens
 from budget_cpython.executor import BoundedToolExecutor
 from tests_micro.script import TEXT
 from tests_micro.support import stopped_clock

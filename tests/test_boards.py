@@ -61,7 +61,7 @@ class Board:
 
     def precompile(self) -> None:
         """Put the package's bytecode in the place of its source."""
-        for source in (self.flash / "lib/budget_core").glob("*.py"):
+        for source in (self.flash / "lib/budget_core").rglob("*.py"):
             compile_for(source, self.name, source.with_suffix(".mpy"))
             source.unlink()
 
@@ -136,7 +136,7 @@ def test_its_programs_and_the_package_compile_for_its_architecture(
     board: str, tmp_path: Path
 ) -> None:
     programs = [ROOT / "boards" / board / name for name in PROGRAMS]
-    for source in [*programs, *(ROOT / "budget_core").glob("*.py")]:
+    for source in [*programs, *(ROOT / "budget_core").rglob("*.py")]:
         compile_for(source, board, tmp_path / "compiled.mpy")
 
 

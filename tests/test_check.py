@@ -163,14 +163,16 @@ def test_a_test_of_the_core_that_micropython_would_not_run_fails(tree: Path, cod
 
 def test_a_check_that_fails_alone_fails(tree: Path) -> None:
     assert check(tree, "lint")[0] == 0
-    (tree / "budget_core/clock.py").write_text("import threading\n")
+    (tree / "budget_core/wall_clock.py").write_text("import threading\n")
     code, lines = check(tree, "lint")
     assert code == 1
     assert lines[-1] == "FAILED: ruff check"
 
 
 def test_lint_can_mend(tree: Path) -> None:
-    (tree / "budget_core/clock.py").write_text('"""A clock."""\nimport time\nNOW  = time.time()\n')
+    (tree / "budget_core/wall_clock.py").write_text(
+        '"""A clock."""\nimport time\nNOW  = time.time()\n'
+    )
     assert check(tree, "lint")[0] == 1
     assert check(tree, "lint", "--fix")[0] == 0
     assert check(tree, "lint")[0] == 0
@@ -178,10 +180,10 @@ def test_lint_can_mend(tree: Path) -> None:
 
 def test_what_fails_does_not_keep_the_rest_from_being_run(tree: Path) -> None:
     (tree / "tests_micro/test_a.py").write_text(FAILS)
-    (tree / "budget_core/clock.py").write_text("import threading\nimport time\n")
+    (tree / "budget_core/wall_clock.py").write_text("import threading\nimport time\n")
     code, lines = check(tree)
     assert code == 1
-    assert "budget_core/clock.py:1: MicroPython has no module threading" in lines
+    assert "budget_core/wall_clock.py:1: MicroPython has no module threading" in lines
     failures = [line.removeprefix("FAILED: ") for line in lines if line.startswith("FAILED: ")]
     assert failures[0] == "ruff check"
     assert "check_core" in failures

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 import tests.racing
-from budget_core.hold import admit
+from budget_core.agent.call_hold import admit
 from budget_cpython import Budget, Envelope, Price
 from tests.racing import THREADS, in_threads, restless, unsettle
 
 __all__ = ["restless"]
 
-PARTS = (*tests.racing.PARTS, "budget_core.draw", "budget_core.stopwatch")
+PARTS = (*tests.racing.PARTS, "budget_core.agent.allowance_tree", "budget_core.agent.stopwatch")
 CAP = THREADS * 5
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from budget_core import Budget, Envelope, Price
-from budget_core.hold import CallHold, admit
+from budget_core.agent.call_hold import CallHold, admit
 from tests_micro.support import RecordingLock, stopped_clock
 
 DEPTH = 4

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from budget_core.frame import encode
+from budget_core.checksum import encode
 from budget_cpython import (
     DailyBudgetConfig,
     DailyBudgetTracker,

@@ -30,7 +30,7 @@ BROKEN = {
 """,
     "stored state is damaged": """
     def save(self, state):
-        from budget_core.frame import encode
+        from budget_core.checksum import encode
         data = encode(state, 4096)
         with open(self.path, "wb", buffering=0) as file:
             for place in range(len(data)): file.write(data[place:place + 1])

@@ -1,6 +1,5 @@
 """The documentation's snippets run as they stand."""
 
-import ast
 import re
 import shutil
 import subprocess
@@ -77,28 +76,3 @@ def test_every_make_target_in_the_documentation_exists() -> None:
     for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
         named = set(re.findall(r"(?:`|^)make ([a-z]+)", page.read_text(), re.MULTILINE))
         assert named <= targets, page.name
-
-
-def imports_of(module: Path) -> set[str]:
-    """Return the core's modules that a module imports when it runs."""
-    found = set()
-    waiting: list[ast.AST] = [ast.parse(module.read_text())]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            continue
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("budget_core."):
-            found.add((node.module or "").split(".")[1])
-        waiting.extend(ast.iter_child_nodes(node))
-    return found
-
-
-def test_every_import_of_the_core_points_down_as_contributing_says() -> None:
-    floors = (ROOT / "CONTRIBUTING.md").read_text().split("points down")[1].split("`shapes`")[0]
-    order = re.findall(r"`(\w+)`", floors)
-    partners = re.findall(r"`(\w+)` with\s+`(\w+)`", floors)
-    modules = {path.stem: path for path in (ROOT / "budget_core").glob("*.py")}
-    assert sorted([*order, "__init__", "shapes"]) == sorted(modules)
-    for name in order:
-        allowed = {*order[: order.index(name)], *(low for top, low in partners if top == name)}
-        assert imports_of(modules[name]) <= allowed, name

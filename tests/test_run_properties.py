@@ -9,13 +9,13 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from budget_core.dialects import read_report
-from budget_core.envelope import Envelope
-from budget_core.hold import CallHold
-from budget_core.stop import StopReason
-from budget_core.toolbox import CANCELLED
+from budget_core.agent.call_hold import CallHold
+from budget_core.agent.envelope import Envelope
+from budget_core.agent.stop import StopReason
+from budget_core.agent.toolbox import CANCELLED
 from budget_core.turn_state import MAX_REPAIR_ATTEMPTS, TIMED_OUT
 from budget_core.usage import MEASURED
+from budget_core.usage_reports import read_report
 from tests.run_worlds import PRICES, Entry, World, admitted
 from tests_micro.script import check_conversation
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from budget_core.schema import check_schema, complaint_about
+from budget_core.agent.json_schema import check_schema, complaint_about
 from tests_micro.test_schema import ESCAPED, TREE, VECTORS, wrapped
 
 NAMES = st.sampled_from(["a", "b", "c"])

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from budget_core.account import Limit
-from budget_core.lease import LeasedLedger
-from budget_core.ledger import Ledger
-from budget_core.ledger_errors import LedgerError, LedgerUnavailableError
+from budget_core.ledger.errors import LedgerError, LedgerUnavailableError
+from budget_core.ledger.lease import LeasedLedger
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.memory import Ledger
 from tests_micro.support import FakeClock, stopped_clock
 
 TYPE_CHECKING = False

@@ -25,9 +25,9 @@ date. What must come of it is one of:
 import json
 import os
 
-from budget_core.account import Limit
 from budget_core.errors import BudgetError
-from budget_core.ledger_records import Hold
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.records import Hold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

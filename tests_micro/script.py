@@ -2,20 +2,20 @@
 
 import json
 
-from budget_core.budget import Budget
-from budget_core.envelope import Envelope
+from budget_core.agent.budget import Budget
+from budget_core.agent.envelope import Envelope
+from budget_core.agent.operative import Operative
+from budget_core.agent.tool import Tool
 from budget_core.monotonic import MONOTONIC
-from budget_core.operative import Operative
 from budget_core.provider import ChatResponse, ToolCall, settle
-from budget_core.tool import Tool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from budget_core.result import OperativeResult
-    from budget_core.run import Run
+    from budget_core.agent.result import OperativeResult
+    from budget_core.agent.run import Run
 
 QUESTION = {"role": "user", "content": "What now?"}
 USAGE = {"prompt_tokens": 90, "completion_tokens": 10, "total_tokens": 100}

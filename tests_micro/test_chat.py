@@ -2,8 +2,8 @@
 
 import json
 
-from budget_core.answer import parse_object
-from budget_core.chat import ChatClient
+from budget_core.chat.client import ChatClient
+from budget_core.chat.completion import parse_object
 from budget_core.errors import ProviderError
 from tests_micro.support import raises, raises_async
 from tests_micro.wire import DEEP, HELLO, KEY, URL, Client, Wire, answer, chunked, in_single_bytes

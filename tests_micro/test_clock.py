@@ -3,8 +3,8 @@
 import time
 
 from budget_core import DailyBudgetConfig, DailyBudgetTracker, InMemoryBudgetStore
-from budget_core.clock import BUILT, DAY, WALL, WallClock, day_key, epoch_offset, unix_time
-from budget_core.window import OVER, RENAMED, STAYS, UNKNOWN, DayWindow
+from budget_core.day_window import OVER, RENAMED, STAYS, UNKNOWN, DayWindow
+from budget_core.wall_clock import BUILT, DAY, WALL, WallClock, day_key, epoch_offset, unix_time
 from tests_micro.support import FakeClock, stopped_clock
 
 TYPE_CHECKING = False

@@ -5,7 +5,7 @@ whole day's budget to use; `days` how many real days there were to use one in.
 """
 
 from budget_core import DailyBudgetConfig, DailyBudgetTracker, InMemoryBudgetStore, WallClock
-from budget_core.clock import BUILT, DAY
+from budget_core.wall_clock import BUILT, DAY
 from tests_micro.support import FakeClock, stopped_clock
 
 TYPE_CHECKING = False

@@ -2,15 +2,15 @@
 
 import asyncio
 
-from budget_core.agent import make_client, make_operative
-from budget_core.board_tools import chip_tool, note_tools
-from budget_core.clock import BUILT, WALL, WallClock
+from budget_core.board.console import HELP, Console, main, trimmed
+from budget_core.board.line_input import Keyboard, LineEditor
+from budget_core.board.make_agent import make_client, make_operative
+from budget_core.board.tools import chip_tool, note_tools
 from budget_core.config import DailyBudgetConfig, Enforcement
-from budget_core.console import HELP, Console, main, trimmed
 from budget_core.daily_tracker import DailyBudgetTracker
 from budget_core.errors import ProviderError
-from budget_core.keyboard import Keyboard, LineEditor
-from budget_core.store import InMemoryBudgetStore
+from budget_core.memory_store import InMemoryBudgetStore
+from budget_core.wall_clock import BUILT, WALL, WallClock
 from tests_micro.script import SHOUT, TOOLS, Script, calls, says
 from tests_micro.support import FakeClock, raises, temp_folder
 
@@ -113,7 +113,7 @@ def test_budget_and_help_ask_no_model() -> None:
 
 
 def test_the_budget_line_says_when_the_day_ends_where_the_clock_is_believed() -> None:
-    module: Any = __import__("budget_core.console", None, None, ("WALL",))
+    module: Any = __import__("budget_core.board.console", None, None, ("WALL",))
     try:
         module.WALL = WallClock(FakeClock(BUILT))
         assert Chat("/budget").text.endswith(" left until 2026-11-22 00:00 UTC")

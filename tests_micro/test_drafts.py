@@ -2,7 +2,7 @@
 
 import asyncio
 
-from budget_core.budget import Budget
+from budget_core.agent.budget import Budget
 from tests_micro.script import QUESTION, SHOUT, play, says
 from tests_micro.support import stopped_clock
 

@@ -1,6 +1,6 @@
 """Counts that draw on one another: what is used below is used above."""
 
-from budget_core.draw import Draw
+from budget_core.agent.allowance_tree import Draw
 from tests_micro.support import RecordingLock, raises
 
 TYPE_CHECKING = False

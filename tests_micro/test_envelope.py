@@ -1,7 +1,7 @@
 """A budget in use: its counts, its clock, and whom it draws on."""
 
 from budget_core import Budget, Envelope, StopReason
-from budget_core.hold import admit
+from budget_core.agent.call_hold import admit
 from tests_micro.support import FakeClock, RecordingLock, raises, stopped_clock
 
 TYPE_CHECKING = False

@@ -1,11 +1,11 @@
 """What the listener of a run is told, and in which order."""
 
-from budget_core.budget import Budget
+from budget_core.agent.budget import Budget
+from budget_core.agent.middleware import Middleware
+from budget_core.agent.run import UNLIMITED
+from budget_core.agent.stop import StopRequested
+from budget_core.agent.tool import Tool, ToolOutput
 from budget_core.errors import ProviderError
-from budget_core.middleware import Middleware
-from budget_core.run import UNLIMITED
-from budget_core.stop import StopRequested
-from budget_core.tool import Tool, ToolOutput
 from tests_micro.script import SHOUT, USAGE, calls, play, says
 from tests_micro.support import stopped_clock
 

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from budget_core.budget import Budget
-from budget_core.envelope import Envelope
-from budget_core.flight import CutShortError, fly, until
+from budget_core.agent.budget import Budget
+from budget_core.agent.cancellation import CutShortError, fly, until
+from budget_core.agent.envelope import Envelope
 from tests_micro.support import raises, raises_async, stopped_clock
 
 TYPE_CHECKING = False

@@ -1,7 +1,7 @@
 """What a URL may be, and how an answer is read off the wire within its bounds."""
 
+from budget_core.chat.http import HttpExchange, split_url
 from budget_core.errors import ProviderError
-from budget_core.http import HttpExchange, split_url
 from tests_micro.support import raises, raises_async
 from tests_micro.wire import Wire, answer, chunked, in_single_bytes
 

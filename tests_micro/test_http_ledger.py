@@ -2,9 +2,7 @@
 
 import json
 
-from budget_core.account import Limit
-from budget_core.http_ledger import HttpLedger
-from budget_core.ledger_errors import (
+from budget_core.ledger.errors import (
     BudgetExceededError,
     HoldSettledError,
     KeyReusedError,
@@ -14,7 +12,9 @@ from budget_core.ledger_errors import (
     UnknownAccountError,
     UnknownHoldError,
 )
-from budget_core.ledger_records import Hold
+from budget_core.ledger.http_client import HttpLedger
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.records import Hold
 from tests_micro.support import raises, raises_async
 from tests_micro.wire import DEEP, Wire, answer
 

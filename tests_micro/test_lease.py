@@ -2,15 +2,15 @@
 
 import asyncio
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import (
+from budget_core.ledger.errors import (
     BudgetExceededError,
     KeyReusedError,
     LedgerFullError,
     UnknownAccountError,
     UnknownHoldError,
 )
-from budget_core.ledger_records import Hold
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.records import Hold
 from tests_micro.faults import DAY, PATH, World, use
 from tests_micro.support import raises, raises_async
 

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from budget_core.ledger_errors import BudgetExceededError, LedgerError, LedgerUnavailableError
-from budget_core.ledger_records import Hold
-from budget_core.upstream import Upstream
+from budget_core.ledger.errors import BudgetExceededError, LedgerError, LedgerUnavailableError
+from budget_core.ledger.outbox import Upstream
+from budget_core.ledger.records import Hold
 from tests_micro.faults import PATH, World, use
 from tests_micro.support import raises, raises_async
 

@@ -2,9 +2,7 @@
 
 import gc
 
-from budget_core.account import Limit
-from budget_core.ledger import Ledger
-from budget_core.ledger_errors import (
+from budget_core.ledger.errors import (
     BudgetExceededError,
     HoldSettledError,
     KeyReusedError,
@@ -14,8 +12,10 @@ from budget_core.ledger_errors import (
     UnknownAccountError,
     UnknownHoldError,
 )
-from budget_core.ledger_records import Hold
-from budget_core.ledger_window import Window, parse_window
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.memory import Ledger
+from budget_core.ledger.records import Hold
+from budget_core.ledger.window import Window, parse_window
 from tests_micro.support import FakeClock, RecordingLock, raises
 
 TYPE_CHECKING = False

@@ -2,16 +2,16 @@
 
 import asyncio
 
-from budget_core.account import Limit
-from budget_core.budget import Budget
-from budget_core.envelope import Envelope
+from budget_core.agent.budget import Budget
+from budget_core.agent.envelope import Envelope
+from budget_core.agent.exoclaw import ExoclawBudget
+from budget_core.agent.llm_gate import Gate
+from budget_core.agent.operative import Operative
+from budget_core.agent.stop import StopReason
 from budget_core.errors import ProviderError
-from budget_core.exoclaw import ExoclawBudget
-from budget_core.gate import Gate
-from budget_core.ledger import Ledger
-from budget_core.operative import Operative
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.memory import Ledger
 from budget_core.prices import Price
-from budget_core.stop import StopReason
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.wrapper import BudgetWrapper
 from tests_micro.script import SHOUT, TOOLS, Script, calls, says

@@ -1,13 +1,13 @@
 """A day and a turn that are counted on an account of a ledger, which others count on as well."""
 
-from budget_core.account import Limit
 from budget_core.config import DailyBudgetConfig, TurnBudgetConfig
 from budget_core.daily_tracker import DailyBudgetTracker
-from budget_core.ledger import Ledger
-from budget_core.ledger_errors import UnknownAccountError
+from budget_core.ledger.errors import UnknownAccountError
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.memory import Ledger
+from budget_core.memory_store import InMemoryBudgetStore
 from budget_core.policy import TurnBudgetPolicy
 from budget_core.provider import ChatResponse
-from budget_core.store import InMemoryBudgetStore
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.wrapper import BudgetWrapper
 from tests_micro.support import FakeClock, raises

@@ -1,7 +1,7 @@
 """The shared vectors say what the ledger in memory does, and would notice if it did otherwise."""
 
-from budget_core.cell import EXPIRED, RELEASED
-from budget_core.ledger import Ledger
+from budget_core.ledger.bucket import EXPIRED, RELEASED
+from budget_core.ledger.memory import Ledger
 from tests_micro.ledger_cases import cases, moment, run
 from tests_micro.support import raises
 

@@ -1,8 +1,8 @@
 """What a wrapper holds in a ledger before a call, and what it records after."""
 
-from budget_core.account import Limit
-from budget_core.ledger import Ledger
-from budget_core.ledger_errors import BudgetExceededError, UnknownAccountError
+from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.memory import Ledger
 from budget_core.prices import Price
 from budget_core.provider import ChatResponse
 from budget_core.tracker import TurnBudgetTracker

@@ -2,17 +2,17 @@
 
 import asyncio
 
-from budget_core.account import Limit
 from budget_core.errors import ProviderError
-from budget_core.ledger import Ledger
-from budget_core.ledger_call import LedgerAccount
-from budget_core.ledger_errors import (
+from budget_core.ledger.errors import (
     BudgetExceededError,
     LedgerError,
     LedgerFullError,
     LedgerUnavailableError,
     UnknownAccountError,
 )
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.llm_account import LedgerAccount
+from budget_core.ledger.memory import Ledger
 from budget_core.provider import ChatResponse
 from budget_core.wrapper import BudgetWrapper
 from tests_micro.support import FakeClock, raises_async

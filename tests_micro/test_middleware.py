@@ -2,8 +2,8 @@
 
 import asyncio
 
-from budget_core.budget import Budget
-from budget_core.middleware import Middleware, Request
+from budget_core.agent.budget import Budget
+from budget_core.agent.middleware import Middleware, Request
 from tests_micro.script import SHOUT, USAGE, calls, play, prepare, says
 from tests_micro.support import stopped_clock
 

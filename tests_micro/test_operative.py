@@ -2,19 +2,19 @@
 
 import asyncio
 
-from budget_core.admission import StoppedError
-from budget_core.budget import Budget
+from budget_core.agent.admission import StoppedError
+from budget_core.agent.budget import Budget
+from budget_core.agent.envelope import Envelope
+from budget_core.agent.llm_gate import Gate
+from budget_core.agent.middleware import Middleware, Request
+from budget_core.agent.no_progress import NoProgress
+from budget_core.agent.operative import Operative
+from budget_core.agent.result import RunStoppedError
+from budget_core.agent.stop import MaxIterations, StopReason, StopRequested, Timeout
+from budget_core.agent.tool import Tool, ToolOutput
 from budget_core.config import TurnBudgetConfig
-from budget_core.envelope import Envelope
 from budget_core.errors import ProviderError
-from budget_core.gate import Gate
-from budget_core.middleware import Middleware, Request
-from budget_core.operative import Operative
 from budget_core.prices import Price
-from budget_core.progress import NoProgress
-from budget_core.result import RunStoppedError
-from budget_core.stop import MaxIterations, StopReason, StopRequested, Timeout
-from budget_core.tool import Tool, ToolOutput
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.wrapper import BudgetWrapper
 from tests_micro.script import (

@@ -1,7 +1,7 @@
 """The package's public names."""
 
 import budget_core
-import budget_core.names
+import budget_core._names
 from tests_micro.support import raises
 
 NAMES = (
@@ -79,7 +79,7 @@ NAMES = (
 
 def test_these_are_all_public_names() -> None:
     found = []
-    for line in (budget_core.PUBLIC + "\n" + budget_core.names.PUBLIC).split("\n"):
+    for line in (budget_core.PUBLIC + "\n" + budget_core._names.PUBLIC).split("\n"):
         found.extend(line.split(" ")[1:])
     assert sorted(found) == list(NAMES)
 
@@ -93,6 +93,11 @@ def test_every_public_name_can_be_had_from_the_package() -> None:
 def test_a_name_is_the_same_object_each_time() -> None:
     for name in NAMES:
         assert getattr(budget_core, name) is getattr(budget_core, name), name
+
+
+def test_a_module_can_be_had_from_the_package_before_anything_else() -> None:
+    for name in ("board", "checks", "daily_tracker", "usage_reports", "wrapper"):
+        assert getattr(budget_core, name).__name__ == "budget_core." + name
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -1,7 +1,7 @@
 """What is counted of an answer while it comes, and what is reported of it."""
 
 from budget_core import BudgetError, ChatResponse, TurnBudgetTracker, estimate_tokens
-from budget_core.received import EnoughError, Received, as_received
+from budget_core.usage_stream import EnoughError, Received, as_received
 from tests_micro.support import raises, raises_async
 
 TYPE_CHECKING = False

@@ -1,6 +1,6 @@
 """What a tool's schema accepts, and what the model is told where it does not."""
 
-from budget_core.schema import check_schema, complaint_about
+from budget_core.agent.json_schema import check_schema, complaint_about
 from tests_micro.support import raises
 
 TYPE_CHECKING = False

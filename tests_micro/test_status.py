@@ -3,11 +3,11 @@
 import json
 import os
 
-from budget_core.clock import BUILT, DAY, WALL, WallClock
+from budget_core.board.device import open_store
+from budget_core.board.status import report
 from budget_core.config import DailyBudgetConfig
 from budget_core.daily_tracker import DailyBudgetTracker
-from budget_core.device import open_store
-from budget_core.status import report
+from budget_core.wall_clock import BUILT, DAY, WALL, WallClock
 from tests_micro.support import FakeClock, temp_folder
 
 TYPE_CHECKING = False
@@ -41,7 +41,7 @@ class Board:
 
     def report(self) -> "dict[str, Any]":
         """Return what `status` says, as it comes over the wire."""
-        module: Any = __import__("budget_core.status", None, None, ("WALL",))
+        module: Any = __import__("budget_core.board.status", None, None, ("WALL",))
         try:
             module.WALL = WallClock(self.clock)
             told: dict[str, Any] = json.loads(json.dumps(report(self.settings)))

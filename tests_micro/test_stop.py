@@ -15,8 +15,8 @@ from budget_core import (
     StopRequested,
     Timeout,
 )
-from budget_core.progress import NoProgress, turn_print
-from budget_core.stop import AtMost, MaxElapsed, in_words
+from budget_core.agent.no_progress import NoProgress, turn_print
+from budget_core.agent.stop import AtMost, MaxElapsed, in_words
 from tests_micro.support import raises, stopped_clock
 
 TYPE_CHECKING = False

@@ -4,7 +4,7 @@ import gc
 import json
 
 from budget_core.errors import ProviderError
-from budget_core.received import EnoughError, Received
+from budget_core.usage_stream import EnoughError, Received
 from tests_micro.support import raises_async
 from tests_micro.wire import DEEP, KEY, URL, Client, Wire, answer, chunked, in_single_bytes
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from budget_core.budget import Budget
+from budget_core.agent.budget import Budget
 from budget_core.errors import ProviderError
 from tests_micro.script import SHOUT, USAGE, play, prepare, says
 

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from budget_core.budget import Budget
-from budget_core.envelope import Envelope
-from budget_core.operative import Operative
+from budget_core.agent.budget import Budget
+from budget_core.agent.envelope import Envelope
+from budget_core.agent.operative import Operative
 from tests_micro.script import (
     QUESTION,
     SHOUT,

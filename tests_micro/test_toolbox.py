@@ -2,11 +2,11 @@
 
 import asyncio
 
-from budget_core.budget import Budget
+from budget_core.agent.budget import Budget
+from budget_core.agent.middleware import Middleware
+from budget_core.agent.operative import Operative
+from budget_core.agent.tool import Tool, ToolOutput
 from budget_core.deadline_token import DeadlineToken
-from budget_core.middleware import Middleware
-from budget_core.operative import Operative
-from budget_core.tool import Tool, ToolOutput
 from budget_core.turn_state import MAX_REPAIR_ATTEMPTS
 from tests_micro.script import (
     SHOUT,

@@ -1,11 +1,11 @@
 """Joining the Wi-Fi and setting the clock, with the radio and the server of time made up."""
 
-import budget_core.clock
-import budget_core.wifi
-from budget_core.clock import BUILT, WALL, WallClock
-from budget_core.device import refresh_clock
+import budget_core.board.wifi
+import budget_core.wall_clock
+from budget_core.board.device import refresh_clock
+from budget_core.board.wifi import NetworkError, connect, set_clock, start
 from budget_core.errors import BudgetError
-from budget_core.wifi import NetworkError, connect, set_clock, start
+from budget_core.wall_clock import BUILT, WALL, WallClock
 from tests_micro.support import raises
 
 TYPE_CHECKING = False
@@ -95,7 +95,10 @@ class at_the_edge:  # noqa: N801 - used like a function
     """Within it, no wait takes time, and `WALL` is a new clock that a `TimeServer` sets."""
 
     def __init__(self, server: "Any" = None) -> None:
-        modules: Any = (budget_core.wifi, __import__("budget_core.device", None, None, ("WALL",)))
+        modules: Any = (
+            budget_core.board.wifi,
+            __import__("budget_core.board.device", None, None, ("WALL",)),
+        )
         self.modules = modules
         self.waits = Waits()
         self.wall = WallClock(lambda: server.clock if server else 0)

@@ -1,9 +1,9 @@
 """How a run is brought to its end in stages."""
 
-from budget_core.budget import Budget
-from budget_core.envelope import Envelope
-from budget_core.tool import Tool
-from budget_core.wind_down import LAST_CALL, WindDown
+from budget_core.agent.budget import Budget
+from budget_core.agent.envelope import Envelope
+from budget_core.agent.tool import Tool
+from budget_core.agent.wind_down import LAST_CALL, WindDown
 from tests_micro.script import SHOUT, USAGE, Played, play, prepare, says, shout
 from tests_micro.support import raises, stopped_clock
 

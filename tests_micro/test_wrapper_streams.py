@@ -12,7 +12,7 @@ from budget_core import (
     TurnBudgetTracker,
     estimate_tokens,
 )
-from budget_core.received import EnoughError, Received
+from budget_core.usage_stream import EnoughError, Received
 from tests_micro.support import FakeClock, raises_async
 from tests_micro.wire import URL, Client, Wire, chunked
 

@@ -1,8 +1,8 @@
 """A count stored ahead of itself: fewer writes, and never too little after a crash."""
 
 from budget_core import DailyBudgetConfig, DailyBudgetTracker, InMemoryBudgetStore, WallClock
-from budget_core.clock import BUILT
 from budget_core.day_state import encode
+from budget_core.wall_clock import BUILT
 from tests_micro.support import FakeClock, RecordingLock, raises
 
 TYPE_CHECKING = False

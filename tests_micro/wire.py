@@ -2,8 +2,8 @@
 
 import asyncio
 
-import budget_core.http
-from budget_core.chat import ChatClient
+import budget_core.chat.http
+from budget_core.chat.client import ChatClient
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Wire:
     """A connection that brings `pieces`, then ends; one that is an exception is raised.
 
     `sent` is what the client wrote, `closed` how often it closed the connection. Within `connected`
-    it is what `budget_core.http` takes for `asyncio`.
+    it is what `budget_core.chat.http` takes for `asyncio`.
     """
 
     TimeoutError = asyncio.TimeoutError
@@ -35,7 +35,7 @@ class Wire:
 
     async def connected(self, function: "Callable[..., Awaitable[Any]]", *args: "Any") -> "Any":
         """Return what the function comes to while this is the network."""
-        module: Any = budget_core.http
+        module: Any = budget_core.chat.http
         module.asyncio = self
         try:
             return await function(*args)

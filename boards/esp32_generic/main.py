@@ -8,8 +8,8 @@ gc.threshold(settings.GC_THRESHOLD)  # collected often, the heap keeps in one pi
 
 import esp32
 
-from budget_core.board_tools import chip_tool, note_tools
-from budget_core.console import main
+from budget_core.board.console import main
+from budget_core.board.tools import chip_tool, note_tools
 
 
 def celsius() -> float:

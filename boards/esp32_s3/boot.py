@@ -4,7 +4,7 @@ import network
 import ntptime
 import settings
 
-from budget_core.device import optional
-from budget_core.wifi import start
+from budget_core.board.device import optional
+from budget_core.board.wifi import start
 
 start(settings, optional("secret"), network.WLAN(network.STA_IF), ntptime)

@@ -1,5 +1,5 @@
 """Make the clock ready, before the agent program starts: the machine's own, set by the machine."""
 
-from budget_core.device import prepare_clock
+from budget_core.board.device import prepare_clock
 
 prepare_clock()

@@ -6,7 +6,7 @@ import settings
 
 gc.threshold(settings.GC_THRESHOLD)  # collected often, the heap keeps in one piece
 
-from budget_core.board_tools import chip_tool, note_tools
-from budget_core.console import main
+from budget_core.board.console import main
+from budget_core.board.tools import chip_tool, note_tools
 
 main(settings, note_tools(settings.NOTES, settings.MAX_NOTE_BYTES) + [chip_tool()])

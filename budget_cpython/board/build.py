@@ -12,13 +12,13 @@ from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from budget_core.clock import BUILT
+from budget_core.wall_clock import BUILT
 from budget_cpython.board.errors import BoardError, UsageError
 from budget_cpython.board.image import image_of
 
 CORE = Path(__file__).resolve().parents[2] / "budget_core"
 LIBRARY = "/lib/budget_core"
-TYPES_ONLY = "shapes.py"
+TYPES_ONLY = "_types.py"
 PROGRAMS = ("/boot.py", "/main.py")
 SETTINGS = "/settings.py"
 SECRETS = "/secret.py"
@@ -63,8 +63,9 @@ def build_board(board: Path, form: Form) -> Build:
         if form is Form.ROMFS:
             image = image_of(Path(folder))
         else:
-            core = sorted(Path(folder).glob(f"{CORE.name}/*"))
-            files = {f"{LIBRARY}/{path.name}": path.read_bytes() for path in core}
+            made = Path(folder, CORE.name)
+            core = sorted(path for path in made.rglob("*") if path.is_file())
+            files = {f"{LIBRARY}/{path.relative_to(made)}": path.read_bytes() for path in core}
     files[SETTINGS] = _program(board, SETTINGS)
     files[DEPLOYED] = _DEPLOYED.format(board=board.name, built=BUILT).encode()
     files |= {path: _program(board, path) for path in PROGRAMS}
@@ -77,10 +78,11 @@ def build_core(form: Form, target: Path) -> None:
         compile_package(CORE, target, leave_out=TYPES_ONLY)
         return
     folder = target / CORE.name
-    folder.mkdir()
-    for source in CORE.glob("*.py"):
+    for source in CORE.rglob("*.py"):
         if source.name != TYPES_ONLY:
-            (folder / source.name).write_text(for_a_board(source.read_text("utf-8")), "utf-8")
+            path = folder / source.relative_to(CORE)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(for_a_board(source.read_text("utf-8")), "utf-8")
 
 
 def compile_package(package: Path, target: Path, leave_out: str = "") -> dict[str, int]:

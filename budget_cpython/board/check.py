@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from budget_core.budget import Budget
-from budget_core.chat import ChatClient
+from budget_core.agent.budget import Budget
+from budget_core.agent.wind_down import WindDown
+from budget_core.chat.client import ChatClient
+from budget_core.checks import check_count, check_text
 from budget_core.config import DailyBudgetConfig
 from budget_core.file_store import FileBudgetStore
-from budget_core.limits import check_count, check_text
-from budget_core.wind_down import WindDown
 from budget_cpython.board.build import CORE, PROGRAMS, SETTINGS
 from budget_cpython.board.errors import UsageError
 
 # What of the core reads settings: always, and where a program imports it.
-_READERS = ("device", "status")
-_MORE = {"console": ("console", "agent"), "wifi": ("wifi",)}
+_READERS = ("device", "status")  # of its room `board`
+_MORE = {"console": ("console", "make_agent"), "wifi": ("wifi",)}
 _PLAIN_URL = "http://board.example"
 _RULES: dict[str, Callable[[Any], object]] = {
     "DAILY_BUDGET": lambda value: DailyBudgetConfig(daily_budget=value),
@@ -62,7 +62,7 @@ def check_board(board: Path) -> bool:
             if name in values:
                 _check_value(source, name, values[name], rule)
     on_tls = str((values or {}).get("BASE_URL", "")).startswith("https")
-    return on_tls or f"{CORE.name}.wifi" in loaded
+    return on_tls or f"{CORE.name}.board.wifi" in loaded
 
 
 def check_secrets(path: Path) -> bytes:
@@ -79,9 +79,9 @@ def _check_names(
 ) -> None:
     readers = list(_READERS)
     for name, more in _MORE.items():
-        if f"{CORE.name}.{name}" in loaded:
+        if f"{CORE.name}.board.{name}" in loaded:
             readers += more
-    read = programs + [_parsed(CORE / f"{name}.py") for name in readers]
+    read = programs + [_parsed(CORE / f"board/{name}.py") for name in readers]
     needed = {name for program in read for name in _settings_of(program)}
     if missing := sorted(needed - set(values)):
         raise UsageError(f"{source} lacks {', '.join(missing)}: copy that from a board's settings")

@@ -11,8 +11,8 @@ from budget_cpython.cli.version import version
 
 def package_json() -> str:
     """Return the text: every module of the core that a board can load, beside the file."""
-    names = sorted(path.name for path in CORE.glob("*.py") if path.name != TYPES_ONLY)
-    paths = [f"{CORE.name}/{name}" for name in names]
+    modules = [path for path in CORE.rglob("*.py") if path.name != TYPES_ONLY]
+    paths = sorted(path.relative_to(CORE.parent).as_posix() for path in modules)
     urls = ",\n".join(f"    {json.dumps([path, path])}" for path in paths)
     return (
         f'{{\n  "version": {json.dumps(version())},\n  "deps": [],\n  "urls": [\n{urls}\n  ]\n}}\n'

@@ -11,7 +11,7 @@ import gc, json, sys
 gc.collect()
 heap = [gc.mem_alloc(), gc.mem_free()] if hasattr(gc, "mem_free") else None
 for name in list(sys.modules):
-    if name.split(".")[0] in {ours!r} and name != "budget_core.clock":
+    if name.split(".")[0] in {ours!r} and name != "budget_core.wall_clock":
         del sys.modules[name]
 for name in list(globals()):
     if name not in ("heap", "json") and name[0] != "_":

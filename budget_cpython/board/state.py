@@ -19,7 +19,7 @@ _REPORT = """
 import json
 try:
     import settings
-    from budget_core.status import report
+    from budget_core.board.status import report
 except ImportError as error:
     print(json.dumps({"missing": str(error)}))
 else:
@@ -27,7 +27,7 @@ else:
 """
 _RESET = """
 import settings
-from budget_core.device import open_store
+from budget_core.board.device import open_store
 store = open_store(settings)
 store.clear()
 store.provision()
@@ -53,7 +53,7 @@ print(json.dumps(BOARD))
 
 
 def report_of(device: Device) -> dict[str, Any]:
-    """Return what `budget_core.status.report` says on a device; `heap` with its program in it."""
+    """Return what `board.status.report` says on a device; `heap` with its program in it."""
     report: dict[str, Any] = device.with_room(lambda: device.ask(_REPORT))
     if "missing" in report:
         raise BoardError(_why_missing(device, report["missing"]))

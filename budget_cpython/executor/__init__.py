@@ -3,7 +3,7 @@
 from budget_cpython.executor.executor import BoundedToolExecutor
 from budget_cpython.executor.options import ToolOptions, tool_options
 from budget_cpython.executor.outcome import ToolOutcome
-from budget_cpython.executor.places import NoPlaceError
+from budget_cpython.executor.slots import NoPlaceError
 from budget_cpython.executor.timeout import ToolTimeoutError, tool_timeout, with_timeout
 
 __all__ = [

@@ -11,17 +11,17 @@ from threading import Thread
 from time import monotonic_ns
 from typing import Any
 
-from budget_core.dialects import token_counts
-from budget_core.envelope import Envelope
-from budget_core.errors import DeadlineExceeded
-from budget_core.stop import in_words
-from budget_core.tool import cost_of, usage_of
+from budget_core.agent.envelope import Envelope
+from budget_core.agent.stop import in_words
+from budget_core.agent.tool import cost_of, usage_of
+from budget_core.deadline import DeadlineExceeded
 from budget_core.turn_state import COMPLETED as TRACE_COMPLETED
+from budget_core.usage_reports import token_counts
 from budget_cpython.deadline import DeadlineToken, current_or_none, set_current
 from budget_cpython.executor.hooks import Hooks
 from budget_cpython.executor.options import Described, ToolOptions
 from budget_cpython.executor.outcome import COMPLETED, FAILED, TIMED_OUT, ToolOutcome
-from budget_cpython.executor.places import Places
+from budget_cpython.executor.slots import Places
 from budget_cpython.executor.threads import Job
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
 

@@ -11,7 +11,7 @@ from budget_cpython.executor.call import Bounds, Call
 from budget_cpython.executor.hooks import Hooks
 from budget_cpython.executor.options import describe
 from budget_cpython.executor.outcome import DENIED, ToolOutcome
-from budget_cpython.executor.places import NoPlaceError, Places, happens, wake
+from budget_cpython.executor.slots import NoPlaceError, Places, happens, wake
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
 
 CLEAN_UP_S = 0.025

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from budget_core.stop import in_words
+from budget_core.agent.stop import in_words
 from budget_cpython.executor.outcome import ToolOutcome
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any, TypeVar
 
+from budget_core.agent.tool import Tool
 from budget_core.monotonic import in_ms
-from budget_core.tool import Tool
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _OPTIONS = "__tool_options__"

@@ -15,8 +15,8 @@ from multiprocessing import get_context, process
 from multiprocessing.connection import Connection
 from typing import Any
 
+from budget_core.agent.stop import in_words
 from budget_core.errors import BudgetError
-from budget_core.stop import in_words
 from budget_cpython.deadline import Deadline, DeadlineToken
 from budget_cpython.executor.call import Stopped
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from threading import TIMEOUT_MAX, Lock, Thread
 
-from budget_cpython.executor.places import Places
+from budget_cpython.executor.slots import Places
 
 MAX_IDLE = 8
 

@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from budget_core import ledger
-from budget_core.account import MAX_LIMITS, Limit, check_amounts
 from budget_core.errors import refuse
-from budget_core.ledger_errors import (
+from budget_core.ledger import memory
+from budget_core.ledger.errors import (
     BudgetExceededError,
     LedgerUnavailableError,
     UnknownHoldError,
 )
-from budget_core.ledger_records import Hold
-from budget_core.upstream import Upstream
+from budget_core.ledger.limit import MAX_LIMITS, Limit, check_amounts
+from budget_core.ledger.outbox import Upstream
+from budget_core.ledger.records import Hold
 
 _ALL = "outage"
 
@@ -142,7 +142,7 @@ class _Grant:
         self.in_doubt = in_doubt
 
 
-class _OneAccount(ledger.Ledger):
+class _OneAccount(memory.Ledger):
     """A ledger in which all paths draw on one account."""
 
     def _nearest(self, path: str) -> Any:

@@ -5,11 +5,11 @@ from collections import deque
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 
-from budget_core import http_ledger
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger import http_client
+from budget_core.ledger.errors import LedgerUnavailableError
 from budget_cpython.ledger.remote import RemoteLedger
 
-AsyncHttpLedger = http_ledger.HttpLedger
+AsyncHttpLedger = http_client.HttpLedger
 
 
 class HttpLedger(RemoteLedger):
@@ -36,7 +36,7 @@ class HttpLedger(RemoteLedger):
         return f"HttpLedger({self._ledger.url!r})"  # type: ignore[attr-defined]
 
 
-class _Blocking(http_ledger.HttpLedger):
+class _Blocking(http_client.HttpLedger):
     """The same requests over connections that block: nothing that is awaited here ever waits."""
 
     def __init__(self, *arguments: Any) -> None:

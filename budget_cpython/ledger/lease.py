@@ -4,15 +4,15 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any, cast
 
-from budget_core import lease
-from budget_core.ledger import TTL
-from budget_core.ledger_records import Hold
+from budget_core.ledger import lease
+from budget_core.ledger.memory import TTL
+from budget_core.ledger.records import Hold
 from budget_core.monotonic import MONOTONIC, MonotonicClock
-from budget_cpython.clock import WALL
 from budget_cpython.ledger.forked import begin_again_in_children
-from budget_cpython.ledger.gates import TaskGate, ThreadGate
+from budget_cpython.ledger.locks import TaskGate, ThreadGate
+from budget_cpython.ledger.passthrough import Through
 from budget_cpython.ledger.remote import RemoteLedger, finish
-from budget_cpython.ledger.through import Through
+from budget_cpython.wall_clock import WALL
 
 
 class AsyncLeasedLedger(lease.LeasedLedger, Through):

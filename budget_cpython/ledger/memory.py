@@ -2,19 +2,19 @@
 
 from threading import Lock
 
-from budget_core import ledger
-from budget_cpython.clock import WALL
+from budget_core.ledger import memory
 from budget_cpython.ledger.windows import parse_window
+from budget_cpython.wall_clock import WALL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from budget_core.ledger_window import Window
+    from budget_core.ledger.window import Window
 
 
-class Ledger(ledger.Ledger):
+class Ledger(memory.Ledger):
     """Budgets by path in this process's memory, counted right by any number of threads.
 
     The default clock is `budget_cpython.WALL`. Everything else is the core's.

@@ -4,21 +4,21 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any, cast
 
-from budget_core.account import check_amounts, check_key, check_path
-from budget_core.ledger import TTL
-from budget_core.ledger_errors import (
+from budget_core.ledger.errors import (
     LedgerFullError,
     LedgerUnavailableError,
 )
-from budget_core.ledger_records import Balance, Hold, check_ttl
+from budget_core.ledger.limit import check_amounts, check_key, check_path
+from budget_core.ledger.memory import TTL
+from budget_core.ledger.outbox import Upstream
+from budget_core.ledger.records import Balance, Hold, check_ttl
 from budget_core.monotonic import MONOTONIC, MonotonicClock
-from budget_core.upstream import Upstream
-from budget_cpython.clock import WALL
 from budget_cpython.ledger.forked import begin_again_in_children
-from budget_cpython.ledger.gates import TaskGate, ThreadGate
 from budget_cpython.ledger.grants import Grants
+from budget_cpython.ledger.locks import TaskGate, ThreadGate
+from budget_cpython.ledger.passthrough import Through
 from budget_cpython.ledger.remote import RemoteLedger
-from budget_cpython.ledger.through import Through
+from budget_cpython.wall_clock import WALL
 
 TROUBLE = (LedgerUnavailableError, LedgerFullError)
 

@@ -2,7 +2,7 @@
 
 import copyreg
 
-from budget_core.ledger_errors import (
+from budget_core.ledger.errors import (
     BudgetExceededError,
     HoldSettledError,
     KeyReusedError,

@@ -9,12 +9,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
-from budget_core.account import Limit, check_amounts, check_axis, check_key, check_path
-from budget_core.accounts import LimitReader
-from budget_core.clock import DAY
+from budget_core.checks import check_count
 from budget_core.errors import refuse
-from budget_core.ledger import TTL
-from budget_core.ledger_errors import (
+from budget_core.ledger.accounts import LimitReader
+from budget_core.ledger.errors import (
     HoldSettledError,
     KeyReusedError,
     LedgerError,
@@ -24,10 +22,12 @@ from budget_core.ledger_errors import (
     UnknownHoldError,
     refusal,
 )
-from budget_core.ledger_records import Balance, Hold, check_ttl
-from budget_core.limits import check_count
-from budget_cpython.clock import WALL
+from budget_core.ledger.limit import Limit, check_amounts, check_axis, check_key, check_path
+from budget_core.ledger.memory import TTL
+from budget_core.ledger.records import Balance, Hold, check_ttl
+from budget_core.wall_clock import DAY
 from budget_cpython.ledger.windows import Window, parse_window
+from budget_cpython.wall_clock import WALL
 
 MAX_KEEP = 10**10
 SWEEP_EVERY = 1000  # reservations of this ledger

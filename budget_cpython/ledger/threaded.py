@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from budget_core.account import Limit
-from budget_core.ledger import TTL
-from budget_core.ledger_records import Balance, Hold
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.memory import TTL
+from budget_core.ledger.records import Balance, Hold
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
 """Read the name of any window."""
 
-from budget_core import ledger_window
-from budget_core.ledger_window import Window
+from budget_core.ledger import window as core
+from budget_core.ledger.window import Window
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def parse_window(name: "Any") -> Window:
     none at all, `pip install tzdata` helps.
     """
     try:
-        return ledger_window.parse_window(name)
+        return core.parse_window(name)
     except ValueError:
         from budget_cpython.ledger.zones import parse_zoned  # slow to import, and seldom needed
 

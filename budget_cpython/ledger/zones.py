@@ -7,10 +7,10 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
-from budget_core import ledger_window
-from budget_core.clock import DAY
 from budget_core.errors import refuse
-from budget_core.ledger_window import Window
+from budget_core.ledger import window as core
+from budget_core.ledger.window import Window
+from budget_core.wall_clock import DAY
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 GRAMMAR = (
@@ -49,7 +49,7 @@ def parse_zoned(name: Any) -> Window:
 
 def _plain(unit: Any, name: Any) -> Window:
     try:
-        return ledger_window.parse_window(unit)
+        return core.parse_window(unit)
     except ValueError:
         _refuse(name)
 

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from budget_core.account import check_path
-from budget_core.ledger_errors import LedgerError
+from budget_core.ledger.errors import LedgerError
+from budget_core.ledger.limit import check_path
 from budget_cpython.serve.body import read_object
 from budget_cpython.serve.engine import Engine
 from budget_cpython.serve.keys import EVERY_ACCOUNT, Key, KeyFile, KeyFileError

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
-from budget_core.account import MOST
+from budget_core.ledger.limit import MOST
 from budget_cpython.serve.refusals import Refusal
 
 MAX_BYTES = 16_384

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from budget_core.errors import BudgetError
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerUnavailableError
 
 THREADS = 32
 log = logging.getLogger("budget_cpython.serve")

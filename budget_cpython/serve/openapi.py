@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from budget_core.account import MAX_DEPTH, MAX_KEY, MAX_LIMITS, MAX_SEGMENT, MOST
-from budget_core.ledger import TTL
-from budget_core.ledger_records import MAX_TTL
+from budget_core.ledger.limit import MAX_DEPTH, MAX_KEY, MAX_LIMITS, MAX_SEGMENT, MOST
+from budget_core.ledger.memory import TTL
+from budget_core.ledger.records import MAX_TTL
 from budget_cpython.cli.version import version
 from budget_cpython.serve.operations import OPERATIONS, Operation, place_of
 from budget_cpython.serve.refusals import HTTP_ERRORS, LEDGER_ERRORS

@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from budget_core.account import Limit, check_amounts, check_key
-from budget_core.cell import HELD
 from budget_core.errors import refuse
-from budget_core.ledger import TTL
-from budget_core.ledger_records import Balance, Hold
+from budget_core.ledger.bucket import HELD
+from budget_core.ledger.limit import Limit, check_amounts, check_key
+from budget_core.ledger.memory import TTL
+from budget_core.ledger.records import Balance, Hold
 from budget_cpython.serve.engine import Engine
 from budget_cpython.serve.keys import Key
 from budget_cpython.serve.refusals import may_see

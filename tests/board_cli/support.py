@@ -38,7 +38,7 @@ while True:
 _SPEND = """
 import settings
 from budget_core import DailyBudgetConfig, DailyBudgetTracker
-from budget_core.device import open_store
+from budget_core.board.device import open_store
 tracker = DailyBudgetTracker(DailyBudgetConfig(settings.DAILY_BUDGET), store=open_store(settings))
 tracker.record({{"total_tokens": {tokens}}})
 """

@@ -9,7 +9,7 @@ from budget_cpython.board.check import check_board
 
 from .support import Cli, make_board
 
-AGENT = "import settings\nfrom budget_core.console import main\nmain(settings, [])\n"
+AGENT = "import settings\nfrom budget_core.board.console import main\nmain(settings, [])\n"
 NOWHERE = ("--port", "/dev/nowhere")
 
 
@@ -57,7 +57,7 @@ def test_what_an_agent_reads_is_asked_of_its_board_alone(deploy: Cli, mine: Path
     assert said.code == 2
     assert "settings.py lacks BASE_URL, CACHED_TOKEN_WEIGHT, " in said.err
     assert "WIFI" not in said.err
-    (mine / "boot.py").write_text("from budget_core.wifi import start\n")
+    (mine / "boot.py").write_text("from budget_core.board.wifi import start\n")
     assert "WIFI_TIMEOUT_S" in deploy.bare("deploy", mine, *NOWHERE).err
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from budget_core.clock import BUILT
+from budget_core.wall_clock import BUILT
 from budget_cpython.board.build import Form, build_board
 from budget_cpython.board.catalogue import known_boards
 
@@ -151,7 +151,7 @@ def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
 
 def test_what_only_type_checkers_read_is_on_no_board(mine: Path) -> None:
     files = build_board(mine, Form.SOURCE).files
-    assert "/lib/budget_core/shapes.py" not in files
+    assert "/lib/budget_core/_types.py" not in files
     assert "/lib/budget_core/tracker.py" in files
     assert not [path for path, data in files.items() if b"TYPE_CHECKING" in data]
 

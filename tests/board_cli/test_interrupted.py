@@ -50,8 +50,10 @@ def two_builds(mine: Path) -> tuple[Build, Build]:
     """Two builds of a small core, of which every kind of file differs, or is in one of them."""
     old = build_board(mine, Form.MPY)
     core = [path for path in old.files if path.startswith("/lib/")]
-    kept = [path for path in core if path.endswith(("/__init__.mpy", "/clock.mpy", "/names.mpy"))]
-    store = ("config", "crc32", "device", "errors", "file_store", "frame", "limits", "repair")
+    kept = [
+        path for path in core if path.endswith(("/__init__.mpy", "/wall_clock.mpy", "/_names.mpy"))
+    ]
+    store = ("config", "checksum", "board/device", "errors", "file_store", "checks", "bit_repair")
     kept += [path for path in core if path.endswith(tuple(f"/{name}.mpy" for name in store))]
     files = {path: data for path, data in old.files.items() if path in kept or path not in core}
     changed = {path: data + b"# new\n" for path, data in files.items() if path not in core}

@@ -11,9 +11,9 @@ import json
 import os
 import sys
 
-from budget_core.chat import ChatClient
+from budget_core.chat.client import ChatClient
+from budget_core.chat.http import tls_context
 from budget_core.errors import ProviderError
-from budget_core.http import tls_context
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.wrapper import BudgetWrapper
 

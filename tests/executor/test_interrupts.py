@@ -27,7 +27,7 @@ from budget_cpython.executor import (
     tool_timeout,
     with_timeout,
 )
-from budget_cpython.executor.places import Places
+from budget_cpython.executor.slots import Places
 from budget_cpython.executor.threads import Job
 from tests.executor.support import PATIENCE_S, Empty, eventually, hung, status, turn
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from budget_cpython.executor import BoundedToolExecutor, NoPlaceError, threads, with_timeout
-from budget_cpython.executor.places import Places
+from budget_cpython.executor.slots import Places
 from budget_cpython.executor.threads import Job
 from tests.executor.support import PATIENCE_S, eventually, turn
 

@@ -11,7 +11,7 @@ import pytest
 from budget_core import BudgetError, DeadlineExceeded
 from budget_cpython.deadline import Deadline
 from budget_cpython.executor import NoPlaceError, ToolTimeoutError, tool_timeout, with_timeout
-from budget_cpython.executor.places import Places
+from budget_cpython.executor.slots import Places
 from budget_cpython.executor.threads import Job
 from budget_cpython.executor.timeout import _Bounded
 from tests.executor.support import eventually, hung

@@ -22,8 +22,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import BudgetExceededError
+from budget_core.ledger.errors import BudgetExceededError
+from budget_core.ledger.limit import Limit
 from tests.ledger.patience import NO_HURRY
 
 BEGIN = 20_000 * 86_400 + 600  # ten past midnight

@@ -17,8 +17,8 @@ from typing import Any
 from dbos import DBOS, SetWorkflowID, SQLAlchemyDatasource
 from sqlalchemy import Connection, event
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import BudgetExceededError
+from budget_core.ledger.errors import BudgetExceededError
+from budget_core.ledger.limit import Limit
 from budget_cpython import DailyBudgetConfig, DailyBudgetTracker
 from budget_cpython.ledger.dbos import AsyncDBOSLedger, DBOSBudgetStore, DBOSLedger
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from budget_core.account import MOST, Limit
-from budget_core.ledger import Ledger
-from budget_core.ledger_errors import LedgerError
+from budget_core.ledger.errors import LedgerError
+from budget_core.ledger.limit import MOST, Limit
+from budget_core.ledger.memory import Ledger
 
 KEEP = 10**8  # what is forgotten, and when, differs by engine
 PATHS = ("org", "org/a", "org/a/x", "org/b", "other/c")

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerUnavailableError
 
 PATIENCE = 30  # seconds
 NO_HURRY = 600  # seconds, for who waits for others that may be stalled

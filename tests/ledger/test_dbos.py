@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from dbos import DBOS
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import (
+from budget_core.ledger.errors import (
     BudgetExceededError,
     HoldSettledError,
     KeyReusedError,
@@ -23,7 +22,8 @@ from budget_core.ledger_errors import (
     UnknownAccountError,
     UnknownHoldError,
 )
-from budget_core.ledger_records import Hold
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.records import Hold
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.dbos import AsyncDBOSLedger, DBOSLedger
 from budget_cpython.ledger.dbos.plain import pack, unpack
@@ -202,7 +202,7 @@ FAILURES: dict[type[Exception], Callable[[Any], None]] = {
 
 def test_every_error_of_a_ledger_is_tried() -> None:
     ours = {
-        one for one in LedgerError.__subclasses__() if one.__module__ == "budget_core.ledger_errors"
+        one for one in LedgerError.__subclasses__() if one.__module__ == "budget_core.ledger.errors"
     }
     assert ours == FAILURES.keys() - {ValueError}
 

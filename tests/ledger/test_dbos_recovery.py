@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, make_url, text
 
-from budget_core.frame import decode
+from budget_core.checksum import decode
 from budget_cpython.ledger.postgres import PostgresLedger
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.ledger.dbos_program import ASKED, CHARGED, KINDS, PLACES, STORE, USED, WORKFLOWS

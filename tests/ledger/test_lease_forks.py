@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import BudgetExceededError, LedgerUnavailableError
-from budget_cpython.ledger.gates import TaskGate
+from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableError
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.lease import AsyncLeasedLedger, LeasedLedger
+from budget_cpython.ledger.locks import TaskGate
 from budget_cpython.ledger.outage import AllowingLedger, AsyncAllowingLedger
 from budget_cpython.ledger.remote import finish
 from budget_cpython.ledger.sqlite import SqliteLedger

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from budget_core.account import Limit
-from budget_core.http_ledger import HttpLedger
-from budget_core.lease import LeasedLedger
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerUnavailableError
+from budget_core.ledger.http_client import HttpLedger
+from budget_core.ledger.lease import LeasedLedger
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.opening import open_ledger
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.ledger.patience import NO_HURRY

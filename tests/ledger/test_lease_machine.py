@@ -6,11 +6,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from budget_core.account import Limit
-from budget_core.ledger import Ledger
-from budget_core.ledger_errors import BudgetExceededError, LedgerUnavailableError
-from budget_core.ledger_records import Hold
-from budget_core.upstream import MOST_MS
+from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableError
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.memory import Ledger
+from budget_core.ledger.outbox import MOST_MS
+from budget_core.ledger.records import Hold
 from budget_cpython.ledger.lease import LeasedLedger
 from budget_cpython.ledger.outage import AllowingLedger
 from tests_micro.faults import DAY, Faulty

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import BudgetExceededError, LedgerUnavailableError
+from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableError
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.lease import AsyncLeasedLedger, LeasedLedger
 from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.ledger.threaded import ThreadedLedger

@@ -5,14 +5,14 @@ import threading
 
 import pytest
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import (
+from budget_core.ledger.errors import (
     BudgetExceededError,
     KeyReusedError,
     LedgerFullError,
     LedgerUnavailableError,
 )
-from budget_core.ledger_records import Hold
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.records import Hold
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.outage import AllowingLedger, AsyncAllowingLedger
 from tests_micro.faults import Faulty, World

@@ -2,9 +2,9 @@
 
 from contextlib import closing
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import LedgerUnavailableError
-from budget_core.ledger_records import Balance
+from budget_core.ledger.errors import LedgerUnavailableError
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.records import Balance
 from budget_cpython.ledger.lease import LeasedLedger
 from budget_cpython.ledger.outage import AllowingLedger
 from budget_cpython.ledger.redis import RedisLedger

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from budget_core.account import MOST, Limit
-from budget_core.ledger import Ledger
-from budget_core.ledger_errors import BudgetExceededError
+from budget_core.ledger.errors import BudgetExceededError
+from budget_core.ledger.limit import MOST, Limit
+from budget_core.ledger.memory import Ledger
 from budget_cpython.ledger import remote
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
 from tests.ledger.machine import LedgerMachine

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from budget_core.account import Limit
 from budget_core.errors import BudgetError
-from budget_core.ledger_errors import BudgetExceededError, HoldSettledError
+from budget_core.ledger.errors import BudgetExceededError, HoldSettledError
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
 from tests.ledger import linearizable
 from tests.ledger.claims import Claims

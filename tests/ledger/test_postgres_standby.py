@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerUnavailableError
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.postgres import PostgresLedger
 from tests.ledger.patience import PATIENCE, until
 from tests.ledger.postgres_server import PASSWORD, ROOT_RUNS_AS, WAIT, PostgresServer

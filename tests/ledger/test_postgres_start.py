@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerUnavailableError
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger import remote
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
 from tests.forked import begin_in_child, exit_code

@@ -10,9 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import LedgerFullError, LedgerUnavailableError
-from budget_core.ledger_records import Hold
+from budget_core.ledger.errors import LedgerFullError, LedgerUnavailableError
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.records import Hold
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger, engine, ledgers
 from tests.ledger.patience import NO_HURRY, until
 from tests.ledger.postgres_server import PostgresServer, second_server

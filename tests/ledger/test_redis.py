@@ -12,12 +12,12 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from budget_core.account import MOST, Limit
-from budget_core.ledger_errors import (
+from budget_core.ledger.errors import (
     BudgetExceededError,
     LedgerFullError,
     LedgerUnavailableError,
 )
+from budget_core.ledger.limit import MOST, Limit
 from budget_cpython.ledger import remote
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.redis.connection import RedisConnection

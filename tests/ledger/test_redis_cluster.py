@@ -11,8 +11,8 @@ import redis
 import redis.asyncio
 from redis.crc import key_slot
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import BudgetExceededError, LedgerUnavailableError
+from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableError
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.redis.names import Names
 from tests.ledger.patience import PATIENCE, until

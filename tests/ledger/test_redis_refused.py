@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import LedgerError, LedgerUnavailableError
+from budget_core.ledger.errors import LedgerError, LedgerUnavailableError
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from tests.ledger.patience import PATIENCE
 from tests.ledger.redis_server import RedisServer, server

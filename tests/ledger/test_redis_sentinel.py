@@ -13,8 +13,8 @@ import redis.asyncio.sentinel
 import redis.sentinel
 from redis.exceptions import RedisError
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerUnavailableError
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from tests.ledger.patience import PATIENCE, until
 from tests.ledger.redis_server import BINARY, PortTakenError, RedisServer, on_free_port

@@ -16,9 +16,9 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import LedgerFullError, LedgerUnavailableError
-from budget_core.ledger_records import Hold
+from budget_core.ledger.errors import LedgerFullError, LedgerUnavailableError
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.records import Hold
 from budget_cpython.ledger import remote
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from tests.ledger.patience import NO_HURRY, PATIENCE, until

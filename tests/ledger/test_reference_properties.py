@@ -7,13 +7,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import (
+from budget_core.ledger.errors import (
     BudgetExceededError,
     HoldSettledError,
     KeyReusedError,
     UnknownAccountError,
 )
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger import Ledger
 from tests.ledger.reference_model import NOON, SIZES, Model, Rule
 from tests.racing import in_threads, restless, unsettle

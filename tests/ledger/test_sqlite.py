@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
-from budget_core.account import MOST
-from budget_core.ledger_errors import BudgetExceededError
+from budget_core.ledger.errors import BudgetExceededError
+from budget_core.ledger.limit import MOST
 from budget_cpython.ledger.sqlite import SqliteLedger, holds, ledger, stored
 from tests.ledger.machine import LedgerMachine, comparable, paths, ttls
 from tests_micro import ledger_cases

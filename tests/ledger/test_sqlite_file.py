@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerUnavailableError
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.sqlite import SqliteLedger, forks, schema
 from tests.forked import in_child
 from tests.ledger.patience import NO_HURRY
 
 UNSEEN_FORK = """
 import ctypes, os, sys
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerUnavailableError
 from budget_cpython.ledger.sqlite import SqliteLedger
 
 ledger = SqliteLedger(sys.argv[1], clock=lambda: 1_728_043_200)

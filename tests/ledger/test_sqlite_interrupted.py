@@ -13,8 +13,8 @@ from unittest import mock
 
 import pytest
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerUnavailableError
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.sqlite import SqliteLedger
 
 NOON = 20_000 * 86_400 + 43_200

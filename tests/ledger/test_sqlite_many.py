@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from budget_core.account import Limit
-from budget_core.ledger import Ledger
-from budget_core.ledger_errors import BudgetExceededError, UnknownHoldError
-from budget_core.ledger_records import Hold
+from budget_core.ledger.errors import BudgetExceededError, UnknownHoldError
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.memory import Ledger
+from budget_core.ledger.records import Hold
 from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.ledger.sqlite.holds import STEP, YOUNG
 from budget_cpython.ledger.sqlite.stored import LOOKED_AT, PRUNE_EVERY

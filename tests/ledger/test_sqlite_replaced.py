@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import LedgerUnavailableError, UnknownAccountError
-from budget_core.ledger_records import Hold
-from budget_core.ledger_window import Window, parse_window
+from budget_core.ledger.errors import LedgerUnavailableError, UnknownAccountError
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.records import Hold
+from budget_core.ledger.window import Window, parse_window
 from budget_cpython.ledger.sqlite import SqliteLedger, stored
 from budget_cpython.ledger.sqlite.place import Place
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import LedgerError, LedgerFullError, LedgerUnavailableError
+from budget_core.ledger.errors import LedgerError, LedgerFullError, LedgerUnavailableError
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.forked import in_child
 

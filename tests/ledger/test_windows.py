@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from budget_core import ledger_window
-from budget_core.account import Limit
+from budget_core.ledger import window as core_window
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger import Ledger
-from budget_cpython.ledger.texts import parse_limits
+from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ledger.windows import parse_window
 
 HOUR = 3_600_000
@@ -164,7 +164,7 @@ def test_a_day_begins_at_the_first_moment_of_its_reset_hour(zone: str, hour: int
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(UNITS[:5] + ("week", "week@9", "month", "month@7")), moments)
 def test_a_zone_that_is_utc_is_the_cores_window(unit: str, now: int) -> None:
-    wanted = ledger_window.parse_window(unit).bounds(now)
+    wanted = core_window.parse_window(unit).bounds(now)
     assert parse_window(unit + " Etc/GMT").bounds(now) == wanted
     assert parse_window(unit + " UTC").bounds(now) == wanted
 
@@ -230,7 +230,7 @@ def test_a_time_no_calendar_reaches_still_has_a_window() -> None:
 
 def test_a_clock_without_a_date_has_no_zone() -> None:
     for name in ("day", "day Europe/Berlin", "week sunday"):
-        assert parse_window(name).bounds(0) == (0, 0, ledger_window.NO_DATE)
+        assert parse_window(name).bounds(0) == (0, 0, core_window.NO_DATE)
 
 
 def test_a_ledger_takes_a_window_of_a_zone() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from budget_core.middleware import Middleware
+from budget_core.agent.middleware import Middleware
 from budget_cpython import Budget, Envelope, Operative, OperativeResult, StopReason, Tool
 from tests.executor.support import PATIENCE_S
 
@@ -106,7 +106,7 @@ class World:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what is cancelled have its time to end, on however slow a machine."""
     monkeypatch.setattr("budget_cpython.executor.executor.CLEAN_UP_S", PATIENCE_S)
-    monkeypatch.setattr("budget_core.flight._CLEAN_UP_S", PATIENCE_S)
+    monkeypatch.setattr("budget_core.agent.cancellation._CLEAN_UP_S", PATIENCE_S)
 
 
 @pytest.mark.usefixtures("patient")

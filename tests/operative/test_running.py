@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from budget_core.budget import Budget as CoreBudget
-from budget_core.envelope import Envelope as CoreEnvelope
+from budget_core.agent.budget import Budget as CoreBudget
+from budget_core.agent.envelope import Envelope as CoreEnvelope
 from budget_cpython import (
     Budget,
     ChatClient,

@@ -11,14 +11,14 @@ import json
 import os
 import sys
 
-from budget_core.budget import Budget
-from budget_core.chat import ChatClient
-from budget_core.envelope import Envelope
-from budget_core.estimate import estimate_tokens
-from budget_core.operative import Operative
+from budget_core.agent.budget import Budget
+from budget_core.agent.envelope import Envelope
+from budget_core.agent.operative import Operative
+from budget_core.agent.tool import Tool
+from budget_core.agent.wind_down import WindDown
+from budget_core.chat.client import ChatClient
 from budget_core.prices import Price
-from budget_core.tool import Tool
-from budget_core.wind_down import WindDown
+from budget_core.usage_estimate import estimate_tokens
 from tests.late_clock import LateClock
 
 TYPE_CHECKING = False

@@ -11,8 +11,8 @@ import json
 import sys
 
 from budget_core.errors import BudgetError
-from budget_core.http_ledger import HttpLedger
-from budget_core.lease import LeasedLedger
+from budget_core.ledger.http_client import HttpLedger
+from budget_core.ledger.lease import LeasedLedger
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 
 TYPE_CHECKING = False

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import httpx
 from jsonschema import Draft202012Validator
 
-from budget_core.account import Limit
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger import Ledger
 from budget_cpython.serve import KeyFile, make_app
 from budget_cpython.serve.openapi import describe

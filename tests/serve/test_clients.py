@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import (
+from budget_core.ledger.errors import (
     BudgetExceededError,
     KeyReusedError,
     LedgerError,
     LedgerUnavailableError,
     UnknownAccountError,
 )
-from budget_core.ledger_records import Hold
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.records import Hold
 from budget_cpython.ledger.http import AsyncHttpLedger, HttpLedger
 from budget_cpython.ledger.opening import open_async_ledger, open_ledger
 from budget_cpython.serve import RIGHTS, KeyFile

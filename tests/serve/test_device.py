@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from budget_core.account import Limit
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.http import HttpLedger
 from budget_cpython.serve import RIGHTS, KeyFile
 from tests.ports import kept_port

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerUnavailableError
 from budget_cpython.serve.engine import THREADS, Engine, _Threads
 from tests.serve.support import PATIENCE, put_ahead
 

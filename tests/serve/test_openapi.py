@@ -7,7 +7,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from budget_core.account import check_axis, check_key, check_path
+from budget_core.ledger.limit import check_axis, check_key, check_path
 from budget_cpython.serve import KeyFile
 from budget_cpython.serve.operations import OPERATIONS
 from tests.serve.support import DOCUMENT, make_client, valid

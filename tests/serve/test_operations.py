@@ -5,8 +5,8 @@ import asyncio
 import httpx
 import pytest
 
-from budget_core.account import MAX_DEPTH, MAX_SEGMENT
-from budget_core.http_ledger import HttpLedger
+from budget_core.ledger.http_client import HttpLedger
+from budget_core.ledger.limit import MAX_DEPTH, MAX_SEGMENT
 from tests.serve.support import MIDNIGHT, NOON, Client, make_client
 
 DAILY = ("org", "tokens", 100, "day")

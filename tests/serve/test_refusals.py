@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from budget_core.ledger_errors import LedgerFullError, LedgerUnavailableError
+from budget_core.ledger.errors import LedgerFullError, LedgerUnavailableError
 from budget_cpython.serve import KeyFile
 from tests.serve.support import Client, make_client
 

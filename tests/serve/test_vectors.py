@@ -6,9 +6,9 @@ from typing import Any
 import httpx
 import pytest
 
-from budget_core.http_ledger import HttpLedger
-from budget_core.ledger import TTL
-from budget_core.ledger_records import Hold
+from budget_core.ledger.http_client import HttpLedger
+from budget_core.ledger.memory import TTL
+from budget_core.ledger.records import Hold
 from budget_cpython.ledger import Ledger
 from budget_cpython.serve import make_app
 from tests_micro.ledger_cases import cases, run_async

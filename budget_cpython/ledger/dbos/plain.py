@@ -6,9 +6,9 @@ any serialiser takes it.
 
 from typing import Any
 
-from budget_core.account import Limit
-from budget_core.ledger_errors import LedgerError
-from budget_core.ledger_records import Balance, Hold
+from budget_core.ledger.errors import LedgerError
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.records import Balance, Hold
 from budget_cpython.ledger.pickling import ERRORS, arguments
 
 _RECORDS: dict[type[Any], tuple[str, ...]] = {

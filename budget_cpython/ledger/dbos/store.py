@@ -9,9 +9,9 @@ from dbos import SQLAlchemyDatasource
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
+from budget_core.checks import check_count
+from budget_core.checksum import decode, encode
 from budget_core.errors import StoreError
-from budget_core.frame import decode, encode
-from budget_core.limits import check_count
 from budget_cpython.ledger.dbos.workflow import workflow
 
 T = TypeVar("T")

@@ -7,7 +7,8 @@ from typing import Any
 
 import psycopg
 
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerUnavailableError
+from budget_cpython.ledger.postgres.error_mapping import AGAIN, ELSEWHERE, lost, too_slow, trouble
 from budget_cpython.ledger.postgres.exchange import (
     Talk,
     execute,
@@ -18,7 +19,6 @@ from budget_cpython.ledger.postgres.exchange import (
 from budget_cpython.ledger.postgres.operations import BATCH, Arguments, Operation, operations
 from budget_cpython.ledger.postgres.pool import Link, Pool
 from budget_cpython.ledger.postgres.schema import PATIENCE_MS, install
-from budget_cpython.ledger.postgres.trouble import AGAIN, ELSEWHERE, lost, too_slow, trouble
 
 GRACE = 1.0  # seconds for the server's own timeout to come first
 FORGET_EVERY = 100  # operations that leave a row; up to `BATCH` old rows go with each of these

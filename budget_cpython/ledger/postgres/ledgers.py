@@ -5,8 +5,8 @@ from typing import Any
 
 import psycopg
 
+from budget_core.checks import check_count
 from budget_core.errors import refuse
-from budget_core.limits import check_count
 from budget_cpython.ledger.postgres.conninfo import check_schema, complete
 from budget_cpython.ledger.postgres.engine import Engine
 from budget_cpython.ledger.postgres.pool import TaskPool, ThreadPool

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from budget_core.account import chain, check_key, root
+from budget_core.ledger.limit import chain, check_key, root
 
 Arguments = dict[str, Any]
 BATCH = 200  # holds that one call expires or forgets at most

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerUnavailableError
+from budget_cpython.ledger.postgres.error_mapping import trouble
 from budget_cpython.ledger.postgres.exchange import READ, Selector, Talk, wait, wait_async
-from budget_cpython.ledger.postgres.trouble import trouble
 
 T = TypeVar("T")
 

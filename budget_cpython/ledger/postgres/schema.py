@@ -4,7 +4,7 @@ from importlib.resources import files
 
 from psycopg import pq
 
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerUnavailableError
 from budget_cpython.ledger.postgres.exchange import Talk, script
 
 MIGRATIONS = ("001_tables",)  # in order; the schema's version is how many were done

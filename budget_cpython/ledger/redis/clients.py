@@ -11,7 +11,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
-from budget_cpython.ledger.redis import trouble
+from budget_cpython.ledger.redis import error_mapping
 from budget_cpython.ledger.redis.connections import AsyncConnections, Connections, of_pool
 
 MOST_CONNECTIONS = 10_000  # each thread has one while it waits for an answer
@@ -61,8 +61,8 @@ class Blocking:
             return self.client.execute_command(*command)
         try:
             connection = connections.take()
-        except trouble.ERRORS as error:
-            raise trouble.unreached(error) from error
+        except error_mapping.ERRORS as error:
+            raise error_mapping.unreached(error) from error
         try:
             connection.send_packed_command((pack(command),))
             answer = connection.read_response()
@@ -114,8 +114,8 @@ class Waiting:
             return await self.client.execute_command(*command)
         try:
             connection = await connections.take()
-        except trouble.ERRORS as error:
-            raise trouble.unreached(error) from error
+        except error_mapping.ERRORS as error:
+            raise error_mapping.unreached(error) from error
         try:
             await connection.send_packed_command((pack(command),))
             answer = await connection.read_response()

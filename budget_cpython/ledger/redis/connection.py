@@ -5,11 +5,11 @@ from typing import Any, NoReturn
 
 from redis.exceptions import NoScriptError, ResponseError
 
-from budget_core.account import MOST
-from budget_cpython.ledger.redis import given, replies, trouble
+from budget_core.ledger.limit import MOST
+from budget_cpython.ledger.redis import error_mapping, replies, script_args
 from budget_cpython.ledger.redis.clients import Client
-from budget_cpython.ledger.redis.given import Arguments
 from budget_cpython.ledger.redis.names import Names
+from budget_cpython.ledger.redis.script_args import Arguments
 from budget_cpython.ledger.redis.scripts import script
 
 AT_A_TIME = 100  # holds that are over
@@ -46,14 +46,14 @@ class RedisConnection:
         await self._client.close()
 
     async def _do(self, operation: str, arguments: Arguments) -> Sequence[Any]:
-        own = given.own(operation, arguments)
+        own = script_args.own(operation, arguments)
         while True:
             reply = await self._ask(operation, arguments, own)
             if reply.__class__ is int:
                 return "ok", replies.fresh(arguments, reply)
             reply = replies.plain(reply)
             if reply[0] == "over":
-                reply = await self._path_script("move", arguments, given.bounds(arguments))
+                reply = await self._path_script("move", arguments, script_args.bounds(arguments))
                 if reply[0] == "roll":
                     return reply  # type: ignore[no-any-return]
             elif reply[0] == "known":
@@ -84,11 +84,15 @@ class RedisConnection:
         So the list of all accounts, which is in another slot of a cluster, never lacks one.
         """
         limits, most = arguments["limits"], arguments["max_accounts"]
-        reply = await self._path_script("set_limits", arguments, *given.limits(arguments, False))
+        reply = await self._path_script(
+            "set_limits", arguments, *script_args.limits(arguments, False)
+        )
         if reply[0] == "new":
             if (await self._registry("register", arguments, most))[0] == "full":
                 return "full", f"the ledger has its {most} accounts: raise max_accounts"
-            reply = await self._path_script("set_limits", arguments, *given.limits(arguments, True))
+            reply = await self._path_script(
+                "set_limits", arguments, *script_args.limits(arguments, True)
+            )
         if reply[0] == "ok":
             await self._list(arguments, bool(limits))
         return replies.read("set_limits", arguments, reply)
@@ -144,7 +148,7 @@ class RedisConnection:
         while True:
             try:
                 page = await self._client.run(command, key, cursor, "COUNT", PAGE)
-            except trouble.ERRORS as error:
+            except error_mapping.ERRORS as error:
                 await self._complain(error)
             cursor, members = replies.plain(page)
             found.update(dict.fromkeys(members))
@@ -164,13 +168,13 @@ class RedisConnection:
                 return await self._client.script("EVALSHA", known.sha, *asked)
             except NoScriptError:
                 return await self._client.script("EVAL", known.text, *asked)
-        except trouble.ERRORS as error:
+        except error_mapping.ERRORS as error:
             await self._complain(error)
 
     async def _complain(self, error: Exception) -> NoReturn:
-        if trouble.is_read_only(error):  # another server may have its address by now
+        if error_mapping.is_read_only(error):  # another server may have its address by now
             await self._client.drop()
-        raise trouble.meant(error, self._names.prefix, not self._client.repeats) from error
+        raise error_mapping.meant(error, self._names.prefix, not self._client.repeats) from error
 
     async def _check_eviction(self) -> None:
         """Refuse a server that may drop holds; one that does not tell its policy is believed."""
@@ -178,9 +182,9 @@ class RedisConnection:
         try:
             answer = await self._client.run("INFO", "memory")
         except ResponseError as error:
-            if not trouble.is_forbidden(error):
+            if not error_mapping.is_forbidden(error):
                 await self._complain(error)
-        except trouble.ERRORS as error:
+        except error_mapping.ERRORS as error:
             await self._complain(error)
         policy = replies.policy(answer)
         if policy != "noeviction":

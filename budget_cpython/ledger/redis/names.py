@@ -2,8 +2,8 @@
 
 from functools import lru_cache
 
-from budget_core.account import chain, root
 from budget_core.errors import refuse
+from budget_core.ledger.limit import chain, root
 
 PATHS = 4096  # whose keys are remembered
 

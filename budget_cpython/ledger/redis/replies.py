@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from budget_core.account import MOST, chain
-from budget_core.cell import COMMITTED, HELD
-from budget_cpython.ledger.redis.given import Arguments
+from budget_core.ledger.bucket import COMMITTED, HELD
+from budget_core.ledger.limit import MOST, chain
+from budget_cpython.ledger.redis.script_args import Arguments
 
 
 def plain(reply: Any) -> Any:

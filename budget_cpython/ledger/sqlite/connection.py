@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from threading import RLock, get_ident
 
-from budget_core.ledger_errors import LedgerError, LedgerFullError, LedgerUnavailableError
+from budget_core.ledger.errors import LedgerError, LedgerFullError, LedgerUnavailableError
 from budget_cpython.ledger.sqlite import forks, schema
 from budget_cpython.ledger.sqlite.place import LOG, Place
 

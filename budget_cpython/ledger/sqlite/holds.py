@@ -5,9 +5,9 @@ import sqlite3
 from json import loads
 from typing import Any
 
-from budget_core.account import root
-from budget_core.cell import HELD, Cell
-from budget_core.ledger_records import Hold
+from budget_core.ledger.bucket import HELD, Cell
+from budget_core.ledger.limit import root
+from budget_core.ledger.records import Hold
 from budget_cpython.ledger.sqlite.rows import CellRows
 
 STEP = 500  # rows of holds at a time: others wait meanwhile

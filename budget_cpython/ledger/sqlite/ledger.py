@@ -4,9 +4,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from budget_core.clock import DAY
-from budget_core.ledger_records import Balance
-from budget_cpython.clock import WALL
+from budget_core.ledger.records import Balance
+from budget_core.wall_clock import DAY
 from budget_cpython.ledger.sqlite.connection import Connection
 from budget_cpython.ledger.sqlite.holds import STEP
 from budget_cpython.ledger.sqlite.place import Place
@@ -14,6 +13,7 @@ from budget_cpython.ledger.sqlite.stored import StoredLedger
 from budget_cpython.ledger.sqlite.view import View, view
 from budget_cpython.ledger.sqlite.whole import whole
 from budget_cpython.ledger.windows import Window, parse_window
+from budget_cpython.wall_clock import WALL
 
 
 @whole

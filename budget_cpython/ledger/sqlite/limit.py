@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from budget_core.cell import Cell, CountedLimit
-from budget_core.ledger_window import Window
+from budget_core.ledger.bucket import Cell, CountedLimit
+from budget_core.ledger.window import Window
 
 
 class StoredLimit(CountedLimit):

@@ -4,9 +4,9 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from budget_core.account import MAX_DEPTH
-from budget_core.cell import Cell, CountedLimit
-from budget_core.ledger_window import Window
+from budget_core.ledger.bucket import Cell, CountedLimit
+from budget_core.ledger.limit import MAX_DEPTH
+from budget_core.ledger.window import Window
 from budget_cpython.ledger.sqlite.limit import StoredLimit
 
 _LIMITS = (

@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Sequence
 
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerUnavailableError
 
 APPLICATION = 0x6D_62_6C_67  # "mblg", in the header of the file: `file` and others can tell it
 Migration = Sequence[str]

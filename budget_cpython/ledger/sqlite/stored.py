@@ -8,10 +8,10 @@ and is read again once anybody else has written.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from budget_core import ledger
-from budget_core.account import chain, check_key, check_path, root
-from budget_core.ledger_errors import LedgerError, UnknownHoldError
-from budget_core.ledger_records import Hold
+from budget_core.ledger import memory
+from budget_core.ledger.errors import LedgerError, UnknownHoldError
+from budget_core.ledger.limit import chain, check_key, check_path, root
+from budget_core.ledger.records import Hold
 from budget_cpython.ledger.sqlite.connection import Connection
 from budget_cpython.ledger.sqlite.holds import STEP, HoldRows
 from budget_cpython.ledger.sqlite.rows import CellRows
@@ -22,7 +22,7 @@ LOOKED_AT = 128  # holds each time: settled ones are removed sooner than others 
 MOST_KNOWN = 4096  # cells and holds that are remembered from one transaction to the next
 
 
-class StoredLedger(ledger.Ledger):
+class StoredLedger(memory.Ledger):
     """Everything about a ledger in a file but how it is opened and closed."""
 
     def __init__(

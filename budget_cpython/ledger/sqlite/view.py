@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from budget_core.ledger_errors import LedgerUnavailableError
+from budget_core.ledger.errors import LedgerUnavailableError
 from budget_cpython.ledger.sqlite import forks, schema
 from budget_cpython.ledger.sqlite.place import Place
 

@@ -1,0 +1,23 @@
+"""The rest of the public names: those of ledgers and agents."""
+
+PUBLIC = """\
+ledger.limit Limit
+agent.budget Budget
+agent.envelope Envelope
+usage_estimate estimate_tokens
+agent.exoclaw ExoclawBudget
+ledger.http_client HttpLedger
+ledger.lease LeasedLedger
+ledger.memory Ledger
+ledger.errors BudgetExceededError HoldSettledError KeyReusedError LedgerError
+ledger.errors LedgerFullError LedgerUnavailableError UnknownAccountError UnknownHoldError
+ledger.records Balance Hold
+agent.middleware Middleware Request
+agent.operative Operative
+prices Price
+agent.no_progress NoProgress
+agent.result OperativeResult RunStoppedError
+agent.stop AllOf AnyOf MaxCost MaxIterations MaxTokens MaxToolCalls StopCondition
+agent.stop StopReason StopRequested Timeout
+agent.tool Tool ToolOutput
+agent.wind_down WindDown"""

@@ -1,0 +1,62 @@
+"""Protocols that type checkers know by name; no program loads this.
+
+Modules import it under `TYPE_CHECKING` only: MicroPython has no `typing`, and a name that is not
+in a compiled module takes no memory there. It imports no concrete class.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+Hook = Callable[..., object]
+Messages = list[dict[str, Any]]
+Tools = list[dict[str, Any]]
+
+
+class Lock(Protocol):
+    """A context manager, such as `threading.Lock()`."""
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, __kind: Any, __error: Any, __traceback: Any) -> Any: ...
+
+
+class Provider(Protocol):
+    """Something that answers `chat(messages, tools, model, …)` and names its default model."""
+
+    @property
+    def chat(self) -> Callable[..., Awaitable[Any]]:
+        """The coroutine function that answers."""
+
+    def get_default_model(self) -> str:
+        """Return the model that answers where a call names none."""
+
+
+class IterationPolicy(Protocol):
+    """What a loop asks before each LLM call, counted from 0 at each turn's start."""
+
+    async def should_continue(self, iteration: int, tools_used: list[str]) -> bool:
+        """Allow the next LLM call, or end the turn."""
+
+    async def on_limit_reached(self, iteration: int, tools_used: list[str]) -> str:
+        """Return the text that ends the turn."""
+
+
+class BudgetStateStore(Protocol):
+    """Where a tracker's state survives: a flat dict of whole numbers, strings and `None`.
+
+    One tracker, in one process, writes to a store. A store may have an attribute `allowance`: how
+    many tokens a day may still use whose state cannot be trusted; taken for 0 where there is none.
+    """
+
+    def load(self) -> dict[str, Any] | None:
+        """Return the last state saved, or `None` where there is none.
+
+        Raises `StateCorruptError` (or any error whose `corrupt` is true) for a state that exists
+        but cannot be trusted, any other error where the store cannot be read now.
+        """
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Keep `state` whole, or raise and keep the last one."""
+
+    def clear(self) -> None:
+        """Forget the state, for an operator."""

@@ -1,0 +1,70 @@
+"""What a run of an agent is allowed."""
+
+from budget_core.checks import check_limit, check_text
+from budget_core.config import Config, check_share
+from budget_core.monotonic import in_ms
+
+
+class Budget(Config):
+    """What a run may use: a user's message to its final answer, tools and sub-agents included.
+
+    - `max_turns`: LLM calls. In seed 004, whose names these are, a turn is one LLM round trip.
+    - `max_tokens`: tokens of all calls, prompts and completions.
+    - `max_tokens_per_turn`: completion tokens of one call, as the provider is told.
+    - `timeout`: seconds, waiting for models, tools and approvals included.
+    - `max_tool_calls`, `max_reflections`: of all tools together, and on drafts of the answer.
+    - `max_calls`: calls of single tools, by the tool's name.
+    - `max_nano_usd`: money, in billionths of a dollar; a model without a known price is refused.
+    - `max_context_tokens`: tokens of one prompt, as far as they are counted beforehand.
+    - `last_call`: the share of tokens, money and time that is kept back, with one LLM call where
+      there are two or more, so that a run at its limit can still answer; `None` keeps nothing.
+
+    `None` is unlimited, `0` is nothing. Never changed: what is used of it is an `Envelope`'s to
+    count. Raises `ValueError` naming what is wrong. Source: seed 004.
+    """
+
+    def __init__(
+        self,
+        max_turns: int | None = None,
+        max_tokens: int | None = None,
+        max_tokens_per_turn: int | None = None,
+        timeout: float | None = None,
+        max_tool_calls: int | None = None,
+        max_reflections: int | None = None,
+        max_calls: "dict[str, int] | None" = None,
+        max_nano_usd: int | None = None,
+        max_context_tokens: int | None = None,
+        last_call: float | None = 0.1,
+    ) -> None:
+        self.max_turns = check_limit("max_turns", max_turns)
+        self.max_tokens = check_limit("max_tokens", max_tokens)
+        self.max_tokens_per_turn = check_limit("max_tokens_per_turn", max_tokens_per_turn)
+        if timeout is not None and in_ms("timeout", timeout) is None:
+            timeout = None
+        self.timeout = timeout
+        self.max_tool_calls = check_limit("max_tool_calls", max_tool_calls)
+        self.max_reflections = check_limit("max_reflections", max_reflections)
+        if max_calls is not None and not isinstance(max_calls, dict):
+            raise ValueError(f"max_calls must be a dict, not {max_calls!r}")
+        self.max_calls = dict(max_calls or {})
+        for name in self.max_calls:
+            check_text("max_calls", name)
+            check_limit(f"max_calls[{name!r}]", self.max_calls[name])
+        self.max_nano_usd = check_limit("max_nano_usd", max_nano_usd)
+        self.max_context_tokens = check_limit("max_context_tokens", max_context_tokens)
+        self.last_call = check_share("last_call", last_call, 1, True)
+
+    def is_unlimited(self) -> bool:
+        """Tell whether nothing ends a run but the model's answer."""
+        caps = (self.max_turns, self.max_tokens, self.timeout, self.max_nano_usd)
+        return caps == (None, None, None, None)
+
+    def kept_of(self, cap: int | None) -> int:
+        """Return what is kept back of a cap on tokens, money or time; at least 1 is left."""
+        if not cap or not self.last_call:
+            return 0
+        return min(cap - 1, cap * int(self.last_call * 1_000_000 + 0.5) // 1_000_000)
+
+    def kept_turns(self) -> int:
+        """Return the LLM calls that are kept back: one, unless it were the only one."""
+        return int(self.last_call is not None and (self.max_turns or 0) > 1)

@@ -1,0 +1,68 @@
+"""Tell a run that goes on from one that goes in circles."""
+
+import hashlib
+
+from budget_core.agent.stop import StopCondition, StopReason
+from budget_core.checks import check_count
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from budget_core._types import Messages
+
+_PIECE = 256
+
+
+class NoProgress(StopCondition):
+    """Fires when each of the last `window` turns did what an earlier turn of the run had done.
+
+    That is the same words, the same tool calls, and the same results, so that a circle of several
+    turns is seen too. What it has seen is in the envelope's `notes`: many runs may share it.
+    """
+
+    def __init__(self, window: int = 3) -> None:
+        self.window = check_count("window", window) or 1
+
+    def note(self, messages: "Messages", seen: "Any") -> None:
+        """Look at the last turn of a conversation."""
+        fingerprint = turn_print(messages)
+        if fingerprint is not None:
+            prints, repeated = seen.notes.get(id(self), (set(), 0))
+            repeated = repeated + 1 if fingerprint in prints else 0
+            prints.add(fingerprint)
+            seen.notes[id(self)] = (prints, repeated)
+
+    def check(self, seen: "Any") -> StopReason | None:
+        """Return why the run is to end, or `None`."""
+        if seen.notes.get(id(self), (None, 0))[1] < self.window:
+            return None
+        text = f"the last {self.window} turns repeated earlier ones"
+        return StopReason(StopReason.NO_PROGRESS, text, scope=seen.name)
+
+
+def turn_print(messages: "Messages") -> bytes | None:
+    """Return a digest of what the last turn of a conversation did, ids left out.
+
+    Turns that said the same, called the same tools and were told the same have the same one.
+    """
+    digest = hashlib.sha256()
+    for message in reversed(messages):
+        role = message.get("role")
+        if role not in ("assistant", "tool"):
+            return None
+        _add(digest, message.get("content"))
+        if role == "assistant":
+            for call in message.get("tool_calls") or ():
+                _add(digest, call["function"]["name"])
+                _add(digest, call["function"]["arguments"])
+            return digest.digest()[:8]
+    return None
+
+
+def _add(digest: "Any", text: "Any") -> None:
+    """Add a text piece by piece: a copy of all of it may be too much for a chip."""
+    text = text if isinstance(text, str) else repr(text)
+    digest.update(b"%d:" % len(text))
+    for start in range(0, len(text), _PIECE):
+        digest.update(text[start : start + _PIECE].encode("utf-8", "surrogatepass"))

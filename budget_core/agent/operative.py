@@ -1,0 +1,163 @@
+"""An agent: a model, its tools, and what each of its runs may use."""
+
+import asyncio
+
+from budget_core.agent.budget import Budget
+from budget_core.agent.envelope import Envelope
+from budget_core.agent.run import Run
+from budget_core.agent.tool import Tool
+from budget_core.agent.toolbox import Toolbox
+from budget_core.errors import refuse
+from budget_core.monotonic import inf
+from budget_core.turn_state import TurnRuntimeState
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+    from typing import Any
+
+    from budget_core._types import Hook, Provider
+    from budget_core.agent.result import OperativeResult
+    from budget_core.deadline_token import DeadlineToken
+
+
+OPTIONS = (
+    "model",
+    "fallback_model",
+    "wind_down",
+    "stop_when",
+    "middleware",
+    "prices",
+    "count_tokens",
+    "compact",
+    "ledger",
+    "account",
+)
+
+
+class Operative:
+    """An agent: a model, its tools, and what each of its runs may use. Source: seed 004.
+
+    - `provider`: answers `chat(messages, tools, model, …)`; a `ChatClient`, or wrappers round one.
+    - `tools`: `Tool`s, each with a name of its own.
+    - `budget`: the `Budget` of a run, or the `Envelope` of a single one, such as a `child`.
+    - `system_prompt`: the first message of a run that is given none.
+    - `reflect(text, budget)`: asked about each draft of an answer while `max_reflections` allows;
+      returns what the model is to mend, or `None`.
+    - `on_event(kind, **fields)`: told what happens; see `docs/operatives.md`. What it raises is
+      kept as the result's `hook_error` and changes nothing.
+    - `stream`: ask for the answer piece by piece; each is an event `delta`.
+    - `session_id`: names the runs' `TurnRuntimeState`.
+    - the rest as for `Gate`: `model`, `fallback_model`, `wind_down`, `stop_when`, `middleware`,
+      `prices`, `count_tokens`, `compact`, `ledger`, `account`.
+
+    Hooks, middleware and tools may be async. Raises `ValueError` naming what is wrong.
+    """
+
+    ENVELOPE = Envelope
+    STATE = TurnRuntimeState
+    RUN = Run
+
+    def __init__(
+        self,
+        provider: "Provider",
+        tools: "Sequence[Tool]" = (),
+        budget: "Budget | Envelope | None" = None,
+        system_prompt: str = "",
+        reflect: "Callable[..., Any] | None" = None,
+        on_event: "Hook | None" = None,
+        stream: bool = False,
+        session_id: str = "run",
+        **gate: "Any",
+    ) -> None:
+        self.provider = provider
+        listed: Any = tools if isinstance(tools, (list, tuple)) else [tools]
+        self.tools: list[Tool] = list(listed)
+        self.budget = Budget() if budget is None else budget
+        self.system_prompt = system_prompt
+        self.reflect = reflect
+        self.on_event = on_event
+        self.stream = stream
+        self.session_id = session_id
+        self.gate = gate
+        self._check()
+        self.begin("", Budget())  # whatever else is wrong is refused now, not in the first run
+
+    def _check(self) -> None:
+        """Refuse what is none of its kind, before a run trips over it."""
+        for name in self.gate:
+            if name not in OPTIONS:
+                words = f"an operative takes no {name}: limits go into its Budget; there are also "
+                raise ValueError(words + ", ".join(OPTIONS))
+        for name, wanted, right in (
+            ("provider", "an object with a method chat", hasattr(self.provider, "chat")),
+            ("budget", "a Budget or an Envelope", isinstance(self.budget, (Budget, Envelope))),
+            ("system_prompt", "a string", isinstance(self.system_prompt, str)),
+            ("on_event", "a function", self.on_event is None or callable(self.on_event)),
+            ("reflect", "a function", self.reflect is None or callable(self.reflect)),
+        ):
+            if not right:
+                refuse(name, wanted, getattr(self, name))
+        for tool in self.tools:
+            if not isinstance(tool, Tool):
+                refuse("tools", "a list of Tool(name, description, function, …)", tool)
+        for name, attribute in (("stop_when", "check"), ("wind_down", "notice_at")):
+            if self.gate.get(name) is not None and not hasattr(self.gate[name], attribute):
+                refuse(name, "a StopCondition or a WindDown, as its name says", self.gate[name])
+
+    def run(
+        self, messages: "str | Sequence[dict[str, Any]]", budget: "Budget | Envelope | None" = None
+    ) -> "Coroutine[Any, Any, OperativeResult]":
+        """Return what a run comes to, from a question or a conversation to the final answer.
+
+        It is stopped for the reason in the result, never by an exception of the model's or a
+        tool's. If this is cancelled, so are its calls; the event `stopped` has what there is.
+        """
+        return self.begin(messages, budget).finish()
+
+    def begin(
+        self, messages: "str | Sequence[dict[str, Any]]", budget: "Budget | Envelope | None" = None
+    ) -> Run:
+        """Return a run that can be watched and cancelled; its time counts from now.
+
+        Raises `ValueError` for messages that are no text and no list of dicts.
+        """
+        for message in messages if isinstance(messages, (list, tuple)) else (None,):
+            if not isinstance(message, dict) and not isinstance(messages, str):
+                refuse("messages", "a text, or a list of messages with role and content", messages)
+        given = self.budget if budget is None else budget
+        envelope = given if isinstance(given, Envelope) else self.ENVELOPE.open(given)
+        return self.RUN(self, messages, envelope)
+
+    def toolbox(self, envelope: Envelope, state: TurnRuntimeState) -> Toolbox:
+        """Return what calls the tools of one run."""
+        return Toolbox(self.tools, envelope, state)
+
+    def as_tool(
+        self, name: str, description: str, essential: bool = False, **limits: "Any"
+    ) -> Tool:
+        """Return this agent as a tool for another one, whose budget it then draws on.
+
+        It takes one argument, `task`. `limits` are those of a `Budget` for each call; this agent's
+        own budget holds as well. What it did comes back also where it was stopped. Raises
+        `ValueError` where that budget is an `Envelope`, which is a single run's.
+        """
+        if not isinstance(self.budget, Budget):
+            raise ValueError(f"{name} needs a Budget for each of its runs, not an Envelope")
+        limit = self.budget.replace(**limits)
+
+        async def work(task: str, budget: Envelope, token: "DeadlineToken") -> str:
+            least = min(token.remaining_s(), inf if limit.timeout is None else limit.timeout)
+            child = budget.child(limit.replace(timeout=least), name)
+            run = self.begin(task, child)
+            token.on_cancel(lambda: None if run.result else run.cancel())
+            try:
+                await run.finish()
+            except asyncio.CancelledError:
+                pass  # what it did is handed back all the same
+            result: Any = run.result
+            return result.text if result.completed else f"[Stopped: {result.reason}]\n{result.text}"
+
+        task = {"type": "string", "description": "what is to be done, all that is to be known"}
+        parameters = {"type": "object", "properties": {"task": task}, "required": ["task"]}
+        return Tool(name, description, work, parameters, None, True, True, essential)

@@ -1,0 +1,271 @@
+"""One run of an agent, from a question to its answer or the reason why there is none."""
+
+import asyncio
+import json
+import sys
+
+from budget_core.agent.admission import StoppedError
+from budget_core.agent.cancellation import is_over, why_over
+from budget_core.agent.llm_gate import FINAL, Gate, joined
+from budget_core.agent.middleware import Request
+from budget_core.agent.result import OperativeResult, digest
+from budget_core.agent.stop import StopReason, in_words
+from budget_core.agent.toolbox import ANSWERED, CALLED_OFF, CANCELLED, DENIED, ToolEnd, as_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from budget_core.agent.envelope import Envelope
+    from budget_core.agent.operative import Operative
+    from budget_core.provider import ToolCall
+
+NOT_CALLED = "Error: not called, the run has stopped"
+UNLIMITED = "this run has no limit on turns, tokens, time or money"
+
+
+class Run:
+    """A run that was begun; made by `Operative.begin`, and finished once.
+
+    `budget` is its `Envelope`: to watch, `extend`, `stop` or pause it from outside. `result` is
+    `None` until it has ended, in whatever way.
+    """
+
+    def __init__(
+        self,
+        operative: "Operative",
+        messages: "str | Sequence[dict[str, Any]]",
+        envelope: "Envelope",
+    ) -> None:
+        self.budget = envelope
+        self.state = operative.STATE(operative.session_id, envelope)
+        self.result: OperativeResult | None = None
+        self.hook_error: Exception | None = None
+        self._on_event = operative.on_event
+        self._reflect = operative.reflect
+        self._on_delta = self._delta if operative.stream else None
+        self._toolbox = operative.toolbox(envelope, self.state)
+        self._definitions = [tool.definition() for tool in operative.tools]
+        essential = [tool.name for tool in operative.tools if tool.essential]
+        self._gate = Gate(
+            operative.provider,
+            envelope,
+            essential=essential,
+            on_event=self.emit,
+            state=self.state,
+            **operative.gate,
+        )
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        self._messages = list(messages)
+        first = self._messages[0].get("role") if self._messages else ""
+        if operative.system_prompt and first != "system":
+            self._messages.insert(0, {"role": "system", "content": operative.system_prompt})
+        self._text = ""
+        self._asked: list[ToolCall] = []
+
+    def cancel(self, reason: str = "") -> None:
+        """Stop the run and what it has in flight; `finish` gives what there is. Any thread may."""
+        self.budget.stop(reason, StopReason.CANCELLED)
+
+    async def finish(self) -> OperativeResult:
+        """Return what the run comes to; the same again where it has ended."""
+        if self.result is not None:
+            return self.result
+        if self.budget.in_use:
+            raise ValueError(f"{self.budget.name} is in use by another run: give each a child()")
+        self.budget.in_use = True
+        reason: StopReason | None = StopReason(StopReason.CANCELLED, scope=self.budget.name)
+        try:
+            self.emit("started", budget=self.budget, remaining=self.budget.remaining())
+            if self.budget.parent is None and self.budget.budget.is_unlimited():
+                self.emit("warning", text=UNLIMITED)
+            reason = await self._turns()
+        except StoppedError as error:
+            reason = error.reason
+        except asyncio.CancelledError:
+            if is_over(self.budget):
+                reason = why_over(self.budget)
+            self.cancel()  # whatever still draws on it
+            raise
+        except Exception as error:  # noqa: BLE001 - no work is lost, whatever went wrong
+            reason = StopReason(StopReason.FAILED, in_words(error), error=error)
+        finally:
+            self.budget.in_use = False
+            self.result = self._conclude(reason)
+        return self.result
+
+    async def _turns(self) -> StopReason | None:
+        while True:
+            before = self.budget.usage()
+            request = Request(self._messages, self._definitions)
+            response = await self._gate.ask(request, self._on_delta)
+            if request.compacted:
+                self._messages = request.messages
+            self._toolbox.offer(request.tools)
+            over, reason = await self._act(response)
+            after = self.budget.usage()
+            usage = {axis: after[axis] - before[axis] for axis in after}
+            self.emit("turn_completed", turn=self._gate.turn, usage=usage, cumulative_usage=after)
+            if over:
+                return reason
+
+    async def _act(self, response: "Any") -> "tuple[bool, StopReason | None]":
+        """Do what the model said; return whether the run is over, and why."""
+        last = self._gate.reason
+        self._text = response.content or self._gate.partial_text or self._text
+        content = joined(self._gate.partial_text, response.content)
+        self._gate.partial_text = self._gate.heard = ""
+        calls = [] if last is not None else list(response.tool_calls or ())
+        self._messages.append(said(content if last else response.content, calls))
+        if last is not None:
+            return True, last
+        if calls:
+            reason = await self._call_tools(calls)
+            # at a limit, the gate has one more call to make
+            return reason is not None and reason.kind in FINAL, reason
+        if response.finish_reason == "length":
+            return True, self._gate.cut_off()
+        try:
+            remark = await self._reflected()
+        except StoppedError as error:
+            return True, error.reason
+        if not remark:
+            return True, None
+        self._messages.append({"role": "user", "content": remark})
+        return False, None
+
+    async def _reflected(self) -> str:
+        """Return what is to be mended in the draft, if anything, and if it may be asked."""
+        if self._reflect is None or not self.budget.claim_reflection():
+            return ""
+        remark = await self._gate.heed(self._reflect, self._text, self.budget)
+        self.emit("reflection", remark=remark)
+        return remark or ""
+
+    async def _call_tools(self, calls: "list[ToolCall]") -> StopReason | None:
+        """Call the tools in their order; return why the run is to stop."""
+        self._asked = calls
+        reason: StopReason | None = None
+        for number, call in enumerate(calls):
+            if reason is not None:
+                self._record(call, ToolEnd(DENIED, NOT_CALLED))
+                continue
+            end, reason = await self._open(call)
+            if end is None:
+                end = await self._toolbox.run(call, self._trace_id(call, number))
+            reason = await self._close(call, end) or reason
+        return reason
+
+    def _trace_id(self, call: "ToolCall", number: int) -> str:
+        return f"{call.id}@{self._gate.turn}.{number}"
+
+    async def _open(self, call: "ToolCall") -> "tuple[ToolEnd | None, StopReason | None]":
+        """Begin a tool call: return how it ended, if it is not to be run, and a reason to stop."""
+        self.emit("tool_started", call=call)
+        end = self._toolbox.refusal(call)
+        if end is not None:
+            return end, None
+        try:
+            for one in self._gate.middleware:
+                text = await self._gate.heed(one.before_tool, call, self.budget)
+                if text is not None:
+                    return ToolEnd(ANSWERED, as_text(text)), None
+        except StoppedError as error:
+            return ToolEnd(DENIED, NOT_CALLED), error.reason
+        if is_over(self.budget):
+            return ToolEnd(DENIED, NOT_CALLED), None
+        return None, None
+
+    async def _close(self, call: "ToolCall", end: ToolEnd) -> StopReason | None:
+        """End a tool call; return why the run is to stop."""
+        reason = None
+        try:
+            for one in reversed(self._gate.middleware):
+                text = await self._gate.heed(one.after_tool, call, end.content, self.budget)
+                end.content = end.content if text is None else as_text(text)
+        except StoppedError as error:
+            reason = error.reason
+        finally:
+            self._record(call, end)
+        self.emit("tool_finished", call=call, status=end.status, result=end.content)
+        if end.stop_reason is not None:
+            self._text = end.answer or self._text or end.stop_reason
+            reason = StopReason(StopReason.EXPLICIT_STOP, end.stop_reason, scope=self.budget.name)
+        return reason
+
+    def _record(self, call: "ToolCall", end: ToolEnd) -> None:
+        self.state.tool_results.append(
+            {
+                "id": call.id,
+                "name": call.name,
+                "arguments": call.arguments,
+                "status": end.status,
+                "content": end.content,
+            }
+        )
+        self._toolbox.landed.pop(id(call), None)
+        answer = {"role": "tool", "tool_call_id": call.id, "content": end.content}
+        self._messages.append(answer)
+
+    def _conclude(self, reason: StopReason | None) -> OperativeResult:
+        state, text = self.state, self._text
+        self._answer_the_rest()
+        heard = joined(self._gate.partial_text, self._gate.heard)
+        if heard:
+            text = heard
+            self._messages.append({"role": "assistant", "content": text})
+        state.close_writes()
+        state.timed_out = reason is not None and reason.kind == StopReason.TIMEOUT
+        state.final_text = text = text or digest(state.tool_results)
+        turns = self._gate.turn
+        result = OperativeResult(text, reason, self._messages, turns, self.budget, state)
+        kind = "completed" if reason is None else "stopped"
+        self.emit(kind, reason=reason, usage=result.usage, result=result)
+        result.hook_error = self.hook_error
+        return result
+
+    def _answer_the_rest(self) -> None:
+        """Give every tool call of the last turn a result, as providers want it."""
+        for answered, message in enumerate(reversed(self._messages)):
+            if message.get("role") == "assistant":
+                for call in self._asked[answered:] if message.get("tool_calls") else ():
+                    end = self._toolbox.landed.get(id(call))
+                    self._record(call, end or ToolEnd(CANCELLED, CALLED_OFF))
+                return
+
+    async def _delta(self, text: str) -> None:
+        self.emit("delta", text=text)
+
+    def emit(self, kind: str, **fields: "Any") -> None:
+        """Tell `on_event` what happened."""
+        if self._on_event is None:
+            return
+        try:
+            pending: Any = self._on_event(kind, **fields)
+            if hasattr(pending, "send"):
+                pending.close()
+                raise TypeError("on_event must be a plain function, not an async one")
+        except Exception as error:  # noqa: BLE001 - who watches a run cannot break it
+            if self.hook_error is None:
+                print("microbudget: on_event raised " + in_words(error), file=sys.stderr)
+            self.hook_error = error
+
+
+def said(text: str | None, calls: "list[ToolCall]") -> "dict[str, Any]":
+    """Return a model's answer as a message of the conversation."""
+    if not calls:
+        return {"role": "assistant", "content": text or ""}  # only calls need no text
+    return {
+        "role": "assistant",
+        "content": text,
+        "tool_calls": [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(call.arguments or {})},
+            }
+            for call in calls
+        ],
+    }

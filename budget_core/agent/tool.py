@@ -1,0 +1,107 @@
+"""What a model may call, and what comes of it."""
+
+from budget_core.agent.json_schema import check_schema
+from budget_core.checks import check_count, check_text
+from budget_core.monotonic import in_ms
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Self
+
+
+class Tool:
+    """Something a model may call.
+
+    - `parameters`: the JSON schema of its arguments, an object; what does not satisfy it never
+      reaches `run`.
+    - `run`: takes the arguments as keywords and returns a text, or a `ToolOutput`, at once or
+      awaited. What it raises goes to the model as an error.
+    - `cap_s`: seconds that one call may take.
+    - `cooperative`: it also takes a keyword `token`, a `DeadlineToken`, and ends early with what it
+      has when that says so.
+    - `draws`: it also takes a keyword `budget`, the run's `Envelope`, to open a child of for a
+      sub-agent.
+    - `essential`: it is still offered when a run winds down and other tools are not.
+
+    Raises `ValueError` naming what is wrong.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        run: "Callable[..., Any]",
+        parameters: "dict[str, Any] | None" = None,
+        cap_s: float | None = None,
+        cooperative: bool = False,
+        draws: bool = False,
+        essential: bool = False,
+    ) -> None:
+        self.name = check_text("name", name)
+        self.description = description
+        if not callable(run):
+            raise ValueError(f"run of {name} must be a function, not {run!r}")
+        self.run = run
+        empty: dict[str, Any] = {"type": "object", "properties": {}}
+        self.parameters = check_schema(f"parameters of {name}", parameters or empty)
+        if cap_s is not None:
+            in_ms(f"cap_s of {name}", cap_s)
+        self.cap_s = cap_s
+        self.cooperative = cooperative
+        self.draws = draws
+        self.essential = essential
+
+    def definition(self) -> "dict[str, Any]":
+        """Return the tool as chat completions describe one."""
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": self.parameters,
+            },
+        }
+
+
+class ToolOutput:
+    """What a tool returns: a text, and whether the run is to stop with it. Source: seed 004.
+
+    `stop_reason` is `None` where the run goes on. `usage` is a report of what the tool itself used
+    of a model, counted with the run's, and `nano_usd` what that cost, where it is known.
+    """
+
+    def __init__(
+        self,
+        content: str,
+        stop_reason: str | None = None,
+        usage: "Any" = None,
+        nano_usd: int | None = None,
+    ) -> None:
+        self.content = content if isinstance(content, str) else str(content)
+        self.stop_reason = stop_reason
+        self.usage = usage
+        self.nano_usd = None if nano_usd is None else check_count("nano_usd", nano_usd)
+
+    @classmethod
+    def stop(cls, reason: str, content: str = "") -> "Self":
+        """Return an output that ends the run: the work is done, or is to be left.
+
+        `content` becomes the run's text.
+        """
+        return cls(content, reason)
+
+
+def usage_of(result: "Any") -> "Any":
+    """Return the usage report that a tool's result carries as an attribute or a key, or `None`."""
+    if result is None or isinstance(result, str):
+        return None
+    try:
+        return result.get("usage") if isinstance(result, dict) else result.usage
+    except BaseException:  # noqa: BLE001 - most have none, and a foreign object may raise anything
+        return None
+
+
+def cost_of(result: "Any") -> int | None:
+    """Return the nano-USD that a `ToolOutput` says its usage has cost, or `None`."""
+    return result.nano_usd if isinstance(result, ToolOutput) else None

@@ -1,0 +1,193 @@
+"""Call the tools a model asks for: arguments checked, time bounded, calls counted."""
+
+import json
+
+from budget_core.agent.cancellation import CutShortError, fly
+from budget_core.agent.envelope import Envelope
+from budget_core.agent.json_schema import complaint_about
+from budget_core.agent.stop import StopReason, in_words
+from budget_core.agent.tool import ToolOutput, cost_of, usage_of
+from budget_core.deadline_token import DeadlineToken
+from budget_core.provider import settle
+from budget_core.turn_state import COMPLETED, TIMED_OUT
+from budget_core.usage_reports import token_counts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from budget_core._types import Tools
+    from budget_core.agent.tool import Tool
+    from budget_core.provider import ToolCall
+    from budget_core.turn_state import TurnRuntimeState
+
+FAILED = "failed"
+DENIED = "denied"
+INVALID = "invalid"
+ANSWERED = "answered"
+CANCELLED = "cancelled"
+CALLED_OFF = "Error: cancelled"
+
+
+class ToolEnd:
+    """How a tool call ended: `status`, the text for the model, and why the run is to stop.
+
+    `status` is `"completed"`, `"failed"`, `"timed_out"`, `"denied"` (not begun), `"invalid"` (not
+    begun for its arguments; the model may try again), `"answered"` (by middleware) or
+    `"cancelled"` (with the run). `answer` is what a tool that stops the run leaves as its text.
+    """
+
+    def __init__(self, status: str, content: str, stop_reason: str | None = None) -> None:
+        self.status = status
+        self.content = content
+        self.stop_reason = stop_reason
+        self.answer = ""
+
+
+class Toolbox:
+    """The tools of one run. Calls are admitted one by one, in the order they are asked for.
+
+    `landed` has the ends of calls that have returned and are not yet recorded, by the `id` of the
+    call: they are not lost where the run is cancelled meanwhile.
+    """
+
+    TOKEN = DeadlineToken
+
+    def __init__(
+        self, tools: "Sequence[Tool]", envelope: "Envelope", state: "TurnRuntimeState"
+    ) -> None:
+        self.tools = {tool.name: tool for tool in tools}
+        if len(self.tools) < len(tools):
+            raise ValueError("two tools have the same name")
+        self.envelope = envelope
+        self.state = state
+        self.offered: set[str] = set()
+        self.landed: dict[int, ToolEnd] = {}
+        self._complained: set[str] = set()
+
+    def offer(self, definitions: "Tools | None") -> None:
+        """Note which tools the model has been offered with its answer: it may call no other."""
+        self._complained.clear()
+        self.offered = {str(one["function"]["name"]) for one in definitions or ()}
+
+    def refusal(self, call: "ToolCall") -> ToolEnd | None:
+        """Return why a call cannot be made as it was asked for, or `None`."""
+        tool = self.tools.get(call.name)
+        if call.name in self.state.blocked_tool_names:
+            return ToolEnd(DENIED, f"Error: {call.name} is blocked; go on without it.")
+        wrong: str | None = "arguments must be a JSON object"
+        if tool is None:
+            names = ", ".join(sorted(self.offered)) or "none"
+            wrong = f"there is no tool {call.name}; there are: {names}"
+        elif call.name not in self.offered and self.envelope.tool_calls.left() != 0:
+            return ToolEnd(DENIED, f"Error: {call.name} is off now; go on without it.")
+        elif call.arguments is not None:
+            wrong = complaint_about(tool.parameters, call.arguments)
+        if wrong is None:
+            self.state.validation_repair_counts.pop(call.name, None)
+            return None
+        if call.name in self._complained or self.state.claim_repair(call.name):
+            self._complained.add(call.name)  # one complaint an answer, however many calls
+            text = f"Error: {wrong}. Nothing was done: call {call.name} again with that mended."
+            return ToolEnd(INVALID, f"Error: {wrong}" if tool is None else text)
+        return ToolEnd(DENIED, f"Error: {wrong}. The call is denied: go on without it.")
+
+    async def run(self, call: "ToolCall", trace_id: str) -> ToolEnd:
+        """Call a tool whose arguments are right, and return how that ended; raises nothing."""
+        tool = self.tools[call.name]
+
+        def claim() -> bool:
+            return self.envelope.claim_tool_call(call.name)
+
+        if not self.state.set_trace_running(trace_id, call.name, claim):
+            return self.denied(call.name)
+        token = self.TOKEN.from_budget(self.envelope, tool.cap_s)
+        named = self.handed(tool, call)
+        if tool.cooperative:
+            named["token"] = token
+        work = (tool, call, named, trace_id)
+        try:
+            end: ToolEnd = await fly(self._work, self.envelope, work, None, token.deadline)
+        except CutShortError:
+            self.state.mark_trace_timed_out(trace_id)
+            return self.cut_short(call.name)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the run goes on
+            self.count(error)
+            self.state.complete_trace(trace_id)
+            return ToolEnd(FAILED, "Error: " + in_words(error))
+        finally:
+            _cancel(token)
+            self.take_back(named)
+        return end
+
+    async def _work(
+        self, tool: "Tool", call: "ToolCall", named: "dict[str, Any]", trace_id: str
+    ) -> ToolEnd:
+        since = self.envelope.watch.elapsed_ms()
+        value = await settle(tool.run(**named))
+        self.count(value)
+        end = ended(value)
+        if self.state.complete_trace(trace_id, self.envelope.watch.elapsed_ms() - since):
+            self.landed[id(call)] = end
+        return end
+
+    def cut_short(self, name: str) -> ToolEnd:
+        """Return the end of a call that was cancelled: its time was over, or the run's."""
+        if self.envelope.why_stopped() is not None:
+            return ToolEnd(CANCELLED, CALLED_OFF)
+        return ToolEnd(TIMED_OUT, f"Error: {name} took too long and was cancelled")
+
+    def handed(self, tool: "Tool", call: "ToolCall") -> "dict[str, Any]":
+        """Return the keywords that a tool is called with.
+
+        A tool that draws has an envelope for this call, below the run's, which is stopped when the
+        call is over: what it left running spends no more.
+        """
+        named = dict(call.arguments)
+        if tool.draws:
+            named["budget"] = self.envelope.child(name=f"{self.envelope.name}/{call.name}")
+        return named
+
+    def take_back(self, named: "dict[str, Any]") -> None:
+        """Stop what was handed out for a call that is over."""
+        budget = named.get("budget")
+        if isinstance(budget, Envelope):
+            budget.stop("its call is over", StopReason.CANCELLED)
+
+    def count(self, value: "Any") -> None:
+        """Count what a tool says it used of a model itself."""
+        usage = usage_of(value)
+        if usage is not None:
+            self.envelope.charge_report(usage, cost_of(value))
+            self.state.add_tokens(**token_counts(usage))
+
+    def denied(self, name: str) -> ToolEnd:
+        """Return the end of a call that was not begun."""
+        return ToolEnd(DENIED, f"Error: no call of {name} is left; go on without it.")
+
+
+def _cancel(token: DeadlineToken) -> None:
+    try:
+        token.cancel()
+    except Exception:  # noqa: BLE001, S110 - a tool's own callback, and the tool has ended
+        pass
+
+
+def ended(value: "Any") -> ToolEnd:
+    """Return the end of a call that returned `value`."""
+    if isinstance(value, ToolOutput):
+        end = ToolEnd(COMPLETED, value.content or value.stop_reason or "", value.stop_reason)
+        end.answer = value.content
+        return end
+    return ToolEnd(COMPLETED, as_text(value))
+
+
+def as_text(value: "Any") -> str:
+    """Return what a tool returned as a text for the model: JSON where it is none, and can be."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError):
+        return str(value)

@@ -1,0 +1,1 @@
+"""The agent program of a microcontroller: its console, Wi-Fi, status and tools."""

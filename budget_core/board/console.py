@@ -1,0 +1,174 @@
+"""Chat with the agent of a board over its serial line, a turn a line."""
+
+import asyncio
+import gc
+
+from budget_core.board.device import optional, refresh_clock, stamp
+from budget_core.errors import BudgetError
+from budget_core.wall_clock import WALL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from budget_core.agent.operative import Operative
+    from budget_core.agent.result import OperativeResult
+    from budget_core.agent.run import Run
+    from budget_core.agent.tool import Tool
+    from budget_core.daily_tracker import DailyBudgetTracker
+
+HELP = """\
+Type a question; Ctrl-C stops the answer.
+/budget  what today has used    /help  these lines
+/quit    end the chat, as Ctrl-C at the prompt does"""
+
+
+class Console:
+    """A chat: reads lines, runs a turn of `operative` for each, shows the answer and the budget.
+
+    `keyboard.line(prompt)` is awaited for each line, `None` ends the chat. What was asked and
+    answered goes into the next turn, up to `settings.HISTORY_CHARS`; what tools returned does not.
+    A turn that goes wrong ends only itself.
+    """
+
+    def __init__(
+        self,
+        settings: "Any",
+        operative: "Operative",
+        daily: "DailyBudgetTracker",
+        keyboard: "Any",
+        write: "Callable[[str], object]" = print,
+    ) -> None:
+        self.settings = settings
+        self.operative = operative
+        self.daily = daily
+        self.keyboard = keyboard
+        self.write = write
+        self.messages: list[dict[str, Any]] = []
+        self._task: Any = None
+        operative.on_event = self._event
+
+    def run(self) -> None:
+        """Chat until the end of input, `/quit`, or Ctrl-C while nothing is being answered."""
+        try:
+            while True:
+                gc.collect()
+                line = asyncio.run(self.keyboard.line("> "))
+                if line is None or line.strip() == "/quit":
+                    return
+                self.obey(line.strip())
+        except KeyboardInterrupt:
+            self.write("")
+        finally:
+            self.daily.flush()
+
+    def obey(self, line: str) -> None:
+        """Do what one line asks for."""
+        if line == "/budget":
+            self.write(self.budget_line())
+        elif line.startswith("/"):
+            self.write(HELP)
+        elif line:
+            try:
+                self.turn(line)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the chat goes on
+                self.write(f"error: {type(error).__name__}: {error}")
+
+    def turn(self, question: str) -> None:
+        """Ask one question, and show the answer and what it has used."""
+        refresh_clock()
+        asked = self.messages + [{"role": "user", "content": question}]
+        run = self.operative.begin(asked)
+        try:
+            asyncio.run(self._finish(run))
+        except KeyboardInterrupt:
+            asyncio.run(self._stop())
+        self._task = None
+        if run.result is not None:
+            self._show(run.result)
+
+    async def _finish(self, run: "Run") -> None:
+        self._task = asyncio.create_task(run.finish())
+        await self._task
+
+    async def _stop(self) -> None:
+        """Let the turn that was interrupted come to its end: what it has used is counted."""
+        if not self._task.done():  # CPython has seen to it
+            self._task.cancel()
+            try:
+                await self._task
+            except asyncio.CancelledError:
+                pass
+
+    def _show(self, result: "OperativeResult") -> None:
+        reason = result.reason
+        if result.text and (reason is None or result.text != reason.reason):
+            self.write(result.text)
+        if reason is not None:
+            self.write(f"error: {reason.reason}" if reason.error else f"({reason})")
+        if result.messages[-1]["role"] == "assistant":  # else there was no answer to go on from
+            self.messages = trimmed(spoken(result.messages), self.settings.HISTORY_CHARS)
+        used = result.usage
+        calls = "call" if result.turns == 1 else "calls"
+        self.write(f"[{used['tokens']} tokens in {result.turns} {calls}; {self.budget_line()}]")
+
+    def _event(self, kind: str, **fields: "Any") -> None:
+        if kind == "tool_finished":
+            self.write(f"  {fields['call'].name}: {fields['status']}")
+
+    def budget_line(self) -> str:
+        """Return what the day has used and has left, and until when."""
+        daily = self.daily
+        if WALL() >= daily.resets_at:  # else nothing is written for a look
+            daily.maybe_auto_reset()
+        used, cap, unit = daily.dominant_axis()
+        text = f"today {used} {unit}, no limit"
+        if cap is not None:
+            left = 0 if daily.store_error else max(0, cap - used)
+            text = f"today {used}/{cap} {unit}, {left} left"
+        text += f" until {stamp(daily.resets_at)}" if WALL.trusted else ", clock not set"
+        trouble = daily.store_error or daily.state_error
+        return text if trouble is None else f"{text}; counts as spent: {trouble}"
+
+
+def spoken(messages: "list[dict[str, Any]]") -> "list[dict[str, Any]]":
+    """Return a conversation less its tool calls and what they returned, which take most memory."""
+    return [one for one in messages if one["role"] != "tool" and not one.get("tool_calls")]
+
+
+def trimmed(messages: "list[dict[str, Any]]", most: int) -> "list[dict[str, Any]]":
+    """Return a conversation less its oldest turns, so that at most `most` characters are left.
+
+    What stands before the first turn stays, and so does the last turn unless it is longer alone.
+    """
+    starts = [n for n, message in enumerate(messages) if message["role"] == "user"]
+    if not starts:
+        return messages
+    head = messages[: starts[0]]
+    for start in starts:
+        rest = messages[start:]
+        if sum([len(message["content"] or "") for message in rest]) <= most:
+            return head + rest
+    return head
+
+
+def main(settings: "Any", tools: "list[Tool]") -> None:
+    """Chat over the serial line with an agent that has `tools`, within the limits of `settings`.
+
+    The API key comes from the board's `secret.py`, which may also name a BASE_URL and a MODEL.
+    """
+    from budget_core.board.line_input import Keyboard
+    from budget_core.board.make_agent import make_client, make_daily, make_operative
+
+    try:
+        provider = make_client(settings, optional("secret"))
+        daily = make_daily(settings)
+        operative = make_operative(settings, provider, daily, tools)
+    except (BudgetError, ValueError) as error:
+        print(f"error: {error}")
+        return
+    console = Console(settings, operative, daily, Keyboard(settings.ECHO))
+    print(f"{provider!r}; /help says more")
+    print(console.budget_line())
+    console.run()

@@ -1,0 +1,56 @@
+"""What the programs of a board share: parts that may be missing, the clock, the day's store."""
+
+import time
+
+from budget_core.wall_clock import WALL, epoch_offset
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from budget_core.file_store import FileBudgetStore
+
+
+def optional(name: str) -> "Any":
+    """Return a module of the board's own, such as `secret`, or `None` where there is none."""
+    try:
+        return __import__(name)
+    except ImportError:
+        return None
+
+
+def prepare_clock(needs_sync: bool = False) -> None:
+    """Say when the clock is to be believed: never before the deployed build's date.
+
+    With `needs_sync`, as on every chip, not before it was set by a server of time either.
+    """
+    WALL.needs_sync = needs_sync
+    WALL.built = max(WALL.built, getattr(optional("deployed"), "BUILT", 0))
+
+
+ask_time: "Callable[[], object] | None" = None
+"""Asks a server of time again, where a board has a network; `wifi.start` sets it."""
+
+
+def refresh_clock() -> None:
+    """Ask a server of time again if the date is not believed, or was set a day ago or more."""
+    if ask_time is not None and WALL.stale:
+        ask_time()
+
+
+def open_store(settings: "Any") -> "FileBudgetStore":
+    """Return the store in the folder `settings.STATE`, which a deployed board must not be without.
+
+    The programs of a board and `status` open the same one.
+    """
+    from budget_core.file_store import FileBudgetStore
+
+    provisioned = getattr(optional("deployed"), "PROVISIONED", False)
+    return FileBudgetStore(settings.STATE, provisioned, settings.ALLOWANCE)
+
+
+def stamp(unix_seconds: int) -> str:
+    """Return a Unix time as a date and an hour, UTC."""
+    parts = time.gmtime(unix_seconds - epoch_offset(time.gmtime))
+    return f"{parts[0]}-{parts[1]:02}-{parts[2]:02} {parts[3]:02}:{parts[4]:02} UTC"

@@ -1,0 +1,77 @@
+"""Make the agent of a board from its settings: the model, the day's budget, and a turn's."""
+
+from budget_core.board.device import open_store
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from budget_core.agent.operative import Operative
+    from budget_core.agent.tool import Tool
+    from budget_core.daily_tracker import DailyBudgetTracker
+
+
+def make_client(settings: "Any", secret: "Any") -> "Any":
+    """Return a client for the endpoint that the settings or the secrets name.
+
+    Raises `ValueError` for certificates that cannot be read, and as `ChatClient` does.
+    """
+    from budget_core.chat.client import ChatClient
+
+    base_url = getattr(secret, "BASE_URL", "") or settings.BASE_URL
+    tls = None
+    if base_url.startswith("https"):
+        from budget_core.chat.http import tls_context
+
+        try:
+            tls = tls_context(settings.CA_FILE)
+        except OSError as error:
+            raise ValueError(f"CA_FILE {settings.CA_FILE!r} of the settings: {error}")
+    return ChatClient(
+        base_url,
+        getattr(secret, "MODEL", "") or settings.MODEL,
+        getattr(secret, "API_KEY", "") or None,
+        settings.CALL_TIMEOUT_S,
+        settings.MAX_ANSWER_BYTES,
+        tls,
+    )
+
+
+def make_daily(settings: "Any") -> "DailyBudgetTracker":
+    """Return the day's tracker, which knows what was used before the board's last start."""
+    from budget_core.config import DailyBudgetConfig, Enforcement
+    from budget_core.daily_tracker import DailyBudgetTracker
+
+    config = DailyBudgetConfig(
+        settings.DAILY_BUDGET,
+        warning_thresholds=settings.DAY_WARNINGS,
+        enforcement=Enforcement.CUTOFF,
+        reset_hour_utc=settings.RESET_HOUR_UTC,
+        cached_token_weight=settings.CACHED_TOKEN_WEIGHT,
+    )
+    return DailyBudgetTracker(config, store=open_store(settings), write_ahead=settings.WRITE_AHEAD)
+
+
+def make_operative(
+    settings: "Any", provider: "Any", daily: "DailyBudgetTracker", tools: "list[Tool]"
+) -> "Operative":
+    """Return an agent whose every turn has the limits of `settings`, and whose day is `daily`'s."""
+    from budget_core.agent.budget import Budget
+    from budget_core.agent.operative import Operative
+    from budget_core.agent.wind_down import WindDown
+    from budget_core.wrapper import BudgetWrapper
+
+    budget = Budget(
+        max_turns=settings.MAX_TURNS,
+        max_tokens=settings.MAX_TOKENS,
+        max_tokens_per_turn=settings.MAX_TOKENS_PER_CALL,
+        timeout=settings.TIMEOUT_S,
+        max_tool_calls=settings.MAX_TOOL_CALLS,
+    )
+    return Operative(
+        BudgetWrapper(provider, daily, estimates=True),
+        tools,
+        budget,
+        settings.SYSTEM_PROMPT,
+        wind_down=WindDown(settings.NOTICE_AT, tools_off_at=settings.TOOLS_OFF_AT),
+    )

@@ -1,0 +1,101 @@
+"""Read a streamed chat answer."""
+
+from budget_core.chat.completion import complaint, make_answer, parse_json
+from budget_core.errors import ProviderError
+from budget_core.provider import ChatResponse, ToolCall
+from budget_core.usage_stream import as_received
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import Any
+
+    from budget_core.chat.http import HttpExchange
+    from budget_core.usage_stream import Received
+
+
+async def read_stream(
+    exchange: "HttpExchange", on_delta: "Callable[[str], Awaitable[None]]"
+) -> ChatResponse:
+    """Return the answer that a stream of chunks adds up to, handing each piece of text on.
+
+    What comes is counted and kept in `on_delta` where that is a `Received`. Raises `ProviderError`
+    for a stream that breaks off, reports an error or holds no chunks.
+    """
+    sink = as_received(on_delta)
+    before = len(sink.pieces)  # those are of an attempt that failed
+    parts = _Parts(sink)
+    line = b""
+    while not parts.done:
+        piece = await exchange.read()
+        if not piece:
+            break
+        start, end = 0, piece.find(b"\n")
+        while end >= 0:  # not `split`: a piece may be line ends alone, each a line
+            text = parts.add(line + piece[start:end])
+            if text:
+                await sink(text)
+            line = b""
+            start, end = end + 1, piece.find(b"\n", end + 1)
+        line += piece[start:]
+    text = "".join(sink.pieces[before:])
+    if parts.finish_reason is None and not (parts.done and (text or parts.calls)):
+        raise ProviderError(exchange.status, "the streamed answer broke off")
+    calls = [parts.calls[index] for index in sorted(parts.calls)]
+    sink.pieces[before:] = [text]  # the answer's own string: its text is there once
+    return make_answer(text or None, calls, parts.finish_reason, parts.usage)
+
+
+class _Parts:
+    """What has come of a streamed answer but its text, which is the sink's to keep."""
+
+    def __init__(self, sink: "Received") -> None:
+        self._sink = sink
+        self.calls: dict[int, ToolCall] = {}
+        self.finish_reason: str | None = None
+        self.usage: Any = None
+        self.done = False
+
+    def add(self, event: bytes) -> str | None:
+        """Take in one line of the stream; return the text it adds."""
+        if self.done or not event.startswith(b"data:"):
+            return None
+        data = event[5:].strip()
+        if data == b"[DONE]":
+            self.done = True
+            return None
+        try:
+            chunk = parse_json(data)
+            if chunk.get("error"):
+                raise ProviderError(200, "the stream ended in an error: " + complaint(data))
+            return self._add(chunk)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            raise ProviderError(200, "the streamed answer is malformed")
+
+    def _add(self, chunk: "Any") -> str | None:
+        if chunk.get("usage"):
+            self.usage = self._sink.usage = chunk["usage"]
+        if not chunk["choices"]:
+            return None
+        choice = chunk["choices"][0]
+        self.finish_reason = choice.get("finish_reason") or self.finish_reason
+        delta = choice["delta"]
+        for part in delta.get("tool_calls") or ():
+            self._add_call(part)
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        if isinstance(thought, str):
+            self._sink.count(thought)
+        text = delta.get("content")
+        return text if isinstance(text, str) else None
+
+    def _add_call(self, part: "Any") -> None:
+        index = part["index"]
+        function = part.get("function") or {}
+        if not isinstance(index, int):
+            raise TypeError
+        if index not in self.calls:
+            self.calls[index] = ToolCall(part["id"], function["name"], "")
+            self._sink.count(function["name"])
+        text = function.get("arguments") or ""
+        self.calls[index].arguments += text
+        self._sink.count(text)

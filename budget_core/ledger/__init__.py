@@ -1,0 +1,1 @@
+"""Budgets by path that many calls, agents, processes and machines share."""

@@ -1,0 +1,121 @@
+"""What a ledger raises at run time; configuration mistakes are `ValueError`s."""
+
+from budget_core.errors import BudgetError
+from budget_core.ledger.window import FAR
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class LedgerError(BudgetError):
+    """A ledger refused, or could not do, what it was asked."""
+
+
+class BudgetExceededError(LedgerError):
+    """A reservation was refused, and nothing was held: `asked` is more than is `left`.
+
+    `scope` is the path of the account whose limit it was, `axis`, `window` and `limit` say which
+    limit, `spent` and `held` what stands against it. `resets_at` is the Unix second at which its
+    window, or the current bucket of a rolling one, is over; `None` for one that never is.
+    """
+
+    def __init__(
+        self,
+        scope: str,
+        axis: str,
+        window: str,
+        asked: int,
+        limit: int,
+        spent: int,
+        held: int,
+        resets_at: int | None,
+    ) -> None:
+        self.scope = scope
+        self.axis = axis
+        self.window = window
+        self.asked = asked
+        self.limit = limit
+        self.spent = spent
+        self.held = held
+        self.left = left = max(0, limit - spent - held)
+        self.resets_at = resets_at
+        when = "" if resets_at is None else f", until {resets_at} (Unix time)"
+        super().__init__(
+            f"{scope} has {left} of {limit} {axis} per {window} left, not {asked}{when}: "
+            f"{spent} spent, {held} held"
+        )
+
+
+class UnknownAccountError(LedgerError):
+    """Neither the path nor any above it has been given limits."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"no account {path!r}, nor one above it: give one of them limits first")
+
+
+class UnknownHoldError(LedgerError):
+    """No such hold is known: it was never taken, or settled too long ago."""
+
+    def __init__(self, path: str, id: str) -> None:
+        self.path = path
+        self.id = id
+        super().__init__(f"no hold {id!r} on {path!r} is known; `charge` records what it used")
+
+
+class HoldSettledError(LedgerError):
+    """A hold cannot be extended any more; `state` is what became of it."""
+
+    def __init__(self, id: str, state: str) -> None:
+        self.id = id
+        self.state = state
+        super().__init__(f"hold {id!r} is {state} by now, and cannot be extended")
+
+
+class KeyReusedError(LedgerError):
+    """A key was given again for something else than the first time."""
+
+    def __init__(self, path: str, key: str) -> None:
+        self.path = path
+        self.key = key
+        super().__init__(
+            f"key {key!r} stands for another operation below the same root as {path!r}"
+        )
+
+
+class LedgerFullError(LedgerError):
+    """There is no room for another account or hold, or on the disk; nothing was changed."""
+
+
+class LedgerUnavailableError(LedgerError):
+    """The engine of a ledger could not be asked, or did not answer; `cause` is the error beneath.
+
+    `applied` is `False` where nothing can have been changed, `None` where that is not known: the
+    same operation with the same key, or on the same hold, is safe to repeat.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        cause: "BaseException | None" = None,
+        applied: bool | None = False,
+    ) -> None:
+        super().__init__(message)
+        self.cause = cause
+        self.applied = applied
+
+
+def refusal(found: "list[Any]") -> BudgetExceededError:
+    """Return the error for one of several limits with too little left.
+
+    Each is `(end, (account, axis, window), asked, cap, spent, held)`. It is the one that resets
+    last, and of equals the nearest: whoever waits for it waits long enough.
+    """
+    end, (account, axis, window), asked, cap, spent, held = min(found, key=_order)
+    resets_at = None if end >= FAR else end // 1000
+    return BudgetExceededError(account, axis, window, asked, cap, spent, held, resets_at)
+
+
+def _order(refused: "Any") -> "Any":
+    return -refused[0], -len(refused[1][0]), refused[1]

@@ -1,0 +1,140 @@
+"""Have the LLM calls of a run draw on an account of a ledger as well as on the run's envelope."""
+
+import sys
+
+from budget_core.agent.cancellation import CutShortError, fly, why_over
+from budget_core.agent.stop import StopReason, in_words
+from budget_core.ledger.errors import BudgetExceededError
+from budget_core.ledger.llm_account import (
+    ANSWER,
+    TTL,
+    LedgerAccount,
+    UnpricedError,
+    is_given,
+    used_by,
+)
+from budget_core.usage import MEASURED
+from budget_core.usage_estimate import estimate_tokens
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from budget_core._types import Messages
+    from budget_core.agent.envelope import Envelope
+    from budget_core.agent.llm_call import LlmCall
+    from budget_core.agent.middleware import Request
+    from budget_core.ledger.llm_hold import Reservation
+
+_KINDS = {"nano_usd": StopReason.COST_LIMIT, "calls": StopReason.TURN_LIMIT}
+
+
+def share(envelope: "Envelope", inner: "Any" = None, **shared: "Any") -> None:
+    """Have an envelope's calls draw on an account: the one above's, or one below it, if it has any.
+
+    What is not said is as above. Raises `ValueError` for an account elsewhere: what a child uses,
+    its parent uses; and for one that the provider `inner` counts on already.
+    """
+    if is_given(shared, "ledger", "account", "max_tokens", "ttl"):
+        envelope.ledger = _shared(envelope.ledger, **shared)
+        envelope.ledger.refuse_twice(inner)
+
+
+def _shared(
+    above: "RunAccount | None",
+    ledger: "Any" = None,
+    account: str | None = None,
+    max_tokens: int | None = None,
+    ttl: float | None = None,
+) -> "RunAccount":
+    if above is None:
+        max_tokens = ANSWER if max_tokens is None else max_tokens
+        return RunAccount(ledger, account, max_tokens, TTL if ttl is None else ttl)
+    if ledger is not None and ledger is not above.ledger:
+        raise ValueError(f"ledger must be the one that {above.path!r} above is in")
+    account = account or above.path
+    if account != above.path and not account.startswith(above.path + "/"):
+        raise ValueError(f"account must be {above.path} or one below it, not {account!r}")
+    max_tokens = above.max_tokens if max_tokens is None else max_tokens
+    return RunAccount(above.ledger, account, max_tokens, above.ttl if ttl is None else ttl)
+
+
+class RunAccount(LedgerAccount):
+    """The account that the calls of one run draw on."""
+
+    async def admit(
+        self, call: "LlmCall", request: "Request", said: "Messages", prompt: int
+    ) -> StopReason | None:
+        """Hold what a call may use, cut to what is left; or say why there is none.
+
+        What the run had set aside for a call that is not to be is given back. `prompt` is its size,
+        or 0 where nobody counted it.
+        """
+        hold = call.hold
+        prompt = prompt or estimate_tokens(request.messages + said, request.tools)
+
+        over = False
+
+        async def take() -> None:
+            draw = await self.reserve(call.model, prompt, call.limit, call.price)
+            if over:
+                draw.abandon()
+            else:
+                call.ledger = draw
+
+        try:
+            self.refuse_twice(call.inner)
+            await fly(take, hold.envelope)
+            call.limit = call.ledger.limit
+            call.ledger.begin()
+            return None
+        except CutShortError:
+            reason = why_over(hold.envelope)
+        except Exception as error:  # noqa: BLE001 - whatever a ledger raises, the budget holds
+            reason = self._why_not(error)
+        except BaseException as error:  # the run is cancelled or left behind, its model not asked
+            held, call.ledger = call.ledger, None
+            if held is not None and isinstance(error, GeneratorExit):
+                held.abandon()
+            elif held is not None:
+                await held.release()
+            raise
+        finally:
+            if call.ledger is None:
+                over = True
+                with hold.envelope.lock:
+                    hold.envelope.turns.move(-1, 0)
+                hold.settle(0, 0)
+        return reason
+
+    def _why_not(self, error: Exception) -> StopReason:
+        if isinstance(error, BudgetExceededError):
+            until = "" if error.resets_at is None else f", until {error.resets_at} (Unix time)"
+            text = f"per {error.window}, {error.held} of it held, {error.asked} asked{until}"
+            kind = _KINDS.get(error.axis, StopReason.TOKEN_BUDGET)
+            used = error.spent + error.held
+            return StopReason(kind, text, error.axis, used, error.limit, 0, error.scope, error)
+        if isinstance(error, UnpricedError):
+            kind = StopReason.COST_LIMIT
+            return StopReason(kind, str(error), scope=error.scope, error=error)
+        self.error = error
+        return StopReason(StopReason.FAILED, in_words(error), scope=self.path, error=error)
+
+    async def settle(self, call: "LlmCall", draw: "Reservation") -> None:
+        """Record what a call came to: what was reported, or at least what was held for it."""
+        tokens, nano_usd, status = call.used
+        used = used_by(tokens, nano_usd)
+        if _is_closing():  # nothing can be awaited any more
+            draw.abandon(used)
+        elif not call.billed or getattr(call.response, "cut_off_by", None):
+            await draw.release()
+        elif call.response is None:
+            await draw.leave(used)
+        else:
+            await draw.settle(used, status == MEASURED)
+
+
+def _is_closing() -> bool:
+    """Tell whether a coroutine is being closed, where the runtime tells."""
+    handled: Any = getattr(sys, "exc_info", None)
+    return handled is not None and handled()[0] is GeneratorExit

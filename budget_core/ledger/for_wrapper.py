@@ -1,0 +1,219 @@
+"""Have a wrapped provider's calls draw on an account of a ledger."""
+
+from budget_core.config import Enforcement, TurnBudgetConfig
+from budget_core.errors import refuse
+from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
+from budget_core.ledger.llm_account import (
+    ANSWER,
+    TTL,
+    LedgerAccount,
+    UnpricedError,
+    is_given,
+    used_by,
+)
+from budget_core.ledger.refusals import Refusals
+from budget_core.provider import settle
+from budget_core.tracker import TurnBudgetTracker
+from budget_core.usage import INVALID, MEASURED, MISSING
+from budget_core.usage_estimate import better_report, estimate_tokens, is_billed
+from budget_core.usage_reports import reckoned
+from budget_core.usage_stream import as_received
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from budget_core._types import Messages, Provider, Tools
+    from budget_core.ledger.llm_hold import Reservation
+    from budget_core.prices import Price
+    from budget_core.tracker import BudgetTracker
+    from budget_core.usage_stream import Received
+    from budget_core.wrapper import BudgetWrapper
+
+OPTIONS = ("ledger", "account", "prices", "count_tokens", "max_tokens", "ttl", "key", "raises")
+
+
+def share(
+    wrapper: "BudgetWrapper",
+    inner: "Provider",
+    tracker: "BudgetTracker | None",
+    enforcement: str | None,
+    **shared: "Any",
+) -> "tuple[Provider, BudgetTracker | None]":
+    """Return a provider whose calls are held in a ledger, and a tracker: one that only counts.
+
+    Raises `ValueError` where the tracker or a provider within counts on the same account already.
+    """
+    if not is_given(shared, *OPTIONS):
+        return inner, tracker
+    provider = LedgerProvider(wrapper, inner, **shared)
+    if tracker is None:
+        mode = enforcement or Enforcement.CUTOFF
+        tracker = TurnBudgetTracker(TurnBudgetConfig(None, None, (), mode))
+    provider.ledger_account.refuse_twice(inner, tracker)
+    return provider, tracker
+
+
+class LedgerProvider:
+    """What `BudgetWrapper` puts round its provider when it is given a ledger."""
+
+    def __init__(
+        self,
+        wrapper: "BudgetWrapper",
+        inner: "Provider",
+        ledger: "Any" = None,
+        account: str | None = None,
+        prices: "Any" = None,
+        count_tokens: "Callable[[Any, Any], int]" = estimate_tokens,
+        max_tokens: int = ANSWER,
+        ttl: float = TTL,
+        key: "Callable[[], str] | None" = None,
+        raises: bool = False,
+    ) -> None:
+        self.inner = inner
+        self.ledger_account = LedgerAccount(ledger, account, max_tokens, ttl)
+        self._wrapper = wrapper
+        self._prices = prices
+        self._count = count_tokens
+        self._key = key
+        self._raises = raises
+        self._refusals = Refusals(wrapper, self.ledger_account)
+
+    def __getattr__(self, name: str) -> "Any":
+        if name == "inner" or name.startswith("__"):  # asked before __init__ ran, as copy does
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    @property
+    def ledger_error(self) -> Exception | None:
+        """Why the ledger was last out of reach, or not told something; `None` if it never was."""
+        return self.ledger_account.error
+
+    async def flush(self) -> bool:
+        """Tell the ledger what it was not told yet; return whether it knows everything."""
+        return await self.ledger_account.flush()
+
+    async def close(self) -> None:
+        """Tell the ledger what it was not told yet; close the inner provider if it can be."""
+        await self.flush()
+        if hasattr(self.inner, "close"):
+            await settle(self.inner.close())
+
+    async def chat(
+        self,
+        messages: "Messages",
+        tools: "Tools | None" = None,
+        model: str | None = None,
+        max_tokens: int | None = None,
+        **options: "Any",
+    ) -> "Any":
+        """Answer like the inner provider, within what the ledger has left."""
+        prompt = self._count(messages, tools)
+        candidates = self._candidates(model)
+        named, price = candidates[0]
+        try:
+            named, price, draw = await self._reserved(candidates, prompt, max_tokens)
+            if self._is_strict():
+                max_tokens = draw.limit
+        except (UnknownAccountError, ValueError):
+            raise  # somebody's mistake, not a budget's end
+        except Exception as error:  # whatever a ledger raises, the budget holds
+            notice = self._refusals.note(error)
+            if self._raises:
+                refused: Any = error
+                refused.sent = False  # which outer wrappers ask, that may estimate it otherwise
+                raise
+            if self._is_strict():
+                return self._refusals.answer(error)
+            if notice:
+                messages = list(messages) + [{"role": "user", "content": notice}]
+            draw = self.ledger_account.unheld(prompt, max_tokens, price)
+        if max_tokens is not None:
+            options["max_tokens"] = max_tokens
+        if "on_delta" in options:
+            options["on_delta"] = as_received(options["on_delta"])
+        options["model"] = named if named == self._wrapper.fallback_model else model
+        return await self._made(draw, price, messages, tools, options)
+
+    def _is_strict(self) -> bool:
+        return self._wrapper.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
+
+    def _candidates(self, model: str | None) -> "list[tuple[str, Price | None]]":
+        """Return who may answer, each with its price: the fallback where the first is too dear."""
+        models = [model or self.inner.get_default_model()]
+        fallback = self._wrapper.fallback_model
+        if self._wrapper.enforcement == Enforcement.FALLBACK and fallback not in (None, models[0]):
+            models.append(str(fallback))
+        return [(name, self._price(name)) for name in models]
+
+    def _price(self, model: str) -> "Price | None":
+        price: Price | None = None if self._prices is None else self._prices.get(model)
+        if price is not None and not hasattr(price, "cost"):
+            refuse("prices of " + model, "a Price", price)
+        return price
+
+    async def _reserved(
+        self, candidates: "list[tuple[str, Price | None]]", prompt: int, limit: int | None
+    ) -> "tuple[str, Price | None, Reservation]":
+        """Return who answers, at what price, and what is held for it."""
+        strict, account = self._is_strict(), self.ledger_account
+        key = None if self._key is None else self._key()
+        for name, price in candidates[:-1]:
+            try:
+                return name, price, await account.reserve(name, prompt, limit, price, strict, key)
+            except (BudgetExceededError, UnpricedError) as error:
+                self._refusals.note(error)
+        name, price = candidates[-1]
+        return name, price, await account.reserve(name, prompt, limit, price, strict, key)
+
+    async def _made(
+        self,
+        draw: "Reservation",
+        price: "Price | None",
+        messages: "Messages",
+        tools: "Tools | None",
+        options: "dict[str, Any]",
+    ) -> "Any":
+        def used(response: "Any" = None) -> "tuple[dict[str, int], bool]":
+            return self._used(response, options.get("on_delta"), messages, tools, price)
+
+        draw.begin()
+        try:
+            response = await self.inner.chat(messages=messages, tools=tools, **options)
+        except GeneratorExit:
+            draw.abandon(used()[0])
+            raise
+        except BaseException as error:
+            if is_billed(error):
+                await draw.leave(used()[0])
+            else:
+                await draw.release()
+            raise
+        if getattr(response, "cut_off_by", None):
+            await draw.release()
+        else:
+            await draw.settle(*used(response))
+        return response
+
+    def _used(
+        self,
+        response: "Any",
+        received: "Received | None",
+        messages: "Messages",
+        tools: "Tools | None",
+        price: "Price | None",
+    ) -> "tuple[dict[str, int], bool]":
+        """Return what a call used as far as it is known, and whether that is exact."""
+        try:
+            if received is None:
+                usage = getattr(response, "usage", None)
+            else:
+                usage = received.settled(response, messages, tools)
+            tokens, nano_usd, status = reckoned(usage, price)
+            if status in (INVALID, MISSING):
+                usage = better_report(usage, response, messages, tools)
+                tokens, nano_usd, _ = reckoned(usage, price)
+            return used_by(tokens, nano_usd), status == MEASURED or self._wrapper.estimates
+        except Exception:  # noqa: BLE001 - what cannot be reckoned counts as what was held
+            return {"calls": 1}, False

@@ -1,0 +1,121 @@
+"""Name accounts, axes, keys and amounts, and say what an account may use."""
+
+from budget_core.errors import refuse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MOST = (1 << 53) - 1  # what every engine counts exactly, Lua's doubles included
+MAX_DEPTH = 8
+MAX_LIMITS = 16  # of an account, and axes of an operation
+MAX_SEGMENT = 64
+MAX_KEY = 200
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+_SEGMENT = _LETTERS + ".@+="
+_PRINTABLE = _SEGMENT + "!\"#$%&'()*,/:;<>?[\\]^`{|}~"
+
+
+class Limit:
+    """What an account may use of one axis in one window.
+
+    - `axis`: what is counted, such as `tokens`, `calls` or `nano_usd`: up to 64 letters, digits,
+      `_` and `-`.
+    - `cap`: `None` for unlimited, which is counted all the same; `0` for nothing.
+    - `window`: the name of a window, as `parse_window` takes it; `run` never ends.
+    """
+
+    def __init__(self, axis: str, cap: int | None, window: str = "run") -> None:
+        self.axis = check_axis(axis)
+        self.cap = None if cap is None else check_amount("cap of " + axis, cap)
+        if not isinstance(window, str):
+            refuse("window", "a string", window)
+        self.window = window
+
+    def __repr__(self) -> str:
+        return f"Limit({self.axis!r}, {self.cap!r}, {self.window!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Limit) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> "tuple[str, int | None, str]":
+        return self.axis, self.cap, self.window
+
+
+def check_path(path: "Any") -> str:
+    """Accept an account's path: one to eight segments joined by `/`, the widest first.
+
+    A segment is up to 64 ASCII letters, digits and `_ - . @ + =`, and not dots only.
+    """
+    segments = path.split("/") if isinstance(path, str) and len(path) < 1 << 10 else []
+    if not 0 < len(segments) <= MAX_DEPTH or not all(_is_segment(one) for one in segments):
+        text = (
+            f"1 to {MAX_DEPTH} segments joined by '/', each of up to {MAX_SEGMENT} letters, digits "
+            "and _-.@+=, and not dots only"
+        )
+        refuse("path", text, path if isinstance(path, str) and len(path) < 200 else type(path))
+    return _plain(path)
+
+
+def chain(path: str) -> "list[str]":
+    """Return a path and all above it, the widest first."""
+    found = [path]
+    while "/" in found[0]:
+        found.insert(0, found[0][: found[0].rfind("/")])
+    return found
+
+
+def root(path: str) -> str:
+    """Return the first segment of a path."""
+    return path.partition("/")[0]
+
+
+def check_axis(axis: "Any") -> str:
+    """Accept the name of an axis: up to 64 ASCII letters, digits, `_` and `-`."""
+    if not (isinstance(axis, str) and 0 < len(axis) <= MAX_SEGMENT and not axis.strip(_LETTERS)):
+        refuse("axis", f"up to {MAX_SEGMENT} letters, digits, _ and -", axis)
+    return _plain(axis)
+
+
+def check_key(key: "Any") -> str:
+    """Accept a key: up to 200 printable ASCII characters without blanks, the first not `#`."""
+    plain = isinstance(key, str) and 0 < len(key) <= MAX_KEY and key[0] != "#"
+    if not plain or key.strip(_PRINTABLE):
+        refuse("key", f"up to {MAX_KEY} printable ASCII characters, no blank, no '#' first", key)
+    return _plain(key)
+
+
+def check_amount(name: str, value: "Any") -> int:
+    """Accept a whole number from 0 to 2**53 - 1, which every engine counts exactly."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
+        refuse(name, "a whole number from 0 to 2**53 - 1", value)
+    return int(value)
+
+
+def check_amounts(amounts: "Any") -> "dict[str, int]":
+    """Accept amounts of up to 16 axes, and return a copy of them."""
+    if not isinstance(amounts, dict):
+        refuse("amounts", "a dict of whole numbers by axis", amounts)
+    if len(amounts) > MAX_LIMITS:
+        raise ValueError(f"amounts must be of at most {MAX_LIMITS} axes, not {len(amounts)}")
+    found = {}
+    for axis in amounts:
+        value = amounts[axis]
+        if axis.__class__ is not str:
+            axis = check_axis(axis)
+        if value.__class__ is not int or not 0 <= value <= MOST:
+            value = check_amount("the amount of " + check_axis(axis), value)
+        found[axis] = value
+    return found
+
+
+def _plain(text: str) -> str:
+    """Return a string that is no more than that: members of an `Enum` print as something else."""
+    return text if text.__class__ is str else "".join(text)
+
+
+def _is_segment(text: str) -> bool:
+    return 0 < len(text) <= MAX_SEGMENT and not text.strip(_SEGMENT) and text.strip(".") != ""

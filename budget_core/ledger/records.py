@@ -1,0 +1,137 @@
+"""What a ledger hands out: holds, and balances."""
+
+from budget_core.errors import refuse
+from budget_core.ledger.bucket import COMMITTED, EXPIRED, HELD, RELEASED
+from budget_core.ledger.limit import MOST
+from budget_core.ledger.window import FAR
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from budget_core.ledger.bucket import Cell
+
+MAX_TTL = 86_400
+
+
+class Hold:
+    """What is set aside for one call, and what became of it.
+
+    - `path`, `amounts`: whose, and how much of each axis.
+    - `id`: its key, or one that begins with `#`.
+    - `state`: `HELD`, `COMMITTED`, `RELEASED` or `EXPIRED`.
+    - `actual`: what counts as spent for it once it is settled, by axis; `None` before.
+    - `expires`: when it is over if nothing is said, in Unix milliseconds; `None` for a charge.
+
+    Its ledger changes it; everybody else reads it.
+    """
+
+    HELD = HELD
+    COMMITTED = COMMITTED
+    RELEASED = RELEASED
+    EXPIRED = EXPIRED
+
+    __slots__ = ("actual", "amounts", "cells", "expires", "id", "path", "state")
+
+    def __init__(
+        self,
+        path: str,
+        id: str,
+        amounts: "dict[str, int] | None" = None,
+        state: str = HELD,
+        expires: int | None = None,
+        actual: "dict[str, int] | None" = None,
+        cells: "dict[str, tuple[Cell, ...]] | None" = None,
+    ) -> None:
+        self.path = path
+        self.id = id
+        self.amounts = {} if amounts is None else amounts
+        self.state = state
+        self.expires = expires
+        self.actual = actual
+        self.cells = cells
+
+    def __repr__(self) -> str:
+        return f"<Hold {self.id!r} on {self.path!r}: {self.state} {self.amounts!r}>"
+
+
+class Balance:
+    """What stands against one limit in one window.
+
+    - `account`, `axis`, `window`, `limit`: whose and which limit; `None` for unlimited.
+    - `spent`, `held`: what was used, and what is set aside for calls in flight.
+    - `left`: what may still be used, `None` for unlimited; `debt`: what was used past the limit.
+    - `begins_at`, `resets_at`: from when until when, in Unix seconds, `None` for never; of a
+      rolling window, its current bucket.
+    """
+
+    __slots__ = (
+        "account", "axis", "begins_at", "held", "limit", "resets_at", "spent", "window"
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        account: str,
+        axis: str,
+        window: str,
+        limit: int | None,
+        spent: int,
+        held: int,
+        begins_at: int,
+        resets_at: int | None,
+    ) -> None:
+        self.account = account
+        self.axis = axis
+        self.window = window
+        self.limit = limit
+        self.spent = spent
+        self.held = held
+        self.begins_at = begins_at
+        self.resets_at = resets_at
+
+    @classmethod
+    def of(cls, cell: "Cell", spent: int, held: int) -> "Balance":
+        """Return the balance of a cell, of which so much is spent and held."""
+        limit = cell.limit
+        names = (limit.account, limit.axis, limit.window.name)
+        cap = None if cell.cap == MOST else cell.cap
+        return cls.read(*names, cap, spent, held, cell.start, cell.end)
+
+    @classmethod
+    def read(
+        cls,
+        account: str,
+        axis: str,
+        window: str,
+        limit: int | None,
+        spent: int,
+        held: int,
+        start: int,
+        end: int,
+    ) -> "Balance":
+        """Return a balance of a window given in Unix milliseconds."""
+        resets_at = None if end >= FAR else end // 1000
+        return cls(account, axis, window, limit, spent, held, start // 1000, resets_at)
+
+    @property
+    def left(self) -> int | None:
+        """What may still be used; `None` for unlimited."""
+        return None if self.limit is None else max(0, self.limit - self.spent - self.held)
+
+    @property
+    def debt(self) -> int:
+        """What was used past the limit, until its window ends."""
+        return 0 if self.limit is None else max(0, self.spent - self.limit)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Balance of {self.account!r}: {self.axis} per {self.window}, {self.spent} spent and "
+            f"{self.held} held of {self.limit}>"
+        )
+
+
+def check_ttl(ttl: "Any") -> int:
+    """Accept seconds above 0 and up to a day, and return milliseconds."""
+    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not 0 < ttl <= MAX_TTL:
+        refuse("ttl", f"seconds above 0, up to {MAX_TTL}", ttl)
+    return max(1, int(ttl * 1000))

@@ -1,0 +1,134 @@
+"""Read the wall clock the same way on every port, and believe it only as far as it deserves."""
+
+import time
+
+from budget_core.monotonic import MONOTONIC
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from budget_core.monotonic import MonotonicClock
+
+DAY = 86_400
+SLACK = 600  # seconds by which clocks are wrong, and are set right
+BUILT = 1_795_219_200  # 2026-11-21: a clock that is behind this release has not been set
+
+
+def epoch_offset(gmtime: "Callable[[int], Sequence[int]]") -> int:
+    """Return the Unix time of a port's second 0.
+
+    `time.time()` starts in 1970 on unix, rp2 and mimxrt, in 2000 on esp32, stm32 and samd.
+    """
+    return 946_684_800 if gmtime(0)[0] == 2000 else 0
+
+
+_OFFSET = epoch_offset(time.gmtime)
+
+
+def _shifted_time() -> float:
+    return time.time() + _OFFSET
+
+
+unix_time = _shifted_time if _OFFSET else time.time
+"""Return seconds since 1970-01-01 UTC, whatever the port's epoch."""
+
+
+def day_key(unix_seconds: float, reset_hour_utc: int) -> int:
+    """Return the number of the budget day, counted from 1970, that begins at `reset_hour_utc`."""
+    return max(0, (int(unix_seconds) - reset_hour_utc * 3600) // DAY)
+
+
+class WallClock:
+    """The date as far as it can be believed; call it for Unix seconds, 0 while it cannot.
+
+    A date is believed if it is not before `built` and, where `needs_sync`, once `mark_synced` was
+    called. From then on the monotonic clock carries it: whoever sets the wall clock changes nothing
+    until the next sync. A sync may set the date anywhere once in a day of monotonic time, and else
+    back, or no more than ten minutes ahead of where that one would have it.
+
+    `read` returns Unix seconds. Source: the clock rules in docs/chips.md.
+    """
+
+    def __init__(
+        self,
+        read: "Callable[[], float]" = unix_time,
+        monotonic: "MonotonicClock" = MONOTONIC,
+        needs_sync: bool = False,
+        built: int = BUILT,
+    ) -> None:
+        self.built = built
+        self.second = monotonic.per_ms * 1000
+        self._read = read
+        self._monotonic = monotonic.read
+        self._needs_sync = needs_sync
+        self._offset: int | None = None  # from the monotonic clock to Unix time, in its units
+        self._most = 0  # what a sync may set that to
+        self._synced: int | None = None  # when a sync set that, by the monotonic clock
+
+    @property
+    def needs_sync(self) -> bool:
+        """Whether a date is believed after a sync only; a belief without one ends by setting it."""
+        return self._needs_sync
+
+    @needs_sync.setter
+    def needs_sync(self, value: bool) -> None:
+        self._needs_sync = value
+        if value and self._synced is None:
+            self._offset = None
+
+    def __call__(self) -> int:
+        """Return the believed Unix time in whole seconds, or 0."""
+        return self.ticks() // self.second
+
+    def ticks(self) -> int:
+        """Return the believed Unix time in parts of a `second`, the monotonic clock's, or 0."""
+        if self._offset is None:
+            date = self._date()
+            if self._needs_sync or not date:
+                return 0
+            self._offset = date - self._monotonic()
+        return self._monotonic() + self._offset
+
+    def elapsed(self) -> int:
+        """Return the monotonic clock's seconds."""
+        return self._monotonic() // self.second
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the date is believed."""
+        return self() > 0
+
+    @property
+    def stale(self) -> bool:
+        """Whether the date is not believed, or the last sync a day of monotonic time ago."""
+        return self._synced is None or self._monotonic() - self._synced >= DAY * self.second
+
+    def mark_synced(self) -> bool:
+        """Take the wall clock's date for the true one: a server of time has just set it.
+
+        Return whether it is believed. It is not if it is before `built`, or a second great jump
+        forward within a day.
+        """
+        date, now = self._date(), self._monotonic()
+        if not date:
+            return False
+        if self.stale:
+            self._synced = now
+            self._most = date - now + SLACK * self.second
+        elif date - now > self._most:
+            return False
+        self._offset = date - now
+        return True
+
+    def _date(self) -> int:
+        """Return the wall clock's date, or 0 for one that cannot be."""
+        try:
+            date = int(self._read())
+        except Exception:  # noqa: BLE001 - a clock may be a chip on a bus, and may say NaN
+            return 0
+        return date * self.second if self.built <= date < 1 << 40 else 0
+
+
+WALL = WallClock()
+"""The clock of this machine, taken where none is given."""

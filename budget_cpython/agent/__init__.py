@@ -1,0 +1,1 @@
+"""The agent loop for servers: frozen configurations, events, tools side by side."""

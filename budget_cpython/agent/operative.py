@@ -1,0 +1,102 @@
+"""The core's operative on CPython: events to iterate over, tools side by side, a sync call."""
+
+import asyncio
+from collections.abc import Sequence
+from math import inf
+from typing import Any, cast
+
+from budget_core import turn_state as core_state
+from budget_core.agent import budget as core_budget
+from budget_core.agent import envelope as core_envelope
+from budget_core.agent import operative as core
+from budget_core.agent.result import OperativeResult
+from budget_core.agent.tool import Tool
+from budget_cpython.agent.envelope import Envelope
+from budget_cpython.agent.parallel import ParallelRun
+from budget_cpython.agent.run_handle import Running
+from budget_cpython.agent.toolbox import ExecutorToolbox
+from budget_cpython.deadline import current_or_none
+from budget_cpython.executor import BoundedToolExecutor
+from budget_cpython.turn import TurnRuntimeState
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from budget_core._types import Provider
+
+Budgeted = core_budget.Budget | core_envelope.Envelope
+Question = str | Sequence[dict[str, Any]]
+
+
+class Operative(core.Operative):
+    """An agent: a model, its tools, and what each of its runs may use. Source: seed 004.
+
+    `await operative.run(…)` gives the result, `async for event in operative.run(…)` the events as
+    they happen. Tools that are not async run in threads of `executor`, by default one of the
+    operative's own: calls of one answer run side by side. Everything else is the core's.
+    """
+
+    ENVELOPE = Envelope
+    STATE = TurnRuntimeState
+    RUN = ParallelRun
+
+    def __init__(
+        self,
+        provider: "Provider",
+        tools: Sequence[Tool] = (),
+        budget: Budgeted | None = None,
+        system_prompt: str = "",
+        *,
+        executor: BoundedToolExecutor | None = None,
+        **options: Any,
+    ) -> None:
+        self.executor = executor or BoundedToolExecutor()
+        super().__init__(provider, tools, budget, system_prompt, **options)
+
+    def run(self, messages: Question, budget: Budgeted | None = None) -> Running:
+        """Return a run, whose time counts from now, to be awaited or iterated over.
+
+        It is stopped for the reason in the result, never by an exception of the model's or a
+        tool's. If whoever awaits it is cancelled, so are its calls; an envelope that was given is
+        stopped then, and its `continuation()` has the rest.
+        """
+        return Running(self.begin(messages, budget))
+
+    def run_sync(self, messages: Question, budget: Budgeted | None = None) -> OperativeResult:
+        """Return what a run comes to, where no event loop is running.
+
+        Ctrl-C is raised when its tools have been cancelled; the event `stopped` has what there is.
+        Raises `RuntimeError` where one is: `await operative.run(…)` there.
+        """
+        if _is_in_loop():
+            raise RuntimeError("an event loop is running here: await operative.run(…) instead")
+        return asyncio.run(self.run(messages, budget))
+
+    def begin(self, messages: Question, budget: Budgeted | None = None) -> ParallelRun:
+        """Return a run, whose time counts from now, to `finish`.
+
+        A budget's timeout is at most what `Deadline.current()` has left.
+
+        Raises `TypeError` for an envelope of the core's, which threads may not share.
+        """
+        around = current_or_none()
+        given = self.budget if budget is None else budget
+        if around is not None and isinstance(given, core_budget.Budget):
+            own = inf if given.timeout is None else given.timeout
+            given = given.replace(timeout=min(own, around.remaining_seconds()))
+        return cast(ParallelRun, super().begin(messages, given))
+
+    def toolbox(
+        self, envelope: core_envelope.Envelope, state: core_state.TurnRuntimeState
+    ) -> ExecutorToolbox:
+        """Return what calls the tools of one run."""
+        if not isinstance(envelope, Envelope):
+            raise TypeError(f"an envelope must be budget_cpython's, not {envelope!r}")
+        return ExecutorToolbox(self.tools, envelope, cast(TurnRuntimeState, state), self.executor)
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
