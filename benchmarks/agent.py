@@ -89,7 +89,7 @@ sys.path[:] = ["/rom", ".frozen"]
 def build(folder: Path) -> None:
     """Precompile the core and the agent into a folder, and make a ROMFS image of the same."""
     library = folder / "lib"
-    compile_package(CORE, library, leave_out=TYPES_ONLY)
+    compile_package(CORE, library, left_out={TYPES_ONLY})
     source = folder / "source"
     source.mkdir()
     (source / "agent.py").write_text(_SOURCE)

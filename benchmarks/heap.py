@@ -94,7 +94,7 @@ def measure(quick: bool = False) -> list[Figure]:
     micropython32 = find_micropython32()
     with TemporaryDirectory() as folder:
         built = Path(folder, "ours")
-        sizes = compile_package(ROOT / OURS, built / "lib", leave_out=TYPES_ONLY)
+        sizes = compile_package(ROOT / OURS, built / "lib", left_out={TYPES_ONLY})
         (built / "image.romfs").write_bytes(image_of(built / "lib"))
         figures, bare = _ours(micropython, built, sizes)
         if micropython32 is not None:

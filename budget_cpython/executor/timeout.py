@@ -6,7 +6,7 @@ from math import inf
 from threading import Lock
 from typing import Any
 
-from budget_core.deadline import DeadlineExceeded
+from budget_core.errors import DeadlineExceeded
 from budget_core.monotonic import in_ms
 from budget_cpython.deadline import Deadline
 from budget_cpython.executor.options import Function, is_async

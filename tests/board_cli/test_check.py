@@ -95,3 +95,28 @@ def test_secrets_are_needed_for_wifi_and_for_https(tmp_path: Path) -> None:
     with (mine / "settings.py").open("a") as file:
         file.write("BASE_URL = 'https://llm.example/v1'\n")
     assert check_board(mine)
+
+
+@pytest.mark.parametrize(
+    ("room", "words"),
+    [
+        ("board", "--without board: {mine}/main.py imports budget_core.board.console"),
+        ("chat", "budget_core/board/make_agent.py imports budget_core.chat.client"),
+        ("rooms", "--without rooms: the rooms are agent, board, chat, ledger"),
+    ],
+)
+def test_a_room_that_the_program_needs_is_not_left_out(
+    deploy: Cli, mine: Path, room: str, words: str
+) -> None:
+    (mine / "main.py").write_text(AGENT)
+    said = deploy.bare("deploy", mine, *NOWHERE, "--without", room)
+    assert said.code == 2
+    assert words.format(mine=mine) in said.err
+
+
+def test_a_public_name_needs_the_room_of_its_module(deploy: Cli, mine: Path) -> None:
+    (mine / "main.py").write_text("def later():\n    from budget_core import LeasedLedger\n")
+    assert deploy.bare("deploy", mine, *NOWHERE, "--without", "chat").code == 1
+    said = deploy.bare("deploy", mine, *NOWHERE, "--without", "ledger")
+    assert said.code == 2
+    assert "main.py imports" in said.err

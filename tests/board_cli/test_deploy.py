@@ -149,6 +149,15 @@ def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
     assert (module["BOARD"], module["PROVISIONED"], module["BUILT"]) == ("0", True, BUILT)
 
 
+def test_a_room_can_be_left_out_and_the_program_runs(cli: Cli, mine: Path) -> None:
+    said = cli("deploy", mine, "--without", "ledger", "--without", "agent")
+    assert said.code == 0
+    found = [path for path in digests(cli.board) if path.startswith("/lib/budget_core/")]
+    rooms = {path.split("/")[3] for path in found if path.count("/") > 3}
+    assert rooms == {"board", "chat"}
+    assert cli("status").code == 0
+
+
 def test_what_only_type_checkers_read_is_on_no_board(mine: Path) -> None:
     files = build_board(mine, Form.SOURCE).files
     assert "/lib/budget_core/_types.py" not in files

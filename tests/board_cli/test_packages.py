@@ -13,7 +13,7 @@ import pytest
 from budget_cpython.board.build import LIBRARY
 from budget_cpython.board.catalogue import about, known_boards
 from budget_cpython.board.image import image_of
-from budget_cpython.board.mip import package_json
+from budget_cpython.board.mip import package_files
 
 from .support import PATIENCE, ROOT, Cli, digests, library
 
@@ -27,27 +27,32 @@ def modules_for_boards() -> set[str]:
 
 
 def test_package_json_lists_every_module_that_a_board_can_load() -> None:
-    text = (ROOT / "package.json").read_text()
-    assert text == package_json(), "run: python -m budget_cpython.board.mip > package.json"
-    modules = modules_for_boards()
-    for name in modules:
-        assert f'["budget_core/{name}", "budget_core/{name}"]' in text
-    assert text.count("budget_core/") == 2 * len(modules)
+    for path, text in package_files().items():
+        assert path.read_text() == text, "run: python -m budget_cpython.board.mip"
+    everything = (ROOT / "package.json").read_text()
+    for name in modules_for_boards():
+        assert f'["budget_core/{name}", "budget_core/{name}"]' in everything
+    assert everything.count("budget_core/") == 2 * len(modules_for_boards())
 
 
-def test_mpremote_mip_installs_the_core_from_a_folder(new_cli: Cli) -> None:
+@pytest.mark.parametrize("folder", ["", "budget_core", "budget_core/ledger"])
+def test_mpremote_mip_installs_all_the_trackers_or_a_room(new_cli: Cli, folder: str) -> None:
     port = new_cli.board.port
     command = [sys.executable, "-m", "mpremote", "connect", port, "mip", "install"]
     subprocess.run(
         [*command, "--target", "/lib", "package.json"],
-        cwd=ROOT,
+        cwd=ROOT / folder,
         check=True,
         capture_output=True,
         timeout=PATIENCE,
     )
-    modules = modules_for_boards()
+    wanted = modules_for_boards()
+    if folder == "budget_core":
+        wanted = {name for name in wanted if "/" not in name}
+    elif folder:
+        wanted = {name for name in wanted if name.startswith("ledger/")}
     installed = library(digests(new_cli.board))
-    assert set(installed) == {f"{LIBRARY}/{name}" for name in modules}
+    assert set(installed) == {f"{LIBRARY}/{name}" for name in wanted}
 
 
 @pytest.fixture(scope="module")
