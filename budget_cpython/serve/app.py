@@ -20,7 +20,7 @@ from budget_cpython.serve.error_responses import Refusal, error_response, ledger
 from budget_cpython.serve.keys import EVERY_ACCOUNT, Key, KeyFile, KeyFileError
 from budget_cpython.serve.openapi import describe
 from budget_cpython.serve.operations import OPERATIONS, Call, Operation, url_of
-from budget_cpython.serve.request_body import ReadBodyFirst, parse_object
+from budget_cpython.serve.request_body import parse_object, read_body_first
 from budget_cpython.serve.served_ledger import ServedLedger
 
 log = logging.getLogger("budget_cpython.serve")
@@ -59,7 +59,7 @@ def make_app(
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
-    app.add_middleware(ReadBodyFirst)
+    app.add_middleware(read_body_first)
     return app
 
 
@@ -69,17 +69,15 @@ class _Service:
         self._keys = keys
 
     def routes(self) -> list[Route]:
-        by_url: dict[str, dict[str, Operation]] = {}
-        for name, operation in OPERATIONS.items():
-            url = url_of(name) + ("/{path:path}" if operation.on_account else "")
-            by_url.setdefault(url, {})[operation.method] = operation
-        return [
+        routes = [
             Route("/healthz", self._health),
             Route("/readyz", self._readiness),
             Route("/openapi.json", self._openapi),
-            *(Route(url, partial(self._answer, by_method), methods=list(by_method))
-              for url, by_method in by_url.items()),
-        ]  # fmt: skip
+        ]
+        for name, operation in OPERATIONS.items():
+            url = url_of(name) + ("/{path:path}" if operation.on_account else "")
+            routes.append(Route(url, partial(self._answer, operation), methods=[operation.method]))
+        return routes
 
     async def _health(self, request: Request) -> Response:
         return JSONResponse({"status": "ok"})
@@ -91,8 +89,7 @@ class _Service:
     async def _openapi(self, request: Request) -> Response:
         return JSONResponse(describe(self._keys is not None))
 
-    async def _answer(self, by_method: dict[str, Operation], request: Request) -> Response:
-        operation = by_method["GET" if request.method == "HEAD" else request.method]
+    async def _answer(self, operation: Operation, request: Request) -> Response:
         key = None
         try:
             key = self._authenticate(request)

@@ -33,7 +33,6 @@ HTTP_ERRORS = {
     403: "forbidden",
     404: "not_found",
     405: "method_not_allowed",
-    411: "length_required",
     413: "too_large",
     415: "not_json",
     422: "invalid",

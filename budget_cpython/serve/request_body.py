@@ -11,33 +11,30 @@ from budget_cpython.serve.error_responses import Refusal
 MAX_BYTES = 16_384
 
 
-class ReadBodyFirst:
-    """An app that is called once a request's body was read.
+def read_body_first(app: ASGIApp) -> ASGIApp:
+    """Return an app that reads each request's body before it calls `app`.
 
-    So every answer leaves the connection at the next request. What cannot be read is refused, and
-    its connection closed: more than `MAX_BYTES`, or a length that is stated in two ways.
+    So an answer always leaves the connection at the next request. A body above `MAX_BYTES`, or with
+    its length stated in two ways, is refused, and the connection closed.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
             return
         try:
             body = await _read(dict(scope["headers"]), receive)
         except Refusal as refusal:
             await refusal.response()(scope, receive, send)
             return
-        if body is None:
-            return
 
-        async def receive_read() -> Message:
+        async def receive_body() -> Message:
             return {"type": "http.request", "body": body}
 
-        await self._app(scope, receive_read, send)
+        if body is not None:
+            await app(scope, receive_body, send)
+
+    return answer
 
 
 async def _read(headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
