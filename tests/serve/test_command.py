@@ -22,8 +22,9 @@ from budget_cpython.ledger.http import HttpLedger
 from budget_cpython.serve import KeyFile
 from budget_cpython.serve.addresses import ListenAddress
 from budget_cpython.serve.server import MAX_CONNECTIONS, MAX_HEADERS, run_service
+from tests.paths import ROOT
 from tests.ports import kept_port
-from tests.serve.support import PATIENCE, ROOT, Service
+from tests.serve.support import PATIENCE, Service
 
 MEMORY = ("--engine", "memory:", "--listen", "127.0.0.1:0")
 JSON = {"Content-Type": "application/json"}
