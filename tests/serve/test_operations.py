@@ -61,7 +61,7 @@ def test_two_different_keys_in_one_request_are_refused(ask: Client) -> None:
     assert "Idempotency-Key" in answer.json()["message"]
 
 
-def test_what_is_too_much_is_refused_with_all_that_is_known_of_it(ask: Client) -> None:
+def test_too_much_is_refused_with_all_the_figures(ask: Client) -> None:
     reserve(ask, 60)
     answer = reserve(ask, 41)
     said = answer.json()
@@ -156,13 +156,13 @@ def test_a_page_of_the_longest_accounts_is_not_too_much_for_a_small_client() -> 
     assert len(answer.content) < HttpLedger("http://host")._max_bytes - 1024
 
 
-def test_expire_counts_what_is_over(ask: Client) -> None:
+def test_expire_counts_expired_holds(ask: Client) -> None:
     reserve(ask, 60, ttl=1)
     ask.ledger._clock.advance(1)
     assert ask("POST", "/v1/expire").json() == {"expired": 1}
 
 
-def test_what_is_unknown_is_404_and_a_key_for_something_else_409(ask: Client) -> None:
+def test_an_unknown_name_is_404_and_a_reused_key_409(ask: Client) -> None:
     for method, url, body, word in (
         ("POST", "/v1/reserve/lab", {"amounts": {}}, "unknown_account"),
         ("GET", "/v1/history/lab", None, "unknown_account"),
