@@ -8,8 +8,7 @@ from typing import Any
 from budget_core.errors import refuse
 from budget_core.ledger.bucket import HELD
 from budget_core.ledger.limit import Limit, check_amounts, check_key
-from budget_core.ledger.memory import TTL
-from budget_core.ledger.records import Balance, Hold
+from budget_core.ledger.records import TTL, Balance, Hold
 from budget_cpython.serve.error_responses import may_see
 from budget_cpython.serve.keys import Key
 from budget_cpython.serve.served_ledger import ServedLedger
