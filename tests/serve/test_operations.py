@@ -35,6 +35,14 @@ def test_a_hold_is_taken_and_shown(ask: Client) -> None:
     assert ask("GET", "/v1/hold/org/a?id=k").json() == answer.json()
 
 
+def test_an_amount_without_a_bound_is_refused_by_a_cap_and_else_holds_nothing(ask: Client) -> None:
+    answer = ask("POST", "/v1/reserve/org", {"amounts": {"tokens": None}})
+    assert (answer.status_code, answer.json()["left"]) == (429, 100)
+    answer = ask("POST", "/v1/reserve/org", {"amounts": {"calls": None}})
+    assert (answer.status_code, answer.json()["amounts"]) == (200, {})
+    assert ask("POST", "/v1/charge/org", {"amounts": {"tokens": None}}).status_code == 422
+
+
 def test_a_hold_without_a_key_is_given_one_that_can_be_settled_later(ask: Client) -> None:
     ids = [reserve(ask, 5).json()["id"] for _ in range(2)]
     assert ids[0] != ids[1]
