@@ -1,7 +1,7 @@
 """Count what is used of one budget: what every tracker shares."""
 
 from budget_core.config import Enforcement, TurnBudgetConfig
-from budget_core.usage import ESTIMATED, INVALID, MEASURED, MISSING, charge_for, plain_total, weigh
+from budget_core.usage import ESTIMATED, INVALID, MEASURED, MISSING, read_usage, weigh
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,10 +95,10 @@ class BudgetTracker:
     def record(self, usage: object, model: object = None) -> None:
         """Count one LLM call with what it reported; never raises, never lowers a count."""
         count = self.count
-        charge = plain_total(usage)
-        status = MEASURED
-        if charge < 0:
-            charge, status = charge_for(usage, self.config.cached_token_weight)
+        used = read_usage(usage)
+        charge = used.total
+        if used.cached:
+            charge += weigh(used.cached, self.config.cached_token_weight) - used.cached
         if count.by_model:
             weight = self._weight(model)
             if weight is None:
@@ -110,8 +110,8 @@ class BudgetTracker:
             count.tokens = tokens = count.tokens + charge
             if tokens >= count.token_alarm or iterations >= count.iteration_alarm:
                 count.alert = True
-            if status is not MEASURED:
-                self._unclear[status] += 1
+            if used.status is not MEASURED:
+                self._unclear[used.status] += 1
             if tokens >= count.saves_from:
                 self._save()
         finally:

@@ -5,7 +5,6 @@ from budget_core.agent.cancellation import CutShortError, fly, why_over
 from budget_core.agent.middleware import Request
 from budget_core.agent.stop import StopReason, StopRequested, in_words
 from budget_core.agent.wind_down import Stages, WindDown
-from budget_core.usage_reports import token_counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -177,12 +176,12 @@ class Gate:
         finally:
             await call.settle(self.state)
             self.limit, self.heard = call.limit, call.heard
-            self.told = token_counts(call.usage)["output_tokens"]
+            self.told = call.usage.output
         if call.reason is not None:
             self._keep()
-            self.report("response_failed", reason=call.reason, usage=call.usage, model=call.model)
+            self.report("response_failed", reason=call.reason, usage=call.report, model=call.model)
             raise StoppedError(call.reason)
-        self.report("response", response=call.response, usage=call.usage, model=call.model)
+        self.report("response", response=call.response, usage=call.report, model=call.model)
         return await self._heeded(request, call.response)
 
     async def _heeded(self, request: Request, response: "Any") -> "Any":

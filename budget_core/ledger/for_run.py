@@ -113,8 +113,7 @@ class RunAccount(LedgerAccount):
 
     async def settle(self, call: "LlmCall", draw: "LlmHold") -> None:
         """Record what a call came to: what was reported, or at least what was held for it."""
-        tokens, nano_usd, status = call.used
-        used = used_by(tokens, nano_usd)
+        used = used_by(call.usage.total, call.nano_usd)
         if _is_closing():  # nothing can be awaited any more
             draw.abandon(used)
         elif not call.billed or getattr(call.response, "cut_off_by", None):
@@ -122,7 +121,7 @@ class RunAccount(LedgerAccount):
         elif call.response is None:
             await draw.keep(used)
         else:
-            await draw.commit(used, status == MEASURED)
+            await draw.commit(used, call.usage.status == MEASURED)
 
 
 def _is_closing() -> bool:

@@ -9,12 +9,12 @@ from budget_core.ledger.llm_account import (
     used_by,
 )
 from budget_core.ledger.refusals import Refusals
+from budget_core.prices import cost_of_usage
 from budget_core.provider import settle
 from budget_core.tracker import TurnBudgetTracker
-from budget_core.usage import INVALID, MEASURED, MISSING
-from budget_core.usage_estimate import better_report, estimate_tokens, is_billed
-from budget_core.usage_reports import reckoned
-from budget_core.usage_stream import as_received
+from budget_core.usage import MEASURED, usage_of
+from budget_core.usage_estimate import at_least_estimated, estimate_tokens, is_billed
+from budget_core.usage_stream import as_streamed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from budget_core.ledger.llm_hold import LlmHold
     from budget_core.prices import Price
     from budget_core.tracker import BudgetTracker
-    from budget_core.usage_stream import Received
+    from budget_core.usage_stream import StreamedAnswer
     from budget_core.wrapper import BudgetWrapper
 
 
@@ -126,7 +126,7 @@ class LedgerProvider:
         if max_tokens is not None:
             options["max_tokens"] = max_tokens
         if "on_delta" in options:
-            options["on_delta"] = as_received(options["on_delta"])
+            options["on_delta"] = as_streamed(options["on_delta"])
         options["model"] = named if named == self._wrapper.fallback_model else model
         return await self._made(hold, price, messages, tools, options)
 
@@ -193,21 +193,20 @@ class LedgerProvider:
     def _used(
         self,
         response: "Any",
-        received: "Received | None",
+        streamed: "StreamedAnswer | None",
         messages: "Messages",
         tools: "Tools | None",
         price: "Price | None",
     ) -> "tuple[dict[str, int], bool]":
         """Return what a call used as far as it is known, and whether that is exact."""
         try:
-            if received is None:
-                usage = getattr(response, "usage", None)
+            if streamed is None:
+                usage = usage_of(response)
             else:
-                usage = received.settled(response, messages, tools)
-            tokens, nano_usd, status = reckoned(usage, price)
-            if status in (INVALID, MISSING):
-                usage = better_report(usage, response, messages, tools)
-                tokens, nano_usd, _ = reckoned(usage, price)
-            return used_by(tokens, nano_usd), status == MEASURED or self._wrapper.estimates
-        except Exception:  # noqa: BLE001 - what cannot be reckoned counts as what was held
+                usage = streamed.usage_of(response, messages, tools)
+            exact = usage.status == MEASURED or self._wrapper.estimates
+            usage = at_least_estimated(usage, response, messages, tools)
+            nano_usd = None if price is None else cost_of_usage(usage, price)
+            return used_by(usage.total, nano_usd), exact
+        except Exception:  # noqa: BLE001 - a call that cannot be counted costs what was held
             return {"calls": 1}, False
