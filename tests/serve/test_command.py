@@ -208,6 +208,16 @@ def test_a_socket_in_the_file_system_is_for_its_owner_and_is_gone_at_the_end(
     assert not place.exists()
 
 
+def test_a_socket_that_another_server_listens_on_is_not_replaced(tmp_path: Path) -> None:
+    address = ListenAddress.parse(f"unix:{tmp_path / 's'}")
+    with address.listen() as listener:
+        with pytest.raises(OSError, match="another server listens there"):
+            address.listen()
+        with closing(socket.socket(socket.AF_UNIX)) as client:
+            client.connect(address.path)
+            listener.accept()[0].close()
+
+
 def test_a_file_that_is_not_a_socket_is_not_replaced(tmp_path: Path) -> None:
     place = tmp_path / "s"
     place.write_text("mine")
