@@ -19,8 +19,8 @@ _PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)  # the connection is as go
 class Connection:
     """The connection to a ledger's file, which one thread at a time uses.
 
-    The file is opened by the first transaction, and again after trouble, `close` and a fork, and
-    when it was removed or another took its place. `timeout` is in seconds.
+    The file is opened by the first transaction, and again after an error, `close` and a fork, and
+    if it was removed or replaced. `timeout` is in seconds.
     """
 
     def __init__(self, file: LedgerFile, timeout: float) -> None:
@@ -35,7 +35,7 @@ class Connection:
         """Begin a transaction, which keeps every other writer out.
 
         Raises `LedgerUnavailableError` if others have the file until the monotonic clock says
-        `until`, or if it is no ledger of this version any more.
+        `until`, or if the file's version has changed; `LedgerFullError`.
         """
         nap = 0.0002
         while True:  # at random moments: by SQLite's own waiting some processes starve
@@ -51,7 +51,7 @@ class Connection:
             except sqlite3.Error as error:
                 if _code(error) != sqlite3.SQLITE_BUSY:
                     self.roll_back(error)
-                    raise self.trouble(error) from error
+                    raise self.ledger_error(error) from error
                 if time.monotonic() >= until:
                     raise self.locked(error) from error
             time.sleep(nap * (0.5 + random.random()))  # noqa: S311 - naps, not secrets
@@ -60,7 +60,7 @@ class Connection:
     def roll_back(self, error: Exception | None = None) -> bool:
         """Undo the transaction; return whether one was open.
 
-        After most errors of SQLite's the file is closed: what is in memory of it may be wrong.
+        After most of SQLite's errors the file is closed too: what is cached of it may be wrong.
         """
         if self._pid != os.getpid():
             return False
@@ -72,15 +72,15 @@ class Connection:
             self.close()
         return found
 
-    def trouble(self, error: Exception, applied: bool | None = False) -> LedgerError:
-        """Return what a ledger raises for an error of SQLite's or the system's."""
+    def ledger_error(self, error: Exception, applied: bool | None = False) -> LedgerError:
+        """Return the ledger's error for one of SQLite's or the system's."""
         text = f"the ledger {self._file.path!r} cannot be used: {error}"
         if _code(error) == sqlite3.SQLITE_FULL:
             return LedgerFullError(text)
         return LedgerUnavailableError(text, error, applied)
 
     def locked(self, error: Exception | None = None) -> LedgerUnavailableError:
-        """Return what a ledger raises for a file that others have."""
+        """Return the ledger's error for a file that others use."""
         text = f"the ledger {self._file.path!r} was locked for {self.timeout} s"
         return LedgerUnavailableError(text, error)
 
@@ -97,7 +97,7 @@ class Connection:
         try:
             file.prepare()
         except OSError as error:
-            raise self.trouble(error) from error
+            raise self.ledger_error(error) from error
         identity = file.identity()
         db = sqlite3.connect(
             file.uri("rw"), timeout=0, isolation_level=None, check_same_thread=False, uri=True
@@ -119,7 +119,10 @@ class Connection:
         self._log = file.identity(LOG)
 
     def _leave(self) -> None:
-        """Close a file that is not where it was; SQLite would add its log to another one."""
+        """Close a file that is not at its path any more.
+
+        A log that is left beside another file would be applied to that one.
+        """
         path = self._file.path
         if self._pid not in (0, os.getpid()):
             raise LedgerUnavailableError(

@@ -28,7 +28,7 @@ _closed: list[Forked] = []
 
 
 def close_before(one: Forked) -> None:
-    """Close this one before every fork of this process; a fork that goes on is waited for."""
+    """Close this one before every fork of this process; waits for a fork under way."""
     with lock:
         _open.add(one)
 

@@ -36,8 +36,8 @@ class GroupCommit(Generic[Rows]):
     transaction, and commits. The other threads wait until theirs is done, or for their turn.
 
     `perform` does an operation on the open connection. It may be called several times for one, in
-    any thread: each time what it did before was undone. A `LedgerError` is an answer like others,
-    and what was written before it stands.
+    any thread, after what it did before was undone. A `LedgerError` that it raises is an answer:
+    what it has written stands.
     """
 
     def __init__(
@@ -57,11 +57,10 @@ class GroupCommit(Generic[Rows]):
         """Return what an operation returns, or raise what it raises, once that lasts.
 
         An error undoes the operation that raised it and no other. An interrupt of this thread
-        leaves it done or undone.
+        leaves the operation done or undone.
 
-        Raises `LedgerUnavailableError` and `LedgerFullError` where the file cannot be used, or
-        others have it for the connection's `timeout`. Where a commit fails, all operations in it
-        do.
+        Raises `LedgerUnavailableError` and `LedgerFullError` if the file cannot be used, or others
+        have it for the connection's `timeout`. A commit that fails fails all operations in it.
         """
         request = _Request(operation, time.monotonic() + self._connection.timeout)
         if self._leads(request):
@@ -83,7 +82,7 @@ class GroupCommit(Generic[Rows]):
     def close(self) -> None:
         """Close the file until the next operation.
 
-        Raises `LedgerUnavailableError` where it is in use for the connection's `timeout`.
+        Raises `LedgerUnavailableError` if it is in use for the connection's `timeout`.
         """
         if self._leader == get_ident() or not self._in_use.acquire(
             timeout=self._connection.timeout
@@ -135,7 +134,7 @@ class GroupCommit(Generic[Rows]):
     def _hand_over(self, batch: list[_Request], own: _Request) -> None:
         """Wake the threads whose requests are done, and one that leads next."""
         with self._lock:
-            own.done = True  # or given up: no other thread is to do it later
+            own.done = True  # or given up: no thread does it later
             if self._leader == get_ident():
                 self._leader = 0
             left, self._waiting = [*batch, *self._waiting], []
@@ -150,7 +149,7 @@ class GroupCommit(Generic[Rows]):
     def _transact(self, batch: list[_Request], until: float) -> bool:
         """Do operations in one transaction; return whether they are done.
 
-        If one fails that has written, it alone is done: it has failed, and all are undone.
+        If one fails after it has written, all are undone, and it alone is done: it has failed.
         """
         connection = self._connection
         committing = False
@@ -165,7 +164,7 @@ class GroupCommit(Generic[Rows]):
                 except Exception as error:  # noqa: BLE001 - its own thread raises it
                     one.error = error
                     if isinstance(error, sqlite3.Error):
-                        one.error = connection.trouble(error)
+                        one.error = connection.ledger_error(error)
                     if one.error is not error or db.total_changes != changes:
                         one.done = True
                         connection.roll_back(error)
@@ -174,7 +173,7 @@ class GroupCommit(Generic[Rows]):
             db.execute("COMMIT")
         except sqlite3.Error as error:
             for one in batch:
-                one.error = connection.trouble(error, None)
+                one.error = connection.ledger_error(error, None)
             connection.roll_back(error)
         except BaseException:
             if not connection.roll_back() and committing:  # it came right after the commit

@@ -24,21 +24,22 @@ T = TypeVar("T")
 
 
 class SqliteLedger:
-    """Budgets by path in an SQLite file, counted right by any number of threads and processes.
+    """Budgets by path in an SQLite file, shared by any number of threads and processes.
 
-    An operation lasts once it has returned, also through a loss of power; those of threads that
-    come while another commits share the next commit. The file, and those that SQLite makes beside
-    it, are for their owner alone. `path` is made absolute at once, and missing parent folders are
-    made; it must be on a disk of this machine. `workspace` is a folder that an agent writes to: a
-    `path` that leads there is a `ValueError`. `timeout` is how many seconds an operation waits for
-    others.
+    An operation is durable once it has returned, also through a loss of power. Operations of all
+    threads that come while one commits share the next commit.
 
-    A settled hold is known for `keep` seconds by its id, with a key or without. A hold that is
-    returned does not change any more: ask `hold` for what became of it. Windows, axes and accounts
-    are as in `budget_core.Ledger`, where every method is described.
+    The file, and those that SQLite makes beside it, are for their owner alone. `path` is made
+    absolute at once, and missing parent folders are made; it must be on a disk of this machine. A
+    `path` that leads into `workspace`, a folder that an agent writes to, is a `ValueError`.
+    `timeout` is how many seconds an operation waits for others.
 
-    Every method may also raise `LedgerUnavailableError`, whose `applied` tells whether it may have
-    been done all the same, and `LedgerFullError` where the disk is full. The next one tries again.
+    A settled hold is known for `keep` seconds by its id, with a key or without. A hold that was
+    returned does not change: `hold` returns what became of it. Windows, axes and accounts are as in
+    `budget_core.Ledger`, which describes every method.
+
+    Every method may also raise `LedgerUnavailableError`, whose `applied` is `None` if the operation
+    may have taken place, and `LedgerFullError` if the disk is full. The next one tries again.
     """
 
     def __init__(
@@ -64,9 +65,9 @@ class SqliteLedger:
     def view(path: "str | os.PathLike[str]") -> ReadOnlyConnection:
         """Open the file of a ledger for reading alone: an `sqlite3.Connection` to close after use.
 
-        It has the tables `balances`, `holds_live` and `history`, times in Unix seconds, `NULL` for
-        unlimited and never. What it says is of the last operation on each account: the next one
-        moves on from a window that is over. A fork closes it. Raises `LedgerUnavailableError`.
+        It has the tables `balances`, `holds_live` and `history`, with times in Unix seconds and
+        `NULL` for unlimited and never, as the last operation on each account left them. A fork
+        closes it. Raises `LedgerUnavailableError`.
         """
         return open_read_only(LedgerFile(path))
 
@@ -121,7 +122,7 @@ class SqliteLedger:
     def expire(self) -> int:
         """Count as spent what holds stand for that are over; return how many there were.
 
-        It is done some at a time, so that others need not wait for all of it.
+        Each transaction settles some, so that others need not wait for all.
         """
         count, found = 0, STEP
         while found == STEP:
@@ -140,7 +141,7 @@ class SqliteLedger:
     def close(self) -> None:
         """Close the file; a later operation opens it again.
 
-        Raises `LedgerUnavailableError` where it is in use for the whole of `timeout`.
+        Raises `LedgerUnavailableError` if it is in use for the whole of `timeout`.
         """
         self._commits.close()
 

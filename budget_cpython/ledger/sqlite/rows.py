@@ -68,10 +68,10 @@ class Rows:
         core.begin()
         self.core = core
         self._db = db
-        self._by_id: dict[int, Bucket] = {}  # by their ids
-        self._loaded: dict[Bucket, tuple[int, int, int]] = {}  # ids, spent and held as loaded
-        self._windows: dict[CountedLimit, Any] = {}  # current as loaded
-        self._holds: dict[Hold, tuple[int, str, int | None]] = {}  # numbers, and as loaded
+        self._by_id: dict[int, Bucket] = {}
+        self._loaded: dict[Bucket, tuple[int, int, int]] = {}  # id, and spent and held as loaded
+        self._windows: dict[CountedLimit, Any] = {}  # the current bucket as loaded
+        self._holds: dict[Hold, tuple[int, str, int | None]] = {}  # number, and state as loaded
 
     def load_accounts(self, path: str, key: str | None = None, past: bool = False) -> LoadedLedger:
         """Load the accounts of a path and all above it, and return the core's ledger with them.

@@ -1,11 +1,13 @@
 """Threads, processes and SIGKILLs on one ledger's file; and rows that do not pile up."""
 
+import asyncio
 import itertools
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from budget_core.ledger.errors import BudgetExceededError, UnknownHoldError
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.memory import Ledger
 from budget_core.ledger.records import Hold
+from budget_cpython import BudgetWrapper, ChatResponse
 from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.ledger.sqlite import ledger as ledger_module
 from budget_cpython.ledger.sqlite import rows as rows_module
@@ -377,6 +380,24 @@ def test_an_operation_reads_and_writes_as_little_beside_many_others(
             ledger.reserve("org", ONE, ttl=86_400)
             ledger.charge("org", ONE, key=f"key-{number}")
         assert max(few, 10) * 1.5 > min(count() for _ in range(5))
+
+
+def test_a_wrapped_call_takes_two_transactions(tmp_path: Path, watch: Watch) -> None:
+    class Model:
+        def get_default_model(self) -> str:
+            return "small"
+
+        async def chat(self, *_: Any, **__: Any) -> ChatResponse:
+            return ChatResponse("Hello!", usage={"prompt_tokens": 6, "completion_tokens": 3})
+
+    with SqliteLedger(tmp_path / "ledger.db", clock=lambda: NOON) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None)])
+        model = BudgetWrapper(Model(), ledger=ledger, account="org/agent")
+        before = len(watch.statements)
+        asyncio.run(model.chat([{"role": "user", "content": "Hello!"}]))
+        statements = watch.statements[before:]
+        assert statements.count("BEGIN IMMEDIATE") == statements.count("COMMIT") == 2
+        assert ledger.balance("org")[0].spent == 9
 
 
 def test_each_write_is_in_a_log_that_is_synced(tmp_path: Path, watch: Watch) -> None:
