@@ -64,16 +64,14 @@ class LeaseRefill:
             pass  # it stays in the outbox, and the block is drawn
 
     async def _reserve(self, lease: "PathLease", asked: "dict[str, int]") -> Hold:
+        upstream = self._upstream
         want, lack = lease.wanted(asked, self.block)
         while True:
-            key = new_key()
-            in_doubt = True
             try:
-                held: Hold = await self._upstream.ask("reserve", lease.path, want, key, self._ttl)
-                in_doubt = False
-                return held
+                return await upstream.outbox.reserve(
+                    upstream.ask, lease.path, want, new_key(), self._ttl
+                )
             except BudgetExceededError as error:
-                in_doubt = False
                 axis, least = error.axis, lack.get(error.axis, 0)
                 if error.left < least or not want.get(axis):
                     raise _refusal(error, asked.get(axis, 0), lease.block.free(axis))
@@ -81,16 +79,6 @@ class LeaseRefill:
                 want[axis] = max(least, error.left // 2)
                 if not want[axis]:
                     del want[axis]
-            except LedgerError as error:
-                in_doubt = getattr(error, "applied", False) is None
-                raise
-            except Exception:
-                in_doubt = False
-                raise
-            finally:
-                if in_doubt:  # cancelled, or the answer was lost: the ledger may be holding it
-                    undo = Hold(lease.path, key, want)
-                    self._upstream.outbox.redeem(undo, self._ttl, dict.fromkeys(want, 0))
 
 
 def _refusal(error: BudgetExceededError, asked: int, free: int) -> BudgetExceededError:
