@@ -1,6 +1,7 @@
 """Grant holds up to a cap while a ledger is out of reach, and settle them later."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, cast
 
@@ -54,21 +55,27 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         gate: Any = None,
     ) -> None:
         self.upstream = Upstream(ledger, monotonic, most)
-        self._grants = _Grants(self.upstream, cap, clock, most, lock)
-        self._gate = gate or TaskGate()
+        self._cap = check_amounts(cap)
+        if not cap:
+            refuse("cap", "amounts of at least one axis", cap)
+        self._clock = clock
+        self._most = most
+        self.begin_again(lock, gate)
         if gate is None:
             begin_again_in_children(self)
 
     def begin_again(self, lock: Any = None, gate: Any = None) -> None:
         """Have the whole cap and owe nothing, in a process that was forked."""
         self.upstream.begin_again()
-        self._grants.begin_again(lock)
+        self._grants: dict[str, _Grant] = {}
+        self._local = _OneAccount(self._clock, lock)  # admits what is granted
         self._gate = gate or TaskGate()
+        self._fill()
 
     @property
     def unsettled(self) -> int:
         """How many grants are in flight, and entries in the outbox."""
-        return self._grants.unsettled
+        return len(self._grants) + len(self.upstream.outbox.entries)
 
     async def reserve(
         self, path: str, amounts: Mapping[str, int | None], key: str | None = None, ttl: float = TTL
@@ -81,13 +88,13 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         check_path(path)
         check_ttl(ttl)
         name = new_key() if key is None else check_key(key)
-        if key is not None and self._grants.has(Hold(path, name)):
-            return self._grants.local.reserve(path, asked, name, ttl)
+        if key is not None and self._granted(Hold(path, name)):
+            return self._local.reserve(path, asked, name, ttl)
         try:
             return cast(Hold, await self._ask("reserve", path, asked, name, ttl))
         except OFFLINE as error:
             async with self._gate:
-                return self._grants.grant(Hold(path, name, asked), ttl, error, key is None)
+                return self._grant(Hold(path, name, asked), ttl, error, key is None)
 
     async def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
         """Record amounts as spent without asking, now or later."""
@@ -103,9 +110,9 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
     async def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
         """Record what a call used in the place of its hold, now or later."""
         used = None if actual is None else check_amounts(actual)
-        if self._grants.has(hold):
+        if self._granted(hold):
             async with self._gate:
-                return self._grants.commit(hold, used)
+                return self._commit_grant(hold, used)
         try:
             return cast(Hold, await self._ask("commit", hold, used))
         except OFFLINE:
@@ -116,9 +123,9 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
 
     async def release(self, hold: Hold) -> Hold:
         """Give back a hold whose call was never made, now or later."""
-        if self._grants.has(hold):
+        if self._granted(hold):
             async with self._gate:
-                return self._grants.release(hold)
+                return self._release_grant(hold)
         try:
             return cast(Hold, await self._ask("release", hold))
         except OFFLINE:
@@ -131,8 +138,8 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
 
         One that expires meanwhile counts as spent, until its commit says what was used.
         """
-        if self._grants.has(hold):
-            return self._grants.local.extend(hold, ttl)
+        if self._granted(hold):
+            return self._local.extend(hold, ttl)
         try:
             return cast(Hold, await self._ask("extend", hold, ttl))
         except OFFLINE:
@@ -140,13 +147,13 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
 
     async def hold(self, path: str, id: str) -> Hold:
         """Return a hold by its path and `id`."""
-        if self._grants.has(Hold(path, id)):
-            return self._grants.local.hold(path, id)
+        if self._granted(Hold(path, id)):
+            return self._local.hold(path, id)
         return cast(Hold, await self._ask("hold", path, id))
 
     async def expire(self) -> int:
         """Count expired holds as spent; settle what can be settled."""
-        count = self._grants.local.expire()
+        count = self._local.expire()
         try:
             return count + cast(int, await self._ask("expire"))
         except OFFLINE:
@@ -158,17 +165,95 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         Raises why it is out of reach, with nothing lost or closed: closing again tries again.
         """
         async with self._gate:
-            self._grants.commit_all()
+            for grant in list(self._grants.values()):
+                self._commit_grant(grant.hold, None)
             await self.upstream.close()
 
     async def _ask(self, operation: str, *arguments: Any) -> Any:
-        if self._grants.used or self.upstream.outbox.entries:
+        if self._used or self.upstream.outbox.entries:
             async with self._gate:
                 try:
-                    await self._grants.settle()
+                    await self._settle()
                 except LedgerFullError:  # what frees room has to get through
                     pass
         return await self.upstream.ask(operation, *arguments)
+
+    async def _settle(self) -> None:
+        """Deliver what the ledger is owed; the cap is whole again once that is all."""
+        self._local.expire()
+        for grant in list(self._grants.values()):
+            if grant.hold.state == Hold.EXPIRED:
+                self._redeem(grant, grant.hold.amounts)
+        await self.upstream.deliver()
+        if not self._grants and self._used:
+            self._fill()
+
+    def _fill(self) -> None:
+        self._local.set_limits(_ALL, [])
+        self._local.set_limits(_ALL, [Limit(axis, self._cap[axis]) for axis in self._cap])
+        self._used = False  # whether the cap may not be whole
+
+    def _granted(self, hold: Hold) -> bool:
+        """Tell whether a hold was granted here."""
+        try:
+            return hold.id[:1] != "#" and self._local.hold(hold.path, hold.id) is not None
+        except UnknownHoldError:
+            return False
+
+    def _grant(self, asked: Hold, ttl: float, error: Exception, own_key: bool) -> Hold:
+        """Grant a hold, or raise `error`; with its `own_key` nobody else asks for it again."""
+        if self.unsettled >= self._most:
+            raise error
+        self._used = True
+        in_doubt = getattr(error, "applied", False) is None
+        try:
+            hold = self._local.reserve(asked.path, asked.amounts, asked.id, ttl)
+        except BudgetExceededError as short:
+            if in_doubt and own_key:
+                self._undo(asked, ttl)
+            text = f"{error}; of the cap, {short.left} {short.axis} are left, not {short.asked}"
+            raise LedgerUnavailableError(text, error) from error
+        self._grants[hold.id] = _Grant(hold, ttl, in_doubt)
+        return hold
+
+    def _commit_grant(self, hold: Hold, actual: dict[str, int] | None) -> Hold:
+        """Queue what a call used; of an expired grant, what is more than was granted."""
+        was = self._local.hold(hold.path, hold.id).state
+        found = self._local.commit(hold, actual)
+        grant = self._grants.get(hold.id)
+        used = found.actual or {}
+        if grant is not None:
+            self._redeem(grant, used)
+        elif was != Hold.COMMITTED:
+            for axis in used:
+                beyond = used[axis]
+                if was == Hold.EXPIRED:
+                    beyond -= found.amounts.get(axis, 0)
+                if beyond > 0:
+                    self.upstream.outbox.charge(hold.path, {axis: beyond})
+        return found
+
+    def _release_grant(self, hold: Hold) -> Hold:
+        """Forget a grant whose call was never made, upstream too if it may be known there."""
+        found = self._local.release(hold)
+        grant = self._grants.get(hold.id)
+        if grant is not None and found.state == Hold.RELEASED:
+            if grant.in_doubt:
+                self._undo(hold, grant.ttl)
+            del self._grants[hold.id]
+        return found
+
+    def _redeem(self, grant: "_Grant", used: dict[str, int]) -> None:
+        hold = grant.hold
+        axes = list(hold.amounts) + [axis for axis in used if axis not in hold.amounts]
+        actual = {axis: used[axis] for axis in axes[:MAX_LIMITS]}
+        self.upstream.outbox.redeem(hold, grant.ttl, actual)
+        del self._grants[hold.id]
+        for axis in axes[MAX_LIMITS:]:
+            self.upstream.outbox.charge(hold.path, {axis: used[axis]})
+
+    def _undo(self, hold: Hold, ttl: float) -> None:
+        self.upstream.outbox.redeem(hold, ttl, dict.fromkeys(hold.amounts, 0))
 
 
 class OfflineCapLedger(BlockingLedger):
@@ -199,128 +284,11 @@ class OfflineCapLedger(BlockingLedger):
         return self._capped.unsettled
 
 
-class _Grants:
-    """What a process grants by itself: the ledger `local` admits it up to `cap`.
-
-    At most `most` grants and entries of the outbox wait to be settled. `used` tells whether the cap
-    may not be whole.
-    """
-
-    def __init__(
-        self,
-        upstream: Upstream,
-        cap: dict[str, int],
-        clock: Callable[[], float],
-        most: int,
-        lock: Any,
-    ) -> None:
-        self._upstream = upstream
-        self._cap = check_amounts(cap)
-        if not cap:
-            refuse("cap", "amounts of at least one axis", cap)
-        self._clock = clock
-        self._most = most
-        self.begin_again(lock)
-
-    def begin_again(self, lock: Any) -> None:
-        """Have the whole cap, and no grants."""
-        self._grants: dict[str, _Grant] = {}
-        self.local = _OneAccount(self._clock, lock)
-        self._fill()
-
-    @property
-    def unsettled(self) -> int:
-        """How many grants are in flight, and entries in the outbox."""
-        return len(self._grants) + len(self._upstream.outbox.entries)
-
-    def has(self, hold: Hold) -> bool:
-        """Tell whether a hold was granted here."""
-        try:
-            return hold.id[:1] != "#" and self.local.hold(hold.path, hold.id) is not None
-        except UnknownHoldError:
-            return False
-
-    def grant(self, asked: Hold, ttl: float, error: Exception, own_key: bool) -> Hold:
-        """Grant a hold, or raise `error`; with its `own_key` nobody else asks for it again."""
-        if self.unsettled >= self._most:
-            raise error
-        self.used = True
-        in_doubt = getattr(error, "applied", False) is None
-        try:
-            hold = self.local.reserve(asked.path, asked.amounts, asked.id, ttl)
-        except BudgetExceededError as short:
-            if in_doubt and own_key:
-                self._undo(asked, ttl)
-            text = f"{error}; of the cap, {short.left} {short.axis} are left, not {short.asked}"
-            raise LedgerUnavailableError(text, error) from error
-        self._grants[hold.id] = _Grant(hold, ttl, in_doubt)
-        return hold
-
-    def commit(self, hold: Hold, actual: dict[str, int] | None) -> Hold:
-        """Queue what a call used; of an expired grant, what is more than was granted."""
-        was = self.local.hold(hold.path, hold.id).state
-        found = self.local.commit(hold, actual)
-        grant = self._grants.get(hold.id)
-        used = found.actual or {}
-        if grant is not None:
-            self._redeem(grant, used)
-        elif was != Hold.COMMITTED:
-            for axis in used:
-                beyond = used[axis]
-                if was == Hold.EXPIRED:
-                    beyond -= found.amounts.get(axis, 0)
-                if beyond > 0:
-                    self._upstream.outbox.charge(hold.path, {axis: beyond})
-        return found
-
-    def release(self, hold: Hold) -> Hold:
-        """Forget a grant whose call was never made, upstream too if it may be known there."""
-        found = self.local.release(hold)
-        grant = self._grants.get(hold.id)
-        if grant is not None and found.state == Hold.RELEASED:
-            if grant.in_doubt:
-                self._undo(hold, grant.ttl)
-            del self._grants[hold.id]
-        return found
-
-    def commit_all(self) -> None:
-        """Queue what is in flight, as used in full."""
-        for grant in list(self._grants.values()):
-            self.commit(grant.hold, None)
-
-    async def settle(self) -> None:
-        """Deliver what the ledger is owed; the cap is whole again once that is all."""
-        self.local.expire()
-        for grant in list(self._grants.values()):
-            if grant.hold.state == Hold.EXPIRED:
-                self._redeem(grant, grant.hold.amounts)
-        await self._upstream.deliver()
-        if not self._grants and self.used:
-            self._fill()
-
-    def _redeem(self, grant: "_Grant", used: dict[str, int]) -> None:
-        hold = grant.hold
-        axes = list(hold.amounts) + [axis for axis in used if axis not in hold.amounts]
-        actual = {axis: used[axis] for axis in axes[:MAX_LIMITS]}
-        self._upstream.outbox.redeem(hold, grant.ttl, actual)
-        del self._grants[hold.id]
-        for axis in axes[MAX_LIMITS:]:
-            self._upstream.outbox.charge(hold.path, {axis: used[axis]})
-
-    def _undo(self, hold: Hold, ttl: float) -> None:
-        self._upstream.outbox.redeem(hold, ttl, dict.fromkeys(hold.amounts, 0))
-
-    def _fill(self) -> None:
-        self.local.set_limits(_ALL, [])
-        self.local.set_limits(_ALL, [Limit(axis, self._cap[axis]) for axis in self._cap])
-        self.used = False
-
-
+@dataclass
 class _Grant:
-    def __init__(self, hold: Hold, ttl: float, in_doubt: bool) -> None:
-        self.hold = hold
-        self.ttl = ttl
-        self.in_doubt = in_doubt
+    hold: Hold
+    ttl: float
+    in_doubt: bool  # the ledger upstream may hold it too
 
 
 class _OneAccount(memory.Ledger):
