@@ -20,7 +20,7 @@ from benchmarks.turns import medians, medians_awaited
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.redis.client import open_client
-from tests.ledger.redis_server import RedisServer
+from tests.ledger.redis.server import RedisServer
 
 MOST_TIMES = 1.6  # of the time of a script of one line
 SCRIPT = "return redis.call('INCRBY', KEYS[1], ARGV[1])"

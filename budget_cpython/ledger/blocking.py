@@ -4,12 +4,11 @@ An operation is written once, as a coroutine. Below a ledger for threads everyth
 its result at once (`maybe_await`), so it runs to its end without an event loop (`finish`).
 """
 
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.memory import TTL
-from budget_core.ledger.records import Balance, Hold
+from budget_core.ledger.records import TTL, Balance, Hold
 from budget_cpython.ledger.remote import AsyncRemoteLedger, Backend
 
 T = TypeVar("T")
@@ -51,7 +50,11 @@ class BlockingLedger:
         return finish(self._ledger.accounts())
 
     def reserve(
-        self, path: str, amounts: dict[str, int], key: str | None = None, ttl: float = TTL
+        self,
+        path: str,
+        amounts: Mapping[str, int | None],
+        key: str | None = None,
+        ttl: float = TTL,
     ) -> Hold:
         """Hold amounts on every limit of the path and of the accounts above it, or raise."""
         return finish(self._ledger.reserve(path, amounts, key, ttl))

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from itertools import count
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -30,8 +29,8 @@ from budget_cpython.executor import (
 from budget_cpython.executor.slots import Places
 from budget_cpython.executor.threads import Job
 from tests.executor.support import PATIENCE_S, Empty, eventually, hung, status, turn
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 Ctrl = KeyboardInterrupt
 NOT_OURS = (threading.__file__, _weakrefset.__file__)  # where an interrupt breaks or is dropped
 

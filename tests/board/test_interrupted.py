@@ -1,0 +1,144 @@
+"""An interrupted deploy leaves no mix that runs, and the next one continues."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from budget_cpython.board.build import Build, Form, build_board
+from budget_cpython.board.deploy import Deploy
+from budget_cpython.board.device import Device, work_on
+from budget_cpython.board.emulator import UnixBoard
+from budget_cpython.board.errors import BoardError
+from budget_cpython.board.link import Link
+
+from .support import HEAP, PATIENCE, Cli, digests, is_idle, is_whole
+
+
+class StoppedError(Exception):
+    """The end of a process, as far as the board can tell."""
+
+
+class ShortLink(Link):
+    """A link to a process that ends before its last step."""
+
+    def __init__(self, port: str, steps: int) -> None:
+        super().__init__(port)
+        self.steps = steps
+
+    def run(self, program: str) -> str:
+        self.steps -= 1
+        if self.steps < 0:
+            raise StoppedError
+        return super().run(program)
+
+
+def idle_device(link: Link) -> Device:
+    device = Device(link)
+    device.forget_program()
+    return device
+
+
+def deploy(device: Device, build: Build) -> None:
+    Deploy(device, build, lambda line: None).run()
+
+
+@pytest.fixture
+def two_builds(mine: Path) -> tuple[Build, Build]:
+    """Two builds of a small core, of which every kind of file differs, or is in one of them."""
+    old = build_board(mine, Form.MPY)
+    core = [path for path in old.files if path.startswith("/lib/")]
+    kept = [
+        path for path in core if path.endswith(("/__init__.mpy", "/wall_clock.mpy", "/_names.mpy"))
+    ]
+    store = ("config", "checksum", "board/device", "errors", "file_store", "checks", "bit_repair")
+    kept += [path for path in core if path.endswith(tuple(f"/{name}.mpy" for name in store))]
+    files = {path: data for path, data in old.files.items() if path in kept or path not in core}
+    changed = {path: data + b"# new\n" for path, data in files.items() if path not in core}
+    lib = "/lib/budget_core"
+    first = {f"{lib}/gone.py": b"old = 1\n", f"{lib}/both.py": b"old = 1\n"} | files
+    second = {f"{lib}/both.py": b"new = 1\n"} | files | changed
+    return replace(old, files=first), replace(old, files=second)
+
+
+def test_ended_at_any_step_no_mix_is_left_to_run(
+    blank: UnixBoard, two_builds: tuple[Build, Build]
+) -> None:
+    now, then = two_builds
+    with work_on(blank.port) as device:
+        deploy(device, now)
+    done, steps = False, 0
+    while not done:
+        with ShortLink(blank.port, steps) as link:
+            try:
+                deploy(idle_device(link), then)
+                done = True
+            except StoppedError:
+                steps += 1
+        found = digests(blank)
+        assert is_idle(found) or is_whole(found, now) or is_whole(found, then)
+        if not done:
+            with work_on(blank.port) as device:
+                deploy(device, then)
+            assert is_whole(digests(blank), then)
+            now, then = then, now
+    assert is_whole(found, then)
+    assert steps > 15
+
+
+def test_a_first_deploy_ended_at_any_step_is_made_up_for(
+    blank: UnixBoard, two_builds: tuple[Build, Build]
+) -> None:
+    build, _ = two_builds
+    done, steps = False, 0
+    while not done:
+        with ShortLink(blank.port, steps) as link:
+            try:
+                deploy(idle_device(link), build)
+                done = True
+            except StoppedError:
+                steps += 1
+        found = digests(blank)
+        assert is_idle(found) or is_whole(found, build)
+    assert is_whole(found, build)
+    assert "/budget/made" in found
+
+
+@pytest.mark.parametrize("filesystem", ["littlefs", "fat"])
+def test_a_power_cut_in_a_deploy_is_made_up_for(
+    mine: Path,
+    two_builds: tuple[Build, Build],
+    tmp_path: Path,
+    filesystem: Literal["littlefs", "fat"],
+) -> None:
+    now, then = two_builds
+    with UnixBoard(tmp_path / "flash.img", heap=HEAP, filesystem=filesystem) as board:
+        with work_on(board.port) as device:
+            deploy(device, now)
+        for operations in range(2, 300, 43):
+            board.power_on(cut_power_after=operations)
+            try:
+                with work_on(board.port) as device:
+                    deploy(device, then)
+                break
+            except BoardError:
+                assert board.wait_for_power_cut(PATIENCE)
+            board.power_on()
+            found = digests(board)
+            assert is_idle(found) or is_whole(found, now) or is_whole(found, then)
+            with work_on(board.port) as device:
+                deploy(device, then)
+            assert is_whole(digests(board), then)
+            now, then = then, now
+        assert operations > 40
+
+
+def test_the_image_of_a_board_is_untouched_by_one_that_only_looks(cli: Cli, mine: Path) -> None:
+    assert cli("deploy", mine).code == 0
+    cli.board.power_off()
+    before = cli.board.flash.read_bytes()
+    cli.board.power_on()
+    assert "nothing to copy" in cli("deploy", mine).out
+    cli.board.power_off()
+    assert cli.board.flash.read_bytes() == before

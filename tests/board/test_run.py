@@ -1,0 +1,82 @@
+"""Watching a program run, and talking to it."""
+
+import json
+import os
+import pty
+import signal
+from pathlib import Path
+
+from .support import PATIENCE, Cli, out, read_until, start
+
+
+def test_the_program_is_started_anew_and_told_what_is_typed(cli: Cli, mine: Path) -> None:
+    with start("run", mine, "--port", cli.board.port) as process:
+        assert process.stdin is not None
+        process.stdin.write("at once\n")
+        process.stdin.flush()
+        said = read_until(out(process), "it was told at once")
+        assert said.count("it boots") == 1
+        assert said.count("the program runs") == 1
+        process.stdin.write("again\n")
+        process.stdin.flush()
+        read_until(out(process), "it was told again")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr is not None
+        assert "the program continues" in process.stderr.read()
+
+
+def test_a_program_that_ended_its_input_is_still_watched(cli: Cli, mine: Path) -> None:
+    with start("run", mine, "--port", cli.board.port) as process:
+        assert process.stdin is not None
+        process.stdin.write("one\ntwo\n")
+        process.stdin.close()
+        read_until(out(process), "it was told two")
+        process.stdin = None
+        assert process.poll() is None
+        process.kill()
+
+
+def test_at_a_terminal_keys_go_to_the_board_as_they_are_typed(cli: Cli, mine: Path) -> None:
+    (mine / "main.py").write_text("import sys\nprint('ready')\nprint([sys.stdin.read(1)])\n")
+    cli("deploy", mine)
+    ours, theirs = pty.openpty()
+    with start("run", mine, "--port", cli.board.port, stdin=theirs) as process:
+        read_until(out(process), "ready")
+        os.write(ours, b"x")
+        read_until(out(process), "['x']")
+        process.kill()
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_a_board_that_goes_away_ends_it(cli: Cli, mine: Path) -> None:
+    with start("run", mine, "--port", cli.board.port) as process:
+        read_until(out(process), "the program runs")
+        cli.board.power_off()
+        assert process.wait(PATIENCE) == 1
+        assert process.stderr is not None
+        complaints = process.stderr.read()
+    assert "disconnected" in complaints
+    assert "Traceback" not in complaints
+
+
+def test_another_board_than_was_deployed_is_not_run(cli: Cli) -> None:
+    said = cli("run", "rp2_pico_w")
+    assert said.code == 1
+    assert "has mine, not rp2_pico_w" in said.err
+
+
+def test_the_unix_board_runs_in_the_foreground_and_can_be_deployed_to(tmp_path: Path) -> None:
+    options = ("--heap", "256k", "--flash", tmp_path / "flash.img")
+    with start("run", "unix", *options) as board:
+        port = read_until(out(board), "\n").partition("mpremote connect ")[2].split()[0]
+        with start("deploy", "unix", "--port", port) as deploy:
+            said, complaints = deploy.communicate(timeout=PATIENCE)
+        assert (deploy.returncode, complaints) == (0, "")
+        assert "(1 of " in said
+        with start("status", "--json", "--port", port) as status:
+            said, _ = status.communicate(timeout=PATIENCE)
+        assert json.loads(said)["spent"] == 0
+        board.send_signal(signal.SIGINT)
+        assert board.wait(PATIENCE) == 0
