@@ -1,9 +1,9 @@
 """A ledger whose accounts and holds are kept by a server: what its engines have in common."""
 
-import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import count
 from typing import Any, Protocol
 
 from budget_core.checks import check_count
@@ -21,6 +21,7 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.limit import Limit, LimitReader, check_amounts, check_key, check_path
 from budget_core.ledger.records import TTL, Balance, Hold, bounded, check_ttl
 from budget_core.wall_clock import DAY
+from budget_cpython.ledger.forked import begin_again_in_children
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.wall_clock import WALL
 
@@ -77,6 +78,12 @@ class AsyncRemoteLedger:
             refuse("keep", f"at most {MAX_KEEP} seconds", keep)
         self._keep_ms = keep * 1000
         self._reserved = secrets.randbelow(SWEEP_EVERY)  # programs may be short
+        self.begin_again()
+        begin_again_in_children(self)
+
+    def begin_again(self) -> None:
+        """Give holds without a key ids that no other process gives."""
+        self._ids = map(f"#{secrets.token_hex(8)}.{{}}".format, count())
 
     async def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
         """Replace an account's limits by these; an empty list removes the account."""
@@ -104,7 +111,7 @@ class AsyncRemoteLedger:
         asked = self._check_axes(check_amounts(amounts, True))
         if None in asked.values():
             asked = bounded(asked, await self.balance(path))
-        named = {"id": _new_id() if key is None else check_key(key), "ttl_ms": check_ttl(ttl)}
+        named = {"id": next(self._ids) if key is None else check_key(key), "ttl_ms": check_ttl(ttl)}
         hold = Hold(*await self._ask("reserve", _path(path), amounts=asked, **named))
         self._reserved += 1
         if self._reserved % SWEEP_EVERY == 0:
@@ -121,7 +128,7 @@ class AsyncRemoteLedger:
     async def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
         """Record amounts as spent, without asking."""
         used = self._check_axes(check_amounts(amounts))
-        named = {"id": _new_id() if key is None else check_key(key)}
+        named = {"id": next(self._ids) if key is None else check_key(key)}
         return Hold(*await self._ask("charge", _path(path), amounts=used, **named))
 
     async def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
@@ -213,13 +220,9 @@ _checked = lru_cache(4096)(check_path)
 
 
 def _hold_id(id: Any) -> str:
-    """Accept a hold's id: a key, or `#` and what `_new_id` made."""
+    """Accept a hold's id: a key, or one that a ledger gave."""
     made = isinstance(id, str) and id[:1] == "#" and id.isascii() and id.isprintable()
     return id if made else check_key(id)
-
-
-def _new_id() -> str:
-    return "#" + os.urandom(8).hex()
 
 
 def _error(reply: Sequence[Any], path: str, arguments: dict[str, Any]) -> Exception:
