@@ -27,6 +27,8 @@ from budget_cpython.wall_clock import WALL
 
 MAX_KEEP = 10**10
 SWEEP_EVERY = 1000  # reservations of this ledger
+AXES = 256  # whose names are known to be well-formed
+PATHS = 4096
 
 
 class Backend(Protocol):
@@ -71,6 +73,7 @@ class AsyncRemoteLedger:
         keep: int = 86_400,
     ) -> None:
         self._reader = LimitReader(windows, axes)
+        self._check_axis = lru_cache(AXES)(self._reader.check_axis)
         self._backend = backend
         self._clock = clock
         self._max_accounts = check_count("max_accounts", max_accounts)
@@ -208,7 +211,7 @@ class AsyncRemoteLedger:
 
     def _check_axes(self, amounts: dict[str, int]) -> dict[str, int]:
         for axis in amounts:
-            self._reader.check_axis(axis)
+            self._check_axis(axis)
         return amounts
 
 
@@ -216,7 +219,7 @@ def _path(path: Any) -> str:
     return _checked(path) if isinstance(path, str) else check_path(path)
 
 
-_checked = lru_cache(4096)(check_path)
+_checked = lru_cache(PATHS)(check_path)
 
 
 def _hold_id(id: Any) -> str:

@@ -149,7 +149,9 @@ class RedisBackend:
         if registered is None:
             registered = self._scripts[name] = self._client.register_script(script(name))
         try:
-            reply = await maybe_await(registered(keys, args))
+            reply = registered(keys, args)
+            if hasattr(reply, "__await__"):  # maybe_await would cost each call a coroutine
+                reply = await reply
         except ERRORS as error:
             await self._raise(error)
         return replies.text(reply)
