@@ -1,9 +1,9 @@
 """A ledger whose accounts and holds are kept by a server: what its engines have in common."""
 
-import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import count
 from typing import Any, Protocol
 
 from budget_core.checks import check_count
@@ -21,11 +21,14 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.limit import Limit, LimitReader, check_amounts, check_key, check_path
 from budget_core.ledger.records import TTL, Balance, Hold, check_ttl
 from budget_core.wall_clock import DAY
+from budget_cpython.ledger.forked import begin_again_in_children
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.wall_clock import WALL
 
 MAX_KEEP = 10**10
 SWEEP_EVERY = 1000  # reservations of this ledger
+AXES = 256  # whose names are known to be well-formed
+PATHS = 4096
 
 
 class Backend(Protocol):
@@ -70,6 +73,7 @@ class AsyncRemoteLedger:
         keep: int = 86_400,
     ) -> None:
         self._reader = LimitReader(windows, axes)
+        self._check_axis = lru_cache(AXES)(self._reader.check_axis)
         self._backend = backend
         self._clock = clock
         self._max_accounts = check_count("max_accounts", max_accounts)
@@ -77,6 +81,12 @@ class AsyncRemoteLedger:
             refuse("keep", f"at most {MAX_KEEP} seconds", keep)
         self._keep_ms = keep * 1000
         self._reserved = secrets.randbelow(SWEEP_EVERY)  # programs may be short
+        self.begin_again()
+        begin_again_in_children(self)
+
+    def begin_again(self) -> None:
+        """Give holds without a key ids that no other process gives."""
+        self._ids = map(f"#{secrets.token_hex(8)}.{{}}".format, count())
 
     async def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
         """Replace an account's limits by these; an empty list removes the account."""
@@ -99,16 +109,10 @@ class AsyncRemoteLedger:
         """Hold amounts on every limit of the path and of the accounts above it, or raise."""
         asked = self._check_axes(check_amounts(amounts, True))
         held = {axis: asked[axis] for axis in asked if asked[axis] is not None}
-        hold = Hold(
-            *await self._ask(
-                "reserve",
-                _path(path),
-                amounts=held,
-                unbounded=[axis for axis in asked if axis not in held],
-                id=_new_id() if key is None else check_key(key),
-                ttl_ms=check_ttl(ttl),
-            )
-        )
+        named = {"id": next(self._ids) if key is None else check_key(key), "ttl_ms": check_ttl(ttl)}
+        unbounded = [axis for axis in asked if axis not in held]
+        reply = await self._ask("reserve", _path(path), amounts=held, unbounded=unbounded, **named)
+        hold = Hold(*reply)
         self._reserved += 1
         if self._reserved % SWEEP_EVERY == 0:
             await self._sweep()
@@ -124,7 +128,7 @@ class AsyncRemoteLedger:
     async def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
         """Record amounts as spent, without asking."""
         used = self._check_axes(check_amounts(amounts))
-        named = {"id": _new_id() if key is None else check_key(key)}
+        named = {"id": next(self._ids) if key is None else check_key(key)}
         return Hold(*await self._ask("charge", _path(path), amounts=used, **named))
 
     async def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
@@ -204,7 +208,7 @@ class AsyncRemoteLedger:
 
     def _check_axes(self, amounts: dict[str, int]) -> dict[str, int]:
         for axis in amounts:
-            self._reader.check_axis(axis)
+            self._check_axis(axis)
         return amounts
 
 
@@ -212,17 +216,13 @@ def _path(path: Any) -> str:
     return _checked(path) if isinstance(path, str) else check_path(path)
 
 
-_checked = lru_cache(4096)(check_path)
+_checked = lru_cache(PATHS)(check_path)
 
 
 def _hold_id(id: Any) -> str:
-    """Accept a hold's id: a key, or `#` and what `_new_id` made."""
+    """Accept a hold's id: a key, or one that a ledger gave."""
     made = isinstance(id, str) and id[:1] == "#" and id.isascii() and id.isprintable()
     return id if made else check_key(id)
-
-
-def _new_id() -> str:
-    return "#" + os.urandom(8).hex()
 
 
 def _error(reply: Sequence[Any], path: str, arguments: dict[str, Any]) -> Exception:

@@ -124,7 +124,7 @@ class RedisBackend:
             word, found = await self._run_on_account("due", arguments, BATCH)
             if word == "ok":
                 return count, found
-            keys: list[str] = list(self._keys.of_path(arguments["path"])[:2])
+            keys: list[bytes] = list(self._keys.of_path(arguments["path"])[:2])
             args = script_args.common(arguments)
             for member in found:
                 path, _, id_ = member.partition(" ")
@@ -144,17 +144,19 @@ class RedisBackend:
         keys = self._keys.accounts, self._keys.roots
         return await self._run(name, keys, script_args.common(arguments, *own))
 
-    async def _run(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+    async def _run(self, name: str, keys: Sequence[bytes], args: Sequence[Any]) -> Any:
         registered = self._scripts.get(name)
         if registered is None:
             registered = self._scripts[name] = self._client.register_script(script(name))
         try:
-            reply = await settle(registered(keys, args))
+            reply = registered(keys, args)
+            if hasattr(reply, "__await__"):  # settle would cost each call a coroutine
+                reply = await reply
         except ERRORS as error:
             await self._raise(error)
         return replies.text(reply)
 
-    async def _scan(self, scan: Callable[..., Any], key: str) -> list[str]:
+    async def _scan(self, scan: Callable[..., Any], key: bytes) -> list[str]:
         """Return the members of a set, or the fields of a hash, read a page at a time."""
         found: set[str] = set()
         cursor = None

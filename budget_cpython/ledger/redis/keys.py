@@ -9,7 +9,7 @@ PATHS = 4096  # whose keys are remembered
 
 
 class Keys:
-    """The keys below one prefix; those of one root share a hash tag, and so a slot of a cluster."""
+    """The keys below one prefix, encoded; those of one root share a hash tag, and so a slot."""
 
     def __init__(self, prefix: str) -> None:
         if not (isinstance(prefix, str) and prefix.isascii() and prefix.isprintable()) or (
@@ -17,15 +17,15 @@ class Keys:
         ):
             refuse("prefix", "printable ASCII characters without braces", prefix)
         self.prefix = prefix
-        self.accounts = f"{prefix}:{{#}}:accounts"  # no root is named `#`
-        self.roots = f"{prefix}:{{#}}:roots"
+        self.accounts = f"{prefix}:{{#}}:accounts".encode()  # no root is named `#`
+        self.roots = f"{prefix}:{{#}}:roots".encode()
         self.of_path = lru_cache(PATHS)(self._of_path)
 
-    def hold(self, path: str, id: str) -> str:
+    def hold(self, path: str, id: str) -> bytes:
         """Return the key of a hold."""
-        return f"{self.prefix}:{{{root(path)}}}:hold:{id}"
+        return f"{self.prefix}:{{{root(path)}}}:hold:{id}".encode()
 
-    def _of_path(self, path: str) -> tuple[str, ...]:
+    def _of_path(self, path: str) -> tuple[bytes, ...]:
         """Return the keys that come before a hold's: see shared.lua."""
-        tag = f"{self.prefix}:{{{root(path)}}}"
-        return f"{tag}:live", f"{tag}:cells", *[f"{tag}:account:{one}" for one in chain(path)]
+        names = "live", "cells", *[f"account:{one}" for one in chain(path)]
+        return tuple([f"{self.prefix}:{{{root(path)}}}:{name}".encode() for name in names])

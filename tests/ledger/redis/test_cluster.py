@@ -98,5 +98,5 @@ def test_the_keys_of_a_path_are_in_the_slot_of_its_root() -> None:
     ours = Keys("prefix")
     for path in ("org", "org/team/agent"):
         keys = [*ours.of_path(path), ours.hold(path, "k{}"), ours.hold(path, "#1")]
-        assert {key_slot(key.encode()) for key in keys} == {key_slot(b"org")}
-    assert key_slot(ours.accounts.encode()) == key_slot(ours.roots.encode())
+        assert {key_slot(key) for key in keys} == {key_slot(b"org")}
+    assert key_slot(ours.accounts) == key_slot(ours.roots)

@@ -23,12 +23,12 @@ from budget_cpython.ledger.sqlite.rows import SWEEP_EVERY
 from tests.ledger import claims, linearizable
 from tests.ledger.patience import NO_HURRY
 from tests.ledger.sqlite import kills as ledger_kills
+from tests.ledger.sqlite.conftest import MEMORY
 from tests.ledger.sqlite.watch import Watch, watched
 
 NOON = 20_000 * 86_400 + 43_200
 ONE = {"tokens": 1}
 HOUR = 3600
-QUICK = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108 - a crash needs no disk
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_campaign_notices_that_each_process_has_a_ledger_of_its_own(tmp_path: 
 def test_kills_in_the_midst_of_writes_lose_and_break_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert ledger_kills.run(kills=100, seed=0, folder=QUICK) == 0
+    assert ledger_kills.run(kills=100, seed=0, folder=MEMORY) == 0
     assert ", 0 broken" in capsys.readouterr().out
 
 
@@ -84,7 +84,7 @@ def test_a_campaign_notices_a_ledger_that_acknowledges_before_it_writes(
             return Hold(path, "#")
 
     monkeypatch.setattr(ledger_kills, "SqliteLedger", Late)
-    assert ledger_kills.run(kills=400, seed=0, folder=QUICK) == 1
+    assert ledger_kills.run(kills=400, seed=0, folder=MEMORY) == 1
     assert "with --seed 0: acknowledged" in capsys.readouterr().out
 
 
