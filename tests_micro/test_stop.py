@@ -16,7 +16,7 @@ from budget_core import (
     Timeout,
 )
 from budget_core.agent.no_progress import NoProgress, turn_print
-from budget_core.agent.stop import AtMost, MaxElapsed, in_words
+from budget_core.agent.stop import MaxElapsed, in_words
 from tests_micro.support import raises, stopped_clock
 
 TYPE_CHECKING = False
@@ -153,10 +153,6 @@ def test_limits_are_checked_when_built() -> None:
         assert "seconds" in str(raises(ValueError, Timeout, bad)), bad
     for bad in NO_COUNTS:
         assert "window" in str(raises(ValueError, NoProgress, bad)), bad
-
-
-def test_a_limit_of_nothing_in_particular_has_no_figure() -> None:
-    raises(NotImplementedError, AtMost(1).check, unlimited())
 
 
 def test_any_of_fires_for_the_first_that_does_and_asks_no_further() -> None:

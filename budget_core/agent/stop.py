@@ -9,18 +9,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from budget_core._types import Messages
-    from budget_core.agent.envelope import Envelope
+    from budget_core._types import EnvelopeView, Messages
 
 
 class StopReason:
-    """Why a run ended before the model had answered of its own accord.
+    """Why a run ended before the model had finished its answer.
 
-    `kind` is one of the constants. `axis`, `used` and `limit` are the figures that caused it, in
-    whole numbers (turns, tokens, milliseconds, nano-USD); `kept` what was kept back of the limit
-    for the last call; `scope` the name of the envelope whose limit it was; `reason` what whoever
-    stopped it said; `error` what was raised; `causes` the reasons that came together. Source:
-    seed 004.
+    - `kind`: one of the constants.
+    - `axis`, `used`, `limit`: the figures that caused it, in whole numbers (turns, tokens,
+      milliseconds, nano-USD).
+    - `kept`: the part of the limit that is reserved for the last call.
+    - `scope`: the name of the envelope whose limit it was.
+    - `reason`: the words given with an explicit stop.
+    - `error`: the exception that was raised.
+    - `causes`: the reasons that came together.
     """
 
     TURN_LIMIT = "turn_limit"
@@ -74,31 +76,40 @@ class StopReason:
         return f"<StopReason: {self}>"
 
 
-class StopRequested(BudgetError):  # noqa: N818 - the seed's name
-    """Raised by middleware to end the run; `reason` says why. Source: seed 004."""
+class StopRequested(BudgetError):  # noqa: N818 - the name users know
+    """Raised by middleware to end the run; `reason` says why."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
 
 
-class StopCondition:
-    """Says of an `Envelope` whether its run is to end; `a | b` and `a & b` make one of two.
+class StoppedError(BudgetError):
+    """No further LLM call is made in this run; `reason` is the `StopReason`."""
 
-    A subclass defines `check(seen)`, asked before each LLM call. One that looks at the conversation
-    has `note(messages, seen)` too, and keeps what it notes in `seen.notes`, a dict that each run
-    begins empty; one that remembers anything itself has `reset()`, and serves one run at a time.
+    def __init__(self, reason: StopReason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class StopCondition:
+    """Says of an `Envelope` whether its run is to end; `a | b` and `a & b` combine two.
+
+    A subclass defines `check(envelope)`, which is asked before each LLM call. One that looks at the
+    conversation defines `note(messages, envelope)` too, and keeps what it notes in
+    `envelope.notes`, a dict that is empty when a run begins. One that keeps anything in itself
+    defines `reset()`, and serves one run at a time.
     """
 
-    def check(self, seen: "Any") -> StopReason | None:
+    def check(self, envelope: "Any") -> StopReason | None:
         """Return why the run is to end, or `None`."""
         return None
 
-    def note(self, messages: "Messages", seen: "Any") -> None:
-        """Look at a conversation, before each LLM call."""
+    def note(self, messages: "Messages", envelope: "Any") -> None:
+        """Look at the conversation before an LLM call."""
 
     def reset(self) -> None:
-        """Forget what was seen: a run begins."""
+        """Forget the last run: another begins."""
 
     def __or__(self, other: "StopCondition") -> "StopCondition":
         return AnyOf(self, other)
@@ -113,21 +124,21 @@ class AnyOf(StopCondition):
     def __init__(self, *conditions: StopCondition) -> None:
         self.conditions = conditions
 
-    def check(self, seen: "Any") -> StopReason | None:
+    def check(self, envelope: "Any") -> StopReason | None:
         """Return the reason of the first condition that fires."""
         for condition in self.conditions:
-            reason = condition.check(seen)
+            reason = condition.check(envelope)
             if reason is not None:
                 return reason
         return None
 
-    def note(self, messages: "Messages", seen: "Any") -> None:
-        """Let each of them look."""
+    def note(self, messages: "Messages", envelope: "Any") -> None:
+        """Show the conversation to each condition."""
         for condition in self.conditions:
-            condition.note(messages, seen)
+            condition.note(messages, envelope)
 
     def reset(self) -> None:
-        """Reset each of them."""
+        """Reset each condition."""
         for condition in self.conditions:
             condition.reset()
 
@@ -135,9 +146,9 @@ class AnyOf(StopCondition):
 class AllOf(AnyOf):
     """Fires when all of its conditions do at the same time; `causes` has their reasons."""
 
-    def check(self, seen: "Any") -> StopReason | None:
+    def check(self, envelope: "Any") -> StopReason | None:
         """Return the first reason with all of them as causes; every condition is asked."""
-        reasons = [condition.check(seen) for condition in self.conditions]
+        reasons = [condition.check(envelope) for condition in self.conditions]
         causes = [reason for reason in reasons if reason is not None]
         if not causes or len(causes) < len(reasons):
             return None
@@ -146,68 +157,63 @@ class AllOf(AnyOf):
 
 
 class AtMost(StopCondition):
-    """Fires when a limit less what is `kept` of it is used; its subclasses say of what."""
+    """Fires when a limit less what is `kept` of it is used.
 
-    KIND = AXIS = ""
+    A subclass says of what: `COUNT` is the envelope's attribute, `AXIS` its name in reasons.
+    """
+
+    KIND = AXIS = COUNT = ""
 
     def __init__(self, limit: int, kept: int = 0) -> None:
         self.limit = check_count("limit", limit)
         self.kept = check_count("kept", kept)
 
-    def used(self, seen: "Envelope") -> int:
+    def used(self, envelope: "EnvelopeView") -> int:
         """Return what is used."""
-        raise NotImplementedError
+        used: int = getattr(envelope, self.COUNT).used
+        return used
 
-    def check(self, seen: "Any") -> StopReason | None:
+    def check(self, envelope: "Any") -> StopReason | None:
         """Return why the run is to end, or `None`."""
-        used = self.used(seen)
+        used = self.used(envelope)
         if used < self.limit - self.kept:
             return None
-        return StopReason(self.KIND, "", self.AXIS, used, self.limit, self.kept, seen.name)
+        return StopReason(self.KIND, "", self.AXIS, used, self.limit, self.kept, envelope.name)
 
 
 class MaxIterations(AtMost):
     """Fires when that many LLM calls are made."""
 
-    KIND, AXIS = StopReason.TURN_LIMIT, "turns"
-
-    def used(self, seen: "Envelope") -> int:
-        """Return the calls."""
-        return seen.steps.used
+    KIND = StopReason.TURN_LIMIT
+    AXIS = COUNT = "turns"
 
 
 class MaxTokens(AtMost):
     """Fires when that many tokens are used."""
 
-    KIND, AXIS = StopReason.TOKEN_BUDGET, "tokens"
-
-    def used(self, seen: "Envelope") -> int:
-        """Return the tokens."""
-        return seen.tokens.used
+    KIND = StopReason.TOKEN_BUDGET
+    AXIS = COUNT = "tokens"
 
 
 class MaxCost(AtMost):
     """Fires when that many nano-USD (billionths of a dollar) are spent."""
 
-    KIND, AXIS = StopReason.COST_LIMIT, "nano-USD"
-
-    def used(self, seen: "Envelope") -> int:
-        """Return the money."""
-        return seen.nano_usd.used
+    KIND, AXIS, COUNT = StopReason.COST_LIMIT, "nano-USD", "nano_usd"
 
 
 class MaxToolCalls(AtMost):
     """Fires when more than that many tool calls were asked for, refused ones included."""
 
-    KIND, AXIS = StopReason.TOOL_CALL_LIMIT, "tool calls"
+    KIND, AXIS, COUNT = StopReason.TOOL_CALL_LIMIT, "tool calls", "tool_calls"
 
-    def used(self, seen: "Envelope") -> int:
-        """Return the calls."""
-        return seen.tool_calls.used + seen.tool_calls.refused
+    def used(self, envelope: "EnvelopeView") -> int:
+        """Return the calls, refused ones included."""
+        calls: int = envelope.tool_calls.used + envelope.tool_calls.refused
+        return calls
 
-    def check(self, seen: "Any") -> StopReason | None:
+    def check(self, envelope: "Any") -> StopReason | None:
         """Return why the run is to end, or `None`."""
-        return super().check(seen) if self.used(seen) > self.limit else None
+        return super().check(envelope) if self.used(envelope) > self.limit else None
 
 
 class MaxElapsed(AtMost):
@@ -215,9 +221,9 @@ class MaxElapsed(AtMost):
 
     KIND, AXIS = StopReason.TIMEOUT, "ms"
 
-    def used(self, seen: "Envelope") -> int:
+    def used(self, envelope: "EnvelopeView") -> int:
         """Return the milliseconds."""
-        return seen.watch.elapsed_ms()
+        return envelope.elapsed_ms()
 
 
 class Timeout(MaxElapsed):
@@ -229,7 +235,7 @@ class Timeout(MaxElapsed):
 
 
 def in_words(error: BaseException) -> str:
-    """Return an error's type and text; a foreign one may refuse to be text."""
+    """Return an error's type and text; a foreign one may fail to give its text."""
     try:
         return f"{type(error).__name__}: {error}"
     except BaseException:  # noqa: BLE001

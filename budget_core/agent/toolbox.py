@@ -2,7 +2,7 @@
 
 import json
 
-from budget_core.agent.cancellation import CutShortError, fly
+from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.envelope import Envelope
 from budget_core.agent.json_schema import complaint_about
 from budget_core.agent.stop import StopReason, in_words
@@ -108,7 +108,9 @@ class Toolbox:
             named["token"] = token
         work = (tool, call, named, trace_id)
         try:
-            end: ToolEnd = await fly(self._work, self.envelope, work, None, token.deadline)
+            end: ToolEnd = await call_within(
+                self.envelope, self._work, *work, deadline=token.deadline
+            )
         except CutShortError:
             self.state.mark_trace_timed_out(trace_id)
             return self.cut_short(call.name)
@@ -124,11 +126,11 @@ class Toolbox:
     async def _work(
         self, tool: "Tool", call: "ToolCall", named: "dict[str, Any]", trace_id: str
     ) -> ToolEnd:
-        since = self.envelope.watch.elapsed_ms()
+        since = self.envelope.elapsed_ms()
         value = await settle(tool.run(**named))
         self.count(value)
         end = ended(value)
-        if self.state.complete_trace(trace_id, self.envelope.watch.elapsed_ms() - since):
+        if self.state.complete_trace(trace_id, self.envelope.elapsed_ms() - since):
             self.landed[id(call)] = end
         return end
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from budget_core.agent.cancellation import CutShortError, fly, why_over
+from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.llm_account import (
@@ -20,16 +20,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from budget_core._types import Messages
-    from budget_core.agent.envelope import Envelope
-    from budget_core.agent.llm_call import LlmCall
+    from budget_core._types import AdmittedCall, Messages
     from budget_core.agent.middleware import Request
     from budget_core.ledger.llm_hold import Reservation
 
 _KINDS = {"nano_usd": StopReason.COST_LIMIT, "calls": StopReason.TURN_LIMIT}
 
 
-def share(envelope: "Envelope", inner: "Any" = None, **shared: "Any") -> None:
+def share(envelope: "Any", inner: "Any" = None, **shared: "Any") -> None:
     """Have an envelope's calls draw on an account: the one above's, or one below it, if it has any.
 
     What is not said is as above. Raises `ValueError` for an account elsewhere: what a child uses,
@@ -63,7 +61,7 @@ class RunAccount(LedgerAccount):
     """The account that the calls of one run draw on."""
 
     async def admit(
-        self, call: "LlmCall", request: "Request", said: "Messages", prompt: int
+        self, call: "AdmittedCall", request: "Request", said: "Messages", prompt: int
     ) -> StopReason | None:
         """Hold what a call may use, cut to what is left; or say why there is none.
 
@@ -74,6 +72,7 @@ class RunAccount(LedgerAccount):
         prompt = prompt or estimate_tokens(request.messages + said, request.tools)
 
         over = False
+        reason: StopReason | None
 
         async def take() -> None:
             draw = await self.reserve(call.model, prompt, call.limit, call.price)
@@ -84,12 +83,12 @@ class RunAccount(LedgerAccount):
 
         try:
             self.refuse_twice(call.inner)
-            await fly(take, hold.envelope)
+            await call_within(hold.envelope, take)
             call.limit = call.ledger.limit
             call.ledger.begin()
             return None
-        except CutShortError:
-            reason = why_over(hold.envelope)
+        except CutShortError as error:
+            reason = error.reason
         except Exception as error:  # noqa: BLE001 - whatever a ledger raises, the budget holds
             reason = self._why_not(error)
         except BaseException as error:  # the run is cancelled or left behind, its model not asked
@@ -103,7 +102,7 @@ class RunAccount(LedgerAccount):
             if call.ledger is None:
                 over = True
                 with hold.envelope.lock:
-                    hold.envelope.turns.move(-1, 0)
+                    hold.envelope.turns.add(-1)
                 hold.settle(0, 0)
         return reason
 
@@ -120,7 +119,7 @@ class RunAccount(LedgerAccount):
         self.error = error
         return StopReason(StopReason.FAILED, in_words(error), scope=self.path, error=error)
 
-    async def settle(self, call: "LlmCall", draw: "Reservation") -> None:
+    async def settle(self, call: "AdmittedCall", draw: "Reservation") -> None:
         """Record what a call came to: what was reported, or at least what was held for it."""
         tokens, nano_usd, status = call.used
         used = used_by(tokens, nano_usd)
