@@ -55,13 +55,13 @@ from budget_cpython.agent.operative import Operative as Operative
 from budget_cpython.agent.parallel import Event as Event
 from budget_cpython.agent.run_config import Budget as Budget
 from budget_cpython.agent.run_config import WindDown as WindDown
-from budget_cpython.agent.run_handle import Running as Running
+from budget_cpython.agent.run_handle import RunHandle as RunHandle
 from budget_cpython.config import DailyBudgetConfig as DailyBudgetConfig
 from budget_cpython.config import TurnBudgetConfig as TurnBudgetConfig
 from budget_cpython.deadline import Deadline as Deadline
 from budget_cpython.deadline import DeadlineToken as DeadlineToken
 from budget_cpython.executor import BoundedToolExecutor as BoundedToolExecutor
-from budget_cpython.executor import NoPlaceError as NoPlaceError
+from budget_cpython.executor import NoSlotError as NoSlotError
 from budget_cpython.executor import ToolOptions as ToolOptions
 from budget_cpython.executor import ToolOutcome as ToolOutcome
 from budget_cpython.executor import ToolTimeoutError as ToolTimeoutError

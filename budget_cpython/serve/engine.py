@@ -3,15 +3,13 @@
 import asyncio
 import inspect
 import logging
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
-from queue import SimpleQueue
 from typing import Any
 
 from budget_core.errors import BudgetError
 from budget_core.ledger.errors import LedgerUnavailableError
+from budget_cpython.daemon_threads import DaemonThreads
 
 THREADS = 32
 log = logging.getLogger("budget_cpython.serve")
@@ -28,14 +26,18 @@ class Engine:
         self._ledger = ledger
         self._timeout_s = timeout_s
         self._awaits = inspect.iscoroutinefunction(ledger.reserve)
-        self._threads = _Threads(THREADS)
+        self._threads = DaemonThreads("microbudget-serve", THREADS)
 
     async def call(self, operation: str, *arguments: Any) -> Any:
         """Return what an operation gives, or raise what it raises."""
         function = getattr(self._ledger, operation)
         if self._awaits:
             return await self._within(function(*arguments), lambda: False)
-        future = self._threads.submit(partial(function, *arguments))
+        try:
+            future = self._threads.submit(partial(function, *arguments))
+        except RuntimeError as error:
+            text = "no thread can be made to ask the ledger's engine"
+            raise LedgerUnavailableError(text, error, False) from error
         return await self._within(asyncio.wrap_future(future), future.cancel)
 
     async def _within(self, waiting: Any, call_off: Callable[[], bool]) -> Any:
@@ -68,44 +70,3 @@ class Engine:
                 log.warning("could not look for holds that are over: %s", error)
             except Exception:
                 log.exception("could not look for holds that are over")
-
-
-class _Threads:
-    """Daemon threads, made as they are needed, that nobody waits for at the end."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._count = 0
-        self._idle = threading.Semaphore(0)
-        self._queue: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
-
-    def submit(self, work: Callable[[], Any]) -> "Future[Any]":
-        future: Future[Any] = Future()
-        if self._count < self._most and not self._idle.acquire(blocking=False):
-            self._make_thread()
-        self._queue.put((future, work))
-        return future
-
-    def _make_thread(self) -> None:
-        try:
-            threading.Thread(target=self._work, name="microbudget-serve", daemon=True).start()
-        except RuntimeError as error:  # the system has no more; those there are go on
-            if not self._count:
-                text = "no thread can be made to ask the ledger's engine"
-                raise LedgerUnavailableError(text, error, False) from error
-            return
-        self._count += 1
-
-    def _work(self) -> None:
-        while True:
-            future, work = self._queue.get()
-            tell: Callable[[], None] | None = None
-            if future.set_running_or_notify_cancel():
-                try:
-                    tell = partial(future.set_result, work())
-                except BaseException as error:  # noqa: BLE001 - whoever waits for it is told
-                    tell = partial(future.set_exception, error)
-            self._idle.release()  # before the answer: who then asks again finds this thread
-            if tell is not None:
-                tell()
-            del future, work, tell  # a thread that waits keeps nothing alive

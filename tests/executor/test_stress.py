@@ -134,7 +134,7 @@ EXPECTED = {
 
 
 def test_whatever_races_the_sums_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("budget_cpython.executor.threads.MAX_IDLE", 2)
+    monkeypatch.setattr("budget_cpython.daemon_threads.MAX_IDLE", 2)
     world = World()
     threads = [threading.Thread(target=world.in_thread, daemon=True) for _ in range(6)]
     threads += [threading.Thread(target=world.in_loop, daemon=True) for _ in range(3)]
@@ -147,7 +147,7 @@ def test_whatever_races_the_sums_are_right(monkeypatch: pytest.MonkeyPatch) -> N
     eventually(lambda: executor.running == executor.abandoned == 0)
 
     assert world.most <= PLACES
-    assert executor._bounds.places._watchers == []
+    assert executor._slots._watchers == []
     assert executor.hook_error is None
     for outcome, state in world.calls:
         entry = state.tool_trace.get(outcome.trace_id)

@@ -9,7 +9,8 @@ from functools import partial
 import pytest
 
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_cpython.serve.engine import THREADS, Engine, _Threads
+from budget_cpython.daemon_threads import DaemonThreads
+from budget_cpython.serve.engine import THREADS, Engine
 from tests.serve.support import PATIENCE, put_ahead
 
 
@@ -110,7 +111,7 @@ def test_nothing_is_kept_of_what_has_failed() -> None:
     def fail(asked: Asked) -> None:
         raise ValueError
 
-    asked, threads = Asked(), _Threads(1)
+    asked, threads = Asked(), DaemonThreads("test", 1)
     known = weakref.ref(asked)
     gc.disable()  # which would find what is in a cycle
     try:
