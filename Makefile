@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test micropython lint types bench kills crashes claims cuts clean
+.PHONY: help demo test micropython lint types bench kills crashes claims cuts release clean
 
 PYTHON ?= python3
 export PYTHON
@@ -25,20 +25,23 @@ lint: ## Check style only
 types: ## Check types only
 	@python=$$(scripts/venv.sh) && "$$python" scripts/check.py types $(ARGS)
 
-bench: ## Measure time and memory, against the nearest peers
+bench: ## Measure time and memory beside the nearest peers, and write docs/figures.md: ARGS="GROUP... --quick"
 	@python=$$(scripts/venv.sh) && scripts/peers.sh "$$python" && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" -m benchmarks $(ARGS)
 
 kills: ## Kill the process in the midst of its writes, many times
-	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" tests/kills.py $(ARGS)
+	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" -m tests.file_store_kills $(ARGS)
 
 crashes: ## Kill processes that share an SQLite ledger in the midst of their writes, many times
-	@python=$$(scripts/venv.sh) && "$$python" -m tests.ledger_kills $(ARGS)
+	@python=$$(scripts/venv.sh) && "$$python" -m tests.ledger.sqlite.kills $(ARGS)
 
 claims: ## Let 32 processes claim one budget of a ledger: ARGS="--engine sqlite|redis|postgres"
 	@python=$$(scripts/venv.sh) && "$$python" -m tests.ledger.claims $(ARGS)
 
 cuts: ## Cut a chip's power at every block operation, and again at every one after it
-	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" tests/power_loss.py $(ARGS)
+	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" -m tests.file_store_power_loss $(ARGS)
+
+release: ## Set the version and its date, commit and tag them: VERSION=1.2.3 ARGS=--dry-run
+	@$(PYTHON) scripts/release.py $(VERSION) $(ARGS)
 
 clean: ## Remove .local (MicroPython and the tools installed there) and all caches
 	@rm -rf .local dist .pytest_cache .hypothesis .mypy_cache .ruff_cache

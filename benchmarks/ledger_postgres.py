@@ -16,7 +16,7 @@ from benchmarks.figures import Figure, ratio
 from benchmarks.turns import medians, medians_awaited
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
-from tests.ledger.postgres_server import PostgresServer
+from tests.ledger.postgres.server import PostgresServer
 
 MOST_TIMES = 1 / 0.6  # of the time of a bare UPDATE: at least 0.6 of its rate
 BARE = "UPDATE bare SET count = count + %s WHERE id = %s RETURNING count"

@@ -17,7 +17,7 @@ from benchmarks.turns import medians, medians_awaited
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.redis.clients import Blocking, Waiting
-from tests.ledger.redis_server import RedisServer
+from tests.ledger.redis.server import RedisServer
 
 MOST_TIMES = 1 / 0.7  # of the time of a script of one line: at least 0.7 of its rate
 SCRIPT = "return redis.call('INCRBY', KEYS[1], ARGV[1])"

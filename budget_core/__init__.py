@@ -13,9 +13,9 @@ chat.client ChatClient
 chat.http tls_context
 config DailyBudgetConfig Enforcement TurnBudgetConfig
 daily_tracker DailyBudgetTracker
-deadline Deadline DeadlineExceeded
+deadline Deadline
 deadline_token DeadlineToken
-errors BudgetError ProviderError StateCorruptError StoreError
+errors BudgetError DeadlineExceeded ProviderError StateCorruptError StoreError
 file_store FileBudgetStore
 locks thread_lock
 memory_store InMemoryBudgetStore

@@ -30,9 +30,9 @@ from budget_core.config import Enforcement as Enforcement
 from budget_core.config import TurnBudgetConfig as TurnBudgetConfig
 from budget_core.daily_tracker import DailyBudgetTracker as DailyBudgetTracker
 from budget_core.deadline import Deadline as Deadline
-from budget_core.deadline import DeadlineExceeded as DeadlineExceeded
 from budget_core.deadline_token import DeadlineToken as DeadlineToken
 from budget_core.errors import BudgetError as BudgetError
+from budget_core.errors import DeadlineExceeded as DeadlineExceeded
 from budget_core.errors import ProviderError as ProviderError
 from budget_core.errors import StateCorruptError as StateCorruptError
 from budget_core.errors import StoreError as StoreError

@@ -20,6 +20,22 @@ class Lock(Protocol):
     def __exit__(self, __kind: Any, __error: Any, __traceback: Any) -> Any: ...
 
 
+class TimeLimit(Protocol):
+    """What a `Deadline` says of itself to the error that it raises."""
+
+    def elapsed_seconds(self) -> float:
+        """Return the seconds since it was set."""
+
+    def allowed_seconds(self) -> float:
+        """Return the seconds from when it was set to its instant."""
+
+    def is_expired(self) -> bool:
+        """Tell whether it has passed."""
+
+    def to_wire(self, transit_s: float = 0.05) -> int | None:
+        """Return the milliseconds left; `None` where it never passes."""
+
+
 class Provider(Protocol):
     """Something that answers `chat(messages, tools, model, …)` and names its default model."""
 

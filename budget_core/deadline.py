@@ -1,7 +1,6 @@
 """Instants by which work has to be over."""
 
 from budget_core.checks import check_count
-from budget_core.errors import BudgetError
 from budget_core.monotonic import MONOTONIC, in_ms, inf
 
 TYPE_CHECKING = False
@@ -9,29 +8,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from budget_core.monotonic import MonotonicClock
-
-
-try:
-
-    class TimeLimitError(BudgetError, TimeoutError):
-        """A limit of time was reached."""
-
-except NameError:  # MicroPython has no TimeoutError
-    TimeLimitError = BudgetError  # type: ignore[misc, assignment]
-
-
-class DeadlineExceeded(TimeLimitError):  # noqa: N818 - the name users know
-    """A deadline has passed; on CPython a `TimeoutError`.
-
-    `deadline` is the one, `elapsed_seconds` the time since it was set.
-    """
-
-    def __init__(self, deadline: "Deadline") -> None:
-        self.deadline = deadline
-        self.elapsed_seconds = elapsed = deadline.elapsed_seconds()
-        super().__init__(
-            f"the deadline has passed: {elapsed:.3f} s of {deadline.allowed_seconds():.3f} s"
-        )
 
 
 class Deadline:
@@ -97,6 +73,8 @@ class Deadline:
     def check_or_raise(self) -> None:
         """Raise `DeadlineExceeded` if the deadline has passed."""
         if self._read() >= self._due:
+            from budget_core.errors import DeadlineExceeded
+
             raise DeadlineExceeded(self)
 
     def remaining_seconds(self) -> float:
@@ -122,6 +100,8 @@ class Deadline:
             in_ms("at_most", at_most)
             left = min(left, at_most)
         if left <= 0:
+            from budget_core.errors import DeadlineExceeded
+
             raise DeadlineExceeded(self)
         return None if left == inf else left
 

@@ -4,6 +4,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from budget_core._types import TimeLimit
+
 
 class BudgetError(Exception):
     """Something went wrong while a budget was kept; configuration mistakes are `ValueError`s."""
@@ -39,6 +41,29 @@ class ProviderError(BudgetError):
         super().__init__(f"{message} (HTTP {status})" if status else message)
         self.status = status
         self.message = message
+
+
+try:
+
+    class TimeLimitError(BudgetError, TimeoutError):
+        """A limit of time was reached."""
+
+except NameError:  # MicroPython has no TimeoutError
+    TimeLimitError = BudgetError  # type: ignore[misc, assignment]
+
+
+class DeadlineExceeded(TimeLimitError):  # noqa: N818 - the name users know
+    """A deadline has passed; on CPython a `TimeoutError`.
+
+    `deadline` is the one, `elapsed_seconds` the time since it was set.
+    """
+
+    def __init__(self, deadline: "TimeLimit") -> None:
+        self.deadline = deadline
+        self.elapsed_seconds = elapsed = deadline.elapsed_seconds()
+        super().__init__(
+            f"the deadline has passed: {elapsed:.3f} s of {deadline.allowed_seconds():.3f} s"
+        )
 
 
 def refuse(name: str, text: str, value: object) -> "NoReturn":

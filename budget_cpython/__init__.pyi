@@ -21,8 +21,8 @@ from budget_core.allowance import Allowance as Allowance
 from budget_core.chat.client import ChatClient as ChatClient
 from budget_core.chat.http import tls_context as tls_context
 from budget_core.config import Enforcement as Enforcement
-from budget_core.deadline import DeadlineExceeded as DeadlineExceeded
 from budget_core.errors import BudgetError as BudgetError
+from budget_core.errors import DeadlineExceeded as DeadlineExceeded
 from budget_core.errors import ProviderError as ProviderError
 from budget_core.errors import StateCorruptError as StateCorruptError
 from budget_core.errors import StoreError as StoreError

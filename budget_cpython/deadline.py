@@ -6,7 +6,7 @@ from threading import Lock
 
 from budget_core import deadline as core
 from budget_core import deadline_token
-from budget_core.deadline import DeadlineExceeded
+from budget_core.errors import DeadlineExceeded
 from budget_core.monotonic import MONOTONIC
 
 TYPE_CHECKING = False

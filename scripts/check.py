@@ -16,14 +16,14 @@ from suites import ROOT, Counts, on_cpython, on_micropython
 
 STEPS = ("lint", "types", "micropython", "cpython")
 STUBS = Path(".local/stubs")
-ASIDE = ("tests/board_cli", "tests/ledger", "tests/serve")  # run beside the others
+ASIDE = ("tests/board", "tests/ledger", "tests/serve")  # run beside the others
 TYPES_ONLY = "_types"  # of the core: for type checkers, no program loads it
 NOT_ON_BOARDS = ("demo.py", "manifest.py")  # run on the machine that firmware is built or tried on
 EXAMPLES = """\
 examples:
   scripts/check.py                              everything
   scripts/check.py lint --fix                   mend what ruff can mend
-  scripts/check.py micropython -- test_usage    one module of tests_micro
+  scripts/check.py micropython -- ledger        one folder of tests_micro
   scripts/check.py cpython -- -x -k usage       arguments of pytest
 """
 

@@ -8,31 +8,31 @@ the same names, as imports, to the `__init__.pyi` beside them.
 """
 
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-import budget_core  # noqa: E402 - its folder has to be on the path first
-import budget_cpython  # noqa: E402
-from budget_core import _names  # noqa: E402
-
 DOC = '"""The public names, for type checkers; made by scripts/public_names.py."""\n\n'
+
+
+def core_homes() -> dict[str, str]:
+    """Return the module of each public name of the core."""
+    core: Any = import_module("budget_core")
+    rest: Any = import_module("budget_core._names")
+    lines = f"{core.PUBLIC}\n{rest.PUBLIC}".splitlines()
+    return {name: line.split()[0] for line in lines for name in line.split()[1:]}
 
 
 def core_stub() -> str:
     """Return the text of `budget_core/__init__.pyi`."""
-    lines = (budget_core.PUBLIC + "\n" + _names.PUBLIC).splitlines()
-    homes = {name: line.split()[0] for line in lines for name in line.split()[1:]}
-    return DOC + imports("budget_core", homes) + "\nPUBLIC: str\n"
+    return f"{DOC}{imports('budget_core', core_homes())}\nPUBLIC: str\n"
 
 
 def cpython_stub() -> str:
     """Return the text of `budget_cpython/__init__.pyi`: the core's names, and its own."""
-    lines = (budget_core.PUBLIC + "\n" + _names.PUBLIC).splitlines()
-    core = {name: line.split()[0] for line in lines for name in line.split()[1:]}
-    own: dict[str, str] = vars(budget_cpython)["_OWN"]
-    shared = {name: home for name, home in core.items() if name not in own}
+    own: dict[str, str] = vars(import_module("budget_cpython"))["_OWN"]
+    shared = {name: home for name, home in core_homes().items() if name not in own}
     listed = imports("budget_core", shared) + imports("budget_cpython", own)
     return f"{DOC}{listed}\n__all__: list[str]\n"
 
@@ -45,6 +45,7 @@ def imports(package: str, homes: dict[str, str]) -> str:
 
 def main() -> int:
     """Write both files; return the exit code."""
+    sys.path.insert(0, str(ROOT))
     (ROOT / "budget_core/__init__.pyi").write_text(core_stub())
     (ROOT / "budget_cpython/__init__.pyi").write_text(cpython_stub())
     return 0

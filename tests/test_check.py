@@ -10,7 +10,8 @@ from platform import python_version
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.paths import ROOT
+
 CPYTHON = f"CPython {python_version()}"
 PASSES = "def test_passes() -> None:\n    pass\n"
 FAILS = "def test_fails() -> None:\n    raise ValueError('why it fails')\n"
@@ -96,7 +97,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def tree(tmp_path: Path, cache: Path) -> Path:
     """A checkout without tests."""
-    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    of_the_packages = shutil.ignore_patterns("public_names.py")
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts", ignore=of_the_packages)
     (tmp_path / "tests_micro").mkdir()
     for name in ("__init__.py", "conftest.py", "runner.py", "support.py"):
         shutil.copy(ROOT / "tests_micro" / name, tmp_path / "tests_micro")
@@ -243,6 +245,28 @@ def test_one_test_can_be_run_by_its_name(tree: Path) -> None:
     assert check(tree, "micropython", "--", "test_a.test_passes")[0] == 0
     assert check(tree, "micropython", "--", "test_a")[1][-1] == "1 passed, 1 failed"
     assert check(tree, "cpython", "--", "-k", "passes")[1][-1] == "1 passed, 0 failed"
+
+
+def test_a_folder_of_tests_can_be_run_by_its_name(tree: Path) -> None:
+    (tree / "tests_micro/test_a.py").write_text(FAILS)
+    for room in ("ledger", "ledgers"):
+        (tree / "tests_micro" / room).mkdir()
+        (tree / "tests_micro" / room / "__init__.py").touch()
+        (tree / "tests_micro" / room / "test_a.py").write_text(PASSES)
+    assert check(tree, "micropython", "--", "ledger")[1][-1] == "1 passed, 0 failed"
+    assert check(tree, "micropython", "--", "ledgers.test_a")[1][-1] == "1 passed, 0 failed"
+    one = "ledger.test_a.test_passes"
+    assert check(tree, "micropython", "--", one)[1][-1] == "1 passed, 0 failed"
+    assert check(tree, "micropython")[1][-1] == "2 passed, 1 failed"
+
+
+@pytest.mark.parametrize("name", ["test_b", "ledger", "test_a.test_fails", "test_a.test_passes.x"])
+def test_a_name_that_matches_no_test_fails(tree: Path, name: str) -> None:
+    (tree / "tests_micro/test_a.py").write_text(PASSES)
+    code, lines = check(tree, "micropython", "--", "test_a.test_passes", name)
+    assert code == 1
+    assert f"No test matches {name}" in lines
+    assert lines[-1] == "1 passed, 1 failed"
 
 
 def test_the_tests_get_the_micropython_that_was_found(tree: Path) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.paths import ROOT
+
 STUBS = ROOT / ".local/stubs/unix"
 
 UNDER_TYPING = "is there under TYPE_CHECKING only"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from budget_core.deadline import DeadlineExceeded
+from budget_core.errors import DeadlineExceeded
 from budget_core.monotonic import MonotonicClock
 from budget_cpython import deadline as module
 from budget_cpython.deadline import Deadline

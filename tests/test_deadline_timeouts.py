@@ -15,7 +15,7 @@ import httpx
 import pytest
 import requests
 
-from budget_core.deadline import DeadlineExceeded
+from budget_core.errors import DeadlineExceeded
 from budget_cpython.deadline import Deadline
 from tests.late_clock import LateClock
 

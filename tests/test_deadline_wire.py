@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from budget_core import deadline as core
-from budget_core.deadline import DeadlineExceeded
-from budget_core.errors import BudgetError
+from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_core.monotonic import MONOTONIC
 from budget_cpython.deadline import Deadline
 from tests_micro.support import stopped_clock

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.paths import ROOT
+
 PATIENCE = 300
 RUNTIMES = ("micropython", "cpython")
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.paths import ROOT
+
 PACKAGES = ("budget_core", "budget_cpython")
 
 
@@ -68,6 +69,15 @@ def test_its_metadata_says_mit_python_3_11_and_no_dependency(
     assert "Typing :: Typed" in (metadata.get_all("Classifier") or [])
     required = metadata.get_all("Requires-Dist") or []
     assert [line for line in required if "extra ==" not in line] == []
+
+
+def test_its_metadata_names_its_authors_and_where_to_find_more(
+    metadata: email.message.Message,
+) -> None:
+    assert metadata["Author"] == "The microbudget authors"
+    urls = dict(line.split(", ") for line in metadata.get_all("Project-URL") or [])
+    assert set(urls) == {"Homepage", "Documentation", "Changelog", "Issues"}
+    assert all(url.startswith("https://") for url in urls.values())
 
 
 def test_its_description_is_the_readme(metadata: email.message.Message) -> None:

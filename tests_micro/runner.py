@@ -1,11 +1,12 @@
-"""Run the tests of this folder on MicroPython, where there is no pytest.
+"""Run the tests of this folder on MicroPython, which has no pytest.
 
     micropython -X heapsize=8m tests_micro/runner.py
-    micropython tests_micro/runner.py test_usage test_store.test_keeps_the_count
+    micropython tests_micro/runner.py ledger agent.test_stop test_usage.test_keeps_the_count
 
-A test is a function without arguments, plain or async, whose name begins with `test_`. The last
-line is JSON: the runtime, and how many tests passed and failed. Exits with 1 if one failed, if
-a module could not be imported, or if nothing was run.
+An argument names a folder, a module or a test. A test is a function without arguments, plain or
+async, whose name begins with `test_`. The last line is JSON: the runtime, and how many tests passed
+and failed. Exits with 1 if a test failed, if a module could not be imported, if an argument matches
+no test, or if nothing was run.
 """
 
 import asyncio
@@ -29,14 +30,16 @@ PACKAGE = "tests_micro"
 
 
 class Results:
-    """What came of the tests: how many passed, and the names of those that failed."""
+    """The names of the tests that were run, how many passed, and which failed."""
 
     def __init__(self) -> None:
+        self.names: list[str] = []
         self.passed = 0
         self.failed: list[str] = []
 
     def add(self, name: str, error: BaseException | None) -> None:
-        """Count one test, and show what went wrong in it."""
+        """Count one test, and show its error."""
+        self.names.append(name)
         if error is None:
             self.passed += 1
             print(".", end="")
@@ -50,11 +53,16 @@ def main(wanted: "list[str]") -> int:
     """Run the tests named, or all; return the exit code."""
     sys.path[0] = FOLDER.rpartition("/")[0]  # the root, where the packages are
     results = Results()
-    for name in module_names(wanted):
-        print(name, end=" ")
-        run_module(name, wanted, results)
-        print()
-        gc.collect()
+    for name in module_names(FOLDER):
+        if not wanted or any(within(name, one) or within(one, name) for one in wanted):
+            print(name, end=" ")
+            run_module(name, wanted, results)
+            print()
+            gc.collect()
+    for name in wanted:
+        if not any(within(ran, name) for ran in results.names):
+            print("No test matches", name)
+            results.failed.append(name)
     for test in results.failed:
         print("FAILED", test)
     if not (results.passed or results.failed):
@@ -63,12 +71,20 @@ def main(wanted: "list[str]") -> int:
     return 0 if results.passed and not results.failed else 1
 
 
-def module_names(wanted: "list[str]") -> "list[str]":
-    """Return the modules to import, sorted; one that is wanted and not there as well."""
-    if wanted:
-        return sorted({name.split(".")[0] for name in wanted})
-    files = sorted(os.listdir(FOLDER))
-    return [name[:-3] for name in files if name.startswith("test_") and name.endswith(".py")]
+def module_names(folder: str) -> "list[str]":
+    """Return the names of the test modules in a folder and in those below it, sorted."""
+    names: list[str] = []
+    for entry in os.listdir(folder):
+        if entry.startswith("test_") and entry.endswith(".py"):
+            names.append(entry[:-3])
+        elif "." not in entry and entry != "__pycache__":
+            names += [entry + "." + name for name in module_names(folder + "/" + entry)]
+    return sorted(names)
+
+
+def within(name: str, outer: str) -> bool:
+    """Return whether the outer name is this name, or its module or folder."""
+    return (name + ".").startswith(outer + ".")
 
 
 def run_module(name: str, wanted: "list[str]", results: Results) -> None:
@@ -83,7 +99,7 @@ def run_module(name: str, wanted: "list[str]", results: Results) -> None:
     for test in sorted(dir(module)):
         function = getattr(module, test)
         full_name = name + "." + test
-        if test.startswith("test_") and (not wanted or name in wanted or full_name in wanted):
+        if test.startswith("test_") and (not wanted or any(within(full_name, w) for w in wanted)):
             results.add(full_name, run_test(function))
 
 

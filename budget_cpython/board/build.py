@@ -6,7 +6,7 @@ The same sources give the same bytes, so a board is told apart from them by hash
 import ast
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -19,6 +19,7 @@ from budget_cpython.board.image import image_of
 CORE = Path(__file__).resolve().parents[2] / "budget_core"
 LIBRARY = "/lib/budget_core"
 TYPES_ONLY = "_types.py"
+ROOMS = sorted(path.parent.name for path in CORE.glob("*/__init__.py"))
 PROGRAMS = ("/boot.py", "/main.py")
 SETTINGS = "/settings.py"
 SECRETS = "/secret.py"
@@ -54,12 +55,15 @@ class Build:
     image: bytes | None = None
 
 
-def build_board(board: Path, form: Form) -> Build:
-    """Return what a board is to hold, in the order in which it may be copied."""
+def build_board(board: Path, form: Form, without: Collection[str] = ()) -> Build:
+    """Return what a board is to hold, in the order in which it may be copied.
+
+    The rooms of the core named in `without` are left out.
+    """
     files, image = {}, None
     with TemporaryDirectory() as folder:
         if form is not Form.FROZEN:
-            build_core(form, Path(folder))
+            build_core(form, Path(folder), without)
         if form is Form.ROMFS:
             image = image_of(Path(folder))
         else:
@@ -72,31 +76,34 @@ def build_board(board: Path, form: Form) -> Build:
     return Build(board.name, form, files, image)
 
 
-def build_core(form: Form, target: Path) -> None:
+def build_core(form: Form, target: Path, without: Collection[str] = ()) -> None:
     """Make the core's modules as a board loads them, in a folder of their own in `target`."""
+    left_out = {TYPES_ONLY, *without}
     if form is not Form.SOURCE:
-        compile_package(CORE, target, leave_out=TYPES_ONLY)
+        compile_package(CORE, target, left_out)
         return
-    folder = target / CORE.name
-    for source in CORE.rglob("*.py"):
-        if source.name != TYPES_ONLY:
-            path = folder / source.relative_to(CORE)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(for_a_board(source.read_text("utf-8")), "utf-8")
+    for source in modules_of(CORE, left_out):
+        path = target / source.relative_to(CORE.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(for_a_board(source.read_text("utf-8")), "utf-8")
 
 
-def compile_package(package: Path, target: Path, leave_out: str = "") -> dict[str, int]:
+def modules_of(package: Path, left_out: Collection[str] = ()) -> list[Path]:
+    """Return the modules of a package, sorted, less the files and folders named."""
+    found = sorted(package.rglob("*.py"))
+    return [path for path in found if path.relative_to(package).parts[0] not in left_out]
+
+
+def compile_package(package: Path, target: Path, left_out: Collection[str] = ()) -> dict[str, int]:
     """Precompile a package's modules into the folder `target`; return their bytes by module name.
 
     They are compiled as `for_a_board` makes them. A file's name is stored in it for tracebacks, its
-    folder is not. `leave_out` is the name of files to pass over. Raises `BoardError` with
-    mpy-cross's own words for a module that it cannot compile.
+    folder is not. Raises `BoardError` with mpy-cross's own words for a module that it cannot
+    compile.
     """
     mpy_cross = _compiler()
     runs = {}
-    for source in sorted(package.rglob("*.py")):
-        if source.name == leave_out:
-            continue
+    for source in modules_of(package, left_out):
         output = target / source.relative_to(package.parent).with_suffix(".mpy")
         output.parent.mkdir(parents=True, exist_ok=True)
         plain = output.with_suffix(".py")

@@ -2,17 +2,19 @@
 
 import ast
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import budget_core
+from budget_core import _names
 from budget_core.agent.budget import Budget
 from budget_core.agent.wind_down import WindDown
 from budget_core.chat.client import ChatClient
 from budget_core.checks import check_count, check_text
 from budget_core.config import DailyBudgetConfig
 from budget_core.file_store import FileBudgetStore
-from budget_cpython.board.build import CORE, PROGRAMS, SETTINGS
+from budget_cpython.board.build import CORE, PROGRAMS, ROOMS, SETTINGS, for_a_board
 from budget_cpython.board.errors import UsageError
 
 # What of the core reads settings: always, and where a program imports it.
@@ -53,7 +55,7 @@ def check_board(board: Path) -> bool:
     board has are not run here: of them, nothing but that they are Python is known.
     """
     programs = [_parsed(board / path[1:]) for path in PROGRAMS if (board / path[1:]).is_file()]
-    loaded = {name for program in programs for name in _imports(program)}
+    loaded = {name for program in programs for name in _imports(ast.walk(program))}
     source = board / SETTINGS[1:]
     values = _values(source)
     if values is not None:
@@ -63,6 +65,45 @@ def check_board(board: Path) -> bool:
                 _check_value(source, name, values[name], rule)
     on_tls = str((values or {}).get("BASE_URL", "")).startswith("https")
     return on_tls or f"{CORE.name}.board.wifi" in loaded
+
+
+def check_rooms(board: Path, without: Collection[str]) -> None:
+    """Check that a board's programs can do without these rooms of the core.
+
+    Raises `UsageError` for a room that does not exist, and for one that a program imports, or a
+    module that a program imports.
+    """
+    for room in without:
+        if room not in ROOMS:
+            raise UsageError(f"--without {room}: the rooms are {', '.join(ROOMS)}")
+    for source, name in _imported_modules(board):
+        if name.split(".")[1] in without:
+            raise UsageError(f"--without {name.split('.')[1]}: {source} imports {name}")
+
+
+def _imported_modules(board: Path) -> Iterator[tuple[Path, str]]:
+    """Yield each of the core's modules that the programs need, and the file that imports it.
+
+    What only an argument `ledger=` loads does not count: a function of another room imports it.
+    """
+    lines = f"{budget_core.PUBLIC}\n{_names.PUBLIC}".splitlines()
+    homes = {name: line.split()[0] for line in lines for name in line.split()[1:]}
+    waiting = [board / path[1:] for path in PROGRAMS if (board / path[1:]).is_file()]
+    seen: set[str] = set()
+    while waiting:
+        source = waiting.pop()
+        program = ast.parse(for_a_board(source.read_text("utf-8")))
+        at_the_top = set(_imports(program.body))
+        for imported in _imports(ast.walk(program)):
+            name = imported.removeprefix(f"{CORE.name}.")
+            name = homes.get(name, name)
+            module = CORE / (name.replace(".", "/") + ".py")
+            optional = name.startswith("ledger.") and CORE in source.parents
+            optional = optional and imported not in at_the_top
+            if name not in seen and module.is_file() and not optional:
+                seen.add(name)
+                waiting.append(module)
+                yield source, f"{CORE.name}.{name}"
 
 
 def check_secrets(path: Path) -> bytes:
@@ -94,8 +135,8 @@ def _check_value(source: Path, name: str, value: Any, rule: Callable[[Any], obje
         raise UsageError(f"{source}: {name} = {value!r}: {error}") from None
 
 
-def _imports(program: ast.AST) -> Iterator[str]:
-    for node in ast.walk(program):
+def _imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)

@@ -1,23 +1,36 @@
-"""Make `package.json`, by which `mpremote mip install` finds the core's modules.
+"""Write the `package.json` files, by which `mpremote mip install` finds the core's modules.
 
-In a checkout: `python -m budget_cpython.board.mip > package.json`.
+In a checkout: `python -m budget_cpython.board.mip`. The one at the top lists all modules, the one
+in `budget_core` what lies at its root (trackers, deadlines), the one of each room that room.
 """
 
 import json
+from pathlib import Path
 
-from budget_cpython.board.build import CORE, TYPES_ONLY
+from budget_cpython.board.build import CORE, ROOMS, TYPES_ONLY, modules_of
 from budget_cpython.cli.version import version
 
 
-def package_json() -> str:
-    """Return the text: every module of the core that a board can load, beside the file."""
-    modules = [path for path in CORE.rglob("*.py") if path.name != TYPES_ONLY]
-    paths = sorted(path.relative_to(CORE.parent).as_posix() for path in modules)
-    urls = ",\n".join(f"    {json.dumps([path, path])}" for path in paths)
-    return (
-        f'{{\n  "version": {json.dumps(version())},\n  "deps": [],\n  "urls": [\n{urls}\n  ]\n}}\n'
-    )
+def package_files() -> dict[Path, str]:
+    """Return the text of each `package.json`, by its path."""
+    folders = {CORE.parent: modules_of(CORE, {TYPES_ONLY}), CORE: modules_of(CORE, _NOT_AT_ROOT)}
+    folders |= {CORE / room: modules_of(CORE / room) for room in ROOMS}
+    return {folder / "package.json": _listing(folder, paths) for folder, paths in folders.items()}
+
+
+_NOT_AT_ROOT = {TYPES_ONLY, *ROOMS}
+
+
+def _listing(folder: Path, paths: list[Path]) -> str:
+    pairs = [
+        [path.relative_to(CORE.parent).as_posix(), path.relative_to(folder).as_posix()]
+        for path in paths
+    ]
+    urls = ",\n".join(f"    {json.dumps(pair)}" for pair in pairs)
+    head = f'{{\n  "version": {json.dumps(version())},\n  "deps": [],\n'
+    return f'{head}  "urls": [\n{urls}\n  ]\n}}\n'
 
 
 if __name__ == "__main__":
-    print(package_json(), end="")
+    for path, text in package_files().items():
+        path.write_text(text)

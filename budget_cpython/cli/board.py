@@ -36,6 +36,7 @@ def _deploy(below: Any) -> None:
         "microbudget board deploy rp2_pico_w",
         "microbudget board deploy esp32_s3 --port /dev/ttyACM0 --secrets secret.py",
         "microbudget board deploy ./my_board --source",
+        "microbudget board deploy ./my_board --without ledger",
     ]
     about = """\
 Copies what differs from what is on the board and verifies it: the core into /lib, the board's
@@ -51,6 +52,14 @@ budget state are left alone. When it is interrupted, the board starts nothing; d
         ("frozen", "no core: the firmware has it frozen in"),
     ):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=text)
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="ROOM",
+        help="leave out a room of the core that the program does not import: agent, board, chat or "
+        "ledger; may be repeated",
+    )
     parser.add_argument("--secrets", type=Path, metavar="FILE", help="copy FILE as /secret.py")
     parser.add_argument("--no-reset", action="store_true", help="do not start the new program")
     parser.set_defaults(form="mpy")

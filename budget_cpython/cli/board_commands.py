@@ -32,14 +32,15 @@ def list_board(options: argparse.Namespace) -> int:
 def deploy_board(options: argparse.Namespace) -> int:
     """Copy to a board what differs there."""
     from budget_cpython.board.build import Form, build_board
-    from budget_cpython.board.check import check_board, check_secrets
+    from budget_cpython.board.check import check_board, check_rooms, check_secrets
     from budget_cpython.board.deploy import Deploy, secrets_missing, state_lost
     from budget_cpython.board.session import work_on
 
     board = find_board(options.board)
+    check_rooms(board, options.without)
     needs_secrets = check_board(board)
     secrets = None if options.secrets is None else check_secrets(options.secrets)
-    build = build_board(board, Form(options.form))
+    build = build_board(board, Form(options.form), options.without)
     with work_on(options.port, restart=not options.no_reset) as device:
         device.with_room(lambda: Deploy(device, build, _say, secrets).run())
         if folder := device.with_room(lambda: state_lost(device)):

@@ -16,7 +16,7 @@ from typing import Any
 from budget_core.agent.envelope import Envelope
 from budget_core.agent.stop import in_words
 from budget_core.agent.tool import cost_of, usage_of
-from budget_core.deadline import DeadlineExceeded
+from budget_core.errors import DeadlineExceeded
 from budget_core.turn_state import COMPLETED as TRACE_COMPLETED
 from budget_core.usage_reports import token_counts
 from budget_cpython.deadline import DeadlineToken, current_or_none, set_current

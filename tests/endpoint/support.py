@@ -4,7 +4,6 @@ import http.client
 import json
 import socket
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,7 +11,6 @@ import openai
 
 from budget_cpython.endpoint import ScriptedEndpoint
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0
 HELLO: Any = [{"role": "user", "content": "How do tomatoes grow on a balcony?"}]
 ASK: Any = [

@@ -15,8 +15,9 @@ import pytest
 from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.endpoint.__main__ import main
 from budget_cpython.endpoint.faults import FAULTS
+from tests.paths import ROOT
 
-from .support import PATIENCE, ROOT
+from .support import PATIENCE
 
 
 @contextmanager

@@ -1,12 +1,10 @@
 """Ctrl-C while a tool runs, and cancellations at every step: no slot is lost, nothing hangs."""
 
-import _weakrefset
 import asyncio
 import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,9 +18,7 @@ from budget_cpython.executor import (
 )
 from tests.executor.support import PATIENCE_S, eventually, hung, status, turn
 
-ROOT = Path(__file__).resolve().parents[2]
 Ctrl = KeyboardInterrupt
-NOT_OURS = (threading.__file__, _weakrefset.__file__)  # where an interrupt breaks or is dropped
 
 
 def quick() -> str:

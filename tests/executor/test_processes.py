@@ -18,9 +18,9 @@ from budget_cpython.executor import BoundedToolExecutor, processes, tool_options
 from budget_cpython.executor.processes import ToolProcessError
 from tests.executor import tools
 from tests.executor.support import PATIENCE_S, eventually, status, stopped_turn, turn
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def is_gone(pid: int) -> bool:

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,8 @@ import pytest
 from budget_cpython.executor import BoundedToolExecutor, tool_options
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
 from tests.executor.support import PATIENCE_S, eventually, hung, status, stopped_turn, turn
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 HUNG = 1_000
 CAP_S = 0.002
 MARGIN_S = 0.5

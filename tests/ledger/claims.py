@@ -212,11 +212,11 @@ def _own(kind: str) -> str:
         atexit.register(folder.cleanup)
         return f"{folder.name}/budget.db"
     if kind == "redis":
-        from tests.ledger import redis_server
+        from tests.ledger.redis import server as redis_server
 
         return redis_server.server().url
     if kind == "postgres":
-        from tests.ledger import postgres_server
+        from tests.ledger.postgres import server as postgres_server
 
         return postgres_server.server().conninfo()
     return ""

@@ -15,7 +15,7 @@ from budget_cpython.ledger.remote import finish
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.forked import in_child
 from tests.ledger.patience import NO_HURRY
-from tests_micro.faults import Faulty
+from tests_micro.ledger.faults import Faulty
 
 PATH = "org/agent"
 BLOCK = {"calls": 100}

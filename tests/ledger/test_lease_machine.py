@@ -13,7 +13,7 @@ from budget_core.ledger.outbox import MOST_MS
 from budget_core.ledger.records import Hold
 from budget_cpython.ledger.lease import LeasedLedger
 from budget_cpython.ledger.outage import AllowingLedger
-from tests_micro.faults import DAY, Faulty
+from tests_micro.ledger.faults import DAY, Faulty
 from tests_micro.support import FakeClock, stopped_clock
 
 LIMIT = 60

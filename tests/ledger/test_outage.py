@@ -15,7 +15,7 @@ from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Hold
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.outage import AllowingLedger, AsyncAllowingLedger
-from tests_micro.faults import Faulty, World
+from tests_micro.ledger.faults import Faulty, World
 
 PATH = "org/agent"
 CAP = {"calls": 10}

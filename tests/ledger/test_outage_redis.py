@@ -9,7 +9,7 @@ from budget_cpython.ledger.lease import LeasedLedger
 from budget_cpython.ledger.outage import AllowingLedger
 from budget_cpython.ledger.redis import RedisLedger
 from tests.ledger.patience import PATIENCE
-from tests.ledger.redis_server import RedisServer, hurry, server
+from tests.ledger.redis.server import RedisServer, hurry, server
 
 PATH = "org/agent"
 HASTE = 0.1  # seconds

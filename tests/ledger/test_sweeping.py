@@ -7,7 +7,7 @@ import pytest
 from budget_cpython import Limit, SqliteLedger
 from budget_cpython.ledger.redis import RedisLedger
 from tests.ledger.patience import NO_HURRY
-from tests.ledger.redis_server import server
+from tests.ledger.redis.server import server
 from tests_micro.support import FakeClock
 
 START = 1_800_000_000

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import zoneinfo
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +16,7 @@ from budget_core.ledger.limit import Limit
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ledger.windows import parse_window
+from tests.paths import ROOT
 
 HOUR = 3_600_000
 ZONES = (
@@ -213,9 +213,8 @@ from budget_cpython.ledger.windows import parse_window
 assert parse_window("day").name == "day"
 parse_window("day Europe/Berlin")
 """
-    root = Path(__file__).parents[2]
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, env=dict(os.environ, PYTHONTZPATH=""),
+        [sys.executable, "-c", code], cwd=ROOT, env=dict(os.environ, PYTHONTZPATH=""),
         capture_output=True, text=True,
     )  # fmt: skip
     assert "nor 'Europe/Berlin': pip install tzdata" in done.stderr.splitlines()[-1]

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -19,6 +18,7 @@ from budget_core.ledger.limit import Limit
 from budget_cpython.ledger import Ledger
 from budget_cpython.serve import KeyFile, make_app
 from budget_cpython.serve.openapi import describe
+from tests.paths import ROOT
 from tests_micro.support import FakeClock
 
 NOON = 1_772_366_400  # 2026-03-01 12:00 UTC
@@ -26,7 +26,6 @@ MIDNIGHT = NOON + 43_200
 DOCUMENT = json.loads(json.dumps(describe(with_keys=False)))
 PATIENCE = 120  # seconds, where only hanging is to be seen
 LIFE = 900  # a service's, of all tests of a module
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Client:

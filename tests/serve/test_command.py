@@ -19,8 +19,9 @@ from budget_cpython.cli import main
 from budget_cpython.ledger.http import HttpLedger
 from budget_cpython.serve import KeyFile
 from budget_cpython.serve.server import ListenError, Place
+from tests.paths import ROOT
 from tests.ports import kept_port
-from tests.serve.support import PATIENCE, ROOT, Service
+from tests.serve.support import PATIENCE, Service
 
 MEMORY = ("--engine", "memory:", "--listen", "127.0.0.1:0")
 JSON = {"Content-Type": "application/json"}

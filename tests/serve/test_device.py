@@ -16,9 +16,10 @@ import pytest
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.http import HttpLedger
 from budget_cpython.serve import RIGHTS, KeyFile
+from tests.paths import ROOT
 from tests.ports import kept_port
 from tests.serve.device import ACCOUNT, BLOCK
-from tests.serve.support import LIFE, PATIENCE, ROOT, Service
+from tests.serve.support import LIFE, PATIENCE, Service
 
 
 def command(runtime: str) -> tuple[list[str], dict[str, str]]:

@@ -11,7 +11,7 @@ from budget_core.ledger.memory import TTL
 from budget_core.ledger.records import Hold
 from budget_cpython.ledger import Ledger
 from budget_cpython.serve import make_app
-from tests_micro.ledger_cases import cases, run_async
+from tests_micro.ledger.cases import cases, run_async
 
 CASES = list(cases())
 

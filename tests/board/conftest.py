@@ -1,0 +1,81 @@
+"""Boards that are on, with and without what a deploy puts there."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from budget_cpython.board import contact, link
+from budget_cpython.board.build import Form, build_board
+from budget_cpython.board.deploy import Deploy
+from budget_cpython.board.emulator import UnixBoard, serial_line
+from budget_cpython.board.session import work_on
+from tests.board.emulator.noon import NoonBoard
+
+from .support import HEAP, PATIENCE, Cli, make_board
+
+
+@contextmanager
+def patient() -> Iterator[None]:
+    """Wait longer than for a real board: on a busy machine all of one may stand still."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contact, "ANSWER_S", (1, 2, 4, 8, 16, 32))
+        for module in (contact, link):
+            patch.setattr(module, "SILENCE_S", PATIENCE)
+        patch.setattr(link, "BUSY_S", PATIENCE)
+        patch.setattr(serial_line, "_PATIENCE_MS", PATIENCE * 1000)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def patience() -> Iterator[None]:
+    """Be patient in every test of this folder."""
+    with patient():
+        yield
+
+
+@pytest.fixture(scope="package")
+def deployed_flash(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The flash of a board with a program of our own, precompiled."""
+    folder = tmp_path_factory.mktemp("deployed")
+    build = build_board(make_board(folder / "mine"), Form.MPY)
+    flash = folder / "flash.img"
+    with patient(), NoonBoard(flash, heap=HEAP) as board, work_on(board.port) as device:
+        Deploy(device, build, lambda line: None).run()
+    return flash
+
+
+@pytest.fixture
+def blank(tmp_path: Path) -> Iterator[UnixBoard]:
+    """A board that is new, with a ROMFS partition."""
+    with NoonBoard(tmp_path / "blank.img", heap=HEAP, romfs=tmp_path / "rom.img") as board:
+        yield board
+
+
+@pytest.fixture
+def board(tmp_path: Path, deployed_flash: Path) -> Iterator[UnixBoard]:
+    """A board with our program."""
+    flash = tmp_path / "flash.img"
+    shutil.copy(deployed_flash, flash)
+    with NoonBoard(flash, heap=HEAP) as board:
+        yield board
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """The folder of our board."""
+    return make_board(tmp_path / "mine")
+
+
+@pytest.fixture
+def cli(board: UnixBoard, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command line, at our board."""
+    return Cli(board, capsys)
+
+
+@pytest.fixture
+def new_cli(blank: UnixBoard, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command line, at a new board."""
+    return Cli(blank, capsys)

@@ -1,0 +1,233 @@
+"""What the tests of the command line share."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from budget_cpython.board.build import LIBRARY, Build
+from budget_cpython.board.device import UNFINISHED, Device
+from budget_cpython.board.emulator import UnixBoard
+from budget_cpython.board.link import Link
+from budget_cpython.board.state import ASIDE
+from budget_cpython.cli import main
+from tests.paths import ROOT
+
+PATIENCE = 120  # seconds, where only hanging is to be seen
+HEAP = "256k"
+SETTINGS = """\
+STATE = "/budget"
+DAILY_BUDGET = 50_000
+RESET_HOUR_UTC = 0
+ALLOWANCE = 0
+"""
+MAIN = """\
+print("the program runs")
+while True:
+    print("it was told", input())
+"""
+_SPEND = """
+import settings
+from budget_core import DailyBudgetConfig, DailyBudgetTracker
+from budget_core.board.device import open_store
+tracker = DailyBudgetTracker(DailyBudgetConfig(settings.DAILY_BUDGET), store=open_store(settings))
+tracker.record({{"total_tokens": {tokens}}})
+"""
+
+
+@dataclass
+class Said:
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Cli:
+    """The command line, run here."""
+
+    def __init__(self, board: UnixBoard, capture: pytest.CaptureFixture[str]) -> None:
+        self.board = board
+        self._capture = capture
+
+    def __call__(self, *arguments: object) -> Said:
+        return self.bare(*arguments, "--port", self.board.port)
+
+    def bare(self, *arguments: object) -> Said:
+        self._capture.readouterr()
+        try:
+            code = main(["board", *map(str, arguments)])
+        except SystemExit as usage:
+            code = int(usage.code or 0)
+        return Said(code, *self._capture.readouterr())
+
+
+class Started(subprocess.Popen[str]):
+    """A process that is gone when its `with` block is: a test that fails does not wait for it."""
+
+    def __exit__(self, *error: Any) -> None:
+        self.kill()
+        super().__exit__(*error)
+
+
+def start(
+    *arguments: object, stdin: int = subprocess.PIPE, stdout: int = subprocess.PIPE
+) -> Started:
+    """Start the command line as a process.
+
+    It heeds Ctrl-C, which a process in the background has been told to ignore.
+    """
+    command = [sys.executable, "-m", "budget_cpython.cli", "board", *map(str, arguments)]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return Started(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONWARNINGS": "error"},
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def make_board(folder: Path, main: str = MAIN) -> Path:
+    """Make a board of a user's own."""
+    folder.mkdir()
+    (folder / "boot.py").write_text("print('it boots')\n")
+    (folder / "main.py").write_text(main)
+    (folder / "settings.py").write_text(SETTINGS)
+    return folder
+
+
+def digests(board: UnixBoard) -> dict[str, str]:
+    """Return the hash of every file on a board, and leave its program stopped."""
+    with Link(board.port) as link:
+        device = Device(link)
+        device.forget_program()
+        roots = link.run("import os\nprint(*sorted(os.listdir('/')))").split()
+        return device.digests([f"/{name}" for name in roots if name != "rom"])
+
+
+def spend(board: UnixBoard, tokens: int) -> None:
+    """Let a deployed board count tokens of today."""
+    with Link(board.port) as link:
+        link.run(_SPEND.format(tokens=tokens))
+
+
+def write(board: UnixBoard, path: str, text: str) -> None:
+    """Write a file on a board as it is."""
+    with Link(board.port) as link:
+        link.run(f"file = open({path!r}, 'wb')\nfile.write({text.encode()!r})\nfile.close()")
+
+
+def remove(board: UnixBoard, paths: list[str]) -> None:
+    """Remove files from a board."""
+    with Link(board.port) as link:
+        link.run(f"import os\nfor path in {paths!r}:\n    os.remove(path)")
+
+
+def programs(found: dict[str, str]) -> dict[str, str]:
+    """Return what a deploy is to put on a board: all but the state and the secrets."""
+    return {
+        path: digest
+        for path, digest in found.items()
+        if not path.startswith("/budget/") and path != "/secret.py"
+    }
+
+
+def hashes(build: Build) -> dict[str, str]:
+    """Return the hashes of what is to be on a board."""
+    return {path: sha256(data).hexdigest() for path, data in build.files.items()}
+
+
+def library(found: dict[str, str]) -> dict[str, str]:
+    """Return what there is of the core."""
+    return {path: digest for path, digest in found.items() if path.startswith(LIBRARY)}
+
+
+def copied(said: str) -> int:
+    """Return how many files a deploy copied."""
+    return sum(line.startswith("copy ") for line in said.splitlines())
+
+
+def restart(board: UnixBoard, words: str) -> None:
+    """Start a board's program anew, and wait until it says something."""
+    with Link(board.port) as link:
+        link.restart()
+        read_until(link.fileno(), words)
+
+
+def out(process: "subprocess.Popen[str]") -> int:
+    """Return the descriptor of what a process prints."""
+    assert process.stdout is not None
+    return process.stdout.fileno()
+
+
+def read_until(descriptor: int, words: str) -> str:
+    """Return what is said up to some words, which must come."""
+    said = ""
+    while words not in said:
+        ready, _, _ = select.select([descriptor], [], [], PATIENCE)
+        assert ready, said
+        more = os.read(descriptor, 4096).decode()
+        assert more, said
+        said += more
+    return said
+
+
+def runs(board: UnixBoard) -> bool:
+    """Whether the program of `make_board` is there to be talked to, or will be."""
+    line = os.open(board.port, os.O_RDWR | os.O_NOCTTY)
+    said, end = b"", time.monotonic() + PATIENCE
+    try:
+        while b"it was told x" not in said and time.monotonic() < end:
+            os.write(line, b"x\r")
+            if select.select([line], [], [], 0.2)[0]:
+                said += os.read(line, 4096)
+    finally:
+        os.close(line)
+    return b"it was told x" in said
+
+
+def state_of(cli: Cli) -> dict[str, str]:
+    found = digests(cli.board)
+    return {path: found[path] for path in found if path.startswith("/budget/")}
+
+
+def status(cli: Cli) -> dict[str, Any]:
+    said = cli("status", "--json")
+    found = json.loads(said.out)
+    assert said.out.count("\n") == 1
+    assert isinstance(found, dict)
+    return found
+
+
+def damage(cli: Cli) -> None:
+    for path in state_of(cli):
+        if path.endswith("/state.json"):
+            write(cli.board, path, "x" * 128)
+
+
+def is_whole(found: dict[str, str], build: Build) -> bool:
+    """Whether a build is there, whole, beside what the next deploy removes."""
+    left = (ASIDE, UNFINISHED)
+    return {
+        path: digest for path, digest in programs(found).items() if not path.endswith(left)
+    } == hashes(build)
+
+
+def is_idle(found: dict[str, str]) -> bool:
+    return "/main.py" not in found

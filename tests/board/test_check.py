@@ -1,0 +1,122 @@
+"""Settings and secrets are checked on this machine, before a port is opened."""
+
+from pathlib import Path
+
+import pytest
+
+from budget_cpython.board.catalogue import known_boards
+from budget_cpython.board.check import check_board
+
+from .support import Cli, make_board
+
+AGENT = "import settings\nfrom budget_core.board.console import main\nmain(settings, [])\n"
+NOWHERE = ("--port", "/dev/nowhere")
+
+
+@pytest.fixture
+def deploy(mine: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command line, which ends with 1 where it looks for the board."""
+    return Cli(None, capsys)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("DAILY_BUDGET = -5", "DAILY_BUDGET = -5: daily_budget must be a whole number >= 0"),
+        ("DAILY_BUDGET = '5'", "DAILY_BUDGET = '5'"),
+        ("RESET_HOUR_UTC = 25", "RESET_HOUR_UTC = 25: reset_hour_utc must be"),
+        ("ALLOWANCE = None", "ALLOWANCE = None"),
+        ("STATE = ''", "STATE = ''"),
+        ("STATE = None", "STATE = None"),
+        ("DAY_WARNINGS = (2,)", "DAY_WARNINGS = (2,)"),
+        ("WRITE_AHEAD = 1.5", "WRITE_AHEAD = 1.5"),
+        ("TIMEOUT_S = -1", "TIMEOUT_S = -1"),
+        ("NOTICE_AT = 0.5", "NOTICE_AT = 0.5"),
+        ("CALL_TIMEOUT_S = '60'", "CALL_TIMEOUT_S = '60'"),
+        ("BASE_URL = 'ftp://x'", "BASE_URL = 'ftp://x'"),
+        ("1 +", "settings.py, line 5: this is no Python: invalid syntax"),
+        ("1 / 0", "settings.py, line 5: ZeroDivisionError: division by zero"),
+        ("def f(): x = 1 / 0\nf()", "settings.py, line 6: ZeroDivisionError"),
+        ("del STATE", "settings.py lacks STATE"),
+    ],
+)
+def test_settings_that_the_core_would_refuse_are_named(
+    deploy: Cli, mine: Path, line: str, words: str
+) -> None:
+    with (mine / "settings.py").open("a") as file:
+        file.write(line + "\n")
+    said = deploy.bare("deploy", mine, *NOWHERE)
+    assert said.code == 2
+    assert words in said.err
+
+
+def test_what_an_agent_reads_is_asked_of_its_board_alone(deploy: Cli, mine: Path) -> None:
+    assert deploy.bare("deploy", mine, *NOWHERE).code == 1
+    (mine / "main.py").write_text(AGENT)
+    said = deploy.bare("deploy", mine, *NOWHERE)
+    assert said.code == 2
+    assert "settings.py lacks BASE_URL, CACHED_TOKEN_WEIGHT, " in said.err
+    assert "WIFI" not in said.err
+    (mine / "boot.py").write_text("from budget_core.board.wifi import start\n")
+    assert "WIFI_TIMEOUT_S" in deploy.bare("deploy", mine, *NOWHERE).err
+
+
+def test_what_a_board_s_own_program_reads_is_asked_for(deploy: Cli, mine: Path) -> None:
+    (mine / "main.py").write_text("import settings\nprint(settings.LAMP_PIN)\n")
+    assert "lacks LAMP_PIN:" in deploy.bare("deploy", mine, *NOWHERE).err
+
+
+def test_settings_that_only_a_board_can_run_are_left_to_it(deploy: Cli, mine: Path) -> None:
+    (mine / "settings.py").write_text("from machine import Pin\nSTATE = '/budget'\n")
+    assert deploy.bare("deploy", mine, *NOWHERE).code == 1
+
+
+@pytest.mark.parametrize("text", ["API_KEY = 'sk-mine", "API_KEY = sk-mine'", "API_KEY = 'sk-\0'"])
+def test_secrets_that_are_no_python_are_in_no_output(deploy: Cli, mine: Path, text: str) -> None:
+    (mine / "secret.py").write_text("WIFI_NAME = 'w'\n" + text + "\n")
+    said = deploy.bare("deploy", mine, "--secrets", mine / "secret.py", *NOWHERE)
+    assert said.code == 2
+    assert "secret.py" in said.err
+    assert "this is no Python" in said.err
+    assert "sk" not in said.out + said.err
+
+
+def test_a_backslash_in_a_secret_is_none_of_our_business(deploy: Cli, mine: Path) -> None:
+    (mine / "secret.py").write_text(r"WIFI_PASSWORD = 'a\d'")
+    said = deploy.bare("deploy", mine, "--secrets", mine / "secret.py", *NOWHERE)
+    assert (said.code, "there is no port" in said.err) == (1, True)
+
+
+def test_secrets_are_needed_for_wifi_and_for_https(tmp_path: Path) -> None:
+    needs = {name: check_board(folder) for name, folder in known_boards().items()}
+    assert needs == {name: name != "unix" for name in needs}
+    mine = make_board(tmp_path / "mine")
+    assert not check_board(mine)
+    with (mine / "settings.py").open("a") as file:
+        file.write("BASE_URL = 'https://llm.example/v1'\n")
+    assert check_board(mine)
+
+
+@pytest.mark.parametrize(
+    ("room", "words"),
+    [
+        ("board", "--without board: {mine}/main.py imports budget_core.board.console"),
+        ("chat", "budget_core/board/make_agent.py imports budget_core.chat.client"),
+        ("rooms", "--without rooms: the rooms are agent, board, chat, ledger"),
+    ],
+)
+def test_a_room_that_the_program_needs_is_not_left_out(
+    deploy: Cli, mine: Path, room: str, words: str
+) -> None:
+    (mine / "main.py").write_text(AGENT)
+    said = deploy.bare("deploy", mine, *NOWHERE, "--without", room)
+    assert said.code == 2
+    assert words.format(mine=mine) in said.err
+
+
+def test_a_public_name_needs_the_room_of_its_module(deploy: Cli, mine: Path) -> None:
+    (mine / "main.py").write_text("def later():\n    from budget_core import LeasedLedger\n")
+    assert deploy.bare("deploy", mine, *NOWHERE, "--without", "chat").code == 1
+    said = deploy.bare("deploy", mine, *NOWHERE, "--without", "ledger")
+    assert said.code == 2
+    assert "main.py imports" in said.err

@@ -1,0 +1,193 @@
+"""What a deploy copies, removes and leaves alone, by the real mpremote on the unix board."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from budget_core.wall_clock import BUILT
+from budget_cpython.board.build import Form, build_board
+from budget_cpython.board.catalogue import known_boards
+
+from .support import (
+    PATIENCE,
+    Cli,
+    copied,
+    digests,
+    hashes,
+    library,
+    make_board,
+    programs,
+    read_until,
+    remove,
+    spend,
+    start,
+    write,
+)
+
+
+@pytest.mark.parametrize("form", ["source", "mpy"])
+def test_a_deploy_copies_all_and_the_next_copies_nothing(
+    new_cli: Cli, mine: Path, form: str
+) -> None:
+    first = new_cli("deploy", mine, f"--{form}")
+    assert first.code == 0
+    wanted = hashes(build_board(mine, Form(form)))
+    assert copied(first.out) == len(wanted)
+    total = sum(map(len, build_board(mine, Form(form)).files.values()))
+    assert f"copied {len(wanted)} files, {total:,} bytes" in first.out
+    assert "made the state's slots in /budget" in first.out
+    assert programs(digests(new_cli.board)) == wanted
+    second = new_cli("deploy", mine, f"--{form}")
+    assert second.code == 0
+    assert second.out == f"all {len(wanted)} files are there already: nothing to copy\n"
+
+
+def test_precompiling_is_what_it_does_unless_told_otherwise(cli: Cli, mine: Path) -> None:
+    assert "nothing to copy" in cli("deploy", mine).out
+
+
+@pytest.mark.parametrize("name", ["main.py", "boot.py", "settings.py"])
+def test_a_file_that_changed_is_all_that_is_copied(cli: Cli, mine: Path, name: str) -> None:
+    with (mine / name).open("a") as file:
+        file.write("# changed\n")
+    said = cli("deploy", mine)
+    assert said.code == 0
+    assert [line.split()[1] for line in said.out.splitlines() if "copy" in line] == [f"/{name}"]
+    assert programs(digests(cli.board)) == hashes(build_board(mine, Form.MPY))
+
+
+def test_a_module_that_changed_on_the_board_is_copied_and_the_programs_come_back(
+    cli: Cli, mine: Path
+) -> None:
+    write(cli.board, "/lib/budget_core/usage.mpy", "not what was there")
+    said = cli("deploy", mine)
+    assert copied(said.out) == 1
+    assert programs(digests(cli.board)) == hashes(build_board(mine, Form.MPY))
+
+
+def test_what_would_be_loaded_instead_is_removed(cli: Cli, mine: Path) -> None:
+    write(cli.board, "/lib/budget_core/usage.py", "wrong = True")
+    write(cli.board, "/lib/budget_core/from_long_ago.mpy", "old")
+    said = cli("deploy", mine)
+    assert said.code == 0
+    assert copied(said.out) == 0
+    assert "2 removed" in said.out
+    assert programs(digests(cli.board)) == hashes(build_board(mine, Form.MPY))
+
+
+def test_as_romfs_the_core_is_in_the_partition_alone_and_back(new_cli: Cli, mine: Path) -> None:
+    assert new_cli("deploy", mine).code == 0
+    said = new_cli("deploy", mine, "--romfs")
+    assert said.code == 0
+    assert "write the ROMFS image" in said.out
+    assert library(digests(new_cli.board)) == {}
+    assert new_cli("status").code == 0
+    assert "nothing to copy" in new_cli("deploy", mine, "--romfs").out
+    assert "write an empty ROMFS image" in new_cli("deploy", mine).out
+    assert programs(digests(new_cli.board)) == hashes(build_board(mine, Form.MPY))
+
+
+def test_as_romfs_it_needs_a_partition_and_changes_nothing_without(cli: Cli, mine: Path) -> None:
+    before = digests(cli.board)
+    said = cli("deploy", mine, "--romfs")
+    assert said.code == 1
+    assert "no ROMFS partition: deploy with --mpy" in said.err
+    assert digests(cli.board) == before
+
+
+def test_state_and_secrets_are_left_alone(cli: Cli, mine: Path) -> None:
+    spend(cli.board, 1234)
+    write(cli.board, "/secret.py", "API_KEY = 'sk-mine'")
+    write(cli.board, "/lib/budget_core/usage.mpy", "not what was there")
+    before = digests(cli.board)
+    assert cli("deploy", mine).out.endswith("0 removed\n")
+    after = digests(cli.board)
+    kept = [path for path in before if path.startswith("/budget/") or path == "/secret.py"]
+    assert "/secret.py" in kept
+    assert "/budget/made" in kept
+    assert {path: after[path] for path in kept} == {path: before[path] for path in kept}
+
+
+def test_secrets_are_copied_when_asked_and_are_in_no_output(cli: Cli, mine: Path) -> None:
+    secrets = mine / "secret.py"
+    secrets.write_text("API_KEY = 'sk-mine'")
+    said = cli("deploy", mine, "--secrets", secrets)
+    assert copied(said.out) == 1
+    assert "/secret.py" in digests(cli.board)
+    assert "sk-mine" not in said.out + said.err
+    assert copied(cli("deploy", mine, "--secrets", secrets).out) == 0
+
+
+def test_a_board_that_lacks_the_secrets_it_needs_is_told_of(cli: Cli, mine: Path) -> None:
+    (mine / "secret_example.py").write_text("API_KEY = ''")
+    assert "secret" not in cli("deploy", mine).out
+    with (mine / "settings.py").open("a") as file:
+        file.write('BASE_URL = "https://llm.example/v1"\n')
+    assert "no /secret.py" in cli("deploy", mine).out
+    write(cli.board, "/secret.py", "API_KEY = 'sk-mine'")
+    assert "secret" not in cli("deploy", mine).out
+
+
+def test_a_state_that_went_missing_is_not_made_again(cli: Cli, mine: Path) -> None:
+    remove(cli.board, [path for path in digests(cli.board) if path.startswith("/budget/")])
+    write(cli.board, "/lib/budget_core/usage.mpy", "not what was there")
+    said = cli("deploy", mine)
+    assert "the budget's state in /budget is gone" in said.out
+    assert not [path for path in digests(cli.board) if path.startswith("/budget/")]
+    status = cli("status")
+    assert status.code == 1
+    assert "damaged" in status.out
+
+
+def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
+    builds = [build_board(make_board(tmp_path / str(n)), Form.MPY) for n in range(2)]
+    first, second = ({**build.files, "/deployed.py": b""} for build in builds)
+    assert first == second
+    module: dict[str, object] = {}
+    exec(builds[0].files["/deployed.py"], module)  # noqa: S102 - ours
+    assert (module["BOARD"], module["PROVISIONED"], module["BUILT"]) == ("0", True, BUILT)
+
+
+def test_a_room_can_be_left_out_and_the_program_runs(cli: Cli, mine: Path) -> None:
+    said = cli("deploy", mine, "--without", "ledger", "--without", "agent")
+    assert said.code == 0
+    found = [path for path in digests(cli.board) if path.startswith("/lib/budget_core/")]
+    rooms = {path.split("/")[3] for path in found if path.count("/") > 3}
+    assert rooms == {"board", "chat"}
+    assert cli("status").code == 0
+
+
+def test_what_only_type_checkers_read_is_on_no_board(mine: Path) -> None:
+    files = build_board(mine, Form.SOURCE).files
+    assert "/lib/budget_core/_types.py" not in files
+    assert "/lib/budget_core/tracker.py" in files
+    assert not [path for path, data in files.items() if b"TYPE_CHECKING" in data]
+
+
+def test_every_board_of_ours_can_be_deployed(cli: Cli) -> None:
+    for name, folder in known_boards().items():
+        assert cli("deploy", name).code == 0
+        wanted = hashes(build_board(folder, Form.MPY))
+        assert programs(digests(cli.board)) == wanted
+
+
+def test_the_new_program_is_started_unless_told_otherwise(cli: Cli, mine: Path) -> None:
+    (mine / "main.py").write_text("open('/ran', 'w').close()\nprint('it ran')\n")
+    cli("deploy", mine, "--no-reset")
+    assert "/ran" not in digests(cli.board)
+    cli("deploy", mine)
+    line = os.open(cli.board.port, os.O_RDWR | os.O_NOCTTY)
+    assert "it boots" in read_until(line, "it ran")
+    os.close(line)
+    assert "/ran" in digests(cli.board)
+
+
+def test_a_pipe_that_closes_stops_no_deploy(cli: Cli, mine: Path) -> None:
+    with start("deploy", mine, "--source", "--port", cli.board.port) as deploy:
+        assert deploy.stdout is not None
+        deploy.stdout.close()
+        assert deploy.wait(PATIENCE) == 0
+        assert deploy.stderr is not None
+        assert deploy.stderr.read() == ""
+    assert programs(digests(cli.board)) == hashes(build_board(mine, Form.SOURCE))

@@ -1,0 +1,208 @@
+"""What goes wrong is said in one line that names the value and the way out."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from budget_cpython.board import PORT_VARIABLE, contact, link, ports
+from budget_cpython.board.device import Device
+from budget_cpython.board.emulator import UnixBoard
+from budget_cpython.board.errors import BoardError
+from tests.paths import ROOT
+
+from .support import HEAP, PATIENCE, Cli
+
+Ports = dict[str, str]
+
+
+@pytest.fixture
+def no_board(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The command line, with no board and no port named."""
+    monkeypatch.delenv(PORT_VARIABLE, raising=False)
+    connect(monkeypatch, {})
+    return Cli(None, capsys)  # type: ignore[arg-type]
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, found: Ports) -> None:
+    """Let these serial ports be found, whatever this machine has."""
+    monkeypatch.setattr(ports, "serial_ports", lambda: found)
+
+
+def test_without_a_port_it_says_how_to_name_one(no_board: Cli) -> None:
+    said = no_board.bare("status")
+    assert said.code == 2
+    assert said.err.startswith("error: no serial port found")
+    assert "--port or MICROBUDGET_PORT" in said.err
+
+
+def test_of_several_ports_none_is_guessed(no_board: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, {"/dev/ttyACM0": "", "/dev/ttyUSB1": ""})
+    said = no_board.bare("status")
+    assert said.code == 2
+    assert "several serial ports: /dev/ttyACM0, /dev/ttyUSB1; choose one with --port" in said.err
+
+
+def test_the_only_port_is_taken(cli: Cli, monkeypatch: pytest.MonkeyPatch, no_board: Cli) -> None:
+    connect(monkeypatch, {cli.board.port: "A board"})
+    assert no_board.bare("status").code == 0
+    listed = no_board.bare("list", "--probe")
+    assert f"{cli.board.port}  A board: MicroPython 1." in listed.out
+    assert listed.out.endswith(", mine\n")
+
+
+def test_the_environment_names_a_port_and_the_option_another(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, no_board: Cli
+) -> None:
+    monkeypatch.setenv(PORT_VARIABLE, "/dev/nowhere")
+    said = no_board.bare("status")
+    assert said.code == 1
+    assert "there is no port '/dev/nowhere'; serial ports found: none" in said.err
+    assert cli("status").code == 0
+
+
+def test_a_port_that_another_program_has_is_busy(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "BUSY_S", 0.1)
+    with link.Link(cli.board.port):
+        said = cli("status")
+    assert said.code == 1
+    assert f"{cli.board.port} cannot be opened: another program has it" in said.err
+
+
+def test_a_port_that_another_program_has_for_a_moment_is_waited_for(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = link.Link(cli.board.port)
+    asked: list[str] = []
+
+    def may_be_busy(port: str) -> bool:
+        asked.append(port)
+        other.close()
+        return True
+
+    monkeypatch.setattr(link, "may_be_busy", may_be_busy)
+    assert cli("status").code == 0
+    assert asked == [cli.board.port]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_port_without_permission_names_the_group() -> None:
+    ours, theirs = pty.openpty()
+    os.chmod(os.ttyname(theirs), 0o600)
+    program = (  # loaded first: where Python itself lies may be out of that user's reach
+        "import os, sys, budget_cpython.board.session, budget_cpython.board.state\n"
+        "import budget_cpython.cli.board_commands\n"
+        "from budget_cpython.board.link import Link\n"
+        "from budget_cpython.cli import main, make_parser\n"
+        "make_parser(); os.setuid(65534); sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", program, "board", "status", "--port", os.ttyname(theirs)]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    os.close(ours)
+    os.close(theirs)
+    assert done.returncode == 1
+    assert "no permission to open" in done.stderr
+    assert "dialout" in done.stderr
+
+
+def test_where_nothing_answers_it_says_so(no_board: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contact, "ANSWER_S", (0.01, 0.01))
+    ours, theirs = pty.openpty()
+    said = no_board.bare("status", "--port", os.ttyname(theirs))
+    os.close(ours)
+    os.close(theirs)
+    assert said.code == 1
+    assert "no MicroPython answers at" in said.err
+
+
+def test_without_a_terminal_to_set_up_run_names_what_does_as_well(
+    no_board: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "termios", None)
+    for board in ("unix", "rp2_pico_w"):
+        said = no_board.bare("run", board)
+        assert said.code == 1
+        assert "mpremote connect PORT repl" in said.err
+
+
+@pytest.mark.parametrize(
+    ("firmware", "words"),
+    [
+        (["micropython", [1, 23], 6], "runs MicroPython 1.23; it needs 1.24 or later"),
+        (["circuitpython", [9, 2], 6], "runs circuitpython 9.2; it needs MicroPython"),
+        (["micropython", [1, 30], 7], "reads no .mpy of version 6: deploy with --source"),
+    ],
+)
+def test_firmware_that_cannot_run_the_core_is_refused(
+    firmware: list[object], words: str, cli: Cli
+) -> None:
+    class Other(link.Link):
+        """A link to a board with another firmware than we have."""
+
+        def run(self, program: str) -> str:
+            said = super().run(program)
+            return json.dumps(firmware) if "sys.implementation" in program else said
+
+    with Other(cli.board.port) as other, pytest.raises(BoardError, match=words):
+        Device(other).check_firmware()
+
+
+def test_flash_that_reads_back_otherwise_is_tried_again_and_then_named(cli: Cli) -> None:
+    class Worn(link.Link):
+        """A link to a board that forgets the beginning of its first `bad` files."""
+
+        bad = 1
+
+        def run(self, program: str) -> str:
+            if "'wb'" in program and self.bad:
+                self.bad -= 1
+                return ""
+            return super().run(program)
+
+    data = bytes(range(256)) * 8
+    with Worn(cli.board.port) as worn:
+        device = Device(worn)
+        device.put("/x", data)
+        assert worn.read("/x") == data
+        worn.bad = 99
+        with pytest.raises(BoardError, match="/y reads back other than it was written, twice"):
+            device.put("/y", data)
+
+
+def test_a_full_board_is_named(
+    tmp_path: Path, mine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with UnixBoard(tmp_path / "small.img", heap=HEAP, flash_size=1 << 16) as small:
+        said = Cli(small, capsys)("deploy", mine)
+    assert said.code == 1
+    assert "there is no room left on the board" in said.err
+    assert "deploy with --romfs, or with --frozen" in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["deploy"], "the following arguments are required: BOARD"),
+        (["deploy", "no_such_board"], "there is no board 'no_such_board'; boards: esp32"),
+        (["deploy", "./nowhere"], "./nowhere is no board: it has no settings.py"),
+        (["deploy", "unix", "--mpy", "--source"], "not allowed with argument"),
+        (["deploy", "unix", "--secrets", "nowhere"], "there is no file nowhere with secrets"),
+        (["explode"], "invalid choice: 'explode'"),
+        ([], "the following arguments are required: COMMAND"),
+        (["run", "no_such_board"], "there is no board 'no_such_board'"),
+        (["run", "unix", "--cut-power-after", "x"], "invalid int value: 'x'"),
+    ],
+)
+def test_what_is_not_understood_is_a_usage_error(
+    no_board: Cli, arguments: list[str], words: str
+) -> None:
+    said = no_board.bare(*arguments)
+    assert said.code == 2
+    assert words in said.err
+    assert said.out == ""

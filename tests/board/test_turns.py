@@ -1,0 +1,153 @@
+"""A board from a deploy to its turns, over power cuts: real programs, flash and firmware.
+
+Heaps are those of a chip, the unix board's own programs included, which take some 7 KB of it; a
+64-bit port needs twice the bytes for the same.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from benchmarks.mpy import find_micropython32
+from budget_cpython.board.emulator import UnixBoard
+from budget_cpython.cli import main
+from budget_cpython.endpoint import ScriptedEndpoint
+from tests.board.emulator.client import PATIENCE, Terminal, mpremote
+from tests.board.emulator.noon import NoonBoard
+
+PROMPT = b"\n> "
+WRITE_AHEAD = 4_000  # of boards/unix/settings.py
+QUESTION = b"What is left to do?\r"
+FORMS = ("source", "mpy", "romfs")
+# What each form needs of a chip's heap for a turn of six calls, and for another after it.
+CHIP_KIB = {"source": 192, "mpy": 160, "romfs": 96}
+
+
+class Served(ScriptedEndpoint):
+    """An endpoint that knows the tokens of every answer it gave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens: list[int] = []
+
+    def complete(self, body: Any) -> Any:
+        """Answer, and note the tokens."""
+        answer = super().complete(body)
+        self.tokens.append(answer["usage"]["total_tokens"])
+        return answer
+
+    def taken(self) -> list[int]:
+        """Return what was noted since the last time."""
+        tokens, self.tokens = self.tokens, []
+        return tokens
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Served]:
+    endpoint = Served()
+    with endpoint:
+        yield endpoint
+
+
+@pytest.fixture(scope="session")
+def micropython32() -> str:
+    """A MicroPython whose pointers are as long as a chip's."""
+    found = find_micropython32()
+    if found is None:
+        pytest.skip("there is no 32-bit MicroPython for this machine")
+    return found
+
+
+def set_up(board: UnixBoard, form: str, endpoint: Served, folder: Path) -> None:
+    """Deploy the agent program, secrets and two notes."""
+    secret = folder / "secret.py"
+    secret.write_text(f'API_KEY = ""\nBASE_URL = "{endpoint.base_url}"\nMODEL = "scripted"\n')
+    (folder / "todo.txt").write_text("Water the tomatoes.")
+    (folder / "done.txt").write_text("Sow the beans.")
+    options = ["--port", board.port, "--secrets", str(secret), "--no-reset"]
+    assert main(["board", "deploy", "unix", f"--{form}", *options]) == 0
+    mpremote(board.port, "mkdir", ":notes")
+    mpremote(board.port, "cp", folder / "todo.txt", folder / "done.txt", ":notes/")
+
+
+def spent(board: UnixBoard, capsys: pytest.CaptureFixture[str]) -> int:
+    """Return what `status` says was spent, of a state that is well."""
+    capsys.readouterr()
+    assert main(["board", "status", "--json", "--port", board.port]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["error"] is None
+    assert report["left"] == report["cap"] - report["spent"]
+    return int(report["spent"])
+
+
+def check_turns(board: UnixBoard, endpoint: Served, turns: int) -> int:
+    """Have turns of six calls with two tools, as often as said; return the tokens of them all."""
+    total = 0
+    board.power_on()
+    with Terminal(board.port) as terminal:
+        terminal.read_until(PROMPT)
+        for _ in range(turns):
+            shown = terminal.answer(QUESTION, PROMPT).decode()
+            used = endpoint.taken()
+            total += sum(used)
+            assert "I read 2 of 2 files." in shown
+            assert shown.count("read_file: completed") == len(used) - 2 == 4, shown
+            assert "list_files: completed" in shown
+            assert f"[{sum(used)} tokens in {len(used)} calls; today {total}/50000" in shown
+    return total
+
+
+def chat_on(terminal: Terminal) -> None:
+    """Ask until the port is gone."""
+    while True:
+        terminal.answer(QUESTION, PROMPT)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("bits", [32, 64])
+def test_a_board_does_its_turns_in_the_heap_of_a_chip(
+    form: str,
+    bits: int,
+    tmp_path: Path,
+    endpoint: Served,
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    micropython = request.getfixturevalue("micropython32") if bits == 32 else None
+    heap = f"{CHIP_KIB[form]}wk"
+    flash, romfs = tmp_path / "flash.img", tmp_path / "rom.img"
+    with NoonBoard(flash, heap, romfs=romfs, micropython=micropython) as board:
+        set_up(board, form, endpoint, tmp_path)
+        total = check_turns(board, endpoint, 2)
+        assert spent(board, capsys) == total
+
+
+@pytest.mark.parametrize("filesystem", ["littlefs", "fat"])
+def test_power_cut_in_the_midst_of_turns_loses_no_call(
+    filesystem: Literal["littlefs", "fat"],
+    tmp_path: Path,
+    endpoint: Served,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with NoonBoard(tmp_path / "flash.img", "384k", filesystem) as board:
+        set_up(board, "mpy", endpoint, tmp_path)
+        true = 0
+        for cuts, operations in enumerate((1, 2, 3, 5), 1):
+            board.power_on(cut_power_after=operations)
+            with Terminal(board.port) as terminal:
+                terminal.read_until(PROMPT)
+                with pytest.raises(EOFError):
+                    chat_on(terminal)
+            assert board.wait_for_power_cut(PATIENCE)
+            true += sum(endpoint.taken())
+            board.power_on()
+            over = spent(board, capsys) - true
+            assert 0 <= over <= cuts * WRITE_AHEAD, operations
+        board.power_on()
+        with Terminal(board.port) as terminal:
+            terminal.read_until(PROMPT)
+            terminal.answer(QUESTION, PROMPT)
+        assert spent(board, capsys) == true + over + sum(endpoint.taken())

@@ -1,0 +1,353 @@
+"""A ledger whose Postgres server is in trouble says so, loses nothing and counts nothing twice."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pytest
+
+from budget_core.ledger.errors import LedgerFullError, LedgerUnavailableError
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.records import Hold
+from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger, engine, ledgers
+from tests.ledger.patience import NO_HURRY, until
+from tests.ledger.postgres.server import PostgresServer, second_server
+
+BUDGET = 1000
+WAITS = "SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s"
+LOCK_ROOT = """SELECT pg_advisory_xact_lock(hashtext('"microbudget".'), hashtext('org'))"""
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    """A server to be unkind to, with a budget on it."""
+    one = second_server()
+    one.start_if_halted()
+    yield one
+    one.start_if_halted()
+    one.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    )  # what a test that failed has left
+    one.execute("DROP SCHEMA IF EXISTS microbudget CASCADE")
+
+
+@pytest.fixture
+def ledger(server: PostgresServer) -> Iterator[PostgresLedger]:
+    with closing(PostgresLedger(server.conninfo(), timeout=NO_HURRY)) as one:
+        one.set_limits("org", [Limit("calls", BUDGET)])
+        one.set_limits("org/a", [Limit("calls", BUDGET)])
+        yield one
+
+
+def counted(ledger: PostgresLedger) -> list[tuple[int, int]]:
+    return [(one.spent, one.held) for one in ledger.balance("org/a")]
+
+
+def pool_of(ledger: PostgresLedger) -> Any:
+    return ledger._ledger._connection._pool  # type: ignore[attr-defined]
+
+
+class Meanwhile:
+    """A call in a thread of its own; `result` waits for it."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._outcome = self._call()
+        except LedgerUnavailableError as error:
+            self._outcome = error
+
+    def result(self) -> Any:
+        self._thread.join(NO_HURRY)
+        assert not self._thread.is_alive()
+        return self._outcome
+
+
+class Locked:
+    """The limits, locked by a session that is not the ledger's."""
+
+    def __init__(self, server: PostgresServer, account: str = "org") -> None:
+        self._server = server
+        self.session = psycopg.connect(server.conninfo())
+        self.session.execute(
+            "SELECT 1 FROM microbudget.limits WHERE account = %s FOR UPDATE", (account,)
+        )
+
+    def waiting(self) -> int:
+        """Return the process that waits for the lock, as soon as there is one."""
+        return int(until(self.all_waiting)[0])
+
+    def next_waiting(self, last: int) -> int:
+        """Return the process that waits when the last one does so no more."""
+        return int(until(lambda: [one for one in self.all_waiting() if one != last])[0])
+
+    def all_waiting(self) -> list[int]:
+        """Return the processes of ledgers that wait."""
+        rows = self._server.execute(
+            "SELECT pid FROM pg_stat_activity "
+            "WHERE wait_event_type = 'Lock' AND application_name = 'microbudget'"
+        )
+        return [int(pid) for (pid,) in rows]
+
+    def open(self) -> None:
+        self.session.close()
+
+
+def test_an_operation_whose_server_process_is_terminated_is_done_once(
+    server: PostgresServer, ledger: PostgresLedger
+) -> None:
+    hold = ledger.reserve("org/a", {"calls": 5})
+    operations: list[tuple[Callable[[], Any], list[tuple[int, int]]]] = [
+        (lambda: ledger.reserve("org/a", {"calls": 3}), [(0, 8)] * 2),
+        (lambda: ledger.charge("org/a", {"calls": 10}), [(10, 8)] * 2),
+        (lambda: ledger.commit(hold, {"calls": 7}), [(17, 3)] * 2),
+    ]
+    for operation, expected in operations:
+        lock = Locked(server)
+        call = Meanwhile(operation)
+        server.execute("SELECT pg_terminate_backend(%s)", first := lock.waiting())
+        lock.next_waiting(first)  # it is asked again
+        lock.open()
+        assert isinstance(call.result(), Hold)
+        assert counted(ledger) == expected
+
+
+def test_one_that_is_terminated_twice_is_in_doubt_and_safe_to_repeat(
+    server: PostgresServer, ledger: PostgresLedger
+) -> None:
+    lock = Locked(server)
+    call = Meanwhile(lambda: ledger.reserve("org/a", {"calls": 3}, key="k"))
+    server.execute("SELECT pg_terminate_backend(%s)", first := lock.waiting())
+    server.execute("SELECT pg_terminate_backend(%s)", lock.next_waiting(first))
+    error = call.result()
+    lock.open()
+    assert isinstance(error, LedgerUnavailableError)
+    assert error.applied is None
+    assert getattr(error.cause, "sqlstate", None) == "57P01"
+    for _ in range(2):
+        assert ledger.reserve("org/a", {"calls": 3}, key="k").state == Hold.HELD
+    assert counted(ledger) == [(0, 3)] * 2
+
+
+def test_what_was_acknowledged_is_there_after_a_crash_and_a_restart(
+    server: PostgresServer, ledger: PostgresLedger
+) -> None:
+    ledger.release(ledger.reserve("org/a", {"calls": 1}))
+    hold = ledger.reserve("org/a", {"calls": 5})
+    ledger.commit(ledger.reserve("org/a", {"calls": 0}))
+    server.halt("immediate")
+    with pytest.raises(LedgerUnavailableError) as caught:
+        ledger.commit(hold, {"calls": 4})
+    assert caught.value.applied is None  # it was sent, and nobody knows when the server ended
+    with pytest.raises(LedgerUnavailableError) as caught:
+        ledger.commit(hold, {"calls": 4})
+    assert caught.value.applied is False  # nobody was there
+    server.start()
+    assert ledger.commit(hold, {"calls": 4}).state == Hold.COMMITTED
+    assert counted(ledger) == [(4, 0)] * 2
+
+
+def test_a_restart_between_calls_is_not_seen(
+    server: PostgresServer, ledger: PostgresLedger
+) -> None:
+    ledger.reserve("org/a", {"calls": 5})
+    server.halt("fast")
+    server.start()
+    ledger.reserve("org/a", {"calls": 1})  # over the connection that ended
+    server.halt("fast")
+    server.start()
+    ledger.charge("org/a", {"calls": 1})  # which was not prepared there
+    assert counted(ledger) == [(1, 6)] * 2
+
+
+def test_a_restart_ends_all_connections_that_wait(
+    server: PostgresServer, ledger: PostgresLedger
+) -> None:
+    lock = Locked(server)
+    calls = [Meanwhile(lambda: ledger.reserve("org/a", {"calls": 1})) for _ in range(3)]
+    until(lambda: len(lock.all_waiting()) == len(calls))
+    lock.open()
+    assert [call.result().state for call in calls] == [Hold.HELD] * 3
+    server.halt("fast")
+    server.start()
+    ledger.reserve("org/a", {"calls": 1})
+    assert counted(ledger) == [(0, 4)] * 2
+
+
+def test_a_server_that_says_nothing_is_given_up(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(PostgresLedger(server.conninfo(), timeout=NO_HURRY)) as ledger:
+        ledger.set_limits("org", [Limit("calls", BUDGET)])
+        ledger.release(ledger.reserve("org", {"calls": 1}))
+        ledger.reserve("org", {"calls": 0})
+        pool_of(ledger).timeout = 0.05
+        pool_of(ledger)._connect = ledgers._opener(server.conninfo(), 0.05, False)
+        monkeypatch.setattr(engine, "GRACE", 0.05)  # it will not answer in a second either
+        server.send(signal.SIGSTOP)
+        try:
+            with pytest.raises(LedgerUnavailableError) as caught:
+                ledger.reserve("org", {"calls": 1}, key="k")
+        finally:
+            server.send_again(signal.SIGCONT)
+        assert caught.value.applied is None
+    monkeypatch.undo()
+    with closing(PostgresLedger(server.conninfo(), timeout=NO_HURRY)) as ledger:
+        assert ledger.reserve("org", {"calls": 1}, key="k").state == Hold.HELD
+        assert ledger.balance("org")[0].held == 1
+
+
+def test_a_statement_that_takes_too_long_changes_nothing(server: PostgresServer) -> None:
+    with closing(PostgresLedger(server.conninfo(), timeout=NO_HURRY)) as ledger:
+        ledger.set_limits("org", [Limit("calls", BUDGET)])
+        ledger.reserve("org", {"calls": 0})
+        lock = Locked(server)
+        (link,) = pool_of(ledger)._idle
+        link.pg.exec_(b"SET statement_timeout = 50")  # as `timeout` would, now that all is ready
+        with pytest.raises(LedgerUnavailableError, match="longer than `timeout`") as caught:
+            ledger.reserve("org", {"calls": 1})
+        assert caught.value.applied is False
+        link.pg.exec_(b"SET statement_timeout = 0")
+        lock.open()
+        assert ledger.balance("org")[0].held == 0
+
+
+def test_a_server_that_became_read_only_changes_nothing(
+    server: PostgresServer, ledger: PostgresLedger
+) -> None:
+    server.configure("default_transaction_read_only = on")
+    try:
+        with pytest.raises(LedgerUnavailableError, match="read-only") as caught:
+            ledger.reserve("org", {"calls": 1})
+        assert caught.value.applied is False
+        with pytest.raises(LedgerUnavailableError, match="read-only") as caught:
+            ledger.reserve("org", {"calls": 1})  # over a new connection
+        assert caught.value.applied is False
+    finally:
+        server.configure("default_transaction_read_only = off")
+    ledger.reserve("org", {"calls": 1})
+    assert counted(ledger) == [(0, 1), (0, 0)]
+
+
+def test_a_deadlock_with_somebody_else_is_tried_again(server: PostgresServer) -> None:
+    conninfo = server.conninfo(options="-c deadlock_timeout=10ms")
+    with closing(PostgresLedger(conninfo, timeout=NO_HURRY)) as ledger:
+        for path in ("org", "org/a"):
+            ledger.set_limits(path, [Limit("calls", BUDGET)])
+        first, last = Locked(server, "org"), Locked(server, "org/a")
+        last.session.execute("SET deadlock_timeout = '1h'")
+        call = Meanwhile(lambda: ledger.reserve("org/a", {"calls": 1}))
+        first.waiting()  # it has the lock on the root by now
+        other = Meanwhile(lambda: last.session.execute(LOCK_ROOT))
+        own = last.session.info.backend_pid
+        until(lambda: server.execute(WAITS, own) == [("Lock",)])
+        first.open()
+        other.result()  # the call gave way, and is made again
+        last.waiting()
+        last.open()
+        assert isinstance(call.result(), Hold)
+        assert counted(ledger) == [(0, 1)] * 2
+
+
+@pytest.mark.parametrize("state", ["53100", "53200"])
+def test_a_full_server_is_told_apart(
+    server: PostgresServer, ledger: PostgresLedger, state: str
+) -> None:
+    server.execute(
+        "CREATE FUNCTION microbudget.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        f"RAISE 'no space left' USING ERRCODE = '{state}'; END $$; "
+        "CREATE TRIGGER fail BEFORE INSERT ON microbudget.holds EXECUTE FUNCTION microbudget.fail()"
+    )
+    with pytest.raises(LedgerFullError, match="no space left"):
+        ledger.reserve("org/a", {"calls": 1})
+    assert counted(ledger) == [(0, 0)] * 2
+
+
+def test_too_many_connections_are_said_so(server: PostgresServer) -> None:
+    others: list[psycopg.Connection[Any]] = []
+    ((most,),) = server.execute("SHOW max_connections")
+
+    def fill() -> bool:
+        """Take all the places, those of processes that are about to end as well."""
+        while len(others) < int(most):
+            others.append(psycopg.connect(server.conninfo()))
+        return True
+
+    try:
+        until(fill, psycopg.OperationalError)
+        with closing(PostgresLedger(server.conninfo(), timeout=NO_HURRY)) as ledger:
+            with pytest.raises(LedgerUnavailableError, match="too many clients") as caught:
+                ledger.accounts()
+            assert caught.value.applied is False
+            others.pop().close()
+            assert until(lambda: ledger.accounts() == [])  # as soon as the process is gone
+    finally:
+        for other in others:
+            other.close()
+
+
+def test_threads_wait_for_a_connection_and_no_longer_than_told(server: PostgresServer) -> None:
+    ledger = PostgresLedger(server.conninfo(), max_connections=1, timeout=NO_HURRY)
+    ledger.set_limits("org", [Limit("calls", BUDGET)])
+    lock = Locked(server)
+    call = Meanwhile(lambda: ledger.reserve("org", {"calls": 1}))
+    lock.waiting()
+    pool_of(ledger).timeout = 0.01  # for who comes from now on
+    with pytest.raises(LedgerUnavailableError, match="all 1 connections") as caught:
+        ledger.accounts()
+    assert caught.value.applied is False
+    lock.open()
+    assert isinstance(call.result(), Hold)
+    ledger.close()
+    with pytest.raises(LedgerUnavailableError, match="closed"):
+        ledger.accounts()
+
+
+def test_a_schema_that_is_gone_is_said_so(server: PostgresServer, ledger: PostgresLedger) -> None:
+    server.execute("DROP SCHEMA microbudget CASCADE")
+    with pytest.raises(LedgerUnavailableError, match="schema is gone") as caught:
+        ledger.reserve("org", {"calls": 1})
+    assert caught.value.applied is False
+
+
+def test_a_task_that_is_cancelled_holds_nothing_twice(server: PostgresServer) -> None:
+    async def main() -> None:
+        ledger = AsyncPostgresLedger(server.conninfo(), max_connections=2, timeout=NO_HURRY)
+        await ledger.set_limits("org", [Limit("calls", BUDGET)])
+        lock = Locked(server)
+        tasks = [
+            asyncio.create_task(ledger.reserve("org", {"calls": 1}, key=key)) for key in ("a", "b")
+        ]
+        await asyncio.to_thread(until, lambda: len(lock.all_waiting()) == len(tasks))
+        tasks[0].cancel()
+        await asyncio.wait([tasks[0]])
+        assert tasks[0].cancelled()
+        lock.open()
+        assert (await tasks[1]).state == Hold.HELD
+        for key in ("a", "b"):
+            await ledger.reserve("org", {"calls": 1}, key=key)
+        assert (await ledger.balance("org"))[0].held == 2
+        await ledger.close()
+
+    asyncio.run(main())
+
+
+def test_one_asyncio_ledger_serves_one_loop_after_another(server: PostgresServer) -> None:
+    ledger = AsyncPostgresLedger(server.conninfo(), timeout=NO_HURRY)
+    asyncio.run(ledger.set_limits("org", [Limit("calls", BUDGET)]))
+
+    async def many() -> None:
+        await asyncio.gather(*(ledger.reserve("org", {"calls": 1}) for _ in range(20)))
+
+    asyncio.run(many())
+    assert asyncio.run(ledger.balance("org"))[0].held == 20
+    asyncio.run(ledger.close())

@@ -1,0 +1,407 @@
+"""The ledger in Redis answers as the reference does, from threads and from asyncio."""
+
+import asyncio
+import itertools
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from budget_core.ledger.errors import (
+    BudgetExceededError,
+    LedgerFullError,
+    LedgerUnavailableError,
+)
+from budget_core.ledger.limit import MOST, Limit
+from budget_cpython.ledger import remote
+from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
+from budget_cpython.ledger.redis.connection import RedisConnection
+from budget_cpython.ledger.redis.connections import TASKS
+from tests.forked import in_child
+from tests.ledger import linearizable
+from tests.ledger.claims import Claims
+from tests.ledger.machine import LedgerMachine
+from tests.ledger.patience import PATIENCE
+from tests.ledger.redis.server import RedisServer, server
+from tests_micro.ledger import cases as ledger_cases
+
+CASES = list(ledger_cases.cases())
+NOON = 20_000 * 86_400 + 43_200
+
+
+@pytest.fixture(autouse=True)
+def _no_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no reservation expire what is due: one in so many does, counted from a random one."""
+    monkeypatch.setattr(remote, "SWEEP_EVERY", 10**9)
+
+
+@pytest.fixture
+def empty() -> RedisServer:
+    with closing(server().client()) as client:
+        client.flushall()
+    return server()
+
+
+@pytest.fixture
+def ledger(empty: RedisServer) -> Iterator[RedisLedger]:
+    with closing(RedisLedger(empty.url, timeout=PATIENCE)) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_a_shared_vector_holds(case: dict[str, Any], empty: RedisServer) -> None:
+    made: list[RedisLedger] = []
+
+    def make(clock: Any, **options: Any) -> RedisLedger:
+        options.pop("max_holds", None)
+        made.append(RedisLedger(empty.url, timeout=PATIENCE, clock=clock, **options))
+        return made[0]
+
+    try:
+        ledger_cases.run(case, make)
+    finally:
+        for ledger in made:
+            ledger.close()
+
+
+def test_all_shared_vectors_hold_for_asyncio(empty: RedisServer) -> None:
+    async def play() -> None:
+        for number, case in enumerate(CASES):
+            made: list[AsyncRedisLedger] = []
+
+            def make(
+                clock: Any,
+                number: int = number,
+                made: list[AsyncRedisLedger] = made,
+                **options: Any,
+            ) -> AsyncRedisLedger:
+                options.pop("max_holds", None)
+                prefix = f"case{number}"
+                made.append(
+                    AsyncRedisLedger(
+                        empty.url, timeout=PATIENCE, prefix=prefix, clock=clock, **options
+                    )
+                )
+                return made[0]
+
+            try:
+                await ledger_cases.run_async(case, make)
+            finally:
+                for ledger in made:
+                    await ledger.close()
+
+    asyncio.run(play())
+
+
+def test_any_history_is_as_in_memory(empty: RedisServer) -> None:
+    client = empty.client()
+
+    class Machine(LedgerMachine):
+        def make(self, clock: Callable[[], float], keep: int) -> RedisLedger:
+            client.flushall()
+            return RedisLedger(client, clock=clock, keep=keep)
+
+        def both(self, name: str, *args: Any, **named: Any) -> Any:
+            """Compare no numbers of holds: a look expires those below its own root alone."""
+            if name != "expire":
+                return super().both(name, *args, **named)
+            assert self.reference.expire() <= self.engine.expire()
+            return None
+
+        def end(self) -> None:
+            """Keep the client for the next."""
+
+    with closing(client):
+        run_state_machine_as_test(
+            Machine, settings=settings(max_examples=40, stateful_step_count=30, deadline=None)
+        )
+
+
+def test_processes_that_are_killed_are_granted_the_limit_exactly(empty: RedisServer) -> None:
+    Claims(lambda clock: RedisLedger(empty.url, timeout=PATIENCE, clock=clock), 8, 100, 10).run()
+
+
+def test_what_threads_see_has_an_order(empty: RedisServer) -> None:
+    prefixes = itertools.count()
+
+    def make(clock: Callable[[], float]) -> RedisLedger:
+        return RedisLedger(empty.url, timeout=PATIENCE, prefix=f"h{next(prefixes)}", clock=clock)
+
+    assert linearizable.check(make, range(25)) >= 100
+
+
+def test_a_client_of_any_make_is_read(empty: RedisServer) -> None:
+    made: list[dict[str, Any]] = [{"decode_responses": True}, {"protocol": 2}, {"protocol": 3}]
+    for number, options in enumerate(made):
+        with (
+            closing(empty.client(**options)) as client,
+            closing(RedisLedger(client, prefix=f"of{number}")) as ledger,
+        ):
+            ledger.set_limits("org", [Limit("tokens", 10, "rolling 86400/24")])
+            hold = ledger.reserve("org", {"tokens": 4}, key="k")
+            assert ledger.reserve("org", {"tokens": 4}, key="k").amounts == {"tokens": 4}
+            ledger.commit(hold, {"tokens": 7})
+            (row,) = ledger.balance("org")
+            assert (row.account, row.axis, row.spent, row.held) == ("org", "tokens", 7, 0)
+            assert ledger.accounts() == ["org"]
+
+
+def test_the_largest_numbers_are_exact(ledger: RedisLedger) -> None:
+    ledger.set_limits("org", [Limit("tokens", MOST)])
+    ledger.charge("org", {"tokens": MOST - 2})
+    with pytest.raises(BudgetExceededError) as refused:
+        ledger.reserve("org", {"tokens": 3})
+    assert (refused.value.left, refused.value.spent) == (2, MOST - 2)
+    hold = ledger.reserve("org", {"tokens": 2})
+    assert ledger.balance("org")[0].held == 2
+    assert ledger.commit(hold, {"tokens": 1}).actual == {"tokens": 1}
+    assert ledger.balance("org")[0].spent == MOST - 1
+
+
+def test_an_account_too_many_is_refused_whatever_its_root(empty: RedisServer) -> None:
+    with closing(RedisLedger(empty.url, timeout=PATIENCE, max_accounts=2)) as ledger:
+        ledger.set_limits("a", [Limit("tokens", 1)])
+        ledger.set_limits("b", [Limit("tokens", 1)])
+        with pytest.raises(LedgerFullError):
+            ledger.set_limits("c", [Limit("tokens", 1)])
+        ledger.set_limits("a", [])
+        ledger.set_limits("c", [Limit("tokens", 1)])
+        assert ledger.accounts() == ["b", "c"]
+
+
+def test_ledgers_of_two_prefixes_do_not_meet(empty: RedisServer) -> None:
+    with (
+        closing(RedisLedger(empty.url, timeout=PATIENCE, prefix="one")) as one,
+        closing(RedisLedger(empty.url, timeout=PATIENCE, prefix="two")) as two,
+    ):
+        one.set_limits("org", [Limit("tokens", 1)])
+        assert two.accounts() == []
+        assert two.limits("org") == []
+
+
+@pytest.mark.parametrize("prefix", ["", "a{b", "a}b", "ä", None])
+def test_a_prefix_that_would_break_keys_is_refused(prefix: Any, empty: RedisServer) -> None:
+    with pytest.raises(ValueError, match="prefix"):
+        RedisLedger(empty.url, timeout=PATIENCE, prefix=prefix)
+
+
+def test_what_is_settled_is_forgotten_and_what_is_live_is_not(empty: RedisServer) -> None:
+    with (
+        closing(RedisLedger(empty.url, timeout=PATIENCE, keep=5000)) as ledger,
+        closing(empty.client()) as client,
+    ):
+        ledger.set_limits("org", [Limit("tokens", 10)])
+        live = ledger.reserve("org", {"tokens": 1}, key="live")
+        ledger.commit(ledger.reserve("org", {"tokens": 1}, key="settled"))
+        ledger.charge("org", {"tokens": 1}, key="charged")
+        left = [
+            client.pttl(f"microbudget:{{org}}:hold:{key}") for key in ("live", "settled", "charged")
+        ]
+        assert left[0] == -1
+        assert all(0 < one <= 5_000_000 for one in left[1:])
+        assert client.zcard("microbudget:{org}:live") == 1
+        ledger.release(live)
+        assert client.zcard("microbudget:{org}:live") == 0
+
+
+def test_a_root_without_accounts_and_holds_leaves_only_a_number(empty: RedisServer) -> None:
+    now = [NOON]
+    with (
+        closing(RedisLedger(empty.url, timeout=PATIENCE, clock=lambda: now[0])) as ledger,
+        closing(empty.client()) as client,
+    ):
+        ledger.set_limits("org", [Limit("tokens", 10)])
+        ledger.reserve("org", {"tokens": 1}, key="k")
+        ledger.set_limits("org", [])
+        assert ledger.expire() == 0
+        assert client.hgetall("microbudget:{#}:roots") == {b"org": b"0"}
+        now[0] += 301
+        assert ledger.expire() == 1
+        assert set(client.keys()) == {b"microbudget:{org}:cells", b"microbudget:{org}:hold:k"}
+
+
+def test_many_holds_that_are_over_expire_before_a_balance(empty: RedisServer) -> None:
+    now = [NOON]
+    with closing(RedisLedger(empty.url, timeout=PATIENCE, clock=lambda: now[0])) as ledger:
+        ledger.set_limits("org", [Limit("tokens", 1000)])
+        for number in range(250):  # more than are expired at a time
+            ledger.reserve(f"org/{number}" if number % 2 else "org", {"tokens": 1})
+        now[0] += 301
+        with closing(empty.client()) as client:
+            client.config_resetstat()
+            (row,) = ledger.balance("org")
+            assert client.info("commandstats")["cmdstat_evalsha"]["calls"] < 10
+        assert (row.spent, row.held) == (250, 0)
+
+
+def test_a_reservation_costs_the_server_the_same_beside_many_holds(empty: RedisServer) -> None:
+    with (
+        closing(RedisLedger(empty.url, timeout=PATIENCE, clock=lambda: NOON)) as ledger,
+        closing(empty.client()) as client,
+    ):
+        ledger.set_limits("org/a", [Limit("tokens", None, "day")])
+
+        def commands() -> int:
+            before = sum(one["calls"] for one in client.info("commandstats").values())
+            ledger.reserve("org/a", {"tokens": 1})
+            return int(sum(one["calls"] for one in client.info("commandstats").values()) - before)
+
+        ledger.reserve("org/a", {"tokens": 1})
+        few = commands()
+        size = client.strlen("microbudget:{org}:hold:x")
+        for number in range(300):
+            ledger.reserve("org/a", {"tokens": 1})
+            ledger.set_limits(f"org/{number}", [Limit("tokens", 5)])
+        assert commands() == few
+        assert client.hlen("microbudget:{org}:account:org/a") == 1
+        assert size == 0
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[AsyncRedisLedger]:
+    ledger = AsyncRedisLedger(url, timeout=PATIENCE)
+    try:
+        yield ledger
+    finally:
+        await ledger.close()
+
+
+def test_a_thousand_tasks_share_a_budget_exactly(empty: RedisServer) -> None:
+    async def claim(ledger: AsyncRedisLedger) -> bool:
+        try:
+            await ledger.commit(await ledger.reserve("org/agent", {"calls": 1}))
+        except BudgetExceededError:
+            return False
+        return True
+
+    async def play() -> int:
+        async with opened(empty.url + "?client_name=tasks") as ledger:
+            await ledger.set_limits("org", [Limit("calls", 300, "run")])
+            granted = sum(await asyncio.gather(*[claim(ledger) for _ in range(1000)]))
+            (row,) = await ledger.balance("org")
+            assert (row.spent, row.held) == (granted, 0)
+            with closing(empty.client()) as client:
+                names = [one["name"] for one in client.client_list()]
+                assert 1 < names.count("tasks") <= TASKS
+            return granted
+
+    assert asyncio.run(play()) == 300
+
+
+def test_a_fork_has_connections_of_its_own(empty: RedisServer) -> None:
+    with (
+        closing(RedisLedger(empty.url, timeout=PATIENCE)) as ledger,
+        closing(empty.client()) as client,
+    ):
+        ledger.set_limits("org", [Limit("calls", None)])
+        before = client.info("stats")["total_connections_received"]
+        ledger.charge("org", {"calls": 1})
+        assert client.info("stats")["total_connections_received"] == before
+        assert in_child(lambda: ledger.charge("org", {"calls": 1})) == 0
+        assert client.info("stats")["total_connections_received"] == before + 1
+        assert ledger.balance("org")[0].spent == 2
+
+
+def test_an_account_made_again_while_it_is_removed_is_listed(
+    empty: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        closing(RedisLedger(empty.url, timeout=PATIENCE)) as one,
+        closing(RedisLedger(empty.url, timeout=PATIENCE)) as other,
+    ):
+        one.set_limits("org", [Limit("calls", 1)])
+        registry = RedisConnection._registry
+
+        async def late(self: RedisConnection, name: str, *args: Any) -> Any:
+            if name == "unregister":
+                other.set_limits("org", [Limit("calls", 2)])
+            return await registry(self, name, *args)
+
+        monkeypatch.setattr(RedisConnection, "_registry", late)
+        one.set_limits("org", [])
+        assert one.limits("org") == [Limit("calls", 2)]
+        assert one.accounts() == ["org"]
+
+
+@pytest.mark.parametrize("before", [[], [Limit("calls", 2)]])
+@pytest.mark.parametrize("steps", range(4))
+def test_an_account_removed_while_it_is_made_is_listed_if_it_is_there(
+    empty: RedisServer, monkeypatch: pytest.MonkeyPatch, before: list[Limit], steps: int
+) -> None:
+    with (
+        closing(RedisLedger(empty.url, timeout=PATIENCE)) as one,
+        closing(RedisLedger(empty.url, timeout=PATIENCE)) as other,
+    ):
+        one.set_limits("other", [Limit("calls", 1)])  # knows the window, so asks only once
+        other.set_limits("org", before)
+        registry, left = RedisConnection._registry, [steps]
+
+        def step() -> None:
+            left[0] -= 1
+            if left[0] == -1:
+                other.set_limits("org", [])
+
+        async def watched(self: RedisConnection, *args: Any) -> Any:
+            step()
+            reply = await registry(self, *args)
+            step()
+            return reply
+
+        monkeypatch.setattr(RedisConnection, "_registry", watched)
+        one.set_limits("org", [Limit("calls", 1)])
+        assert left[0] < 0 or before  # with limits before there is no need to note it twice
+        assert one.accounts() == (["org", "other"] if one.limits("org") else ["other"])
+
+
+def test_an_account_that_cannot_be_made_takes_no_place(
+    empty: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(RedisLedger(empty.url, timeout=PATIENCE, max_accounts=1)) as ledger:
+        with monkeypatch.context() as patch:
+            patch.setattr(remote, "WALL", lambda: NOON)  # as if the server's clock were wrong
+            with pytest.raises(LedgerUnavailableError, match="the clock that is wrong"):
+                ledger.set_limits("org", [Limit("calls", 1, "day")])
+        assert ledger.accounts() == []
+        ledger.set_limits("other", [Limit("calls", 1, "day")])
+        assert ledger.accounts() == ["other"]
+
+
+def test_a_rolling_window_past_the_largest_number_stands_at_it(empty: RedisServer) -> None:
+    now = [NOON]
+    with closing(RedisLedger(empty.url, timeout=PATIENCE, clock=lambda: now[0])) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None, "rolling 4/4")])
+        for used in (MOST, MOST, 2):
+            now[0] += 1
+            ledger.charge("org", {"tokens": used})
+        (row,) = ledger.balance("org")
+        assert row.spent == MOST
+        with pytest.raises(BudgetExceededError) as refused:
+            ledger.reserve("org", {"tokens": 1})
+        assert (refused.value.spent, refused.value.left) == (MOST, 0)
+        assert ledger.reserve("org", {"tokens": 0}).state == "held"
+
+
+def test_a_missing_library_is_named() -> None:
+    code = "import sys; sys.modules['redis'] = None; import budget_cpython.ledger.redis"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode
+    assert "pip install 'microbudget[redis]'" in done.stderr
+
+
+@pytest.mark.parametrize("most", [1, 100])
+def test_a_client_that_was_given_stays_its_owners(empty: RedisServer, most: int) -> None:
+    with closing(empty.client(max_connections=most)) as client:
+        with closing(RedisLedger(client)) as ledger:
+            ledger.set_limits("org", [Limit("tokens", 10)])
+            ledger.reserve("org", {"tokens": 1})
+            assert client.ping()
+            assert ledger.accounts() == ["org"]
+            before = client.info("stats")["total_connections_received"]
+        for _ in range(3):
+            RedisLedger(client).reserve("org", {"tokens": 1})  # none of them is closed
+        assert client.info("stats")["total_connections_received"] == before

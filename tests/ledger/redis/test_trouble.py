@@ -1,0 +1,386 @@
+"""Whatever happens to a Redis server: nothing acknowledged is lost, and nothing counts twice."""
+
+import asyncio
+import itertools
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from budget_core.ledger.errors import LedgerFullError, LedgerUnavailableError
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.records import Hold
+from budget_cpython.ledger import remote
+from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
+from tests.ledger.patience import NO_HURRY, PATIENCE, until
+from tests.ledger.redis.server import RedisServer, hurry, server
+
+LIMITS = [Limit("tokens", 1_000_000)]
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[RedisServer]:
+    """A server of the test's own, which keeps what it has acknowledged."""
+    with RedisServer(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as started:
+        yield started
+
+
+@pytest.fixture
+def shared() -> RedisServer:
+    with closing(server().client()) as client:
+        client.flushall()
+    return server()
+
+
+def figures(ledger: RedisLedger) -> tuple[int, int]:
+    (row,) = ledger.balance("org")
+    return row.spent, row.held
+
+
+def test_a_server_that_is_down_is_said_to_be_and_nothing_is_applied(tmp_path: Path) -> None:
+    with closing(RedisLedger(f"unix://{tmp_path}/nobody")) as ledger:
+        for ask in asking(ledger, Hold("org", "k", {"tokens": 1})):
+            with pytest.raises(LedgerUnavailableError) as down:
+                ask()
+            assert down.value.applied is False or "did not answer" in str(down.value)
+
+
+def asking(ledger: RedisLedger, hold: Hold) -> "list[Callable[[], Any]]":
+    return [
+        lambda: ledger.set_limits("org", LIMITS),
+        lambda: ledger.limits("org"),
+        lambda: ledger.accounts(),
+        lambda: ledger.reserve("org", {"tokens": 1}),
+        lambda: ledger.charge("org", {"tokens": 1}),
+        lambda: ledger.commit(hold),
+        lambda: ledger.release(hold),
+        lambda: ledger.extend(hold),
+        lambda: ledger.hold("org", "k"),
+        lambda: ledger.expire(),
+        lambda: ledger.balance("org"),
+        lambda: ledger.history("org"),
+    ]
+
+
+def test_asyncio_is_told_of_a_server_that_is_down(tmp_path: Path) -> None:
+    async def ask() -> None:
+        ledger = AsyncRedisLedger(f"unix://{tmp_path}/nobody", check_eviction=False)
+        with pytest.raises(LedgerUnavailableError) as down:
+            await ledger.reserve("org", {"tokens": 1})
+        assert down.value.applied is False
+        await ledger.close()
+
+    asyncio.run(ask())
+
+
+def kill_when(own: RedisServer, far: threading.Event) -> None:
+    if far.wait(NO_HURRY):
+        own.kill()
+
+
+def test_a_killed_server_has_all_it_acknowledged_and_nothing_twice(own: RedisServer) -> None:
+    with closing(RedisLedger(own.url, timeout=PATIENCE)) as ledger:
+        ledger.set_limits("org", LIMITS)
+        told = 0
+        for turn in range(4):
+            far = threading.Event()
+            killer = threading.Thread(target=kill_when, args=(own, far))
+            killer.start()
+            for number in itertools.count():
+                asked = {"tokens": 1}
+                if number == 7 * turn + 3:
+                    far.set()
+                try:
+                    hold = ledger.reserve("org", asked, key=f"{turn}.{number}")
+                    ledger.commit(hold)
+                except LedgerUnavailableError:
+                    break
+                told += 1
+            assert far.is_set()
+            killer.join()
+            own.start()
+            ledger.commit(ledger.reserve("org", asked, key=f"{turn}.{number}"))
+            told += 1
+            assert figures(ledger) == (told, 0)
+
+
+def test_connections_that_broke_together_cost_nobody_an_error(own: RedisServer) -> None:
+    with closing(RedisLedger(own.url, timeout=NO_HURRY)) as ledger:
+        ledger.set_limits("org", LIMITS)
+        ledger.charge("org", {})
+        with closing(own.client()) as client:
+            client.client_pause(PATIENCE * 2000, all=False)  # what may write has to wait
+            threads = [
+                threading.Thread(target=ledger.charge, args=("org", {"tokens": 1}))
+                for _ in range(4)
+            ]
+            for thread in threads:
+                thread.start()
+            until(lambda: client.info("clients")["connected_clients"] >= 5)
+            client.client_unpause()
+            for thread in threads:
+                thread.join()
+        own.kill()
+        own.start()
+        ledger.charge("org", {"tokens": 1})
+        assert figures(ledger) == (5, 0)
+
+
+def test_asyncio_goes_on_with_a_server_that_was_restarted(own: RedisServer) -> None:
+    async def play() -> None:
+        ledger = AsyncRedisLedger(own.url, timeout=PATIENCE)
+        await ledger.set_limits("org", LIMITS)
+        await asyncio.gather(*[ledger.charge("org", {"tokens": 1}) for _ in range(20)])
+        own.kill()
+        with pytest.raises(LedgerUnavailableError):
+            await ledger.charge("org", {"tokens": 1}, key="k")
+        own.start()
+        for number in range(20):
+            await ledger.charge("org", {"tokens": 1}, key=f"k{number}")
+        (row,) = await ledger.balance("org")
+        assert row.spent == 40
+        await ledger.close()
+
+    asyncio.run(play())
+
+
+def test_what_a_paused_server_was_asked_counts_once(own: RedisServer) -> None:
+    with ExitStack() as stack:
+        ledgers = [
+            stack.enter_context(closing(RedisLedger(own.url, timeout=PATIENCE))) for _ in range(3)
+        ]
+        ledgers[0].set_limits("org", LIMITS)
+        hold = ledgers[0].reserve("org", {"tokens": 3}, key="before")
+        operations: list[Callable[[RedisLedger], Hold]] = [
+            lambda ledger: ledger.reserve("org", {"tokens": 5}, key="k"),
+            lambda ledger: ledger.commit(hold, {"tokens": 4}),
+            lambda ledger: ledger.charge("org", {"tokens": 7}, key="c"),
+        ]
+        for ledger in ledgers:
+            ledger.balance("org")  # each has a connection, or it could not even ask
+        own.pause()
+        for ledger, ask in zip(ledgers, operations, strict=True):
+            hurry(ledger, 0.1)
+            with pytest.raises(LedgerUnavailableError) as paused:
+                ask(ledger)
+            assert paused.value.applied is None
+            hurry(ledger, PATIENCE)
+        own.go_on()
+        for ledger, ask in zip(ledgers, operations, strict=True):
+            ask(ledger)
+        assert figures(ledgers[0]) == (11, 5)
+
+
+@contextmanager
+def cutting(path: Path, upstream: str, cut: threading.Event) -> Iterator[str]:
+    """Pass bytes on to a server; with `cut` set, its next answer is the end of the connection."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+    passing: list[threading.Thread] = []
+
+    def serve() -> None:
+        while True:
+            try:
+                near, _ = listener.accept()
+            except OSError:
+                return
+            passing.append(threading.Thread(target=pass_on, args=(near,), daemon=True))
+            passing[-1].start()
+
+    def pass_on(near: socket.socket) -> None:
+        with near, socket.socket(socket.AF_UNIX) as far:
+            far.connect(upstream)
+            asked = False
+            while True:
+                for ready in select.select((near, far), (), ())[0]:
+                    data = ready.recv(1 << 16)
+                    asked = asked or b"EVALSHA" in data
+                    if not data:
+                        return
+                    if asked and ready is far and cut.is_set():
+                        cut.clear()
+                        return
+                    (far if ready is near else near).sendall(data)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"unix://{path}"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        for one in (thread, *passing):
+            one.join(PATIENCE)
+            assert not one.is_alive()
+
+
+def test_an_answer_cut_off_is_asked_for_again_and_counts_once(
+    shared: RedisServer, tmp_path: Path
+) -> None:
+    cut = threading.Event()
+    with (
+        cutting(tmp_path / "s", shared.socket, cut) as url,
+        closing(RedisLedger(url, timeout=PATIENCE)) as ledger,
+    ):
+        ledger.set_limits("org", LIMITS)
+        ledger.commit(ledger.reserve("org", {}))
+        ledger.charge("org", {})  # all scripts are loaded
+        cut.set()
+        hold = ledger.reserve("org", {"tokens": 5})
+        assert not cut.is_set()
+        assert figures(ledger) == (0, 5)
+        cut.set()
+        ledger.commit(hold, {"tokens": 4})
+        assert not cut.is_set()
+        cut.set()
+        ledger.charge("org", {"tokens": 1})
+        assert not cut.is_set()
+        assert figures(ledger) == (5, 0)
+
+
+def test_scripts_that_were_flushed_are_loaded_again(
+    shared: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "SWEEP_EVERY", 10**9)  # which would run a script of its own
+    with (
+        closing(RedisLedger(shared.url, timeout=PATIENCE)) as ledger,
+        closing(shared.client()) as client,
+    ):
+        ledger.set_limits("org", LIMITS)
+        for number in range(3):
+            client.script_flush()
+            hold = ledger.reserve("org", {"tokens": 1}, key=f"{number}")
+            client.script_flush()
+            ledger.commit(hold)
+        assert figures(ledger) == (3, 0)
+        ledger.reserve("org", {"tokens": 1})
+        before = client.info("commandstats")["cmdstat_eval"]["calls"]
+        ledger.reserve("org", {"tokens": 1})
+        assert client.info("commandstats")["cmdstat_eval"]["calls"] == before
+
+
+def test_a_full_server_takes_no_holds_and_settles_those_it_has(own: RedisServer) -> None:
+    with closing(RedisLedger(own.url, timeout=PATIENCE)) as ledger, closing(own.client()) as client:
+        ledger.set_limits("org", LIMITS)
+        ledger.set_limits("gone", LIMITS)
+        holds = [ledger.reserve("org", {"tokens": 2}) for _ in range(4)]
+        client.config_set("maxmemory", 1)
+        for ask in (
+            lambda: ledger.reserve("org", {"tokens": 5}, key="k"),
+            lambda: ledger.charge("org", {"tokens": 5}, key="k"),
+            lambda: ledger.set_limits("other", LIMITS),
+        ):
+            with pytest.raises(LedgerFullError):
+                ask()
+        assert ledger.commit(holds[0], {"tokens": 3}).state == "committed"
+        assert ledger.release(holds[1]).state == "released"
+        assert ledger.extend(holds[2]).state == "held"
+        ledger.set_limits("gone", [])
+        assert ledger.accounts() == ["org"]
+        assert figures(ledger) == (3, 4)
+        client.config_set("maxmemory", 0)
+        assert ledger.reserve("org", {"tokens": 5}, key="k").state == "held"
+        assert figures(ledger) == (3, 9)
+        assert client.zcard("microbudget:{org}:live") == 3
+
+
+def test_a_replica_changes_nothing_until_it_is_promoted(own: RedisServer) -> None:
+    with closing(RedisLedger(own.url, timeout=PATIENCE)) as ledger, closing(own.client()) as client:
+        ledger.set_limits("org", LIMITS)
+        hold = ledger.reserve("org", {"tokens": 2}, key="k")
+        client.replicaof("127.0.0.1", 1)
+        client.config_set("replica-serve-stale-data", "yes")
+        asks: list[Callable[[], Any]] = [
+            lambda: ledger.reserve("org", {"tokens": 5}),
+            lambda: ledger.commit(hold),
+        ]
+        for ask in asks:
+            with pytest.raises(LedgerUnavailableError, match="read only") as refused:
+                ask()
+            assert refused.value.applied is False
+        assert figures(ledger) == (0, 2)  # it may be read
+        client.config_set("replica-serve-stale-data", "no")
+        with pytest.raises(LedgerUnavailableError, match="MASTER"):
+            ledger.balance("org")
+        client.replicaof("NO", "ONE")
+        ledger.commit(hold)
+        assert figures(ledger) == (2, 0)
+
+
+def test_a_server_that_takes_over_an_address_is_reached(
+    own: RedisServer, shared: RedisServer, tmp_path: Path
+) -> None:
+    address = tmp_path / "s"
+    address.symlink_to(own.socket)
+    given = redis.Redis(unix_socket_path=str(address), socket_timeout=PATIENCE)
+    with (
+        closing(RedisLedger(f"unix://{address}", timeout=PATIENCE)) as ledger,
+        closing(RedisLedger(given)) as other,
+        closing(RedisLedger(shared.url, timeout=PATIENCE)) as successor,
+        closing(given),
+        closing(own.client()) as client,
+    ):
+        ledger.set_limits("org", LIMITS)
+        successor.set_limits("org", LIMITS)
+        other.balance("org")
+        client.replicaof("127.0.0.1", 1)
+        address.unlink()
+        address.symlink_to(shared.socket)
+        for one in (ledger, other):
+            with pytest.raises(LedgerUnavailableError, match="read only"):
+                one.reserve("org", {"tokens": 5})
+            one.reserve("org", {"tokens": 5})
+        assert figures(successor) == (0, 10)
+
+
+def test_asyncio_reaches_a_server_that_takes_over_an_address(
+    own: RedisServer, shared: RedisServer, tmp_path: Path
+) -> None:
+    async def play() -> None:
+        address = tmp_path / "s"
+        address.symlink_to(own.socket)
+        given = redis.asyncio.Redis(unix_socket_path=str(address), socket_timeout=PATIENCE)
+        ledgers = AsyncRedisLedger(f"unix://{address}", timeout=PATIENCE), AsyncRedisLedger(given)
+        successor = AsyncRedisLedger(shared.url, timeout=PATIENCE)
+        for ledger in (ledgers[0], successor):
+            await ledger.set_limits("org", LIMITS)
+        await ledgers[1].balance("org")
+        with closing(own.client()) as client:
+            client.replicaof("127.0.0.1", 1)
+        address.unlink()
+        address.symlink_to(shared.socket)
+        for ledger in ledgers:
+            with pytest.raises(LedgerUnavailableError, match="read only"):
+                await ledger.reserve("org", {"tokens": 5})
+            await ledger.reserve("org", {"tokens": 5})
+        assert (await successor.balance("org"))[0].held == 10
+        for ledger in (*ledgers, successor):
+            await ledger.close()
+        await given.aclose()
+
+    asyncio.run(play())
+
+
+def test_a_client_that_tries_again_by_itself_changes_nothing_twice(
+    shared: RedisServer, tmp_path: Path
+) -> None:
+    cut = threading.Event()
+    with cutting(tmp_path / "s", shared.socket, cut) as url:
+        client = redis.Redis.from_url(url, retry=Retry(NoBackoff(), 3), socket_timeout=PATIENCE)
+        with closing(client), closing(RedisLedger(client)) as ledger:
+            ledger.set_limits("org", LIMITS)
+            ledger.reserve("org", {})
+            cut.set()
+            ledger.reserve("org", {"tokens": 5})
+            assert not cut.is_set()
+            assert figures(ledger) == (0, 5)

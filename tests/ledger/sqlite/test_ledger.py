@@ -1,0 +1,95 @@
+"""The ledger in an SQLite file answers as the reference does."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import rule, run_state_machine_as_test
+
+from budget_core.ledger.errors import BudgetExceededError
+from budget_core.ledger.limit import MOST
+from budget_cpython.ledger.sqlite import SqliteLedger, holds, ledger, stored
+from tests.ledger.machine import LedgerMachine, comparable, paths, ttls
+from tests_micro.ledger import cases as ledger_cases
+
+CASES = list(ledger_cases.cases())
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_a_shared_vector_holds(case: dict[str, Any], tmp_path: Path) -> None:
+    made: list[SqliteLedger] = []
+
+    def make(clock: Any, **options: Any) -> SqliteLedger:
+        made.append(SqliteLedger(tmp_path / "ledger.db", clock=clock, **options))
+        return made[0]
+
+    try:
+        ledger_cases.run(case, make)
+    finally:
+        for one in made:
+            one.close()
+
+
+def test_any_history_is_as_in_memory(tmp_path: Path) -> None:
+    numbers = itertools.count()
+
+    class Machine(LedgerMachine):
+        def make(self, clock: Any, keep: int) -> SqliteLedger:
+            return SqliteLedger(tmp_path / f"{next(numbers)}.db", clock=clock, keep=keep)
+
+    run_state_machine_as_test(
+        Machine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
+    )
+
+
+class Together:
+    """Several ledgers on one file, which take turns."""
+
+    def __init__(self, ledgers: list[SqliteLedger]) -> None:
+        self._ledgers = ledgers
+        self._turns = itertools.cycle(ledgers)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(next(self._turns), name)
+
+    def close(self) -> None:
+        for one in self._ledgers:
+            one.close()
+
+
+def test_any_history_of_several_on_one_file_is_too_however_little_they_remember(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = itertools.count()
+    for module, name in ((holds, "YOUNG"), (stored, "MOST_KNOWN"), (stored, "LOOKED_AT")):
+        monkeypatch.setattr(module, name, 2)
+    for module, name in ((holds, "STEP"), (stored, "STEP"), (ledger, "STEP")):
+        monkeypatch.setattr(module, name, 2)
+    monkeypatch.setattr(stored, "PRUNE_EVERY", 1)
+
+    class Machine(LedgerMachine):
+        def make(self, clock: Any, keep: int) -> Together:
+            path = tmp_path / f"{next(numbers)}.db"
+            return Together([SqliteLedger(path, clock=clock, keep=keep) for _ in range(3)])
+
+        @rule()
+        def expire(self) -> None:
+            self.reference.expire()
+            self.engine.expire()  # some had expired before anybody asked
+
+        def comparable(self, found: Any) -> Any:
+            if isinstance(found, BudgetExceededError):  # for the same reason
+                found.spent, found.held = min(MOST, found.spent + found.held), 0
+            return comparable(found)
+
+        @rule(path=paths, count=st.integers(1, 6), ttl=ttls)
+        def take(self, path: str, count: int, ttl: int) -> None:
+            for _ in range(count):
+                self.reserve(path, {"tokens": 1}, None, ttl)
+
+    run_state_machine_as_test(
+        Machine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
+    )

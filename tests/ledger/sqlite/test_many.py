@@ -1,0 +1,352 @@
+"""Threads, processes and SIGKILLs on one ledger's file; and rows that do not pile up."""
+
+import itertools
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from budget_core.ledger.errors import BudgetExceededError, UnknownHoldError
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.memory import Ledger
+from budget_core.ledger.records import Hold
+from budget_cpython.ledger.sqlite import SqliteLedger
+from budget_cpython.ledger.sqlite.holds import STEP, YOUNG
+from budget_cpython.ledger.sqlite.stored import LOOKED_AT, PRUNE_EVERY
+from tests.ledger import claims, linearizable
+from tests.ledger.patience import NO_HURRY
+from tests.ledger.sqlite import kills as ledger_kills
+
+NOON = 20_000 * 86_400 + 43_200
+ONE = {"tokens": 1}
+HOUR = 3600
+QUICK = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108 - a crash needs no disk
+
+
+@pytest.fixture
+def switches() -> Iterator[None]:
+    """Let threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_processes_that_are_killed_are_granted_the_limit_exactly(tmp_path: Path) -> None:
+    work = claims.Claims(claims.maker(f"sqlite:{tmp_path}/ledger.db"), 8, 100, kills=20)
+    work.run()
+    assert work.kills >= 10  # as many as are due before the hour ends
+
+
+def test_a_ledger_of_which_each_process_has_its_own_is_found_out(tmp_path: Path) -> None:
+    def make(clock: Callable[[], float]) -> SqliteLedger:
+        ledger = SqliteLedger(tmp_path / f"{os.getpid()}.db", clock=clock)
+        for account in claims.ACCOUNTS:
+            ledger.set_limits(account, [Limit("calls", 100, "hour")])
+        return ledger
+
+    with pytest.raises(claims.BrokenPromiseError, match="limit 100"):
+        claims.Claims(make, 4, 100, kills=0).run()
+
+
+def test_kills_in_the_midst_of_writes_lose_and_break_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert ledger_kills.run(kills=100, seed=0, folder=QUICK) == 0
+    assert ", 0 broken" in capsys.readouterr().out
+
+
+def test_a_ledger_that_acknowledges_before_it_writes_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Late(SqliteLedger):
+        waiting: tuple[Any, ...] | None = None
+
+        def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
+            waiting, self.waiting = self.waiting, (path, amounts)
+            return super().charge(*waiting) if waiting else Hold(path, "#")
+
+    monkeypatch.setattr(ledger_kills, "SqliteLedger", Late)
+    assert ledger_kills.run(kills=400, seed=0, folder=QUICK) == 1
+    assert "with --seed 0: acknowledged" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("switches")
+def test_what_threads_do_at_once_has_an_order_that_the_reference_explains(tmp_path: Path) -> None:
+    numbers = itertools.count()
+
+    def make(clock: Callable[[], float]) -> SqliteLedger:
+        path = tmp_path / f"{next(numbers)}.db"
+        return SqliteLedger(path, clock=clock, timeout=NO_HURRY)
+
+    assert linearizable.check(make, range(40)) > 100
+
+
+def test_a_history_without_an_order_is_found_out() -> None:
+    reference = Ledger(linearizable.clock)
+    reference.set_limits("org", [Limit("tokens", 6)])
+
+    def reserve(key: str, began: float, ended: float) -> linearizable.Operation:
+        call = ("reserve", ("org", {"tokens": 5}, key))
+        fresh = Ledger(linearizable.clock)
+        fresh.set_limits("org", [Limit("tokens", 6)])
+        return linearizable.Operation(call, linearizable.answer(fresh, call), began, ended)
+
+    def see(spent_and_held: int, began: float, ended: float) -> linearizable.Operation:
+        fresh = Ledger(linearizable.clock)
+        fresh.set_limits("org", [Limit("tokens", 6)])
+        if spent_and_held:
+            fresh.reserve("org", {"tokens": spent_and_held})
+        call = ("balance", ("org",))
+        return linearizable.Operation(call, linearizable.answer(fresh, call), began, ended)
+
+    explain = linearizable.explain
+    assert explain(reference, [reserve("a", 0, 3), see(0, 1, 2)])
+    assert explain(reference, [reserve("a", 0, 3), see(5, 1, 2)])
+    assert explain(reference, [reserve("a", 0, 1), see(0, 2, 3)]) is None  # it had ended before
+    assert explain(reference, [reserve("a", 0, 3), reserve("b", 1, 2)]) is None  # 10 of 6
+    seen = [reserve("a", 0, 9), see(5, 1, 2), see(0, 3, 4)]
+    assert explain(reference, seen) is None  # what was seen was gone again
+
+
+@pytest.mark.usefixtures("switches")
+def test_threads_that_share_a_ledger_are_granted_the_limit_exactly(tmp_path: Path) -> None:
+    granted: list[Hold] = []
+    path = tmp_path / "ledger.db"
+    with SqliteLedger(path, clock=lambda: NOON, timeout=NO_HURRY) as ledger:
+        ledger.set_limits("org", [Limit("tokens", 150)])
+
+        def claim() -> None:
+            for _ in range(40):
+                try:
+                    granted.append(ledger.commit(ledger.reserve("org/team", ONE), ONE))
+                except BudgetExceededError:
+                    pass
+
+        threads = [threading.Thread(target=claim) for _ in range(8)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        (found,) = ledger.balance("org")
+    assert (len(granted), found.spent, found.held) == (150, 150, 0)
+    assert len({hold.id for hold in granted}) == 150
+
+
+def test_two_ledgers_on_a_file_see_what_the_other_writes_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    now = NOON
+    with SqliteLedger(path, clock=lambda: now) as one, SqliteLedger(path, clock=lambda: now) as two:
+        one.set_limits("org", [Limit("tokens", 10, "rolling 7200/2")])
+        for turn in range(4):
+            hold = one.reserve("org/a", {"tokens": 4}, ttl=60)
+            two.charge("org", ONE)
+            assert two.balance("org")[0].held == 4
+            two.set_limits("org/a", [Limit("tokens", None if turn % 2 else 50)])
+            two.commit(Hold(hold.path, hold.id), {"tokens": 1})
+            assert one.commit(hold, {"tokens": 3}).actual == {"tokens": 1}
+            assert (
+                one.balance("org")[0].spent == two.balance("org")[0].spent == min(6, 2 + 2 * turn)
+            )
+            now += HOUR
+
+
+def rows(ledger: SqliteLedger) -> int:
+    with SqliteLedger.view(ledger.path) as view:
+        (count,) = view.execute("SELECT count(*) FROM holds").fetchone()
+    view.close()
+    return int(count)
+
+
+def test_settled_holds_are_known_for_their_time_and_then_pruned_by_other_writes(
+    tmp_path: Path,
+) -> None:
+    now = NOON
+    with SqliteLedger(tmp_path / "ledger.db", clock=lambda: now, keep=HOUR) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None)])
+        held = ledger.reserve("org", ONE, ttl=86_400)
+        holds = [ledger.charge("org", ONE, key=f"key-{number}") for number in range(200)]
+        unkeyed = ledger.commit(ledger.reserve("org", ONE))
+        now += HOUR - 1
+        assert ledger.hold("org", "key-7").state == ledger.hold("org", unkeyed.id).state
+        now += 1
+        for hold in (holds[7], unkeyed):
+            with pytest.raises(UnknownHoldError):
+                ledger.commit(hold)
+        assert ledger.charge("org", ONE, key="key-7").state == "committed"  # the key is free
+        for _ in range(160):
+            ledger.charge("org", ONE)
+        assert rows(ledger) <= 1 + 1 + 160 + LOOKED_AT
+        now += HOUR
+        for _ in range(2):  # it goes on where it was, and begins anew
+            assert ledger.expire() == 0
+        assert rows(ledger) == 1 + 1  # and the last, so that no number comes twice
+        assert ledger.commit(held).state == "committed"
+
+
+def test_what_was_settled_without_a_date_is_kept_from_when_there_is_one(tmp_path: Path) -> None:
+    now = 0
+    with SqliteLedger(tmp_path / "ledger.db", clock=lambda: now, keep=HOUR) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None)])
+        ledger.charge("org", ONE, key="k")
+        now = NOON
+        ledger.expire()
+        assert ledger.hold("org", "k").state == "committed"
+        now += HOUR
+        ledger.charge("org", ONE)
+        ledger.expire()
+        assert rows(ledger) == 1
+
+
+def test_more_holds_expire_than_are_read_at_a_time(tmp_path: Path) -> None:
+    now = NOON
+    with SqliteLedger(tmp_path / "ledger.db", clock=lambda: now) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None)])
+        for _ in range(2):
+            for _ in range(510):
+                ledger.reserve("org", ONE, ttl=60)
+            now += 60
+            if now == NOON + 60:
+                assert ledger.expire() == 510
+        (found,) = ledger.balance("org")
+    assert (found.spent, found.held) == (1020, 0)
+
+
+def test_holds_are_found_when_they_are_over_however_many_came_after_them(tmp_path: Path) -> None:
+    now = NOON
+    with SqliteLedger(tmp_path / "ledger.db", clock=lambda: now) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None)])
+        kinds = ((None, 60), (None, 120), ("a", 60), ("b", 120))
+        held = [ledger.reserve("org", ONE, key, ttl) for key, ttl in kinds]
+        for _ in range(3 * YOUNG):
+            ledger.charge("org", ONE)
+        assert ledger.expire() == 0
+        young = ledger.reserve("org", ONE, ttl=60)
+        ledger.extend(held[0], 90)
+        ledger.commit(held[3])
+        now += 60
+        assert ledger.balance("org")[0].held == 2
+        assert ledger.hold("org", young.id).state == ledger.hold("org", held[2].id).state
+        now += 30
+        assert ledger.balance("org")[0].held == 1
+        assert ledger.commit(held[0], {"tokens": 0}).state == "committed"
+        now += 30
+        assert ledger.expire() == 1
+        states = [ledger.hold("org", one.id).state for one in held]
+        assert states == ["committed", "expired", "expired", "committed"]
+        (found,) = ledger.balance("org")
+        assert (found.spent, found.held) == (3 * YOUNG + 4, 0)
+
+
+def test_programs_that_are_short_remove_what_is_settled_beside_holds_that_are_not(
+    tmp_path: Path,
+) -> None:
+    now = NOON
+    held = 2 * LOOKED_AT
+
+    def clock() -> float:
+        return now
+
+    with SqliteLedger(tmp_path / "ledger.db", clock=clock, keep=60) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None)])
+        for _ in range(held):
+            ledger.reserve("org", ONE, ttl=86_400)
+    for _ in range(60):
+        now += 60
+        with SqliteLedger(tmp_path / "ledger.db", clock=clock, keep=60) as ledger:
+            for _ in range(PRUNE_EVERY):
+                ledger.charge("org", ONE)
+    assert rows(ledger) <= held + 2 * LOOKED_AT
+
+
+def test_a_key_that_is_free_again_leaves_nothing_behind(tmp_path: Path) -> None:
+    now = NOON
+    with SqliteLedger(tmp_path / "ledger.db", clock=lambda: now, keep=60) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None)])
+        ledger.charge("org", ONE, key="k")
+        now += 60
+        ledger.charge("org", {"tokens": 2}, key="k")
+        now -= 60
+        with pytest.raises(UnknownHoldError):
+            ledger.hold("org", "#-1")
+        assert ledger.hold("org", "k").amounts == {"tokens": 2}
+
+
+def test_a_balance_is_told_beside_any_number_of_holds_that_are_over(tmp_path: Path) -> None:
+    now = NOON
+    with SqliteLedger(tmp_path / "ledger.db", clock=lambda: now) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None)])
+        for _ in range(STEP + 10):
+            ledger.reserve("org", ONE, ttl=60)
+        now += 60
+        (found,) = ledger.balance("org")
+        assert (found.spent, found.held) == (STEP + 10, 0)
+        db = ledger._file.db
+        before = db.total_changes
+        assert ledger.balance("org")[0].spent == STEP + 10
+        assert db.total_changes == before
+
+
+def test_no_id_comes_twice_and_only_a_whole_id_is_one(tmp_path: Path) -> None:
+    now = NOON
+    seen: set[str] = set()
+    with SqliteLedger(tmp_path / "ledger.db", clock=lambda: now, keep=60) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None)])
+        for _ in range(5):
+            ids = [ledger.charge("org", ONE).id for _ in range(3)]
+            ids.append(ledger.commit(ledger.charge("org", ONE, key="again")).id)
+            ids[-1:] = [ledger.release(ledger.reserve("org", ONE)).id]
+            assert not seen & set(ids)
+            seen |= set(ids)
+            now += 60
+            ledger.expire()
+            assert rows(ledger) == 1
+        last = ledger.reserve("org", ONE).id
+        token, number = last.split("-")
+        shapes = (token + "-", token, "#-" + number, f"{token}-0{number}", f"{token}-{number}-1")
+        for other in (*shapes, f"{token}-{'9' * 30}", f"{token}--1", "#", f"#{'x' * 8}-{number}"):
+            with pytest.raises(UnknownHoldError):
+                ledger.commit(Hold("org", other))
+        assert ledger.commit(Hold("org", last)).state == "committed"
+
+
+def test_no_operation_scans_a_table(tmp_path: Path) -> None:
+    now = NOON
+    statements: set[str] = set()
+    with SqliteLedger(tmp_path / "ledger.db", clock=lambda: now) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None)])
+        ledger._file.db.set_trace_callback(statements.add)
+        for _ in range(20):
+            ledger.set_limits("org/a", [Limit("tokens", 99, "hour"), Limit("c", 9, "rolling 60/6")])
+            hold = ledger.reserve("org/a/b", {"tokens": 1, "c": 1}, key=f"k{now}", ttl=60)
+            ledger.extend(hold, 120)
+            ledger.commit(hold)
+            ledger.charge("org/a", ONE)
+            ledger.release(ledger.reserve("org/a", ONE))
+            ledger.reserve("org", ONE, ttl=1)
+            now += HOUR
+            ledger.balance("org/a")
+            ledger.history("org/a")
+            ledger.hold("org/a/b", hold.id)
+            ledger.expire()
+        ledger.set_limits("org/a", [])
+        db = ledger._file.db
+        db.set_trace_callback(None)
+        words = ("SELECT", "INSERT", "UPDATE", "DELETE")
+        asked = [text for text in statements if text.startswith(words)]
+        assert {text.split()[0] for text in asked} == set(words)
+        for text in asked:
+            for *_, detail in db.execute("EXPLAIN QUERY PLAN " + text):
+                assert "SCAN" not in detail or detail == "SCAN ledger", (text, detail)  # one row
+
+
+def test_each_write_is_in_a_log_that_is_synced(tmp_path: Path) -> None:
+    with SqliteLedger(tmp_path / "ledger.db", clock=lambda: NOON) as ledger:
+        ledger.accounts()
+        read = ledger._file.db.execute
+        assert read("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert read("PRAGMA synchronous").fetchone() == (2,)

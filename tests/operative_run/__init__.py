@@ -1,1 +1,0 @@
-"""An operative over a socket, on MicroPython and on CPython."""

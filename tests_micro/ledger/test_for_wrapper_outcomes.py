@@ -1,0 +1,590 @@
+"""What a ledger is told of calls that fail, are cut off, take long, or while it is out of reach."""
+
+import asyncio
+
+from budget_core.errors import ProviderError
+from budget_core.ledger.errors import (
+    BudgetExceededError,
+    LedgerError,
+    LedgerFullError,
+    LedgerUnavailableError,
+    UnknownAccountError,
+)
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.llm_account import LedgerAccount
+from budget_core.ledger.memory import Ledger
+from budget_core.provider import ChatResponse
+from budget_core.wrapper import BudgetWrapper
+from tests_micro.ledger.test_for_wrapper import (
+    HELLO,
+    NOON,
+    USAGE,
+    Awaited,
+    Model,
+    make_ledger,
+    standing,
+    wrapped,
+)
+from tests_micro.support import FakeClock, raises_async
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+HELD = {"tokens": (0, 110)}
+KNOWN = {"prompt_tokens": 50, "completion_tokens": 100, "total_tokens": 150}
+
+
+class Failing:
+    """A ledger some of whose methods fail as often as said, before or after they did their work."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.beneath = ledger
+        self.failing: dict[str, int] = {}
+        self.after = False
+        self.asked: list[str] = []
+        self.extended = asyncio.Event()
+
+    def __getattr__(self, name: str) -> "Any":
+        if name == "untold":
+            raise AttributeError(name)
+
+        def ask(*arguments: "Any") -> "Any":
+            self.asked.append(name)
+            if name == "extend":
+                self.extended.set()
+            fails = self.failing.get(name, 0)
+            if fails:
+                self.failing[name] = fails - 1
+                if self.after:
+                    getattr(self.beneath, name)(*arguments)
+                raise LedgerUnavailableError("it is down", applied=None if self.after else False)
+            return getattr(self.beneath, name)(*arguments)
+
+        return ask
+
+
+class Streaming(Model):
+    """A provider that says a few words, and then does what it is told."""
+
+    def __init__(self, words: int = 3, then: "Any" = None, reported: "Any" = None) -> None:
+        super().__init__()
+        self.words = words
+        self.then = then
+        self.reported = reported
+
+    async def chat(self, on_delta: "Any" = None, **given: "Any") -> "Any":
+        for _ in range(self.words):
+            await on_delta("word ")
+        on_delta.usage = self.reported
+        if isinstance(self.then, BaseException):
+            raise self.then
+        return self.then
+
+
+async def ignore(text: str) -> None:
+    """Take a piece of an answer."""
+
+
+async def test_a_call_that_was_refused_or_never_sent_gives_its_hold_back() -> None:
+    unsent = ProviderError(0, "no route")
+    unsent.sent = False
+    for error in (ProviderError(429, "slow down"), ProviderError(500, "down"), unsent):
+        ledger = make_ledger(tokens=10_000)
+        await raises_async(ProviderError, wrapped(Model(error), ledger).chat, HELLO)
+        assert standing(ledger) == {"tokens": (0, 0)}
+
+
+async def test_a_call_whose_outcome_is_not_known_keeps_its_hold_until_it_is_spent() -> None:
+    for error in (ProviderError(0, "broke off"), OSError(104), asyncio.TimeoutError()):  # noqa: UP041
+        ledger = make_ledger(tokens=10_000)
+        wrapper = wrapped(Model(error), ledger)
+        await raises_async(type(error), wrapper.chat, HELLO, max_tokens=100)
+        assert standing(ledger) == HELD
+        ledger._clock.advance(300)  # type: ignore[attr-defined]
+        assert standing(ledger) == {"tokens": (110, 0)}
+
+
+async def test_a_call_that_is_cancelled_keeps_its_hold() -> None:
+    class Hanging(Model):
+        async def chat(self, **given: "Any") -> "Any":
+            begun.set()
+            await asyncio.Event().wait()
+
+    begun = asyncio.Event()
+    ledger = make_ledger(tokens=10_000)
+    task = asyncio.create_task(wrapped(Hanging(), ledger).chat(HELLO, max_tokens=100))
+    await begun.wait()
+    task.cancel()
+    try:
+        await task
+        raise AssertionError("it was not cancelled")
+    except asyncio.CancelledError:
+        assert standing(ledger) == HELD
+
+
+async def test_a_call_that_is_left_behind_keeps_its_hold_and_more_if_more_is_known() -> None:
+    class Left(Streaming):
+        async def chat(self, on_delta: "Any" = None, **given: "Any") -> "Any":
+            on_delta.usage = self.reported
+            await asyncio.sleep(0)
+
+    for reported, spent in ((USAGE, HELD), (KNOWN, {"tokens": (150, 0)})):
+        ledger = make_ledger(tokens=10_000)
+        wrapper = wrapped(Left(reported=reported), ledger)
+        pending = wrapper.chat(HELLO, max_tokens=100, on_delta=ignore)
+        pending.send(None)
+        pending.close()
+        assert standing(ledger) == HELD
+        assert await wrapper.flush()
+        assert standing(ledger) == spent
+
+
+async def test_a_stream_that_breaks_off_counts_as_its_hold_or_what_is_known_if_more() -> None:
+    broken = ProviderError(200, "broke off")
+    for model, spent in (
+        (Streaming(3, broken), HELD),
+        (Streaming(3, broken, USAGE), HELD),
+        (Streaming(3, broken, KNOWN), {"tokens": (150, 0)}),
+        (Streaming(200, broken), {"tokens": (256, 0)}),
+    ):
+        ledger = make_ledger(tokens=10_000)
+        call = wrapped(model, ledger).chat
+        await raises_async(ProviderError, call, HELLO, max_tokens=100, on_delta=ignore)
+        assert standing(ledger) == spent
+
+
+async def test_a_stream_counts_as_reported_in_its_answer_or_on_its_way() -> None:
+    for model in (
+        Streaming(3, ChatResponse("word", usage=USAGE)),
+        Streaming(3, ChatResponse("word"), USAGE),
+    ):
+        ledger = make_ledger(tokens=10_000)
+        await wrapped(model, ledger).chat(HELLO, max_tokens=100, on_delta=ignore)
+        assert standing(ledger) == {"tokens": (30, 0)}
+
+
+async def test_an_answer_without_a_report_counts_as_what_was_held() -> None:
+    estimated = dict(USAGE, estimated=True)
+    for usage in (None, {}, {"prompt_tokens": 3}, {"total_tokens": -1}, "12", estimated):
+        ledger = make_ledger(tokens=10_000)
+        await wrapped(Model(usage), ledger).chat(HELLO, max_tokens=100)
+        assert standing(ledger) == {"tokens": (110, 0)}
+
+
+async def test_an_answer_without_a_report_is_estimated_where_that_is_asked_for() -> None:
+    ledger = make_ledger(tokens=10_000)
+    await wrapped(Model(None), ledger, estimates=True).chat(HELLO, max_tokens=100)
+    assert standing(ledger) == {"tokens": (11, 0)}
+
+
+async def test_more_than_was_held_is_recorded() -> None:
+    ledger = make_ledger(tokens=120)
+    wrapper = wrapped(Model(KNOWN), ledger)
+    await wrapper.chat(HELLO, max_tokens=100)
+    assert standing(ledger) == {"tokens": (150, 0)}
+    assert (await wrapper.chat(HELLO)).cut_off_by == "org/team"
+
+
+async def test_a_ledger_out_of_reach_denies_and_its_error_can_be_seen() -> None:
+    model, ledger = Model(), Failing(make_ledger(tokens=10_000))
+    wrapper = wrapped(model, ledger)
+    ledger.failing = {"reserve": 1}
+    response = await wrapper.chat(HELLO)
+    assert response.content == "[Budget unavailable] The budget's ledger cannot be asked now."
+    assert (response.cut_off_by, model.given) == ("org/team/agent", [])
+    assert isinstance(wrapper.ledger_error, LedgerUnavailableError)
+    assert (await wrapper.chat(HELLO)).content == "hi"
+
+
+async def test_a_ledger_out_of_reach_is_asked_for_no_fallback() -> None:
+    model, ledger = Model(), Failing(make_ledger(tokens=10_000))
+    wrapper = wrapped(model, ledger, enforcement="fallback", fallback_model="small")
+    ledger.failing = {"reserve": 1}
+    assert (await wrapper.chat(HELLO)).cut_off_by == "org/team/agent"
+    assert model.given == []
+
+
+async def test_what_a_ledger_was_not_told_is_told_before_the_next_call() -> None:
+    for after in (False, True):
+        beneath = make_ledger(tokens=10_000)
+        ledger = Failing(beneath)
+        ledger.after = after
+        wrapper = wrapped(Model(KNOWN), ledger)
+        ledger.failing = {"commit": 2}
+        assert (await wrapper.chat(HELLO, max_tokens=100)).content == "hi"
+        assert (await wrapper.chat(HELLO)).cut_off_by == "org/team/agent"
+        assert not ledger.failing["commit"]
+        assert (await wrapper.chat(HELLO, max_tokens=100)).content == "hi"
+        assert standing(beneath) == {"tokens": (300, 0)}
+
+
+async def test_what_a_ledger_was_not_told_can_be_flushed_by_any_wrapper_on_it() -> None:
+    beneath = make_ledger(tokens=10_000)
+    ledger = Failing(beneath)
+    ledger.failing = {"commit": 2}
+    await wrapped(Model(KNOWN), ledger).chat(HELLO, max_tokens=100)
+    assert standing(beneath) == HELD
+    other = wrapped(Model(), ledger)
+    assert [await other.flush(), await other.flush()] == [False, True]
+    assert standing(beneath) == {"tokens": (150, 0)}
+    ledger.failing = {"commit": 1}
+    await other.chat(HELLO)
+    await other.close()
+    assert standing(beneath) == {"tokens": (180, 0)}
+
+
+async def test_a_call_cancelled_while_its_ledger_is_told_is_recorded_before_the_next() -> None:
+    class Hanging(Awaited):
+        def __getattr__(self, name: str) -> "Any":
+            if name != "commit" or told.is_set():
+                return super().__getattr__(name)
+
+            async def hang(*arguments: "Any") -> None:
+                told.set()
+                await asyncio.Event().wait()
+
+            return hang
+
+    told = asyncio.Event()
+    ledger = make_ledger(tokens=10_000)
+    wrapper = wrapped(Model(KNOWN), Hanging(ledger))
+    task = asyncio.create_task(wrapper.chat(HELLO, max_tokens=100))
+    await told.wait()
+    task.cancel()
+    try:
+        await task
+        raise AssertionError("it was not cancelled")
+    except asyncio.CancelledError:
+        assert standing(ledger) == HELD
+    assert await wrapper.flush()
+    assert standing(ledger) == {"tokens": (150, 0)}
+
+
+async def test_calls_made_while_a_ledger_is_down_are_charged_once_however_many() -> None:
+    for after in (False, True):
+        beneath = make_ledger(tokens=10)
+        ledger = Failing(beneath)
+        ledger.after = after
+        wrapper = wrapped(Model(), ledger, enforcement="observe")
+        ledger.failing = {"charge": 99}
+        for _ in range(10):
+            await wrapper.chat(HELLO)
+        assert len(ledger.untold.entries) == 2
+        ledger.failing = {}
+        assert await wrapper.flush()
+        assert standing(beneath) == {"tokens": (300, 0)}
+
+
+async def test_a_long_call_keeps_its_hold_live_and_stops_when_it_is_over() -> None:
+    class Slow(Model):
+        async def chat(self, **given: "Any") -> "Any":
+            await thrice.wait()
+            return await super().chat(**given)
+
+    class Noting(Failing):
+        def __getattr__(self, name: str) -> "Any":
+            ask = super().__getattr__(name)
+            if name == "extend" and self.asked.count("extend") == 3:
+                thrice.set()
+            return ask
+
+    thrice = asyncio.Event()
+    beneath = make_ledger(tokens=10_000)
+    ledger = Noting(beneath)
+    ledger.failing = {"extend": 1}
+    wrapper = wrapped(Slow(), ledger, ttl=0.003)
+    await wrapper.chat(HELLO)
+    assert standing(beneath) == {"tokens": (30, 0)}
+    assert isinstance(wrapper.ledger_error, LedgerUnavailableError)
+
+
+async def test_a_hold_that_expires_in_spite_of_it_breaks_no_call() -> None:
+    class Slow(Model):
+        async def chat(self, **given: "Any") -> "Any":
+            beneath._clock.advance(1)  # type: ignore[attr-defined]
+            await ledger.extended.wait()
+            return await super().chat(**given)
+
+    beneath = make_ledger(tokens=10_000)
+    ledger = Failing(beneath)
+    assert (await wrapped(Slow(), ledger, ttl=0.003).chat(HELLO)).content == "hi"
+    assert standing(beneath) == {"tokens": (30, 0)}
+
+
+async def test_nothing_extends_a_hold_that_is_settled() -> None:
+    for settle in ("release", "settle", "leave"):
+        account = LedgerAccount(make_ledger(tokens=10_000), "org/team")
+        draw = await account.reserve("big", 10)
+        draw.begin()
+        task = draw._refreshing
+        await asyncio.sleep(0)
+        await getattr(draw, settle)(*([] if settle == "release" else [{"tokens": 1}]))
+        await asyncio.sleep(0)
+        assert task.done()
+
+
+async def test_a_hold_that_expired_meanwhile_is_corrected() -> None:
+    class Late(Model):
+        async def chat(self, **given: "Any") -> "Any":
+            ledger._clock.advance(301)  # type: ignore[attr-defined]
+            assert standing(ledger) == {"tokens": (110, 0)}
+            return await super().chat(**given)
+
+    ledger = make_ledger(tokens=10_000)
+    await wrapped(Late(), ledger).chat(HELLO, max_tokens=100)
+    assert standing(ledger) == {"tokens": (30, 0)}
+
+
+async def test_a_call_repeated_after_a_crash_takes_over_its_hold() -> None:
+    ledger = make_ledger(tokens=150)
+    crash = OSError(104)
+    for model, spent in ((Model(crash), HELD), (Model(), {"tokens": (30, 0)})):
+        wrapper = wrapped(model, Failing(ledger), key=lambda: "step-1")
+        try:
+            await wrapper.chat(HELLO, max_tokens=100)
+        except OSError:
+            pass
+        assert standing(ledger) == spent
+    model = Model(ledger=ledger)
+    await wrapped(model, Failing(ledger), key=lambda: "step-1").chat(HELLO, max_tokens=100)
+    assert model.seen == [{"tokens": (30, 110)}]
+    assert standing(ledger) == {"tokens": (60, 0)}
+
+
+async def test_a_call_repeated_with_another_length_takes_over_its_hold_too() -> None:
+    ledger = make_ledger(tokens=150)
+    model = Model(OSError(104))
+    dying = wrapped(model, Failing(ledger), key=lambda: "k")
+    await raises_async(OSError, dying.chat, HELLO, max_tokens=100)
+    model.usage = USAGE
+    await wrapped(model, Failing(ledger), key=lambda: "k").chat(HELLO, max_tokens=90)
+    assert model.given[1]["max_tokens"] == 100
+    assert standing(ledger) == {"tokens": (30, 0)}
+
+
+async def test_calls_side_by_side_never_spend_more_than_there_is() -> None:
+    class Yielding(Model):
+        async def chat(self, **given: "Any") -> "Any":
+            self.given.append(given)
+            await asyncio.sleep(0)
+            used = given["max_tokens"]
+            report = {"prompt_tokens": 10, "completion_tokens": used, "total_tokens": 10 + used}
+            return ChatResponse("hi", usage=report)
+
+    for wrap in (lambda ledger: ledger, Awaited):
+        ledger = Ledger(FakeClock(NOON))
+        ledger.set_limits("org", [Limit("tokens", 1_000, "run")])
+        model = Yielding()
+        wrapper: Any = BudgetWrapper(
+            model, ledger=wrap(ledger), account="org/a", count_tokens=lambda messages, tools: 10
+        )
+        asked = [wrapper.chat(HELLO, max_tokens=140) for _ in range(20)]
+        answers = await asyncio.gather(*asked)
+        assert [given["max_tokens"] for given in model.given] == [140] * 6 + [90]
+        assert sum([answer.cut_off_by is None for answer in answers]) == 7
+        assert standing(ledger, "org") == {"tokens": (1_000, 0)}
+
+
+async def test_a_call_repeated_in_the_same_process_has_a_hold_of_its_own() -> None:
+    class Waiting(Model):
+        async def chat(self, **given: "Any") -> "Any":
+            await asyncio.sleep(0)
+            return await super().chat(**given)
+
+    ledger = make_ledger(calls=1)
+    model = Waiting()
+    wrapper = wrapped(model, ledger, key=lambda: "step-1")
+    answers = await asyncio.gather(*[wrapper.chat(HELLO) for _ in range(20)])
+    assert (len(model.given), [answer.cut_off_by for answer in answers].count(None)) == (1, 1)
+    assert standing(ledger) == {"calls": (1, 0)}
+    ledger = make_ledger(tokens=10_000)
+    wrapper = wrapped(Model(OSError(104)), ledger, key=lambda: "step-1")
+    for _ in range(2):
+        await raises_async(OSError, wrapper.chat, HELLO, max_tokens=100)
+    assert standing(ledger) == {"tokens": (0, 220)}
+
+
+async def test_a_key_whose_call_was_refused_is_still_the_calls() -> None:
+    ledger = make_ledger(tokens=110)
+    wrapper = wrapped(Model(OSError(104)), ledger, key=lambda: "step-1")
+    hold = ledger.reserve("org/team", {"tokens": 110})
+    assert (await wrapper.chat(HELLO)).cut_off_by == "org/team"
+    ledger.release(hold)
+    await raises_async(OSError, wrapper.chat, HELLO, max_tokens=100)
+    assert ledger.hold("org/team/agent", "step-1").amounts["tokens"] == 110
+
+
+async def test_of_the_keys_that_were_used_the_last_thousand_are_known() -> None:
+    account = LedgerAccount(make_ledger(tokens=10_000), "org/team")
+    for number in range(4_000):
+        assert account.untold.claim("org/team", str(number))
+        assert not account.untold.claim("org/team", str(max(0, number - 1_000)))
+    assert account.untold.claim("org/team", "0")
+    assert len(account.untold._keys) + len(account.untold._former) <= 2_048
+
+
+async def test_an_account_that_is_gone_blocks_no_other() -> None:
+    class Removing(Model):
+        async def chat(self, **given: "Any") -> "Any":
+            ledger.set_limits("org/team", [])
+            return await super().chat(**given)
+
+    ledger = make_ledger(tokens=1)
+    ledger.set_limits("b", [Limit("tokens", 10_000)])
+    gone = wrapped(Removing(), ledger, enforcement="warn")
+    assert (await gone.chat(HELLO)).content == "hi"
+    assert isinstance(gone.ledger_error, UnknownAccountError)
+    other: Any = BudgetWrapper(Model(), ledger=ledger, account="b")
+    assert (await other.chat(HELLO)).content == "hi"
+    assert await gone.flush()
+
+
+async def test_what_a_ledger_will_never_take_is_dropped_and_what_it_may_take_is_kept() -> None:
+    class Refusing(Failing):
+        def __getattr__(self, name: str) -> "Any":
+            ask = super().__getattr__(name)
+            if name != "commit":
+                return ask
+
+            def commit(hold: "Any", actual: "Any") -> "Any":
+                if hold.path in refused:
+                    raise refused[hold.path]
+                return ask(hold, actual)
+
+            return commit
+
+    beneath = make_ledger(tokens=10_000)
+    beneath.set_limits("b", [Limit("tokens", 10_000)])
+    ledger = Refusing(beneath)
+    first = wrapped(Model(), ledger)
+    other: Any = BudgetWrapper(Model(), ledger=ledger, account="b")
+    refused: dict[str, Exception] = {"org/team/agent": LedgerError("403: not yours")}
+    await first.chat(HELLO, max_tokens=100)
+    assert (standing(beneath), str(first.ledger_error)) == (HELD, "403: not yours")
+    assert await first.flush()
+    refused["org/team/agent"] = LedgerFullError("no room")
+    await first.chat(HELLO)
+    assert not await first.flush()
+    refused["b"] = OSError(5)
+    await other.chat(HELLO)
+    del refused["b"]
+    assert (await other.chat(HELLO)).cut_off_by is None  # which is told before
+    assert standing(beneath, "b") == {"tokens": (60, 0)}
+    assert (await first.chat(HELLO)).cut_off_by == "org/team/agent"
+    refused.clear()
+    assert (await first.chat(HELLO)).cut_off_by is None
+
+
+async def test_a_hold_that_its_ledger_has_lost_is_charged_once() -> None:
+    class FailingOver(Model):
+        async def chat(self, **given: "Any") -> "Any":
+            ledger.beneath = make_ledger(tokens=10_000)
+            ledger.after = True
+            ledger.failing = {"charge": 2}
+            return await super().chat(**given)
+
+    ledger = Failing(make_ledger(tokens=10_000))
+    wrapper = wrapped(FailingOver(), ledger)
+    await wrapper.chat(HELLO)
+    assert [await wrapper.flush(), await wrapper.flush()] == [False, True]
+    assert standing(ledger.beneath) == {"tokens": (30, 0)}
+
+
+async def test_a_cancellation_after_the_answer_loses_neither_its_usage_nor_itself() -> None:
+    class Answering(Model):
+        async def chat(self, **given: "Any") -> "Any":
+            await asyncio.sleep(0)
+            answered.set()
+            return await super().chat(**given)
+
+    async def work() -> None:
+        await wrapper.chat(HELLO, max_tokens=100)
+        await asyncio.sleep(0)
+        await asyncio.Event().wait()
+
+    for wrap in (lambda ledger: ledger, Awaited):
+        answered = asyncio.Event()
+        ledger = make_ledger(tokens=10_000)
+        wrapper = wrapped(Answering(KNOWN), wrap(ledger))
+        task = asyncio.create_task(work())
+        await answered.wait()
+        task.cancel()
+        try:
+            await task
+            raise AssertionError("it was not cancelled")
+        except asyncio.CancelledError:
+            assert await wrapper.flush()
+        assert standing(ledger) == {"tokens": (150, 0)}
+
+
+async def test_a_call_cancelled_while_its_ledger_answers_gives_its_hold_back() -> None:
+    class Slow(Awaited):
+        def __getattr__(self, name: str) -> "Any":
+            if name != "reserve":
+                return super().__getattr__(name)
+            reserve = self.beneath.reserve
+
+            async def slow(*arguments: "Any") -> "Any":
+                asked.set()
+                for _ in range(before):
+                    await asyncio.sleep(0)
+                hold = reserve(*arguments)
+                for _ in range(after):
+                    await asyncio.sleep(0)
+                return hold
+
+            return slow
+
+    for before, after in ((1, 0), (0, 1), (1, 1), (0, 0)):  # noqa: B007 - `slow` uses them
+        asked = asyncio.Event()
+        ledger, model = make_ledger(tokens=10_000), Model()
+        task = asyncio.create_task(wrapped(model, Slow(ledger)).chat(HELLO))
+        await asked.wait()
+        task.cancel()
+        for _ in range(9):
+            await asyncio.sleep(0)
+        assert (model.given, standing(ledger)) == ([], {"tokens": (0, 0)})
+
+
+async def test_what_one_caller_is_telling_is_known_to_no_other_before_it_is_told() -> None:
+    class Slow(Awaited):
+        def __getattr__(self, name: str) -> "Any":
+            ask = super().__getattr__(name)
+
+            async def slow(*arguments: "Any") -> "Any":
+                await asyncio.sleep(0)
+                return await ask(*arguments)
+
+            return slow if name == "charge" else ask
+
+    beneath = make_ledger(tokens=100)
+    account = LedgerAccount(Slow(beneath), "org/team")
+    account.untold.charge_later("org/team", {"tokens": 60})
+    asked = [account.reserve("big", 10, 40) for _ in range(2)]
+    draws = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(draws[1], BudgetExceededError)
+    assert standing(beneath) == {"tokens": (60, 40)}
+
+
+async def test_nothing_is_added_to_a_charge_that_is_being_told() -> None:
+    class Hanging(Awaited):
+        def __getattr__(self, name: str) -> "Any":
+            ask = super().__getattr__(name)
+
+            async def hang(*arguments: "Any") -> "Any":
+                told = await ask(*arguments)
+                await asyncio.sleep(0)
+                return told
+
+            return hang if name == "charge" else ask
+
+    beneath = make_ledger(tokens=None)
+    account = LedgerAccount(Hanging(beneath), "org/team")
+    account.untold.charge_later("org/team", {"tokens": 5})
+    task = asyncio.create_task(account.flush())
+    await asyncio.sleep(0)
+    account.untold.charge_later("org/team", {"tokens": 7})
+    await task
+    assert await account.flush()
+    assert standing(beneath) == {"tokens": (12, 0)}
