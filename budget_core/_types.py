@@ -81,10 +81,11 @@ class BudgetStateStore(Protocol):
 class EnvelopeView(Protocol):
     """What stop conditions, and calls that a run may cut short, read of an `Envelope`."""
 
-    tool_calls: Any
+    name: str
+    clock: Any
 
-    def elapsed_ms(self) -> int:
-        """Return how long the run has taken, declared pauses left out."""
+    def used(self, axis: str) -> int:
+        """Return what is used of an axis, for stop conditions."""
 
     def remaining_s(self) -> float:
         """Return the seconds left, infinity without a limit."""
@@ -131,3 +132,10 @@ class Agent(Protocol):
 
     def toolbox(self, envelope: Any, state: Any) -> Any:
         """Return what calls the tools of one run."""
+
+
+class TimedBudget(Protocol):
+    """A `TurnBudget` or an `Envelope`, as far as its time goes."""
+
+    def deadline_within(self, cap_s: float | None = None) -> Any:
+        """Return the deadline, or the one `cap_s` seconds from now if that is earlier."""

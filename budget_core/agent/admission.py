@@ -3,7 +3,7 @@
 import asyncio
 
 from budget_core.agent.cancellation import wait_until
-from budget_core.agent.stop import MaxCost, MaxIterations, MaxTokens, StoppedError, StopReason
+from budget_core.agent.stop import StoppedError, StopReason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Admission:
                 return None, reason
             limit, reason = self._room(True)
             if reason is not None:
-                axis = envelope.tokens if reason.axis == MaxTokens.AXIS else envelope.nano_usd
+                axis = envelope.tokens if reason.axis == "tokens" else envelope.nano_usd
                 self.lacking = axis.tightest()[0]
                 return None, None
             tokens = 0 if limit is None else self._prompt + limit
@@ -130,7 +130,7 @@ class Admission:
         """Return the completion tokens that there is room for, or why there is none."""
         envelope, prompt, limit = self._envelope, self._prompt, self._limit
         if envelope.turns.left() == 0:
-            return 0, envelope.lacking(MaxIterations)
+            return 0, envelope.lacking("turns")
         if limit is not None and limit < 1:
             text = "a call may have no completion tokens"
             return 0, StopReason(StopReason.TOKEN_BUDGET, text, scope=envelope.name)
@@ -138,19 +138,19 @@ class Admission:
         money = self._left(envelope.nano_usd, held)
         if money is not None:
             if self._price is None:
-                return 0, envelope.lacking(MaxCost, f"no price is known for {self._model}")
+                return 0, envelope.lacking("nano_usd", f"no price is known for {self._model}")
             money = self._price.affordable(money, prompt)
-        for condition, room in (
-            (MaxTokens, None if tokens is None else tokens - prompt),
-            (MaxCost, money),
+        for axis, room in (
+            ("tokens", None if tokens is None else tokens - prompt),
+            ("nano_usd", money),
         ):
             if room is None:
                 continue
             if room < 1:
                 text = f"a prompt of {prompt} tokens leaves no room for an answer" if prompt else ""
-                if text and condition is MaxTokens and (envelope.tokens.left(held) or 0) > prompt:
+                if text and axis == "tokens" and (envelope.tokens.left(held) or 0) > prompt:
                     text += " and a last call"
-                return 0, envelope.lacking(condition, text)
+                return 0, envelope.lacking(axis, text)
             limit = room if limit is None else min(limit, room)
         return limit, None
 

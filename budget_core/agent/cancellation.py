@@ -3,7 +3,7 @@
 import asyncio
 
 from budget_core.errors import BudgetError
-from budget_core.monotonic import inf
+from budget_core.monotonic import in_ms, inf
 from budget_core.provider import settle
 
 TYPE_CHECKING = False
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import EnvelopeView
-    from budget_core.deadline import Deadline
 
 _CLEAN_UP_S = 0.05
 
@@ -29,29 +28,32 @@ async def call_within(
     envelope: "EnvelopeView",
     function: "Callable[..., Any]",
     *arguments: "Any",
-    deadline: "Deadline | None" = None,
+    cap_s: float | None = None,
     timed: bool = True,
 ) -> "Any":
     """Return what a function returns, awaited if need be, while the run goes on.
 
-    `deadline` bounds the call beside the envelope's. Where `timed` is false the caller keeps the
+    The call takes at most `cap_s` seconds. Where `timed` is false the caller keeps the
     time, and the call ends early only if the run is stopped.
 
     Raises what the function raises, and `CutShortError` if it was cancelled. A call that does not
     end soon after its cancellation is left behind. If the caller is cancelled, so is the call.
     """
+    clock = envelope.clock
+    cap_ms = None if cap_s is None else in_ms("cap_s", cap_s)
+    end: Any = inf if cap_ms is None else clock.read() + cap_ms * clock.per_ms
     call = _Call(function, arguments)
 
     def over() -> "Any":
         if call.ended.is_set():
             return call
-        if deadline is not None and deadline.is_expired():
-            return deadline
+        if clock.read() >= end:
+            return envelope
         return envelope.why_over() if timed else envelope.why_stopped()
 
     def left_s() -> float:
         left = envelope.remaining_s() if timed else inf
-        return left if deadline is None else min(left, deadline.remaining_seconds())
+        return left if end == inf else min(left, (end - clock.read()) / (1000 * clock.per_ms))
 
     try:
         await asyncio.sleep(0)  # the call begins before it can be cancelled
@@ -62,7 +64,7 @@ async def call_within(
     if reason is not call:
         await call.cancel()
         if call.error is not None or not call.ended.is_set():
-            raise CutShortError(None if reason is deadline else reason)
+            raise CutShortError(None if reason is envelope else reason)
     if isinstance(call.error, asyncio.CancelledError):
         raise RuntimeError("it cancelled itself")
     if call.error is not None:

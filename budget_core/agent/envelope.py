@@ -4,19 +4,10 @@ import sys
 
 from budget_core.agent.allowance_tree import SharedAllowance
 from budget_core.agent.budget import Budget
-from budget_core.agent.stop import (
-    AtMost,
-    MaxCost,
-    MaxElapsed,
-    MaxIterations,
-    MaxTokens,
-    MaxToolCalls,
-    StopReason,
-    in_words,
-)
+from budget_core.agent.stop import AXES, StopReason, at_limit, in_words
 from budget_core.checks import check_count
+from budget_core.locks import NoLock
 from budget_core.monotonic import MONOTONIC, in_ms, inf
-from budget_core.turn_budget import TurnBudget
 from budget_core.usage import INVALID, MISSING
 from budget_core.usage_reports import read_report
 
@@ -29,10 +20,8 @@ if TYPE_CHECKING:
     from budget_core.deadline import Deadline
     from budget_core.monotonic import MonotonicClock
 
-_CONDITIONS = (MaxIterations, MaxTokens, MaxCost, MaxToolCalls)
 
-
-class Envelope(TurnBudget):
+class Envelope:
     """A `Budget` that a run has opened: its counts, its clock, and the envelope it draws on.
 
     A `child` draws on its parent: what it uses is used above as well, and every claim is checked
@@ -55,14 +44,17 @@ class Envelope(TurnBudget):
     Times are the monotonic clock's. `lock` is any context manager; a child has its parent's.
     """
 
+    LOCK: "Callable[[], Lock]" = NoLock
+    DEADLINES = "budget_core.deadline"  # loaded for the first deadline that is asked for
+
     turns: SharedAllowance
     tokens: SharedAllowance
     nano_usd: SharedAllowance
     tool_calls: SharedAllowance
     reflections: SharedAllowance
     clock: "MonotonicClock"
+    lock: "Lock"
 
-    # All that TurnBudget's constructor sets is set here instead.
     def __init__(
         self,
         budget: Budget,
@@ -80,7 +72,6 @@ class Envelope(TurnBudget):
         above = None if parent is None else parent.max_context_tokens
         if above is not None and self.fits_context(above):
             self.max_context_tokens = above
-        self.min_tool_s = 0
         self.stopped: StopReason | None = None
         self.closing = self.in_use = False
         self.pauses: list[dict[str, Any]] = []
@@ -90,7 +81,8 @@ class Envelope(TurnBudget):
         self.ledger: Any = None if parent is None else parent.ledger
         self._watchers: list[Callable[[], object]] = [] if parent is None else parent._watchers
         self._timeout_ms = None if budget.timeout is None else in_ms("timeout", budget.timeout)
-        self.DEADLINE.from_wire(self._timeout_ms, self.clock)  # refuses what is out of reach
+        if self._timeout_ms is not None and self._timeout_ms > self.clock.reach_ms:
+            self._deadline_kind().from_wire(self._timeout_ms, self.clock)  # refuses it
         self._kept_ms = budget.kept_of(self._timeout_ms)
         self._since = self.clock.read()
         self._paused = self._paused_since = self._pause_depth = 0
@@ -184,9 +176,17 @@ class Envelope(TurnBudget):
         return owner, first
 
     @property
-    def deadline(self) -> "Deadline":  # type: ignore[override]
+    def deadline(self) -> "Deadline":
         """When work is to be over, here and above, without what is kept for the last call."""
-        return self.DEADLINE(self._first_end()[1], self._since, self.clock)
+        made: Deadline = self._deadline_kind()(self._first_end()[1], self._since, self.clock)
+        return made
+
+    def _deadline_kind(self) -> "Any":
+        return __import__(self.DEADLINES, None, None, ("Deadline",)).Deadline
+
+    def deadline_within(self, cap_s: float | None = None) -> "Deadline":
+        """Return the deadline, or the one `cap_s` seconds from now if that is earlier."""
+        return self.deadline.within_ms(None if cap_s is None else in_ms("cap_s", cap_s))
 
     def is_expired(self) -> bool:
         """Tell whether the time is over, here or above."""
@@ -243,9 +243,10 @@ class Envelope(TurnBudget):
         if stopped is not None:
             return stopped
         for envelope in self.chain():
-            for limit in envelope.limits(self.closing and envelope is self):
-                reason = limit.check(envelope)
-                if reason is not None and not (self.closing and isinstance(limit, MaxToolCalls)):
+            closing = self.closing and envelope is self
+            for axis, cap, kept in envelope.limits():
+                reason = at_limit(envelope, axis, cap, 0 if closing else kept)
+                if reason is not None and not (self.closing and axis == "tool_calls"):
                     return reason
         return None
 
@@ -255,28 +256,35 @@ class Envelope(TurnBudget):
         axes = ("turns", "tokens", "nano_usd", "tool_calls", "reflections")
         return [(axis, getattr(self, axis)) for axis in axes]
 
-    def limits(self, closing: bool = False) -> "list[AtMost]":
-        """Return this envelope's own limits as stop conditions; `closing`: without what is kept."""
-        found: list[AtMost] = []
-        for condition in _CONDITIONS:
-            count = getattr(self, condition.COUNT)
-            if count.cap is not None:
-                found.append(condition(count.cap, 0 if closing else count.kept))
+    def limits(self) -> "list[tuple[str, int, int]]":
+        """Return `(axis, cap, kept)` of this envelope's own limits that end a run."""
+        found = [
+            (axis, count.cap, count.kept)
+            for axis, count in self._counts()
+            if axis in AXES and count.cap is not None
+        ]
         if self._timeout_ms is not None:
-            found.append(MaxElapsed(self._timeout_ms, 0 if closing else self._kept_ms))
+            found.append(("elapsed_ms", self._timeout_ms, self._kept_ms))
         return found
 
-    def lacking(self, condition: "type[AtMost]", text: str = "") -> StopReason:
-        """Return the reason of a refusal: whose limit it was, here or above."""
-        own = getattr(self, condition.COUNT)
+    def used(self, axis: str) -> int:
+        """Return what is used of an axis, of tool calls with those that were refused."""
+        if axis == "elapsed_ms":
+            return self.elapsed_ms()
+        count: SharedAllowance = getattr(self, axis)
+        return count.used + count.refused if axis == "tool_calls" else count.used
+
+    def lacking(self, axis: str, text: str = "") -> StopReason:
+        """Return the reason of a refusal: whose limit on an axis it was, here or above."""
+        own = getattr(self, axis)
         tightest = own.tightest(False)[0]
         name = self.name
         for envelope in self.chain():
-            if getattr(envelope, condition.COUNT) is tightest:
+            if getattr(envelope, axis) is tightest:
                 name = envelope.name
         kept = 0 if tightest.closing and tightest is own else tightest.kept
-        used, cap = tightest.used, tightest.cap
-        return StopReason(condition.KIND, text, condition.AXIS, used, cap, kept, name)
+        kind, unit = AXES[axis]
+        return StopReason(kind, text, unit, tightest.used, tightest.cap, kept, name)
 
     def nearest(self) -> "tuple[int, int, int, str, str]":
         """Return `(share, used, cap, unit, name)` of the limit nearest to its end, here or above.
@@ -285,11 +293,11 @@ class Envelope(TurnBudget):
         """
         found = (0, 0, 0, "turns", self.name)
         for envelope in self.chain():
-            for limit in envelope.limits():
-                used, cap = limit.used(envelope), limit.limit
-                share = used * 1_000_000 // (cap - limit.kept) if cap else 0
+            for axis, cap, kept in envelope.limits():
+                used = envelope.used(axis)
+                share = used * 1_000_000 // (cap - kept) if cap else 0
                 if share > found[0]:
-                    found = (share, used, cap, limit.AXIS, envelope.name)
+                    found = (share, used, cap, AXES[axis][1], envelope.name)
         return found
 
     def usage(self) -> "dict[str, int]":
@@ -308,7 +316,11 @@ class Envelope(TurnBudget):
         """
         with self.lock:
             left = {axis: count.left() for axis, count in self._counts()}
-        left["time_ms"] = self.deadline.to_wire(0)
+        end = self._first_end()[1]
+        if end == inf:
+            left["time_ms"] = None
+        else:
+            left["time_ms"] = max(0, -int((self.clock.read() - end) // self.clock.per_ms))
         return left
 
     def tightest_completion(self, wanted: int | None) -> int | None:
@@ -318,6 +330,18 @@ class Envelope(TurnBudget):
             if cap is not None and (wanted is None or cap < wanted):
                 wanted = cap
         return wanted
+
+    def fits_context(self, tokens: int) -> bool:
+        """Tell whether a prompt of that many tokens fits the context."""
+        return self.max_context_tokens is None or tokens <= self.max_context_tokens
+
+    def claim_step(self) -> bool:
+        """Use one LLM call and return `True`, or `False`: none is left."""
+        return self.turns.claim()
+
+    def claim_reflection(self) -> bool:
+        """Use one reflection and return `True`, or `False`: none is left."""
+        return self.reflections.claim()
 
     def claim_tool_call(self, name: str = "") -> bool:
         """Use one tool call, in all and of this tool, and return `True`; or `False`: none left."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from budget_core._types import Hook, Messages, Provider
     from budget_core.agent.envelope import Envelope
     from budget_core.agent.middleware import Middleware
-    from budget_core.agent.stop import StopCondition
+    from budget_core.agent.stop_condition import StopCondition
     from budget_core.turn_state import TurnRuntimeState
 
 FINAL = (
@@ -60,7 +60,6 @@ class Gate:
         self,
         inner: "Provider",
         envelope: "Envelope",
-        *,
         model: str | None = None,
         fallback_model: str | None = None,
         wind_down: WindDown | None = None,

@@ -2,7 +2,8 @@
 
 import hashlib
 
-from budget_core.agent.stop import StopCondition, StopReason
+from budget_core.agent.stop import StopReason
+from budget_core.agent.stop_condition import StopCondition
 from budget_core.checks import check_count
 
 TYPE_CHECKING = False

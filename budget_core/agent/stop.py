@@ -1,15 +1,12 @@
 """Say when a run is to end, and why."""
 
-from budget_core.checks import check_count
 from budget_core.errors import BudgetError
-from budget_core.monotonic import in_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
-    from budget_core._types import EnvelopeView, Messages
+    from budget_core._types import EnvelopeView
 
 
 class StopReason:
@@ -92,146 +89,25 @@ class StoppedError(BudgetError):
         self.reason = reason
 
 
-class StopCondition:
-    """Says of an `Envelope` whether its run is to end; `a | b` and `a & b` combine two.
+AXES = {
+    "turns": (StopReason.TURN_LIMIT, "turns"),
+    "tokens": (StopReason.TOKEN_BUDGET, "tokens"),
+    "nano_usd": (StopReason.COST_LIMIT, "nano-USD"),
+    "tool_calls": (StopReason.TOOL_CALL_LIMIT, "tool calls"),
+    "elapsed_ms": (StopReason.TIMEOUT, "ms"),
+}
+"""What an envelope counts and a limit may end: the reason's kind, and the axis in words."""
 
-    A subclass defines `check(envelope)`, which is asked before each LLM call. One that looks at the
-    conversation defines `note(messages, envelope)` too, and keeps what it notes in
-    `envelope.notes`, a dict that is empty when a run begins. One that keeps anything in itself
-    defines `reset()`, and serves one run at a time.
+
+def at_limit(envelope: "EnvelopeView", axis: str, limit: int, kept: int = 0) -> StopReason | None:
+    """Return the reason to stop once `limit` less `kept` of an axis is used, or `None`.
+
+    Tool calls are at their limit when more than that many were asked for, refused ones included.
     """
-
-    def check(self, envelope: "Any") -> StopReason | None:
-        """Return why the run is to end, or `None`."""
+    used = envelope.used(axis)
+    if used <= limit if axis == "tool_calls" else used < limit - kept:
         return None
-
-    def note(self, messages: "Messages", envelope: "Any") -> None:
-        """Look at the conversation before an LLM call."""
-
-    def reset(self) -> None:
-        """Forget the last run: another begins."""
-
-    def __or__(self, other: "StopCondition") -> "StopCondition":
-        return AnyOf(self, other)
-
-    def __and__(self, other: "StopCondition") -> "StopCondition":
-        return AllOf(self, other)
-
-
-class AnyOf(StopCondition):
-    """Fires when the first of its conditions does, and for its reason."""
-
-    def __init__(self, *conditions: StopCondition) -> None:
-        self.conditions = conditions
-
-    def check(self, envelope: "Any") -> StopReason | None:
-        """Return the reason of the first condition that fires."""
-        for condition in self.conditions:
-            reason = condition.check(envelope)
-            if reason is not None:
-                return reason
-        return None
-
-    def note(self, messages: "Messages", envelope: "Any") -> None:
-        """Show the conversation to each condition."""
-        for condition in self.conditions:
-            condition.note(messages, envelope)
-
-    def reset(self) -> None:
-        """Reset each condition."""
-        for condition in self.conditions:
-            condition.reset()
-
-
-class AllOf(AnyOf):
-    """Fires when all of its conditions do at the same time; `causes` has their reasons."""
-
-    def check(self, envelope: "Any") -> StopReason | None:
-        """Return the first reason with all of them as causes; every condition is asked."""
-        reasons = [condition.check(envelope) for condition in self.conditions]
-        causes = [reason for reason in reasons if reason is not None]
-        if not causes or len(causes) < len(reasons):
-            return None
-        text = " and ".join([str(cause) for cause in causes])
-        return StopReason(causes[0].kind, text, scope=causes[0].scope, causes=causes)
-
-
-class AtMost(StopCondition):
-    """Fires when a limit less what is `kept` of it is used.
-
-    A subclass says of what: `COUNT` is the envelope's attribute, `AXIS` its name in reasons.
-    """
-
-    KIND = AXIS = COUNT = ""
-
-    def __init__(self, limit: int, kept: int = 0) -> None:
-        self.limit = check_count("limit", limit)
-        self.kept = check_count("kept", kept)
-
-    def used(self, envelope: "EnvelopeView") -> int:
-        """Return what is used."""
-        used: int = getattr(envelope, self.COUNT).used
-        return used
-
-    def check(self, envelope: "Any") -> StopReason | None:
-        """Return why the run is to end, or `None`."""
-        used = self.used(envelope)
-        if used < self.limit - self.kept:
-            return None
-        return StopReason(self.KIND, "", self.AXIS, used, self.limit, self.kept, envelope.name)
-
-
-class MaxIterations(AtMost):
-    """Fires when that many LLM calls are made."""
-
-    KIND = StopReason.TURN_LIMIT
-    AXIS = COUNT = "turns"
-
-
-class MaxTokens(AtMost):
-    """Fires when that many tokens are used."""
-
-    KIND = StopReason.TOKEN_BUDGET
-    AXIS = COUNT = "tokens"
-
-
-class MaxCost(AtMost):
-    """Fires when that many nano-USD (billionths of a dollar) are spent."""
-
-    KIND, AXIS, COUNT = StopReason.COST_LIMIT, "nano-USD", "nano_usd"
-
-
-class MaxToolCalls(AtMost):
-    """Fires when more than that many tool calls were asked for, refused ones included."""
-
-    KIND, AXIS, COUNT = StopReason.TOOL_CALL_LIMIT, "tool calls", "tool_calls"
-
-    def used(self, envelope: "EnvelopeView") -> int:
-        """Return the calls, refused ones included."""
-        calls: int = envelope.tool_calls.used + envelope.tool_calls.refused
-        return calls
-
-    def check(self, envelope: "Any") -> StopReason | None:
-        """Return why the run is to end, or `None`."""
-        return super().check(envelope) if self.used(envelope) > self.limit else None
-
-
-class MaxElapsed(AtMost):
-    """Fires when that many milliseconds have passed, declared pauses left out."""
-
-    KIND, AXIS = StopReason.TIMEOUT, "ms"
-
-    def used(self, envelope: "EnvelopeView") -> int:
-        """Return the milliseconds."""
-        return envelope.elapsed_ms()
-
-
-class Timeout(MaxElapsed):
-    """Fires that many seconds after the run began, declared pauses left out."""
-
-    def __init__(self, seconds: float) -> None:
-        ms = in_ms("seconds", seconds)
-        super().__init__((1 << 60) - 1 if ms is None else ms)
+    return StopReason(AXES[axis][0], "", AXES[axis][1], used, limit, kept, envelope.name)
 
 
 def in_words(error: BaseException) -> str:

@@ -104,7 +104,7 @@ def test_no_extension_and_no_pause_is_lost() -> None:
     in_threads(work)
     assert top.tokens.cap == THREADS * 5
     assert len(top.pauses) == THREADS * 5
-    assert top.limits()[-1].limit == THREADS * 5000
+    assert top.limits()[-1] == ("elapsed_ms", THREADS * 5000, 0)
 
 
 def test_only_one_of_many_reasons_to_stop_is_taken() -> None:

@@ -76,8 +76,7 @@ async def test_time_that_is_given_meanwhile_counts() -> None:
 async def test_nothing_is_left_to_watch_an_envelope() -> None:
     watched = envelope(timeout=60)
     await call_within(watched, abs, 1)
-    late = envelope(timeout=0).deadline
-    await raises_async(CutShortError, call_within, watched, hang, deadline=late)
+    await raises_async(CutShortError, call_within, watched, hang, cap_s=0)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert watched._watchers == []

@@ -1,6 +1,6 @@
 """A budget in use: its counts, its clock, and whom it draws on."""
 
-from budget_core import Budget, Envelope, MaxTokens, StopReason
+from budget_core import Budget, Envelope, StopReason
 from budget_core.agent.admission import Admission
 from tests_micro.support import FakeClock, RecordingLock, raises, stopped_clock
 
@@ -249,7 +249,7 @@ def test_of_two_that_end_together_the_nearer_is_named() -> None:
     fake.advance(5000)
     child.tokens.charge(10)
     assert child.out_of_time().scope == "child"
-    assert child.lacking(MaxTokens).scope == "child"
+    assert child.lacking("tokens").scope == "child"
     assert figures(child.check())[4] == "child"
 
 
@@ -682,7 +682,6 @@ def test_nothing_that_is_read_waits_for_the_lock_that_it_holds() -> None:
     reads: "tuple[Callable[[], object], ...]" = (
         child.usage,
         child.remaining,
-        child.snapshot,
         child.nearest,
         child.check,
         child.limits,
@@ -714,7 +713,7 @@ def test_a_tool_call_takes_the_lock_once() -> None:
 def test_what_is_told_of_several_axes_is_of_one_instant() -> None:
     top = opened(max_tokens=5)
     lock: "Any" = top.lock
-    reads: "tuple[Callable[[], object], ...]" = (top.usage, top.remaining, top.snapshot)
+    reads: "tuple[Callable[[], object], ...]" = (top.usage, top.remaining)
     for read in reads:
         before = lock.taken
         read()
@@ -773,23 +772,21 @@ def test_a_reason_names_whose_limit_was_lacking() -> None:
     child = top.child(max_tokens=50, name="child", last_call=None)
     grandchild = child.child(name="grandchild")
     grandchild.tokens.charge(50)
-    assert figures(grandchild.lacking(MaxTokens)) == ("token_budget", 50, 50, 0, "child")
+    assert figures(grandchild.lacking("tokens")) == ("token_budget", 50, 50, 0, "child")
     top.tokens.charge(60)
     top.extend(max_turns=1)
-    assert str(child.lacking(MaxTokens, "why")) == "token budget: 50 of 50 tokens (child): why"
+    assert str(child.lacking("tokens", "why")) == "token budget: 50 of 50 tokens (child): why"
     child.extend(max_tokens=10)
-    assert figures(grandchild.lacking(MaxTokens)) == ("token_budget", 110, 100, 10, "run")
+    assert figures(grandchild.lacking("tokens")) == ("token_budget", 110, 100, 10, "run")
 
 
-def test_its_own_limits_are_stop_conditions() -> None:
+def test_its_own_limits_are_told_with_what_is_kept_of_each() -> None:
     run = opened(max_turns=5, max_tokens=100, max_nano_usd=10, max_tool_calls=2, timeout=1)
-    seen = [(limit.AXIS, limit.limit, limit.kept) for limit in run.limits()]
-    assert seen == [
+    assert run.limits() == [
         ("turns", 5, 1),
         ("tokens", 100, 10),
-        ("nano-USD", 10, 1),
-        ("tool calls", 2, 0),
-        ("ms", 1000, 100),
+        ("nano_usd", 10, 1),
+        ("tool_calls", 2, 0),
+        ("elapsed_ms", 1000, 100),
     ]
-    assert [limit.kept for limit in run.limits(True)] == [0] * 5
     assert opened().limits() == []

@@ -9,13 +9,8 @@ from budget_core.agent.middleware import Middleware, Request
 from budget_core.agent.no_progress import NoProgress
 from budget_core.agent.operative import Operative
 from budget_core.agent.result import RunStoppedError
-from budget_core.agent.stop import (
-    MaxIterations,
-    StoppedError,
-    StopReason,
-    StopRequested,
-    Timeout,
-)
+from budget_core.agent.stop import StoppedError, StopReason, StopRequested
+from budget_core.agent.stop_condition import MaxIterations, Timeout
 from budget_core.agent.tool import Tool, ToolOutput
 from budget_core.config import TurnBudgetConfig
 from budget_core.errors import ProviderError
