@@ -114,7 +114,8 @@ class AdmittedCall(Protocol):
     ledger: Any
     response: Any
     billed: bool
-    used: tuple[int, int | None, str]
+    usage: Any
+    nano_usd: int | None
 
 
 class Agent(Protocol):

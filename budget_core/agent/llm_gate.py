@@ -7,7 +7,6 @@ from budget_core.agent.middleware import Request
 from budget_core.agent.stop import StoppedError, StopReason, StopRequested, in_words
 from budget_core.agent.wind_down import Stages, WindDown
 from budget_core.checks import check_limit
-from budget_core.usage_reports import token_counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,7 +70,10 @@ class Gate:
         essential: "Sequence[str]" = (),
         on_event: "Hook | None" = None,
         state: "TurnRuntimeState | None" = None,
-        **shared: "Any",
+        ledger: "Any" = None,
+        account: str | None = None,
+        max_tokens: int | None = None,
+        ttl: float | None = None,
     ) -> None:
         self.inner = inner
         self.envelope = envelope
@@ -91,10 +93,11 @@ class Gate:
         self._completion: int | None = None
         self._stages = Stages(envelope, wind_down or WindDown(), set(essential))
         envelope.notes = {}
-        if shared:
-            from budget_core.ledger.for_run import share  # loaded for the first ledger
+        if (ledger, account, max_tokens, ttl) != (None, None, None, None):
+            from budget_core.ledger.for_run import account_for  # loaded for the first ledger
 
-            share(envelope, inner, **shared)
+            envelope.ledger = account_for(envelope.ledger, ledger, account, max_tokens, ttl)
+            envelope.ledger.refuse_twice(inner)
         if stop_when is not None:
             stop_when.reset()
 
@@ -175,12 +178,12 @@ class Gate:
         finally:
             await call.settle(self.state)
             self._limit = call.limit
-            self._completion = token_counts(call.usage)["output_tokens"]
+            self._completion = call.usage.output
             self.partial_text = joined(before, call.text)
         if call.reason is not None:
-            self.emit("response_failed", reason=call.reason, usage=call.usage, model=call.model)
+            self.emit("response_failed", reason=call.reason, usage=call.report, model=call.model)
             raise StoppedError(call.reason)
-        self.emit("response", response=call.response, usage=call.usage, model=call.model)
+        self.emit("response", response=call.response, usage=call.report, model=call.model)
         response = await self._after_llm(request, call.response)
         self.partial_text = before
         return response

@@ -1,10 +1,67 @@
-"""The threads that all executors and limited functions of a process share."""
+"""Daemon threads that run tools, one after another.
+
+`ThreadPoolExecutor` joins its threads when the interpreter exits: one hung tool would hang it.
+"""
 
 import os
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any
 
-from budget_cpython.daemon_threads import DaemonThreads
+MAX_IDLE = 8
 
-THREADS = DaemonThreads("microbudget-tool")
+Work = Callable[[], Any]
+
+
+class DaemonThreads:
+    """Threads that are made when needed, and that the interpreter's exit does not wait for.
+
+    At most `MAX_IDLE` stay when they have nothing to do.
+    """
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin again without threads, as a forked child has to."""
+        self._lock = Lock()
+        self._queue: SimpleQueue[tuple[Future[Any], Work]] = SimpleQueue()
+        self._idle = 0
+
+    def submit(self, work: Work) -> "Future[Any]":
+        """Have a thread do some work, and return a future of its result.
+
+        Raises `RuntimeError` if the system gives no thread.
+        """
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            else:
+                Thread(target=self._work, name="microbudget-tool", daemon=True).start()
+        self._queue.put((future, work))
+        return future
+
+    def _work(self) -> None:
+        stay = True
+        while stay:
+            future, work = self._queue.get()
+            try:
+                tell = partial(future.set_result, work())
+            except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+                tell = partial(future.set_exception, error)
+            with self._lock:  # idle before the answer is there: the next call finds this thread
+                stay = self._idle < MAX_IDLE
+                self._idle += stay
+            tell()
+            del future, work, tell  # a thread that waits keeps nothing alive
+
+
+THREADS = DaemonThreads()
+"""The threads that all executors and limited functions share."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=THREADS.forget)

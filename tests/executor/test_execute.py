@@ -8,9 +8,9 @@ import pytest
 
 from budget_core import DeadlineExceeded, Tool
 from budget_core import TurnBudget as CoreTurnBudget
-from budget_cpython.daemon_threads import DaemonThreads
 from budget_cpython.deadline import Deadline, DeadlineToken
 from budget_cpython.executor import BoundedToolExecutor, ToolOutcome, tool_options
+from budget_cpython.executor.threads import DaemonThreads
 from tests.executor.support import PATIENCE_S, eventually, hung, status, stopped_turn, turn
 
 NONE = float("nan")
@@ -407,8 +407,8 @@ def test_a_thread_that_cannot_be_started_is_a_failed_call(monkeypatch: pytest.Mo
         def start(self) -> None:
             raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("budget_cpython.executor.call.THREADS", DaemonThreads("none"))
-    monkeypatch.setattr("budget_cpython.daemon_threads.Thread", NoThread)
+    monkeypatch.setattr("budget_cpython.executor.call.THREADS", DaemonThreads())
+    monkeypatch.setattr("budget_cpython.executor.threads.Thread", NoThread)
     outcome = executor.execute(read, {"path": "a"}, budget, state, trace_id="t")
     assert (outcome.status, executor.running) == ("failed", 0)
     assert "can't start new thread" in outcome.reason

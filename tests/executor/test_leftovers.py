@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from budget_cpython.daemon_threads import MAX_IDLE, DaemonThreads
 from budget_cpython.executor import BoundedToolExecutor, NoSlotError, with_timeout
 from budget_cpython.executor.slots import Slots
+from budget_cpython.executor.threads import MAX_IDLE, DaemonThreads
 from tests.executor.support import PATIENCE_S, eventually, turn
 
 
@@ -125,13 +125,13 @@ def test_what_has_ended_is_not_abandoned() -> None:
 
 
 def test_a_thread_is_idle_when_its_work_is_done() -> None:
-    threads = DaemonThreads("test")
+    threads = DaemonThreads()
     used = {threads.submit(threading.current_thread).result(PATIENCE_S) for _ in range(20)}
     assert len(used) == 1
 
 
 def test_only_so_many_threads_stay() -> None:
-    threads = DaemonThreads("test")
+    threads = DaemonThreads()
     gate = threading.Event()
     used: list[threading.Thread] = []
 
@@ -144,38 +144,3 @@ def test_only_so_many_threads_stay() -> None:
     gate.set()
     wait(futures)
     eventually(lambda: sum(thread.is_alive() for thread in used) == MAX_IDLE)
-
-
-def test_work_beyond_the_most_threads_waits_for_one() -> None:
-    threads = DaemonThreads("test", most=2)
-    barrier = threading.Barrier(2)
-    futures = [threads.submit(lambda: barrier.wait(PATIENCE_S)) for _ in range(8)]
-    assert sorted(future.result(PATIENCE_S) for future in futures) == [0] * 4 + [1] * 4
-
-
-def test_without_new_threads_the_work_goes_to_those_there_are(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def start(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    threads = DaemonThreads("test", most=2)
-    gate = threading.Event()
-    first = threads.submit(lambda: gate.wait(PATIENCE_S))
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", start)
-        second = threads.submit(lambda: "done")
-        with pytest.raises(RuntimeError, match="new thread"):
-            DaemonThreads("none", most=2).submit(lambda: None)
-    gate.set()
-    assert (first.result(PATIENCE_S), second.result(PATIENCE_S)) == (True, "done")
-
-
-def test_work_that_was_cancelled_before_it_began_is_not_done() -> None:
-    threads = DaemonThreads("test", most=1)
-    gate = threading.Event()
-    threads.submit(lambda: gate.wait(PATIENCE_S))
-    waiting = threads.submit(lambda: pytest.fail("it began"))
-    assert waiting.cancel()
-    gate.set()
-    assert threads.submit(lambda: "next").result(PATIENCE_S) == "next"

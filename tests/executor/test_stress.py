@@ -134,7 +134,7 @@ EXPECTED = {
 
 
 def test_whatever_races_the_sums_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("budget_cpython.daemon_threads.MAX_IDLE", 2)
+    monkeypatch.setattr("budget_cpython.executor.threads.MAX_IDLE", 2)
     world = World()
     threads = [threading.Thread(target=world.in_thread, daemon=True) for _ in range(6)]
     threads += [threading.Thread(target=world.in_loop, daemon=True) for _ in range(3)]
