@@ -17,7 +17,7 @@ agent.operative Operative
 prices Price
 agent.no_progress NoProgress
 agent.result OperativeResult RunStoppedError
-agent.stop AllOf AnyOf MaxCost MaxIterations MaxTokens MaxToolCalls StopCondition
-agent.stop StopReason StopRequested Timeout
+agent.stop StopReason StopRequested
+agent.stop_condition AllOf AnyOf MaxCost MaxIterations MaxTokens MaxToolCalls StopCondition Timeout
 agent.tool Tool ToolOutput
 agent.wind_down WindDown"""

@@ -7,9 +7,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from budget_core._types import Lock
+    from budget_core._types import Lock, TimedBudget
     from budget_core.deadline import Deadline
-    from budget_core.turn_budget import TurnBudget
 
 
 class DeadlineToken:
@@ -27,7 +26,7 @@ class DeadlineToken:
         self.lock = lock or self.LOCK()
 
     @classmethod
-    def from_budget(cls, budget: "TurnBudget", cap_s: float | None = None) -> "Self":
+    def from_budget(cls, budget: "TimedBudget", cap_s: float | None = None) -> "Self":
         """Return a token that expires with the turn, or in `cap_s` seconds if that is earlier."""
         return cls(budget.deadline_within(cap_s))
 

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Lock
-    from budget_core.turn_budget import TurnBudget
     from budget_core.turn_records import CitationAccumulator, ToolTraceEntry
     from budget_core.usage import Usage
 
@@ -44,7 +43,7 @@ class TurnRuntimeState:
     _closed = False
     _citations: "CitationAccumulator | None" = None
 
-    def __init__(self, session_id: str, budget: "TurnBudget", lock: "Lock | None" = None) -> None:
+    def __init__(self, session_id: str, budget: "Any", lock: "Lock | None" = None) -> None:
         self.session_id = check_text("session_id", session_id)
         self.budget = budget
         self.tool_results: list[dict[str, Any]] = []

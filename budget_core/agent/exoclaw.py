@@ -1,12 +1,10 @@
 """Keep exoclaw's agent loop, and those of its sub-agents, within one budget."""
 
-from budget_core.agent.admission import StoppedError
 from budget_core.agent.budget import Budget
-from budget_core.agent.cancellation import is_over
 from budget_core.agent.envelope import Envelope
 from budget_core.agent.llm_gate import Gate
 from budget_core.agent.middleware import Request
-from budget_core.agent.stop import StopReason
+from budget_core.agent.stop import StoppedError, StopReason
 from budget_core.errors import ProviderError
 from budget_core.provider import ChatResponse, settle
 
@@ -157,7 +155,7 @@ class ExoclawBudget:
         if self.reason is None and not calls and response.finish_reason == "length":
             self._gate.reason = self._gate.cut_off()
         offered = {tool["function"]["name"] for tool in tools or ()}
-        may_call = self.reason is None and not is_over(self.budget)
+        may_call = self.reason is None and self.budget.why_over() is None
         kept = [call for call in calls if may_call and self._claim(call.name, offered)]
         if len(kept) < len(calls):
             response.tool_calls = kept

@@ -2,7 +2,8 @@
 
 import hashlib
 
-from budget_core.agent.stop import StopCondition, StopReason
+from budget_core.agent.stop import StopReason
+from budget_core.agent.stop_condition import StopCondition
 from budget_core.checks import check_count
 
 TYPE_CHECKING = False
@@ -24,21 +25,21 @@ class NoProgress(StopCondition):
     def __init__(self, window: int = 3) -> None:
         self.window = check_count("window", window) or 1
 
-    def note(self, messages: "Messages", seen: "Any") -> None:
+    def note(self, messages: "Messages", envelope: "Any") -> None:
         """Look at the last turn of a conversation."""
         fingerprint = turn_print(messages)
         if fingerprint is not None:
-            prints, repeated = seen.notes.get(id(self), (set(), 0))
+            prints, repeated = envelope.notes.get(id(self), (set(), 0))
             repeated = repeated + 1 if fingerprint in prints else 0
             prints.add(fingerprint)
-            seen.notes[id(self)] = (prints, repeated)
+            envelope.notes[id(self)] = (prints, repeated)
 
-    def check(self, seen: "Any") -> StopReason | None:
+    def check(self, envelope: "Any") -> StopReason | None:
         """Return why the run is to end, or `None`."""
-        if seen.notes.get(id(self), (None, 0))[1] < self.window:
+        if envelope.notes.get(id(self), (None, 0))[1] < self.window:
             return None
         text = f"the last {self.window} turns repeated earlier ones"
-        return StopReason(StopReason.NO_PROGRESS, text, scope=seen.name)
+        return StopReason(StopReason.NO_PROGRESS, text, scope=envelope.name)
 
 
 def turn_print(messages: "Messages") -> bytes | None:

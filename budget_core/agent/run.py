@@ -4,12 +4,10 @@ import asyncio
 import json
 import sys
 
-from budget_core.agent.admission import StoppedError
-from budget_core.agent.cancellation import is_over, why_over
 from budget_core.agent.llm_gate import FINAL, Gate, joined
 from budget_core.agent.middleware import Request
 from budget_core.agent.result import OperativeResult, digest
-from budget_core.agent.stop import StopReason, in_words
+from budget_core.agent.stop import StoppedError, StopReason, in_words
 from budget_core.agent.toolbox import ANSWERED, CALLED_OFF, CANCELLED, DENIED, ToolEnd, as_text
 
 TYPE_CHECKING = False
@@ -17,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from budget_core._types import Agent
     from budget_core.agent.envelope import Envelope
-    from budget_core.agent.operative import Operative
     from budget_core.provider import ToolCall
 
 NOT_CALLED = "Error: not called, the run has stopped"
@@ -34,7 +32,7 @@ class Run:
 
     def __init__(
         self,
-        operative: "Operative",
+        operative: "Agent",
         messages: "str | Sequence[dict[str, Any]]",
         envelope: "Envelope",
     ) -> None:
@@ -85,9 +83,8 @@ class Run:
         except StoppedError as error:
             reason = error.reason
         except asyncio.CancelledError:
-            if is_over(self.budget):
-                reason = why_over(self.budget)
-            self.cancel()  # whatever still draws on it
+            reason = self.budget.why_over() or reason
+            self.cancel()  # and all that still draws on it
             raise
         except Exception as error:  # noqa: BLE001 - no work is lost, whatever went wrong
             reason = StopReason(StopReason.FAILED, in_words(error), error=error)
@@ -116,9 +113,9 @@ class Run:
         last = self._gate.reason
         self._text = response.content or self._gate.partial_text or self._text
         content = joined(self._gate.partial_text, response.content)
-        self._gate.partial_text = self._gate.heard = ""
+        self._gate.partial_text = ""
         calls = [] if last is not None else list(response.tool_calls or ())
-        self._messages.append(said(content if last else response.content, calls))
+        self._messages.append(as_message(content if last else response.content, calls))
         if last is not None:
             return True, last
         if calls:
@@ -140,7 +137,7 @@ class Run:
         """Return what is to be mended in the draft, if anything, and if it may be asked."""
         if self._reflect is None or not self.budget.claim_reflection():
             return ""
-        remark = await self._gate.heed(self._reflect, self._text, self.budget)
+        remark = await self._gate.run_hook(self._reflect, self._text, self.budget)
         self.emit("reflection", remark=remark)
         return remark or ""
 
@@ -169,12 +166,12 @@ class Run:
             return end, None
         try:
             for one in self._gate.middleware:
-                text = await self._gate.heed(one.before_tool, call, self.budget)
+                text = await self._gate.run_hook(one.before_tool, call, self.budget)
                 if text is not None:
                     return ToolEnd(ANSWERED, as_text(text)), None
         except StoppedError as error:
             return ToolEnd(DENIED, NOT_CALLED), error.reason
-        if is_over(self.budget):
+        if self.budget.why_over() is not None:
             return ToolEnd(DENIED, NOT_CALLED), None
         return None, None
 
@@ -183,7 +180,7 @@ class Run:
         reason = None
         try:
             for one in reversed(self._gate.middleware):
-                text = await self._gate.heed(one.after_tool, call, end.content, self.budget)
+                text = await self._gate.run_hook(one.after_tool, call, end.content, self.budget)
                 end.content = end.content if text is None else as_text(text)
         except StoppedError as error:
             reason = error.reason
@@ -212,9 +209,8 @@ class Run:
     def _conclude(self, reason: StopReason | None) -> OperativeResult:
         state, text = self.state, self._text
         self._answer_the_rest()
-        heard = joined(self._gate.partial_text, self._gate.heard)
-        if heard:
-            text = heard
+        if self._gate.partial_text:
+            text = self._gate.partial_text
             self._messages.append({"role": "assistant", "content": text})
         state.close_writes()
         state.timed_out = reason is not None and reason.kind == StopReason.TIMEOUT
@@ -253,7 +249,7 @@ class Run:
             self.hook_error = error
 
 
-def said(text: str | None, calls: "list[ToolCall]") -> "dict[str, Any]":
+def as_message(text: str | None, calls: "list[ToolCall]") -> "dict[str, Any]":
     """Return a model's answer as a message of the conversation."""
     if not calls:
         return {"role": "assistant", "content": text or ""}  # only calls need no text

@@ -2,12 +2,11 @@
 
 import json
 
-from budget_core.agent.cancellation import CutShortError, fly
+from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.envelope import Envelope
 from budget_core.agent.json_schema import complaint_about
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.agent.tool import ToolOutput, cost_of, usage_of
-from budget_core.deadline_token import DeadlineToken
 from budget_core.provider import settle
 from budget_core.turn_state import COMPLETED, TIMED_OUT
 from budget_core.usage import read_usage
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from budget_core._types import Tools
     from budget_core.agent.tool import Tool
+    from budget_core.deadline_token import DeadlineToken
     from budget_core.provider import ToolCall
     from budget_core.turn_state import TurnRuntimeState
 
@@ -51,8 +51,6 @@ class Toolbox:
     `landed` has the ends of calls that have returned and are not yet recorded, by the `id` of the
     call: they are not lost where the run is cancelled meanwhile.
     """
-
-    TOKEN = DeadlineToken
 
     def __init__(
         self, tools: "Sequence[Tool]", envelope: "Envelope", state: "TurnRuntimeState"
@@ -102,13 +100,15 @@ class Toolbox:
 
         if not self.state.set_trace_running(trace_id, call.name, claim):
             return self.denied(call.name)
-        token = self.TOKEN.from_budget(self.envelope, tool.cap_s)
         named = self.handed(tool, call)
+        token: Any = None
         if tool.cooperative:
-            named["token"] = token
+            from budget_core.deadline_token import DeadlineToken  # loaded for the first such tool
+
+            token = named["token"] = DeadlineToken.from_budget(self.envelope, tool.cap_s)
         work = (tool, call, named, trace_id)
         try:
-            end: ToolEnd = await fly(self._work, self.envelope, work, None, token.deadline)
+            end: ToolEnd = await call_within(self.envelope, self._work, *work, cap_s=tool.cap_s)
         except CutShortError:
             self.state.mark_trace_timed_out(trace_id)
             return self.cut_short(call.name)
@@ -117,18 +117,19 @@ class Toolbox:
             self.state.complete_trace(trace_id)
             return ToolEnd(FAILED, "Error: " + in_words(error))
         finally:
-            _cancel(token)
+            if token is not None:
+                _cancel(token)
             self.take_back(named)
         return end
 
     async def _work(
         self, tool: "Tool", call: "ToolCall", named: "dict[str, Any]", trace_id: str
     ) -> ToolEnd:
-        since = self.envelope.watch.elapsed_ms()
+        since = self.envelope.elapsed_ms()
         value = await settle(tool.run(**named))
         self.count(value)
         end = ended(value)
-        if self.state.complete_trace(trace_id, self.envelope.watch.elapsed_ms() - since):
+        if self.state.complete_trace(trace_id, self.envelope.elapsed_ms() - since):
             self.landed[id(call)] = end
         return end
 
@@ -168,7 +169,7 @@ class Toolbox:
         return ToolEnd(DENIED, f"Error: no call of {name} is left; go on without it.")
 
 
-def _cancel(token: DeadlineToken) -> None:
+def _cancel(token: "DeadlineToken") -> None:
     try:
         token.cancel()
     except Exception:  # noqa: BLE001, S110 - a tool's own callback, and the tool has ended

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from budget_core.agent import run as core_run
-from budget_core.agent.cancellation import is_over
 from budget_core.agent.stop import StopReason
 from budget_core.agent.toolbox import CALLED_OFF, CANCELLED, DENIED, ToolEnd
 from budget_core.provider import ToolCall
@@ -77,7 +76,9 @@ class ParallelRun(core_run.Run):
             if task is not None and not task.cancelled():
                 end = task.result()
             found = await self._close(call, end or ToolEnd(CANCELLED, CALLED_OFF))
-            if found is not None and not is_over(self.budget):  # else they are ending by themselves
+            if (
+                found is not None and self.budget.why_over() is None
+            ):  # else they are ending by themselves
                 await _cancelled(waiting)
             reason = found or reason
         return reason

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from budget_core.agent.cancellation import CutShortError, fly
+from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.stop import in_words
 from budget_core.agent.tool import Tool
 from budget_core.agent.toolbox import FAILED, Toolbox, ToolEnd, ended
@@ -50,7 +50,7 @@ class ExecutorToolbox(Toolbox):
             land(outcome)
 
         try:
-            await fly(execute, self.envelope)
+            await call_within(self.envelope, execute, timed=False)
         except CutShortError:
             pass
         return ends[0] if ends else self.cut_short(call.name)

@@ -4,7 +4,6 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import FunctionType
 from typing import Any, TypeVar
 
 from budget_core.agent.tool import Tool
@@ -54,7 +53,6 @@ def tool_options(
 
 Described = tuple[str, Callable[..., Any], ToolOptions, bool]
 _NO_OPTIONS = ToolOptions()
-_UNUSUAL = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 
 def describe(tool: Any) -> Described:
@@ -64,8 +62,6 @@ def describe(tool: Any) -> Described:
     options of what it calls. Raises `TypeError` for what cannot be called, and for a generator
     function.
     """
-    if type(tool) is FunctionType and not (tool.__dict__ or tool.__code__.co_flags & _UNUSUAL):
-        return tool.__name__, tool, _NO_OPTIONS, False  # most are, and this is quicker
     function = getattr(tool, "run", tool)
     if not callable(function):
         raise TypeError(f"a tool is a function, or has one as its attribute run, not {tool!r}")

@@ -18,7 +18,7 @@ from typing import Any
 from budget_core.agent.stop import in_words
 from budget_core.errors import BudgetError
 from budget_cpython.deadline import Deadline, DeadlineToken
-from budget_cpython.executor.call import Stopped
+from budget_cpython.executor.outcome import ToolKilled
 
 _SPAWN = get_context("spawn")  # a fork would copy locks that other threads hold
 _groups: set[int] = set()
@@ -39,9 +39,9 @@ def run_in_process(
     """Return what the function returns in a new process, or raise what it raises there.
 
     When the token is cancelled, the process and its group get TERM, and what is left of them KILL
-    as soon as it has ended, at the latest `kill_grace_s` later; then `Stopped` is raised. A process
-    that left the group (a daemon) is not found. Raises `ToolProcessError` for what cannot be sent,
-    and for a process that ends without a result.
+    as soon as it has ended, at the latest `kill_grace_s` later; then `ToolKilled` is raised. A
+    process that left the group (a daemon) is not found. Raises `ToolProcessError` for a function
+    or arguments that cannot be sent, and for a process that ends without a result.
     """
     try:
         work = pickle.dumps((function, arguments, cooperative))
@@ -57,7 +57,7 @@ def run_in_process(
     code = child.join()
     if not answer:
         if told:
-            raise Stopped
+            raise ToolKilled
         raise ToolProcessError(f"the process of {name} ended with exit code {code} and no result")
     well, result = pickle.loads(answer)  # noqa: S301 - our own child wrote it
     if not well:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from budget_core import Budget, Envelope, Price
-from budget_core.agent.call_hold import CallHold, admit
+from budget_core.agent.admission import Admission, CallHold
 from tests_micro.support import RecordingLock, stopped_clock
 
 DEPTH = 4
@@ -154,7 +154,7 @@ class TreeMachine(RuleBasedStateMachine):
     def hold(self, pick: int, prompt: int, limit: int | None, per_token: int | None) -> None:
         envelope, node = self.any_of(pick)
         price = None if per_token is None else Price(per_token / 1000, per_token / 1000)
-        hold, reason = admit(envelope, prompt, limit, price, "model")
+        hold, reason = Admission(envelope, prompt, limit, price, "model").claim()
         room = self.room(node, prompt, limit, per_token, True)
         assert (hold is not None) is (not node.reasons() and room != 0)
         if hold is None:
