@@ -4,7 +4,8 @@ from importlib import import_module
 from typing import Any
 
 from budget_core.errors import refuse
-from budget_core.ledger._types import AsyncLedgerProtocol, LedgerProtocol
+from budget_core.ledger._types import AsyncLedgerProtocol as AsyncLedgerProtocol
+from budget_core.ledger._types import LedgerProtocol as LedgerProtocol
 from budget_cpython.ledger.lease import AsyncLeasedLedger, LeasedLedger
 from budget_cpython.ledger.offline_cap import AsyncOfflineCapLedger, OfflineCapLedger
 from budget_cpython.ledger.threaded import ThreadedLedger
