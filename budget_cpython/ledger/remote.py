@@ -19,7 +19,7 @@ from budget_core.ledger.errors import (
     refusal,
 )
 from budget_core.ledger.limit import Limit, LimitReader, check_amounts, check_key, check_path
-from budget_core.ledger.records import TTL, Balance, Hold, bounded, check_ttl
+from budget_core.ledger.records import TTL, Balance, Hold, check_ttl
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.forked import begin_again_in_children
 from budget_cpython.ledger.windows import Window, parse_window
@@ -104,18 +104,21 @@ class AsyncRemoteLedger:
         return sorted(await self._ask("accounts", ""))
 
     async def reserve(
-        self,
-        path: str,
-        amounts: Mapping[str, int | None],
-        key: str | None = None,
-        ttl: float = TTL,
+        self, path: str, amounts: Mapping[str, int | None], key: str | None = None, ttl: float = TTL
     ) -> Hold:
         """Hold amounts on every limit of the path and of the accounts above it, or raise."""
         asked = self._check_axes(check_amounts(amounts, True))
-        if None in asked.values():
-            asked = bounded(asked, await self.balance(path))
-        named = {"id": next(self._ids) if key is None else check_key(key), "ttl_ms": check_ttl(ttl)}
-        hold = Hold(*await self._ask("reserve", _path(path), amounts=asked, **named))
+        held = {axis: asked[axis] for axis in asked if asked[axis] is not None}
+        hold = Hold(
+            *await self._ask(
+                "reserve",
+                _path(path),
+                amounts=held,
+                unbounded=[axis for axis in asked if axis not in held],
+                id=next(self._ids) if key is None else check_key(key),
+                ttl_ms=check_ttl(ttl),
+            )
+        )
         self._reserved += 1
         if self._reserved % SWEEP_EVERY == 0:
             await self._sweep()

@@ -9,7 +9,7 @@ Arguments = dict[str, Any]
 BATCH = 200  # holds that one call expires or forgets at most
 
 _PARAMETERS = {
-    "reserve": "chain id amounts ttl_ms now bounds keep_ms forget",
+    "reserve": "chain id asked ttl_ms now bounds keep_ms forget",
     "charge": "chain id amounts now bounds keep_ms forget",
     "commit": "root path id actual now keep_ms",
     "release": "root path id now keep_ms",
@@ -51,6 +51,8 @@ def _parameter(name: str, arguments: Arguments) -> str | None:
         return root(arguments["path"])
     if name == "batch":
         return str(BATCH)
+    if name == "asked":
+        return json.dumps(arguments["amounts"] | dict.fromkeys(arguments["unbounded"]))
     value: Any = arguments[name]
     if isinstance(value, (dict, list)):
         return json.dumps(value)

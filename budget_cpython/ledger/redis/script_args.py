@@ -15,6 +15,8 @@ def of_operation(operation: str, arguments: Arguments) -> list[Any]:
     amounts = arguments["actual"] if operation == "commit" else arguments.get("amounts")
     for axis, amount in (amounts or {}).items():
         found += (axis, amount)
+    for axis in arguments.get("unbounded", ()):
+        found += (axis, -1)
     return found
 
 

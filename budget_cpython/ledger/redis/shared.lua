@@ -25,13 +25,19 @@ if not now then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Return amounts by axis from the last arguments, which are the axis and the amount of each.
+-- Return amounts by axis from the last arguments, which are the axis and the amount of each, and
+-- the axes whose amount has no bound, given as -1.
 local function read_amounts(first)
-  local amounts = {}
+  local amounts, unbounded = {}, {}
   for at = first, #ARGV, 2 do
-    amounts[ARGV[at]] = tonumber(ARGV[at + 1])
+    local amount = tonumber(ARGV[at + 1])
+    if amount < 0 then
+      unbounded[ARGV[at]] = true
+    else
+      amounts[ARGV[at]] = amount
+    end
   end
-  return amounts
+  return amounts, unbounded
 end
 
 -- Return the path's accounts from the keys up to `last`, and whether one of their windows is over;

@@ -6,7 +6,7 @@ from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Balance
 from budget_cpython.ledger.lease import LeasedLedger
-from budget_cpython.ledger.outage import AllowingLedger
+from budget_cpython.ledger.offline_cap import OfflineCapLedger
 from budget_cpython.ledger.redis import RedisLedger
 from tests.ledger.patience import PATIENCE
 from tests.ledger.redis.server import RedisServer, hurry, server
@@ -34,7 +34,7 @@ def test_what_is_granted_while_the_server_hangs_counts_once() -> None:
     running = fresh()
     client = running.client()
     upstream = RedisLedger(client)
-    ledger = AllowingLedger(upstream, {"calls": 10})
+    ledger = OfflineCapLedger(upstream, {"calls": 10})
     before = ledger.reserve(PATH, {"calls": 7})
     running.pause()
     hurry(client, HASTE)
