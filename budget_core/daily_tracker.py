@@ -46,7 +46,9 @@ class DailyBudgetTracker(BudgetTracker):
         store: "BudgetStateStore | None" = None,
         lock: "Lock | None" = None,
         write_ahead: int = 0,
-        **shared: "Any",
+        *,
+        ledger: "Any" = None,
+        account: str | None = None,
     ) -> None:
         config = config or DailyBudgetConfig()
         self._clock = clock or WALL
@@ -61,10 +63,11 @@ class DailyBudgetTracker(BudgetTracker):
         super().__init__(config, Count(None, config.daily_budget, lock))
         self.count.by_model = bool(config.primary_models)
         self._store: Any = store
-        if shared:
-            from budget_core.ledger.for_tracker import share  # loaded for the first ledger
+        if ledger is not None or account is not None:
+            from budget_core.ledger.for_tracker import LedgerDay  # loaded for the first ledger
 
-            share(self, store, **shared)
+            self.ledger_account = LedgerDay(self, ledger, account, store)
+            self.ledger_account.begin()
         elif store is not None:
             self._restore()
 
@@ -80,23 +83,11 @@ class DailyBudgetTracker(BudgetTracker):
         """Return `(used, cap, unit)`: a day has no other axis than tokens."""
         return self.count.tokens, self.count.token_cap, "tokens"
 
-    def is_at_limit(self) -> bool:
-        """Tell whether the day is spent, or its store failing; an unlimited day never is."""
-        return super().is_at_limit() or self._fails()
-
-    def _fails(self) -> bool:
-        return self.store_error is not None and self.count.token_cap is not None
-
-    def at_limit_message(self, enforcement: str | None = None) -> str:
-        """Return what to say at the limit, or that the budget's state is out of reach."""
-        if self._fails():
-            from budget_core.notices import UNAVAILABLE  # loaded for the first notice
-
-            return UNAVAILABLE
-        return super().at_limit_message(enforcement)
-
     def maybe_auto_reset(self) -> None:
         """Begin a new day when the old one is over; try a store that failed again."""
+        if self.ledger_account is not None:
+            super().maybe_auto_reset()
+            return
         if self.count.tokens <= self._covered and self._since <= self._ticks() < self._until:
             return
         with self.count.lock:
@@ -163,6 +154,9 @@ class DailyBudgetTracker(BudgetTracker):
         self._save(0)
 
     def _save(self, ahead: int | None = None) -> None:
+        if self.ledger_account is not None:
+            super()._save()
+            return
         told = self._told & (1 << OUTAGE) - 1
         tokens, window = self.count.tokens, self._window
         ahead = self._ahead if ahead is None else ahead

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from budget_core.tracker import BudgetTracker
 
 
-UNAVAILABLE = "[Budget unavailable] The daily budget's state cannot be read or written now."
+UNAVAILABLE = "[Budget unavailable] The budget's state cannot be read or written now."
 
 
 def fill(template: str, tracker: "BudgetTracker", share: float) -> str:

@@ -2,6 +2,10 @@
 
 from budget_core.config import check_share
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from budget_core.usage import Usage
+
 _MAX_USD = 1_000_000
 
 
@@ -47,6 +51,13 @@ class Price:
         if left < 0:
             return -1
         return left // self._output if self._output else None
+
+
+def cost_of_usage(usage: "Usage", price: "Price") -> int:
+    """Return the nano-USD of a call; tokens that are not known to be input cost as output."""
+    prompt = min(usage.total, usage.input or 0)
+    written = (usage.cache_written,) if usage.cache_written else ()
+    return max(0, price.cost(prompt, usage.total - prompt, usage.cached, *written))
 
 
 def _micro(name: str, usd: float) -> int:

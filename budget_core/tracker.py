@@ -1,7 +1,7 @@
 """Count what is used of one budget: what every tracker shares."""
 
 from budget_core.config import Enforcement, TurnBudgetConfig
-from budget_core.usage import ESTIMATED, INVALID, MEASURED, MISSING, charge_for, plain_total, weigh
+from budget_core.usage import ESTIMATED, INVALID, MEASURED, MISSING, read_usage, weigh
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,8 +62,9 @@ class BudgetTracker:
 
     SCOPE = ""
     ALWAYS_ASK = False
+    ledger_account: "Any" = None  # what counts on a ledger's account for this one, if anything
+    store_error: "Exception | None" = None
     _weight: "Callable[[object], float | None]"
-    _save: "Callable[[], None]"
 
     def __init__(self, config: "Any", count: Count) -> None:
         self.config = config
@@ -94,10 +95,10 @@ class BudgetTracker:
     def record(self, usage: object, model: object = None) -> None:
         """Count one LLM call with what it reported; never raises, never lowers a count."""
         count = self.count
-        charge = plain_total(usage)
-        status = MEASURED
-        if charge < 0:
-            charge, status = charge_for(usage, self.config.cached_token_weight)
+        used = read_usage(usage)
+        charge = used.total
+        if used.cached:
+            charge += weigh(used.cached, self.config.cached_token_weight) - used.cached
         if count.by_model:
             weight = self._weight(model)
             if weight is None:
@@ -109,8 +110,8 @@ class BudgetTracker:
             count.tokens = tokens = count.tokens + charge
             if tokens >= count.token_alarm or iterations >= count.iteration_alarm:
                 count.alert = True
-            if status is not MEASURED:
-                self._unclear[status] += 1
+            if used.status is not MEASURED:
+                self._unclear[used.status] += 1
             if tokens >= count.saves_from:
                 self._save()
         finally:
@@ -123,7 +124,17 @@ class BudgetTracker:
             self._changed()
 
     def maybe_auto_reset(self) -> None:
-        """Begin again if the window is over; a turn's end is the policy's to see."""
+        """Begin again if the window is over; a turn ends when its policy says so.
+
+        With a ledger, read what is left there.
+        """
+        if self.ledger_account is not None:
+            with self.count.lock:
+                self.ledger_account.read()
+                self._arm()
+
+    def _save(self, ahead: int | None = None) -> None:
+        self.ledger_account.charge()
 
     def _forget(self) -> None:
         self.count.iterations = self.count.tokens = self._warned_ppm = self._told = 0
@@ -168,7 +179,14 @@ class BudgetTracker:
         return max(0.0, _nearness(self.dominant_axis()))
 
     def is_at_limit(self) -> bool:
-        """Tell whether an axis is spent."""
+        """Tell whether an axis is spent, or a store or ledger that a limit depends on fails."""
+        return self._is_spent() or self._fails()
+
+    def _fails(self) -> bool:
+        limited = self.ledger_account is not None or self.count.token_cap is not None
+        return limited and self.store_error is not None
+
+    def _is_spent(self) -> bool:
         count = self.count
         return count.tokens >= _part(count.token_cap) or (
             count.iterations >= _part(count.iteration_cap)
@@ -203,7 +221,7 @@ class BudgetTracker:
             return share if share is not None and self._tell(_HEARD) else None
 
     def _newly_crossed(self, force: bool) -> float | None:
-        if self.is_at_limit() and not (force and BudgetTracker.is_at_limit(self)):
+        if self.is_at_limit() and not (force and self._is_spent()):
             return None
         used = self.utilization()
         highest: float | None = None
@@ -227,7 +245,7 @@ class BudgetTracker:
             return self._tell(_CROSSED)
 
     def _tell(self, bit: int) -> bool:
-        if not BudgetTracker.is_at_limit(self):
+        if not self._is_spent():
             bit <<= OUTAGE  # at the limit for another reason, which uses up no warning of this
         if self._told & bit or not self.is_at_limit():
             return False
@@ -237,6 +255,10 @@ class BudgetTracker:
 
     def at_limit_message(self, enforcement: str | None = None) -> str:
         """Return what to say at the limit; `enforcement` is the configured mode unless given."""
+        if self._fails():
+            from budget_core.notices import UNAVAILABLE  # loaded for the first notice
+
+            return UNAVAILABLE
         config = self.config
         fallback = (enforcement or config.enforcement) == Enforcement.FALLBACK
         return self._message(config.fallback_template if fallback else config.cutoff_template, 1)
@@ -273,16 +295,19 @@ class TurnBudgetTracker(BudgetTracker):
         self,
         config: TurnBudgetConfig | None = None,
         lock: "Lock | None" = None,
-        **shared: "Any",
+        *,
+        ledger: "Any" = None,
+        account: str | None = None,
     ) -> None:
         config = config or TurnBudgetConfig()
         super().__init__(config, Count(config.iteration_budget, config.token_budget, lock))
         self.count.by_model = bool(config.model_weights)
         self.count.expires = False
-        if shared:
-            from budget_core.ledger.for_tracker import share  # loaded for the first ledger
+        if ledger is not None or account is not None:
+            from budget_core.ledger.for_tracker import LedgerTurn  # loaded for the first ledger
 
-            share(self, **shared)
+            self.ledger_account = LedgerTurn(self, ledger, account)
+            self.ledger_account.begin()
 
     def _weight(self, model: object) -> float | None:
         return self.config.model_weights.get(model, 1) if isinstance(model, str) else 1

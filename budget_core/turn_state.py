@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from budget_core._types import Lock
     from budget_core.turn_budget import TurnBudget
     from budget_core.turn_records import CitationAccumulator, ToolTraceEntry
+    from budget_core.usage import Usage
 
 MAX_REPAIR_ATTEMPTS = 2
 RUNNING = "running"
@@ -78,6 +79,10 @@ class TurnRuntimeState:
                         self.missing_counts += 1
                     else:
                         self.invalid_counts += 1
+
+    def add_usage(self, usage: "Usage") -> None:
+        """Add what an LLM call used, as `usage.read_usage` returns it."""
+        self.add_tokens(usage.input, usage.output, usage.cached, usage.cache_written)
 
     def claim_repair(self, id: str) -> bool:
         """Count one attempt to repair a call's arguments, or return `False`: deny the call.

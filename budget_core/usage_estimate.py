@@ -1,7 +1,7 @@
-"""Estimate tokens where nobody has counted them."""
+"""Estimate tokens that were not counted."""
 
 from budget_core.errors import ProviderError
-from budget_core.usage import INVALID, MISSING
+from budget_core.usage import ESTIMATED, INVALID, MISSING, Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,44 +17,39 @@ def estimate_tokens(messages: "Messages", tools: "Tools | None" = None) -> int:
     """Return an estimate of the prompt tokens that messages and tools come to.
 
     It is a token for every four UTF-8 bytes, rounded up, of all texts (contents, names and
-    arguments of tool calls, the JSON of `tools`), and four tokens a message. What is no text, as an
-    image is none, counts nothing. Never raises, whatever it is given.
+    arguments of tool calls, the JSON of `tools`), and four tokens a message. Images and other parts
+    that are not text count nothing. Never raises.
     """
     size = marks = 0
     for message in messages if isinstance(messages, (list, tuple)) else ():
         marks += _A_MESSAGE
         try:
             size += _message_bytes(message)
-        except Exception:  # noqa: BLE001, S110 - what cannot be read is not counted
+        except Exception:  # noqa: BLE001, S110 - an unreadable part counts nothing
             pass
     try:
         size += 0 if tools is None else _json_bytes(tools)
-    except Exception:  # noqa: BLE001, S110 - what cannot be read is not counted
+    except Exception:  # noqa: BLE001, S110 - an unreadable part counts nothing
         pass
     return tokens_in(size) + marks
 
 
-def estimated_report(prompt: int, completion: int) -> "dict[str, Any]":
-    """Return a usage report of so many tokens that says it is an estimate."""
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "estimated": True,
-    }
+def estimated(prompt: int, completion: int) -> Usage:
+    """Return the usage of a call whose prompt and answer are estimated at so many tokens."""
+    usage = Usage()
+    usage.input = prompt
+    usage.output = completion
+    usage.total = prompt + completion
+    usage.status = ESTIMATED
+    return usage
 
 
-def better_report(usage: "Any", response: "Any", messages: "Any", tools: "Any") -> "Any":
-    """Return a call's usage report, or an estimate that is not lower where it says too little.
+def at_least_estimated(usage: Usage, response: "Any", messages: "Any", tools: "Any") -> Usage:
+    """Return `usage`, or an estimate where it is missing or invalid and not above the estimate.
 
-    The estimate is of the prompt and of the answer, which may be `None`.
+    The estimate is of the prompt and of the answer; `response` is `None` where there was none.
     """
-    from budget_core.usage_reports import (
-        read_report,  # loaded for the first report that is not plain
-    )
-
-    tokens, _, status = read_report(usage)
-    if status not in (INVALID, MISSING):
+    if usage.status not in (INVALID, MISSING):
         return usage
     calls = getattr(response, "tool_calls", None)
     answer = {
@@ -65,12 +60,22 @@ def better_report(usage: "Any", response: "Any", messages: "Any", tools: "Any") 
         ],
     }
     completion = 0 if response is None else estimate_tokens([answer])
-    estimate = estimated_report(estimate_tokens(messages, tools), completion)
-    return estimate if estimate["total_tokens"] >= tokens else usage
+    estimate = estimated(estimate_tokens(messages, tools), completion)
+    return estimate if estimate.total >= usage.total else usage
+
+
+def as_report(usage: Usage) -> "dict[str, Any]":
+    """Return an estimate as a usage report in OpenAI's form that says it is one."""
+    return {
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.total,
+        "estimated": True,
+    }
 
 
 def is_billed(error: BaseException) -> bool:
-    """Tell whether a call that failed may cost something: not if it was refused, or never sent."""
+    """Tell whether a failed call may cost something: not if it was refused or never sent."""
     if isinstance(error, ProviderError):
         return error.sent and error.status < 400
     return getattr(error, "sent", True)
@@ -82,7 +87,7 @@ def tokens_in(size: int) -> int:
 
 
 def bytes_in(text: "Any") -> int:
-    """Return how many UTF-8 bytes a text has, 0 for what is no text."""
+    """Return how many UTF-8 bytes a text has, 0 for any other value."""
     return len(text.encode("utf-8", "surrogatepass")) if isinstance(text, str) else 0
 
 
@@ -108,7 +113,7 @@ def _field(value: "Any", name: str) -> "Any":
 def _json_bytes(value: "Any") -> int:
     """Return about how long a value is as JSON: escapes are left out, a number counts as four.
 
-    The runtimes' own JSON differs in length, and would be built only to be measured.
+    It is not built to be measured, and the two runtimes' JSON differ in length.
     """
     size = 0
     waiting = [value]

@@ -2,8 +2,8 @@
 
 from budget_core.checks import check_limit
 from budget_core.errors import BudgetError
-from budget_core.usage import MISSING, charge_for, plain_total
-from budget_core.usage_estimate import bytes_in, estimate_tokens, estimated_report, tokens_in
+from budget_core.usage import MISSING, Usage, read_usage, usage_of
+from budget_core.usage_estimate import bytes_in, estimate_tokens, estimated, tokens_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from budget_core._types import Messages, Tools
 
 
-class EnoughError(BudgetError):
+class AnswerTooLongError(BudgetError):
     """An answer went on past its limit, which its provider seems to ignore."""
 
 
-class Received:
-    """What has come of one call's answer so far: an `on_delta` that counts what it hands on.
+class StreamedAnswer:
+    """An `on_delta` that keeps and counts the pieces of one call's answer, and passes them on.
 
     `pieces` is the text as it came, `usage` the provider's last report, `None` until one came.
-    The first piece past `limit` is counted, not handed on, and raises `EnoughError`: each piece is
-    at least a token.
+    Each piece is at least a token: the first piece past `limit` is counted, is not passed on, and
+    raises `AnswerTooLongError`.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Received:
         self._counted = self._bytes = 0
 
     async def __call__(self, text: str) -> None:
-        """Take in a piece of text."""
+        """Keep, count and pass on a piece of text."""
         if text and isinstance(text, str):
             self.pieces.append(text)
             self.count(text)
@@ -43,13 +43,13 @@ class Received:
             await self._on_delta(text)
 
     def count(self, text: str) -> None:
-        """Count a piece of the answer that is not kept here; an empty one is none."""
+        """Count a piece of the answer that is not kept here; an empty one counts nothing."""
         if not text:
             return
         self._counted += 1
         self._bytes += bytes_in(text)
         if self._limit is not None and self._counted > self._limit:
-            raise EnoughError(f"the answer is longer than its limit of {self._limit} tokens")
+            raise AnswerTooLongError(f"the answer is longer than its limit of {self._limit} tokens")
 
     @property
     def text(self) -> str:
@@ -61,34 +61,23 @@ class Received:
         """An estimate of the tokens so far: the pieces, or their bytes by four if that is more."""
         return max(self._counted, tokens_in(self._bytes))
 
-    def report(self, messages: "Messages", tools: "Tools | None" = None) -> "Any":
-        """Return the provider's report, else an estimated one, or `None` where nothing came.
+    def usage_of(self, response: "Any", messages: "Messages", tools: "Tools | None") -> Usage:
+        """Return what a call that is over used; `response` is `None` where it failed.
 
-        An estimate is marked by `"estimated": True`; `messages` and `tools` are what was asked.
+        It is the response's own report, else the last one that came with the stream, else an
+        estimate of what was asked and of what came, if anything came. Never raises.
         """
-        if not self._counted or not _is_missing(self.usage):
-            return self.usage
-        return estimated_report(estimate_tokens(messages, tools), self.tokens)
-
-    def settled(self, response: "Any", messages: "Messages", tools: "Tools | None") -> "Any":
-        """Return the usage of a call that is over, `response` being `None` where it failed.
-
-        It is the response's own unless that is missing, then `report`. Never raises.
-        """
-        try:
-            usage = response.usage
-        except Exception:  # noqa: BLE001 - a response may be anything, or not there
-            usage = None
-        return self.report(messages, tools) if _is_missing(usage) else usage
+        usage = usage_of(response)
+        if usage.status == MISSING:
+            usage = read_usage(self.usage)
+        if usage.status == MISSING and self._counted:
+            usage = estimated(estimate_tokens(messages, tools), self.tokens)
+        return usage
 
 
-def as_received(on_delta: "Callable[[str], Awaitable[None]]") -> Received:
-    """Return `on_delta` itself where it is one that counts, else one around it.
+def as_streamed(on_delta: "Callable[[str], Awaitable[None]]") -> StreamedAnswer:
+    """Return `on_delta` itself where it is a `StreamedAnswer`, else one around it.
 
     So an answer is counted and kept once, however many wrappers it passes.
     """
-    return on_delta if isinstance(on_delta, Received) else Received(on_delta)
-
-
-def _is_missing(usage: "Any") -> bool:
-    return plain_total(usage) < 0 and charge_for(usage, 0)[1] == MISSING
+    return on_delta if isinstance(on_delta, StreamedAnswer) else StreamedAnswer(on_delta)

@@ -1,14 +1,17 @@
 """Put a budget between an agent loop and its model."""
 
 from budget_core.config import Enforcement, check_enforcement
-from budget_core.usage import plain_total
+from budget_core.usage import INVALID, MISSING, usage_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from budget_core._types import Hook, Messages, Provider, Tools
     from budget_core.tracker import BudgetTracker
+
+_OPTIONS = ("max_tokens", "temperature", "reasoning_effort", "response_format")
 
 
 class BudgetWrapper:
@@ -27,8 +30,8 @@ class BudgetWrapper:
     unless it was refused or never sent; without, it counts as a call whose usage is missing.
 
     With a `ledger` and the path of an `account` in it, what a call may use is held there before it
-    is made, and what it did is recorded after; a tracker is not needed then. See docs/ledger.md
-    for the options: `prices`, `count_tokens`, `max_tokens`, `ttl`, `key`, `raises`.
+    is made, and what it did is recorded after; a tracker is not needed then. `prices`,
+    `count_tokens`, `max_tokens`, `ttl`, `key` and `raises` belong to it; see docs/ledger.md.
 
     Everything else is the inner provider's: further arguments and attributes pass through, so one
     that streams still streams. Raises `ValueError` for an unknown mode, and for `FALLBACK` without
@@ -44,12 +47,21 @@ class BudgetWrapper:
         on_threshold_crossed: "Hook | None" = None,
         on_limit_reached: "Hook | None" = None,
         estimates: bool = False,
-        **shared: "Any",
+        *,
+        ledger: "Any" = None,
+        account: str | None = None,
+        prices: "Any" = None,
+        count_tokens: "Callable[[Any, Any], int] | None" = None,
+        max_tokens: int | None = None,
+        ttl: float | None = None,
+        key: "Callable[[], str] | None" = None,
+        raises: bool = False,
     ) -> None:
-        if shared:
-            from budget_core.ledger.for_wrapper import share  # loaded for the first ledger
+        options = (account, prices, count_tokens, max_tokens, ttl, key, raises)
+        if ledger is not None or any(options):
+            from budget_core.ledger.for_wrapper import draw_on  # loaded for the first ledger
 
-            inner, tracker = share(self, inner, tracker, enforcement, **shared)
+            inner, tracker = draw_on(self, inner, tracker, enforcement, ledger, *options)
         if tracker is None or not hasattr(tracker, "count"):
             raise ValueError(f"tracker must be a BudgetTracker, not {tracker!r}")
         self.inner = inner
@@ -86,18 +98,17 @@ class BudgetWrapper:
         messages: "Messages",
         tools: "Tools | None" = None,
         model: str | None = None,
-        max_tokens: int | None = None,
-        temperature: float | None = None,
-        reasoning_effort: str | None = None,
-        response_format: "Any" = None,
+        *rest: "Any",
         **options: "Any",
     ) -> "Any":
-        """Answer like the inner provider, within the budget.
+        """Answer like the inner provider, within the budget; `options` are passed on as given.
 
-        What is left out or `None` is left to the inner provider's default. A call that raises or
-        is cancelled counts as an iteration whose usage is missing, or estimated; where some of its
-        answer had reached `on_delta`, its usage is what the provider had reported by then, or an
-        estimate.
+        Those of the protocol may be given by position: `max_tokens`, `temperature`,
+        `reasoning_effort`, `response_format`.
+
+        A call that raises or is cancelled counts as an iteration whose usage is missing, or
+        estimated; where some of its answer had reached `on_delta`, its usage is what the provider
+        had reported by then, or an estimate.
         """
         tracker = self.tracker
         count = tracker.count
@@ -111,70 +122,33 @@ class BudgetWrapper:
             answer, messages, tools, model = approach(self, messages, tools, model)
             if answer is not None:
                 return answer
+        if rest:
+            options.update(zip(_OPTIONS, rest))
         counted = model or self.inner.get_default_model()
-        usage = response = failure = None
-        try:
-            if (
-                options
-                or reasoning_effort is not None
-                or response_format is not None
-                or max_tokens is None
-                or temperature is None
-            ):
-                rest = _given(options, max_tokens, temperature, reasoning_effort, response_format)
-                if "on_delta" in rest:
-                    from budget_core.usage_stream import as_received  # most programs never stream
+        response = failure = streamed = None
+        if options.get("on_delta") is not None:
+            from budget_core.usage_stream import as_streamed  # most programs never stream
 
-                    received = rest["on_delta"] = as_received(rest["on_delta"])
-                    try:
-                        response = await self.inner.chat(
-                            messages=messages, tools=tools, model=model, **rest
-                        )
-                        return response
-                    finally:
-                        usage = received.settled(response, messages, tools)
-                response = await self.inner.chat(
-                    messages=messages, tools=tools, model=model, **rest
-                )
-            else:  # what agent loops send, spelt out: spreading costs as much as all the rest
-                response = await self.inner.chat(
-                    messages=messages,
-                    tools=tools,
-                    model=model,
-                    max_tokens=max_tokens,
-                    temperature=temperature,
-                )
-            try:
-                usage = response.usage
-            except Exception:  # noqa: BLE001, S110 - an answer is not lost for want of its usage
-                pass
+            options["on_delta"] = streamed = as_streamed(options["on_delta"])
+        try:
+            response = await self.inner.chat(messages=messages, tools=tools, model=model, **options)
             return response
         except Exception as error:
             failure = error
             raise
         finally:
-            if self.estimates and plain_total(usage) < 0:
-                from budget_core.usage_estimate import better_report, is_billed
+            if streamed is None:
+                usage = usage_of(response)
+            else:
+                usage = streamed.usage_of(response, messages, tools)
+            if self.estimates and usage.status in (INVALID, MISSING):
+                from budget_core.usage_estimate import at_least_estimated, is_billed
 
                 if failure is None or is_billed(failure):
-                    usage = better_report(usage, response, messages, tools)
+                    usage = at_least_estimated(usage, response, messages, tools)
                 failure = None
             tracker.record(usage, counted)
             if count.alert:
                 from budget_core.enforcement import settle_limit
 
                 settle_limit(self)
-
-
-def _given(
-    options: "dict[str, Any]",
-    max_tokens: int | None,
-    temperature: float | None,
-    reasoning_effort: str | None,
-    response_format: "Any",
-) -> "dict[str, Any]":
-    options["max_tokens"] = max_tokens
-    options["temperature"] = temperature
-    options["reasoning_effort"] = reasoning_effort
-    options["response_format"] = response_format
-    return {name: value for name, value in options.items() if value is not None}

@@ -28,8 +28,7 @@ class TurnBudgetTracker(tracker.TurnBudgetTracker):
         ledger: "Any" = None,
         account: str | None = None,
     ) -> None:
-        shared = _shared(ledger, account)
-        super().__init__(config or TurnBudgetConfig(), Lock(), **shared)
+        super().__init__(config or TurnBudgetConfig(), Lock(), ledger=ledger, account=account)
 
 
 class DailyBudgetTracker(daily_tracker.DailyBudgetTracker):
@@ -50,10 +49,7 @@ class DailyBudgetTracker(daily_tracker.DailyBudgetTracker):
         ledger: "Any" = None,
         account: str | None = None,
     ) -> None:
-        shared = _shared(ledger, account)
         config = config or DailyBudgetConfig()
-        super().__init__(config, clock or WALL, store, Lock(), write_ahead, **shared)
-
-
-def _shared(ledger: "Any", account: str | None) -> "dict[str, Any]":
-    return {} if ledger is None and account is None else {"ledger": ledger, "account": account}
+        super().__init__(
+            config, clock or WALL, store, Lock(), write_ahead, ledger=ledger, account=account
+        )

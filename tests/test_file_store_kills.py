@@ -29,14 +29,15 @@ BROKEN = {
         self.last = state
 """,
     "stored state is damaged": """
-    def _replace(self, data):
+    def save(self, state):
+        from budget_core.checksum import encode
+        data = encode(state, 4096)
         with open(self.path, "wb", buffering=0) as file:
             for place in range(len(data)): file.write(data[place:place + 1])
 """,
     "files left behind: ": """
-    def _replace(self, data):
-        self._new = f"{self.path}.{os.getpid()}"
-        super()._replace(data)
+    def save(self, state):
+        with open(f"{self.path}.{os.getpid()}", "wb"): super().save(state)
 """,
 }
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from types import ModuleType
 
+import jedi
 import pytest
 from public_names import core_stub, cpython_stub
 
@@ -61,6 +62,14 @@ def test_type_checkers_read_the_same_names(package: str) -> None:
     made = {"budget_core": core_stub, "budget_cpython": cpython_stub}[package]()
     stub = (ROOT / package / "__init__.pyi").read_text()
     assert stub == made, "run: python scripts/public_names.py"
+
+
+@pytest.mark.parametrize("package", [budget_core, budget_cpython])
+def test_an_editor_completes_every_public_name(package: ModuleType) -> None:
+    names = package.__all__ if package is budget_cpython else CORE_NAMES
+    source = f"import {package.__name__}\n{package.__name__}."
+    script = jedi.Script(source, project=jedi.Project(ROOT))
+    assert set(names) <= {found.name for found in script.complete()}
 
 
 @pytest.mark.parametrize("name", CORE_NAMES)

@@ -1,7 +1,17 @@
 """What a provider's usage report costs a budget, however it is written or broken."""
 
-from budget_core import DailyBudgetConfig, DailyBudgetTracker, TurnBudgetConfig, TurnBudgetTracker
-from budget_core.usage import charge_for
+from budget_core import (
+    Budget,
+    BudgetWrapper,
+    ChatResponse,
+    DailyBudgetConfig,
+    DailyBudgetTracker,
+    Price,
+    TurnBudgetConfig,
+    TurnBudgetTracker,
+)
+from budget_core.usage import Usage, read_usage, usage_of
+from tests_micro.script import QUESTION, Script, play, says
 from tests_micro.support import unclear
 
 TYPE_CHECKING = False
@@ -357,14 +367,98 @@ def test_a_report_that_calls_itself_an_estimate_counts_in_full_and_is_seen() -> 
 def test_only_true_makes_a_report_an_estimate() -> None:
     odd: tuple[Any, ...] = (False, None, 1, "true", [], {})
     for value in odd:
-        assert charge_for(dict(OPENAI, estimated=value), 0.1) == (120, "measured"), value
+        assert counted(dict(OPENAI, estimated=value)) == (120, "measured"), value
 
 
 def test_an_estimate_that_is_no_count_is_invalid() -> None:
     for place, attack in enumerate(ATTACKS):
         usage = dict(ESTIMATE, completion_tokens=attack)
-        assert charge_for(usage, 0.1)[1] == "invalid", place
-    assert charge_for({"estimated": True}, 0.1) == (0, "missing")
+        assert counted(usage)[1] == "invalid", place
+    assert counted({"estimated": True}) == (0, "missing")
+
+
+def parts(report: object) -> "tuple[Any, ...]":
+    """Return what a report says: input, output, cached, written, reasoning, other, total."""
+    usage = read_usage(report)
+    caches = (usage.cached, usage.cache_written)
+    return (usage.input, usage.output) + caches + (usage.reasoning, usage.other, usage.total)
+
+
+def test_every_dialect_names_the_same_parts() -> None:
+    detailed = dict(
+        OPENAI,
+        prompt_tokens_details={"cached_tokens": 50, "audio_tokens": 0},
+        completion_tokens_details={"reasoning_tokens": 7, "audio_tokens": 0},
+    )
+    for report, expected in (
+        (OPENAI, (100, 20, 0, 0, 0, 0, 120)),
+        (detailed, (100, 20, 50, 0, 7, 0, 120)),
+        (dict(detailed, cost=5), (100, 20, 50, 0, 7, 0, 120)),
+        (dict(OPENAI, total_tokens=125), (100, 20, 0, 0, 0, 5, 125)),
+        (RESPONSES, (100, 20, 50, 0, 7, 0, 120)),
+        (ANTHROPIC, (1210, 5, 1000, 200, 0, 0, 1215)),
+        (GEMINI, (100, 50, 50, 0, 30, 10, 160)),
+        (GEMINI_SNAKE, (100, 50, 50, 0, 30, 10, 160)),
+    ):
+        assert parts(report) == expected, report
+        assert parts(Report(report)) == expected, ("object", report)
+        assert read_usage(report).status == "measured", report
+
+
+def test_a_part_that_was_not_reported_is_none() -> None:
+    for report, expected in (
+        (None, (None, None, 0)),
+        ({"total_tokens": 42}, (None, None, 42)),
+        ({"output_tokens": 5}, (None, 5, 5)),
+        ({"prompt_tokens": 5, "completion_tokens": -1}, (5, None, 5)),
+        ({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}, (0, 0, 0)),
+    ):
+        usage = read_usage(report)
+        assert (usage.input, usage.output, usage.total) == expected, report
+
+
+def test_usage_that_was_read_is_handed_on_as_it_is() -> None:
+    usage = read_usage(dict(OPENAI, cached_tokens=50))
+    assert read_usage(usage) is usage
+    tracker = TurnBudgetTracker()
+    tracker.record(usage)
+    assert tracker.total_tokens == 75
+    assert Usage().status == "missing"
+
+
+class Watched(dict):  # type: ignore[type-arg]
+    """A report that notes how often its prompt is read."""
+
+    reads = 0
+
+    def __getitem__(self, name: "Any") -> "Any":
+        self.reads += name == "prompt_tokens"
+        return super().__getitem__(name)
+
+    def get(self, name: "Any", default: "Any" = None) -> "Any":
+        self.reads += name == "prompt_tokens"
+        return super().get(name, default)
+
+
+async def test_a_runs_call_reads_its_report_once() -> None:
+    report = Watched(OPENAI)
+    prices = {"script": Price(1, 2)}
+    played = await play(says("done", report), budget=Budget(max_nano_usd=10**9), prices=prices)
+    assert played.result.usage["tokens"] == played.run.state.input_tokens + 20 == 120
+    assert report.reads == 1
+
+
+async def test_a_wrapped_call_reads_its_report_once_in_each_wrapper() -> None:
+    report = Watched(OPENAI)
+    inner = BudgetWrapper(Script(says("done", report)), TurnBudgetTracker(), estimates=True)
+    await BudgetWrapper(inner, TurnBudgetTracker()).chat([QUESTION])
+    assert report.reads == 2
+
+
+def test_the_usage_of_any_answer_can_be_asked_for() -> None:
+    for answer in (None, object(), "text", {"usage": OPENAI}, Raising(RuntimeError("x"))):
+        assert usage_of(answer).status == "missing", answer
+    assert usage_of(ChatResponse("hi", usage=OPENAI)).total == 120
 
 
 def test_a_day_counts_unclear_usage_too() -> None:

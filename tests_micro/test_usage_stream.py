@@ -1,7 +1,7 @@
-"""What is counted of an answer while it comes, and what is reported of it."""
+"""How a streamed answer is counted, and the usage of its call."""
 
-from budget_core import BudgetError, ChatResponse, TurnBudgetTracker, estimate_tokens
-from budget_core.usage_stream import EnoughError, Received, as_received
+from budget_core import BudgetError, ChatResponse, estimate_tokens
+from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer, as_streamed
 from tests_micro.support import raises, raises_async
 
 TYPE_CHECKING = False
@@ -25,9 +25,9 @@ class Listener:
         self.heard.append(text)
 
 
-async def received(*pieces: str) -> Received:
+async def received(*pieces: str) -> StreamedAnswer:
     """Return what has come once these pieces have."""
-    answer = Received()
+    answer = StreamedAnswer()
     for piece in pieces:
         await answer(piece)
     return answer
@@ -35,7 +35,7 @@ async def received(*pieces: str) -> Received:
 
 async def test_a_piece_is_kept_and_handed_on() -> None:
     listener = Listener()
-    answer = Received(listener.hear)
+    answer = StreamedAnswer(listener.hear)
     for piece in ("Grüße ", "😀", "!"):
         await answer(piece)
     assert listener.heard == answer.pieces == ["Grüße ", "😀", "!"]
@@ -48,7 +48,7 @@ async def test_a_piece_is_counted_before_it_is_handed_on() -> None:
     async def look(text: str) -> None:
         counted.append((answer.tokens, answer.text))
 
-    answer = Received(look)
+    answer = StreamedAnswer(look)
     await answer("a")
     await answer("b")
     assert counted == [(1, "a"), (2, "ab")]
@@ -70,15 +70,15 @@ async def test_tokens_are_the_pieces_or_a_quarter_of_their_bytes() -> None:
 
 async def test_what_is_counted_only_is_neither_kept_nor_handed_on() -> None:
     listener = Listener()
-    answer = Received(listener.hear)
+    answer = StreamedAnswer(listener.hear)
     answer.count("x" * 12)
     assert (answer.tokens, answer.text, answer.pieces, listener.heard) == (3, "", [], [])
-    Received(limit=0).count("")
+    StreamedAnswer(limit=0).count("")
 
 
 async def test_an_empty_piece_is_handed_on_and_no_token() -> None:
     listener = Listener()
-    answer = Received(listener.hear, limit=0)
+    answer = StreamedAnswer(listener.hear, limit=0)
     await answer("")
     assert listener.heard == [""]
     assert (answer.tokens, answer.pieces) == (0, [])
@@ -86,7 +86,7 @@ async def test_an_empty_piece_is_handed_on_and_no_token() -> None:
 
 async def test_a_piece_that_is_no_text_is_handed_on_and_not_counted() -> None:
     listener: Any = Listener()
-    answer: Any = Received(listener.hear)
+    answer: Any = StreamedAnswer(listener.hear)
     for odd in (None, 5, ["a"], b"a", True):
         await answer(odd)
     assert listener.heard == [None, 5, ["a"], b"a", True]
@@ -96,10 +96,10 @@ async def test_a_piece_that_is_no_text_is_handed_on_and_not_counted() -> None:
 async def test_the_piece_past_the_limit_is_counted_and_not_handed_on() -> None:
     for limit in (0, 1, 3):
         listener = Listener()
-        answer = Received(listener.hear, limit)
+        answer = StreamedAnswer(listener.hear, limit)
         for _ in range(limit):
             await answer("ab")
-        error = await raises_async(EnoughError, answer, "cd")
+        error = await raises_async(AnswerTooLongError, answer, "cd")
         assert isinstance(error, BudgetError)
         assert f"limit of {limit} tokens" in str(error)
         assert listener.heard == ["ab"] * limit
@@ -108,10 +108,10 @@ async def test_the_piece_past_the_limit_is_counted_and_not_handed_on() -> None:
 
 
 async def test_the_limit_is_held_against_pieces_however_long_they_are() -> None:
-    answer = Received(limit=1)
+    answer = StreamedAnswer(limit=1)
     await answer("x" * 4000)
     assert answer.tokens == 1000
-    raises(EnoughError, answer.count, "y")
+    raises(AnswerTooLongError, answer.count, "y")
 
 
 async def test_without_a_limit_there_is_none() -> None:
@@ -120,62 +120,53 @@ async def test_without_a_limit_there_is_none() -> None:
 
 def test_a_limit_that_is_none_is_refused() -> None:
     for odd in (-1, True, 1.5, "1", float("nan")):
-        assert "limit" in str(raises(ValueError, Received, None, odd)), odd
+        assert "limit" in str(raises(ValueError, StreamedAnswer, None, odd)), odd
 
 
-async def test_the_report_of_nothing_is_none() -> None:
-    assert (await received()).report(HELLO, TOOLS) is None
-    assert (await received("")).report(HELLO) is None
-
-
-async def test_the_report_is_an_estimate_that_says_so() -> None:
+async def test_the_usage_of_a_stream_without_a_report_is_an_estimate() -> None:
     answer = await received("x" * 12)
-    for tools in (None, TOOLS):
-        prompt = estimate_tokens(HELLO, tools)
-        assert answer.report(HELLO, tools) == {
-            "prompt_tokens": prompt,
-            "completion_tokens": 3,
-            "total_tokens": prompt + 3,
-            "estimated": True,
-        }
-    assert estimate_tokens(HELLO, TOOLS) > estimate_tokens(HELLO)
+    for response in (None, "text", {"usage": USAGE}, ChatResponse("a"), object()):
+        for tools in (None, TOOLS):
+            usage = answer.usage_of(response, HELLO, tools)
+            prompt = estimate_tokens(HELLO, tools)
+            assert (usage.input, usage.output, usage.total) == (prompt, 3, prompt + 3), response
+            assert usage.status == "estimated", response
 
 
-async def test_the_report_is_the_providers_where_one_came() -> None:
-    for usage in (USAGE, ZERO, {"total_tokens": -5}):
+async def test_a_providers_report_that_says_something_counts() -> None:
+    for report in (USAGE, ZERO, {"total_tokens": -5}, {"total_tokens": "7"}):
         for pieces in ((), ("a",)):
             answer = await received(*pieces)
-            answer.usage = usage
-            assert answer.report(HELLO) is usage, (usage, pieces)
+            answer.usage = report
+            assert answer.usage_of(None, HELLO, None).status in ("measured", "invalid"), report
+            answer = await received(*pieces)
+            response = ChatResponse("a", usage=report)
+            assert answer.usage_of(response, HELLO, None).status != "estimated", report
 
 
 async def test_a_report_that_says_nothing_gives_way_to_an_estimate() -> None:
-    for usage in ({}, {"cost": 5}, {"total_tokens": None}):
+    for report in ({}, {"cost": 5}, {"total_tokens": None}):
         answer = await received("a")
-        answer.usage = usage
-        assert answer.report(HELLO)["estimated"] is True, usage
+        answer.usage = report
+        response = ChatResponse("a", usage=report)
+        assert answer.usage_of(response, HELLO, None).status == "estimated", report
 
 
-async def test_a_call_is_settled_by_its_own_usage_unless_that_is_missing() -> None:
+async def test_the_answers_own_report_comes_before_the_streams() -> None:
     answer = await received("a")
-    for usage in (USAGE, ZERO, {"total_tokens": -5}, {"total_tokens": "7"}):
-        response: Any = ChatResponse("a")
-        response.usage = usage
-        assert answer.settled(response, HELLO, None) is usage, usage
-    silent = ChatResponse("a", usage={"cost": 5})
-    for response in (None, "text", {"usage": USAGE}, ChatResponse("a"), silent, object()):
-        assert answer.settled(response, HELLO, None)["estimated"] is True, response
+    answer.usage = ZERO
+    assert answer.usage_of(ChatResponse("a", usage=USAGE), HELLO, None).total == 7
 
 
-async def test_a_call_of_which_nothing_came_is_settled_as_missing() -> None:
-    tracker = TurnBudgetTracker()
-    for response in (None, ChatResponse("a")):
-        tracker.record((await received()).settled(response, HELLO, None))
-    assert tracker.usage_seen == {"measured": 0, "estimated": 0, "invalid": 0, "missing": 2}
+async def test_the_usage_of_a_stream_of_which_nothing_came_is_missing() -> None:
+    for pieces in ((), ("",)):
+        for response in (None, ChatResponse("a")):
+            answer = await received(*pieces)
+            assert answer.usage_of(response, HELLO, None).status == "missing"
 
 
-def test_what_counts_already_is_not_counted_again() -> None:
+def test_a_counted_stream_is_not_counted_twice() -> None:
     listener = Listener()
-    answer = as_received(listener.hear)
-    assert as_received(answer) is answer
-    assert isinstance(answer, Received)
+    answer = as_streamed(listener.hear)
+    assert as_streamed(answer) is answer
+    assert isinstance(answer, StreamedAnswer)

@@ -105,14 +105,26 @@ async def test_every_argument_is_passed_on() -> None:
 
 
 async def test_arguments_can_be_given_by_position_in_the_protocols_order() -> None:
+    given = {
+        "messages": HELLO,
+        "tools": [{"name": "read"}],
+        "model": "m",
+        "max_tokens": 5,
+        "temperature": 0.25,
+        "reasoning_effort": "low",
+        "response_format": {"type": "json_object"},
+    }
     inner = Inner()
-    tools = [{"name": "read"}]
-    await wrapped(inner).chat(HELLO, tools, "m", 5, 0.25, "low", {"type": "json_object"})
-    assert inner.given["messages"] == HELLO
-    assert inner.given["tools"] == tools
-    rest = [inner.given[n] for n in ("model", "max_tokens", "temperature", "reasoning_effort")]
-    assert rest == ["m", 5, 0.25, "low"]
-    assert inner.given["response_format"] == {"type": "json_object"}
+    order = ("messages", "tools", "model", "max_tokens", "temperature", "reasoning_effort")
+    await wrapped(inner).chat(*[given[name] for name in order + ("response_format",)])
+    assert inner.given == given
+
+
+async def test_an_option_of_none_is_passed_on_as_it_was_given() -> None:
+    given = {"temperature": None, "reasoning_effort": None, "something_new": None, "on_delta": None}
+    inner = Inner()
+    await wrapped(inner).chat(HELLO, **given)
+    assert inner.given == dict(given, messages=HELLO, tools=None, model=None)
 
 
 async def test_each_optional_argument_is_passed_on_alone() -> None:

@@ -12,7 +12,7 @@ from budget_core import (
     TurnBudgetTracker,
     estimate_tokens,
 )
-from budget_core.usage_stream import EnoughError, Received
+from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer
 from tests_micro.support import FakeClock, raises_async
 from tests_micro.wire import URL, Client, Wire, chunked
 
@@ -113,15 +113,15 @@ async def test_every_argument_is_passed_on_with_the_listener() -> None:
     }
     inner = Streaming()
     await wrapped(inner).chat(HELLO, on_delta=Listener().hear, **given)
-    assert isinstance(inner.given.pop("on_delta"), Received)
+    assert isinstance(inner.given.pop("on_delta"), StreamedAnswer)
     assert inner.given == dict(given, messages=HELLO)
 
 
-async def test_a_listener_that_is_none_is_not_passed_on() -> None:
+async def test_a_listener_of_none_listens_to_nothing() -> None:
     inner = Streaming(usage=USAGE)
     wrapper = wrapped(inner)
     await wrapper.chat(HELLO, on_delta=None)
-    assert "on_delta" not in inner.given
+    assert inner.given["on_delta"] is None
     assert kinds(wrapper.tracker) == {"measured": 1}
 
 
@@ -172,8 +172,8 @@ async def test_a_stream_that_is_cancelled_counts_what_came() -> None:
 async def test_a_stream_past_its_limit_ends_and_counts_what_came() -> None:
     listener = Listener()
     wrapper = wrapped(Streaming(*["a"] * 99))
-    on_delta = Received(listener.hear, 3)
-    await raises_async(EnoughError, wrapper.chat, HELLO, on_delta=on_delta)
+    on_delta = StreamedAnswer(listener.hear, 3)
+    await raises_async(AnswerTooLongError, wrapper.chat, HELLO, on_delta=on_delta)
     assert listener.heard == ["a"] * 3
     assert wrapper.tracker.total_tokens == PROMPT + 4
     assert kinds(wrapper.tracker) == {"estimated": 1}
@@ -234,7 +234,7 @@ async def test_nested_wrappers_count_a_broken_stream_once_each() -> None:
 
 async def test_nested_wrappers_share_what_counts() -> None:
     inner = Streaming("a")
-    on_delta = Received()
+    on_delta = StreamedAnswer()
     await wrapped(wrapped(inner)).chat(HELLO, on_delta=on_delta)
     assert inner.given["on_delta"] is on_delta
     assert on_delta.tokens == 1

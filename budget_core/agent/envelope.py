@@ -7,8 +7,7 @@ from budget_core.agent.budget import Budget
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.checks import check_count
 from budget_core.monotonic import MONOTONIC, in_ms
-from budget_core.usage import INVALID, MISSING
-from budget_core.usage_reports import read_report
+from budget_core.usage import INVALID, MISSING, read_usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +46,11 @@ class Envelope(Bounds):
         budget: Budget,
         clock: "MonotonicClock" = MONOTONIC,
         lock: "Lock | None" = None,
-        **shared: "Any",
+        *,
+        ledger: "Any" = None,
+        account: str | None = None,
+        max_tokens: int | None = None,
+        ttl: float | None = None,
     ) -> "Self":
         """Return a new envelope, whose time runs from now.
 
@@ -57,10 +60,10 @@ class Envelope(Bounds):
         if not isinstance(budget, Budget):
             raise ValueError(f"budget must be a Budget, not {budget!r}")
         envelope = cls(budget, clock, lock)
-        if shared:
-            from budget_core.ledger.for_run import share  # loaded for the first ledger
+        if (ledger, account, max_tokens, ttl) != (None, None, None, None):
+            from budget_core.ledger.for_run import account_for  # loaded for the first ledger
 
-            share(envelope, **shared)
+            envelope.ledger = account_for(None, ledger, account, max_tokens, ttl)
         return envelope
 
     def child(self, budget: Budget | None = None, name: str = "", **limits: "Any") -> "Self":
@@ -151,12 +154,12 @@ class Envelope(Bounds):
 
         Where money is limited and the cost is not known, that shows in `unpriced`.
         """
-        tokens, _, status = read_report(usage)
+        used = read_usage(usage)
         if isinstance(nano_usd, bool) or not isinstance(nano_usd, int) or nano_usd < 0:
             nano_usd = None
         limited = nano_usd is None and self.nano_usd.left() is not None
-        unclear = ("unpriced",) if limited and status not in (MISSING, INVALID) else ()
-        self.book(tokens, nano_usd or 0, unclear)
+        unclear = ("unpriced",) if limited and used.status not in (MISSING, INVALID) else ()
+        self.book(used.total, nano_usd or 0, unclear)
 
     def book(
         self,

@@ -44,13 +44,21 @@ class ExoclawBudget:
 
     ENVELOPE = Envelope
 
-    def __init__(self, provider: "Provider", budget: "Budget | Envelope", **gate: "Any") -> None:
+    def __init__(
+        self,
+        provider: "Provider",
+        budget: "Budget | Envelope",
+        *,
+        ledger: "Any" = None,
+        account: str | None = None,
+        **gate: "Any",
+    ) -> None:
         self.inner = provider
         self._line = _Line(provider)
         self._limits: Budget | None = None
         self._parent: ExoclawBudget | None = None
         self._name = ""
-        self._options = gate
+        self._options = dict(gate, ledger=ledger, account=account)
         self._text = ""
         if not isinstance(budget, Envelope):
             self._limits = budget

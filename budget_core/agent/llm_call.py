@@ -3,10 +3,9 @@
 from budget_core.agent.cancellation import CutShortError, fly, why_over
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.provider import ChatResponse, settle
-from budget_core.usage import ESTIMATED, INVALID, MISSING
-from budget_core.usage_estimate import better_report, is_billed
-from budget_core.usage_reports import reckoned, token_counts
-from budget_core.usage_stream import EnoughError, Received
+from budget_core.usage import ESTIMATED, INVALID, Usage
+from budget_core.usage_estimate import as_report, at_least_estimated, is_billed
+from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,18 +21,19 @@ if TYPE_CHECKING:
 class LlmCall:
     """What an admitted call asks for and comes to.
 
-    `response` is the answer, or `reason` why there is none; `heard` what text has come; `usage` the
-    provider's report or an estimate, `used` what it comes to, `billed` whether it may cost
-    something. `priced` tells whether money is counted at all. `ledger` is what is held for the call
-    in a ledger, if anything.
+    `response` is the answer, or `reason` why there is none; `heard` what text has come; `usage`
+    what was used, `nano_usd` what that cost, `None` where no price is known, and `report` the
+    provider's report or an estimate in its form; `billed` whether the call may cost something.
+    `priced` tells whether money is counted at all. `ledger` is what is held for the call in a
+    ledger, if anything.
     """
 
     response: "Any" = None
     reason: StopReason | None = None
-    usage: "Any" = None
+    report: "Any" = None
+    nano_usd: int | None = 0
     heard = ""
     billed = False
-    used: "tuple[int, int | None, str]" = (0, 0, MISSING)
     ledger: "Any" = None
 
     def __init__(
@@ -51,7 +51,8 @@ class LlmCall:
         self.price = price
         self._priced = priced
         self._asked: dict[str, Any] = {}
-        self._received = Received()
+        self._streamed = StreamedAnswer()
+        self.usage = Usage()
 
     def ask(self, request: "Request", said: "Messages", on_delta: "Any") -> None:
         """Say what to ask for: a request, what is `said` with it once, and whether to stream."""
@@ -60,7 +61,7 @@ class LlmCall:
         if self.limit is not None:
             asked["max_tokens"] = self.limit
         if on_delta is not None and getattr(self.inner, "supports_response_deltas", False):
-            asked["on_delta"] = self._received = Received(on_delta, self.limit)
+            asked["on_delta"] = self._streamed = StreamedAnswer(on_delta, self.limit)
 
     async def make(self) -> None:
         """Make the call; whatever it raises but a cancellation becomes the reason."""
@@ -82,32 +83,42 @@ class LlmCall:
             response = await settle(self.inner.chat(**self._asked))
             if response is not None:  # now, and not later, is when it may fail to be an answer
                 _ = (response.content, response.tool_calls, response.finish_reason)
-        except EnoughError:
-            response = ChatResponse(self._received.text, finish_reason="length")
+        except AnswerTooLongError:
+            response = ChatResponse(self._streamed.text, finish_reason="length")
         self.response = response
 
     async def settle(self, state: "TurnRuntimeState | None") -> None:
         """Count what was reported, or an estimate where nothing was, in the place of the hold."""
-        self.heard = getattr(self.response, "content", None) or self._received.text
+        self.heard = getattr(self.response, "content", None) or self._streamed.text
         try:
-            unclear = self._reckoned()
-            tokens, nano_usd, _ = self.used
-        except Exception:  # noqa: BLE001 - what cannot be reckoned counts as what was held
+            unclear = self._count()
+            tokens, nano_usd = self.usage.total, self.nano_usd
+        except Exception:  # noqa: BLE001 - a call that cannot be counted costs what was held
             tokens, nano_usd, unclear = self.hold.tokens, self.hold.nano_usd, ["missing"]
         self.hold.settle(tokens, nano_usd or 0, *unclear)
         if state is not None:
-            state.add_tokens(**token_counts(self.usage))
+            state.add_usage(self.usage)
         if self.ledger is not None:
             await self.ledger.account.settle(self, self.ledger)
 
-    def _reckoned(self) -> "list[str]":
+    def _count(self) -> "list[str]":
+        """Note what was used and what it cost; return the counts of poorly known calls to raise."""
         messages, tools = self._asked.get("messages", []), self._asked.get("tools")
-        usage = self._received.settled(self.response, messages, tools)
+        usage = self._streamed.usage_of(self.response, messages, tools)
         if self.billed:
-            usage = better_report(usage, self.response, messages, tools)
+            usage = at_least_estimated(usage, self.response, messages, tools)
+        if usage.status == ESTIMATED:
+            self.report = as_report(usage)
+        else:
+            self.report = getattr(self.response, "usage", self._streamed.usage)
+        unclear = {ESTIMATED: ["estimated"], INVALID: ["missing"]}.get(usage.status, [])
+        if self.price is not None:
+            from budget_core.prices import cost_of_usage  # loaded where there are prices
+
+            self.nano_usd = cost_of_usage(usage, self.price)
+        else:
+            self.nano_usd = None
+            if self._priced and self.billed:
+                unclear.append("unpriced")
         self.usage = usage
-        self.used = reckoned(usage, self.price)
-        unclear = {ESTIMATED: ["estimated"], INVALID: ["missing"]}.get(self.used[2], [])
-        if self.price is None and self._priced and self.billed:
-            return unclear + ["unpriced"]
         return unclear

@@ -5,7 +5,6 @@ from budget_core.agent.cancellation import CutShortError, fly, why_over
 from budget_core.agent.middleware import Request
 from budget_core.agent.stop import StopReason, StopRequested, in_words
 from budget_core.agent.wind_down import Stages, WindDown
-from budget_core.usage_reports import token_counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +65,10 @@ class Gate:
         essential: "Sequence[str]" = (),
         on_event: "Hook | None" = None,
         state: "TurnRuntimeState | None" = None,
-        **shared: "Any",
+        ledger: "Any" = None,
+        account: str | None = None,
+        max_tokens: int | None = None,
+        ttl: float | None = None,
     ) -> None:
         self.inner = inner
         self.envelope = envelope
@@ -86,10 +88,11 @@ class Gate:
         self.told: int | None = None
         self._stages = Stages(envelope, wind_down or WindDown(), set(essential))
         envelope.notes = {}
-        if shared:
-            from budget_core.ledger.for_run import share  # loaded for the first ledger
+        if (ledger, account, max_tokens, ttl) != (None, None, None, None):
+            from budget_core.ledger.for_run import account_for  # loaded for the first ledger
 
-            share(envelope, inner, **shared)
+            envelope.ledger = account_for(envelope.ledger, ledger, account, max_tokens, ttl)
+            envelope.ledger.refuse_twice(inner)
         if stop_when is not None:
             stop_when.reset()
 
@@ -173,12 +176,12 @@ class Gate:
         finally:
             await call.settle(self.state)
             self.limit, self.heard = call.limit, call.heard
-            self.told = token_counts(call.usage)["output_tokens"]
+            self.told = call.usage.output
         if call.reason is not None:
             self._keep()
-            self.report("response_failed", reason=call.reason, usage=call.usage, model=call.model)
+            self.report("response_failed", reason=call.reason, usage=call.report, model=call.model)
             raise StoppedError(call.reason)
-        self.report("response", response=call.response, usage=call.usage, model=call.model)
+        self.report("response", response=call.response, usage=call.report, model=call.model)
         return await self._heeded(request, call.response)
 
     async def _heeded(self, request: Request, response: "Any") -> "Any":

@@ -30,8 +30,6 @@ OPTIONS = (
     "prices",
     "count_tokens",
     "compact",
-    "ledger",
-    "account",
 )
 
 
@@ -68,6 +66,8 @@ class Operative:
         on_event: "Hook | None" = None,
         stream: bool = False,
         session_id: str = "run",
+        ledger: "Any" = None,
+        account: str | None = None,
         **gate: "Any",
     ) -> None:
         self.provider = provider
@@ -81,6 +81,7 @@ class Operative:
         self.session_id = session_id
         self.gate = gate
         self._check()
+        gate.update(ledger=ledger, account=account)
         self.begin("", Budget())  # whatever else is wrong is refused now, not in the first run
 
     def _check(self) -> None:

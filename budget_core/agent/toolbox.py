@@ -10,7 +10,7 @@ from budget_core.agent.tool import ToolOutput, cost_of, usage_of
 from budget_core.deadline_token import DeadlineToken
 from budget_core.provider import settle
 from budget_core.turn_state import COMPLETED, TIMED_OUT
-from budget_core.usage_reports import token_counts
+from budget_core.usage import read_usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -157,10 +157,11 @@ class Toolbox:
 
     def count(self, value: "Any") -> None:
         """Count what a tool says it used of a model itself."""
-        usage = usage_of(value)
-        if usage is not None:
+        report = usage_of(value)
+        if report is not None:
+            usage = read_usage(report)
             self.envelope.charge_report(usage, cost_of(value))
-            self.state.add_tokens(**token_counts(usage))
+            self.state.add_usage(usage)
 
     def denied(self, name: str) -> ToolEnd:
         """Return the end of a call that was not begun."""

@@ -3,7 +3,7 @@
 from budget_core.chat.completion import complaint, make_answer, parse_json
 from budget_core.errors import ProviderError
 from budget_core.provider import ChatResponse, ToolCall
-from budget_core.usage_stream import as_received
+from budget_core.usage_stream import as_streamed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core.chat.http import HttpExchange
-    from budget_core.usage_stream import Received
+    from budget_core.usage_stream import StreamedAnswer
 
 
 async def read_stream(
@@ -19,10 +19,10 @@ async def read_stream(
 ) -> ChatResponse:
     """Return the answer that a stream of chunks adds up to, handing each piece of text on.
 
-    What comes is counted and kept in `on_delta` where that is a `Received`. Raises `ProviderError`
-    for a stream that breaks off, reports an error or holds no chunks.
+    An `on_delta` that is a `StreamedAnswer` keeps and counts what comes. Raises `ProviderError` for
+    a stream that breaks off, reports an error or holds no chunks.
     """
-    sink = as_received(on_delta)
+    sink = as_streamed(on_delta)
     before = len(sink.pieces)  # those are of an attempt that failed
     parts = _Parts(sink)
     line = b""
@@ -49,7 +49,7 @@ async def read_stream(
 class _Parts:
     """What has come of a streamed answer but its text, which is the sink's to keep."""
 
-    def __init__(self, sink: "Received") -> None:
+    def __init__(self, sink: "StreamedAnswer") -> None:
         self._sink = sink
         self.calls: dict[int, ToolCall] = {}
         self.finish_reason: str | None = None

@@ -6,11 +6,8 @@ from budget_core.agent.cancellation import CutShortError, fly, why_over
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.llm_account import (
-    ANSWER,
-    TTL,
     LedgerAccount,
     UnpricedError,
-    is_given,
     used_by,
 )
 from budget_core.usage import MEASURED
@@ -21,35 +18,29 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Messages
-    from budget_core.agent.envelope import Envelope
     from budget_core.agent.llm_call import LlmCall
     from budget_core.agent.middleware import Request
-    from budget_core.ledger.llm_hold import Reservation
+    from budget_core.ledger.llm_hold import LlmHold
 
 _KINDS = {"nano_usd": StopReason.COST_LIMIT, "calls": StopReason.TURN_LIMIT}
 
 
-def share(envelope: "Envelope", inner: "Any" = None, **shared: "Any") -> None:
-    """Have an envelope's calls draw on an account: the one above's, or one below it, if it has any.
-
-    What is not said is as above. Raises `ValueError` for an account elsewhere: what a child uses,
-    its parent uses; and for one that the provider `inner` counts on already.
-    """
-    if is_given(shared, "ledger", "account", "max_tokens", "ttl"):
-        envelope.ledger = _shared(envelope.ledger, **shared)
-        envelope.ledger.refuse_twice(inner)
-
-
-def _shared(
+def account_for(
     above: "RunAccount | None",
     ledger: "Any" = None,
     account: str | None = None,
     max_tokens: int | None = None,
     ttl: float | None = None,
-) -> "RunAccount":
+) -> "RunAccount | None":
+    """Return the account that an envelope's calls draw on, `above` being its parent's, if any.
+
+    What is `None` is as above. Raises `ValueError` for an account that is not the one above or
+    below it: what a child uses, its parent uses too.
+    """
+    if (ledger, account, max_tokens, ttl) == (None, None, None, None):
+        return above
     if above is None:
-        max_tokens = ANSWER if max_tokens is None else max_tokens
-        return RunAccount(ledger, account, max_tokens, TTL if ttl is None else ttl)
+        return RunAccount(ledger, account, max_tokens, ttl)
     if ledger is not None and ledger is not above.ledger:
         raise ValueError(f"ledger must be the one that {above.path!r} above is in")
     account = account or above.path
@@ -120,18 +111,17 @@ class RunAccount(LedgerAccount):
         self.error = error
         return StopReason(StopReason.FAILED, in_words(error), scope=self.path, error=error)
 
-    async def settle(self, call: "LlmCall", draw: "Reservation") -> None:
+    async def settle(self, call: "LlmCall", draw: "LlmHold") -> None:
         """Record what a call came to: what was reported, or at least what was held for it."""
-        tokens, nano_usd, status = call.used
-        used = used_by(tokens, nano_usd)
+        used = used_by(call.usage.total, call.nano_usd)
         if _is_closing():  # nothing can be awaited any more
             draw.abandon(used)
         elif not call.billed or getattr(call.response, "cut_off_by", None):
             await draw.release()
         elif call.response is None:
-            await draw.leave(used)
+            await draw.keep(used)
         else:
-            await draw.settle(used, status == MEASURED)
+            await draw.commit(used, call.usage.status == MEASURED)
 
 
 def _is_closing() -> bool:

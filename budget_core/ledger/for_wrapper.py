@@ -4,20 +4,17 @@ from budget_core.config import Enforcement, TurnBudgetConfig
 from budget_core.errors import refuse
 from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
 from budget_core.ledger.llm_account import (
-    ANSWER,
-    TTL,
     LedgerAccount,
     UnpricedError,
-    is_given,
     used_by,
 )
 from budget_core.ledger.refusals import Refusals
+from budget_core.prices import cost_of_usage
 from budget_core.provider import settle
 from budget_core.tracker import TurnBudgetTracker
-from budget_core.usage import INVALID, MEASURED, MISSING
-from budget_core.usage_estimate import better_report, estimate_tokens, is_billed
-from budget_core.usage_reports import reckoned
-from budget_core.usage_stream import as_received
+from budget_core.usage import MEASURED, usage_of
+from budget_core.usage_estimate import at_least_estimated, estimate_tokens, is_billed
+from budget_core.usage_stream import as_streamed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,29 +22,26 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Messages, Provider, Tools
-    from budget_core.ledger.llm_hold import Reservation
+    from budget_core.ledger.llm_hold import LlmHold
     from budget_core.prices import Price
     from budget_core.tracker import BudgetTracker
-    from budget_core.usage_stream import Received
+    from budget_core.usage_stream import StreamedAnswer
     from budget_core.wrapper import BudgetWrapper
 
-OPTIONS = ("ledger", "account", "prices", "count_tokens", "max_tokens", "ttl", "key", "raises")
 
-
-def share(
+def draw_on(
     wrapper: "BudgetWrapper",
     inner: "Provider",
     tracker: "BudgetTracker | None",
     enforcement: str | None,
-    **shared: "Any",
-) -> "tuple[Provider, BudgetTracker | None]":
-    """Return a provider whose calls are held in a ledger, and a tracker: one that only counts.
+    *options: "Any",
+) -> "tuple[Provider, BudgetTracker]":
+    """Return a provider whose calls draw on a ledger, and a tracker: by default one without limits.
 
-    Raises `ValueError` where the tracker or a provider within counts on the same account already.
+    `options` are those of `LedgerProvider`. Raises `ValueError` if the tracker or an inner provider
+    already counts on the same account.
     """
-    if not is_given(shared, *OPTIONS):
-        return inner, tracker
-    provider = LedgerProvider(wrapper, inner, **shared)
+    provider = LedgerProvider(wrapper, inner, *options)
     if tracker is None:
         mode = enforcement or Enforcement.CUTOFF
         tracker = TurnBudgetTracker(TurnBudgetConfig(None, None, (), mode))
@@ -62,20 +56,20 @@ class LedgerProvider:
         self,
         wrapper: "BudgetWrapper",
         inner: "Provider",
-        ledger: "Any" = None,
-        account: str | None = None,
-        prices: "Any" = None,
-        count_tokens: "Callable[[Any, Any], int]" = estimate_tokens,
-        max_tokens: int = ANSWER,
-        ttl: float = TTL,
-        key: "Callable[[], str] | None" = None,
-        raises: bool = False,
+        ledger: "Any",
+        account: str | None,
+        prices: "Any",
+        count_tokens: "Callable[[Any, Any], int] | None",
+        max_tokens: int | None,
+        ttl: float | None,
+        key: "Callable[[], str] | None",
+        raises: bool,
     ) -> None:
         self.inner = inner
         self.ledger_account = LedgerAccount(ledger, account, max_tokens, ttl)
         self._wrapper = wrapper
         self._prices = prices
-        self._count = count_tokens
+        self._count = count_tokens or estimate_tokens
         self._key = key
         self._raises = raises
         self._refusals = Refusals(wrapper, self.ledger_account)
@@ -113,9 +107,9 @@ class LedgerProvider:
         candidates = self._candidates(model)
         named, price = candidates[0]
         try:
-            named, price, draw = await self._reserved(candidates, prompt, max_tokens)
+            named, price, hold = await self._reserved(candidates, prompt, max_tokens)
             if self._is_strict():
-                max_tokens = draw.limit
+                max_tokens = hold.limit
         except (UnknownAccountError, ValueError):
             raise  # somebody's mistake, not a budget's end
         except Exception as error:  # whatever a ledger raises, the budget holds
@@ -128,13 +122,13 @@ class LedgerProvider:
                 return self._refusals.answer(error)
             if notice:
                 messages = list(messages) + [{"role": "user", "content": notice}]
-            draw = self.ledger_account.unheld(prompt, max_tokens, price)
+            hold = self.ledger_account.unheld(prompt, max_tokens, price)
         if max_tokens is not None:
             options["max_tokens"] = max_tokens
         if "on_delta" in options:
-            options["on_delta"] = as_received(options["on_delta"])
+            options["on_delta"] = as_streamed(options["on_delta"])
         options["model"] = named if named == self._wrapper.fallback_model else model
-        return await self._made(draw, price, messages, tools, options)
+        return await self._made(hold, price, messages, tools, options)
 
     def _is_strict(self) -> bool:
         return self._wrapper.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
@@ -155,7 +149,7 @@ class LedgerProvider:
 
     async def _reserved(
         self, candidates: "list[tuple[str, Price | None]]", prompt: int, limit: int | None
-    ) -> "tuple[str, Price | None, Reservation]":
+    ) -> "tuple[str, Price | None, LlmHold]":
         """Return who answers, at what price, and what is held for it."""
         strict, account = self._is_strict(), self.ledger_account
         key = None if self._key is None else self._key()
@@ -169,7 +163,7 @@ class LedgerProvider:
 
     async def _made(
         self,
-        draw: "Reservation",
+        hold: "LlmHold",
         price: "Price | None",
         messages: "Messages",
         tools: "Tools | None",
@@ -178,42 +172,41 @@ class LedgerProvider:
         def used(response: "Any" = None) -> "tuple[dict[str, int], bool]":
             return self._used(response, options.get("on_delta"), messages, tools, price)
 
-        draw.begin()
+        hold.begin()
         try:
             response = await self.inner.chat(messages=messages, tools=tools, **options)
         except GeneratorExit:
-            draw.abandon(used()[0])
+            hold.abandon(used()[0])
             raise
         except BaseException as error:
             if is_billed(error):
-                await draw.leave(used()[0])
+                await hold.keep(used()[0])
             else:
-                await draw.release()
+                await hold.release()
             raise
         if getattr(response, "cut_off_by", None):
-            await draw.release()
+            await hold.release()
         else:
-            await draw.settle(*used(response))
+            await hold.commit(*used(response))
         return response
 
     def _used(
         self,
         response: "Any",
-        received: "Received | None",
+        streamed: "StreamedAnswer | None",
         messages: "Messages",
         tools: "Tools | None",
         price: "Price | None",
     ) -> "tuple[dict[str, int], bool]":
         """Return what a call used as far as it is known, and whether that is exact."""
         try:
-            if received is None:
-                usage = getattr(response, "usage", None)
+            if streamed is None:
+                usage = usage_of(response)
             else:
-                usage = received.settled(response, messages, tools)
-            tokens, nano_usd, status = reckoned(usage, price)
-            if status in (INVALID, MISSING):
-                usage = better_report(usage, response, messages, tools)
-                tokens, nano_usd, _ = reckoned(usage, price)
-            return used_by(tokens, nano_usd), status == MEASURED or self._wrapper.estimates
-        except Exception:  # noqa: BLE001 - what cannot be reckoned counts as what was held
+                usage = streamed.usage_of(response, messages, tools)
+            exact = usage.status == MEASURED or self._wrapper.estimates
+            usage = at_least_estimated(usage, response, messages, tools)
+            nano_usd = None if price is None else cost_of_usage(usage, price)
+            return used_by(usage.total, nano_usd), exact
+        except Exception:  # noqa: BLE001 - a call that cannot be counted costs what was held
             return {"calls": 1}, False

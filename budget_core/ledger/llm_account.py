@@ -9,22 +9,27 @@ from budget_core.ledger.errors import (
     LedgerUnavailableError,
 )
 from budget_core.ledger.limit import MOST, check_path
-from budget_core.ledger.llm_hold import Reservation, Taking
-from budget_core.ledger.records import Hold, check_ttl
-from budget_core.ledger.untold import CHARGE, Entry, Untold
+from budget_core.ledger.llm_hold import LlmHold, PendingHold
+from budget_core.ledger.outbox import CHARGE, Entry, Outbox
+from budget_core.ledger.records import TTL, Hold, check_ttl
 from budget_core.provider import settle
+
+try:
+    from weakref import WeakKeyDictionary as Registry
+except ImportError:  # on MicroPython ledgers live as long as the program
+    Registry = dict  # type: ignore[assignment,misc]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
     from typing import Any
 
     from budget_core.prices import Price
 
-TTL = 300  # seconds: what a process that died has in flight counts as spent after that
-TRIES = 8  # as often a call is cut to what is left: each limit of the path may be the tightest once
+TRIES = 8  # how often a call is cut: each limit of the path may be the tightest once
+ANSWER = 4096  # tokens of an answer for which no limit is given
 _MOST_LAYERS = 16  # of wrappers round a provider
-ANSWER = 4096  # tokens of an answer whose length nobody said
-OUT_OF_REACH = "[Budget unavailable] The budget's ledger cannot be asked now."
+_MOST_KEYS = 1024
 
 
 class UnpricedError(LedgerError):
@@ -38,48 +43,64 @@ class UnpricedError(LedgerError):
         super().__init__(f"no price is known for {model}, and {scope} has a limit on nano_usd")
 
 
-def is_given(shared: "dict[str, Any]", *names: str) -> bool:
-    """Tell whether somebody gave a ledger: `None` is none. Raises `TypeError` for other names."""
-    for name in shared:
-        if name not in names:
-            raise TypeError(f"unexpected keyword argument {name!r}")
-    return any(shared[name] is not None for name in shared)
+class _InProcess:
+    """What all calls of this process share of one ledger: its outbox, and the keys they used."""
+
+    def __init__(self) -> None:
+        self.outbox = Outbox()
+        self._keys: set[tuple[str, str]] = set()
+        self._former: set[tuple[str, str]] = set()
+
+    def claim(self, path: str, key: str) -> bool:
+        """Note a key and return whether it is new: only a call of a process that died has its hold.
+
+        At least the last 1,024 keys are known.
+        """
+        place = (path, key)
+        if place in self._keys or place in self._former:
+            return False
+        if len(self._keys) >= _MOST_KEYS:
+            self._former, self._keys = self._keys, set()
+        self._keys.add(place)
+        return True
+
+    def disclaim(self, path: str, key: str) -> None:
+        """Forget a key whose call was not made."""
+        self._keys.discard((path, key))
+        self._former.discard((path, key))
 
 
-def _is_along(path: str, other: str) -> bool:
-    return (path + "/").startswith(other + "/") or other.startswith(path + "/")
+_SHARED: "MutableMapping[Any, _InProcess]" = Registry()
 
 
 class LedgerAccount:
     """One account of a ledger, as LLM calls draw on it.
 
-    `ledger` may be one that blocks or one whose methods are awaited. A hold is for `ttl` seconds,
-    and is extended while its call takes longer. `max_tokens` is the length of an answer where
-    nobody says one.
+    `ledger` blocks or is awaited. A hold is for `ttl` seconds, and is extended while its call takes
+    longer. `max_tokens` is the length of an answer for which no other is given.
 
-    A call that was answered counts as what its provider reported; one whose outcome is not known as
-    what was held for it, or as what it is known to have used if that is more. What the ledger could
-    not be told is kept with it, and told before the next call below the same root; what it will
-    never take is dropped. `error` is why.
+    An answered call counts as what its provider reported; one whose outcome is unknown as what was
+    held for it, or as what it is known to have used if that is more. Failed settlements are kept in
+    the `outbox`, which all accounts in this ledger share, and delivered before the next call below
+    the same root. `error` is why the ledger last failed.
     """
 
     def __init__(
-        self, ledger: "Any", path: "Any", max_tokens: int = ANSWER, ttl: float = TTL
+        self, ledger: "Any", path: "Any", max_tokens: int | None = None, ttl: float | None = None
     ) -> None:
-        for name in ("reserve", "commit", "release", "extend", "charge", "balance"):
+        for name in ("reserve", "commit", "release", "extend", "charge"):
             if not hasattr(ledger, name):
                 refuse("ledger", "a Ledger", ledger)
         if not path:
             refuse("account", "the path of an account in the ledger", path)
         self.ledger = ledger
         self.path = check_path(path)
-        self.max_tokens = check_count("max_tokens", max_tokens)
-        check_ttl(ttl)
-        self.ttl = ttl
+        self.max_tokens = check_count("max_tokens", ANSWER if max_tokens is None else max_tokens)
+        self.ttl = TTL if ttl is None else ttl
+        check_ttl(self.ttl)
         self.error: Exception | None = None
-        if getattr(ledger, "untold", None) is None:
-            ledger.untold = Untold(ledger)  # so that the next call of anybody settles it
-        self.untold: Untold = ledger.untold
+        self._shared = _SHARED.setdefault(ledger, _InProcess())
+        self.outbox = self._shared.outbox
 
     async def reserve(
         self,
@@ -89,101 +110,109 @@ class LedgerAccount:
         price: "Price | None" = None,
         clamp: bool = True,
         key: str | None = None,
-    ) -> Reservation:
+    ) -> LlmHold:
         """Hold what a call may use: its prompt, and up to `limit` tokens of an answer.
 
-        With `clamp`, an answer that does not fit is cut to what is left, at least to one token.
+        With `clamp`, an answer that does not fit is cut to what is left, but not below one token.
         With the `key` of a call of a process that died, its hold is taken over; each further call
-        of this process with that key has a hold of its own. Raises `BudgetExceededError`,
-        `UnpricedError`, whatever the ledger raises, and `ValueError` for what is no count.
+        of this process with that key has a hold of its own.
+
+        Raises `BudgetExceededError`, `UnpricedError`, whatever the ledger raises, and `ValueError`
+        for malformed counts.
         """
         check_count("count_tokens(messages, tools)", prompt)
         limit = self.max_tokens if limit is None else check_count("max_tokens", limit)
         await self.flush()
-        if self.untold.waits(self.path):
-            raise self.error or LedgerUnavailableError("the ledger was not told what was used")
-        if price is None:
-            await self._refuse_unpriced(model)
-        if key is None or not self.untold.claim(self.path, key):
-            return await self._reserved(prompt, limit, price, clamp, None)
+        if self.outbox.waits(self.path):
+            raise self.error or LedgerUnavailableError("the ledger is owed what was used before")
+        if key is not None and not self._shared.claim(self.path, key):
+            key = None
         try:
-            return await self._reserved(prompt, limit, price, clamp, key)
+            return await self._clamped(model, prompt, limit, price, TRIES if clamp else 0, key)
         except BaseException:
-            self.untold.disclaim(self.path, key)
+            if key is not None:
+                self._shared.disclaim(self.path, key)
             raise
 
-    async def _reserved(
-        self, prompt: int, limit: int, price: "Price | None", clamp: bool, key: str | None
-    ) -> Reservation:
-        for again in range(TRIES, -1, -1):
+    async def _clamped(
+        self,
+        model: str,
+        prompt: int,
+        limit: int,
+        price: "Price | None",
+        tries: int,
+        key: str | None,
+    ) -> LlmHold:
+        while True:
             try:
-                asked = amounts(prompt, limit, price)
+                asked: dict[str, Any] = amounts(prompt, limit, price)
+                if price is None:
+                    asked["nano_usd"] = None  # a limit on money refuses it
                 held = await self._hold(asked, key)
-                if held.amounts != asked:
+                if held.amounts["tokens"] != asked["tokens"]:
                     limit = max(1, held.amounts["tokens"] - prompt)
-                return Reservation(self, held, limit)
+                return LlmHold(self, held, limit)
             except BudgetExceededError as error:
-                limit = _fitting(error, prompt, limit, price) if clamp and again else 0
-                if limit < 1:
+                if price is None and error.axis == "nano_usd":
+                    raise UnpricedError(error.scope, model)
+                limit = _fitting(error, prompt, limit, price)
+                if limit < 1 or not tries:
                     raise
-        raise RuntimeError("never here")
+                tries -= 1
 
-    async def _hold(self, asked: "dict[str, int]", key: str | None) -> Hold:
+    async def _hold(self, asked: "dict[str, int | None]", key: str | None) -> Hold:
         if key is not None:
             try:
-                known: Hold = await settle(self.ledger.reserve(self.path, asked, key, self.ttl))
+                known: Hold = await self._ask("reserve", self.path, asked, key, self.ttl)
             except KeyReusedError:  # the call that died was cut to another length
-                known = await settle(self.ledger.hold(self.path, key))
+                known = await self._ask("hold", self.path, key)
             if known.state == Hold.HELD and "tokens" in known.amounts:
                 return known
         held: Any = self.ledger.reserve(self.path, asked, None, self.ttl)
         if hasattr(held, "__await__") or hasattr(held, "send"):
-            held = await Taking(self, held).result()
+            held = await PendingHold(self, held).result()
         taken: Hold = held
         return taken
 
-    async def _refuse_unpriced(self, model: str) -> None:
-        for row in await settle(self.ledger.balance(self.path)):
-            if row.axis == "nano_usd" and row.limit is not None:
-                raise UnpricedError(row.account, model)
+    async def _ask(self, operation: str, *arguments: "Any") -> "Any":
+        return await settle(getattr(self.ledger, operation)(*arguments))
 
-    def unheld(self, prompt: int, limit: int | None, price: "Price | None" = None) -> Reservation:
-        """Return the reservation of a call that is made whatever is left; it is charged later."""
+    def unheld(self, prompt: int, limit: int | None, price: "Price | None" = None) -> LlmHold:
+        """Return a stand-in for the hold of a call that is made whatever is left, then charged."""
         asked = amounts(prompt, self.max_tokens if limit is None else limit, price)
-        return Reservation(self, Hold(self.path, "", asked, Hold.RELEASED), limit)
+        return LlmHold(self, Hold(self.path, "", asked, Hold.RELEASED), limit)
 
-    async def tell(self, entry: Entry) -> None:
-        """Commit, release or charge; what cannot be done now is kept, and nothing is raised."""
-        if entry.what == CHARGE and self.untold.waits(self.path):
-            self.untold.charge_later(self.path, entry.actual or {})
+    async def deliver(self, entry: Entry) -> None:
+        """Commit, release or charge now, or keep the entry; raises nothing but a cancellation."""
+        if entry.operation == CHARGE and self.outbox.waits(self.path):
+            self.outbox.charge(self.path, entry.actual or {})
             return
-        try:
-            self.error = await self.untold.say(entry) or self.error
-        except BaseException as error:
-            self.untold.add(entry)
-            if not isinstance(error, Exception):
-                raise
-            self.error = error
+        self.error = await self.outbox.deliver(self._ask, entry) or self.error
 
     async def flush(self) -> bool:
-        """Tell the ledger what it was not told yet; return whether it knows everything."""
-        self.error = await self.untold.flush(self.path) or self.error
-        return not self.untold.entries
+        """Deliver what the ledger is owed; return whether it has everything."""
+        self.error = await self.outbox.deliver_all(self._ask, self.path) or self.error
+        return not self.outbox.entries
 
     def refuse_twice(self, inner: "Any", tracker: "Any" = None) -> None:
         """Raise `ValueError` for a provider or tracker that counts here, above or below as well."""
         for _ in range(_MOST_LAYERS):
             if inner is None and tracker is None:
                 break
-            counted: list[Any] = [getattr(inner, "ledger_account", None)]
-            for one in counted + [getattr(tracker, "shared", None)]:
-                if getattr(one, "ledger", None) is self.ledger and _is_along(self.path, one.path):
+            for one in (inner, tracker):
+                counted: Any = getattr(one, "ledger_account", None)
+                same = getattr(counted, "ledger", None) is self.ledger
+                if same and _is_along(self.path, counted.path):
                     raise ValueError(
-                        f"account {self.path!r} would count each call twice: {one.path!r} in the "
-                        "same ledger counts it already"
+                        f"account {self.path!r} would count each call twice: {counted.path!r} in "
+                        "the same ledger counts it already"
                     )
             tracker = getattr(inner, "tracker", None)
             inner = getattr(inner, "inner", None)
+
+
+def _is_along(path: str, other: str) -> bool:
+    return (path + "/").startswith(other + "/") or other.startswith(path + "/")
 
 
 def amounts(prompt: int, limit: int, price: "Price | None" = None) -> "dict[str, int]":

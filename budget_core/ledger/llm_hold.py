@@ -3,41 +3,53 @@
 import asyncio
 
 from budget_core.ledger.errors import HoldSettledError, UnknownHoldError
+from budget_core.ledger.outbox import CHARGE, COMMIT, RELEASE, Entry, new_key
 from budget_core.ledger.records import Hold
-from budget_core.ledger.untold import COMMIT, RELEASE, Entry
 from budget_core.provider import settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Protocol
 
-    from budget_core.ledger.llm_account import LedgerAccount
+    from budget_core.ledger.outbox import Outbox
+
+    class Account(Protocol):
+        """What a hold needs of the account that took it; a `LedgerAccount` has it."""
+
+        ledger: Any
+        ttl: float
+        outbox: Outbox
+        error: Exception | None
+
+        async def deliver(self, entry: Entry) -> None:
+            """Deliver an entry now, or keep it."""
 
 
-class Reservation:
-    """What is held for one call, until somebody settles it, once.
+class LlmHold:
+    """What is held for one LLM call. Exactly one of its methods but `begin` ends it, once.
 
-    `limit` is the longest answer that it allows, `None` any; `hold` the ledger's.
+    `limit` is the longest answer that it allows, in tokens; `None` allows any. `hold` is the
+    ledger's; a released one stands for a call that is made without a hold and charged later.
     """
 
-    def __init__(self, account: "LedgerAccount", hold: Hold, limit: int | None) -> None:
+    def __init__(self, account: "Account", hold: Hold, limit: int | None) -> None:
         self.account = account
         self.hold = hold
         self.limit = limit
         self._held = hold.state == Hold.HELD
-        self._refreshing: Any = None
+        self._extending: Any = None
 
     def begin(self) -> None:
-        """Keep the hold live from now on, until it is settled; where no loop runs, for its ttl."""
+        """Extend the hold from now on until it is settled; without an event loop it has its ttl."""
         if not self._held:
             return
-        refreshing = self._refresh()
+        extending = self._extend()
         try:
-            self._refreshing = asyncio.create_task(refreshing)
+            self._extending = asyncio.create_task(extending)
         except RuntimeError:
-            refreshing.close()
+            extending.close()
 
-    async def _refresh(self) -> None:
+    async def _extend(self) -> None:
         account = self.account
         while True:
             await asyncio.sleep(account.ttl / 3)
@@ -48,57 +60,59 @@ class Reservation:
             except Exception as error:  # noqa: BLE001 - the call goes on
                 account.error = error
 
-    async def settle(self, actual: "dict[str, int]", exact: bool = True) -> None:
-        """Record what an answered call used; not `exact`, at least what was held for it."""
-        self._calm()
-        used = actual if exact else self._most(actual)
-        await self.account.tell(self._record(used))
+    async def commit(self, actual: "dict[str, int]", exact: bool = True) -> None:
+        """Record what an answered call used; if not `exact`, at least what was held for it."""
+        self._stop_extending()
+        await self.account.deliver(self._record(actual if exact else self._at_least(actual)))
 
-    async def leave(self, actual: "dict[str, int]") -> None:
-        """Let the hold stand of a call whose outcome is not known; record more if more is known."""
-        self._calm()
-        used = self._most(actual)
+    async def keep(self, actual: "dict[str, int]") -> None:
+        """Leave the hold of a call whose outcome is unknown to expire; record more if it is known.
+
+        A hold that expires counts as spent.
+        """
+        self._stop_extending()
+        used = self._at_least(actual)
         if not self._held or used != self.hold.amounts:
-            await self.account.tell(self._record(used))
+            await self.account.deliver(self._record(used))
 
     async def release(self) -> None:
-        """Give back what was held for a call that cost nothing."""
-        self._calm()
+        """Give back the hold of a call that cost nothing."""
+        self._stop_extending()
         if self._held:
-            await self.account.tell(Entry(RELEASE, self.hold))
+            await self.account.deliver(Entry(RELEASE, self.hold))
 
     def abandon(self, actual: "dict[str, int] | None" = None) -> None:
-        """As `leave`, or as `release` without `actual`, where nothing can be awaited any more.
+        """Do as `keep`, or without `actual` as `release`, where nothing can be awaited any more.
 
-        What is to be said is said later.
+        The ledger gets it with the next delivery.
         """
-        self._calm()
-        untold = self.account.untold
+        self._stop_extending()
+        outbox = self.account.outbox
         if actual is None:
             if self._held:
-                untold.add(Entry(RELEASE, self.hold))
+                outbox.release(self.hold)
             return
-        used = self._most(actual)
+        used = self._at_least(actual)
         if not self._held:
-            untold.charge_later(self.hold.path, used)
+            outbox.charge(self.hold.path, used)
         elif used != self.hold.amounts:
-            untold.add(self._record(used))
+            outbox.commit(self.hold, used)
 
     def _record(self, used: "dict[str, int]") -> Entry:
         if self._held:
             return Entry(COMMIT, self.hold, used)
-        return Entry.charge(self.hold.path, used)
+        return Entry(CHARGE, Hold(self.hold.path, new_key()), used)
 
-    def _most(self, actual: "dict[str, int]") -> "dict[str, int]":
+    def _at_least(self, actual: "dict[str, int]") -> "dict[str, int]":
         most = dict(self.hold.amounts)
         for axis in actual:
             if actual[axis] > most.get(axis, 0):
                 most[axis] = actual[axis]
         return most
 
-    def _calm(self) -> None:
-        """End what extends the hold; nothing is awaited that a cancellation could break off."""
-        task, self._refreshing = self._refreshing, None
+    def _stop_extending(self) -> None:
+        """Cancel the extension without awaiting it: a cancellation could come in between."""
+        task, self._extending = self._extending, None
         if task is not None:
             try:
                 task.cancel()
@@ -106,14 +120,14 @@ class Reservation:
                 pass  # its loop is closed
 
 
-class Taking:
-    """A reservation that is awaited, and given back where nobody waits for it any more."""
+class PendingHold:
+    """A reservation that is awaited, and released if its caller is cancelled meanwhile."""
 
-    def __init__(self, account: "LedgerAccount", pending: "Any") -> None:
+    def __init__(self, account: "Account", pending: "Any") -> None:
         self._account = account
         self._pending = pending
         self._done = asyncio.Event()
-        self._left = False
+        self._cancelled = False
         self._hold: Hold | None = None
         self._error: BaseException | None = None
 
@@ -123,13 +137,13 @@ class Taking:
         try:
             await self._done.wait()
         except asyncio.CancelledError:
-            self._left = True
-            await self._give_back()
+            self._cancelled = True
+            await self._release()
             raise
         except GeneratorExit:
-            self._left = True
+            self._cancelled = True
             if self._hold is not None:
-                self._account.untold.add(Entry(RELEASE, self._hold))
+                self._account.outbox.release(self._hold)
             raise
         if self._hold is None:
             raise self._error or RuntimeError("the ledger returned no hold")
@@ -143,9 +157,9 @@ class Taking:
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             self._error = error
         self._done.set()
-        if self._left:
-            await self._give_back()
+        if self._cancelled:
+            await self._release()
 
-    async def _give_back(self) -> None:
+    async def _release(self) -> None:
         if self._hold is not None:
-            await self._account.tell(Entry(RELEASE, self._hold))
+            await self._account.deliver(Entry(RELEASE, self._hold))

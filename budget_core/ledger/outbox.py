@@ -1,7 +1,8 @@
-"""Ask a ledger that may be out of reach, and remember what it has not been told yet."""
+"""Keep the settlements and charges that a ledger could not take yet, and deliver them later."""
 
-import os
+import sys
 from binascii import hexlify
+from os import urandom
 
 from budget_core.ledger.errors import (
     BudgetExceededError,
@@ -13,191 +14,208 @@ from budget_core.ledger.errors import (
     UnknownAccountError,
     UnknownHoldError,
 )
-from budget_core.ledger.limit import MAX_LIMITS, MOST, check_axis, check_path
-from budget_core.monotonic import MONOTONIC
-from budget_core.provider import settle
+from budget_core.ledger.limit import MAX_LIMITS, MOST, check_axis, check_path, root
+from budget_core.ledger.records import Hold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from typing import Any
 
-    from budget_core.ledger.records import Hold
-    from budget_core.monotonic import MonotonicClock
+    Ask = Callable[..., Awaitable[Any]]  # ask(operation, *arguments), an operation of the ledger
 
-FIRST_MS = 500  # until a ledger that was out of reach is asked again
-MOST_MS = 30_000
-_FINAL = (HoldSettledError, KeyReusedError, UnknownAccountError, UnknownHoldError, ValueError)
+COMMIT = "commit"
+RELEASE = "release"
+CHARGE = "charge"
+REDEEM = "redeem"
+FINAL = (HoldSettledError, KeyReusedError, UnknownAccountError, ValueError)
 
 
-class Upstream:
-    """A ledger, plain or with coroutines for methods, and a queue of what it is still owed.
+def new_key() -> str:
+    """Return a key that is used nowhere else: 64 random bits."""
+    return "owed-" + hexlify(urandom(8)).decode()
 
-    What could not be reached is not asked again for half a second of the `monotonic` clock, then
-    for twice as long each time, up to half a minute: until then `LedgerUnavailableError` comes at
-    once. Nothing runs in between.
 
-    The queue holds at most `most` entries, which are told in order. Each can be told any number of
-    times and counts once: a commit by its hold, a charge by its key. What the ledger refuses for
-    good is left out: `refused` counts these, `refusal` is the newest.
+class Entry:
+    """One operation that a ledger is owed.
+
+    - `operation`: `COMMIT` or `RELEASE` of `hold`; `CHARGE` of `actual` to the hold's path, with
+      its id as the key; `REDEEM`: take the hold, by its id as the key, for `ttl` seconds, and
+      commit `actual`, or charge `actual` if the hold is refused.
+    - `tried`: the ledger may know it, so nothing is added to it.
+    - `sending`: its owner is delivering it for the first time; others leave it alone.
     """
 
+    __slots__ = ("actual", "hold", "operation", "sending", "tried", "ttl")
+
     def __init__(
-        self, ledger: "Any", monotonic: "MonotonicClock" = MONOTONIC, most: int = 10_000
+        self,
+        operation: str,
+        hold: Hold,
+        actual: "dict[str, int] | None" = None,
+        ttl: float = 0,
     ) -> None:
-        self.ledger = ledger
-        self.refused = 0
+        self.operation = operation
+        self.hold = hold
+        self.actual = actual
+        self.ttl = ttl
+        self.tried = self.sending = False
+
+
+class Outbox:
+    """What one ledger is still owed, in order.
+
+    An entry may be delivered any number of times and counts once: a commit by its hold, a charge by
+    its key. It stays until the ledger has accepted it. An entry is given up only if the ledger
+    cannot ever accept it: its account was removed, its key stands for another operation, or it is
+    invalid. `dropped` counts these, `refusal` is the newest error, and each is printed to
+    `sys.stderr`.
+
+    At most `most` entries wait; one more raises `LedgerFullError`. `None` is unlimited.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self.entries: list[Entry] = []
+        self.dropped = 0
         self.refusal: Exception | None = None
-        self._read = monotonic.read
-        self._per_ms = monotonic.per_ms
         self._most = most
-        self._keys = 0
-        self.begin_again()
-        self._wait = 0
-        self._again = 0
-        self._cause: BaseException | None = None
 
-    def begin_again(self) -> None:
-        """Owe nothing, under a name of its own: what was owed in a process that forked is its."""
-        self._queue: list[_Owed] = []
-        self._name = "owed-" + hexlify(os.urandom(8)).decode() + "-"
+    def add(self, entry: Entry) -> None:
+        """Keep an entry for the next delivery."""
+        if self._most is not None and len(self.entries) >= self._most:
+            raise LedgerFullError(f"the ledger is owed {self._most} entries: no more are kept")
+        self.entries.append(entry)
 
-    def now(self) -> int:
-        """Return the monotonic clock's milliseconds."""
-        return self._read() // self._per_ms
-
-    def key(self) -> str:
-        """Return a key that nobody else has."""
-        self._keys += 1
-        return self._name + str(self._keys)
-
-    @property
-    def owing(self) -> int:
-        """How many entries are in the queue."""
-        return len(self._queue)
-
-    async def ask(self, name: str, *arguments: "Any") -> "Any":
-        """Do an operation of the ledger, unless it was out of reach a moment ago."""
-        if self._wait and self.now() < self._again:
-            text = f"the ledger is out of reach, and is asked again later: {self._cause}"
-            raise LedgerUnavailableError(text, self._cause)
-        try:
-            result = await settle(getattr(self.ledger, name)(*arguments))
-        except LedgerUnavailableError as error:
-            now = self.now()
-            if now >= self._again:
-                self._wait = min(MOST_MS, self._wait * 2 or FIRST_MS)
-                self._again = now + self._wait
-            self._cause = error
-            raise
-        self._wait = 0
-        return result
-
-    def commit(self, hold: "Hold", actual: "dict[str, int] | None" = None) -> None:
-        """Have a hold committed when it can be; raises `ValueError` for what is no axis."""
+    def commit(self, hold: Hold, actual: "dict[str, int] | None" = None) -> None:
+        """Commit a hold at the next delivery; raises `ValueError` for a malformed axis."""
         _check_axes(actual or {})
-        self._add(_Owed("commit", hold, actual))
+        self.add(Entry(COMMIT, hold, actual))
 
-    def release(self, hold: "Hold") -> None:
-        """Have a hold given back when it can be."""
-        self._add(_Owed("release", hold))
+    def release(self, hold: Hold) -> None:
+        """Release a hold at the next delivery."""
+        self.add(Entry(RELEASE, hold))
 
     def charge(self, path: str, amounts: "dict[str, int]", key: str | None = None) -> None:
-        """Have amounts recorded when they can be; those without a key are added up by path.
+        """Charge amounts at the next delivery; without a key they are added up by path.
 
-        Raises `ValueError` for what is no path or axis.
+        Raises `ValueError` for a malformed path or axis.
         """
         check_path(path)
         _check_axes(amounts)
-        if key is None:
-            for owed in self._queue:
-                if owed.takes(path, amounts):
-                    sum_up(owed.arguments[1], amounts)
-                    return
-        mine = key is None
-        self._add(_Owed("charge", path, dict(amounts), key or self.key(), mine=mine))
+        for entry in self.entries:
+            if key is None and _takes(entry, path, amounts):
+                add_amounts(entry.actual or {}, amounts)
+                return
+        entry = Entry(CHARGE, Hold(path, key or new_key()), dict(amounts))
+        entry.tried = key is not None
+        self.add(entry)
 
-    def redeem(
-        self, path: str, amounts: "dict[str, int]", key: str, ttl: float, actual: "dict[str, int]"
-    ) -> None:
-        """Have a hold taken, unless it was, and committed; recorded all the same if it is refused.
+    def redeem(self, hold: Hold, ttl: float, actual: "dict[str, int]") -> None:
+        """Take a hold by its key and commit it, or charge `actual` if it is refused.
 
-        With nothing in `actual` this undoes one of which nobody knows whether it was taken.
+        With zeros in `actual` this undoes a reservation whose outcome is unknown.
         """
-        self._add(_Owed("redeem", path, amounts, key, ttl, actual))
+        self.add(Entry(REDEEM, hold, actual, ttl))
 
-    def hurry(self) -> None:
-        """Ask again at the next call, however the last one ended."""
-        self._wait = 0
+    def waits(self, path: str) -> bool:
+        """Tell whether an undelivered entry is below the same root as a path."""
+        return any(not one.sending and root(one.hold.path) == root(path) for one in self.entries)
 
-    async def settle(self) -> None:
-        """Tell the ledger what it is owed, in order; one caller at a time.
+    async def deliver(self, ask: "Ask", entry: Entry) -> Exception | None:
+        """Deliver a new entry at once and keep it if that fails; return the error, if any."""
+        entry.sending = True
+        self.add(entry)
+        try:
+            return await self._send(ask, entry)
+        except Exception as error:  # noqa: BLE001 - whatever a ledger raises, the entry is kept
+            return error
+        finally:
+            entry.sending = False
 
-        Raises `LedgerUnavailableError`, `LedgerFullError`, and any other refusal that may not be
-        for good, such as one of a key's rights, once the others have been told; what was not told
-        stays in the queue.
+    async def deliver_all(self, ask: "Ask", path: str | None = None) -> Exception | None:
+        """Deliver what is owed, in order, entries below the root of `path` first.
+
+        A refusal of one entry does not stop the others; a ledger that cannot be reached does.
+        Several callers may deliver at once. Returns an error that kept an entry here, or else the
+        last refusal.
         """
-        at, refusal = 0, None
-        while at < len(self._queue):
-            owed = self._queue[at]
-            owed.mine = False  # it may be known from now on, and must stay as it is
-            try:
-                await self._tell(owed)
-            except _FINAL as error:
-                self.refused += 1
-                self.refusal = error
-            except (LedgerUnavailableError, LedgerFullError):
-                raise
-            except LedgerError as error:
-                refusal = refusal or error
-                at += 1
+        waiting = [entry for entry in self.entries if not entry.sending]
+        own = [one for one in waiting if path is not None and root(one.hold.path) == root(path)]
+        kept = refused = None
+        for entry in own + [entry for entry in waiting if entry not in own]:
+            if entry not in self.entries:
                 continue
-            self._queue.pop(at)
-        if refusal is not None:
-            raise refusal
-
-    async def _tell(self, owed: "_Owed") -> None:
-        if owed.name == "redeem":
-            path, amounts, key, ttl, actual = owed.arguments
             try:
-                hold = await self.ask("reserve", path, amounts, key, ttl)
-                owed.become("commit", hold, actual)
-            except BudgetExceededError:
-                owed.become("charge", path, actual, key)
-            except KeyReusedError:
-                owed.become("charge", path, actual, self.key())
-        await self.ask(owed.name, *owed.arguments)
+                refused = await self._send(ask, entry) or refused
+            except Exception as error:  # noqa: BLE001 - whatever a ledger raises, the entry is kept
+                kept = kept or error
+                if not isinstance(error, LedgerError) or isinstance(error, LedgerUnavailableError):
+                    break
+        return kept or refused
 
-    async def close(self) -> None:
-        """Close the ledger, if it can be."""
-        close = getattr(self.ledger, "close", None)
-        if close is not None:
-            await settle(close())
+    async def _send(self, ask: "Ask", entry: Entry) -> Exception | None:
+        """Deliver an entry and remove it; return the refusal if it was given up."""
+        entry.tried = True
+        refusal = None
+        try:
+            while await self._step(ask, entry):
+                pass
+        except FINAL as error:
+            refusal = error
+        if entry in self.entries:  # another caller may have delivered it as well
+            self.entries.remove(entry)
+            if refusal is not None:
+                self.dropped += 1
+                self.refusal = refusal
+                text = f"microbudget: a ledger refused a {entry.operation} on {entry.hold.path!r}"
+                print(f"{text} for good: {refusal!r}", file=sys.stderr)
+        return refusal
 
-    def _add(self, owed: "_Owed") -> None:
-        if len(self._queue) >= self._most:
-            raise LedgerFullError(f"the ledger is owed {self._most} entries, which is all that fit")
-        self._queue.append(owed)
+    async def _step(self, ask: "Ask", entry: Entry) -> bool:
+        """Ask the ledger for an entry's operation; return whether it has become another one."""
+        operation, hold = entry.operation, entry.hold
+        try:
+            if operation == REDEEM:
+                held = await ask("reserve", hold.path, hold.amounts, hold.id, entry.ttl)
+                return _become(entry, REDEEM, COMMIT, held)
+            if operation == CHARGE:
+                await ask(CHARGE, hold.path, entry.actual, hold.id)
+            elif operation == COMMIT:
+                await ask(COMMIT, hold, entry.actual)
+            else:
+                await ask(RELEASE, hold)
+        except BudgetExceededError:
+            if operation != REDEEM:
+                raise
+            return _become(entry, REDEEM, CHARGE, hold)
+        except KeyReusedError:
+            if operation != REDEEM:
+                raise
+            return _become(entry, REDEEM, CHARGE, Hold(hold.path, new_key()))
+        except UnknownHoldError:  # the ledger has lost it
+            if operation == COMMIT:
+                used = dict(hold.amounts)
+                used.update(entry.actual or {})
+                return _become(entry, COMMIT, CHARGE, Hold(hold.path, new_key()), used)
+        return False
 
 
-class _Owed:
-    """An operation that is still to be done; one of `mine` may still be added to."""
+def _become(
+    entry: Entry, was: str, operation: str, hold: Hold, actual: "dict[str, int] | None" = None
+) -> bool:
+    """Turn an entry into another operation, unless another caller has done so meanwhile."""
+    if entry.operation == was:
+        entry.operation = operation
+        entry.hold = hold
+        entry.actual = actual or entry.actual
+    return True
 
-    __slots__ = ("arguments", "mine", "name")
 
-    def __init__(self, name: str, *arguments: "Any", mine: bool = False) -> None:
-        self.become(name, *arguments)
-        self.mine = mine
-
-    def become(self, name: str, *arguments: "Any") -> None:
-        """Be told as another operation from now on."""
-        self.name = name
-        self.arguments = arguments
-
-    def takes(self, path: str, amounts: "dict[str, int]") -> bool:
-        """Whether amounts may be added: an operation is of so many axes at most."""
-        if not self.mine or self.arguments[0] != path:
-            return False
-        return len(set(self.arguments[1]) | set(amounts)) <= MAX_LIMITS
+def _takes(entry: Entry, path: str, amounts: "dict[str, int]") -> bool:
+    """Tell whether amounts may be added to an entry: an operation has at most 16 axes."""
+    if entry.tried or entry.operation != CHARGE or entry.hold.path != path:
+        return False
+    return len(set(entry.actual or {}) | set(amounts)) <= MAX_LIMITS
 
 
 def _check_axes(amounts: "dict[str, int]") -> None:
@@ -205,7 +223,17 @@ def _check_axes(amounts: "dict[str, int]") -> None:
         check_axis(axis)
 
 
-def sum_up(total: "dict[str, int]", amounts: "dict[str, int]") -> None:
-    """Add amounts to a total, by axis."""
+def add_amounts(total: "dict[str, int]", amounts: "dict[str, int]") -> None:
+    """Add amounts to a total, by axis, up to what engines can count."""
     for axis in amounts:
         total[axis] = min(MOST, total.get(axis, 0) + amounts[axis])
+
+
+def finish(coroutine: "Any") -> "Any":
+    """Return the result of a coroutine that never has to wait."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+    coroutine.close()
+    raise RuntimeError("a ledger that blocks awaited something")

@@ -2,6 +2,7 @@
 
 from budget_core.errors import refuse
 from budget_core.ledger.bucket import COMMITTED, EXPIRED, HELD, RELEASED
+from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.limit import MOST
 from budget_core.ledger.window import FAR
 
@@ -9,8 +10,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from budget_core.ledger.bucket import Cell
+    from budget_core.ledger.bucket import Bucket
 
+TTL = 300  # seconds: longer than most calls take
 MAX_TTL = 86_400
 
 
@@ -31,7 +33,7 @@ class Hold:
     RELEASED = RELEASED
     EXPIRED = EXPIRED
 
-    __slots__ = ("actual", "amounts", "cells", "expires", "id", "path", "state")
+    __slots__ = ("actual", "amounts", "buckets", "expires", "id", "path", "state")
 
     def __init__(
         self,
@@ -41,7 +43,7 @@ class Hold:
         state: str = HELD,
         expires: int | None = None,
         actual: "dict[str, int] | None" = None,
-        cells: "dict[str, tuple[Cell, ...]] | None" = None,
+        buckets: "dict[str, tuple[Bucket, ...]] | None" = None,
     ) -> None:
         self.path = path
         self.id = id
@@ -49,7 +51,7 @@ class Hold:
         self.state = state
         self.expires = expires
         self.actual = actual
-        self.cells = cells
+        self.buckets = buckets
 
     def __repr__(self) -> str:
         return f"<Hold {self.id!r} on {self.path!r}: {self.state} {self.amounts!r}>"
@@ -90,12 +92,12 @@ class Balance:
         self.resets_at = resets_at
 
     @classmethod
-    def of(cls, cell: "Cell", spent: int, held: int) -> "Balance":
-        """Return the balance of a cell, of which so much is spent and held."""
-        limit = cell.limit
+    def of(cls, bucket: "Bucket", spent: int, held: int) -> "Balance":
+        """Return the balance of a bucket, of which so much is spent and held."""
+        limit = bucket.limit
         names = (limit.account, limit.axis, limit.window.name)
-        cap = None if cell.cap == MOST else cell.cap
-        return cls.read(*names, cap, spent, held, cell.start, cell.end)
+        cap = None if bucket.cap == MOST else bucket.cap
+        return cls.read(*names, cap, spent, held, bucket.start, bucket.end)
 
     @classmethod
     def read(
@@ -128,6 +130,18 @@ class Balance:
             f"<Balance of {self.account!r}: {self.axis} per {self.window}, {self.spent} spent and "
             f"{self.held} held of {self.limit}>"
         )
+
+
+def bounded(asked: "dict[str, Any]", balances: "list[Balance]") -> "dict[str, int]":
+    """Return amounts without those that have no bound, for a ledger that cannot admit these.
+
+    Raises `BudgetExceededError` if an account limits one of them.
+    """
+    for row in balances:
+        if asked.get(row.axis, 0) is None and row.limit is not None:
+            place = (row.account, row.axis, row.window)
+            raise BudgetExceededError(*place, MOST, row.limit, row.spent, row.held, row.resets_at)
+    return {axis: asked[axis] for axis in asked if asked[axis] is not None}
 
 
 def check_ttl(ttl: "Any") -> int:

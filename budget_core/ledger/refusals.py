@@ -3,8 +3,8 @@
 from budget_core.config import Enforcement
 from budget_core.enforcement import call_hook
 from budget_core.ledger.errors import BudgetExceededError
-from budget_core.ledger.llm_account import OUT_OF_REACH, UnpricedError
-from budget_core.notices import substitute
+from budget_core.ledger.llm_account import UnpricedError
+from budget_core.notices import UNAVAILABLE, substitute
 from budget_core.provider import ChatResponse
 
 TYPE_CHECKING = False
@@ -53,7 +53,7 @@ class Refusals:
         if isinstance(error, UnpricedError):
             return f"[Budget unavailable] {error}."
         if not isinstance(error, BudgetExceededError):
-            return OUT_OF_REACH
+            return UNAVAILABLE
         used, cap = error.spent + error.held, error.limit
         if used < cap:
             return f"[Budget exhausted] {error}."  # it is not spent, but the call does not fit

@@ -47,10 +47,14 @@ class Operative(core.Operative):
         system_prompt: str = "",
         *,
         executor: BoundedToolExecutor | None = None,
+        ledger: Any = None,
+        account: str | None = None,
         **options: Any,
     ) -> None:
         self.executor = executor or BoundedToolExecutor()
-        super().__init__(provider, tools, budget, system_prompt, **options)
+        super().__init__(
+            provider, tools, budget, system_prompt, ledger=ledger, account=account, **options
+        )
 
     def run(self, messages: Question, budget: Budgeted | None = None) -> Running:
         """Return a run, whose time counts from now, to be awaited or iterated over.

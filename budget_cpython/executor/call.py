@@ -16,7 +16,7 @@ from budget_core.agent.stop import in_words
 from budget_core.agent.tool import cost_of, usage_of
 from budget_core.errors import DeadlineExceeded
 from budget_core.turn_state import COMPLETED as TRACE_COMPLETED
-from budget_core.usage_reports import token_counts
+from budget_core.usage import read_usage
 from budget_cpython.deadline import DeadlineToken, current_or_none, set_current
 from budget_cpython.executor.hooks import Hooks
 from budget_cpython.executor.options import Described, ToolOptions
@@ -168,9 +168,10 @@ class Call(Job):
             await asyncio.wait({self.task}, timeout=within_s)
 
     def _end(self, value: Any, error: BaseException | None) -> None:
-        usage = usage_of(value if error is None else error)
-        if usage is not None:
-            self.state.add_tokens(**token_counts(usage))
+        report = usage_of(value if error is None else error)
+        if report is not None:
+            usage = read_usage(report)
+            self.state.add_usage(usage)
             if isinstance(self.budget, Envelope):
                 self.budget.charge_report(usage, cost_of(value))
         outcome = self.ended(COMPLETED, value) if error is None else self._failure(error)
@@ -183,8 +184,8 @@ class Call(Job):
                 self.hooks.call(self.on_end, outcome)
         elif self.hooks.on_late:
             self.hooks.call(self.hooks.on_late, outcome)
-        if usage is not None and self.hooks.on_usage:
-            self.hooks.call(self.hooks.on_usage, usage)
+        if report is not None and self.hooks.on_usage:
+            self.hooks.call(self.hooks.on_usage, report)
 
     def _failure(self, error: BaseException) -> ToolOutcome:
         gave_up = isinstance(error, DeadlineExceeded) and self.token.is_expired()

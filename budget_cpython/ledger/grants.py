@@ -11,8 +11,8 @@ from budget_core.ledger.errors import (
     UnknownHoldError,
 )
 from budget_core.ledger.limit import MAX_LIMITS, Limit, check_amounts
-from budget_core.ledger.outbox import Upstream
 from budget_core.ledger.records import Hold
+from budget_core.ledger.upstream import Upstream
 
 _ALL = "outage"
 
@@ -49,7 +49,7 @@ class Grants:
     @property
     def unsettled(self) -> int:
         """How many grants are in flight, and entries in the queue."""
-        return len(self._grants) + self._upstream.owing
+        return len(self._grants) + len(self._upstream.outbox.entries)
 
     async def settle(self) -> None:
         """Tell the ledger what it is owed; the cap is whole again once that is all."""
@@ -57,7 +57,7 @@ class Grants:
         for grant in list(self._grants.values()):
             if grant.hold.state == Hold.EXPIRED:
                 self._redeem(grant, grant.hold.amounts)
-        await self._upstream.settle()
+        await self._upstream.deliver()
         if not self._grants and self.used:
             self._fill()
 
@@ -98,7 +98,7 @@ class Grants:
                 more = {axis: used[axis] - found.amounts.get(axis, 0) for axis in used}
             more = {axis: more[axis] for axis in more if more[axis] > 0}
             for axis in more:
-                self._upstream.charge(hold.path, {axis: more[axis]})
+                self._upstream.outbox.charge(hold.path, {axis: more[axis]})
         return found
 
     def release(self, hold: Hold) -> Hold:
@@ -115,10 +115,10 @@ class Grants:
         hold = grant.hold
         axes = list(hold.amounts) + [axis for axis in used if axis not in hold.amounts]
         told = {axis: used[axis] for axis in axes[:MAX_LIMITS]}
-        self._upstream.redeem(hold.path, hold.amounts, hold.id, grant.ttl, told)
+        self._upstream.outbox.redeem(hold, grant.ttl, told)
         del self._grants[hold.id]
         for axis in axes[MAX_LIMITS:]:
-            self._upstream.charge(hold.path, {axis: used[axis]})
+            self._upstream.outbox.charge(hold.path, {axis: used[axis]})
 
     def commit_all(self) -> None:
         """Queue what is in flight, as used in full."""
@@ -127,7 +127,7 @@ class Grants:
 
     def _undo(self, hold: Hold, ttl: float) -> None:
         zeros = dict.fromkeys(hold.amounts, 0)
-        self._upstream.redeem(hold.path, hold.amounts, hold.id, ttl, zeros)
+        self._upstream.outbox.redeem(hold, ttl, zeros)
 
     def _fill(self) -> None:
         self.local.set_limits(_ALL, [])

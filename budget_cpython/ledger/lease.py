@@ -1,12 +1,11 @@
 """Leased blocks of any ledger's budgets, for asyncio and for threads."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any, cast
 
 from budget_core.ledger import lease
-from budget_core.ledger.memory import TTL
-from budget_core.ledger.records import Hold
+from budget_core.ledger.records import TTL, Hold
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.ledger.forked import begin_again_in_children
 from budget_cpython.ledger.locks import TaskGate, ThreadGate
@@ -53,7 +52,7 @@ class AsyncLeasedLedger(lease.LeasedLedger, Through):
     def begin_again(self, lock: Any = None, gate: Any = None) -> None:
         """Have no blocks and owe nothing, as befits a process that was forked."""
         self.upstream.begin_again()
-        self._shares = {}
+        self._leases = {}
         self._lock = lock
         self._gate = gate or TaskGate()
 
@@ -91,7 +90,11 @@ class LeasedLedger(RemoteLedger):
         self._leased.begin_again(Lock(), ThreadGate())
 
     def reserve(
-        self, path: str, amounts: dict[str, int], key: str | None = None, ttl: float = TTL
+        self,
+        path: str,
+        amounts: Mapping[str, int | None],
+        key: str | None = None,
+        ttl: float = TTL,
     ) -> Hold:
         """Hold amounts of what is leased, or of a block drawn for them."""
         hold = self._leased.claim(path, amounts, key, ttl)
@@ -101,5 +104,5 @@ class LeasedLedger(RemoteLedger):
         """Record what a call used in the place of its hold, upstream in time."""
         found = self._leased.record(hold, actual)
         if self._leased.is_due:
-            finish(self._leased.tend())
+            finish(self._leased.maintain())
         return found

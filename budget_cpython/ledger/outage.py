@@ -9,9 +9,9 @@ from budget_core.ledger.errors import (
     LedgerUnavailableError,
 )
 from budget_core.ledger.limit import check_amounts, check_key, check_path
-from budget_core.ledger.memory import TTL
-from budget_core.ledger.outbox import Upstream
-from budget_core.ledger.records import Balance, Hold, check_ttl
+from budget_core.ledger.outbox import new_key
+from budget_core.ledger.records import TTL, Balance, Hold, check_ttl
+from budget_core.ledger.upstream import Upstream
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.ledger.forked import begin_again_in_children
 from budget_cpython.ledger.grants import Grants
@@ -76,7 +76,7 @@ class AsyncAllowingLedger(Through):
         asked = check_amounts(amounts)
         check_path(path)
         check_ttl(ttl)
-        name = self.upstream.key() if key is None else check_key(key)
+        name = new_key() if key is None else check_key(key)
         if key is not None and self._grants.known(Hold(path, name)):
             return self._grants.local.reserve(path, asked, name, ttl)
         try:
@@ -88,12 +88,12 @@ class AsyncAllowingLedger(Through):
     async def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
         """Record amounts as spent without asking, now or later."""
         used = check_amounts(amounts)
-        name = self.upstream.key() if key is None else check_key(key)
+        name = new_key() if key is None else check_key(key)
         try:
             return cast(Hold, await self._ask("charge", check_path(path), used, name))
         except TROUBLE:
             async with self._gate:
-                self.upstream.charge(path, used, name)
+                self.upstream.outbox.charge(path, used, name)
             return Hold(path, name, used, Hold.COMMITTED, None, used)
 
     async def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
@@ -106,7 +106,7 @@ class AsyncAllowingLedger(Through):
             return cast(Hold, await self._ask("commit", hold, used))
         except TROUBLE:
             async with self._gate:
-                self.upstream.commit(hold, used)
+                self.upstream.outbox.commit(hold, used)
             spent = {**hold.amounts, **(used or {})}
             return Hold(hold.path, hold.id, hold.amounts, Hold.COMMITTED, hold.expires, spent)
 
@@ -119,7 +119,7 @@ class AsyncAllowingLedger(Through):
             return cast(Hold, await self._ask("release", hold))
         except TROUBLE:
             async with self._gate:
-                self.upstream.release(hold)
+                self.upstream.outbox.release(hold)
             return Hold(hold.path, hold.id, hold.amounts, Hold.RELEASED, hold.expires, {})
 
     async def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
@@ -159,12 +159,10 @@ class AsyncAllowingLedger(Through):
         """
         async with self._gate:
             self._grants.commit_all()
-            self.upstream.hurry()
-            await self.upstream.settle()
             await self.upstream.close()
 
     async def _ask(self, name: str, *arguments: Any) -> Any:
-        if self._grants.used or self.upstream.owing:
+        if self._grants.used or self.upstream.outbox.entries:
             async with self._gate:
                 try:
                     await self._grants.settle()

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import cast
 
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.outbox import Upstream
 from budget_core.ledger.records import Balance
+from budget_core.ledger.upstream import Upstream
 
 
 class Through:

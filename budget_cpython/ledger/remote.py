@@ -5,13 +5,12 @@ at once, since nothing that it awaits ever waits.
 """
 
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from budget_core.checks import check_count
 from budget_core.errors import refuse
-from budget_core.ledger.accounts import LimitReader
 from budget_core.ledger.errors import (
     HoldSettledError,
     KeyReusedError,
@@ -22,9 +21,8 @@ from budget_core.ledger.errors import (
     UnknownHoldError,
     refusal,
 )
-from budget_core.ledger.limit import Limit, check_amounts, check_axis, check_key, check_path
-from budget_core.ledger.memory import TTL
-from budget_core.ledger.records import Balance, Hold, check_ttl
+from budget_core.ledger.limit import Limit, LimitReader, check_amounts, check_key, check_path
+from budget_core.ledger.records import TTL, Balance, Hold, bounded, check_ttl
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.wall_clock import WALL
@@ -58,7 +56,7 @@ class Connection(Protocol):
         """Give up what is open."""
 
 
-class AsyncRemoteLedger(LimitReader):
+class AsyncRemoteLedger:
     """A ledger behind a connection, for asyncio; `budget_core.Ledger` says what each method does.
 
     `clock` returns Unix seconds and is the server's unless given. `windows`, `axes`,
@@ -76,7 +74,7 @@ class AsyncRemoteLedger(LimitReader):
         max_accounts: int = 1_000_000,
         keep: int = 86_400,
     ) -> None:
-        super().__init__(windows, axes)
+        self._reader = LimitReader(windows, axes)
         self._connection = connection
         self._clock = clock
         self._max_accounts = check_count("max_accounts", max_accounts)
@@ -88,7 +86,7 @@ class AsyncRemoteLedger(LimitReader):
 
     async def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
         """Give an account these limits and no others; with none it is an account no more."""
-        rows = [(axis, window.name, cap) for axis, window, cap in self._read_limits(limits)]
+        rows = [(axis, window.name, cap) for axis, window, cap in self._reader.read(limits)]
         most = self._max_accounts
         await self._ask("set_limits", _path(path), limits=rows, max_accounts=most)
 
@@ -102,10 +100,16 @@ class AsyncRemoteLedger(LimitReader):
         return sorted(await self._ask("accounts", ""))
 
     async def reserve(
-        self, path: str, amounts: dict[str, int], key: str | None = None, ttl: float = TTL
+        self,
+        path: str,
+        amounts: Mapping[str, int | None],
+        key: str | None = None,
+        ttl: float = TTL,
     ) -> Hold:
         """Hold amounts on every limit of the path and of all above it, or raise."""
-        asked = self._check_axes(check_amounts(amounts))
+        asked = self._check_axes(check_amounts(amounts, True))
+        if None in asked.values():
+            asked = bounded(asked, await self.balance(path))
         named = {"id": _new_id() if key is None else check_key(key), "ttl_ms": check_ttl(ttl)}
         hold = Hold(*await self._ask("reserve", _path(path), amounts=asked, **named))
         self._reserved += 1
@@ -200,7 +204,7 @@ class AsyncRemoteLedger(LimitReader):
                 )
         found = dict(self._bounds)
         for name in names:
-            found[name] = _, start, end = self._window(name).bounds(now)
+            found[name] = _, start, end = self._reader.window(name).bounds(now)
             if not start <= now < end:
                 raise LedgerUnavailableError(f"no {name} has {now} ms in it: set the clock")
         self._bounds = found  # which no thread changes any more
@@ -208,7 +212,7 @@ class AsyncRemoteLedger(LimitReader):
 
     def _check_axes(self, amounts: dict[str, int]) -> dict[str, int]:
         for axis in amounts:
-            self._check_axis(check_axis(axis))
+            self._reader.check_axis(axis)
         return amounts
 
 
@@ -231,7 +235,11 @@ class RemoteLedger:
         return finish(self._ledger.accounts())
 
     def reserve(
-        self, path: str, amounts: dict[str, int], key: str | None = None, ttl: float = TTL
+        self,
+        path: str,
+        amounts: Mapping[str, int | None],
+        key: str | None = None,
+        ttl: float = TTL,
     ) -> Hold:
         """Hold amounts on every limit of the path and of all above it, or raise."""
         return finish(self._ledger.reserve(path, amounts, key, ttl))

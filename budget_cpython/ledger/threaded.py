@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.memory import TTL
-from budget_core.ledger.records import Balance, Hold
+from budget_core.ledger.records import TTL, Balance, Hold
 
 T = TypeVar("T")
 

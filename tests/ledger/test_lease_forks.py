@@ -138,7 +138,7 @@ def test_one_event_loop_after_the_other_may_use_a_ledger(tmp_path: Path, kind: A
         faulty.down = "before"
         await ledger.charge(PATH, {"calls": 1})
         faulty.down = ""
-        ledger.upstream.hurry()
+        ledger.upstream.retry_now()
         await asyncio.gather(*[ledger.charge(PATH, {"calls": 1}) for _ in range(9)])
 
     for _ in range(3):

@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableError
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.memory import Ledger
-from budget_core.ledger.outbox import MOST_MS
 from budget_core.ledger.records import Hold
+from budget_core.ledger.upstream import MOST_MS
 from budget_cpython.ledger.lease import LeasedLedger
 from budget_cpython.ledger.outage import AllowingLedger
 from tests_micro.ledger.faults import DAY, Faulty
@@ -148,12 +148,12 @@ class LeasingFleet(Fleet):
         return LIMIT
 
     def is_told(self, worker: LeasedLedger) -> bool:
-        return not worker._leased.upstream.owing and not worker._leased.is_due
+        return not worker._leased.upstream.outbox.entries and not worker._leased.is_due
 
     @rule(worker=workers)
     def die(self, worker: int) -> None:
         """What was used but not passed up is within the blocks that expire."""
-        if self.fleet[worker]._leased.upstream.owing:  # charges that nobody else knows of
+        if self.fleet[worker]._leased.upstream.outbox.entries:  # charges that nobody else knows of
             return
         for share in self.fleet[worker]._leased._shares.values():
             for batch in (share.batch, *share.over):

@@ -296,7 +296,7 @@ def test_threads_are_granted_the_cap_and_no_more_and_all_of_it_is_settled() -> N
         thread.join()
     assert len(granted) == 50
     faulty.down = ""
-    ledger._allowing.upstream.hurry()
+    ledger._allowing.upstream.retry_now()
     ledger.close()
     (found,) = faulty.ledger.balance("org")
     assert (found.spent, found.held) == (50, 0)

@@ -7,8 +7,7 @@ import httpx
 import pytest
 
 from budget_core.ledger.http_client import HttpLedger
-from budget_core.ledger.memory import TTL
-from budget_core.ledger.records import Hold
+from budget_core.ledger.records import TTL, Hold
 from budget_cpython.ledger import Ledger
 from budget_cpython.serve import make_app
 from tests_micro.ledger.cases import cases, run_async

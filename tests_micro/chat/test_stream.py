@@ -4,7 +4,7 @@ import gc
 import json
 
 from budget_core.errors import ProviderError
-from budget_core.usage_stream import EnoughError, Received
+from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer
 from tests_micro.support import raises_async
 from tests_micro.wire import DEEP, KEY, URL, Client, Wire, answer, chunked, in_single_bytes
 
@@ -289,7 +289,7 @@ async def test_a_line_without_end_is_left_off_at_the_bound_and_held_once() -> No
 
 
 async def test_deltas_without_end_are_left_off_at_the_bound_and_held_once() -> None:
-    sink = Received(ignore)
+    sink = StreamedAnswer(ignore)
     assert (await left_off(event(content="x" * 900), sink)).grown < BOUND * 1.5
     assert BOUND * 0.8 < len(sink.text) < BOUND
 
@@ -300,7 +300,7 @@ async def test_lines_that_bring_nothing_are_not_held() -> None:
 
 
 async def test_the_text_of_an_answer_is_there_once() -> None:
-    sink = Received()
+    sink = StreamedAnswer()
     response = await Client(URL, "small").ask(Wire(answer(WHOLE)), on_delta=sink)
     assert len(sink.pieces) == 1
     assert sink.pieces[0] is response.content
@@ -313,7 +313,7 @@ async def test_usage_is_known_as_soon_as_it_comes() -> None:
     async def look(text: str) -> None:
         known.append(sink.usage)
 
-    sink = Received(look)
+    sink = StreamedAnswer(look)
     first, second = {"total_tokens": 1}, {"total_tokens": 0}
     chunks = [
         {"choices": [{"delta": {"content": "a"}}], "usage": usage}
@@ -327,7 +327,7 @@ async def test_usage_is_known_as_soon_as_it_comes() -> None:
 
 async def test_what_came_of_a_stream_that_broke_off_is_known() -> None:
     for ending in (b"", b"data: {\n", b'data: {"error": "x"}\n', OSError(104)):
-        sink = Received()
+        sink = StreamedAnswer()
         wire = Wire(b"HTTP/1.1 200 OK\r\n\r\n", TEXT, ending)
         await raises_async(ProviderError, Client(URL, "small").ask, wire, on_delta=sink)
         assert (sink.text, sink.tokens, sink.usage) == ("Grüße 😀!", 4, None), ending
@@ -336,7 +336,7 @@ async def test_what_came_of_a_stream_that_broke_off_is_known() -> None:
 async def test_parts_of_tool_calls_and_thoughts_are_counted_but_are_no_text() -> None:
     calls = part(0, "", id="c", name="x" * 8) + part(0, "y" * 12) + part(0, "")
     thoughts = event(reasoning_content="z" * 8) + event(reasoning="z" * 8) + event(reasoning=5)
-    sink = Received()
+    sink = StreamedAnswer()
     wire = Wire(answer(calls + thoughts + FINISH + DONE))
     response = await Client(URL, "small").ask(wire, on_delta=sink)
     assert sink.tokens == 2 + 3 + 2 + 2
@@ -346,7 +346,7 @@ async def test_parts_of_tool_calls_and_thoughts_are_counted_but_are_no_text() ->
 
 async def test_thoughts_that_are_no_text_are_passed_over() -> None:
     for value in (5, ["a"], {"a": 1}, True):
-        sink = Received(limit=0)
+        sink = StreamedAnswer(limit=0)
         raw = event(reasoning=value) + event(reasoning_content=value)
         response = await Client(URL, "small").ask(Wire(answer(raw + FINISH)), on_delta=sink)
         assert (response.content, sink.tokens) == (None, 0), value
@@ -354,15 +354,15 @@ async def test_thoughts_that_are_no_text_are_passed_over() -> None:
 
 async def test_a_stream_past_its_limit_is_left_off_there() -> None:
     for raw in (event(content="a"), part(0, "a", id="c", name="f"), event(reasoning="a")):
-        sink = Received(limit=4)
+        sink = StreamedAnswer(limit=4)
         wire = Wire(b"HTTP/1.1 200 OK\r\n\r\n", *[raw] * 9)
-        await raises_async(EnoughError, Client(URL, "small").ask, wire, on_delta=sink)
+        await raises_async(AnswerTooLongError, Client(URL, "small").ask, wire, on_delta=sink)
         assert sink.tokens == 5, raw
         assert len(wire.pieces) >= 4, raw
 
 
 async def test_an_answer_is_its_own_text_and_usage_after_an_attempt_that_failed() -> None:
-    sink = Received()
+    sink = StreamedAnswer()
     client = Client(URL, "small")
     failed = Wire(answer(event(content="lost ") + USAGE))
     await raises_async(ProviderError, client.ask, failed, on_delta=sink)

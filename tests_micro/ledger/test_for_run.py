@@ -235,8 +235,7 @@ def test_accounts_elsewhere_and_ledgers_that_are_none_are_refused() -> None:
         raises(ValueError, helper.begin, "?", parent.child())
     helper = Operative(Script(says("?")), ledger=Ledger(), account="org/team/agent")
     raises(ValueError, helper.begin, "?", parent.child())
-    error = raises(TypeError, Envelope.open, OPEN, ledgr=ledger)
-    assert str(error) == "unexpected keyword argument 'ledgr'"
+    raises(TypeError, Envelope.open, OPEN, ledgr=ledger)
     assert "account must be" in str(raises(ValueError, Envelope.open, OPEN, ledger=ledger))
     assert Envelope.open(OPEN, ledger=None, account=None).ledger is None
 

@@ -49,8 +49,6 @@ class Awaited:
         self.beneath = ledger
 
     def __getattr__(self, name: str) -> "Any":
-        if name == "untold":
-            raise AttributeError(name)
         method = getattr(self.beneath, name)
 
         async def later(*arguments: "Any") -> "Any":
@@ -255,12 +253,12 @@ def test_options_that_make_no_sense_are_refused() -> None:
         {"ledger": ledger, "account": "a//b"},
         {"ledger": ledger, "account": "a", "ttl": 0},
         {"ledger": ledger, "account": "a", "max_tokens": -1},
+        {"prices": PRICES},
         {},
     ):
         raises(ValueError, BudgetWrapper, Model(), **options)
     assert "account must be" in str(raises(ValueError, BudgetWrapper, Model(), ledger=ledger))
-    error = raises(TypeError, BudgetWrapper, Model(), ledgr=ledger)
-    assert str(error) == "unexpected keyword argument 'ledgr'"
+    raises(TypeError, BudgetWrapper, Model(), ledgr=ledger)
 
 
 def test_no_ledger_is_as_good_as_none_given() -> None:

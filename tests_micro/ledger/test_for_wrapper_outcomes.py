@@ -13,11 +13,13 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.llm_account import LedgerAccount
 from budget_core.ledger.memory import Ledger
+from budget_core.notices import UNAVAILABLE
 from budget_core.provider import ChatResponse
 from budget_core.wrapper import BudgetWrapper
 from tests_micro.ledger.test_for_wrapper import (
     HELLO,
     NOON,
+    PRICES,
     USAGE,
     Awaited,
     Model,
@@ -46,9 +48,6 @@ class Failing:
         self.extended = asyncio.Event()
 
     def __getattr__(self, name: str) -> "Any":
-        if name == "untold":
-            raise AttributeError(name)
-
         def ask(*arguments: "Any") -> "Any":
             self.asked.append(name)
             if name == "extend":
@@ -191,10 +190,18 @@ async def test_a_ledger_out_of_reach_denies_and_its_error_can_be_seen() -> None:
     wrapper = wrapped(model, ledger)
     ledger.failing = {"reserve": 1}
     response = await wrapper.chat(HELLO)
-    assert response.content == "[Budget unavailable] The budget's ledger cannot be asked now."
+    assert response.content == UNAVAILABLE
     assert (response.cut_off_by, model.given) == ("org/team/agent", [])
     assert isinstance(wrapper.ledger_error, LedgerUnavailableError)
     assert (await wrapper.chat(HELLO)).content == "hi"
+
+
+async def test_a_call_without_a_price_asks_the_ledger_no_more_often_than_one_with_a_price() -> None:
+    ledger = Failing(make_ledger(tokens=10_000))
+    for prices in ({}, PRICES):
+        ledger.asked = []
+        assert (await wrapped(Model(), ledger, prices=prices).chat(HELLO)).content == "hi"
+        assert ledger.asked == ["reserve", "commit"]
 
 
 async def test_a_ledger_out_of_reach_is_asked_for_no_fallback() -> None:
@@ -270,7 +277,7 @@ async def test_calls_made_while_a_ledger_is_down_are_charged_once_however_many()
         ledger.failing = {"charge": 99}
         for _ in range(10):
             await wrapper.chat(HELLO)
-        assert len(ledger.untold.entries) == 2
+        assert len(wrapper.ledger_account.outbox.entries) == 2
         ledger.failing = {}
         assert await wrapper.flush()
         assert standing(beneath) == {"tokens": (300, 0)}
@@ -313,11 +320,11 @@ async def test_a_hold_that_expires_in_spite_of_it_breaks_no_call() -> None:
 
 
 async def test_nothing_extends_a_hold_that_is_settled() -> None:
-    for settle in ("release", "settle", "leave"):
+    for settle in ("release", "commit", "keep"):
         account = LedgerAccount(make_ledger(tokens=10_000), "org/team")
         draw = await account.reserve("big", 10)
         draw.begin()
-        task = draw._refreshing
+        task = draw._extending
         await asyncio.sleep(0)
         await getattr(draw, settle)(*([] if settle == "release" else [{"tokens": 1}]))
         await asyncio.sleep(0)
@@ -418,10 +425,10 @@ async def test_a_key_whose_call_was_refused_is_still_the_calls() -> None:
 async def test_of_the_keys_that_were_used_the_last_thousand_are_known() -> None:
     account = LedgerAccount(make_ledger(tokens=10_000), "org/team")
     for number in range(4_000):
-        assert account.untold.claim("org/team", str(number))
-        assert not account.untold.claim("org/team", str(max(0, number - 1_000)))
-    assert account.untold.claim("org/team", "0")
-    assert len(account.untold._keys) + len(account.untold._former) <= 2_048
+        assert account._shared.claim("org/team", str(number))
+        assert not account._shared.claim("org/team", str(max(0, number - 1_000)))
+    assert account._shared.claim("org/team", "0")
+    assert len(account._shared._keys) + len(account._shared._former) <= 2_048
 
 
 async def test_an_account_that_is_gone_blocks_no_other() -> None:
@@ -462,9 +469,8 @@ async def test_what_a_ledger_will_never_take_is_dropped_and_what_it_may_take_is_
     refused: dict[str, Exception] = {"org/team/agent": LedgerError("403: not yours")}
     await first.chat(HELLO, max_tokens=100)
     assert (standing(beneath), str(first.ledger_error)) == (HELD, "403: not yours")
-    assert await first.flush()
+    assert not await first.flush()
     refused["org/team/agent"] = LedgerFullError("no room")
-    await first.chat(HELLO)
     assert not await first.flush()
     refused["b"] = OSError(5)
     await other.chat(HELLO)
@@ -560,7 +566,7 @@ async def test_what_one_caller_is_telling_is_known_to_no_other_before_it_is_told
 
     beneath = make_ledger(tokens=100)
     account = LedgerAccount(Slow(beneath), "org/team")
-    account.untold.charge_later("org/team", {"tokens": 60})
+    account.outbox.charge("org/team", {"tokens": 60})
     asked = [account.reserve("big", 10, 40) for _ in range(2)]
     draws = await asyncio.gather(*asked, return_exceptions=True)
     assert isinstance(draws[1], BudgetExceededError)
@@ -581,10 +587,10 @@ async def test_nothing_is_added_to_a_charge_that_is_being_told() -> None:
 
     beneath = make_ledger(tokens=None)
     account = LedgerAccount(Hanging(beneath), "org/team")
-    account.untold.charge_later("org/team", {"tokens": 5})
+    account.outbox.charge("org/team", {"tokens": 5})
     task = asyncio.create_task(account.flush())
     await asyncio.sleep(0)
-    account.untold.charge_later("org/team", {"tokens": 7})
+    account.outbox.charge("org/team", {"tokens": 7})
     await task
     assert await account.flush()
     assert standing(beneath) == {"tokens": (12, 0)}

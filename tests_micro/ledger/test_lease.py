@@ -101,7 +101,7 @@ async def test_more_axes_are_leased_and_passed_up_than_one_operation_takes() -> 
     leased.record(many, dict.fromkeys(axes, 15))
     leased.record(one, {"calls": 20})
     await leased.close()
-    assert (world.stands(), leased.upstream.refused) == ((20, 0), 0)
+    assert (world.stands(), leased.upstream.outbox.dropped) == ((20, 0), 0)
 
 
 async def test_processes_use_the_budget_up_to_the_last_bit_and_no_further() -> None:

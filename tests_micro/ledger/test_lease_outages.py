@@ -3,8 +3,8 @@
 import asyncio
 
 from budget_core.ledger.errors import BudgetExceededError, LedgerError, LedgerUnavailableError
-from budget_core.ledger.outbox import Upstream
 from budget_core.ledger.records import Hold
+from budget_core.ledger.upstream import Upstream
 from tests_micro.ledger.faults import PATH, World, use
 from tests_micro.support import raises, raises_async
 
@@ -86,11 +86,11 @@ async def test_settlements_are_passed_up_when_the_ledger_is_back() -> None:
     await leased.charge(PATH, {"calls": 2})
     await leased.charge(PATH, {"calls": 3}, "k")
     await leased.charge(PATH, {"calls": 4})
-    assert (leased.upstream.owing, world.stands()) == (3, (0, 10))
+    assert (len(leased.upstream.outbox.entries), world.stands()) == (3, (0, 10))
     world.faulty.down = ""
     world.advance(2)
     await leased.expire()
-    assert (leased.upstream.owing, world.stands()) == (0, (34, 0))
+    assert (len(leased.upstream.outbox.entries), world.stands()) == (0, (34, 0))
 
 
 async def test_a_right_that_is_taken_away_and_given_back_loses_nothing() -> None:
@@ -139,7 +139,7 @@ async def test_an_answer_that_is_lost_counts_nothing_twice() -> None:
         world.faulty.down = ""
         await leased.close()
         assert world.stands() == (used, 0)
-        assert leased.upstream.refused == 0
+        assert leased.upstream.outbox.dropped == 0
 
 
 async def test_a_draw_whose_answer_was_lost_is_undone_before_the_next() -> None:
@@ -223,12 +223,12 @@ async def test_what_may_be_known_already_is_not_added_to() -> None:
     upstream = Upstream(world.faulty, world.monotonic)
     for down in ("after", ""):
         world.faulty.down = down
-        upstream.charge(PATH, {"calls": 2})
-        upstream.charge(PATH, {"calls": 3})
-        upstream.hurry()
+        upstream.outbox.charge(PATH, {"calls": 2})
+        upstream.outbox.charge(PATH, {"calls": 3})
+        upstream.retry_now()
         if down:
-            await raises_async(LedgerUnavailableError, upstream.settle)
-    await upstream.settle()
+            await raises_async(LedgerUnavailableError, upstream.deliver)
+    await upstream.deliver()
     assert world.stands() == (10, 0)
     assert world.faulty.asked == ["charge"] * 3
 
@@ -237,14 +237,14 @@ async def test_what_is_owed_is_told_in_order_and_what_is_refused_for_good_is_lef
     world = World()
     upstream = Upstream(world.faulty, world.monotonic)
     first = world.ledger.reserve(PATH, {"calls": 5}, "one")
-    upstream.commit(first, {"calls": 1})
-    upstream.charge("nobody", {"calls": 1})
-    upstream.charge(PATH, {"calls": 1}, "one")
-    upstream.release(world.ledger.reserve(PATH, {"calls": 5}, "two"))
-    upstream.charge(PATH, {"calls": 7})
-    await upstream.settle()
+    upstream.outbox.commit(first, {"calls": 1})
+    upstream.outbox.charge("nobody", {"calls": 1})
+    upstream.outbox.charge(PATH, {"calls": 1}, "one")
+    upstream.outbox.release(world.ledger.reserve(PATH, {"calls": 5}, "two"))
+    upstream.outbox.charge(PATH, {"calls": 7})
+    await upstream.deliver()
     assert world.stands() == (8, 0)
-    assert (upstream.refused, upstream.owing) == (2, 0)
+    assert (upstream.outbox.dropped, len(upstream.outbox.entries)) == (2, 0)
     assert world.faulty.asked == ["commit", "charge", "charge", "release", "charge"]
 
 
@@ -252,15 +252,15 @@ async def test_what_the_key_has_no_right_to_keeps_nothing_else_back() -> None:
     world = World()
     upstream = Upstream(world.faulty, world.monotonic)
     hold = world.ledger.reserve(PATH, {"calls": 2})
-    upstream.charge(PATH, {"calls": 3})
-    upstream.commit(hold, {"calls": 1})
+    upstream.outbox.charge(PATH, {"calls": 3})
+    upstream.outbox.commit(hold, {"calls": 1})
     world.faulty.down, world.faulty.only = "refused", "charge"
     for _ in range(2):
-        await raises_async(LedgerError, upstream.settle)
-        assert (upstream.owing, world.stands()) == (1, (1, 0))
+        await raises_async(LedgerError, upstream.deliver)
+        assert (len(upstream.outbox.entries), world.stands()) == (1, (1, 0))
     world.faulty.down = ""
-    await upstream.settle()
-    assert (upstream.owing, upstream.refused, world.stands()) == (0, 0, (4, 0))
+    await upstream.deliver()
+    assert (len(upstream.outbox.entries), upstream.outbox.dropped, world.stands()) == (0, 0, (4, 0))
 
 
 async def test_what_no_ledger_would_take_is_refused_at_once_in_an_outage_too() -> None:
@@ -271,8 +271,8 @@ async def test_what_no_ledger_would_take_is_refused_at_once_in_an_outage_too() -
     for path, axis in (("../x", "calls"), (PATH, "no axis!")):
         await raises_async(ValueError, leased.charge, path, {axis: 1})
     await raises_async(ValueError, leased.commit, hold, {"no axis!": 1})
-    raises(ValueError, leased.upstream.commit, hold, {"no axis!": 1})
-    assert (hold.state, leased.upstream.owing) == (Hold.HELD, 0)
+    raises(ValueError, leased.upstream.outbox.commit, hold, {"no axis!": 1})
+    assert (hold.state, len(leased.upstream.outbox.entries)) == (Hold.HELD, 0)
 
 
 async def test_a_hold_that_is_redeemed_counts_once_whatever_is_lost() -> None:
@@ -283,7 +283,7 @@ async def test_a_hold_that_is_redeemed_counts_once_whatever_is_lost() -> None:
                 if held and left == 100:
                     world.ledger.reserve(PATH, {"calls": 5}, "k", 9)
                 upstream = Upstream(world.faulty, world.monotonic)
-                upstream.redeem(PATH, {"calls": 5}, "k", 9, {"calls": 4})
+                upstream.outbox.redeem(Hold(PATH, "k", {"calls": 5}), 9, {"calls": 4})
                 await _settle(upstream, world.faulty, lost)
                 assert world.stands() == (4, 0)
 
@@ -292,8 +292,8 @@ async def test_a_key_that_stands_for_something_else_loses_nothing() -> None:
     world = World()
     world.ledger.charge(PATH, {"calls": 1}, "k")
     upstream = Upstream(world.faulty, world.monotonic)
-    upstream.redeem(PATH, {"calls": 5}, "k", 9, {"calls": 4})
-    await upstream.settle()
+    upstream.outbox.redeem(Hold(PATH, "k", {"calls": 5}), 9, {"calls": 4})
+    await upstream.deliver()
     assert world.stands() == (5, 0)
 
 
@@ -312,8 +312,8 @@ async def test_refusals_of_the_ledger_do_not_end_a_block() -> None:
 async def _settle(upstream: Upstream, faulty: "Faulty", lost: int) -> None:
     for _ in range(lost):
         faulty.down = "after"
-        upstream.hurry()
-        await raises_async(LedgerUnavailableError, upstream.settle)
+        upstream.retry_now()
+        await raises_async(LedgerUnavailableError, upstream.deliver)
     faulty.down = ""
-    upstream.hurry()
-    await upstream.settle()
+    upstream.retry_now()
+    await upstream.deliver()

@@ -9,8 +9,7 @@ from dbos import DBOS
 
 from budget_core.ledger.errors import LedgerError
 from budget_core.ledger.limit import Limit, check_key
-from budget_core.ledger.memory import TTL
-from budget_core.ledger.records import Balance, Hold
+from budget_core.ledger.records import TTL, Balance, Hold
 from budget_cpython.ledger.dbos.plain import pack, unpack
 from budget_cpython.ledger.dbos.workflow import step_key, workflow
 from budget_cpython.ledger.remote import AsyncRemoteLedger, RemoteLedger, finish

@@ -5,7 +5,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_cpython.plain_file import leads_into, make_folder, sync_folder, what_else, write_new
+from budget_cpython.plain_file import (
+    NotPlainError,
+    check_plain,
+    leads_into,
+    make_folder,
+    sync_folder,
+    write_new,
+)
 
 LOG = "-wal"
 _BESIDE = ("", LOG, "-shm", "-journal")
@@ -57,14 +64,11 @@ class Place:
         for beside in _BESIDE:
             name = self.path + beside
             try:
-                what = what_else(os.lstat(name))
+                check_plain(name, os.lstat(name))
             except FileNotFoundError:
                 continue
-            if what:
-                raise LedgerUnavailableError(
-                    f"the ledger's file {name!r} is {what}, not a plain file with one name: "
-                    "find out who put it there"
-                )
+            except NotPlainError as error:
+                raise LedgerUnavailableError(f"the ledger's file {error}") from error
 
     def identity(self, beside: str = "") -> tuple[int, int] | None:
         """Return what tells the file that lies there from others, `None` where none is seen."""

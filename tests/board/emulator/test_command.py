@@ -125,7 +125,7 @@ def test_a_micropython_that_is_not_there_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MICROPYTHON", "/nowhere/micropython")
-    with pytest.raises(FileNotFoundError, match="MICROPYTHON=/nowhere/micropython is no program"):
+    with pytest.raises(FileNotFoundError, match="/nowhere/micropython is not a program"):
         UnixBoard(tmp_path / "flash.img")
 
 

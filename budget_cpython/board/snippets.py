@@ -1,4 +1,4 @@
-"""What is run on a board to ask about its files and to change them: MicroPython, as text."""
+"""MicroPython programs, as text, that read and change a board's files."""
 
 FIRMWARE = """
 import json, sys

@@ -1,4 +1,4 @@
-"""HTTP itself: a request read within its bounds, an answer sent whole, in events or in pieces."""
+"""HTTP: read a request of limited size; send an answer whole, in events or in pieces."""
 
 import json
 import socket
@@ -7,8 +7,8 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 
+from budget_cpython.endpoint.completions import chunks
 from budget_cpython.endpoint.protocol import ApiError, Json
-from budget_cpython.endpoint.shapes import chunks
 
 MAX_BODY: Final = 8 * 1024 * 1024
 IDLE_SECONDS: Final = 60.0
@@ -16,8 +16,8 @@ DRAIN_SECONDS: Final = 10.0
 JSON: Final = "application/json"
 
 
-class Wire(BaseHTTPRequestHandler):
-    """One client's connection; a subclass says what a request is answered with."""
+class HttpHandler(BaseHTTPRequestHandler):
+    """One client's connection; a subclass answers its requests."""
 
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "microbudget-endpoint", ""
@@ -25,7 +25,7 @@ class Wire(BaseHTTPRequestHandler):
     timeout = IDLE_SECONDS
 
     def serve(self) -> None:
-        """Answer a request of any method: the route decides which one it takes."""
+        """Answer a request of any method; the route checks the method."""
         try:
             self.answer(self._read_body())
         except ApiError as error:
@@ -38,7 +38,7 @@ class Wire(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = serve  # noqa: N815 - its names
 
     def answer(self, raw: bytes) -> None:
-        """Answer a request whose body has been read; an `ApiError` raised is sent."""
+        """Answer a request whose body was read; a raised `ApiError` is sent."""
         raise NotImplementedError
 
     def _read_body(self) -> bytes:
@@ -72,7 +72,7 @@ class Wire(BaseHTTPRequestHandler):
     def send_bytes(
         self, status: int, payload: bytes, kind: str, headers: dict[str, str] | None = None
     ) -> None:
-        """Send a whole answer; to HEAD, only its head."""
+        """Send a whole answer; for HEAD, only its headers."""
         length = str(len(payload))
         self.send_head(status, {"Content-Type": kind, "Content-Length": length, **(headers or {})})
         if self.command != "HEAD":
@@ -86,7 +86,7 @@ class Wire(BaseHTTPRequestHandler):
         self.end_headers()
 
     def send_completion(self, body: Json, completion: Json, cut_short: bool = False) -> None:
-        """Send a completion, as a stream where the request asks for one."""
+        """Send a completion, as a stream if the request asks for one."""
         if not body.get("stream"):
             self.send_json(200, completion)
             return
@@ -107,7 +107,7 @@ class Wire(BaseHTTPRequestHandler):
         self.close_connection = self.close_connection or not ended
 
     def client_leaves(self, seconds: float | None) -> bool:
-        """Wait until the client leaves or the endpoint closes: False when `seconds` pass first."""
+        """Wait until the client leaves or the endpoint closes; false if `seconds` pass first."""
         self.connection.settimeout(seconds)
         try:
             while self.connection.recv(4096):
@@ -117,7 +117,7 @@ class Wire(BaseHTTPRequestHandler):
         return True
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Send what http.server refuses by itself in the protocol's own error shape."""
+        """Send the errors of `http.server` in the protocol's format."""
         error = ApiError(code, message or explain or "Bad request.")
         self.send_json(code, error.body, {"Connection": "close"})
 
@@ -126,6 +126,6 @@ class Wire(BaseHTTPRequestHandler):
 
 
 def shut(connection: socket.socket, how: int) -> None:
-    """Shut one or both directions of a connection that may be gone already."""
+    """Shut one or both directions of a connection that may be closed already."""
     with suppress(OSError):
         connection.shutdown(how)

@@ -1,4 +1,4 @@
-"""What a reply looks like on the wire: a completion, its usage, and a stream's chunks."""
+"""A reply as JSON objects: a completion, its usage, and a stream's chunks."""
 
 import itertools
 import json
@@ -14,7 +14,7 @@ PIECE_CHARS: Final = 12
 
 
 def prompt_parts(body: Json) -> list[str]:
-    """Return what the model is given, in pieces that a cache can tell apart.
+    """Return the model's input, in the pieces that a cache compares.
 
     Tools come first, as in the real service: withdrawing them breaks the cached prefix.
     """
@@ -23,13 +23,13 @@ def prompt_parts(body: Json) -> list[str]:
 
 
 def shared_chars(before: list[str], prompt: list[str]) -> int:
-    """Return how many characters of a prompt an earlier one has in common from its start."""
+    """Return the length in characters of the prefix that two prompts share."""
     pairs = zip(before, prompt, strict=False)
     return sum(len(new) for _, new in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def completion(model: str, number: int, reply: Reply, usage: Json) -> Json:
-    """Return the `chat.completion` object that brings a reply."""
+    """Return the `chat.completion` object of a reply."""
     message: Json = {"role": "assistant", "content": reply.content, "refusal": None}
     if reply.calls:
         message["tool_calls"] = [
@@ -46,7 +46,7 @@ def completion(model: str, number: int, reply: Reply, usage: Json) -> Json:
 
 
 def usage(prompt_chars: int, seen_chars: int, reply_chars: int) -> Json:
-    """Return what a call used; of the characters seen before, whole cache steps are cached."""
+    """Return the usage of a call; of the shared prefix, whole cache steps are cached."""
     prompt, completion = count_tokens(prompt_chars), count_tokens(reply_chars)
     cached = seen_chars // CHARS_PER_TOKEN // CACHE_STEP * CACHE_STEP
     return {
@@ -59,7 +59,7 @@ def usage(prompt_chars: int, seen_chars: int, reply_chars: int) -> Json:
 
 
 def chunks(completion: Json, include_usage: bool) -> Iterator[Json]:
-    """Yield the `chat.completion.chunk` objects that bring a completion as a stream."""
+    """Yield the `chat.completion.chunk` objects of a completion."""
     head = {**completion, "object": "chat.completion.chunk", "choices": []}
     used = head.pop("usage", None)
     ends = {"usage": None} if include_usage else {}
