@@ -109,10 +109,16 @@ class AsyncRemoteLedger:
         """Hold amounts on every limit of the path and of the accounts above it, or raise."""
         asked = self._check_axes(check_amounts(amounts, True))
         held = {axis: asked[axis] for axis in asked if asked[axis] is not None}
-        named = {"id": next(self._ids) if key is None else check_key(key), "ttl_ms": check_ttl(ttl)}
-        unbounded = [axis for axis in asked if axis not in held]
-        reply = await self._ask("reserve", _path(path), amounts=held, unbounded=unbounded, **named)
-        hold = Hold(*reply)
+        hold = Hold(
+            *await self._ask(
+                "reserve",
+                _path(path),
+                amounts=held,
+                unbounded=[axis for axis in asked if axis not in held],
+                id=next(self._ids) if key is None else check_key(key),
+                ttl_ms=check_ttl(ttl),
+            )
+        )
         self._reserved += 1
         if self._reserved % SWEEP_EVERY == 0:
             await self._sweep()

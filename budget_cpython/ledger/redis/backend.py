@@ -150,7 +150,7 @@ class RedisBackend:
             registered = self._scripts[name] = self._client.register_script(script(name))
         try:
             reply = registered(keys, args)
-            if hasattr(reply, "__await__"):  # settle would cost each call a coroutine
+            if hasattr(reply, "__await__"):  # `settle` would cost each call a coroutine
                 reply = await reply
         except ERRORS as error:
             await self._raise(error)

@@ -16,6 +16,8 @@ from budget_cpython.ledger.postgres import PostgresLedger
 from tests.ledger.patience import PATIENCE, until
 from tests.ledger.postgres.server import PASSWORD, ROOT_RUNS_AS, WAIT, PostgresServer
 
+pytestmark = pytest.mark.slow
+
 
 class Standby(PostgresServer):
     """A copy of another server that follows it, until it is promoted."""

@@ -19,6 +19,8 @@ from tests.ledger.patience import PATIENCE, until
 from tests.ledger.redis.server import RedisServer, on_free_port
 from tests_micro.ledger import cases as ledger_cases
 
+pytestmark = pytest.mark.slow
+
 ROLLING = "rolling 86400/24"  # which counts the same before and after midnight
 
 

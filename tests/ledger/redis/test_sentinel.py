@@ -19,6 +19,8 @@ from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from tests.ledger.patience import PATIENCE, until
 from tests.ledger.redis.server import BINARY, PortTakenError, RedisServer, on_free_port
 
+pytestmark = pytest.mark.slow
+
 NAME = "budget"
 NEVER = 3_600_000  # milliseconds
 FAILOVER = 4 * PATIENCE  # a Sentinel that finds it has stood still does nothing for half a minute

@@ -63,10 +63,11 @@ def test_a_campaign_notices_that_each_process_has_a_ledger_of_its_own(tmp_path: 
         claims.Claims(make, 4, 100, kills=0).run()
 
 
+@pytest.mark.parametrize("kills", [20, pytest.param(100, marks=pytest.mark.slow)])
 def test_kills_in_the_midst_of_writes_lose_and_break_nothing(
-    capsys: pytest.CaptureFixture[str],
+    kills: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ledger_kills.run(kills=100, seed=0, folder=MEMORY) == 0
+    assert ledger_kills.run(kills=kills, seed=0, folder=MEMORY) == 0
     assert ", 0 broken" in capsys.readouterr().out
 
 
