@@ -29,14 +29,14 @@ class HttpLedger(BlockingLedger):
         max_response_bytes: int = 4_194_304,
         tls: Any = None,
     ) -> None:
-        ledger: Any = _Blocking(url, key, timeout_s, max_response_bytes, tls)
+        ledger: Any = _PooledHttpLedger(url, key, timeout_s, max_response_bytes, tls)
         super().__init__(ledger)
 
     def __repr__(self) -> str:
         return f"HttpLedger({self._ledger.url!r})"  # type: ignore[attr-defined]
 
 
-class _Blocking(http_client.HttpLedger):
+class _PooledHttpLedger(http_client.HttpLedger):
     """The same requests over connections that block: nothing that is awaited ever waits."""
 
     def __init__(self, *arguments: Any) -> None:
