@@ -202,7 +202,7 @@ class Run:
                 "content": end.content,
             }
         )
-        self._toolbox.landed.pop(id(call), None)
+        self._toolbox.ends.pop(id(call), None)
         answer = {"role": "tool", "tool_call_id": call.id, "content": end.content}
         self._messages.append(answer)
 
@@ -227,7 +227,7 @@ class Run:
         for answered, message in enumerate(reversed(self._messages)):
             if message.get("role") == "assistant":
                 for call in self._asked[answered:] if message.get("tool_calls") else ():
-                    end = self._toolbox.landed.get(id(call))
+                    end = self._toolbox.ends.get(id(call))
                     self._record(call, end or ToolEnd(CANCELLED, CALLED_OFF))
                 return
 

@@ -109,7 +109,8 @@ class ChatClient:
         if self._api_key:
             headers.append("Authorization: Bearer " + self._api_key)
         body = json.dumps(request).encode()
-        await exchange.post(self.base_url + "/chat/completions", headers, body, self._tls)
+        target = split_url(self.base_url + "/chat/completions")
+        await exchange.send("POST", target, headers, body, self._tls)
         if exchange.status != 200:
             raise ProviderError(exchange.status, complaint(await exchange.read_all()))
         if on_delta is None:

@@ -66,10 +66,6 @@ class HttpExchange:
         self._reader: Any = None
         self._writer: Any = None
 
-    async def post(self, url: str, headers: "list[str]", body: bytes, tls: "Any" = None) -> None:
-        """Send `body` to `url`, over `tls` if it is https, and read the head of the answer."""
-        await self.send("POST", split_url(url), headers, body, tls)
-
     async def send(
         self,
         method: str,
@@ -78,7 +74,7 @@ class HttpExchange:
         body: bytes,
         tls: "Any" = None,
     ) -> None:
-        """Send a request to a target, which is what `split_url` gives, as `post` does."""
+        """Send a request to a target, as `split_url` returns it, and read the answer's head."""
         secure, host, port, path = target
         options = {"ssl": tls, "server_hostname": host} if secure else {}
         # MicroPython tries a name's first address only, and where that is ::1 few servers listen.

@@ -47,7 +47,7 @@ class ParallelRun(core_run.Run):
                         end, reason = await self._open(call)
                         begun[id(call)] = None
                         if end is not None:
-                            self._toolbox.landed[id(call)] = end
+                            self._toolbox.ends[id(call)] = end
                         else:
                             running = self._toolbox.run(call, self._trace_id(call, number))
                             begun[id(call)] = group.create_task(running)
@@ -72,7 +72,7 @@ class ParallelRun(core_run.Run):
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if any(_stops(one) for one in done):
                     await _cancelled(waiting)
-            end = self._toolbox.landed.get(id(call))
+            end = self._toolbox.ends.get(id(call))
             if task is not None and not task.cancelled():
                 end = task.result()
             found = await self._close(call, end or ToolEnd(CANCELLED, CALLED_OFF))

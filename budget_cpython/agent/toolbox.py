@@ -32,22 +32,22 @@ class ExecutorToolbox(Toolbox):
         tool = self.tools[call.name]
         ends: list[ToolEnd] = []
 
-        def land(outcome: ToolOutcome) -> None:
+        def record(outcome: ToolOutcome) -> None:
             if not ends:
                 ends.append(_end_of(outcome))
-                self.landed[id(call)] = ends[0]
+                self.ends[id(call)] = ends[0]
 
         async def execute() -> None:
-            named = self.handed(tool, call)
+            named = self.keywords(tool, call)
             try:
                 outcome = await self.executor.execute_async(
-                    tool, named, *self._shared, trace_id=trace_id, on_end=land
+                    tool, named, *self._shared, trace_id=trace_id, on_end=record
                 )
             except Exception as error:  # noqa: BLE001 - a tool the executor does not take
                 outcome = ToolOutcome(FAILED, call.name, trace_id, reason=in_words(error))
             finally:
-                self.take_back(named)
-            land(outcome)
+                self.stop_child(named)
+            record(outcome)
 
         try:
             await call_within(self.envelope, execute, timed=False)
