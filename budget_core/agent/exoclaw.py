@@ -2,8 +2,8 @@
 
 from budget_core.agent.budget import Budget
 from budget_core.agent.envelope import Envelope
+from budget_core.agent.llm_call import Request
 from budget_core.agent.llm_gate import Gate
-from budget_core.agent.middleware import Request
 from budget_core.agent.stop import StoppedError, StopReason
 from budget_core.errors import ProviderError
 from budget_core.provider import ChatResponse, settle

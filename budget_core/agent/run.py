@@ -4,8 +4,8 @@ import asyncio
 import json
 import sys
 
+from budget_core.agent.llm_call import Request
 from budget_core.agent.llm_gate import FINAL, Gate, joined
-from budget_core.agent.middleware import Request
 from budget_core.agent.result import OperativeResult, digest
 from budget_core.agent.stop import StoppedError, StopReason, in_words
 from budget_core.agent.toolbox import ANSWERED, CALLED_OFF, CANCELLED, DENIED, ToolEnd, as_text
@@ -135,7 +135,7 @@ class Run:
 
     async def _reflected(self) -> str:
         """Return what is to be mended in the draft, if anything, and if it may be asked."""
-        if self._reflect is None or not self.budget.claim_reflection():
+        if self._reflect is None or not self.budget.reflections.claim():
             return ""
         remark = await self._gate.run_hook(self._reflect, self._text, self.budget)
         self.emit("reflection", remark=remark)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core.agent.envelope import Envelope
-    from budget_core.agent.middleware import Request
+    from budget_core.agent.llm_call import Request
     from budget_core.agent.stop import StopReason
 
 LAST_CALL = (

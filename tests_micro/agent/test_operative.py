@@ -4,8 +4,9 @@ import asyncio
 
 from budget_core.agent.budget import Budget
 from budget_core.agent.envelope import Envelope
+from budget_core.agent.llm_call import Request
 from budget_core.agent.llm_gate import Gate
-from budget_core.agent.middleware import Middleware, Request
+from budget_core.agent.middleware import Middleware
 from budget_core.agent.no_progress import NoProgress
 from budget_core.agent.operative import Operative
 from budget_core.agent.result import RunStoppedError
