@@ -62,8 +62,7 @@ class FileBudgetStore:
             except FileNotFoundError:
                 return None
             except NotPlainError as error:
-                text = f"budget state {error}; the next save puts a new file in its place"
-                raise StateCorruptError(text) from error
+                raise StateCorruptError(f"{error}; the next save replaces it") from error
             if len(data) > MAX_BYTES:
                 raise StateCorruptError(f"stored state is larger than {MAX_BYTES} bytes")
             return decode(data)

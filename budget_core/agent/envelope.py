@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from budget_core._types import Lock
     from budget_core.deadline import Deadline
+    from budget_core.ledger._types import AnyLedger
     from budget_core.monotonic import MonotonicClock
 
 
@@ -105,7 +106,7 @@ class Envelope:
         clock: "MonotonicClock" = MONOTONIC,
         lock: "Lock | None" = None,
         *,
-        ledger: "Any" = None,
+        ledger: "AnyLedger | None" = None,
         account: str | None = None,
         max_tokens: int | None = None,
         ttl: float | None = None,

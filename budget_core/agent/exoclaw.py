@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Messages, Provider, Tools
+    from budget_core.ledger._types import AnyLedger
 
 OF_ONE_RUN = ("stop_when", "on_event", "state")
 REFUSED = "[Budget] None of the tools you called can be called now. Go on without them."
@@ -47,7 +48,7 @@ class ExoclawBudget:
         provider: "Provider",
         budget: "Budget | Envelope",
         *,
-        ledger: "Any" = None,
+        ledger: "AnyLedger | None" = None,
         account: str | None = None,
         **gate: "Any",
     ) -> None:

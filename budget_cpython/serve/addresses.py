@@ -1,5 +1,6 @@
 """Where the service listens, and which names are this machine's own."""
 
+import errno
 import ipaddress
 import os
 import re
@@ -65,6 +66,7 @@ class ListenAddress:
     def listen(self) -> socket.socket:
         """Return a socket that listens here, a Unix socket for its owner alone; `OSError`."""
         if self.path:
+            self._check_unused()
             self.remove_socket()
             before = os.umask(0o177)
             try:
@@ -80,6 +82,12 @@ class ListenAddress:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return listener
+
+    def _check_unused(self) -> None:
+        """Raise `OSError` where another server listens at the path."""
+        with socket.socket(socket.AF_UNIX) as probe:
+            if probe.connect_ex(self.path) == 0:
+                raise OSError(errno.EADDRINUSE, "another server listens there")
 
     def remove_socket(self) -> None:
         """Remove a Unix socket at the path, but nothing else."""

@@ -35,12 +35,14 @@ def _object(optional: tuple[str, ...] = (), /, **properties: Json) -> Json:
 
 
 _ONCE = "a repeated request with the same key is done once; unique among one root's accounts"
+_BY_AXIS = "the amount of each axis; an axis without limits is not counted; `null`, in `reserve` \
+only, has no bound: any cap refuses it"
 _WINDOWS = "run, hour, day, week, month, day@5 (from 5:00 UTC), rolling 86400/24, …"
 _APPLIED = "of `ledger_unavailable`: false if nothing was done, null if that is unknown; the same \
 request with the same key is safe to repeat"
 _MAYBE_TTL = {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": MAX_TTL}
 FIELDS: dict[str, Json] = {
-    "amounts": _text(_AMOUNTS, "the amount of each axis; an axis without limits is not counted"),
+    "amounts": _text(dict(_AMOUNTS, additionalProperties=_MAYBE_AMOUNT), _BY_AXIS),
     "actual": _text(_MAYBE_AMOUNTS, "the amounts used; an axis that is missing counts as held"),
     "key": _text(dict(_KEY, type=["string", "null"]), _ONCE),
     "id": _text(_ID, "the id of a hold"),
@@ -55,7 +57,7 @@ SCHEMAS: Json = {
         id=_text(_ID, "its key, or the one that the service made"),
         amounts=_AMOUNTS,
         state={"enum": ["held", "committed", "released", "expired"]},
-        expires=_text(_MAYBE_TIME, "Unix milliseconds; null for a charge"),
+        expires_at=_text(_MAYBE_TIME, "Unix seconds; null for a charge"),
         actual=_text(_MAYBE_AMOUNTS, "the amounts that count as spent; null while it is held"),
     ),
     "Balance": _object(

@@ -1,4 +1,4 @@
-"""What a board's budget stands at, and what is said where that is not known."""
+"""The report of a board's budget, also where parts of it are unknown."""
 
 import shutil
 import time

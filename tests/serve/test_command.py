@@ -1,4 +1,4 @@
-"""The command: where it listens, how it ends, and what it says when it cannot."""
+"""The command: where it listens, how it ends, and its errors."""
 
 import json
 import signal
@@ -115,7 +115,7 @@ def test_a_connection_goes_on_after_a_refusal(shared: Service) -> None:
             assert request(connection, "GET", "/healthz")[0] == 200
 
 
-def test_what_is_too_large_is_refused_before_it_is_sent(shared: Service) -> None:
+def test_a_large_body_is_refused_before_it_is_sent(shared: Service) -> None:
     with connect(shared) as connection:
         connection.putrequest("POST", "/v1/reserve/org")
         connection.putheader("Content-Type", "application/json")
@@ -206,6 +206,16 @@ def test_a_socket_in_the_file_system_is_for_its_owner_and_is_gone_at_the_end(
             assert raw.recv(1000).startswith(b"HTTP/1.1 200")
         assert service.end() == (0, "")
     assert not place.exists()
+
+
+def test_a_socket_that_another_server_listens_on_is_not_replaced(tmp_path: Path) -> None:
+    address = ListenAddress.parse(f"unix:{tmp_path / 's'}")
+    with address.listen() as listener:
+        with pytest.raises(OSError, match="another server listens there"):
+            address.listen()
+        with closing(socket.socket(socket.AF_UNIX)) as client:
+            client.connect(address.path)
+            listener.accept()[0].close()
 
 
 def test_a_file_that_is_not_a_socket_is_not_replaced(tmp_path: Path) -> None:
@@ -344,7 +354,7 @@ def test_a_server_out_of_reach_is_warned_of_and_may_come_back() -> None:
     assert complaints.startswith("warning: the ledger cannot be used yet")
 
 
-def test_axes_and_holds_are_bounded_as_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_axes_and_holds_are_limited_by_the_options(capsys: pytest.CaptureFixture[str]) -> None:
     bounds = ("--axes", "tokens,calls", "--max-holds", "1")
     with Service(*MEMORY, *bounds) as service, connect(service) as connection:
         request(connection, "PUT", "/v1/limits/org", LIMITS, JSON)
@@ -391,7 +401,7 @@ def test_keys_are_made_listed_and_revoked(
     assert "pico" in listed
     assert "reserve,read  org/team" in listed
     assert token.strip()[-43:] not in listed
-    for again in (("add", "pico", *options), ("revoke", "nobody"), ("add", "a.b", *options)):
+    for again in (("add", "pico", *options), ("revoke", "unknown"), ("add", "a.b", *options)):
         code, _, said = cli(capsys, "key", *again)
         assert (code, said[:7]) == (2, "error: ")
     assert cli(capsys, "key", "revoke", "pico", "--keys", tmp_path / "nope.json")[0] == 1

@@ -69,7 +69,6 @@ def test_only_a_json_object_is_accepted(ask: Client, data: bytes | str, says: st
         ('{"amounts": {"tokens": 1e999}}', "not inf"),
         ('{"amounts": {"tokens": "1"}}', "not '1'"),
         ('{"amounts": {"tokens": true}}', "not True"),
-        ('{"amounts": {"tokens": null}}', "not None"),
         ('{"amounts": {"tokens": 9007199254740992}}', "2**53 - 1"),
         ('{"amounts": {"to kens": 1}}', "axis must be up to 64"),
         ('{"amounts": {"tokens": 1}, "key": 5}', "key must be"),

@@ -1,4 +1,4 @@
-"""Whatever goes wrong with a ledger's file: a typed error, nothing granted, and on again after."""
+"""When a ledger's file cannot be used: a typed error, nothing granted, and on again after."""
 
 import os
 import resource
@@ -14,6 +14,7 @@ from budget_core.ledger.errors import LedgerError, LedgerFullError, LedgerUnavai
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.forked import in_child
+from tests.ledger.sqlite.watch import Watch, watched
 
 NOON = 20_000 * 86_400 + 43_200
 ONE = {"tokens": 1}
@@ -26,7 +27,13 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ledger(path: Path) -> Iterator[SqliteLedger]:
+def watch() -> Iterator[Watch]:
+    with watched() as watch:
+        yield watch
+
+
+@pytest.fixture
+def ledger(path: Path, watch: Watch) -> Iterator[SqliteLedger]:
     with SqliteLedger(path, clock=lambda: NOON) as ledger:
         ledger.set_limits("org", [Limit("tokens", None, "day")])
         yield ledger
@@ -49,10 +56,10 @@ def until_it_fails(ledger: SqliteLedger, first: int = 0) -> tuple[int, LedgerErr
 
 
 def test_a_full_disk_denies_and_goes_on_when_there_is_room(
-    ledger: SqliteLedger, path: Path
+    ledger: SqliteLedger, path: Path, watch: Watch
 ) -> None:
     ledger.charge("org", ONE)
-    db = ledger._file.db
+    db = watch.db
     (pages,) = db.execute("PRAGMA page_count").fetchone()
     db.execute(f"PRAGMA max_page_count = {pages + 3}")
     count, error = until_it_fails(ledger)
@@ -86,7 +93,9 @@ def test_a_file_that_may_not_grow_denies_and_goes_on_later(
     assert in_child(fill) == 0
 
 
-def test_who_waits_too_long_for_others_is_denied(ledger: SqliteLedger, path: Path) -> None:
+def test_an_operation_that_waits_too_long_for_another_process_is_denied(
+    ledger: SqliteLedger, path: Path
+) -> None:
     with (
         SqliteLedger(path, clock=lambda: NOON, timeout=0.05) as hasty,
         closing(sqlite3.connect(path, isolation_level=None)) as other,
@@ -100,29 +109,10 @@ def test_who_waits_too_long_for_others_is_denied(ledger: SqliteLedger, path: Pat
     assert stored(path) == (1, 0)
 
 
-def test_a_thread_that_waits_too_long_for_another_is_denied(path: Path) -> None:
-    refused: list[LedgerUnavailableError] = []
-    made: list[SqliteLedger] = []
-
-    def clock() -> float:
-        """Ask again within an operation, as another thread would, while the first is at it."""
-        if not refused:
-            refused.append(LedgerUnavailableError(""))
-            with pytest.raises(LedgerUnavailableError, match="was locked") as found:
-                made[0].charge("org", ONE)
-            refused[0] = found.value
-        return NOON
-
-    made.append(SqliteLedger(path, clock=clock, timeout=0.05))
-    made[0].set_limits("org", [Limit("tokens", None, "day")])
-    assert refused[0].applied is False
-    made[0].close()
-
-
 @pytest.mark.parametrize(
     "content", [b"not a database " * 500, b"SQLite format 3\0" + b"\xff" * 9000]
 )
-def test_what_is_no_database_is_refused_and_left_alone(path: Path, content: bytes) -> None:
+def test_another_kind_of_file_is_refused_and_left_alone(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     ledger = SqliteLedger(path, clock=lambda: NOON)
     for use in (ledger.accounts, lambda: SqliteLedger.view(path)):
@@ -151,8 +141,8 @@ def test_a_damaged_file_denies(ledger: SqliteLedger, path: Path) -> None:
 
 
 @pytest.fixture
-def nobodys() -> Iterator[Path]:
-    """A ledger of a user who is not root, whom modes bind."""
+def unprivileged() -> Iterator[Path]:
+    """A ledger of a user who is not root, to whom file modes apply."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)  # noqa: S103 - others pass through
         home = Path(folder) / "home"
@@ -166,7 +156,7 @@ def nobodys() -> Iterator[Path]:
         yield home / "ledger.db"
 
 
-def as_nobody(action: Callable[[], None]) -> None:
+def without_privileges(action: Callable[[], None]) -> None:
     def act() -> None:
         if not os.getuid():
             os.setgroups([])
@@ -182,13 +172,13 @@ def as_nobody(action: Callable[[], None]) -> None:
     [("file", 0o400, False), ("folder", 0o500, False), ("folder", 0, False), ("folder", 0, True)],
 )
 def test_a_place_that_may_not_be_written_denies_and_goes_on_later(
-    nobodys: Path, what: str, mode: int, opened: bool
+    unprivileged: Path, what: str, mode: int, opened: bool
 ) -> None:
-    place = nobodys if what == "file" else nobodys.parent
+    place = unprivileged if what == "file" else unprivileged.parent
     before = place.stat().st_mode
 
     def use() -> None:
-        ledger = SqliteLedger(nobodys, clock=lambda: NOON)
+        ledger = SqliteLedger(unprivileged, clock=lambda: NOON)
         if opened:
             ledger.accounts()
         os.chmod(place, mode)
@@ -200,24 +190,4 @@ def test_a_place_that_may_not_be_written_denies_and_goes_on_later(
         ledger.charge("org", ONE)
         assert ledger.balance("org")[0].spent == 2
 
-    as_nobody(use)
-
-
-def test_an_interrupt_in_the_midst_of_an_operation_undoes_it(path: Path) -> None:
-    interrupts = False
-
-    def clock() -> float:
-        if interrupts:
-            raise KeyboardInterrupt
-        return NOON
-
-    with SqliteLedger(path, clock=clock) as ledger:
-        ledger.set_limits("org", [Limit("tokens", None, "day")])
-        hold = ledger.reserve("org", {"tokens": 3})
-        interrupts = True
-        with pytest.raises(KeyboardInterrupt):
-            ledger.commit(hold, {"tokens": 2})
-        interrupts = False
-        assert stored(path) == (0, 3)
-        assert ledger.commit(hold, {"tokens": 2}).state == "committed"
-    assert stored(path) == (2, 0)
+    without_privileges(use)

@@ -1,4 +1,4 @@
-"""Say where a ledger's file is, and see that nothing else lies there."""
+"""Say where a ledger's file is, and refuse anything else that lies there."""
 
 import os
 from contextlib import suppress
@@ -18,8 +18,8 @@ LOG = "-wal"
 _BESIDE = ("", LOG, "-shm", "-journal")
 
 
-class Place:
-    """The path of a ledger's file, made absolute at once, and out of an agent's workspace.
+class LedgerFile:
+    """The path of a ledger's file, made absolute at once, and outside an agent's workspace.
 
     A path that leads into `workspace`, through links or without, is a `ValueError` now and a
     `LedgerUnavailableError` later on.
@@ -37,27 +37,24 @@ class Place:
             raise ValueError(f"path {path!r} is inside the agent's workspace {workspace!r}")
 
     def prepare(self) -> None:
-        """Make the file if there is none, for its owner alone, durably; look at what there is.
+        """Check what lies there; if nothing does, make the file, for its owner alone, durably.
 
         SQLite gives the files that it makes beside it the same mode. Raises `OSError`,
         `LedgerUnavailableError`.
         """
-        self.look()
+        self.check()
         if not os.path.lexists(self.path):
-            self._make()
+            folder = os.path.dirname(self.path)
+            make_folder(folder)
+            with suppress(FileExistsError):
+                write_new(self.path, b"")
+                sync_folder(folder)
         elif not os.access(self.path, os.R_OK | os.W_OK):
             # SQLite would leave files beside it that may not be written later on either.
             raise LedgerUnavailableError(f"the ledger {self.path!r} may not be written")
 
-    def _make(self) -> None:
-        folder = os.path.dirname(self.path)
-        make_folder(folder)
-        with suppress(FileExistsError):
-            write_new(self.path, b"")
-            sync_folder(folder)
-
-    def look(self) -> None:
-        """Refuse what is not a plain file with one name, and a place inside the workspace."""
+    def check(self) -> None:
+        """Refuse anything but a plain file with one name, and a path inside the workspace."""
         if self._is_exposed():
             text = f"the ledger {self.path!r} is inside the agent's workspace by now"
             raise LedgerUnavailableError(text)
@@ -74,9 +71,7 @@ class Place:
         """Return what tells the file that lies there from others, `None` where none is seen."""
         try:
             status = os.stat(self.path + beside)
-        except OSError as error:
-            if error.errno is None:
-                raise  # the application's own, out of a signal's handler
+        except OSError:
             return None
         return status.st_dev, status.st_ino
 
