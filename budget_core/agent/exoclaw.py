@@ -24,21 +24,20 @@ NO_TOOLS = "the model calls tools that it does not have"
 class ExoclawBudget:
     """exoclaw's provider and iteration policy in one, which keep its loop within a budget.
 
-    Give it to an `AgentLoop` as `provider` and as `iteration_policy`. `provider` is the model's,
-    `budget` a `Budget`, of which each turn of the loop has a whole one, or an `Envelope`, which is
-    used as it is; `gate` what `Gate` takes: `wind_down`, `stop_when`, `prices` and so on.
+    Give it to an `AgentLoop` as `provider` and as `iteration_policy`. `provider` is the model's.
+    With a `Budget` each turn of the loop has a whole one; an `Envelope` is used as it is. `gate`
+    are the options of `Gate`: `wind_down`, `stop_when`, `prices` and so on.
 
     - `budget`: the `Envelope` in use: to watch, `extend`, `stop` or pause it from outside.
     - `reason`: the `StopReason` of the turn, or `None` where the model answered of its own accord.
 
-    A tool call beyond a cap, or of a tool that was not offered, is taken out of the answer. Where
-    none is left of it, the model is told, and answers once more. When the run is over, the text in
-    the model's place says why, with what there is of an answer.
+    A tool call beyond a cap, or of a tool that was not offered, is removed from the answer. If none
+    remains, the model gets a message that says so and answers once more. When the run is over, the
+    text in place of an answer says why, with what there is of one.
 
-    The timeout bounds LLM calls. exoclaw runs the tools: one that has begun is waited for, and its
-    time counts. A prompt too long for the model is exoclaw's to mend. One loop uses an adapter, for
-    one turn at a time: turns side by side need an adapter each, such as a `child`.
-    Source: seed 004.
+    The timeout bounds LLM calls. exoclaw runs the tools: it waits for one that has begun, and its
+    time counts. exoclaw shortens a prompt that is too long for the model. One loop uses an adapter,
+    for one turn at a time: turns side by side need an adapter each, such as a `child`.
     """
 
     ENVELOPE = Envelope

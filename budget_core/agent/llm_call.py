@@ -107,7 +107,7 @@ class LlmCall:
     async def _chat(self) -> None:
         try:
             response = await settle(self.inner.chat(**self._asked))
-            if response is not None:  # what is no answer raises here, not later
+            if response is not None:  # a malformed answer raises here, not later
                 _ = (response.content, response.tool_calls, response.finish_reason)
         except AnswerTooLongError:
             response = ChatResponse(self._streamed.text, finish_reason="length")

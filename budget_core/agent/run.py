@@ -1,4 +1,4 @@
-"""One run of an agent, from a question to its answer or the reason why there is none."""
+"""One run of an agent, from a question to its answer or to the reason why there is none."""
 
 import asyncio
 import json
@@ -24,10 +24,10 @@ UNLIMITED = "this run has no limit on turns, tokens, time or money"
 
 
 class Run:
-    """A run that was begun; made by `Operative.begin`, and finished once.
+    """A run that was begun by `Operative.begin`, to `finish` once.
 
-    `budget` is its `Envelope`: to watch, `extend`, `stop` or pause it from outside. `result` is
-    `None` until it has ended, in whatever way.
+    `budget` is its `Envelope`, to watch, `extend`, `stop` or pause it from outside. `result` is
+    `None` until it has ended.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class Run:
         self._asked: list[ToolCall] = []
 
     def cancel(self, reason: str = "") -> None:
-        """Stop the run and what it has in flight; `finish` gives what there is. Any thread may."""
+        """Stop the run and its calls in flight; `finish` returns what there is. Thread-safe."""
         self.budget.stop(reason, StopReason.CANCELLED)
 
     async def finish(self) -> OperativeResult:
-        """Return what the run comes to; the same again where it has ended."""
+        """Return the run's result; the same again once it has ended."""
         if self.result is not None:
             return self.result
         if self.budget.in_use:
@@ -86,7 +86,7 @@ class Run:
             reason = self.budget.why_over() or reason
             self.cancel()  # and all that still draws on it
             raise
-        except Exception as error:  # noqa: BLE001 - no work is lost, whatever went wrong
+        except Exception as error:  # noqa: BLE001 - the result has the work that was done
             reason = StopReason(StopReason.FAILED, in_words(error), error=error)
         finally:
             self.budget.in_use = False
@@ -109,7 +109,7 @@ class Run:
                 return reason
 
     async def _act(self, response: "Any") -> "tuple[bool, StopReason | None]":
-        """Do what the model said; return whether the run is over, and why."""
+        """Act on the model's answer; return whether the run is over, and why."""
         last = self._gate.reason
         self._text = response.content or self._gate.partial_text or self._text
         content = joined(self._gate.partial_text, response.content)
@@ -134,7 +134,7 @@ class Run:
         return False, None
 
     async def _reflected(self) -> str:
-        """Return what is to be mended in the draft, if anything, and if it may be asked."""
+        """Return the remark on the draft, if one is allowed and there is one."""
         if self._reflect is None or not self.budget.reflections.claim():
             return ""
         remark = await self._gate.run_hook(self._reflect, self._text, self.budget)
@@ -235,7 +235,7 @@ class Run:
         self.emit("delta", text=text)
 
     def emit(self, kind: str, **fields: "Any") -> None:
-        """Tell `on_event` what happened."""
+        """Call `on_event` with what happened."""
         if self._on_event is None:
             return
         try:
@@ -243,7 +243,7 @@ class Run:
             if hasattr(pending, "send"):
                 pending.close()
                 raise TypeError("on_event must be a plain function, not an async one")
-        except Exception as error:  # noqa: BLE001 - who watches a run cannot break it
+        except Exception as error:  # noqa: BLE001 - a hook cannot break the run
             if self.hook_error is None:
                 print("microbudget: on_event raised " + in_words(error), file=sys.stderr)
             self.hook_error = error

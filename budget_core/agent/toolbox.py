@@ -112,7 +112,7 @@ class Toolbox:
         except CutShortError:
             self.state.mark_trace_timed_out(trace_id)
             return self.cut_short(call.name)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the model is told, the run goes on
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the error goes to the model
             self.count(error)
             self.state.complete_trace(trace_id)
             return ToolEnd(FAILED, "Error: " + in_words(error))

@@ -24,15 +24,15 @@ LAST = "last_call"
 
 
 class WindDown(Config):
-    """When a run that nears its limits is told so, and loses its tools.
+    """When the model is notified that its run nears a limit, and loses its tools.
 
     Shares are of what may be used before the last call, on the axis nearest to its end.
 
-    - `notice_at`: shares at which the model is told, each once.
+    - `notice_at`: shares at which the model gets a notice, each once.
     - `narrow_at`: the share from which only tools marked `essential` are offered, if there are any.
-    - `tools_off_at`: the share from which no tools are offered; they are not either once all tool
-      calls are used.
-    - templates: what the model is told, with `{scope} {pct} {used} {cap} {unit}
+    - `tools_off_at`: the share from which no tools are offered, nor are they once all tool calls
+      are used.
+    - templates: the texts of the notices, with `{scope} {pct} {used} {cap} {unit}
       {disallow_clause}`, and in `last_call_template` `{reason}`.
 
     Raises `ValueError` naming the field that is wrong.
@@ -56,7 +56,7 @@ class WindDown(Config):
 
 
 class Stages:
-    """Where one run stands in its wind-down; asked once before each LLM call."""
+    """The stage that one run has reached; `apply` is called once before each LLM call."""
 
     def __init__(self, envelope: "Envelope", config: WindDown, essential: "set[str]") -> None:
         self._envelope = envelope

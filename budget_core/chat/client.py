@@ -72,8 +72,8 @@ class ChatClient:
     ) -> "ChatResponse":
         """Return the model's answer; with `on_delta`, stream its text there piece by piece.
 
-        What is `None` is not sent. Raises `ProviderError` where the endpoint refuses, fails, breaks
-        off, answers something else, or cannot be reached.
+        Options that are `None` are not sent. Raises `ProviderError` if the endpoint refuses, fails,
+        breaks off, answers in another form, or cannot be reached.
         """
         request: dict[str, Any] = {"model": model or self.model, "messages": messages}
         options = (
@@ -97,7 +97,7 @@ class ChatClient:
             failure.sent = error.sent
         finally:
             await exchange.close()
-        raise failure  # out here, where no chained error repeats what the endpoint said of the key
+        raise failure  # outside the handler: a chained error could show the key
 
     async def _answer(
         self,

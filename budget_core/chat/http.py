@@ -32,7 +32,7 @@ def split_url(url: str) -> "tuple[bool, str, int, str]":
 def tls_context(ca_file: str | None = None) -> "Any":
     """Return a TLS client context that verifies servers against the certificates in `ca_file`.
 
-    CPython trusts the system's where none is given; MicroPython then trusts nobody.
+    Without a file CPython trusts the system's certificates, and MicroPython none.
     """
     try:
         import ssl
@@ -52,7 +52,7 @@ class HttpExchange:
     """One request and its answer: `status`, then the body piece by piece.
 
     `timeout_s` bounds every wait for the network, `max_bytes` all that is read. Every failure is a
-    `ProviderError`. Whoever opens an exchange closes it.
+    `ProviderError`. Call `close` in any case.
     """
 
     def __init__(self, timeout_s: float, max_bytes: int) -> None:
@@ -96,7 +96,7 @@ class HttpExchange:
 
     @property
     def framed(self) -> bool:
-        """Whether the body's end is told by more than the end of the connection."""
+        """Whether the body ends by its length or its chunks, not by the end of the connection."""
         return self._rest is not None
 
     async def read(self) -> bytes:

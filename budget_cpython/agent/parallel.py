@@ -84,7 +84,7 @@ class ParallelRun(core_run.Run):
         return reason
 
     def emit(self, kind: str, **fields: Any) -> None:
-        """Tell `on_event`, and whoever iterates over the run, what happened."""
+        """Pass an event to `on_event` and to the loop that iterates over the run."""
         if self.watcher is not None:
             self.watcher(Event(kind, fields))
         super().emit(kind, **fields)

@@ -14,7 +14,7 @@ from budget_cpython.turn import TurnRuntimeState
 
 
 class ExecutorToolbox(Toolbox):
-    """Runs tools through a `BoundedToolExecutor`: what is not async runs in threads."""
+    """Runs tools through a `BoundedToolExecutor`: those that are not async run in threads."""
 
     def __init__(
         self,

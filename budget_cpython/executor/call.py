@@ -112,7 +112,7 @@ class Call:
             wait((future,))
 
     async def run_async(self) -> None:
-        """Run the tool as `run` does, an async one in a task, while the running loop goes on."""
+        """Run the tool as `run` does, an async one in a task, without blocking the loop."""
         done = asyncio.Event()
         ended = partial(wake, asyncio.get_running_loop(), done)
         if self.is_async:
@@ -157,7 +157,7 @@ class Call:
                 raise TypeError(f"{self.name} returned something to await: make it an async def")
         except ToolKilled:
             pass
-        except BaseException as error:  # noqa: BLE001 - a tool may raise anything, the turn goes on
+        except BaseException as error:  # noqa: BLE001 - a tool may raise anything
             self._end(None, error)
         else:
             self._end(value, None)
@@ -180,7 +180,7 @@ class Call:
 
     def _leave(self, task: "Task[None]") -> None:
         if not task.cancelled():
-            task.exception()  # asyncio is not to complain that nobody looked
+            task.exception()  # else asyncio reports it as never retrieved
         elif not self.stopped:
             self._end(None, CancelledError("cancelled before it had begun"))
         self.slots.free(self)

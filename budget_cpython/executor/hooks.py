@@ -9,9 +9,9 @@ from budget_cpython.executor.outcome import ToolOutcome
 
 
 class Hooks:
-    """Functions of the user's, called by whatever thread a tool ends in; `error` is their last.
+    """The user's functions, called in the thread in which a tool ends; `error` is their last.
 
-    None may break a call, whatever it raises. They should be quick: the call waits for them.
+    An error of theirs never breaks a call. They should be quick: the call waits for them.
     """
 
     def __init__(
@@ -29,6 +29,6 @@ class Hooks:
             hook(*arguments)
         except BaseException as error:  # noqa: BLE001 - a tool's outcome must not be lost with it
             if self.error is None:
-                said = f"microbudget: a hook of the tool executor raised {in_words(error)}"
-                print(said, file=sys.stderr)
+                text = f"microbudget: a hook of the tool executor raised {in_words(error)}"
+                print(text, file=sys.stderr)
             self.error = error

@@ -74,7 +74,7 @@ class _Child:
         with theirs:
             self._process = _SPAWN.Process(target=_serve, args=(theirs,), name=f"tool {name}")
             self._process.start()
-        # Nobody else is to reap it (while its group may be killed), nor to join it at exit.
+        # Only `join` may reap it, while its group may be killed; nothing joins it at exit.
         getattr(process, "_children", set()).discard(self._process)
         self._pid = int(self._process.pid or 0)
         _groups.add(self._pid)
@@ -136,7 +136,7 @@ class _Child:
         _groups.discard(self._pid)
         self._pipe.close()
         code = self._process.exitcode
-        with suppress(ValueError):  # where SIGCHLD is ignored, nobody knows how it ended
+        with suppress(ValueError):  # where SIGCHLD is ignored, its exit code is unknown
             self._process.close()
         return code
 
