@@ -1,6 +1,7 @@
 """One tool call of a turn: it runs, and one of its ends counts."""
 
 import asyncio
+import sys
 from asyncio import CancelledError, Task
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
@@ -20,7 +21,6 @@ from budget_core.errors import DeadlineExceeded
 from budget_core.turn_state import COMPLETED as TRACE_COMPLETED
 from budget_core.usage import read_usage
 from budget_cpython.deadline import DeadlineToken, current_or_none, set_current
-from budget_cpython.executor.hooks import Hooks
 from budget_cpython.executor.options import Described, ToolOptions
 from budget_cpython.executor.outcome import COMPLETED, FAILED, TIMED_OUT, ToolKilled, ToolOutcome
 from budget_cpython.executor.slots import Slots, happens, wake
@@ -29,6 +29,32 @@ from budget_cpython.turn import TurnBudget, TurnRuntimeState
 
 CLEAN_UP_S = 0.025
 _numbers = count(1)
+
+
+class Hooks:
+    """The user's functions, called in the thread in which a tool ends; `error` is their last.
+
+    An error of theirs never breaks a call. They should be quick: the call waits for them.
+    """
+
+    def __init__(
+        self,
+        on_usage: Callable[[Any], object] | None,
+        on_late: Callable[[ToolOutcome], object] | None,
+    ) -> None:
+        self.on_usage = on_usage
+        self.on_late = on_late
+        self.error: BaseException | None = None
+
+    def call(self, hook: Callable[..., object], *arguments: object) -> None:
+        """Call a function and keep what it raises; the first error is printed."""
+        try:
+            hook(*arguments)
+        except BaseException as error:  # noqa: BLE001 - a tool's outcome must not be lost with it
+            if self.error is None:
+                text = f"microbudget: a hook of the tool executor raised {in_words(error)}"
+                print(text, file=sys.stderr)
+            self.error = error
 
 
 @dataclass(frozen=True, slots=True)
