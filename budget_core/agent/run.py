@@ -101,14 +101,14 @@ class Run:
             if request.compacted:
                 self._messages = request.messages
             self._toolbox.offer(request.tools)
-            over, reason = await self._act(response)
+            over, reason = await self._handle_answer(response)
             after = self.budget.usage()
             usage = {axis: after[axis] - before[axis] for axis in after}
             self.emit("turn_completed", turn=self._gate.turn, usage=usage, cumulative_usage=after)
             if over:
                 return reason
 
-    async def _act(self, response: "Any") -> "tuple[bool, StopReason | None]":
+    async def _handle_answer(self, response: "Any") -> "tuple[bool, StopReason | None]":
         """Act on the model's answer; return whether the run is over, and why."""
         last = self._gate.reason
         self._text = response.content or self._gate.partial_text or self._text
@@ -125,7 +125,7 @@ class Run:
         if response.finish_reason == "length":
             return True, self._gate.cut_off()
         try:
-            remark = await self._reflected()
+            remark = await self._remark_on_draft()
         except StoppedError as error:
             return True, error.reason
         if not remark:
@@ -133,7 +133,7 @@ class Run:
         self._messages.append({"role": "user", "content": remark})
         return False, None
 
-    async def _reflected(self) -> str:
+    async def _remark_on_draft(self) -> str:
         """Return the remark on the draft, if one is allowed and there is one."""
         if self._reflect is None or not self.budget.reflections.claim():
             return ""
@@ -149,16 +149,18 @@ class Run:
             if reason is not None:
                 self._record(call, ToolEnd(DENIED, NOT_CALLED))
                 continue
-            end, reason = await self._open(call)
+            end, reason = await self._begin_tool_call(call)
             if end is None:
                 end = await self._toolbox.run(call, self._trace_id(call, number))
-            reason = await self._close(call, end) or reason
+            reason = await self._end_tool_call(call, end) or reason
         return reason
 
     def _trace_id(self, call: "ToolCall", number: int) -> str:
         return f"{call.id}@{self._gate.turn}.{number}"
 
-    async def _open(self, call: "ToolCall") -> "tuple[ToolEnd | None, StopReason | None]":
+    async def _begin_tool_call(
+        self, call: "ToolCall"
+    ) -> "tuple[ToolEnd | None, StopReason | None]":
         """Begin a tool call: return how it ended, if it is not to be run, and a reason to stop."""
         self.emit("tool_started", call=call)
         end = self._toolbox.refusal(call)
@@ -175,7 +177,7 @@ class Run:
             return ToolEnd(DENIED, NOT_CALLED), None
         return None, None
 
-    async def _close(self, call: "ToolCall", end: ToolEnd) -> StopReason | None:
+    async def _end_tool_call(self, call: "ToolCall", end: ToolEnd) -> StopReason | None:
         """End a tool call; return why the run is to stop."""
         reason = None
         try:

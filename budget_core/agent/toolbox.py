@@ -131,7 +131,7 @@ class Toolbox:
         since = self.envelope.elapsed_ms()
         value = await settle(tool.run(**named))
         self.count(value)
-        end = ended(value)
+        end = as_end(value)
         if self.state.complete_trace(trace_id, self.envelope.elapsed_ms() - since):
             self.ends[id(call)] = end
         return end
@@ -167,7 +167,7 @@ class Toolbox:
             self.state.add_usage(usage)
 
 
-def ended(value: "Any") -> ToolEnd:
+def as_end(value: "Any") -> ToolEnd:
     """Return the end of a call that returned `value`."""
     if isinstance(value, ToolOutput):
         end = ToolEnd(COMPLETED, value.content or value.stop_reason or "", value.stop_reason)

@@ -62,7 +62,7 @@ class Stages:
         self._envelope = envelope
         self._config = config
         self._essential = essential
-        self._told_ppm = -1
+        self._last_notice_ppm = -1
 
     def apply(self, request: "Request", reason: "StopReason | None") -> "tuple[str, list[str]]":
         """Return `(stage, notices)` of the next call, and take the tools that are off from it.
@@ -77,10 +77,10 @@ class Stages:
         share, used, cap, unit, scope = envelope.nearest()
         values = {"scope": scope, "used": used, "cap": cap, "unit": unit}
         notices = []
-        crossed = [_ppm(at) for at in config.notice_at if self._told_ppm < _ppm(at) <= share]
+        crossed = [_ppm(at) for at in config.notice_at if self._last_notice_ppm < _ppm(at) <= share]
         if crossed:
-            self._told_ppm = max(crossed)
-            values["pct"] = (self._told_ppm + 5_000) // 10_000
+            self._last_notice_ppm = max(crossed)
+            values["pct"] = (self._last_notice_ppm + 5_000) // 10_000
             notices.append(substitute(config.notice_template, values))
         off = envelope.tool_calls.left() == 0 or share >= _ppm(config.tools_off_at)
         narrow = self._essential and share >= _ppm(config.narrow_at)

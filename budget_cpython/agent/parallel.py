@@ -44,7 +44,7 @@ class ParallelRun(core_run.Run):
             async with asyncio.TaskGroup() as group:
                 for number, call in enumerate(calls):
                     if reason is None:
-                        end, reason = await self._open(call)
+                        end, reason = await self._begin_tool_call(call)
                         begun[id(call)] = None
                         if end is not None:
                             self._toolbox.ends[id(call)] = end
@@ -75,7 +75,7 @@ class ParallelRun(core_run.Run):
             end = self._toolbox.ends.get(id(call))
             if task is not None and not task.cancelled():
                 end = task.result()
-            found = await self._close(call, end or ToolEnd(CANCELLED, CALLED_OFF))
+            found = await self._end_tool_call(call, end or ToolEnd(CANCELLED, CALLED_OFF))
             if (
                 found is not None and self.budget.why_over() is None
             ):  # else they are ending by themselves

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.stop import in_words
 from budget_core.agent.tool import Tool
-from budget_core.agent.toolbox import FAILED, Toolbox, ToolEnd, ended
+from budget_core.agent.toolbox import FAILED, Toolbox, ToolEnd, as_end
 from budget_core.provider import ToolCall
 from budget_cpython.agent.envelope import Envelope
 from budget_cpython.executor import BoundedToolExecutor
@@ -60,6 +60,6 @@ def _end_of(outcome: ToolOutcome) -> ToolEnd:
     if outcome.status != COMPLETED:
         return ToolEnd(outcome.status, f"Error: {outcome.reason}")
     try:
-        return ended(outcome.value)  # its usage is counted by the executor, also if it is late
+        return as_end(outcome.value)  # its usage is counted by the executor, also if it is late
     except Exception as error:  # noqa: BLE001 - what a tool returns may have no text
         return ToolEnd(FAILED, "Error: " + in_words(error))

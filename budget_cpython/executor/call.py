@@ -225,7 +225,7 @@ class Call:
             self.state.add_usage(usage)
             if isinstance(self.budget, Envelope):
                 self.budget.charge_report(usage, cost_of(value))
-        outcome = self.ended(COMPLETED, value) if error is None else self._failure(error)
+        outcome = self.outcome_now(COMPLETED, value) if error is None else self._failure(error)
         gave_up = outcome.status == TIMED_OUT and self.state.mark_trace_timed_out(self.trace_id)
         if gave_up or self.state.complete_trace(
             self.trace_id, outcome.latency_ms, outcome.retryable
@@ -241,9 +241,9 @@ class Call:
     def _failure(self, error: BaseException) -> ToolOutcome:
         gave_up = isinstance(error, DeadlineExceeded) and self.token.is_expired()
         status = TIMED_OUT if gave_up else FAILED
-        return self.ended(status, None, error, in_words(error), self.options.retryable)
+        return self.outcome_now(status, None, error, in_words(error), self.options.retryable)
 
-    def ended(
+    def outcome_now(
         self,
         status: str,
         value: Any = None,
@@ -280,4 +280,4 @@ class Call:
         reason = f"{self.name} did not end within {self.hard_s:.3f} s"
         if not self.given_up:
             reason = f"the turn ended before {self.name} did"
-        return self.ended(TIMED_OUT, reason=reason, retryable=self.options.retryable)
+        return self.outcome_now(TIMED_OUT, reason=reason, retryable=self.options.retryable)

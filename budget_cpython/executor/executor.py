@@ -186,4 +186,4 @@ def _claim(call: Call) -> None:
 
 
 def _denied(call: Call, denied: Exception) -> ToolOutcome:
-    return call.ended(DENIED, reason=str(denied), retryable=isinstance(denied, NoSlotError))
+    return call.outcome_now(DENIED, reason=str(denied), retryable=isinstance(denied, NoSlotError))

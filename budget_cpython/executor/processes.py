@@ -52,10 +52,10 @@ def run_in_process(
     child = _Child(name, kill_grace_s)
     token.on_cancel(child.stop)
     answer = child.ask(work, token.deadline)
-    told = child.stopped  # by the token, not by `join`, which stops one that lingers
+    killed = child.stopped  # by the token; `join` stops one that lingers
     code = child.join()
     if not answer:
-        if told:
+        if killed:
             raise ToolKilled
         raise ToolProcessError(f"the process of {name} ended with exit code {code} and no result")
     well, result = pickle.loads(answer)  # noqa: S301 - our own child wrote it
