@@ -3,8 +3,8 @@
 from budget_core.agent.budget import Budget as Budget
 from budget_core.agent.envelope import Envelope as Envelope
 from budget_core.agent.exoclaw import ExoclawBudget as ExoclawBudget
+from budget_core.agent.llm_call import Request as Request
 from budget_core.agent.middleware import Middleware as Middleware
-from budget_core.agent.middleware import Request as Request
 from budget_core.agent.no_progress import NoProgress as NoProgress
 from budget_core.agent.operative import Operative as Operative
 from budget_core.agent.result import OperativeResult as OperativeResult

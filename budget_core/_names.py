@@ -12,7 +12,8 @@ ledger.memory Ledger
 ledger.errors BudgetExceededError HoldSettledError KeyReusedError LedgerError
 ledger.errors LedgerFullError LedgerUnavailableError UnknownAccountError UnknownHoldError
 ledger.records Balance Hold
-agent.middleware Middleware Request
+agent.llm_call Request
+agent.middleware Middleware
 agent.operative Operative
 prices Price
 agent.no_progress NoProgress

@@ -103,6 +103,13 @@ class EnvelopeView(Protocol):
         """Stop calling a watcher."""
 
 
+class Prompt(Protocol):
+    """What a `Request` sends to a model."""
+
+    messages: Messages
+    tools: Tools | None
+
+
 class AdmittedCall(Protocol):
     """What a ledger reads and sets of an LLM call that an envelope has admitted."""
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class DeadlineToken:
     """Tells one piece of work when to stop: at its deadline, or when it is cancelled.
 
-    Work that asks `is_expired()` now and then can end early with what it has. Source: seed 000.
+    Work that asks `is_expired()` now and then can end early with what it has.
     """
 
     LOCK: "Callable[[], Lock]" = NoLock
@@ -56,9 +56,9 @@ class DeadlineToken:
             raise errors[0]
 
     def on_cancel(self, callback: "Callable[[], object]") -> None:
-        """Have `callback()` called by whoever cancels the token, or now if somebody has.
+        """Have `callback()` called when the token is cancelled, or now if it is already.
 
-        No lock is held meanwhile. A deadline that passes calls nobody.
+        No lock is held meanwhile. A deadline that passes does not call it.
         """
         with self.lock:
             if not self._cancelled:

@@ -1,7 +1,7 @@
 """The public names, for type checkers; made by scripts/public_names.py."""
 
+from budget_core.agent.llm_call import Request as Request
 from budget_core.agent.middleware import Middleware as Middleware
-from budget_core.agent.middleware import Request as Request
 from budget_core.agent.no_progress import NoProgress as NoProgress
 from budget_core.agent.result import OperativeResult as OperativeResult
 from budget_core.agent.result import RunStoppedError as RunStoppedError

@@ -1,4 +1,4 @@
-"""Call somebody else's code for as long as a run allows, and cancel it then."""
+"""Call models, tools and hooks for as long as a run allows, then cancel them."""
 
 import asyncio
 

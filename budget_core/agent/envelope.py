@@ -339,14 +339,6 @@ class Envelope:
         """Tell whether a prompt of that many tokens fits the context."""
         return self.max_context_tokens is None or tokens <= self.max_context_tokens
 
-    def claim_step(self) -> bool:
-        """Use one LLM call and return `True`, or `False`: none is left."""
-        return self.turns.claim()
-
-    def claim_reflection(self) -> bool:
-        """Use one reflection and return `True`, or `False`: none is left."""
-        return self.reflections.claim()
-
     def claim_tool_call(self, name: str = "") -> bool:
         """Use one tool call, in all and of this tool, and return `True`; or `False`: none left."""
         counts = [self.tool_calls]

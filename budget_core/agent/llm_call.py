@@ -9,13 +9,39 @@ from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
-    from budget_core._types import Messages, Provider
+    from budget_core._types import Messages, Provider, Tools
     from budget_core.agent.admission import CallHold
-    from budget_core.agent.middleware import Request
     from budget_core.prices import Price
     from budget_core.turn_state import TurnRuntimeState
+
+
+class Request:
+    """What is about to be sent to a model; middleware may change it.
+
+    - `messages`, `tools`: copies of the lists; `tools` are definitions, or `None`.
+    - `model`: `None` is the provider's default.
+    - `max_tokens`: of the answer; the budget lowers it further afterwards.
+    - `options`: further keywords of the provider's `chat`.
+    - `compacted`: whether the messages replace those of the conversation.
+    """
+
+    def __init__(
+        self,
+        messages: "Sequence[dict[str, Any]]",
+        tools: "Tools | None" = None,
+        model: str | None = None,
+        max_tokens: int | None = None,
+        options: "dict[str, Any] | None" = None,
+    ) -> None:
+        self.messages = list(messages)
+        self.tools = list(tools) if tools else None
+        self.model = model
+        self.max_tokens = max_tokens
+        self.options = dict(options or {})
+        self.compacted = False
 
 
 class LlmCall:
@@ -54,7 +80,7 @@ class LlmCall:
         self._streamed = StreamedAnswer()
         self.usage = Usage()
 
-    def prepare(self, request: "Request", notices: "Messages", on_delta: "Any") -> None:
+    def prepare(self, request: Request, notices: "Messages", on_delta: "Any") -> None:
         """Set what to ask for: a request, the `notices` that go with it once, and a stream."""
         self._asked = asked = dict(request.options, model=self.model, tools=request.tools)
         asked["messages"] = request.messages + notices
@@ -81,7 +107,7 @@ class LlmCall:
     async def _chat(self) -> None:
         try:
             response = await settle(self.inner.chat(**self._asked))
-            if response is not None:  # what is no answer raises here, not later
+            if response is not None:  # a malformed answer raises here, not later
                 _ = (response.content, response.tool_calls, response.finish_reason)
         except AnswerTooLongError:
             response = ChatResponse(self._streamed.text, finish_reason="length")

@@ -2,11 +2,11 @@
 
 from budget_core.agent.admission import Admission
 from budget_core.agent.cancellation import CutShortError, call_within
-from budget_core.agent.llm_call import LlmCall
-from budget_core.agent.middleware import Request
+from budget_core.agent.llm_call import LlmCall, Request
 from budget_core.agent.stop import StoppedError, StopReason, StopRequested, in_words
 from budget_core.agent.wind_down import Stages, WindDown
 from budget_core.checks import check_limit
+from budget_core.usage_estimate import estimate_tokens
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class Gate:
         envelope = self.envelope
         if self.count_tokens is None and envelope.max_context_tokens is None:
             return 0
-        count = self.count_tokens or _estimate
+        count = self.count_tokens or estimate_tokens
         size: int = count(request.messages + notices, request.tools)
         if not envelope.fits_context(size) and self.compact is not None:
             request.messages = list(await self.run_hook(self.compact, request.messages))
@@ -273,12 +273,6 @@ class Gate:
 def joined(before: str, text: str | None) -> str:
     """Return two texts as one, an empty one left out."""
     return f"{before}\n\n{text}" if before and text else before or text or ""
-
-
-def _estimate(messages: "Any", tools: "Any") -> int:
-    from budget_core.usage_estimate import estimate_tokens
-
-    return estimate_tokens(messages, tools)
 
 
 def _ignore(kind: str, **fields: object) -> None:

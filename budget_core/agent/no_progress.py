@@ -1,4 +1,4 @@
-"""Tell a run that goes on from one that goes in circles."""
+"""Stop a run that repeats itself."""
 
 import hashlib
 
@@ -16,10 +16,10 @@ _PIECE = 256
 
 
 class NoProgress(StopCondition):
-    """Fires when each of the last `window` turns did what an earlier turn of the run had done.
+    """Fires when each of the last `window` turns repeated an earlier turn of the run.
 
-    That is the same words, the same tool calls, and the same results, so that a circle of several
-    turns is seen too. What it has seen is in the envelope's `notes`: many runs may share it.
+    A turn is repeated when its words, its tool calls and their results are the same, so a circle of
+    several turns is found too. Its memory is in the envelope's `notes`, so many runs may share it.
     """
 
     def __init__(self, window: int = 3) -> None:
@@ -45,7 +45,7 @@ class NoProgress(StopCondition):
 def turn_print(messages: "Messages") -> bytes | None:
     """Return a digest of what the last turn of a conversation did, ids left out.
 
-    Turns that said the same, called the same tools and were told the same have the same one.
+    Turns with the same words, tool calls and results have the same digest.
     """
     digest = hashlib.sha256()
     for message in reversed(messages):

@@ -13,8 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from budget_core._types import AdmittedCall, Messages
-    from budget_core.agent.middleware import Request
+    from budget_core._types import AdmittedCall, Messages, Prompt
     from budget_core.ledger._types import AnyLedger
     from budget_core.ledger.llm_hold import LlmHold
 
@@ -50,7 +49,7 @@ class RunAccount(LedgerAccount):
     """The account that the calls of one run draw on."""
 
     async def admit(
-        self, call: "AdmittedCall", request: "Request", said: "Messages", prompt: int
+        self, call: "AdmittedCall", request: "Prompt", said: "Messages", prompt: int
     ) -> StopReason | None:
         """Hold what a call may use, cut to what is left, or return why it is not to be made.
 

@@ -61,7 +61,7 @@ class Operative(core.Operative):
         """Return a run, whose time counts from now, to be awaited or iterated over.
 
         It is stopped for the reason in the result, never by an exception of the model's or a
-        tool's. If whoever awaits it is cancelled, so are its calls; an envelope that was given is
+        tool's. If its awaiter is cancelled, so are its calls; an envelope that was given is
         stopped then, and its `continuation()` has the rest.
         """
         return RunHandle(self.begin(messages, budget))

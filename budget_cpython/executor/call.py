@@ -1,6 +1,7 @@
 """One tool call of a turn: it runs, and one of its ends counts."""
 
 import asyncio
+import sys
 from asyncio import CancelledError, Task
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
@@ -20,7 +21,6 @@ from budget_core.errors import DeadlineExceeded
 from budget_core.turn_state import COMPLETED as TRACE_COMPLETED
 from budget_core.usage import read_usage
 from budget_cpython.deadline import DeadlineToken, current_or_none, set_current
-from budget_cpython.executor.hooks import Hooks
 from budget_cpython.executor.options import Described, ToolOptions
 from budget_cpython.executor.outcome import COMPLETED, FAILED, TIMED_OUT, ToolKilled, ToolOutcome
 from budget_cpython.executor.slots import Slots, happens, wake
@@ -29,6 +29,32 @@ from budget_cpython.turn import TurnBudget, TurnRuntimeState
 
 CLEAN_UP_S = 0.025
 _numbers = count(1)
+
+
+class Hooks:
+    """The user's functions, called in the thread in which a tool ends; `error` is their last.
+
+    An error of theirs never breaks a call. They should be quick: the call waits for them.
+    """
+
+    def __init__(
+        self,
+        on_usage: Callable[[Any], object] | None,
+        on_late: Callable[[ToolOutcome], object] | None,
+    ) -> None:
+        self.on_usage = on_usage
+        self.on_late = on_late
+        self.error: BaseException | None = None
+
+    def call(self, hook: Callable[..., object], *arguments: object) -> None:
+        """Call a function and keep what it raises; the first error is printed."""
+        try:
+            hook(*arguments)
+        except BaseException as error:  # noqa: BLE001 - a tool's outcome must not be lost with it
+            if self.error is None:
+                text = f"microbudget: a hook of the tool executor raised {in_words(error)}"
+                print(text, file=sys.stderr)
+            self.error = error
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +138,7 @@ class Call:
             wait((future,))
 
     async def run_async(self) -> None:
-        """Run the tool as `run` does, an async one in a task, while the running loop goes on."""
+        """Run the tool as `run` does, an async one in a task, without blocking the loop."""
         done = asyncio.Event()
         ended = partial(wake, asyncio.get_running_loop(), done)
         if self.is_async:
@@ -157,7 +183,7 @@ class Call:
                 raise TypeError(f"{self.name} returned something to await: make it an async def")
         except ToolKilled:
             pass
-        except BaseException as error:  # noqa: BLE001 - a tool may raise anything, the turn goes on
+        except BaseException as error:  # noqa: BLE001 - a tool may raise anything
             self._end(None, error)
         else:
             self._end(value, None)
@@ -180,7 +206,7 @@ class Call:
 
     def _leave(self, task: "Task[None]") -> None:
         if not task.cancelled():
-            task.exception()  # asyncio is not to complain that nobody looked
+            task.exception()  # else asyncio reports it as never retrieved
         elif not self.stopped:
             self._end(None, CancelledError("cancelled before it had begun"))
         self.slots.free(self)
@@ -199,7 +225,7 @@ class Call:
             self.state.add_usage(usage)
             if isinstance(self.budget, Envelope):
                 self.budget.charge_report(usage, cost_of(value))
-        outcome = self.ended(COMPLETED, value) if error is None else self._failure(error)
+        outcome = self.outcome_now(COMPLETED, value) if error is None else self._failure(error)
         gave_up = outcome.status == TIMED_OUT and self.state.mark_trace_timed_out(self.trace_id)
         if gave_up or self.state.complete_trace(
             self.trace_id, outcome.latency_ms, outcome.retryable
@@ -215,9 +241,9 @@ class Call:
     def _failure(self, error: BaseException) -> ToolOutcome:
         gave_up = isinstance(error, DeadlineExceeded) and self.token.is_expired()
         status = TIMED_OUT if gave_up else FAILED
-        return self.ended(status, None, error, in_words(error), self.options.retryable)
+        return self.outcome_now(status, None, error, in_words(error), self.options.retryable)
 
-    def ended(
+    def outcome_now(
         self,
         status: str,
         value: Any = None,
@@ -254,4 +280,4 @@ class Call:
         reason = f"{self.name} did not end within {self.hard_s:.3f} s"
         if not self.given_up:
             reason = f"the turn ended before {self.name} did"
-        return self.ended(TIMED_OUT, reason=reason, retryable=self.options.retryable)
+        return self.outcome_now(TIMED_OUT, reason=reason, retryable=self.options.retryable)

@@ -5,8 +5,7 @@ from functools import partial
 from typing import Any
 
 from budget_core.monotonic import in_ms
-from budget_cpython.executor.call import Call, Settings
-from budget_cpython.executor.hooks import Hooks
+from budget_cpython.executor.call import Call, Hooks, Settings
 from budget_cpython.executor.options import describe
 from budget_cpython.executor.outcome import DENIED, ToolOutcome
 from budget_cpython.executor.slots import NoSlotError, Slots
@@ -187,4 +186,4 @@ def _claim(call: Call) -> None:
 
 
 def _denied(call: Call, denied: Exception) -> ToolOutcome:
-    return call.ended(DENIED, reason=str(denied), retryable=isinstance(denied, NoSlotError))
+    return call.outcome_now(DENIED, reason=str(denied), retryable=isinstance(denied, NoSlotError))

@@ -85,7 +85,7 @@ def _with_declared(options: ToolOptions, tool: Any) -> ToolOptions:
 def is_async(function: Callable[..., Any], name: str) -> bool:
     """Tell whether calling a function gives a coroutine.
 
-    Raises `TypeError` for a generator function: what it gives is yet to be run, in nobody's time.
+    Raises `TypeError` for a generator function: its body would run after the call, without a limit.
     """
     for one in (function, type(function).__call__):
         if inspect.iscoroutinefunction(one):

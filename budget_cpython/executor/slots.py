@@ -121,7 +121,7 @@ def _reset_all() -> None:
         slots._reset()
 
 
-if hasattr(os, "register_at_fork"):  # what runs here goes on in the parent only
+if hasattr(os, "register_at_fork"):  # the tools run on in the parent only
     os.register_at_fork(after_in_child=_reset_all)
 
 

@@ -61,11 +61,11 @@ def with_timeout(
     function's own unless given): a number that it has there holds instead. Where a deadline is
     current (`Deadline.as_current`) and earlier, that holds.
 
-    A call that takes too long raises `ToolTimeoutError`. An async function is cancelled; any other
-    runs in a thread, which goes on and whose result is dropped: at most `max_abandoned` of them at
-    a time, and as many calls run at once; `NoSlotError` is raised if no slot becomes free in time.
-    A function that calls itself therefore needs a slot for each depth. Raises `ValueError` for a
-    malformed limit, at once or at the call, and `TypeError` for a generator function.
+    A call that takes too long raises `ToolTimeoutError`. An async function is cancelled. Any other
+    runs in a thread, which is left behind and whose result is dropped: at most `max_abandoned` at a
+    time, and as many calls run at once. `NoSlotError` is raised if no slot becomes free in time. A
+    function that calls itself needs a slot for each depth. Raises `ValueError` for a malformed
+    limit, at once or at the call, and `TypeError` for a generator function.
     """
     if not callable(function):
         raise TypeError(f"there must be a function to limit, not {function!r}")

@@ -65,8 +65,8 @@ def test_every_axis_counts_here_and_above() -> None:
 
 def test_steps_and_turns_are_the_same() -> None:
     run = opened(max_turns=1, last_call=None)
-    assert run.claim_step()
-    assert not run.claim_step()
+    assert run.turns.claim()
+    assert not run.turns.claim()
     assert run.steps is run.turns
     assert run.usage()["turns"] == 1
 
@@ -139,11 +139,11 @@ def test_three_children_of_five_turns_under_a_parent_of_ten_take_ten() -> None:
         taken = [0, 0, 0]
         for _ in range(9):
             for index, child in enumerate(children):
-                taken[index] += child.claim_step()
+                taken[index] += child.turns.claim()
         assert sum(taken) == 10 - kept
         top.begin_last_call()
-        assert not children[2].claim_step()
-        assert [top.claim_step() for _ in range(2)] == [kept == 1, False]
+        assert not children[2].turns.claim()
+        assert [top.turns.claim() for _ in range(2)] == [kept == 1, False]
         assert top.turns.used == 10
 
 
@@ -534,7 +534,7 @@ def test_a_continuation_of_what_is_used_up_has_nothing() -> None:
     fake.advance(5000)
     again = run.continuation()
     assert (again.remaining()["turns"], left_ms(again)) == (0, 0)
-    assert not again.claim_step()
+    assert not again.turns.claim()
     assert again.check() is not None
 
 
@@ -567,7 +567,7 @@ def test_continuations_of_continuations_still_know_their_limits() -> None:
     run = opened(max_turns=40, max_calls={"read": 40}, timeout=60)
     top = run
     for _ in range(30):
-        assert run.claim_step()
+        assert run.turns.claim()
         assert run.claim_tool_call("read")
         run = run.continuation()
     assert (top.turns.used, run.turns.cap, left_ms(run)) == (30, 10, 54_000)
@@ -690,8 +690,8 @@ def test_nothing_that_is_read_waits_for_the_lock_that_it_holds() -> None:
         child.continuation,
         child.stop,
         child.extend,
-        child.claim_step,
-        child.claim_reflection,
+        child.turns.claim,
+        child.reflections.claim,
         child.remaining_s,
         child.is_expired,
     )
