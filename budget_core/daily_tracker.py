@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import BudgetStateStore, Lock
+    from budget_core.ledger._types import LedgerProtocol
 
 
 class DailyBudgetTracker(BudgetTracker):
@@ -47,7 +48,7 @@ class DailyBudgetTracker(BudgetTracker):
         lock: "Lock | None" = None,
         write_ahead: int = 0,
         *,
-        ledger: "Any" = None,
+        ledger: "LedgerProtocol | None" = None,
         account: str | None = None,
     ) -> None:
         config = config or DailyBudgetConfig()

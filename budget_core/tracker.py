@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Lock
+    from budget_core.ledger._types import LedgerProtocol
 
 NEVER = 1 << 100
 WHOLE = 1_000_000
@@ -296,7 +297,7 @@ class TurnBudgetTracker(BudgetTracker):
         config: TurnBudgetConfig | None = None,
         lock: "Lock | None" = None,
         *,
-        ledger: "Any" = None,
+        ledger: "LedgerProtocol | None" = None,
         account: str | None = None,
     ) -> None:
         config = config or TurnBudgetConfig()

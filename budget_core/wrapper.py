@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Hook, Messages, Provider, Tools
+    from budget_core.ledger._types import AnyLedger
     from budget_core.tracker import BudgetTracker
 
 _OPTIONS = ("max_tokens", "temperature", "reasoning_effort", "response_format")
@@ -48,7 +49,7 @@ class BudgetWrapper:
         on_limit_reached: "Hook | None" = None,
         estimates: bool = False,
         *,
-        ledger: "Any" = None,
+        ledger: "AnyLedger | None" = None,
         account: str | None = None,
         prices: "Any" = None,
         count_tokens: "Callable[[Any, Any], int] | None" = None,

@@ -9,8 +9,8 @@ from budget_core.ledger.errors import (
     LedgerUnavailableError,
 )
 from budget_core.ledger.limit import MOST, check_path
-from budget_core.ledger.llm_hold import LlmHold, PendingHold
-from budget_core.ledger.outbox import CHARGE, Entry, Outbox
+from budget_core.ledger.llm_hold import LlmHold
+from budget_core.ledger.outbox import CHARGE, Entry, Outbox, new_key
 from budget_core.ledger.records import TTL, Hold, check_ttl
 from budget_core.provider import settle
 
@@ -48,6 +48,7 @@ class _InProcess:
 
     def __init__(self) -> None:
         self.outbox = Outbox()
+        self.awaited = False  # as far as is known
         self._keys: set[tuple[str, str]] = set()
         self._former: set[tuple[str, str]] = set()
 
@@ -168,11 +169,14 @@ class LedgerAccount:
                 known = await self._ask("hold", self.path, key)
             if known.state == Hold.HELD and "tokens" in known.amounts:
                 return known
-        held: Any = self.ledger.reserve(self.path, asked, None, self.ttl)
-        if hasattr(held, "__await__") or hasattr(held, "send"):
-            held = await PendingHold(self, held).result()
-        taken: Hold = held
-        return taken
+        if not self._shared.awaited:
+            held: Any = self.ledger.reserve(self.path, asked, None, self.ttl)
+            if not hasattr(held, "close"):
+                found: Hold = held
+                return found
+            held.close()  # a coroutine that has not begun: one that may be cancelled needs a key
+            self._shared.awaited = True
+        return await self.outbox.reserve(self._ask, self.path, asked, new_key(), self.ttl)
 
     async def _ask(self, operation: str, *arguments: "Any") -> "Any":
         return await settle(getattr(self.ledger, operation)(*arguments))

@@ -29,7 +29,7 @@ def test_a_hold_is_taken_and_shown(ask: Client) -> None:
         "id": "k",
         "amounts": {"tokens": 60},
         "state": "held",
-        "expires": (NOON + 60) * 1000,
+        "expires_at": NOON + 60,
         "actual": None,
     }
     assert ask("GET", "/v1/hold/org/a?id=k").json() == answer.json()
@@ -110,13 +110,13 @@ def test_a_whole_number_may_be_written_as_other_languages_do(ask: Client) -> Non
 def test_holds_are_released_extended_and_charged(ask: Client) -> None:
     reserve(ask, 60, key="k")
     extended = ask("POST", "/v1/extend/org/a", {"id": "k", "ttl": 900})
-    assert extended.json()["expires"] == (NOON + 900) * 1000
+    assert extended.json()["expires_at"] == NOON + 900
     assert ask("POST", "/v1/release/org/a", {"id": "k"}).json()["state"] == "released"
     refused = ask("POST", "/v1/extend/org/a", {"id": "k"})
     assert (refused.status_code, refused.json()["error"]) == (409, "hold_settled")
     assert refused.json()["state"] == "released"
     charged = ask("POST", "/v1/charge/org/a", {"amounts": {"tokens": 500}, "key": "c"}).json()
-    assert (charged["state"], charged["expires"]) == ("committed", None)
+    assert (charged["state"], charged["expires_at"]) == ("committed", None)
     assert ask.ledger.balance("org")[0].spent == 500
 
 

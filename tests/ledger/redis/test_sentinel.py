@@ -44,7 +44,7 @@ class Watched:
             until(lambda: client.wait(1, 1000))
 
     def kill(self) -> None:
-        """Kill the primary; before this Sentinel takes nobody for dead, however slow they are."""
+        """Kill the primary; until then Sentinel takes no server for dead, however slow it is."""
         self.primary.kill()
         with closing(sentinel_client(self.port)) as client:
             client.sentinel_set(NAME, "down-after-milliseconds", 200)
