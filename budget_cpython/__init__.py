@@ -10,6 +10,7 @@ process. A name is loaded from its module when it is first asked for.
 import budget_core
 
 _OWN = {
+    "AsyncLedgerProtocol": "ledger.opening",
     "BoundedToolExecutor": "executor",
     "Budget": "agent.run_config",
     "CitationAccumulator": "turn",
@@ -24,6 +25,7 @@ _OWN = {
     "HttpLedger": "ledger.http",
     "LeasedLedger": "ledger.lease",
     "Ledger": "ledger",
+    "LedgerProtocol": "ledger.opening",
     "ListedPrices": "prices",
     "NoSlotError": "executor",
     "Operative": "agent.operative",

@@ -73,6 +73,8 @@ from budget_cpython.ledger import Ledger as Ledger
 from budget_cpython.ledger.http import HttpLedger as HttpLedger
 from budget_cpython.ledger.lease import LeasedLedger as LeasedLedger
 from budget_cpython.ledger.limit_parser import parse_limits as parse_limits
+from budget_cpython.ledger.opening import AsyncLedgerProtocol as AsyncLedgerProtocol
+from budget_cpython.ledger.opening import LedgerProtocol as LedgerProtocol
 from budget_cpython.ledger.opening import open_async_ledger as open_async_ledger
 from budget_cpython.ledger.opening import open_ledger as open_ledger
 from budget_cpython.ledger.sqlite import SqliteLedger as SqliteLedger

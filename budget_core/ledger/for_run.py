@@ -1,4 +1,4 @@
-"""Have the LLM calls of a run draw on an account of a ledger as well as on the run's envelope."""
+"""Have a run's LLM calls draw on an account of a ledger as well as on the run's envelope."""
 
 import sys
 
@@ -109,7 +109,7 @@ class RunAccount(LedgerAccount):
     async def settle(self, call: "AdmittedCall", held: "LlmHold") -> None:
         """Record what a call used: what was reported, or at least what was held for it."""
         used = used_by(call.usage.total, call.nano_usd)
-        if _is_closing():  # nothing can be awaited any more
+        if _is_closing():  # nothing can be awaited now
             held.abandon(used)
         elif not call.billed or getattr(call.response, "cut_off_by", None):
             await held.release()
@@ -120,6 +120,6 @@ class RunAccount(LedgerAccount):
 
 
 def _is_closing() -> bool:
-    """Tell whether a coroutine is being closed, where the runtime tells."""
+    """Tell whether a coroutine is being closed; always `False` on a runtime that does not tell."""
     handled: Any = getattr(sys, "exc_info", None)
     return handled is not None and handled()[0] is GeneratorExit
