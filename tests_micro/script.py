@@ -148,7 +148,7 @@ def streams(*steps: "Any", usage: "Any" = None) -> "Callable[[dict[str, Any]], A
     """
 
     async def answer(request: "dict[str, Any]") -> ChatResponse:
-        on_delta = request["on_delta"]
+        on_delta: Any = request.get("on_delta")
         for step in steps:
             if isinstance(step, BaseException):
                 raise step
