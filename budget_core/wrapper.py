@@ -62,7 +62,7 @@ class BudgetWrapper:
             from budget_core.ledger.for_wrapper import draw_on  # loaded for the first ledger
 
             inner, tracker = draw_on(self, inner, tracker, enforcement, ledger, *options)
-        if tracker is None or not hasattr(tracker, "count"):
+        if tracker is None or not hasattr(tracker, "alert"):
             raise ValueError(f"tracker must be a BudgetTracker, not {tracker!r}")
         self.inner = inner
         self.tracker = tracker
@@ -111,10 +111,9 @@ class BudgetWrapper:
         had reported by then, or an estimate.
         """
         tracker = self.tracker
-        count = tracker.count
-        if count.expires:
+        if tracker.expires:
             tracker.maybe_auto_reset()
-        if count.alert:
+        if tracker.alert:
             from budget_core.enforcement import (
                 approach,  # loaded when a budget first nears its edge
             )
@@ -148,7 +147,7 @@ class BudgetWrapper:
                     usage = at_least_estimated(usage, response, messages, tools)
                 failure = None
             tracker.record(usage, counted)
-            if count.alert:
+            if tracker.alert:
                 from budget_core.enforcement import settle_limit
 
                 settle_limit(self)
