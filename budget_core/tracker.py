@@ -2,7 +2,7 @@
 
 from budget_core.config import Enforcement, TurnBudgetConfig
 from budget_core.locks import NoLock
-from budget_core.usage import ESTIMATED, INVALID, MEASURED, MISSING, read_usage, weigh
+from budget_core.usage import Usage, read_usage, weigh
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,9 +28,10 @@ class BudgetTracker:
     speaks. `iterations_seen` and `total_tokens` are what was counted in this window, weights
     applied; `iteration_cap` and `token_cap` the caps, `None` where there is none.
 
+    `by_model` tells whether models count differently; `expires`, whether the window can end alone.
     `alert` is `False` only while there is nothing to warn about, strip or stop, so that a call well
     within its budget asks nothing else; a subclass with limits of its own sets `ALWAYS_ASK`.
-    `expires` tells whether the window can end by itself. `lock` is any context manager; without one
+    `lock` is any context manager; without one
     a single thread may use the tracker.
     """
 
@@ -39,6 +40,15 @@ class BudgetTracker:
     ledger_account: "Any" = None  # what counts on a ledger's account for this one, if anything
     store_error: "Exception | None" = None
     expires = True
+
+    iterations_seen: int
+    total_tokens: int
+    warned_ppm: int
+    announced: int
+    alert: bool
+    _iteration_alarm: int
+    _token_alarm: int
+    _unclear: dict[str, int]
 
     def __init__(
         self,
@@ -54,7 +64,7 @@ class BudgetTracker:
         self.fallback_model: str | None = config.fallback_model
         self.lock = lock or NoLock()
         self.saves_from = NEVER  # at how many tokens a record is stored
-        self._by_model = by_model
+        self.by_model = by_model
         self._forget()
         self._arm()
 
@@ -73,7 +83,7 @@ class BudgetTracker:
         charge = used.total
         if used.cached:
             charge += weigh(used.cached, self.config.cached_token_weight) - used.cached
-        if self._by_model:
+        if self.by_model:
             weight = self._weight(model)
             if weight is None:
                 return
@@ -83,7 +93,7 @@ class BudgetTracker:
             self.total_tokens = tokens = self.total_tokens + charge
             if tokens >= self._token_alarm or iterations >= self._iteration_alarm:
                 self.alert = True
-            if used.status is not MEASURED:
+            if used.status is not Usage.MEASURED:
                 self._unclear[used.status] += 1
             if tokens >= self.saves_from:
                 self._save()
@@ -113,7 +123,7 @@ class BudgetTracker:
 
     def _forget(self) -> None:
         self.iterations_seen = self.total_tokens = self.warned_ppm = self.announced = 0
-        self._unclear = {ESTIMATED: 0, INVALID: 0, MISSING: 0}
+        self._unclear = {Usage.ESTIMATED: 0, Usage.INVALID: 0, Usage.MISSING: 0}
         self.last_consumed_threshold: float | None = None
 
     def _changed(self) -> None:

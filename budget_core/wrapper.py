@@ -1,7 +1,6 @@
 """Put a budget between an agent loop and its model."""
 
 from budget_core.config import Enforcement, check_enforcement
-from budget_core.usage import INVALID, MISSING, usage_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,33 +113,35 @@ class BudgetWrapper:
         if tracker.expires:
             tracker.maybe_auto_reset()
         if tracker.alert:
-            from budget_core.enforcement import (
-                approach,  # loaded when a budget first nears its edge
-            )
+            from budget_core.enforcement import enforce  # loaded when a budget nears its edge
 
-            answer, messages, tools, model = approach(self, messages, tools, model)
+            answer, messages, tools, model = enforce(self, messages, tools, model)
             if answer is not None:
                 return answer
         if rest:
             options.update(zip(_OPTIONS, rest))
-        counted = model or self.inner.get_default_model()
-        response = failure = streamed = None
-        if options.get("on_delta") is not None:
+        counted = model
+        if model is None and tracker.by_model:
+            counted = self.inner.get_default_model()
+        usage = response = failure = streamed = None
+        if "on_delta" in options:
             from budget_core.usage_stream import as_streamed  # most programs never stream
 
             options["on_delta"] = streamed = as_streamed(options["on_delta"])
         try:
             response = await self.inner.chat(messages=messages, tools=tools, model=model, **options)
+            try:
+                usage = response.usage
+            except Exception:  # noqa: BLE001, S110 - an answer is not lost for want of its usage
+                pass
             return response
         except Exception as error:
             failure = error
             raise
         finally:
-            if streamed is None:
-                usage = usage_of(response)
-            else:
+            if streamed is not None:
                 usage = streamed.usage_of(response, messages, tools)
-            if self.estimates and usage.status in (INVALID, MISSING):
+            if self.estimates:
                 from budget_core.usage_estimate import at_least_estimated, is_billed
 
                 if failure is None or is_billed(failure):
@@ -148,6 +149,6 @@ class BudgetWrapper:
                 failure = None
             tracker.record(usage, counted)
             if tracker.alert:
-                from budget_core.enforcement import settle_limit
+                from budget_core.enforcement import report_limit
 
-                settle_limit(self)
+                report_limit(self)

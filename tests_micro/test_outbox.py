@@ -23,8 +23,8 @@ from budget_core.ledger.records import Hold
 from budget_core.ledger.upstream import Upstream
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.wrapper import BudgetWrapper
-from tests_micro.support import FakeClock, raises, raises_async, stopped_clock
 from tests_micro.ledger.test_for_wrapper import HELLO, NOON, USAGE, Model
+from tests_micro.support import FakeClock, raises, raises_async, stopped_clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from budget_core.ledger.llm_account import (
     UnpricedError,
     used_by,
 )
-from budget_core.usage import MEASURED
+from budget_core.usage import Usage
 from budget_core.usage_estimate import estimate_tokens
 
 TYPE_CHECKING = False
@@ -121,7 +121,7 @@ class RunAccount(LedgerAccount):
         elif call.response is None:
             await draw.keep(used)
         else:
-            await draw.commit(used, call.usage.status == MEASURED)
+            await draw.commit(used, call.usage.status == Usage.MEASURED)
 
 
 def _is_closing() -> bool:

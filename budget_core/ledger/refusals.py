@@ -11,8 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from budget_core._types import Wrapper
     from budget_core.ledger.llm_account import LedgerAccount
-    from budget_core.wrapper import BudgetWrapper
 
 _REMEMBERED = 15  # windows of limits that hooks and models were told of
 
@@ -20,7 +20,7 @@ _REMEMBERED = 15  # windows of limits that hooks and models were told of
 class Refusals:
     """What a wrapper says of the calls that its account refused, or could not be asked for."""
 
-    def __init__(self, wrapper: "BudgetWrapper", account: "LedgerAccount") -> None:
+    def __init__(self, wrapper: "Wrapper", account: "LedgerAccount") -> None:
         self._wrapper = wrapper
         self._account = account
         self._told: list[tuple[Any, ...]] = []
