@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test micropython lint types bench kills crashes claims cuts clean
+.PHONY: help demo test test-all micropython lint types bench kills crashes claims cuts release clean
 
 PYTHON ?= python3
 export PYTHON
@@ -7,14 +7,17 @@ FOLDER ?=
 ARGS ?=
 
 help: ## Show these lines
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## See an agent read FOLDER=... within a budget, on MicroPython and on CPython
 	@command -v $(PYTHON) >/dev/null || { echo "error: there is no $(PYTHON); name one: make demo PYTHON=python3.12" >&2; exit 2; }
 	@MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && $(PYTHON) examples/folder_agent/demo.py $(if $(FOLDER),"$(FOLDER)") $(ARGS)
 
-test: ## Run all checks and tests, on CPython and MicroPython
+test: ## Run all checks and tests but the slow ones, on CPython and MicroPython
 	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" scripts/check.py $(ARGS)
+
+test-all: ## Run all checks and tests: campaigns, clusters and series of boards as well
+	@$(MAKE) --no-print-directory test ARGS="--all $(ARGS)"
 
 micropython: ## Print the path of a MicroPython, installed below .local if there is none
 	@scripts/micropython.sh
@@ -25,7 +28,7 @@ lint: ## Check style only
 types: ## Check types only
 	@python=$$(scripts/venv.sh) && "$$python" scripts/check.py types $(ARGS)
 
-bench: ## Measure time and memory, against the nearest peers
+bench: ## Measure time and memory beside the nearest peers, and write docs/figures.md: ARGS="GROUP... --quick"
 	@python=$$(scripts/venv.sh) && scripts/peers.sh "$$python" && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" -m benchmarks $(ARGS)
 
 kills: ## Kill the process in the midst of its writes, many times
@@ -39,6 +42,9 @@ claims: ## Let 32 processes claim one budget of a ledger: ARGS="--engine sqlite|
 
 cuts: ## Cut a chip's power at every block operation, and again at every one after it
 	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" -m tests.file_store_power_loss $(ARGS)
+
+release: ## Set the version and its date, commit and tag them: VERSION=1.2.3 ARGS=--dry-run
+	@$(PYTHON) scripts/release.py $(VERSION) $(ARGS)
 
 clean: ## Remove .local (MicroPython and the tools installed there) and all caches
 	@rm -rf .local dist .pytest_cache .hypothesis .mypy_cache .ruff_cache

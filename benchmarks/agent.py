@@ -134,13 +134,13 @@ def smallest(micropython: str, folder: Path, base_url: str, streamed: bool, in_f
     return enough
 
 
-def measure_agent(micropython: str, folder: Path) -> list[Figure]:
+def measure_agent(micropython: str, folder: Path, bits: str) -> list[Figure]:
     """Return what the agent takes of a heap, from a folder and from ROMFS."""
     folder.mkdir()
     build(folder)
     figures = []
     with ScriptedEndpoint() as endpoint:
-        for in_flash, home in ((False, ""), (True, ", from ROMFS")):
+        for in_flash, home in ((False, "folder"), (True, "ROMFS")):
             runs = [
                 run(micropython, folder, endpoint.base_url, streamed, in_flash)
                 for streamed in (False, True)
@@ -149,11 +149,12 @@ def measure_agent(micropython: str, folder: Path) -> list[Figure]:
                 smallest(micropython, folder, endpoint.base_url, streamed, in_flash)
                 for streamed in (False, True)
             ]
+            where = f"{home}, {bits}"
             target = CHIP_KIB if in_flash else None
             figures += [
-                Figure(f"heap: agent imported{home}", runs[0]["imported"], "B"),
-                Figure(f"heap: agent at work{home}", runs[0]["peak"], "B"),
-                Figure(f"heap: agent at work, streaming{home}", runs[1]["peak"], "B"),
-                Figure(f"least heap for the agent{home}", max(least), "KiB of a chip", target),
+                Figure(f"heap: agent imported, {where}", runs[0]["imported"], "B"),
+                Figure(f"heap: agent at work, {where}", runs[0]["peak"], "B"),
+                Figure(f"heap: agent at work, streaming, {where}", runs[1]["peak"], "B"),
+                Figure(f"least heap for the agent, {where}", max(least), "KiB of a chip", target),
             ]
     return figures

@@ -28,13 +28,14 @@ def table(figures: Sequence[Figure]) -> str:
     """Return one line a figure: its name, its value, its target and whether that is met."""
     rows = [("figure", "value", "target", "")]
     for figure in figures:
-        target = "" if figure.target is None else "≤ " + _show(figure.target, figure.unit)
+        target = "" if figure.target is None else "≤ " + show(figure.target, figure.unit)
         verdict = ("missed" if figure.missed else "met") if target else ""
-        rows.append((figure.name, _show(figure.value, figure.unit), target, verdict))
+        rows.append((figure.name, show(figure.value, figure.unit), target, verdict))
     name, value, limit = (max(len(row[column]) for row in rows) for column in range(3))
     return "\n".join(f"{a:{name}}  {b:>{value}}  {c:>{limit}}  {d}".rstrip() for a, b, c, d in rows)
 
 
-def _show(value: float, unit: str) -> str:
+def show(value: float, unit: str) -> str:
+    """Return a value as the tables show it, `39,264 B`."""
     number = f"{value:,}" if isinstance(value, int) else f"{value:,.{0 if value >= 100 else 2}f}"
     return f"{number} {unit}".rstrip()

@@ -1,13 +1,12 @@
 """What the budgets take of a chip's heap, precompiled, on the unix port of MicroPython.
 
-Measured in a fresh interpreter: what is in use after garbage collection, before and after importing
-a set of public names and making one of each, from a plain folder and from ROMFS: the trackers,
-wrapper, policy and configurations, without a store and with the chip's; a daily tracker on a chip's
-store alone; what bounds a turn in time; every module. Where this machine can run the 32-bit port,
-whose pointers are as long as a chip's, it is measured as well.
+Measured in a fresh interpreter: the bytes in use after garbage collection, before and after it
+imports a set of public names and makes one of each. Each set is measured from a plain folder, where
+its bytecode is copied to the heap, and from ROMFS, where it is not. The 32-bit port has pointers as
+long as a chip's; it is measured where this machine can run it.
 
-MicroPython keeps names in pools of 20, 40, 80, 160, …, so a set whose names fill a pool to the brim
-takes a whole new one for the next: 1.8 KB for the 141st.
+MicroPython keeps names in pools of 20, 40, 80, 160, …, so one name more can cost a whole new pool:
+1.8 KB for the 141st.
 """
 
 from importlib.util import find_spec
@@ -20,20 +19,20 @@ from benchmarks.mpy import ROOT, find_micropython, find_micropython32, run_micro
 from budget_cpython.board.build import compile_package
 from budget_cpython.board.image import image_of
 
-KIB = 1024
-MAX_HEAP = 20 * KIB
-MAX_STORED = 24 * KIB
-MAX_DAILY = 14 * KIB
-MAX_ALL = 64 * KIB
-MAX_TURN_HEAP = 12 * KIB
-MAX_MPY = 12 * KIB
-MAX_ALL_MPY = 40 * KIB
-FROM_ROMFS = 0.7
+MAX_TRACKERS = 30_000
+MAX_AGENT = 100_000
+MAX_TURN_IN_FLASH = 12 * 1024
+MAX_TRACKERS_MPY = 12_500
+MAX_ALL_MPY = 118_000
 OURS = "budget_core"
 PEER = "exoclaw_turn_budget"
 TYPES_ONLY = "_types.py"
-DAILY = "daily tracker and chip's store"
+TRACKERS = "trackers"
+STORED = "trackers on the chip's store"
+DAILY = "daily tracker on the chip's store"
 TURN = "deadline, turn budget and turn state"
+AGENT = "operative and chat client, beside the trackers"
+ALL = "every module"
 
 _PROGRAM = """
 import gc, sys
@@ -49,12 +48,12 @@ class Provider:
     def get_default_model(self):
         return "m"
 """
-_ONE_OF_EACH = """
-from {package} import BudgetWrapper, DailyBudgetConfig, DailyBudgetTracker, {store}
-from {package} import TurnBudgetConfig, TurnBudgetPolicy, TurnBudgetTracker
+_TRACKERS = """
+from {package} import BudgetWrapper, DailyBudgetConfig, DailyBudgetTracker, Enforcement
+from {package} import {store}, TurnBudgetConfig, TurnBudgetPolicy, TurnBudgetTracker
 store = {store}({path})
 turn = TurnBudgetTracker(TurnBudgetConfig())
-day = DailyBudgetTracker(DailyBudgetConfig(fallback_model="f"){given})
+day = DailyBudgetTracker(DailyBudgetConfig(fallback_model="f"), store=store)
 wrapper = BudgetWrapper(Provider(), turn)
 policy = TurnBudgetPolicy(turn)
 """
@@ -67,6 +66,10 @@ from budget_core import Deadline, TurnBudget, TurnRuntimeState
 deadline = Deadline.from_now(60)
 budget = TurnBudget.create()
 state = TurnRuntimeState("one session", budget)
+"""
+_AGENT = """
+from budget_core import ChatClient, Operative
+operative = Operative(ChatClient("http://127.0.0.1:8080/v1", "m"))
 """
 _FROM_ROMFS = """
 import vfs
@@ -84,7 +87,7 @@ _SHIMS = {
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """Return the heap and `.mpy` figures; there is no quicker way.
+    """Return the heap and `.mpy` figures; `quick` changes nothing.
 
     Raises `RuntimeError` where MicroPython or the peer is missing.
     """
@@ -96,46 +99,52 @@ def measure(quick: bool = False) -> list[Figure]:
         built = Path(folder, "ours")
         sizes = compile_package(ROOT / OURS, built / "lib", left_out={TYPES_ONLY})
         (built / "image.romfs").write_bytes(image_of(built / "lib"))
-        figures, bare = _ours(micropython, built, sizes)
+        figures = _bytecode(micropython, built, sizes)
+        figures += _sets(micropython, built, sizes, "64-bit")
+        figures += measure_agent(micropython, Path(folder, "agent"), "64-bit")
         if micropython32 is not None:
-            figures += _sets(micropython32, built, sizes, ", 32-bit")
-        figures += measure_agent(micropython, Path(folder, "agent"))
-        return figures + _peer(micropython, Path(folder, "peer"), bare)
+            figures += _sets(micropython32, built, sizes, "32-bit")
+            figures += measure_agent(micropython32, Path(folder, "agent32"), "32-bit")
+        ours, _ = _heap(micropython, built, _trackers(OURS), _PROVIDER)
+        return figures + _peer(micropython, Path(folder, "peer"), ours)
 
 
-def _ours(micropython: str, folder: Path, sizes: dict[str, int]) -> tuple[list[Figure], int]:
-    bare, loaded = _heap(micropython, folder, _one_of_each(OURS), _PROVIDER)
-    _, turn = _heap(micropython, folder, _TURN)
-    _, daily = _heap(micropython, folder, _DAILY)
-    figures = [
-        Figure("heap: one of each", bare, "B", MAX_HEAP),
-        Figure(".mpy: modules of that set", _bytes(sizes, loaded), "B", MAX_MPY),
-        Figure(f".mpy: {TURN}", _bytes(sizes, turn), "B"),
-        Figure(f".mpy: {DAILY}", _bytes(sizes, daily), "B"),
-        Figure(".mpy: every module of the core", sum(sizes.values()), "B", MAX_ALL_MPY),
-        *_sets(micropython, folder, sizes, ""),
-    ]
-    return figures, bare
-
-
-def _sets(micropython: str, folder: Path, sizes: dict[str, int], where: str) -> list[Figure]:
-    """Return what each set of names takes, from a folder and from ROMFS."""
-    stored = _one_of_each(OURS, "FileBudgetStore", '"budget"')
-    everything = "".join(f"import {name}\n" for name in sizes)
+def _bytecode(micropython: str, folder: Path, sizes: dict[str, int]) -> list[Figure]:
     figures = []
-    for name, program, provider, most in (
-        ("one of each, on the chip's store", stored, _PROVIDER, MAX_STORED),
-        (DAILY, _DAILY, "", MAX_DAILY),
-        (TURN, _TURN, "", MAX_TURN_HEAP),
-        ("every module of the core imported", everything, "", MAX_ALL),
+    for name, program, most in (
+        (TRACKERS, _trackers(OURS), MAX_TRACKERS_MPY),
+        (STORED, _stored(), None),
+        (DAILY, _DAILY, None),
+        (TURN, _TURN, None),
     ):
-        plain, _ = _heap(micropython, folder, program, provider)
-        in_place, _ = _heap(micropython, folder, program, provider + _FROM_ROMFS)
-        figures += [
-            Figure(f"heap: {name}{where}", plain, "B", most),
-            Figure(f"heap: {name}, from ROMFS{where}", in_place, "B", most),
-            ratio(f"heap: {name}, ROMFS to folder{where}", in_place, plain, FROM_ROMFS),
-        ]
+        _, loaded = _heap(micropython, folder, program, _PROVIDER)
+        size = sum(sizes.get(module, 0) for module in loaded)
+        figures.append(Figure(f".mpy: {name}", size, "B", most))
+    return [*figures, Figure(f".mpy: {ALL}", sum(sizes.values()), "B", MAX_ALL_MPY)]
+
+
+def _sets(micropython: str, folder: Path, sizes: dict[str, int], bits: str) -> list[Figure]:
+    """Return the heap that each set of names takes, from a folder and from ROMFS."""
+    beside = _PROVIDER + _trackers(OURS)
+    everything = "".join(f"import {name}\n" for name in sizes)
+    targets = {
+        f"{TRACKERS}, folder, 64-bit": MAX_TRACKERS,
+        f"{AGENT}, folder, 64-bit": MAX_AGENT,
+        f"{TURN}, ROMFS, 64-bit": MAX_TURN_IN_FLASH,
+    }
+    figures = []
+    for name, program, before in (
+        (TRACKERS, _trackers(OURS), _PROVIDER),
+        (STORED, _stored(), _PROVIDER),
+        (DAILY, _DAILY, ""),
+        (TURN, _TURN, ""),
+        (AGENT, _AGENT, beside),
+        (ALL, everything, ""),
+    ):
+        for home, path in (("folder", ""), ("ROMFS", _FROM_ROMFS)):
+            used, _ = _heap(micropython, folder, program, path + before)
+            full = f"{name}, {home}, {bits}"
+            figures.append(Figure(f"heap: {full}", used, "B", targets.get(full)))
     return figures
 
 
@@ -146,31 +155,30 @@ def _peer(micropython: str, folder: Path, ours: int) -> list[Figure]:
     for name, text in _SHIMS.items():
         (library / f"{name}.py").write_text(text)
     before = _PROVIDER + _EXOCLAWS_OWN
-    everything, loaded = _heap(micropython, folder, _one_of_each(PEER), before)
+    everything, loaded = _heap(micropython, folder, _trackers(PEER), before)
     others = "".join(f"import {name}\n" for name in loaded if not name.startswith(PEER))
-    own, _ = _heap(micropython, folder, _one_of_each(PEER), before + others)
+    own, _ = _heap(micropython, folder, _trackers(PEER), before + others)
     return [
-        Figure("heap: exoclaw-turn-budget, with what it imports", everything, "B"),
-        Figure("heap: exoclaw-turn-budget, its own part", own, "B"),
-        ratio("heap: ours to theirs, with what each imports", ours, everything),
-        ratio("heap: ours to theirs, own part", ours, own),
+        Figure("heap: exoclaw-turn-budget, with what it imports, folder, 64-bit", everything, "B"),
+        Figure("heap: exoclaw-turn-budget, its own part, folder, 64-bit", own, "B"),
+        ratio("heap: trackers to exoclaw-turn-budget, with what each imports", ours, everything),
+        ratio("heap: trackers to exoclaw-turn-budget, own part", ours, own),
     ]
 
 
 def _package(name: str) -> Path:
     spec = find_spec(name)
     if spec is None or spec.origin is None:
-        raise RuntimeError(f"the heap needs {name}, to compare with: see requirements-dev.txt")
+        raise RuntimeError(f"the heap is compared with {name}, which is not installed")
     return Path(spec.origin).parent
 
 
-def _bytes(sizes: dict[str, int], loaded: list[str]) -> int:
-    return sum(sizes[name] for name in loaded if name in sizes)
+def _trackers(package: str) -> str:
+    return _TRACKERS.format(package=package, store="InMemoryBudgetStore", path="")
 
 
-def _one_of_each(package: str, store: str = "InMemoryBudgetStore", path: str = "") -> str:
-    given = ", store=store" if path else ""
-    return _ONE_OF_EACH.format(package=package, store=store, path=path, given=given)
+def _stored() -> str:
+    return _TRACKERS.format(package=OURS, store="FileBudgetStore", path='"budget"')
 
 
 def _heap(micropython: str, folder: Path, measured: str, before: str = "") -> tuple[int, list[str]]:

@@ -14,7 +14,7 @@ from statistics import median
 from benchmarks.figures import Figure, ratio
 from benchmarks.mpy import ROOT
 
-MOST = 1 / 3
+MOST = 0.33
 _NAMES = (
     "BudgetWrapper, DailyBudgetConfig, DailyBudgetTracker, Enforcement, FileBudgetStore, "
     "InMemoryBudgetStore, TurnBudgetConfig, TurnBudgetPolicy, TurnBudgetTracker"

@@ -7,9 +7,9 @@ calls under way may give back a part of what they hold. Each trial is a process 
 peers patch the clients of all. What is let through is what the model bills, whatever a library has
 recorded.
 
-The peers are those of requirements-peers.txt, looked for in .local/peers:
+The peers are those of the group "peers" in pyproject.toml, looked for in .local/peers:
 
-    pip install --target .local/peers -r requirements-peers.txt
+    pip install --target .local/peers --group peers
 
 `runcycles` needs a server of its own and LiteLLM's budgets its proxy: they are not run.
 """

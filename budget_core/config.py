@@ -15,7 +15,7 @@ class Enforcement:
     """What happens at 100 % of a budget; threshold warnings fire in every mode.
 
     - `OBSERVE`: count, do nothing.
-    - `WARN`: tell the model once that the budget is spent, and go on.
+    - `WARN`: tell the model once that the budget is spent, and continue.
     - `CUTOFF`: answer in the model's place; the provider is not called.
     - `FALLBACK`: demote the call to a cheaper model.
 
@@ -38,7 +38,7 @@ def check_enforcement(name: str, value: object) -> str:
 
 
 def check_share(name: str, value: "Any", most: int = 1, optional: bool = False) -> "Any":
-    """Accept a number from 0 to `most`, or `None` where `optional`; NaN is none."""
+    """Accept a number from 0 to `most`, or `None` where `optional`; NaN is refused."""
     if value is None and optional:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import BudgetStateStore, Lock
+    from budget_core.ledger._types import LedgerProtocol
 
 
 class DailyBudgetTracker(BudgetTracker):
@@ -36,7 +37,6 @@ class DailyBudgetTracker(BudgetTracker):
     SCOPE = "daily"
     config: DailyBudgetConfig
     state_error: "Exception | None" = None
-    covered = NEVER  # up to how many tokens a call needs nothing stored before it
     _stored: "Any" = None
 
     def __init__(
@@ -47,7 +47,7 @@ class DailyBudgetTracker(BudgetTracker):
         lock: "Lock | None" = None,
         write_ahead: int = 0,
         *,
-        ledger: "Any" = None,
+        ledger: "LedgerProtocol | None" = None,
         account: str | None = None,
     ) -> None:
         config = config or DailyBudgetConfig()
@@ -55,6 +55,7 @@ class DailyBudgetTracker(BudgetTracker):
         self._window = DayWindow(self._clock, config.reset_hour_utc)
         check_count("write_ahead", write_ahead)
         super().__init__(config, None, config.daily_budget, bool(config.primary_models), lock)
+        self.covered = NEVER  # up to how many tokens a call needs nothing stored before it
         if ledger is not None or account is not None:
             from budget_core.ledger.for_tracker import LedgerDay  # loaded for the first ledger
 

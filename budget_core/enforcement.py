@@ -42,7 +42,7 @@ def enforce(
 
 
 def report_limit(wrapper: "Wrapper") -> None:
-    """Tell the hooks, once for each time, that the budget is spent and what was crossed with it."""
+    """Call the hooks, once for each time, when the budget is spent, and for a threshold with it."""
     tracker = wrapper.tracker
     if wrapper.on_threshold_crossed and wrapper.enforcement == Enforcement.CUTOFF:
         share = tracker.consume_stranded_crossing()
@@ -74,16 +74,16 @@ def call_hook(wrapper: "Wrapper", hook: "Hook", **more: object) -> None:
     used, cap, unit = tracker.dominant_axis()
     share = tracker.utilization()
     scope: object = tracker.SCOPE
-    told = {"scope": scope, "utilization": share, "used": used, "cap": cap, "unit": unit}
-    told.update(more)
+    figures = {"scope": scope, "utilization": share, "used": used, "cap": cap, "unit": unit}
+    figures.update(more)
     try:
-        pending: Any = hook(**told)
+        pending: Any = hook(**figures)
         if hasattr(pending, "send"):
             pending.close()
             raise TypeError("a hook must be a plain function, not an async one")
-    except Exception as error:  # noqa: BLE001 - a hook may raise anything, the call goes on
+    except Exception as error:  # noqa: BLE001 - a hook may raise anything, the call continues
         if wrapper.hook_error is None:
-            print(f"microbudget: a {told['scope']} hook raised {error!r}", file=sys.stderr)
+            print(f"microbudget: a {figures['scope']} hook raised {error!r}", file=sys.stderr)
         wrapper.hook_error = error
 
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Lock
+    from budget_core.ledger._types import LedgerProtocol
 
 NEVER = 1 << 100
 _WHOLE = 1_000_000
@@ -39,7 +40,6 @@ class BudgetTracker:
     ALWAYS_ASK = False
     ledger_account: "Any" = None  # what counts on a ledger's account for this one, if anything
     store_error: "Exception | None" = None
-    expires = True
 
     iterations_seen: int
     total_tokens: int
@@ -63,6 +63,7 @@ class BudgetTracker:
         self.token_cap = token_cap
         self.fallback_model: str | None = config.fallback_model
         self.lock = lock or NoLock()
+        self.expires = True
         self.saves_from = NEVER  # at how many tokens a record is stored
         self.by_model = by_model
         self._forget()
@@ -93,7 +94,7 @@ class BudgetTracker:
             self.total_tokens = tokens = self.total_tokens + charge
             if tokens >= self._token_alarm or iterations >= self._iteration_alarm:
                 self.alert = True
-            if used.status is not Usage.MEASURED:
+            if used.status in self._unclear:
                 self._unclear[used.status] += 1
             if tokens >= self.saves_from:
                 self._save()
@@ -272,19 +273,19 @@ class TurnBudgetTracker(BudgetTracker):
 
     SCOPE = "turn"
     config: TurnBudgetConfig
-    expires = False
 
     def __init__(
         self,
         config: TurnBudgetConfig | None = None,
         lock: "Lock | None" = None,
         *,
-        ledger: "Any" = None,
+        ledger: "LedgerProtocol | None" = None,
         account: str | None = None,
     ) -> None:
         config = config or TurnBudgetConfig()
         by_model = bool(config.model_weights)
         super().__init__(config, config.iteration_budget, config.token_budget, by_model, lock)
+        self.expires = False
         if ledger is not None or account is not None:
             from budget_core.ledger.for_tracker import LedgerTurn  # loaded for the first ledger
 

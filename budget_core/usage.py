@@ -4,6 +4,9 @@ Unknown is not zero: usage is measured, estimated, invalid or missing, and the d
 visible.
 """
 
+_MEASURED = "measured"
+_MOST = 1 << 40
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -24,16 +27,16 @@ class Usage:
     `input` and `output` are `None` where they were not reported.
     """
 
-    MEASURED = "measured"
+    MEASURED = _MEASURED
     ESTIMATED = "estimated"
     INVALID = "invalid"
     MISSING = "missing"
-    MOST = 1 << 40  # a report of more than this is a mistake
+    MOST = _MOST  # a report of more than this is a mistake
 
     input: int | None = None
     output: int | None = None
     total = cached = cache_written = reasoning = 0
-    status = MEASURED
+    status = MISSING
 
     @property
     def other(self) -> int:
@@ -50,15 +53,17 @@ def read_usage(report: "Any") -> Usage:
         return report
     try:  # the counts and details that most providers send; this runs on every call
         usage = Usage()
+        usage.cached = 0
         usage.input = prompt = report["prompt_tokens"]
         usage.output = completion = report["completion_tokens"]
         usage.total = total = report["total_tokens"]
         if (
             type(prompt) is type(completion) is type(total) is int
             and prompt >= 0 <= completion
-            and prompt + completion <= total <= Usage.MOST
+            and prompt + completion <= total <= _MOST
             and (len(report) == 3 or _has_plain_details(usage, report))
         ):
+            usage.status = _MEASURED
             return usage
     except Exception:  # noqa: BLE001, S110 - another form of report, or a broken one
         pass

@@ -8,13 +8,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Hook, Messages, Provider, Tools
+    from budget_core.ledger._types import AnyLedger
     from budget_core.tracker import BudgetTracker
 
 _OPTIONS = ("max_tokens", "temperature", "reasoning_effort", "response_format")
 
 
 class BudgetWrapper:
-    """A provider around another that warns, strips tools, cuts off or demotes as a budget goes.
+    """A provider around another that warns, strips tools, cuts off or demotes as a budget is used.
 
     Wrappers stack. `enforcement` and `fallback_model` come from the tracker's configuration unless
     given; a fallback model given here does not count against the tracker's day either. Notices are
@@ -34,7 +35,7 @@ class BudgetWrapper:
 
     Everything else is the inner provider's: further arguments and attributes pass through, so one
     that streams still streams. Raises `ValueError` for an unknown mode, and for `FALLBACK` without
-    a `fallback_model`. Source: seed 001.
+    a `fallback_model`.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class BudgetWrapper:
         on_limit_reached: "Hook | None" = None,
         estimates: bool = False,
         *,
-        ledger: "Any" = None,
+        ledger: "AnyLedger | None" = None,
         account: str | None = None,
         prices: "Any" = None,
         count_tokens: "Callable[[Any, Any], int] | None" = None,

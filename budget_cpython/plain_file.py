@@ -1,110 +1,88 @@
-"""Make plain files for their owner alone, durably, and tell them from what else may lie there."""
+"""Plain files for their owner alone: read without following links, replaced durably."""
 
 import errno
 import os
 import stat
 from contextlib import suppress
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-_CREATE |= sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_BINARY"))
-_FOLDER = getattr(os, "O_DIRECTORY", None)  # where there is none, folders cannot be synced
-_KINDS = {
-    stat.S_IFREG: "a hard link",
-    stat.S_IFLNK: "a symbolic link",
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-}
+_SAFELY = sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
 
 
-def what_else(status: "os.stat_result") -> str | None:
-    """Return what something is, where it is not a plain file with one name."""
-    kind = stat.S_IFMT(status.st_mode)
-    if kind == stat.S_IFREG and status.st_nlink <= 1:
-        return None
-    return _KINDS.get(kind, "a device")
+class NotPlainError(OSError):
+    """The path names something else than a plain file with one name."""
 
 
-def give_to_owner(chmod: "Callable[[Any, int], None]", target: int | str, mode: int) -> None:
-    """Set the mode that the umask took from; FAT has no modes to set."""
-    with suppress(PermissionError):
-        chmod(target, mode)
+def check_plain(path: str, status: "os.stat_result") -> None:
+    """Raise `NotPlainError` for a link, a folder, a FIFO, a device, a file with two names."""
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        text = f"{path!r} is not a plain file with one name: find out who put it there"
+        raise NotPlainError(text)
 
 
-def leads_into(path: str, folder: str) -> bool:
-    """Tell whether a path is spelt through, lies in, or leads into a folder."""
-    folder = os.path.realpath(folder)
-    above, name = os.path.split(path)
-    lies = os.path.join(os.path.realpath(above), name)
-    places = (os.path.abspath(path), lies, os.path.realpath(lies))
-    return any(is_within(place, folder) for place in places)
+def open_plain(path: str, flags: int) -> int:
+    """Open a plain file, without following links or waiting; `NotPlainError`, `OSError`.
 
-
-def is_within(place: str, folder: str) -> bool:
-    """Compare names, and identities: a folder has several names where it is mounted twice."""
-    while place != folder and not _is_same(place, folder):
-        place, last = os.path.dirname(place), place
-        if place == last:
-            return False
-    return True
-
-
-def _is_same(one: str, other: str) -> bool:
+    With `O_CREAT` in `flags` a missing file is made, for its owner alone.
+    """
+    with suppress(FileNotFoundError):
+        check_plain(path, os.lstat(path))  # first, as opening a device may set it off
+    file = os.open(path, flags | _SAFELY, 0o600)
     try:
-        return os.path.samefile(one, other)
+        check_plain(path, os.fstat(file))
     except OSError:
-        return False
+        os.close(file)
+        raise
+    return file
 
 
-def make_folder(path: str) -> None:
-    """Make a folder, and those above it, for their owner alone, durably; `OSError`."""
-    if os.path.isdir(path):
-        return
-    parent = os.path.dirname(path)
-    make_folder(parent)
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        if os.path.isdir(path):
-            return
-        raise
-    try:
-        give_to_owner(os.chmod, path, 0o700)
-        sync_folder(parent)
-    except OSError:
-        os.rmdir(path)
-        raise
+def read_plain(path: str, max_bytes: int) -> "tuple[bytes, os.stat_result]":
+    """Return up to `max_bytes` of a plain file, and its status; `NotPlainError`, `OSError`."""
+    with open(path, "rb", opener=open_plain) as file:
+        return file.read(max_bytes), os.fstat(file.fileno())
+
+
+def replace_file(path: str, data: bytes) -> None:
+    """Replace a file durably; `OSError`, and then the old one stays.
+
+    The new file is `path` + `.tmp` until it is synced; after a failure it stays until the next
+    replacement. Where only the last step fails, syncing the folder, a crash may leave either file.
+    """
+    new = path + ".tmp"
+    with suppress(FileNotFoundError):
+        os.unlink(new)
+    write_new(new, data)
+    os.replace(new, path)
+    sync_folder(os.path.dirname(path))
 
 
 def write_new(path: str, data: bytes) -> None:
     """Make a file for its owner alone, and sync its data, not its name; `OSError`."""
-    file = os.open(path, _CREATE, 0o600)
-    try:
-        if hasattr(os, "fchmod"):
-            give_to_owner(os.fchmod, file, 0o600)
-        while data:
-            data = data[os.write(file, data) :]
-        os.fsync(file)
-    finally:
-        os.close(file)
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
-def remove(path: str, tolerated: type[OSError] = FileNotFoundError) -> None:
-    """Remove a file, if there is one."""
-    with suppress(tolerated):
-        os.unlink(path)
+def make_folder(path: str) -> None:
+    """Make a folder and its missing parents, for their owner alone, durably; `OSError`."""
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(path)
+    make_folder(parent)
+    with suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+        try:
+            sync_folder(parent)
+        except OSError:
+            os.rmdir(path)  # the next attempt makes and syncs it
+            raise
 
 
 def sync_folder(path: str) -> None:
-    """Make the names in a folder durable; some network file systems cannot, and say `EINVAL`."""
-    if _FOLDER is None:
+    """Make the names in a folder durable; some network file systems refuse that with `EINVAL`."""
+    if not hasattr(os, "O_DIRECTORY"):  # Windows
         return
-    folder = os.open(path, os.O_RDONLY | _FOLDER)
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
     except OSError as error:
@@ -112,3 +90,24 @@ def sync_folder(path: str) -> None:
             raise
     finally:
         os.close(folder)
+
+
+def leads_into(path: str, folder: str) -> bool:
+    """Tell whether a path is spelt through, lies in, or leads into a folder."""
+    folder = os.path.realpath(folder)
+    parent, name = os.path.split(path)
+    place = os.path.join(os.path.realpath(parent), name)
+    return any(
+        _is_in(one, folder) for one in (os.path.abspath(path), place, os.path.realpath(place))
+    )
+
+
+def _is_in(place: str, folder: str) -> bool:
+    """Compare names, and identities: a folder that is mounted twice has two names."""
+    if place == folder:
+        return True
+    with suppress(OSError):
+        if os.path.samefile(place, folder):
+            return True
+    parent = os.path.dirname(place)
+    return parent != place and _is_in(parent, folder)

@@ -143,6 +143,6 @@ if [ -n "$bits" ]; then
     exit 0
 fi
 fail "No MicroPython $oldest or later was found here, and none could be installed. If the network or the disk" \
-    'failed (see above), run the same command again once that is mended; it starts afresh. Otherwise install' \
+    'failed (see above), fix that and run the same command again; it starts afresh. Otherwise install' \
     "MicroPython yourself, as a package or built from its ports/unix, and put it on the PATH, or give its path:" \
     'MICROPYTHON=/path/to/micropython'

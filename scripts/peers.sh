@@ -5,9 +5,9 @@ usage() {
     cat <<'END'
 usage: scripts/peers.sh PYTHON
 
-Installs what the benchmark "peers" runs beside ours (requirements-peers.txt)
-in .local/peers with that Python's pip, where no test sees it. Says why where it
-cannot, and leaves it to the benchmark to do without.
+Installs what the benchmark "peers" runs beside ours, the group "peers" in
+pyproject.toml, in .local/peers with that Python's pip, where no test sees it.
+Where it cannot, it says why, and the benchmark does without.
 END
 }
 
@@ -24,12 +24,13 @@ esac
 
 cd "$(dirname "$0")/.."
 peers=.local/peers
-if ! cmp -s requirements-peers.txt $peers/stamp; then
+group=$("$1" -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["peers"])')
+if [ "$(cat $peers/stamp 2>/dev/null)" != "$group" ]; then
     rm -rf $peers
-    echo 'Installing the peers of requirements-peers.txt' >&2
-    "$1" -m pip install -qq --target $peers -r requirements-peers.txt || {
+    echo 'Installing the peers' >&2
+    "$1" -m pip install -qq --target $peers --group peers || {
         echo 'The peers could not be installed (the reasons are above).' >&2
         exit 0
     }
-    cp requirements-peers.txt $peers/stamp
+    echo "$group" >$peers/stamp
 fi

@@ -6,10 +6,10 @@ usage() {
 usage: scripts/venv.sh
 
 Prints the path of the Python of .local/venv, the virtual environment with the
-tools of requirements-dev.txt. It is made by $PYTHON (python3 if unset), which
-must be 3.11 or later, and made again when that or the requirements change.
-The types of MicroPython's modules (requirements-stubs.txt) go to .local/stubs,
-a folder for each board.
+tools of the group "dev" in pyproject.toml. It is made by $PYTHON (python3 if
+unset), which must be 3.11 or later, and made again when that or the group
+changes. The types of MicroPython's modules (the groups "stubs-…") go to
+.local/stubs, a folder for each board.
 END
 }
 
@@ -43,6 +43,16 @@ fi
 # Not that of a virtual environment, which may be the one that is made anew.
 python=$("$python" -c 'import sys; print(sys._base_executable)')
 
+# Prints the dependency groups whose names begin with $1, a line each: the name, and the packages.
+groups() {
+    "$python" -c '
+import sys, tomllib
+for name, packages in sorted(tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"].items()):
+    if name.startswith(sys.argv[1]):
+        print(name, *packages)
+' "$1"
+}
+
 cd "$(dirname "$0")/.."
 venv=$PWD/.local/venv
 mkdir -p .local
@@ -54,10 +64,10 @@ fi
 stamp=$({
     pwd
     "$python" -c 'import sys; print(sys.version, sys.base_prefix)'
-    cat requirements-dev.txt
+    groups dev
 } | cksum)
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_USER=0
-again='Run the same command again once that is mended; it starts afresh.'
+again='Fix that and run the same command again; it starts afresh.'
 if [ "$(cat "$venv/stamp" 2>/dev/null)" != "$stamp" ]; then
     rm -rf "$venv"
     echo "Setting up Python $found in .local/venv (once; the system is not changed)"
@@ -90,20 +100,21 @@ runpy.run_module("pip", run_name="__main__")
             fail 'pip could not be installed (its reasons are above).' "$again"
         rm -rf .local/pip
     fi
-    echo 'Installing the tools of requirements-dev.txt'
-    "$venv/bin/python" -m pip install -qq -r requirements-dev.txt ||
-        fail "The tools of requirements-dev.txt could not be installed (pip's reasons are above)." "$again"
+    echo 'Installing the tools of the group "dev" in pyproject.toml'
+    "$venv/bin/python" -m pip install -qq 'pip>=25.1' && # the first that knows groups
+        "$venv/bin/python" -m pip install -qq --group dev ||
+        fail "The tools of the group dev could not be installed (pip's reasons are above)." "$again"
     echo "$stamp" >"$venv/stamp"
 fi
 
 stubs=.local/stubs
-stamp=$(cksum <requirements-stubs.txt)
+stamp=$(groups stubs | cksum)
 if [ "$(cat $stubs/stamp 2>/dev/null)" != "$stamp" ]; then
     rm -rf $stubs
     echo "Installing the types of MicroPython's modules"
-    sed -n 's|^\(micropython-[^=]*\)==.* # boards/\(.*\)|\1 \2|p' requirements-stubs.txt | while read -r package board; do
-        "$venv/bin/python" -m pip install -qq --target "$stubs/$board" -c requirements-stubs.txt "$package" ||
-            fail "The stubs of requirements-stubs.txt could not be installed (pip's reasons are above)." "$again"
+    groups stubs- | while read -r group _; do
+        "$venv/bin/python" -m pip install -qq --target "$stubs/${group#stubs-}" --group "$group" ||
+            fail "The packages of $group could not be installed (pip's reasons are above)." "$again"
     done
     echo "$stamp" >$stubs/stamp
 fi

@@ -159,7 +159,7 @@ reports = st.dictionaries(
 weights = st.floats(min_value=0, max_value=1_000_000)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(usage=reports | json_values, as_object=st.booleans(), cached=weights, model=weights)
 def test_any_json_is_counted_without_raising(
     usage: Any, as_object: bool, cached: float, model: float

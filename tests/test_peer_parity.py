@@ -155,7 +155,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     turn=turn_configs,
     daily=daily_configs,
@@ -175,7 +175,7 @@ def test_a_stack_decides_like_the_peer(
         assert mine.inner.calls == theirs.inner.calls, (place, step)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(config=turn_configs, reports=st.lists(usages, max_size=25), ask=st.randoms())
 def test_a_turn_tracker_says_what_the_peers_says(
     config: dict[str, Any], reports: list[dict[str, int]], ask: Any
@@ -198,7 +198,7 @@ def test_a_turn_tracker_says_what_the_peers_says(
             assert mine.consume_at_limit_warning() == theirs.consume_at_limit_warning()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(config=daily_configs, reports=st.lists(usages, max_size=25), ask=st.randoms())
 def test_a_restarted_day_remembers_what_the_peers_remembers(
     config: dict[str, Any], reports: list[dict[str, int]], ask: Any

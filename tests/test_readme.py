@@ -12,7 +12,7 @@ import pytest
 from budget_cpython.endpoint import ScriptedEndpoint
 from tests.paths import ROOT
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def snippets(language: str) -> list[tuple[str, str]]:
@@ -47,7 +47,7 @@ def test_a_python_snippet_runs(name: str, code: str, tmp_path: Path) -> None:
 
 
 def test_the_readmes_example_counts_its_run_and_remembers_its_day(tmp_path: Path) -> None:
-    (_, code), *_ = snippets("python")
+    code = dict(snippets("python"))["README.md-0"]
     in_half_a_day = (time.gmtime().tm_hour + 12) % 24  # no day ends between the two runs
     day = "DailyBudgetConfig(\n"
     assert code.count(day) == 1
@@ -71,8 +71,21 @@ def test_every_link_to_a_file_leads_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def headings(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    found = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in found}
+
+
+def test_every_link_to_a_heading_leads_to_one() -> None:
+    for page in PAGES:
+        for target, anchor in re.findall(r"\]\((?!http)([^)#]*)#([^)]+)\)", page.read_text()):
+            linked = page.parent / target if target else page
+            assert anchor in headings(linked), f"{page.name}: {target}#{anchor}"
+
+
 def test_every_make_target_in_the_documentation_exists() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
+    for page in PAGES:
         named = set(re.findall(r"(?:`|^)make ([a-z]+)", page.read_text(), re.MULTILINE))
         assert named <= targets, page.name

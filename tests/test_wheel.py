@@ -71,6 +71,15 @@ def test_its_metadata_says_mit_python_3_11_and_no_dependency(
     assert [line for line in required if "extra ==" not in line] == []
 
 
+def test_its_metadata_names_its_authors_and_where_to_find_more(
+    metadata: email.message.Message,
+) -> None:
+    assert metadata["Author"] == "The microbudget authors"
+    urls = dict(line.split(", ") for line in metadata.get_all("Project-URL") or [])
+    assert set(urls) == {"Homepage", "Documentation", "Changelog", "Issues"}
+    assert all(url.startswith("https://") for url in urls.values())
+
+
 def test_its_description_is_the_readme(metadata: email.message.Message) -> None:
     assert metadata["Description-Content-Type"] == "text/markdown"
     description = metadata.get_payload(decode=True)

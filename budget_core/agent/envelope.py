@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from budget_core._types import Lock
+    from budget_core.ledger._types import AnyLedger
     from budget_core.monotonic import MonotonicClock
 
 
@@ -47,7 +48,7 @@ class Envelope(Bounds):
         clock: "MonotonicClock" = MONOTONIC,
         lock: "Lock | None" = None,
         *,
-        ledger: "Any" = None,
+        ledger: "AnyLedger | None" = None,
         account: str | None = None,
         max_tokens: int | None = None,
         ttl: float | None = None,

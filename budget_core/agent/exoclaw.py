@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Messages, Provider, Tools
+    from budget_core.ledger._types import AnyLedger
 
 OF_ONE_RUN = ("stop_when", "on_event", "state")
 REFUSED = "[Budget] None of the tools you called can be called now. Go on without them."
@@ -49,7 +50,7 @@ class ExoclawBudget:
         provider: "Provider",
         budget: "Budget | Envelope",
         *,
-        ledger: "Any" = None,
+        ledger: "AnyLedger | None" = None,
         account: str | None = None,
         **gate: "Any",
     ) -> None:

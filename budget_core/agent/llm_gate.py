@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from budget_core.agent.envelope import Envelope
     from budget_core.agent.middleware import Middleware
     from budget_core.agent.stop import StopCondition
+    from budget_core.ledger._types import AnyLedger
     from budget_core.turn_state import TurnRuntimeState
 
 FINAL = (
@@ -65,7 +66,7 @@ class Gate:
         essential: "Sequence[str]" = (),
         on_event: "Hook | None" = None,
         state: "TurnRuntimeState | None" = None,
-        ledger: "Any" = None,
+        ledger: "AnyLedger | None" = None,
         account: str | None = None,
         max_tokens: int | None = None,
         ttl: float | None = None,

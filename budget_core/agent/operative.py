@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from budget_core._types import Hook, Provider
     from budget_core.agent.result import OperativeResult
     from budget_core.deadline_token import DeadlineToken
+    from budget_core.ledger._types import AnyLedger
 
 
 OPTIONS = (
@@ -66,7 +67,7 @@ class Operative:
         on_event: "Hook | None" = None,
         stream: bool = False,
         session_id: str = "run",
-        ledger: "Any" = None,
+        ledger: "AnyLedger | None" = None,
         account: str | None = None,
         **gate: "Any",
     ) -> None:

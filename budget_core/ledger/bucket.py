@@ -16,10 +16,15 @@ EXPIRED = "expired"
 KEPT = 32  # windows that are over, of each limit
 
 
-class Cell:
+class Bucket:
     """What is spent and held of one limit in one window, or in one bucket of a rolling one.
 
-    `earlier` are the other buckets that still count. Times are Unix milliseconds.
+    `earlier` are the other buckets of a rolling window that still count. Times are Unix
+    milliseconds. `cap` is `MOST` for an unlimited one.
+
+    It is no `Allowance`: that belongs to one run, has one lock and lives as long as its cap. A
+    bucket belongs to a window and is superseded when that ends, while its holds still settle in it,
+    each by its state; engines store it; and its ledger's lock or transaction covers a whole chain.
     """
 
     __slots__ = ("cap", "earlier", "end", "held", "limit", "spent", "start")
@@ -41,20 +46,32 @@ class Cell:
         self.cap = cap
         self.earlier: Any = ()
 
-    def reached(self) -> "tuple[int, int]":
+    def totals(self) -> "tuple[int, int]":
         """Return `(spent, held)` of the whole window."""
         spent, held = self.spent, self.held
-        for cell in self.earlier:
-            spent += cell.spent
-            held += cell.held
+        for bucket in self.earlier:
+            spent += bucket.spent
+            held += bucket.held
         return min(MOST, spent), min(MOST, held)
 
+    def shortage(self, asked: int | None) -> "tuple[Any, ...] | None":
+        """Return what `refusal` needs if there is too little left, or `None`; `None` asks for all.
+
+        An amount without a bound is refused by every cap.
+        """
+        spent, held = self.totals()
+        if self.cap == MOST if asked is None else spent + held + asked <= self.cap:
+            return None
+        limit = self.limit
+        place = (limit.account, limit.axis, limit.window.name)
+        return self.end, place, MOST if asked is None else asked, self.cap, spent, held
+
     def record(self, used: int) -> None:
-        """Add to what is spent, also past the limit; there is an end at what engines can count."""
+        """Add to what is spent, also past the limit, up to what engines can count."""
         self.spent = min(MOST, self.spent + used)
 
     def settle(self, was: str, amount: int, used: int) -> None:
-        """Put what was used in the place of what a hold in that state stands for."""
+        """Replace the amount of a hold, which had the state `was`, by what was used."""
         if was == HELD:
             self.held = max(0, self.held - amount)
         elif was == EXPIRED:
@@ -63,55 +80,55 @@ class Cell:
 
 
 class CountedLimit:
-    """One limit of one account: its current cell, and those of windows that are over."""
+    """One limit of one account: its current bucket, and those of windows that are over."""
 
-    __slots__ = ("account", "axis", "cell", "past", "window")
+    __slots__ = ("account", "axis", "bucket", "past", "window")
 
-    def __init__(self, account: str, axis: str, window: "Window", cell: "Any" = None) -> None:
+    def __init__(self, account: str, axis: str, window: "Window", bucket: "Any" = None) -> None:
         self.account = account
         self.axis = axis
         self.window = window
-        self.cell: Cell = cell
-        self.past: list[Cell] = []
+        self.bucket: Bucket = bucket
+        self.past: list[Bucket] = []
 
     def change(self, cap: int | None, now: int) -> None:
-        """Allow so much from now on; go back from a window that has not begun yet."""
-        if self.cell is None:
+        """Set the cap from now on, and leave a window that has not begun yet."""
+        if self.bucket is None:
             _, start, end = self.window.bounds(now)
-            self.cell = Cell(self, start, end)
-        elif now >= self.cell.end or 0 < now < self.cell.start:
+            self.bucket = Bucket(self, start, end)
+        elif now >= self.bucket.end or 0 < now < self.bucket.start:
             self.follow(now)
-        self.cell.cap = MOST if cap is None else cap
+        self.bucket.cap = MOST if cap is None else cap
 
     def follow(self, now: int) -> None:
-        """Move to the window of `now`; one that was counted before is gone on with.
+        """Move to the window of `now`, with its count if it was counted before.
 
-        What was counted while nobody knew the date counts for the first window that is known. Going
-        back to a window that was not counted before refills nothing.
+        What was counted while the date was unknown counts for the first window that is known. A
+        move back to a window that was not counted before refills nothing.
         """
         first, start, end = self.window.bounds(now)
-        cell = self.cell
+        bucket = self.bucket
         again = [one for one in self.past if one.start == start]
-        if cell.end == NO_DATE or (start < cell.start and not again):
-            cell.start, cell.end = start, end
+        if bucket.end == NO_DATE or (start < bucket.start and not again):
+            bucket.start, bucket.end = start, end
         else:
-            self.cell = again[0] if again else Cell(self, start, end)
-            self.cell.cap = cell.cap
-            self.past = [cell] + [one for one in self.past if one is not self.cell]
-        self.cell.earlier = [one for one in self.past if first <= one.start < start]
+            self.bucket = again[0] if again else Bucket(self, start, end)
+            self.bucket.cap = bucket.cap
+            self.past = [bucket] + [one for one in self.past if one is not self.bucket]
+        self.bucket.earlier = [one for one in self.past if first <= one.start < start]
         self.past = [
             one for at, one in enumerate(self.past) if at < KEPT or first <= one.start or one.held
         ]
 
-    def newest(self) -> "list[Cell]":
-        """Return the cells of windows that are over, the newest first."""
+    def newest(self) -> "list[Bucket]":
+        """Return the buckets of windows that are over, the newest first."""
         return sorted(self.past, key=_start, reverse=True)
 
     def limit(self) -> Limit:
         """Return what was configured."""
-        cap = self.cell.cap
+        cap = self.bucket.cap
         return Limit(self.axis, None if cap == MOST else cap, self.window.name)
 
 
-def _start(cell: Cell) -> int:
-    return cell.start
+def _start(bucket: Bucket) -> int:
+    return bucket.start

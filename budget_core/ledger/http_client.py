@@ -18,16 +18,15 @@ from budget_core.ledger.http_replies import (
     read_rows,
 )
 from budget_core.ledger.limit import Limit, check_amounts, check_key, check_path
-from budget_core.ledger.records import check_ttl
+from budget_core.ledger.records import TTL, check_ttl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from budget_core.ledger.records import Balance, Hold
 
-TTL = 300
 _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 
@@ -95,11 +94,15 @@ class HttpLedger:
             after = found[-1]
 
     async def reserve(
-        self, path: str, amounts: "dict[str, int]", key: str | None = None, ttl: float = TTL
+        self,
+        path: str,
+        amounts: "Mapping[str, int | None]",
+        key: str | None = None,
+        ttl: float = TTL,
     ) -> "Hold":
         """Hold amounts on every limit of the path and of all above it, or raise."""
         check_ttl(ttl)
-        fields = {"amounts": check_amounts(amounts), "key": _key(key), "ttl": ttl}
+        fields = {"amounts": check_amounts(amounts, True), "key": _key(key), "ttl": ttl}
         return await self._ask_hold("reserve", path, fields)
 
     async def charge(self, path: str, amounts: "dict[str, int]", key: str | None = None) -> "Hold":

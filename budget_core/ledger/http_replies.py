@@ -66,7 +66,8 @@ def read_hold(row: "Any") -> Hold:
         raise ValueError
     if actual is not None:
         actual = check_amounts(actual)
-    expires = _maybe_whole(row["expires"])
+    expires = _maybe_whole(row["expires_at"])
+    expires = None if expires is None else expires * 1000
     return Hold(check_path(path), _text(row["id"]), check_amounts(amounts), state, expires, actual)
 
 

@@ -1,18 +1,22 @@
-"""Draw blocks of a budget, and admit calls within them without asking for each."""
+"""Lease blocks of a budget, and admit calls within them without asking for each."""
+
+import asyncio
 
 from budget_core.checks import check_count
+from budget_core.errors import refuse
 from budget_core.ledger.bucket import COMMITTED
 from budget_core.ledger.errors import (
+    BudgetExceededError,
+    HoldSettledError,
     LedgerError,
     LedgerFullError,
     LedgerUnavailableError,
     UnknownHoldError,
 )
-from budget_core.ledger.lease_refill import Blocks
-from budget_core.ledger.leased_block import Share
+from budget_core.ledger.leased_block import PathLease
 from budget_core.ledger.limit import check_amounts, check_key
 from budget_core.ledger.outbox import new_key
-from budget_core.ledger.records import TTL, Hold
+from budget_core.ledger.records import TTL, Hold, bounded, check_ttl
 from budget_core.ledger.upstream import Upstream
 from budget_core.ledger.window import FAR
 from budget_core.monotonic import MONOTONIC, in_ms
@@ -20,7 +24,7 @@ from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from budget_core._types import Lock
@@ -32,24 +36,23 @@ RETRY_MS = 1000
 
 
 class LeasedLedger:
-    """A ledger that holds blocks of another's budget, and goes on within them when that is away.
+    """A ledger that leases blocks of another one's budget, and admits calls within them.
 
     A block of each path is held upstream for `ttl` seconds at a time, and extended at half of that
-    while it is used. What is unused is given back on `close`, after `idle` seconds without a claim,
-    and when a window ends: a claim is counted in the window it was made in. All of this is done at
-    calls, nothing runs in between; `expire` does it where no other call comes.
+    while it is used. The unused part is given back on `close`, after `idle` seconds without a
+    claim, and when a window ends: a claim counts in the window it was made in. All of this happens
+    during calls, nothing runs in between; `expire` does it if no other call comes.
 
     A claim that the blocks cannot cover draws what is missing, down to the last bit that is left.
-    Out of sight of others is at most one `block`, or one larger claim, of each path a process uses.
-    More than the limit is never admitted. When the upstream ledger is out of reach, claims are
-    admitted within the blocks until these expire or their window ends, then refused with
-    `LedgerUnavailableError`; settlements are passed up later. A process that dies leaves its blocks
-    to expire, which counts them as spent.
+    Each process can strand at most one unused `block`, or one larger claim, per path. More than the
+    limit is never admitted. While the ledger upstream is out of reach, claims are admitted within
+    the blocks until these expire or their window ends, then refused with `LedgerUnavailableError`;
+    settlements are delivered later. A process that dies leaves its blocks to expire, as spent.
 
-    `ledger` may have coroutines for methods, or not. Holds and their keys are known to this process
-    only. `clock` returns Unix seconds, for holds; leases follow the `monotonic` clock. `lock` is
-    for threads, `gate` an async one that is held while the ledger is asked (by default asyncio's).
-    At most `max_paths` paths are kept.
+    `ledger` blocks or is awaited. Holds and their keys are known to this process only. `clock`
+    returns Unix seconds, for holds; leases follow the `monotonic` clock. `lock` is for threads,
+    `gate` an async lock that is held while the ledger is asked (by default asyncio's). At most
+    `max_paths` paths are kept.
     """
 
     def __init__(
@@ -66,43 +69,51 @@ class LeasedLedger:
         gate: "Any" = None,
     ) -> None:
         self.upstream = Upstream(ledger, monotonic)
-        self._blocks = Blocks(self.upstream, BLOCK if block is None else block, ttl)
+        self._block = check_amounts(BLOCK if block is None else block)
+        if not self._block:
+            refuse("block", "amounts of at least one axis", block)
+        self._ttl = ttl
+        self._ttl_ms = check_ttl(ttl)
         self._idle_ms = FAR if in_ms("idle", idle) is None else in_ms("idle", idle) or 0
         self._clock = clock
         self._max_paths = check_count("max_paths", max_paths)
         self._lock = lock
-        if gate is None:
-            import asyncio
-
-            gate = asyncio.Lock()
-        self._gate = gate
-        self._shares: dict[str, Share] = {}
+        self._gate = gate or asyncio.Lock()
+        self._leases: dict[str, PathLease] = {}
         self._due = FAR
 
     def claim(
-        self, path: str, amounts: "dict[str, int]", key: str | None = None, ttl: float = TTL
+        self,
+        path: str,
+        amounts: "Mapping[str, int | None]",
+        key: str | None = None,
+        ttl: float = TTL,
     ) -> Hold | None:
-        """Hold amounts of what is leased, at once; `None` where the ledger has to be asked."""
-        share = self._shares.get(path)
+        """Hold amounts of what is leased, at once; `None` if the ledger has to be asked."""
+        lease = self._leases.get(path)
         now = self.upstream.now()
-        if share is None or now >= self._due:
+        if lease is None or now >= self._due or None in amounts.values():
             return None
-        return share.claim(amounts, key, ttl, now)
+        return lease.claim(dict(amounts), key, ttl, now)  # type: ignore[arg-type]
 
     def record(self, hold: Hold, actual: "dict[str, int] | None" = None) -> Hold:
-        """Settle a hold here, at once; where `is_due`, the ledger is to be told by `expire`."""
-        found, tell = self._share_of(hold).commit(hold, actual)
-        if tell:
+        """Settle a hold here, at once; if `is_due` then, the ledger is to be told by `maintain`."""
+        found, urgent = self._lease_of(hold).commit(hold, actual)
+        if urgent:
             self._due = 0
         return found
 
     @property
     def is_due(self) -> bool:
-        """Whether there is something to do upstream: blocks to extend or to settle."""
+        """Whether there is something to do upstream: leases to extend or to settle."""
         return self.upstream.now() >= self._due
 
     async def reserve(
-        self, path: str, amounts: "dict[str, int]", key: str | None = None, ttl: float = TTL
+        self,
+        path: str,
+        amounts: "Mapping[str, int | None]",
+        key: str | None = None,
+        ttl: float = TTL,
     ) -> Hold:
         """Hold amounts of what is leased, or of a block drawn for them.
 
@@ -111,15 +122,17 @@ class LeasedLedger:
         hold = self.claim(path, amounts, key, ttl)
         if hold is not None:
             return hold
-        asked = check_amounts(amounts)
+        asked = check_amounts(amounts, True)
         async with self._gate:
-            await self._tend()
-            share = self._open(path)
-            hold = share.claim(asked, key, ttl, self.upstream.now())
+            await self._maintain()
+            if None in asked.values():
+                asked = bounded(asked, await self.upstream.ask("balance", path))
+            lease = self._open(path)
+            hold = lease.claim(asked, key, ttl, self.upstream.now())
             try:
                 while hold is None:
-                    await self._blocks.draw(share, asked)
-                    hold = share.claim(asked, key, ttl, self.upstream.now())
+                    await self._draw(lease, asked)
+                    hold = lease.claim(asked, key, ttl, self.upstream.now())
             finally:
                 self._plan()
         return hold
@@ -130,19 +143,19 @@ class LeasedLedger:
         What is more than was leased is charged upstream as soon as that can be reached.
         """
         found = self.record(hold, actual)
-        await self.tend()
+        await self.maintain()
         return found
 
     async def release(self, hold: Hold) -> Hold:
         """Give back a hold whose call was never made."""
-        found = self._share_of(hold).local.release(hold)
-        await self.tend()
+        found = self._lease_of(hold).local.release(hold)
+        await self.maintain()
         return found
 
     async def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
-        """Keep a hold live for `ttl` seconds from now at least."""
-        found = self._share_of(hold).local.extend(hold, ttl)
-        await self.tend()
+        """Keep a hold live for at least `ttl` seconds from now."""
+        found = self._lease_of(hold).local.extend(hold, ttl)
+        await self.maintain()
         return found
 
     async def charge(self, path: str, amounts: "dict[str, int]", key: str | None = None) -> Hold:
@@ -162,72 +175,129 @@ class LeasedLedger:
 
     async def hold(self, path: str, id: str) -> Hold:
         """Return a hold that was taken here."""
-        return self._share_of(Hold(path, id)).local.hold(path, id)
+        return self._lease_of(Hold(path, id)).local.hold(path, id)
 
     async def balance(self, path: str) -> "list[Balance]":
-        """Return what stands upstream: what is leased is held there."""
+        """Return what stands upstream; what is leased is held there."""
         found: list[Balance] = await self.upstream.ask("balance", path)
         return found
 
     async def expire(self) -> int:
-        """Count as spent what holds stand for that are over, and tend all blocks."""
-        count = sum([share.local.expire() for share in list(self._shares.values())])
+        """Count expired holds as spent and do what is due; return how many holds there were."""
+        count = sum([lease.local.expire() for lease in list(self._leases.values())])
         self._due = 0
-        await self.tend()
+        await self.maintain()
         return count
 
-    async def tend(self) -> None:
-        """Do what is due: extend, settle and give back blocks, if the ledger can be reached."""
+    async def maintain(self) -> None:
+        """Do what is due: extend, settle and give back leases, if the ledger can be reached."""
         if self.is_due:
             async with self._gate:
-                await self._tend()
+                await self._maintain()
 
     async def close(self) -> None:
         """Give back what is unused, and close the ledger; calls in flight count at what they hold.
 
-        Raises `LedgerUnavailableError` where it cannot be reached: unless closed again, the blocks
+        Raises `LedgerUnavailableError` if it cannot be reached: unless closed again, the leases
         then expire, which counts them as spent.
         """
         async with self._gate:
-            for share in self._shares.values():
-                share.give_back(self.upstream.outbox)
+            for lease in self._leases.values():
+                lease.close(self.upstream.outbox)
             await self.upstream.close()
 
-    def _share_of(self, hold: Hold) -> Share:
-        share = self._shares.get(hold.path)
-        if share is None:
+    def _lease_of(self, hold: Hold) -> PathLease:
+        lease = self._leases.get(hold.path)
+        if lease is None:
             raise UnknownHoldError(hold.path, hold.id)
-        return share
+        return lease
 
-    def _open(self, path: str) -> Share:
-        share = self._shares.get(path)
-        if share is None:
-            if len(self._shares) >= self._max_paths:
-                unused = [one.path for one in self._shares.values() if one.is_idle]
+    def _open(self, path: str) -> PathLease:
+        lease = self._leases.get(path)
+        if lease is None:
+            if len(self._leases) >= self._max_paths:
+                unused = [one.path for one in self._leases.values() if one.is_idle]
                 if not unused:
                     raise LedgerFullError(f"{self._max_paths} paths are leased: raise max_paths")
-                del self._shares[unused[0]]
-            share = Share(path, list(self._blocks.block), self._clock, self._lock)
-            self._shares[path] = share
-        return share
+                del self._leases[unused[0]]
+            lease = PathLease(path, list(self._block), self._clock, self._lock)
+            self._leases[path] = lease
+        return lease
 
-    async def _tend(self) -> None:
+    async def _maintain(self) -> None:
         now = self.upstream.now()
         if now < self._due:
             return
         try:
-            for share in self._shares.values():
-                share.tend(self.upstream.outbox, now, self._idle_ms)
+            for lease in self._leases.values():
+                lease.maintain(self.upstream.outbox, now, self._idle_ms)
             await self.upstream.deliver()
-            for share in list(self._shares.values()):
-                if share.batch.holds and now >= share.extend_at:
-                    await self._blocks.extend(share)
+            for lease in list(self._leases.values()):
+                if lease.block.leases and now >= lease.extend_at:
+                    await self._extend(lease)
         except LedgerError:
-            for share in self._shares.values():
-                share.extend_at = max(share.extend_at, now + RETRY_MS)
+            for lease in self._leases.values():
+                lease.extend_at = max(lease.extend_at, now + RETRY_MS)
         self._plan()
 
     def _plan(self) -> None:
         now = self.upstream.now()
-        due = [share.due(now, self._idle_ms) for share in self._shares.values()]
+        due = [lease.due(now, self._idle_ms) for lease in self._leases.values()]
         self._due = min(due + [now + RETRY_MS if self.upstream.outbox.entries else FAR])
+
+    async def _extend(self, lease: PathLease) -> None:
+        """Extend what is held upstream for a path to `ttl` from now; note when its window ends."""
+        upstream = self.upstream
+        asked = upstream.now()
+        hold = None
+        for held in lease.block.leases:
+            try:
+                hold = await upstream.ask("extend", held, self._ttl)
+            except (HoldSettledError, UnknownHoldError):
+                lease.block.expires = 0
+                return
+        lease.block.expires = asked + self._ttl_ms
+        lease.extend_at = asked + self._ttl_ms // 2
+        if hold is not None:
+            balances = await upstream.ask("balance", lease.path)
+            lease.note_windows(balances, (hold.expires_ms or 0) - self._ttl_ms, asked)
+
+    async def _draw(self, lease: PathLease, asked: "dict[str, int]") -> None:
+        """Hold another block upstream, or what is left of one, for a claim that lacks something."""
+        upstream = self.upstream
+        await upstream.deliver()
+        first = not lease.block.leases
+        balances = await upstream.ask("balance", lease.path) if first else []
+        now = upstream.now()
+        hold = await self._reserve_block(lease, asked)
+        if first:
+            lease.extend_at = now + self._ttl_ms // 2
+            lease.note_windows(balances, (hold.expires_ms or 0) - self._ttl_ms, now)
+        lease.add(hold, now + self._ttl_ms)
+        lease.block.settle(upstream.outbox, lease.path)
+        try:
+            await upstream.deliver()
+        except LedgerError:
+            pass  # it stays in the outbox, and the block is drawn
+
+    async def _reserve_block(self, lease: PathLease, asked: "dict[str, int]") -> Hold:
+        ask, outbox = self.upstream.ask, self.upstream.outbox
+        want, lack = lease.wanted(asked, self._block)
+        while True:
+            try:
+                return await outbox.reserve(ask, lease.path, want, new_key(), self._ttl)
+            except BudgetExceededError as error:
+                axis, least = error.axis, lack.get(error.axis, 0)
+                if error.left < least or not want.get(axis):
+                    raise _refusal(error, asked.get(axis, 0), lease.block.free(axis))
+                want = dict(want)
+                want[axis] = max(least, error.left // 2)
+                if not want[axis]:
+                    del want[axis]
+
+
+def _refusal(error: BudgetExceededError, asked: int, free: int) -> BudgetExceededError:
+    """Return the error for the caller, to whom what is leased and free was left as well."""
+    held = max(0, error.held - max(0, free))
+    place = (error.scope, error.axis, error.window)
+    return BudgetExceededError(*place, asked, error.limit, error.spent, held, error.resets_at)

@@ -4,13 +4,17 @@ from budget_core.errors import refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from typing import Any
+
+    from budget_core.ledger.window import Window
 
 MOST = (1 << 53) - 1  # what every engine counts exactly, Lua's doubles included
 MAX_DEPTH = 8
 MAX_LIMITS = 16  # of an account, and axes of an operation
 MAX_SEGMENT = 64
 MAX_KEY = 200
+MAX_WINDOWS = 64  # that are remembered; others are read again
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _SEGMENT = _LETTERS + ".@+="
 _PRINTABLE = _SEGMENT + "!\"#$%&'()*,/:;<>?[\\]^`{|}~"
@@ -43,6 +47,53 @@ class Limit:
 
     def _key(self) -> "tuple[str, int | None, str]":
         return self.axis, self.cap, self.window
+
+
+class LimitReader:
+    """Reads limits for a ledger.
+
+    `windows` reads the names of windows. `axes` are the only ones that a limit or an amount may
+    have; `None` allows any.
+    """
+
+    def __init__(self, windows: "Callable[[Any], Window]", axes: "Sequence[str] | None") -> None:
+        self._read_window = windows
+        self._windows: dict[str, Window] = {}  # each read once
+        self._axes = None if axes is None else [check_axis(axis) for axis in axes]
+
+    def read(self, limits: "Any") -> "list[tuple[str, Window, int | None]]":
+        """Return `(axis, window, cap)` of each limit, sorted.
+
+        Raises `ValueError` for two limits on one axis and window, and for more than 16.
+        """
+        found: dict[tuple[str, str], tuple[str, Window, int | None]] = {}
+        for limit in limits if isinstance(limits, (list, tuple)) else (limits,):
+            if not isinstance(limit, Limit):
+                refuse("limits", "a list of Limits", limit)
+            window = self.window(limit.window)
+            self.check_axis(limit.axis)
+            if (limit.axis, window.name) in found:
+                raise ValueError(f"limits must differ: two are on {limit.axis} per {window.name}")
+            found[limit.axis, window.name] = (limit.axis, window, limit.cap)
+        if len(found) > MAX_LIMITS:
+            raise ValueError(f"an account has at most {MAX_LIMITS} limits, not {len(found)}")
+        return [found[key] for key in sorted(found)]
+
+    def window(self, name: str) -> "Window":
+        """Return the window of that name."""
+        window = self._windows.get(name)
+        if window is None:
+            window = self._read_window(name)
+            if len(self._windows) >= MAX_WINDOWS:
+                self._windows.clear()  # which other threads may do as well
+            self._windows[name] = window
+        return window
+
+    def check_axis(self, axis: str) -> None:
+        """Raise `ValueError` for a malformed axis, and for one that is not counted."""
+        check_axis(axis)
+        if self._axes is not None and axis not in self._axes:
+            refuse("axis", "one of " + ", ".join(self._axes), axis)
 
 
 def check_path(path: "Any") -> str:
@@ -95,8 +146,11 @@ def check_amount(name: str, value: "Any") -> int:
     return int(value)
 
 
-def check_amounts(amounts: "Any") -> "dict[str, int]":
-    """Accept amounts of up to 16 axes, and return a copy of them."""
+def check_amounts(amounts: "Any", unbounded: bool = False) -> "dict[str, Any]":
+    """Accept amounts of up to 16 axes, and return a copy of them.
+
+    With `unbounded`, one may be `None`: how much that will be is not known.
+    """
     if not isinstance(amounts, dict):
         refuse("amounts", "a dict of whole numbers by axis", amounts)
     if len(amounts) > MAX_LIMITS:
@@ -106,14 +160,16 @@ def check_amounts(amounts: "Any") -> "dict[str, int]":
         value = amounts[axis]
         if axis.__class__ is not str:
             axis = check_axis(axis)
-        if value.__class__ is not int or not 0 <= value <= MOST:
+        if (value.__class__ is not int or not 0 <= value <= MOST) and not (
+            unbounded and value is None
+        ):
             value = check_amount("the amount of " + check_axis(axis), value)
         found[axis] = value
     return found
 
 
 def _plain(text: str) -> str:
-    """Return a string that is no more than that: members of an `Enum` print as something else."""
+    """Return a plain string: members of an `Enum` print as something else."""
     return text if text.__class__ is str else "".join(text)
 
 

@@ -9,8 +9,8 @@ from budget_core.ledger.errors import (
     LedgerUnavailableError,
 )
 from budget_core.ledger.limit import MOST, check_path
-from budget_core.ledger.llm_hold import LlmHold, PendingHold
-from budget_core.ledger.outbox import CHARGE, Entry, Outbox
+from budget_core.ledger.llm_hold import LlmHold
+from budget_core.ledger.outbox import CHARGE, Entry, Outbox, new_key
 from budget_core.ledger.records import TTL, Hold, check_ttl
 from budget_core.provider import settle
 
@@ -48,6 +48,7 @@ class _InProcess:
 
     def __init__(self) -> None:
         self.outbox = Outbox()
+        self.awaited = False  # as far as is known
         self._keys: set[tuple[str, str]] = set()
         self._former: set[tuple[str, str]] = set()
 
@@ -88,7 +89,7 @@ class LedgerAccount:
     def __init__(
         self, ledger: "Any", path: "Any", max_tokens: int | None = None, ttl: float | None = None
     ) -> None:
-        for name in ("reserve", "commit", "release", "extend", "charge", "balance"):
+        for name in ("reserve", "commit", "release", "extend", "charge"):
             if not hasattr(ledger, name):
                 refuse("ledger", "a Ledger", ledger)
         if not path:
@@ -125,34 +126,42 @@ class LedgerAccount:
         await self.flush()
         if self.outbox.waits(self.path):
             raise self.error or LedgerUnavailableError("the ledger is owed what was used before")
-        if price is None:
-            await self._refuse_unpriced(model)
-        if key is None or not self._shared.claim(self.path, key):
-            return await self._clamped(prompt, limit, price, clamp, None)
+        if key is not None and not self._shared.claim(self.path, key):
+            key = None
         try:
-            return await self._clamped(prompt, limit, price, clamp, key)
+            return await self._clamped(model, prompt, limit, price, TRIES if clamp else 0, key)
         except BaseException:
-            self._shared.disclaim(self.path, key)
+            if key is not None:
+                self._shared.disclaim(self.path, key)
             raise
 
     async def _clamped(
-        self, prompt: int, limit: int, price: "Price | None", clamp: bool, key: str | None
+        self,
+        model: str,
+        prompt: int,
+        limit: int,
+        price: "Price | None",
+        tries: int,
+        key: str | None,
     ) -> LlmHold:
-        tries = TRIES if clamp else 0
         while True:
             try:
-                asked = amounts(prompt, limit, price)
+                asked: dict[str, Any] = amounts(prompt, limit, price)
+                if price is None:
+                    asked["nano_usd"] = None  # a limit on money refuses it
                 held = await self._hold(asked, key)
-                if held.amounts != asked:
+                if held.amounts["tokens"] != asked["tokens"]:
                     limit = max(1, held.amounts["tokens"] - prompt)
                 return LlmHold(self, held, limit)
             except BudgetExceededError as error:
+                if price is None and error.axis == "nano_usd":
+                    raise UnpricedError(error.scope, model)
                 limit = _fitting(error, prompt, limit, price)
                 if limit < 1 or not tries:
                     raise
                 tries -= 1
 
-    async def _hold(self, asked: "dict[str, int]", key: str | None) -> Hold:
+    async def _hold(self, asked: "dict[str, int | None]", key: str | None) -> Hold:
         if key is not None:
             try:
                 known: Hold = await self._ask("reserve", self.path, asked, key, self.ttl)
@@ -160,16 +169,14 @@ class LedgerAccount:
                 known = await self._ask("hold", self.path, key)
             if known.state == Hold.HELD and "tokens" in known.amounts:
                 return known
-        held: Any = self.ledger.reserve(self.path, asked, None, self.ttl)
-        if hasattr(held, "__await__") or hasattr(held, "send"):
-            held = await PendingHold(self, held).result()
-        taken: Hold = held
-        return taken
-
-    async def _refuse_unpriced(self, model: str) -> None:
-        for row in await self._ask("balance", self.path):
-            if row.axis == "nano_usd" and row.limit is not None:
-                raise UnpricedError(row.account, model)
+        if not self._shared.awaited:
+            held: Any = self.ledger.reserve(self.path, asked, None, self.ttl)
+            if not hasattr(held, "close"):
+                found: Hold = held
+                return found
+            held.close()  # a coroutine that has not begun: one that may be cancelled needs a key
+            self._shared.awaited = True
+        return await self.outbox.reserve(self._ask, self.path, asked, new_key(), self.ttl)
 
     async def _ask(self, operation: str, *arguments: "Any") -> "Any":
         return await settle(getattr(self.ledger, operation)(*arguments))

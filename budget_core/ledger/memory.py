@@ -1,47 +1,56 @@
 """Hold what calls may use, and record what they did, on accounts that many share."""
 
 from budget_core.checks import check_count
-from budget_core.ledger.accounts import Accounts
-from budget_core.ledger.bucket import COMMITTED, EXPIRED, HELD, RELEASED
+from budget_core.ledger.bucket import COMMITTED, EXPIRED, HELD, RELEASED, CountedLimit
 from budget_core.ledger.errors import (
     HoldSettledError,
     KeyReusedError,
-    LedgerError,
     LedgerFullError,
+    UnknownAccountError,
     UnknownHoldError,
     refusal,
 )
-from budget_core.ledger.limit import chain, check_amounts, check_key, check_path, root
+from budget_core.ledger.limit import (
+    LimitReader,
+    chain,
+    check_amounts,
+    check_key,
+    check_path,
+    root,
+)
 from budget_core.ledger.records import TTL, Balance, Hold, check_ttl
 from budget_core.ledger.window import FAR, parse_window
+from budget_core.locks import NoLock
 from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from budget_core._types import Lock
-    from budget_core.ledger.bucket import Cell
+    from budget_core.ledger.bucket import Bucket
+    from budget_core.ledger.limit import Limit
     from budget_core.ledger.window import Window
+
+    Buckets = dict[str, tuple[Bucket, ...]]  # by axis
 
 FEW_HOLDS = 64
 
 
-class Ledger(Accounts):
-    """Budgets by path, such as `org/team/agent`: what is used below is used above as well.
+class Ledger:
+    """Budgets by path, such as `org/team/agent`: usage below counts on every account above too.
 
-    An account is a path that was given limits. A path without any draws on the accounts above it;
-    where there are none, it is refused.
+    An account is a path that was given limits. A path without limits draws on the accounts above
+    it, and is refused if there are none.
 
     `clock` returns Unix seconds, and 0 while it does not know the date. `lock` is any context
-    manager; without one a ledger is for one thread. `windows` reads the names of windows, `axes`
-    are the only ones that are counted, any if `None`. There are at most `max_accounts` accounts and
-    `max_holds` live holds. A settled hold with a key is known for `keep` seconds at least, and up
-    to twice as long.
+    manager; without one a ledger is for one thread. `windows` reads the names of windows. Only
+    `axes` are counted; `None` allows any. There are at most `max_accounts` accounts and `max_holds`
+    live holds. A settled hold with a key is known for `keep` seconds at least, and up to twice as
+    long.
 
-    This one is in memory, and says what every other engine does. Source: the rules for holds and
-    clocks in docs/ledger.md.
+    This ledger is in memory, and defines what every other engine does; see docs/ledger.md.
     """
 
     def __init__(
@@ -55,9 +64,14 @@ class Ledger(Accounts):
         max_holds: int = 1_000_000,
         keep: int = 86_400,
     ) -> None:
-        super().__init__(clock, lock, windows, axes, max_accounts)
+        self._reader = LimitReader(windows, axes)
+        self._clock = clock
+        self._lock = lock or NoLock()
+        self._max_accounts = check_count("max_accounts", max_accounts)
         self._max_holds = check_count("max_holds", max_holds)
         self._keep_ms = check_count("keep", keep) * 1000
+        self._accounts: dict[str, _Account] = {}
+        self._version = 0  # of the limits and their windows
         self._taken = 0
         self._live: dict[str, Hold] = {}
         self._sweep_at = min(FEW_HOLDS, self._max_holds)
@@ -66,91 +80,127 @@ class Ledger(Accounts):
         self._former: dict[str, Hold] = {}
         self._turned = 0
 
+    def set_limits(self, path: str, limits: "Sequence[Limit]") -> None:
+        """Give an account these limits and no others, now; an empty list removes the account.
+
+        What a limit on the same axis and window has counted stays counted: one below what is spent
+        denies until its window ends. Holds stay live. A window that has not begun yet, because a
+        clock was wrong, is left.
+
+        Raises `ValueError` for two limits on one axis and window, for more than 16, and for a
+        malformed path, axis or window; `LedgerFullError` for an account too many.
+        """
+        path = check_path(path)
+        wanted = self._read_limits(limits)
+        with self._lock:
+            now = self._now()
+            for _, window, _ in wanted:
+                window.bounds(now)  # which may raise: nothing has changed yet
+            own = self._limits_of(path)
+            if not own and wanted and self._count_accounts() >= self._max_accounts:
+                text = f"the ledger has its {self._max_accounts} accounts: raise max_accounts"
+                raise LedgerFullError(text)
+            before = {(one.axis, one.window.name): one for one in own}
+            counted = []
+            for axis, window, cap in wanted:
+                one = before.get((axis, window.name)) or CountedLimit(path, axis, window)
+                one.change(cap, now)
+                counted.append(one)
+            self._version += 1
+            if counted:
+                self._put(path, counted)
+            elif own:
+                del self._accounts[path]
+
+    def limits(self, path: str) -> "list[Limit]":
+        """Return an account's own limits, none for a path that is no account."""
+        check_path(path)
+        with self._lock:
+            return [one.limit() for one in self._limits_of(path)]
+
+    def accounts(self) -> "list[str]":
+        """Return the paths of all accounts, sorted."""
+        with self._lock:
+            return sorted(self._accounts)
+
     def reserve(
-        self, path: str, amounts: "dict[str, int]", key: str | None = None, ttl: float = TTL
+        self,
+        path: str,
+        amounts: "Mapping[str, int | None]",
+        key: str | None = None,
+        ttl: float = TTL,
     ) -> Hold:
         """Hold amounts, by axis, in one step on every limit of the path and of all above it.
 
         The hold is live for `ttl` seconds; not settled by then, it counts as spent. An axis without
-        limits is not counted. With the `key` of an operation before it, which stands for one below
-        the same root, nothing more is held: its hold is returned, whatever became of it.
+        limits is not counted. An amount of `None` has no bound: any cap on its axis refuses it, and
+        nothing of it is held. The `key` of an earlier operation below the same root returns that
+        operation's hold, whatever became of it, and holds nothing more.
 
-        Raises `BudgetExceededError` where one limit has less left, of several the one that resets
-        last; `UnknownAccountError`, `LedgerFullError`; `KeyReusedError` for the key of another path
-        or other amounts; `ValueError` for what is no path, amount, key or ttl.
+        Raises `BudgetExceededError` if a limit has too little left, for the one that resets last;
+        `UnknownAccountError`; `LedgerFullError`; `KeyReusedError` if the key stands for another
+        path or other amounts; `ValueError` for a malformed path, amount, key or ttl.
         """
-        asked = check_amounts(amounts)
+        asked = check_amounts(amounts, True)
+        held = {axis: asked[axis] for axis in asked if asked[axis] is not None}
         ttl_ms = check_ttl(ttl)
         if path.__class__ is not str:
             path = check_path(path)
-        place = None if key is None else _place(path, key)
+        name = None if key is None else _name(path, key)
         with self._lock:
             now = self._now()
-            if place is not None:
-                known = self._known(place, path, asked, False)
+            if name is not None:
+                known = self._known(name, path, held, False)
                 if known is not None:
                     return known
-            cells = self._open(path, now)
-            tight = False
-            for axis in asked:
-                amount = asked[axis]
-                for cell in cells.get(axis) or self._uncounted(axis):
-                    if cell.spent + cell.held + amount > cell.cap or cell.earlier:
-                        tight = True
-            if tight:
-                self._refuse(cells, asked)
+            buckets = self._buckets(path, now)
+            self._admit(buckets, asked)
             if key is None:
                 key = self._new_id()
-            hold = Hold(path, key, asked, HELD, now + ttl_ms, None, cells)
-            try:
-                self._keep(place or key, hold, now)
-                for axis in asked:
-                    for cell in cells.get(axis, ()):
-                        cell.held += asked[axis]
-            except LedgerError:
-                raise
-            except BaseException:  # an interrupt, wherever it came
-                self._live.pop(place or key, None)
-                self._recount(cells)
-                raise
+            hold = Hold(path, key, held, HELD, now + ttl_ms, None, buckets)
+            self._keep(name or key, hold, now)
+            for axis in held:
+                for bucket in buckets.get(axis, ()):
+                    bucket.held += held[axis]
             return hold
 
     def charge(self, path: str, amounts: "dict[str, int]", key: str | None = None) -> Hold:
         """Record amounts as spent without asking, also past a limit, and return them, committed.
 
-        With the `key` of a charge before it nothing more is recorded. Raises as `reserve` does, but
+        With the `key` of an earlier charge nothing more is recorded. Raises as `reserve` does, but
         for `BudgetExceededError`.
         """
         used = check_amounts(amounts)
         if path.__class__ is not str:
             path = check_path(path)
-        place = None if key is None else _place(path, key)
+        name = None if key is None else _name(path, key)
         with self._lock:
             now = self._now()
-            if place is not None:
-                known = self._known(place, path, used, True)
+            if name is not None:
+                known = self._known(name, path, used, True)
                 if known is not None:
                     return known
-            cells = self._open(path, now)
-            self._check_uncounted(used, cells)
+            buckets = self._buckets(path, now)
+            self._check_uncounted(used, buckets)
             for axis in used:
-                for cell in cells.get(axis, ()):
-                    cell.record(used[axis])
+                for bucket in buckets.get(axis, ()):
+                    bucket.record(used[axis])
             if key is None:
                 key = self._new_id()
-            hold = Hold(path, key, used, COMMITTED, None, used, cells)
-            self._keep_settled(place or key, hold, now)
+            hold = Hold(path, key, used, COMMITTED, None, used, buckets)
+            if name is not None:
+                self._forget_settled(now)
+                self._settled[name] = hold
             return hold
 
     def commit(self, hold: Hold, actual: "dict[str, int] | None" = None) -> Hold:
         """Record what a call used in the place of its hold, in the windows the hold was taken in.
 
         More than was held, or than the limit, is recorded too. An axis that `actual` does not name
-        counts at what was held, one that was not held is recorded all the same. What was really
-        used always stands: a commit corrects a hold that had expired or was released. A second
-        commit changes nothing.
+        counts at what was held; one that was not held is recorded all the same. A commit corrects a
+        hold that had expired or was released. A second commit changes nothing.
 
-        Returns the hold. Raises `UnknownHoldError` where it is not known any more.
+        Returns the hold. Raises `UnknownHoldError` if it is no longer known.
         """
         used = None if actual is None else check_amounts(actual)
         with self._lock:
@@ -158,16 +208,16 @@ class Ledger(Accounts):
             if hold.state != COMMITTED:
                 spent = hold.amounts
                 if used is not None:
-                    self._check_uncounted(used, hold.cells or {})
+                    self._check_uncounted(used, hold.buckets or {})
                     spent = dict(spent)
                     spent.update(used)
                 self._settle(hold, COMMITTED, spent)
             return hold
 
     def release(self, hold: Hold) -> Hold:
-        """Give back a hold whose call was never made; one that is settled stays as it is.
+        """Give back a hold whose call was never made; a settled one stays as it is.
 
-        Returns the hold, whose `state` tells. Raises `UnknownHoldError` where it is not known.
+        Returns the hold. Raises `UnknownHoldError` if it is no longer known.
         """
         with self._lock:
             hold = self._find(hold)
@@ -177,10 +227,10 @@ class Ledger(Accounts):
             return hold
 
     def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
-        """Keep a hold live for `ttl` seconds from now at least, and return it.
+        """Keep a hold live for at least `ttl` seconds from now, and return it.
 
-        Raises `HoldSettledError` where it is settled or has expired, `UnknownHoldError` where it is
-        not known any more.
+        Raises `HoldSettledError` if it is settled or has expired, `UnknownHoldError` if it is no
+        longer known.
         """
         ttl_ms = check_ttl(ttl)
         with self._lock:
@@ -189,20 +239,20 @@ class Ledger(Accounts):
             self._expire_one(hold, now)
             if hold.state != HELD:
                 raise HoldSettledError(hold.id, hold.state)
-            hold.expires = max(hold.expires or 0, now + ttl_ms)
+            hold.expires_ms = max(hold.expires_ms or 0, now + ttl_ms)
             return hold
 
     def expire(self) -> int:
-        """Count as spent what holds stand for that are over; return how many there were.
+        """Count expired holds as spent; return how many there were.
 
         A limit has no more left afterwards than before, so nothing depends on when this is done. It
-        is done from time to time without asking, too.
+        also happens from time to time by itself.
         """
         with self._lock:
             return self._expire(self._now())
 
     def hold(self, path: str, id: str) -> Hold:
-        """Return a hold that was taken on this path, by its `id`, which is its key if it had one.
+        """Return a hold by its path and `id`, which is its key if it had one.
 
         Raises `UnknownHoldError`.
         """
@@ -219,9 +269,9 @@ class Ledger(Accounts):
         with self._lock:
             now = self._now()
             self._expire(now)
-            self._open(path, now)
+            self._buckets(path, now)
             limits = [one for place in chain(path) for one in self._limits_of(place)]
-            return [Balance.of(one.cell, *one.cell.reached()) for one in limits]
+            return [Balance.of(one.bucket, *one.bucket.totals()) for one in limits]
 
     def history(self, path: str) -> "list[Balance]":
         """Return what an account's own limits counted in windows that are over, the newest first.
@@ -231,124 +281,180 @@ class Ledger(Accounts):
         with self._lock:
             now = self._now()
             self._expire(now)
-            self._open(path, now)
-            over = [cell for one in self._limits_of(path) for cell in one.newest()]
-            return [Balance.of(cell, cell.spent, cell.held) for cell in over]
+            self._buckets(path, now)
+            over = [bucket for one in self._limits_of(path) for bucket in one.newest()]
+            return [Balance.of(bucket, bucket.spent, bucket.held) for bucket in over]
 
     def close(self) -> None:
         """Do nothing: this ledger ends with its process."""
 
-    def _recount(self, cells: "dict[str, tuple[Cell, ...]]") -> None:
-        """Have cells hold what live holds do."""
-        for axis in cells:
-            for cell in cells[axis]:
-                holds = [
-                    one for one in self._live.values() if cell in (one.cells or {}).get(axis, ())
-                ]
-                cell.held = sum([one.amounts.get(axis, 0) for one in holds])
+    def __enter__(self) -> "Ledger":
+        return self
 
-    def _keep(self, place: str, hold: Hold, now: int) -> None:
-        if place[0] != "#":
-            self._turn(now)
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _now(self) -> int:
+        return int(self._clock() * 1000)
+
+    def _new_id(self) -> str:
+        self._taken = taken = self._taken + 1
+        return f"#{taken}"
+
+    def _read_limits(self, limits: "Any") -> "list[tuple[str, Window, int | None]]":
+        return self._reader.read(limits)
+
+    def _count_accounts(self) -> int:
+        return len(self._accounts)
+
+    def _put(self, path: str, limits: "list[CountedLimit]") -> None:
+        self._accounts[path] = _Account(path, limits)
+
+    def _limits_of(self, path: str) -> "Sequence[CountedLimit]":
+        own = self._accounts.get(path)
+        return own.limits if own else ()
+
+    def _buckets(self, path: str, now: int) -> "Buckets":
+        """Return the buckets of now, by axis, of the path and of all above it."""
+        try:
+            account = self._accounts[path]
+        except KeyError:
+            account = self._nearest(check_path(path))
+        if account.version != self._version or now >= account.until:
+            self._refresh(account, now)
+        return account.buckets
+
+    def _nearest(self, path: str) -> "_Account":
+        for above in reversed(chain(path)):
+            if above in self._accounts:
+                return self._accounts[above]
+        raise UnknownAccountError(path)
+
+    def _refresh(self, account: "_Account", now: int) -> None:
+        limits = [one for place in chain(account.path) for one in self._limits_of(place)]
+        for one in limits:
+            if now >= one.bucket.end:
+                one.follow(now)
+                self._version += 1
+        buckets: dict[str, Any] = {}
+        for one in limits:
+            buckets[one.axis] = buckets.get(one.axis, ()) + (one.bucket,)
+        account.buckets = buckets
+        account.until = min([one.bucket.end for one in limits])
+        account.version = self._version
+
+    def _uncounted(self, axis: str) -> "tuple[()]":
+        self._reader.check_axis(axis)
+        return ()
+
+    def _check_uncounted(self, amounts: "dict[str, int]", buckets: "Buckets") -> None:
+        for axis in amounts:
+            if axis not in buckets:
+                self._reader.check_axis(axis)
+
+    def _admit(self, buckets: "Buckets", asked: "dict[str, int | None]") -> None:
+        """Raise `BudgetExceededError` if a limit has too little left."""
+        refused = []
+        for axis in asked:
+            for bucket in buckets.get(axis) or self._uncounted(axis):
+                short = bucket.shortage(asked[axis])
+                if short is not None:
+                    refused.append(short)
+        if refused:
+            raise refusal(refused)
+
+    def _keep(self, name: str, hold: Hold, now: int) -> None:
+        if name[0] != "#":
+            self._forget_settled(now)
         if len(self._live) >= self._sweep_at:  # twice as many as there were: some may be over
             self._expire(now)
             self._sweep_at = min(self._max_holds, max(FEW_HOLDS, 2 * len(self._live)))
             if len(self._live) >= self._max_holds:
                 text = f"the ledger has its {self._max_holds} live holds: raise max_holds"
                 raise LedgerFullError(text)
-        expires = hold.expires or 0
-        if expires < self._soonest:
-            self._soonest = expires
-        self._live[place] = hold
-
-    def _keep_settled(self, place: str, hold: Hold, now: int) -> None:
-        if place[0] != "#":
-            self._turn(now)
-            self._settled[place] = hold
-
-    def _new_id(self) -> str:
-        self._taken = taken = self._taken + 1
-        return f"#{taken}"
-
-    def _refuse(self, cells: "dict[str, tuple[Cell, ...]]", asked: "dict[str, int]") -> None:
-        """Raise for the limit that has too little left for the longest time, if one has."""
-        found = []
-        for axis in asked:
-            for cell in cells.get(axis, ()):
-                spent, held = cell.reached()
-                if spent + held + asked[axis] > cell.cap:
-                    limit = cell.limit
-                    place = (limit.account, axis, limit.window.name)
-                    found.append((cell.end, place, asked[axis], cell.cap, spent, held))
-        if found:
-            raise refusal(found)
+        self._soonest = min(self._soonest, hold.expires_ms or 0)
+        self._live[name] = hold
 
     def _known(
-        self, place: str, path: str, amounts: "dict[str, int]", charged: bool
+        self, name: str, path: str, amounts: "dict[str, int]", charged: bool
     ) -> "Hold | None":
-        hold = self._look_up(place)
+        hold = self._look_up(name)
         if hold is None:
             return None
-        if hold.path != path or hold.amounts != amounts or (hold.expires is None) != charged:
+        if hold.path != path or hold.amounts != amounts or (hold.expires_ms is None) != charged:
             raise KeyReusedError(path, hold.id)
         self._expire_one(hold, self._now())
         return hold
 
     def _find(self, hold: Hold) -> Hold:
+        """Return the ledger's own object for a hold, or raise `UnknownHoldError`."""
         if hold.id[:1] == "#":
             found = self._live.get(hold.id)
             if found is None and hold.state != HELD:
                 return hold
+            if found is not hold and hold.buckets is not None:
+                found = None  # it is another ledger's
         else:
-            found = self._look_up(_place(hold.path, hold.id))
-        foreign = hold.cells is not None and found is not hold and hold.id[:1] == "#"
-        if found is None or found.path != hold.path or foreign:
+            found = self._look_up(_name(hold.path, hold.id))
+        if found is None or found.path != hold.path:
             raise UnknownHoldError(hold.path, hold.id)
         return found
 
-    def _look_up(self, place: str) -> "Hold | None":
-        return self._live.get(place) or self._settled.get(place) or self._former.get(place)
+    def _look_up(self, name: str) -> "Hold | None":
+        return self._live.get(name) or self._settled.get(name) or self._former.get(name)
 
     def _expire(self, now: int) -> int:
-        self._turn(now)
+        self._forget_settled(now)
         if now < self._soonest:
             return 0
-        over = [hold for hold in self._live.values() if now >= (hold.expires or 0)]
+        over = [hold for hold in self._live.values() if now >= (hold.expires_ms or 0)]
         for hold in over:
             self._expire_one(hold, now)
-        self._soonest = min([FAR] + [hold.expires or 0 for hold in self._live.values()])
+        self._soonest = min([FAR] + [hold.expires_ms or 0 for hold in self._live.values()])
         return len(over)
 
     def _expire_one(self, hold: Hold, now: int) -> None:
-        if hold.state == HELD and now >= (hold.expires or 0):
+        if hold.state == HELD and now >= (hold.expires_ms or 0):
             self._settle(hold, EXPIRED, hold.amounts)
 
     def _settle(self, hold: Hold, state: str, used: "dict[str, int]") -> None:
-        cells = hold.cells or {}
+        buckets = hold.buckets or {}
         was, amounts = hold.state, hold.amounts
-        for axis in cells:
+        for axis in buckets:
             amount, spent = amounts.get(axis, 0), used.get(axis, 0)
             if amount or spent:
-                for cell in cells[axis]:
-                    cell.settle(was, amount, spent)
+                for bucket in buckets[axis]:
+                    bucket.settle(was, amount, spent)
         hold.state = state
         hold.actual = used
-        if was == HELD:
-            self._retire(hold)
-
-    def _retire(self, hold: Hold) -> None:
+        if was != HELD:
+            return
         if hold.id[0] == "#":
             self._live.pop(hold.id, None)
         else:
-            place = _place(hold.path, hold.id)
-            self._settled[place] = self._live.pop(place)
+            name = _name(hold.path, hold.id)
+            self._settled[name] = self._live.pop(name)
 
-    def _turn(self, now: int) -> None:
+    def _forget_settled(self, now: int) -> None:
         """Forget what was settled too long ago: two dicts in turn are cheaper than many dates."""
         if now - self._turned >= self._keep_ms:
             self._former, self._settled = self._settled, {}
             self._turned = now
 
 
-def _place(path: str, key: str) -> str:
+class _Account:
+    """The limits of one path, and the buckets of it and of all above it, as they last were."""
+
+    __slots__ = ("buckets", "limits", "path", "until", "version")
+
+    def __init__(self, path: str, limits: "list[CountedLimit]") -> None:
+        self.path = path
+        self.limits = limits
+        self.buckets: Buckets = {}
+        self.until = 0
+        self.version = -1
+
+
+def _name(path: str, key: str) -> str:
+    """Return the name of a hold: keys are of one root."""
     return root(check_path(path)) + "/" + check_key(key)

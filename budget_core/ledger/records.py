@@ -2,6 +2,7 @@
 
 from budget_core.errors import refuse
 from budget_core.ledger.bucket import COMMITTED, EXPIRED, HELD, RELEASED
+from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.limit import MOST
 from budget_core.ledger.window import FAR
 
@@ -9,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from budget_core.ledger.bucket import Cell
+    from budget_core.ledger.bucket import Bucket
 
 TTL = 300  # seconds: longer than most calls take
 MAX_TTL = 86_400
@@ -18,13 +19,12 @@ MAX_TTL = 86_400
 class Hold:
     """What is set aside for one call, and what became of it.
 
-    - `path`, `amounts`: whose, and how much of each axis.
+    - `path`, `amounts`: whose account, and how much of each axis.
     - `id`: its key, or one that begins with `#`.
     - `state`: `HELD`, `COMMITTED`, `RELEASED` or `EXPIRED`.
     - `actual`: what counts as spent for it once it is settled, by axis; `None` before.
-    - `expires`: when it is over if nothing is said, in Unix milliseconds; `None` for a charge.
 
-    Its ledger changes it; everybody else reads it.
+    Only its ledger changes it. `expires_ms` is `expires_at` in milliseconds, for engines.
     """
 
     HELD = HELD
@@ -32,7 +32,7 @@ class Hold:
     RELEASED = RELEASED
     EXPIRED = EXPIRED
 
-    __slots__ = ("actual", "amounts", "cells", "expires", "id", "path", "state")
+    __slots__ = ("actual", "amounts", "buckets", "expires_ms", "id", "path", "state")
 
     def __init__(
         self,
@@ -40,17 +40,22 @@ class Hold:
         id: str,
         amounts: "dict[str, int] | None" = None,
         state: str = HELD,
-        expires: int | None = None,
+        expires_ms: int | None = None,
         actual: "dict[str, int] | None" = None,
-        cells: "dict[str, tuple[Cell, ...]] | None" = None,
+        buckets: "dict[str, tuple[Bucket, ...]] | None" = None,
     ) -> None:
         self.path = path
         self.id = id
         self.amounts = {} if amounts is None else amounts
         self.state = state
-        self.expires = expires
+        self.expires_ms = expires_ms
         self.actual = actual
-        self.cells = cells
+        self.buckets = buckets
+
+    @property
+    def expires_at(self) -> int | None:
+        """The Unix second by which it expires if it is not settled; `None` for a charge."""
+        return None if self.expires_ms is None else -(-self.expires_ms // 1000)
 
     def __repr__(self) -> str:
         return f"<Hold {self.id!r} on {self.path!r}: {self.state} {self.amounts!r}>"
@@ -91,12 +96,12 @@ class Balance:
         self.resets_at = resets_at
 
     @classmethod
-    def of(cls, cell: "Cell", spent: int, held: int) -> "Balance":
-        """Return the balance of a cell, of which so much is spent and held."""
-        limit = cell.limit
+    def of(cls, bucket: "Bucket", spent: int, held: int) -> "Balance":
+        """Return the balance of a bucket, of which so much is spent and held."""
+        limit = bucket.limit
         names = (limit.account, limit.axis, limit.window.name)
-        cap = None if cell.cap == MOST else cell.cap
-        return cls.read(*names, cap, spent, held, cell.start, cell.end)
+        cap = None if bucket.cap == MOST else bucket.cap
+        return cls.read(*names, cap, spent, held, bucket.start, bucket.end)
 
     @classmethod
     def read(
@@ -129,6 +134,18 @@ class Balance:
             f"<Balance of {self.account!r}: {self.axis} per {self.window}, {self.spent} spent and "
             f"{self.held} held of {self.limit}>"
         )
+
+
+def bounded(asked: "dict[str, Any]", balances: "list[Balance]") -> "dict[str, int]":
+    """Return amounts without those that have no bound, for a ledger that cannot admit these.
+
+    Raises `BudgetExceededError` if an account limits one of them.
+    """
+    for row in balances:
+        if asked.get(row.axis, 0) is None and row.limit is not None:
+            place = (row.account, row.axis, row.window)
+            raise BudgetExceededError(*place, MOST, row.limit, row.spent, row.held, row.resets_at)
+    return {axis: asked[axis] for axis in asked if asked[axis] is not None}
 
 
 def check_ttl(ttl: "Any") -> int:

@@ -22,6 +22,7 @@ from budget_cpython.turn import TurnRuntimeState
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core._types import Provider
+    from budget_core.ledger._types import AnyLedger
 
 Budgeted = core_budget.Budget | core_envelope.Envelope
 Question = str | Sequence[dict[str, Any]]
@@ -47,7 +48,7 @@ class Operative(core.Operative):
         system_prompt: str = "",
         *,
         executor: BoundedToolExecutor | None = None,
-        ledger: Any = None,
+        ledger: "AnyLedger | None" = None,
         account: str | None = None,
         **options: Any,
     ) -> None:

@@ -1,6 +1,6 @@
-"""Build what a board runs, copy it there with mpremote, and look after its state.
+"""Build a board's files, copy them there with mpremote, and look after its budget state.
 
-Everything that speaks to a board is loaded when a command needs it: this package costs nothing.
+The modules that need mpremote are imported when a command runs.
 """
 
 PORT_VARIABLE = "MICROBUDGET_PORT"

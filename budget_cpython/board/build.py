@@ -1,6 +1,6 @@
-"""Build what a board's file system holds: the core, precompiled or not, and the board's program.
+"""Build the files of a board: the core, precompiled or not, and the board's program.
 
-The same sources give the same bytes, so a board is told apart from them by hashes alone.
+The same sources give the same bytes, so hashes tell whether a board differs.
 """
 
 import ast
@@ -37,7 +37,7 @@ BUILT = {built}
 
 
 class Form(Enum):
-    """How a board gets the core: as source, precompiled, in its ROMFS, or with its firmware."""
+    """How a board gets the core: as source, precompiled, in its ROMFS, or in its firmware."""
 
     SOURCE = "source"
     MPY = "mpy"
@@ -47,7 +47,7 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class Build:
-    """What is to be on a board: bytes by path, and the image for its ROMFS, if any."""
+    """The files of a board: bytes by path, and the image for its ROMFS, if any."""
 
     board: str
     form: Form
@@ -56,7 +56,7 @@ class Build:
 
 
 def build_board(board: Path, form: Form, without: Collection[str] = ()) -> Build:
-    """Return what a board is to hold, in the order in which it may be copied.
+    """Return the files of a board, in the order of copying.
 
     The rooms of the core named in `without` are left out.
     """
@@ -77,7 +77,7 @@ def build_board(board: Path, form: Form, without: Collection[str] = ()) -> Build
 
 
 def build_core(form: Form, target: Path, without: Collection[str] = ()) -> None:
-    """Make the core's modules as a board loads them, in a folder of their own in `target`."""
+    """Write the core's modules, as a board imports them, to a folder in `target`."""
     left_out = {TYPES_ONLY, *without}
     if form is not Form.SOURCE:
         compile_package(CORE, target, left_out)
@@ -89,7 +89,7 @@ def build_core(form: Form, target: Path, without: Collection[str] = ()) -> None:
 
 
 def modules_of(package: Path, left_out: Collection[str] = ()) -> list[Path]:
-    """Return the modules of a package, sorted, less the files and folders named."""
+    """Return the modules of a package, sorted, without the files and folders in `left_out`."""
     found = sorted(package.rglob("*.py"))
     return [path for path in found if path.relative_to(package).parts[0] not in left_out]
 
@@ -97,9 +97,8 @@ def modules_of(package: Path, left_out: Collection[str] = ()) -> list[Path]:
 def compile_package(package: Path, target: Path, left_out: Collection[str] = ()) -> dict[str, int]:
     """Precompile a package's modules into the folder `target`; return their bytes by module name.
 
-    They are compiled as `for_a_board` makes them. A file's name is stored in it for tracebacks, its
-    folder is not. Raises `BoardError` with mpy-cross's own words for a module that it cannot
-    compile.
+    They are compiled from the source that `for_a_board` returns. Tracebacks name the file without
+    its folder. Raises `BoardError` with mpy-cross's message if a module cannot be compiled.
     """
     mpy_cross = _compiler()
     runs = {}
@@ -119,10 +118,10 @@ def compile_package(package: Path, target: Path, left_out: Collection[str] = ())
 
 
 def for_a_board(source: str) -> str:
-    """Return a module's source as boards get it, line by line what it was.
+    """Return a module's source for a board, with the same line numbers.
 
-    What only type checkers read is blanked out, and MicroPython is told which values are constants
-    of the module's own: the names of both would take memory.
+    Imports for type checkers are blanked out, and private constants become `const`: both save the
+    memory of their names.
     """
     plain = _TYPES.sub(lambda found: "\n" * found[0].count("\n"), source)
     lines = plain.splitlines(keepends=True)
@@ -134,7 +133,7 @@ def for_a_board(source: str) -> str:
 
 
 def _constants(module: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the private names of a module that stand for a literal on a line of its own."""
+    """Yield the private names of a module that are assigned a literal on one line."""
     for node in module.body:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if _PRIVATE.match(name):
@@ -171,5 +170,5 @@ def _module(path: Path) -> str:
 def _program(board: Path, path: str) -> bytes:
     source = board / path[1:]
     if not source.is_file():
-        raise UsageError(f"{board} is no board: it has no {source.name}")
+        raise UsageError(f"{board} is not a board: it has no {source.name}")
     return source.read_bytes()

@@ -1,4 +1,4 @@
-"""Find the boards that come with the package, and folders that are boards of a user's own."""
+"""Find the boards that come with the package, and a user's own."""
 
 from pathlib import Path
 
@@ -17,11 +17,11 @@ def known_boards() -> dict[str, Path]:
 
 
 def find_board(name: str) -> Path:
-    """Return the folder of a board by its name, or by a path with a slash in it."""
+    """Return the folder of a board, by its name or by a path that contains a slash."""
     if "/" in name or "\\" in name:
         folder = Path(name).resolve()
         if not (folder / _MARK).is_file():
-            raise UsageError(f"{name} is no board: it has no {_MARK}")
+            raise UsageError(f"{name} is not a board: it has no {_MARK}")
         return folder
     boards = known_boards()
     if name not in boards:
@@ -31,7 +31,7 @@ def find_board(name: str) -> Path:
 
 
 def about(board: Path) -> str:
-    """Return the first sentence of a board's page, or nothing where it has none."""
+    """Return the first sentence of a board's page, or an empty string."""
     page = board / "README.md"
     text = page.read_text("utf-8") if page.is_file() else ""
     paragraphs = [part.strip() for part in text.split("\n\n")]

@@ -1,4 +1,4 @@
-"""Check a board's settings and secrets on this machine, before anything is changed on a board."""
+"""Check a board's settings and secrets on this machine, before a deploy."""
 
 import ast
 import warnings
@@ -17,7 +17,7 @@ from budget_core.file_store import FileBudgetStore
 from budget_cpython.board.build import CORE, PROGRAMS, ROOMS, SETTINGS, for_a_board
 from budget_cpython.board.errors import UsageError
 
-# What of the core reads settings: always, and where a program imports it.
+# The core's modules that read settings: always, and if a program imports one.
 _READERS = ("device", "status")  # of its room `board`
 _MORE = {"console": ("console", "make_agent"), "wifi": ("wifi",)}
 _PLAIN_URL = "http://board.example"
@@ -48,11 +48,11 @@ _RULES: dict[str, Callable[[Any], object]] = {
 
 
 def check_board(board: Path) -> bool:
-    """Check a board's settings; return whether it cannot do without secrets.
+    """Check a board's settings; return whether it needs secrets.
 
-    Raises `UsageError` for settings that are no Python, lack a name that the board's programs or
-    the core read there, or have a value that the core refuses. Settings that import what only a
-    board has are not run here: of them, nothing but that they are Python is known.
+    Raises `UsageError` for a syntax error, a missing name that the board's programs or the core
+    read, and a value that the core refuses. Settings that import a module of the board are only
+    checked for syntax.
     """
     programs = [_parsed(board / path[1:]) for path in PROGRAMS if (board / path[1:]).is_file()]
     loaded = {name for program in programs for name in _imports(ast.walk(program))}
@@ -68,10 +68,9 @@ def check_board(board: Path) -> bool:
 
 
 def check_rooms(board: Path, without: Collection[str]) -> None:
-    """Check that a board's programs can do without these rooms of the core.
+    """Check that a board's programs do not need these rooms of the core.
 
-    Raises `UsageError` for a room that does not exist, and for one that a program imports, or a
-    module that a program imports.
+    Raises `UsageError` for an unknown room, and for one that a program imports, directly or not.
     """
     for room in without:
         if room not in ROOMS:
@@ -84,7 +83,7 @@ def check_rooms(board: Path, without: Collection[str]) -> None:
 def _imported_modules(board: Path) -> Iterator[tuple[Path, str]]:
     """Yield each of the core's modules that the programs need, and the file that imports it.
 
-    What only an argument `ledger=` loads does not count: a function of another room imports it.
+    Imports of the ledger inside a function of another room do not count: only `ledger=` runs them.
     """
     lines = f"{budget_core.PUBLIC}\n{_names.PUBLIC}".splitlines()
     homes = {name: line.split()[0] for line in lines for name in line.split()[1:]}
@@ -107,7 +106,7 @@ def _imported_modules(board: Path) -> Iterator[tuple[Path, str]]:
 
 
 def check_secrets(path: Path) -> bytes:
-    """Return the bytes of a file with secrets, of which nothing is in an error but its place."""
+    """Return the bytes of a file with secrets; an error shows only the line number."""
     if not path.is_file():
         raise UsageError(f"there is no file {path} with secrets")
     data = path.read_bytes()
@@ -125,7 +124,7 @@ def _check_names(
     read = programs + [_parsed(CORE / f"board/{name}.py") for name in readers]
     needed = {name for program in read for name in _settings_of(program)}
     if missing := sorted(needed - set(values)):
-        raise UsageError(f"{source} lacks {', '.join(missing)}: copy that from a board's settings")
+        raise UsageError(f"{source} lacks {', '.join(missing)}: copy them from a board's settings")
 
 
 def _check_value(source: Path, name: str, value: Any, rule: Callable[[Any], object]) -> None:
@@ -145,7 +144,7 @@ def _imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def _settings_of(program: ast.AST) -> Iterator[str]:
-    """Tell what is read as `settings.NAME`, also of `self.settings`."""
+    """Yield the names that are read as `settings.NAME` or `self.settings.NAME`."""
     for node in ast.walk(program):
         if isinstance(node, ast.Attribute) and node.attr.isupper():
             owner = node.value
@@ -155,7 +154,7 @@ def _settings_of(program: ast.AST) -> Iterator[str]:
 
 
 def _values(source: Path) -> dict[str, Any] | None:
-    """Return what the settings hold, or `None` for those that only a board can run."""
+    """Return the values of the settings, or `None` if only a board can run them."""
     code = compile(_compiled(source, source.read_bytes()), str(source), "exec")
     values: dict[str, Any] = {}
     try:

@@ -1,20 +1,21 @@
-"""Copy to a board what differs there, so that it runs the old program, the new one, or none.
+"""Copy to a board what differs, so that it runs the old program, the new one, or none.
 
-The programs are put out of the way before anything else changes and come back last, so what an
-interrupted deploy leaves does not start. The next one goes on from there.
+The programs are renamed before anything else changes and come back last, so an interrupted deploy
+leaves nothing that starts. The next deploy continues.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from budget_cpython.board.build import DEPLOYED, LIBRARY, PROGRAMS, SECRETS, Build, Form
+from budget_cpython.board.build import CORE, DEPLOYED, LIBRARY, PROGRAMS, SECRETS, Build, Form
 from budget_cpython.board.device import UNFINISHED, Device
 from budget_cpython.board.errors import BoardError, DeviceError
-from budget_cpython.board.loaded import check_after, check_before
 from budget_cpython.board.romfs import Romfs
 from budget_cpython.board.state import ASIDE, find_state
 
+ROM = f"/rom/{CORE.name}"
+DEPLOYED_TO = ("/lib", "/rom", "/rom/lib")
 LAST = (DEPLOYED, *PROGRAMS)
 SMALLER = {
     Form.SOURCE: ", or deploy with --mpy",
@@ -30,7 +31,7 @@ FileBudgetStore(settings.STATE).provision()
 
 @dataclass
 class Deploy:
-    """One deploy of a build to a device; `say` is told each step."""
+    """One deploy of a build to a device; `say` gets a line for each step."""
 
     device: Device
     build: Build
@@ -42,7 +43,7 @@ class Deploy:
     sent: int = field(init=False, default=0)
 
     def run(self) -> bool:
-        """Do it; return whether anything had to change."""
+        """Deploy; return whether anything changed."""
         try:
             return self._run()
         except DeviceError as error:
@@ -73,7 +74,7 @@ class Deploy:
         return True
 
     def _change(self, romfs: Romfs, stale: list[str], rest: list[str]) -> None:
-        """Change all but what a program starts with, while there is no program."""
+        """Change all files except the programs, while these are renamed."""
         if romfs.differs:
             self.sent += romfs.write(self.say)
         self._clean(stale)
@@ -100,12 +101,12 @@ class Deploy:
         return all(self.found.get(place) != wanted for place in where)
 
     def _stale(self) -> list[str]:
-        """Return what is there and must not be: it would be loaded instead, or is of no use."""
+        """Return the files to remove: they would be imported instead, or are of no use."""
         kept = {*self._wanted(), *(path + ASIDE for path in PROGRAMS)}
         return [path for path in self.found if path not in kept]
 
     def _stop(self) -> None:
-        """Put the programs aside: `main.py` first, for it needs the other."""
+        """Rename the programs: `main.py` first, as it needs `boot.py`."""
         for path in reversed(PROGRAMS):
             if path in self.found:
                 self.device.rename(path, path + ASIDE)
@@ -162,3 +163,34 @@ def state_lost(device: Device) -> str | None:
     """Return the folder of a deployed board's state if that is gone, else `None`."""
     state, made = find_state(device)
     return None if made else state
+
+
+def check_before(device: Device, build: Build) -> None:
+    """Raise `BoardError`, before any change, if the build does not fit the firmware."""
+    own = device.loads(CORE.name, before=DEPLOYED_TO)
+    if build.form is Form.FROZEN:
+        if own is None:
+            raise BoardError(
+                f"the board's firmware has no {CORE.name} frozen in: build it with the board's "
+                "manifest.py, or deploy with --mpy"
+            )
+    elif own is not None:
+        raise BoardError(
+            f"the board has another {CORE.name}, {own}, which comes before {LIBRARY}: deploy with "
+            "--frozen if it is the firmware's, else remove that copy with `mpremote rm -r`"
+        )
+
+
+def check_after(device: Device, build: Build) -> None:
+    """Raise `BoardError` if the board imports another copy of the core than the deployed one."""
+    loaded = device.loads(CORE.name)
+    if build.form is Form.FROZEN:
+        place = "the firmware"
+        right = loaded is not None and not loaded.startswith((LIBRARY, ROM))
+    else:
+        place = ROM if build.form is Form.ROMFS else LIBRARY
+        right = loaded is not None and loaded.startswith(place + "/")
+    if loaded is None:
+        raise BoardError(f"the board does not find {place}: is it on its sys.path?")
+    if not right:
+        raise BoardError(f"the board loads {loaded} and not {place}: remove that copy")

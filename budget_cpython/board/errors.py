@@ -1,4 +1,4 @@
-"""What a board command cannot do, in its user's words."""
+"""The errors of the board commands."""
 
 import os
 import re
@@ -7,22 +7,22 @@ _ERRNO = re.compile(r": ([1-9][0-9]{0,2})$")
 
 
 class BoardError(Exception):
-    """What stopped a command: the value at fault and how to mend it."""
+    """A command failed; the message says why, and what to do."""
 
     exit_code = 1
 
 
 class UsageError(BoardError):
-    """A command that says too little, or names what is not there."""
+    """A command lacks an argument, or names something that does not exist."""
 
     exit_code = 2
 
 
 class DeviceError(BoardError):
-    """An exception of the program that was run on the board.
+    """An exception of a program on the board.
 
     `kind` is its type's name, `detail` the rest of its last line; `full` says whether the board's
-    file system is.
+    file system is full.
     """
 
     def __init__(self, traceback: str) -> None:
@@ -37,5 +37,5 @@ class DeviceError(BoardError):
 
 
 def in_words(text: str) -> str:
-    """Return what a board says with a bare errno number at its end put into words."""
+    """Return a board's message, with an errno number at its end replaced by its text."""
     return _ERRNO.sub(lambda found: ": " + os.strerror(int(found[1])), text)

@@ -1,4 +1,4 @@
-"""Make a ROMFS image, from which MicroPython runs bytecode where it lies: in flash, on a chip."""
+"""Make a ROMFS image: MicroPython runs its bytecode in place, from flash."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ from budget_cpython.board.errors import BoardError
 
 
 def image_of(folder: Path) -> bytes:
-    """Return an image with what is in a folder, and in the folders there."""
+    """Return an image of a folder and its subfolders."""
     try:
         from mpremote.romfs import VfsRomWriter  # type: ignore[import-untyped]
     except ImportError:

@@ -1,4 +1,4 @@
-"""Write the `package.json` files, by which `mpremote mip install` finds the core's modules.
+"""Write the `package.json` files that `mpremote mip install` reads.
 
 In a checkout: `python -m budget_cpython.board.mip`. The one at the top lists all modules, the one
 in `budget_core` what lies at its root (trackers, deadlines), the one of each room that room.

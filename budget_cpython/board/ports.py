@@ -14,7 +14,7 @@ except ImportError:
 
 
 def serial_ports() -> dict[str, str]:
-    """Return the USB serial ports found, and what each is called."""
+    """Return the USB serial ports, with the name of each device."""
     found = {}
     for port in list_ports.comports():
         if port.vid is not None:
@@ -23,7 +23,7 @@ def serial_ports() -> dict[str, str]:
 
 
 def choose_port(given: str | None) -> str:
-    """Return the port given, or the environment's, or the only one there is."""
+    """Return the given port, or that of the environment, or the only one."""
     chosen = given or os.environ.get(PORT_VARIABLE)
     if chosen:
         return chosen
@@ -39,7 +39,7 @@ def choose_port(given: str | None) -> str:
 
 
 def may_be_busy(port: str) -> bool:
-    """Return whether it is a device that we may open, unless another program has it."""
+    """Return whether a port exists and may be opened, so that only another program can have it."""
     with suppress(OSError):
         return stat.S_ISCHR(os.stat(port).st_mode) and os.access(port, os.R_OK | os.W_OK)
     return False
@@ -55,4 +55,4 @@ def why_closed(port: str) -> str:
             f"no permission to open {port}: join its group, as in "
             "`sudo usermod -a -G dialout $USER`, and log in again"
         )
-    return f"{port} cannot be opened: another program has it, or it is no serial port"
+    return f"{port} cannot be opened: another program has it, or it is not a serial port"

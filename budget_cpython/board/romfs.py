@@ -1,4 +1,4 @@
-"""A board's ROMFS partition: what is in it, and how an image gets there."""
+"""A board's ROMFS partition: read its contents, and write an image."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -32,12 +32,11 @@ else:
 
 
 class Romfs:
-    """The first ROMFS partition of a board, and the image that is to be there.
+    """The first ROMFS partition of a board, and the image that it should contain.
 
-    Without an image nothing of ours is to be there, and a partition is not needed. `differs` says
-    whether it has to be written. Raises `BoardError` where an image is to be written and the
-    firmware has no partition, it is too small, or it holds other things, which the image would take
-    the place of.
+    Without an image it should contain no core, and need not exist. `differs` says whether it must
+    be written. Raises `BoardError` if it must and does not exist, is too small, or contains other
+    files, which the image would replace.
     """
 
     def __init__(self, device: Device, image: bytes | None) -> None:
@@ -59,7 +58,7 @@ class Romfs:
             return
         if others := [name for name in there if name != OURS]:
             raise BoardError(
-                f"the board's ROMFS holds {', '.join(others)} too, and an image replaces all of "
+                f"the board's ROMFS contains {', '.join(others)} too, and an image replaces all of "
                 "it: write another image there with `mpremote romfs deploy` first"
             )
         if size < len(self.image):
@@ -71,7 +70,7 @@ class Romfs:
     def write(self, say: Callable[[str], None]) -> int:
         """Write the image and verify it, with one retry; return its bytes.
 
-        The board is restarted first: nothing may run from the partition meanwhile.
+        The board is restarted first, so that nothing runs from the partition.
         """
         for _ in range(TRIES):
             self.device.restart_idle()
@@ -80,7 +79,7 @@ class Romfs:
             if found is not None and found[2] == self._digest():
                 say(f"write {self.what}  {len(self.image):,} bytes")
                 return len(self.image)
-        raise BoardError("the board's ROMFS reads back other than it was written, twice")
+        raise BoardError("the board's ROMFS was written twice and differs when read")
 
     def _digest(self) -> str:
         return sha256(self.image).hexdigest()

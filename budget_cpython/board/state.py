@@ -1,4 +1,4 @@
-"""Look at the budget state on a board, forget it, and copy it from there and back."""
+"""Report, reset and copy the budget state on a board."""
 
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -9,12 +9,12 @@ from budget_core.errors import StoreError
 from budget_core.file_store import FileBudgetStore
 from budget_cpython.board.build import PROGRAMS
 from budget_cpython.board.catalogue import known_boards
-from budget_cpython.board.device import UNFINISHED, Device
+from budget_cpython.board.device import UNFINISHED, Device, work_on
 from budget_cpython.board.errors import BoardError, in_words
 
 WHOLE = {"newest", "older", "empty"}
 DAY_S = 86_400
-ASIDE = ".off"  # the end of a program's name while a deploy has it out of the way
+ASIDE = ".off"  # the end of a program's name during a deploy
 _REPORT = """
 import json
 try:
@@ -53,7 +53,7 @@ print(json.dumps(BOARD))
 
 
 def report_of(device: Device) -> dict[str, Any]:
-    """Return what `board.status.report` says on a device; `heap` with its program in it."""
+    """Return the report of `board.status` on a device, with `heap` as its program left it."""
     report: dict[str, Any] = device.with_room(lambda: device.ask(_REPORT))
     if "missing" in report:
         raise BoardError(_why_missing(device, report["missing"]))
@@ -68,7 +68,7 @@ def _why_missing(device: Device, what: str) -> str:
     command = f"`microbudget board deploy {deployed if deployed in known_boards() else 'BOARD'}`"
     if device.digests(path + ASIDE for path in PROGRAMS):
         return f"a deploy to the board at {device.link.port} was interrupted: repeat it, {command}"
-    return f"no microbudget is on the board at {device.link.port} ({what}): {command} puts it there"
+    return f"the board at {device.link.port} has no microbudget ({what}): {command} copies it"
 
 
 def deployed_board(device: Device) -> str | None:
@@ -77,24 +77,38 @@ def deployed_board(device: Device) -> str | None:
     return name
 
 
+def describe(port: str) -> str:
+    """Return a few words about the board at a port; its program is restarted."""
+    try:
+        with work_on(port) as device:
+            return device.with_room(lambda: _describe(device))
+    except BoardError as error:
+        return str(error)
+
+
+def _describe(device: Device) -> str:
+    version = ".".join(map(str, device.check_firmware()))
+    return f"MicroPython {version}, {deployed_board(device) or 'nothing of microbudget'}"
+
+
 def find_state(device: Device) -> tuple[str, bool]:
-    """Return the folder of a deployed board's state, and whether the state was made there."""
+    """Return the folder of a deployed board's state, and whether the board was provisioned."""
     home, is_file, made = device.ask(_STATE)
     if is_file:
         raise BoardError(
-            f"{home} on the board is a file, where the folder of the state is to be: remove it, "
-            f"as in `mpremote rm :{home}`, and repeat this"
+            f"{home} on the board is a file, not the folder of the state: remove it, as in "
+            f"`mpremote rm :{home}`, and repeat this"
         )
     return home, made
 
 
 def is_damaged(report: dict[str, Any]) -> bool:
-    """Return whether a report is of a state that cannot be trusted or read."""
+    """Return whether a report's state cannot be trusted or read."""
     return report["error"] is not None
 
 
 def lines(report: dict[str, Any]) -> list[str]:
-    """Return a report as lines of a word and what it is, aligned."""
+    """Return a report as aligned lines of a word and its value."""
     cap, left, trusted = report["cap"], report["left"], report["trusted"]
     day = f"{datetime.fromtimestamp(report['day'] * DAY_S, UTC):%Y-%m-%d}"
     ends = f"{datetime.fromtimestamp(report['resets_at'], UTC):%Y-%m-%d %H:%M} UTC"
@@ -107,27 +121,27 @@ def lines(report: dict[str, Any]) -> list[str]:
         "clock": "trusted" if report["trusted"] else "not trusted: the day does not change",
     }
     if report["day"] and not trusted:
-        rows["day"] += f"; the count of {day} goes on"
+        rows["day"] += f"; the count of {day} continues"
     if report["ahead"]:
         rows["spent"] += f", up to {report['ahead']:,} of them ahead"
     if report["heap"] is not None:
         used, free = report["heap"]
         rows["heap"] = f"{used:,} bytes used, {free:,} free"
     if is_damaged(report):
-        rows["damaged"] = f"{report['error']}; the day counts as spent until it is over or reset"
+        rows["damaged"] = f"{report['error']}; the day counts as spent until it ends or is reset"
     width = max(map(len, rows))
     return [f"{word:{width}}  {what}" for word, what in rows.items()]
 
 
 def what_is_lost(report: dict[str, Any]) -> str:
-    """Return what goes with the state of a report."""
+    """Return what is lost with the state of a report."""
     if is_damaged(report):
         return f"the state is damaged ({report['error']}); what it counted is lost already"
     return f"the board's count of {report['spent']:,} tokens spent is lost"
 
 
 def reset(device: Device) -> None:
-    """Forget the state; also where it is damaged or gone."""
+    """Make a new state, also if it is damaged or gone."""
     find_state(device)
     device.with_room(lambda: device.link.run(_RESET))
 
@@ -148,7 +162,7 @@ def pull(device: Device, target: Path) -> int:
     copies = {path: device.link.read(path) for path in digests}
     for path, data in copies.items():
         if sha256(data).hexdigest() != digests[path]:
-            raise BoardError(f"{path} came over the line other than it is: try again")
+            raise BoardError(f"{path} differs after the copy: try again")
     for path, data in copies.items():
         copy = target / path.removeprefix(home + "/")
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -157,13 +171,13 @@ def pull(device: Device, target: Path) -> int:
 
 
 def check_pulled(source: Path) -> list[str]:
-    """Return the files of a state that was pulled; `BoardError` for one that is not whole."""
+    """Return the files of a state that was pulled; `BoardError` if it is not whole."""
     store = FileBudgetStore(str(source))
     slots = store.slots()
     files = [*(f"{number}/state.json" for number in range(len(slots))), "made"]
     absent = [name for name in files if not (source / name).is_file()]
     if absent:
-        raise BoardError(f"{source} is no whole state: it has no {absent[0]} and was not pushed")
+        raise BoardError(f"{source} is not a whole state: it has no {absent[0]} and was not pushed")
     try:
         store.load()
     except StoreError as error:
@@ -175,7 +189,7 @@ def check_pulled(source: Path) -> list[str]:
 
 
 def push(device: Device, source: Path, files: list[str]) -> None:
-    """Copy a state that was checked to a device, verified."""
+    """Copy a checked state to a device, verified."""
     home = folder_of(device)
     copies = {f"{home}/{name}": (source / name).read_bytes() for name in files}
     device.make_folders(copies)

@@ -1,4 +1,4 @@
-"""Show what a board's program prints, and send it what is typed."""
+"""Show the output of a board's program, and send it what is typed."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ RESTARTED = b"soft reboot"
 
 
 def watch(link: Link) -> None:
-    """Join this terminal to a program that is being started, until Ctrl-C; it runs on then."""
+    """Connect this terminal to a program that starts, until Ctrl-C; the program continues."""
     keyboard = sys.stdin.fileno()
     sources = [link.fileno()]
     shown = b""
@@ -25,7 +25,7 @@ def watch(link: Link) -> None:
                 sys.stdout.buffer.flush()
                 if RESTARTED not in shown:
                     shown += said
-                    if RESTARTED in shown:  # what is typed before that would be lost
+                    if RESTARTED in shown:  # input before that would be lost
                         sources.append(keyboard)
             if keyboard in ready:
                 typed = os.read(keyboard, 256)
@@ -36,7 +36,7 @@ def watch(link: Link) -> None:
 
 @contextlib.contextmanager
 def _unechoed(keyboard: int) -> Iterator[None]:
-    """Pass on each key at once and unshown: the board shows what it takes."""
+    """Read keys at once and without echo: the board echoes them."""
     if not sys.stdin.isatty():
         yield
         return

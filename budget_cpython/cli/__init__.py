@@ -9,21 +9,24 @@ from types import FrameType
 from budget_cpython.board.errors import BoardError
 
 INTERRUPTED = 130
-TERMINATED = 143
+_ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _EXAMPLES = """\
 examples:
   microbudget board list                    boards, and what is connected
   microbudget board deploy rp2_pico_w       put the agent program on a board
-  microbudget board status                  what its budget stands at
+  microbudget board status                  what its budget has left
   microbudget serve --engine sqlite:b.db    serve budgets to devices and other languages
   microbudget board COMMAND --help          more of each; microbudget serve --help
 """
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; return the exit code: 0, 1 for what failed, 2 for what was not understood."""
+    """Run a command; return the exit code: 0, 1 for a failure, 2 for a usage error."""
     options = make_parser().parse_args(arguments)
-    before = signal.signal(signal.SIGTERM, _end)
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:  # as nohup sets it
+            signal.signal(number, _end)
     try:
         code: int = options.run(options)
         sys.stdout.flush()
@@ -37,22 +40,23 @@ def main(arguments: list[str] | None = None) -> int:
         drop_output()
         return 1
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return code
 
 
 def drop_output() -> None:
-    """Let what is still to be printed go nowhere: nobody reads it any more."""
+    """Drop all further output, once its reader has closed the pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """End as Ctrl-C does: what a command began on a board is brought to its end."""
-    sys.exit(TERMINATED)
+    """End as Ctrl-C does: what a command began on a board is finished or undone."""
+    sys.exit(128 + number)
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return what understands the command line."""
+    """Return the parser of the command line."""
     from budget_cpython.cli.board import add_board
     from budget_cpython.cli.serve import add_serve
 

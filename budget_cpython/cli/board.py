@@ -1,19 +1,23 @@
-"""What `microbudget board` understands; what it does is loaded when a command runs."""
+"""The commands `microbudget board …`; each imports what it needs when it runs."""
 
 import argparse
+import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from budget_cpython.board import PORT_VARIABLE
+from budget_cpython.board.errors import BoardError, UsageError
+from budget_cpython.cli import drop_output
 
 _PORT = f"""\
 The board is the one at --port, else at ${PORT_VARIABLE}, else at the only USB serial port.
-Its program is interrupted meanwhile and started again at the end."""
+Its program is interrupted, and restarted at the end."""
 
 
 def add_board(commands: Any) -> None:
-    """Add `board` and what stands below it."""
+    """Add `board` and its subcommands."""
     board = commands.add_parser(
         "board",
         help="put the agent program on a board, look after its budget",
@@ -21,17 +25,17 @@ def add_board(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     below = board.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_list, _deploy, _run, _status, _reset, _pull, _push):
+    for add in (_add_list, _add_deploy, _add_run, _add_status, _add_reset, _add_pull, _add_push):
         add(below)
 
 
-def _list(below: Any) -> None:
+def _add_list(below: Any) -> None:
     examples = ["microbudget board list --probe"]
-    parser = _command(below, "list", "show the boards and the serial ports", examples, port=False)
+    parser = _command(below, _list, "show the boards and the serial ports", examples, port=False)
     parser.add_argument("--probe", action="store_true", help="ask each port what is on it")
 
 
-def _deploy(below: Any) -> None:
+def _add_deploy(below: Any) -> None:
     examples = [
         "microbudget board deploy rp2_pico_w",
         "microbudget board deploy esp32_s3 --port /dev/ttyACM0 --secrets secret.py",
@@ -39,16 +43,16 @@ def _deploy(below: Any) -> None:
         "microbudget board deploy ./my_board --without ledger",
     ]
     about = """\
-Copies what differs from what is on the board and verifies it: the core into /lib, the board's
-boot.py, main.py and settings.py, and deployed.py, which says what was deployed. secret.py and the
-budget state are left alone. When it is interrupted, the board starts nothing; deploy again."""
-    parser = _command(below, "deploy", "copy the core and a board's program", examples, about)
+Copies the files that differ, and verifies them: the core into /lib, the board's boot.py, main.py
+and settings.py, and deployed.py, which names the board. secret.py and the budget state stay as they
+are. After an interrupt the board starts nothing; deploy again."""
+    parser = _command(below, _deploy, "copy the core and a board's program", examples, about)
     parser.add_argument("board", metavar="BOARD", help="its name, or a folder, as in ./my_board")
     form = parser.add_mutually_exclusive_group()
     for name, text in (
         ("source", "the core as source, which the board compiles"),
         ("mpy", "the core precompiled (the default)"),
-        ("romfs", "the core precompiled in the board's ROMFS partition, all of which it takes"),
+        ("romfs", "the core precompiled in the board's ROMFS partition, and nothing else there"),
         ("frozen", "no core: the firmware has it frozen in"),
     ):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=text)
@@ -65,18 +69,18 @@ budget state are left alone. When it is interrupted, the board starts nothing; d
     parser.set_defaults(form="mpy")
 
 
-def _run(below: Any) -> None:
+def _add_run(below: Any) -> None:
     examples = [
         "microbudget board run rp2_pico_w",
         "microbudget board run unix --heap 192k --flash flash.img",
     ]
     about = """\
-Starts the board's program anew, shows what it prints and sends it what is typed. Ctrl-C stops
-watching; the program runs on. `run unix` without --port starts a board that is a program here."""
-    parser = _command(below, "run", "start the program and talk to it", examples, about)
+Restarts the board's program, shows its output and sends it what is typed. Ctrl-C ends that; the
+program continues. `run unix` without --port starts an emulated board on this machine."""
+    parser = _command(below, _run, "start the program and talk to it", examples, about)
     parser.add_argument("board", metavar="BOARD", help="the board that was deployed")
     unix = parser.add_argument_group("the unix board, without --port")
-    unix.add_argument("--heap", default="256k", metavar="SIZE", help="of its heap (256k)")
+    unix.add_argument("--heap", default="256k", metavar="SIZE", help="size of its heap (256k)")
     unix.add_argument("--flash", type=Path, metavar="FILE", help="keep its flash in FILE")
     unix.add_argument(
         "--fs", choices=("littlefs", "fat"), default="littlefs", help="its file system"
@@ -86,43 +90,50 @@ watching; the program runs on. `run unix` without --port starts a board that is 
         "--cut-power-after", type=int, metavar="N", help="cut its power after N flash operations"
     )
     unix.add_argument(
-        "--clock", choices=("unset", "2000", "unset-2000"), help="what it has for a clock"
+        "--clock", choices=("unset", "2000", "unset-2000"), help="its clock at power-up"
     )
 
 
-def _status(below: Any) -> None:
+def _add_status(below: Any) -> None:
     examples = ["microbudget board status", "microbudget board status --json"]
-    about = "The exit code is 1 where the budget's state is damaged."
-    parser = _command(below, "status", "show what the budget stands at", examples, about)
-    parser.add_argument("--json", action="store_true", help="as one line of JSON")
+    about = "The exit code is 1 if the budget's state is damaged."
+    parser = _command(
+        below, _status, "show what the budget has spent and has left", examples, about
+    )
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
 
 
-def _reset(below: Any) -> None:
+def _add_reset(below: Any) -> None:
     examples = ["microbudget board reset --yes"]
-    parser = _command(below, "reset", "forget what was spent", examples)
+    parser = _command(below, _reset, "forget what was spent", examples)
     _add_yes(parser)
 
 
-def _pull(below: Any) -> None:
+def _add_pull(below: Any) -> None:
     examples = ["microbudget board pull saved"]
-    parser = _command(below, "pull", "copy the budget's state from the board", examples)
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="where to: new or empty")
+    parser = _command(below, _pull, "copy the budget's state from the board", examples)
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a new or empty folder")
 
 
-def _push(below: Any) -> None:
+def _add_push(below: Any) -> None:
     examples = ["microbudget board push saved --yes"]
     about = "The state must be whole; it replaces what the board has counted."
-    parser = _command(below, "push", "copy a state that was pulled to the board", examples, about)
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="what `pull` made")
+    parser = _command(below, _push, "copy a state that was pulled to the board", examples, about)
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a folder that `pull` filled")
     _add_yes(parser)
 
 
 def _command(
-    below: Any, name: str, summary: str, examples: list[str], about: str = "", port: bool = True
+    below: Any,
+    command: Callable[[argparse.Namespace], int],
+    summary: str,
+    examples: list[str],
+    about: str = "",
+    port: bool = True,
 ) -> argparse.ArgumentParser:
     text = f"{summary[0].upper()}{summary[1:]}."
     parser: argparse.ArgumentParser = below.add_parser(
-        name,
+        command.__name__[1:],
         help=summary,
         description="\n".join(filter(None, (text, about, _PORT if port else ""))),
         epilog="\n  ".join(["examples:", *examples]) if examples else None,
@@ -130,19 +141,166 @@ def _command(
     )
     if port:
         parser.add_argument("--port", help="the board's serial port, as in /dev/ttyACM0")
-    parser.set_defaults(run=_lazily(name))
+    parser.set_defaults(run=command)
     return parser
-
-
-def _lazily(name: str) -> Callable[[argparse.Namespace], int]:
-    def run(options: argparse.Namespace) -> int:
-        from budget_cpython.cli import board_commands
-
-        code: int = getattr(board_commands, f"{name}_board")(options)
-        return code
-
-    return run
 
 
 def _add_yes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _list(options: argparse.Namespace) -> int:
+    from budget_cpython.board.catalogue import about, known_boards
+    from budget_cpython.board.ports import serial_ports
+    from budget_cpython.board.state import describe
+
+    boards = known_boards()
+    width = max(map(len, boards), default=0)
+    print("boards")
+    for name, folder in boards.items():
+        print(f"  {name:{width}}  {about(folder)}".rstrip())
+    ports = serial_ports()
+    print("serial ports" if ports else "no serial port found")
+    for port, what in ports.items():
+        found = f": {describe(port)}" if options.probe else ""
+        print(f"  {port}  {what}{found}".rstrip())
+    return 0
+
+
+def _deploy(options: argparse.Namespace) -> int:
+    from budget_cpython.board.build import Form, build_board
+    from budget_cpython.board.catalogue import find_board
+    from budget_cpython.board.check import check_board, check_rooms, check_secrets
+    from budget_cpython.board.deploy import Deploy, secrets_missing, state_lost
+    from budget_cpython.board.device import work_on
+
+    board = find_board(options.board)
+    check_rooms(board, options.without)
+    needs_secrets = check_board(board)
+    secrets = None if options.secrets is None else check_secrets(options.secrets)
+    build = build_board(board, Form(options.form), options.without)
+    with work_on(options.port, restart=not options.no_reset) as device:
+        device.with_room(lambda: Deploy(device, build, _say, secrets).run())
+        if folder := device.with_room(lambda: state_lost(device)):
+            _say(
+                f"the budget's state in {folder} is gone: the board counts its day as spent; "
+                "`microbudget board reset` makes a new one"
+            )
+        example = board / "secret_example.py"
+        if needs_secrets and example.is_file() and secrets_missing(device):
+            _say(
+                f"the board has no /secret.py: fill in a copy of {example} and deploy it with "
+                "--secrets"
+            )
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    try:
+        import termios  # noqa: F401 - Windows has none
+    except ImportError:
+        raise BoardError(
+            "`board run` needs Linux or macOS: elsewhere use `mpremote connect PORT repl`"
+        ) from None
+    if options.board == "unix" and options.port is None:
+        return _run_unix(options)
+    from budget_cpython.board.catalogue import find_board
+
+    name = find_board(options.board).name
+    from budget_cpython.board.device import Device
+    from budget_cpython.board.link import Link
+    from budget_cpython.board.ports import choose_port
+    from budget_cpython.board.state import deployed_board
+    from budget_cpython.board.watch import watch
+
+    with Link(choose_port(options.port)) as link:
+        device = Device(link)
+        deployed = device.with_room(lambda: deployed_board(device))
+        link.restart()
+        if deployed != name:
+            raise BoardError(
+                f"the board at {link.port} has {deployed or 'nothing of microbudget'}, not {name}: "
+                "deploy it first, or choose another port"
+            )
+        watch(link)
+    print("\ndisconnected; the program continues", file=sys.stderr)
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    from budget_cpython.board.device import work_on
+    from budget_cpython.board.state import is_damaged, lines, report_of
+
+    with work_on(options.port) as device:
+        report = report_of(device)
+    print(json.dumps(report) if options.json else "\n".join(lines(report)))
+    return 1 if is_damaged(report) else 0
+
+
+def _reset(options: argparse.Namespace) -> int:
+    from budget_cpython.board.device import work_on
+    from budget_cpython.board.state import lines, report_of, reset, what_is_lost
+
+    with work_on(options.port) as device:
+        _confirm(what_is_lost(report_of(device)), options.yes)
+        reset(device)
+        print("\n".join(lines(report_of(device))))
+    return 0
+
+
+def _pull(options: argparse.Namespace) -> int:
+    folder = options.folder
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} exists: name a new or an empty folder")
+    from budget_cpython.board.device import work_on
+    from budget_cpython.board.state import pull
+
+    with work_on(options.port) as device:
+        count = device.with_room(lambda: pull(device, folder))
+    print(f"copied {count} files to {folder}")
+    return 0
+
+
+def _push(options: argparse.Namespace) -> int:
+    from budget_cpython.board.state import check_pulled, lines, push, report_of, what_is_lost
+
+    files = check_pulled(options.folder)
+    from budget_cpython.board.device import work_on
+
+    with work_on(options.port) as device:
+        _confirm(what_is_lost(report_of(device)), options.yes)
+        device.with_room(lambda: push(device, options.folder, files))
+        print(f"copied {len(files)} files to the board")
+        print("\n".join(lines(report_of(device))))
+    return 0
+
+
+def _run_unix(options: argparse.Namespace) -> int:
+    try:
+        from budget_cpython.board.emulator import run
+    except ImportError:
+        raise BoardError("the unix board needs: pip install 'microbudget[board]'") from None
+    try:
+        return run(options)
+    except (ValueError, OSError, RuntimeError) as error:
+        raise BoardError(f"the unix board: {error}") from None
+
+
+def _say(line: str) -> None:
+    """Print a step; the deploy continues if nothing reads it."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        drop_output()
+
+
+def _confirm(loss: str, yes: bool) -> None:
+    """Print what will be lost; `BoardError` unless `yes` or the user agrees."""
+    print(f"{loss[0].upper()}{loss[1:]}.", flush=True)
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("nothing was done: give --yes to skip the question")
+    print("Do it? [y/N] ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise BoardError("nothing was done")

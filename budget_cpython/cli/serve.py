@@ -1,20 +1,32 @@
-"""What `microbudget serve` understands; what it does is loaded when a command runs."""
+"""The commands `microbudget serve` and `microbudget serve key`."""
 
 import argparse
+import os
+import sys
+import threading
+import time
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from budget_core.errors import BudgetError
+
+if TYPE_CHECKING:
+    from budget_cpython.serve import KeyFile
 
 ENGINE_VARIABLE = "MICROBUDGET_ENGINE"
 KEYS_VARIABLE = "MICROBUDGET_KEYS"
 LISTEN = "127.0.0.1:8321"
 DEVICE_RIGHTS = "reserve,charge,read"
+CLOSING_S = 5
+USAGE = 2
 _ABOUT = """\
 Serve one ledger over HTTP, so that devices and programs in any language share its budgets.
 
-The first line printed is the URL. SIGTERM or Ctrl-C stops it: what was asked is answered, then the
-engine is closed. The API is described at /openapi.json; /healthz tells that the service runs,
-/readyz that the engine answers. Without --keys, whoever reaches it may do everything, so that it
-listens on this machine only. TLS is a proxy's work, or that of --ssl-certfile."""
+The first line printed is the URL. SIGTERM or Ctrl-C stops it: it answers the requests that it has
+received, then closes the engine. /openapi.json describes the API, /healthz tells that the service
+runs, /readyz that the engine answers. Without --keys every request may do everything, so it listens
+on this machine only. For TLS use a reverse proxy or --ssl-certfile."""
 _EXAMPLES = """\
 examples:
   microbudget serve --engine sqlite:ledger.db
@@ -23,15 +35,16 @@ examples:
   curl -X PUT localhost:8321/v1/limits/org -H 'Content-Type: application/json' \\
       -d '{"limits": [{"axis": "tokens", "cap": 100000, "window": "day"}]}'"""
 _RIGHTS = """\
-rights, on the account and all below it; a device that leases blocks of it needs the first three:
-  reserve  hold amounts before calls, and settle, extend and give back holds
-  charge   record amounts without asking
+rights, on the account and all below it; a device that leases blocks needs the first three:
+  reserve  hold amounts before calls, and settle, extend and release holds
+  charge   record amounts as spent
   read     balances, histories, limits, holds
-  limits   change the limits, those of the account itself included: for operators"""
+  limits   change limits, also those of the account itself: for operators"""
+_KEYS_HELP = f"the file of keys; or set ${KEYS_VARIABLE}"
 
 
 def add_serve(commands: Any) -> None:
-    """Add `serve` and what stands below it."""
+    """Add `serve` and its subcommands."""
     serve = commands.add_parser(
         "serve",
         help="serve a ledger over HTTP to devices and other languages",
@@ -40,100 +53,70 @@ def add_serve(commands: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    serve.add_argument(
-        "--engine",
-        metavar="URL",
-        help="the ledger: memory:, sqlite:FILE, redis://…, postgresql://…; or in "
-        f"${ENGINE_VARIABLE}, where no list of processes shows its password",
-    )
-    serve.add_argument(
-        "--listen",
-        default=LISTEN,
-        metavar="PLACE",
-        help=f"HOST:PORT, 0 for a free port, or unix:PATH ({LISTEN})",
-    )
-    serve.add_argument("--keys", metavar="FILE", help=f"who may ask; or in ${KEYS_VARIABLE}")
-    serve.add_argument(
-        "--axes",
-        type=lambda text: text.split(","),
-        metavar="AXIS,…",
-        help="the only axes that are counted, as in tokens,calls (any)",
-    )
-    serve.add_argument(
-        "--max-holds",
-        type=int,
-        metavar="N",
-        help="of memory:, how many holds may be live at a time (1000000)",
-    )
+    engine = "the ledger: memory:, sqlite:FILE, redis://…, postgresql://…; or set "
+    engine += f"${ENGINE_VARIABLE}, which keeps a password out of the list of processes"
+    address = f"HOST:PORT, with port 0 for a free one, or unix:PATH ({LISTEN})"
+    option = serve.add_argument
+    option("--engine", metavar="URL", help=engine)
+    option("--listen", default=LISTEN, metavar="ADDRESS", help=address)
+    option("--keys", metavar="FILE", help=_KEYS_HELP)
+    option("--axes", type=_split, metavar="AXIS,…", help="the only axes, as in tokens,calls (any)")
+    holds = "for memory:, the most live holds (1000000)"
+    option("--max-holds", type=int, metavar="N", help=holds)
     for name, default, text in (
-        ("expire-every", 10.0, "look for holds that are over every S seconds"),
-        ("engine-timeout", 10.0, "give the engine S seconds for an answer"),
-        ("grace", 20.0, "when told to stop, give what was asked S seconds"),
+        ("expire-every", 10.0, "look for expired holds every S seconds"),
+        ("engine-timeout", 10.0, "the engine has S seconds to answer"),
+        ("grace", 20.0, "when stopped, answer requests for up to S seconds"),
     ):
-        serve.add_argument(
-            f"--{name}", type=_seconds, default=default, metavar="S", help=f"{text} ({default:g})"
-        )
-    serve.add_argument("--ssl-certfile", metavar="FILE", help="serve https with this certificate")
-    serve.add_argument("--ssl-keyfile", metavar="FILE", help="and this private key")
-    serve.add_argument("--access-log", action="store_true", help="a line for each request")
-    serve.set_defaults(run=_lazily("serve"))
+        text = f"{text} ({default:g})"
+        option(f"--{name}", type=_seconds, default=default, metavar="S", help=text)
+    option("--ssl-certfile", metavar="FILE", help="serve https with this certificate")
+    option("--ssl-keyfile", metavar="FILE", help="and this private key")
+    option("--access-log", action="store_true", help="log each request on stderr")
+    serve.set_defaults(run=partial(_run, _serve))
     _add_key(serve.add_subparsers(metavar="COMMAND", prog=serve.prog))
 
 
-def _add_key(below: Any) -> None:
-    key = below.add_parser(
-        "key",
-        help="make, list and revoke keys",
-        description="Make, list and revoke keys; a service that runs heeds it at once.",
-    )
-    commands = key.add_subparsers(metavar="COMMAND", required=True)
-    add = _command(
-        commands,
-        "add",
-        "make a key and print it; it is shown only now, and stored nowhere",
-        _RIGHTS,
-    )
-    add.add_argument("name", metavar="NAME", help="what to call it: letters, digits, _ and -")
+def _add_key(commands: Any) -> None:
+    text = "make, list and revoke keys"
+    about = f"{text.capitalize()}; a running service uses a change at once."
+    key = commands.add_parser("key", help=text, description=about)
+    below = key.add_subparsers(metavar="COMMAND", required=True)
+    add = _command(below, "add", "make a key and print it; it is shown only once", _add, _RIGHTS)
+    add.add_argument("name", metavar="NAME", help="its name: letters, digits, _ and -")
+    account = "its account, and all below it; * is every account"
+    add.add_argument("--account", required=True, metavar="PATH", help=account)
+    rights = f"its rights ({DEVICE_RIGHTS})"
     add.add_argument(
-        "--account", required=True, metavar="PATH", help="its account, and all below it; * for any"
+        "--rights", default=DEVICE_RIGHTS.split(","), type=_split, metavar="RIGHT,…", help=rights
     )
-    add.add_argument(
-        "--rights",
-        default=DEVICE_RIGHTS,
-        type=lambda text: text.split(","),
-        metavar="RIGHT,…",
-        help=f"what it may do ({DEVICE_RIGHTS})",
-    )
-    _command(commands, "list", "show the keys' names, accounts and rights")
-    revoke = _command(commands, "revoke", "let a key in no more")
+    _command(below, "list", "show the keys' names, accounts and rights", _list)
+    revoke = _command(below, "revoke", "remove a key", _revoke)
     revoke.add_argument("name", metavar="NAME", help="its name")
 
 
-def _command(commands: Any, name: str, summary: str, more: str = "") -> argparse.ArgumentParser:
+def _command(
+    commands: Any,
+    name: str,
+    summary: str,
+    command: Callable[[argparse.Namespace], int],
+    epilog: str = "",
+) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
         description=f"{summary[0].upper()}{summary[1:]}.",
-        epilog=more,
+        epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--keys",
-        metavar="FILE",
-        default=argparse.SUPPRESS,  # what was given before the command stands
-        help=f"the file; or in ${KEYS_VARIABLE}",
-    )
-    parser.set_defaults(run=_lazily(f"{name}_key"))
+    default = argparse.SUPPRESS  # keeps a --keys before the command
+    parser.add_argument("--keys", metavar="FILE", default=default, help=_KEYS_HELP)
+    parser.set_defaults(run=partial(_run, command))
     return parser
 
 
-def _lazily(name: str) -> Callable[[argparse.Namespace], int]:
-    def run(options: argparse.Namespace) -> int:
-        from budget_cpython.cli import serve_commands
-
-        return serve_commands.run(getattr(serve_commands, name), options)
-
-    return run
+def _split(text: str) -> list[str]:
+    return text.split(",")
 
 
 def _seconds(text: str) -> float:
@@ -144,3 +127,122 @@ def _seconds(text: str) -> float:
     if not 0 < value <= 86_400:
         raise argparse.ArgumentTypeError(f"seconds above 0, up to 86400, not {text!r}")
     return value
+
+
+def _run(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    """Run a command; print an error as one line, and return the exit code."""
+    try:
+        return command(options)
+    except ModuleNotFoundError as error:
+        print(f"error: {error}: pip install 'microbudget[serve]'", file=sys.stderr)
+        return 1
+    except (ValueError, BudgetError, ImportError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return USAGE if isinstance(error, ValueError) else 1
+
+
+def _serve(options: argparse.Namespace) -> int:
+    """Serve a ledger until told to stop."""
+    from budget_cpython.serve import make_app
+    from budget_cpython.serve.addresses import ListenAddress
+    from budget_cpython.serve.server import run_service
+
+    address = ListenAddress.parse(options.listen)
+    keys = _keys(options)
+    if options.ssl_keyfile and not options.ssl_certfile:
+        raise ValueError("--ssl-keyfile needs --ssl-certfile")
+    certificate = options.ssl_certfile and (options.ssl_certfile, options.ssl_keyfile)
+    if keys is None and not address.is_local:
+        text = f"other machines can reach {address}: give --keys FILE, or listen on 127.0.0.1"
+        raise ValueError(text)
+    if keys is not None:
+        if not keys.keys():
+            _warn(f"{keys.path!r} has no key: every request is refused")
+        if not address.is_local and not certificate:
+            _warn("keys travel unencrypted: use a reverse proxy with TLS, or give --ssl-certfile")
+    ledger = _open_ledger(options)
+    try:
+        app = make_app(
+            ledger,
+            keys,
+            expire_every=options.expire_every,
+            engine_timeout=options.engine_timeout,
+        )
+        code = run_service(
+            app,
+            address,
+            grace=options.grace,
+            access_log=options.access_log,
+            certificate=certificate,
+        )
+    except OSError as error:
+        text = f"with {' and '.join(filter(None, certificate))}: " if certificate else ""
+        raise OSError(f"cannot serve on {address}: {text}{error.strerror or error}") from error
+    finally:
+        closing = threading.Thread(target=getattr(ledger, "close", bool), daemon=True)
+        closing.start()
+        closing.join(CLOSING_S)
+    os._exit(code)  # waits for no thread: one may hang in the engine
+
+
+def _open_ledger(options: argparse.Namespace) -> Any:
+    """Open the ledger, and ask it once: a file that cannot be used now never will be."""
+    from budget_cpython.ledger.opening import open_ledger
+
+    url = options.engine or os.environ.get(ENGINE_VARIABLE)
+    if not url:
+        text = f"give the ledger's engine with --engine, or set ${ENGINE_VARIABLE}; try sqlite:FILE"
+        raise ValueError(text)
+    more: dict[str, Any] = {"axes": options.axes, "max_holds": options.max_holds}
+    more = {name: value for name, value in more.items() if value is not None}
+    if "max_holds" in more and url != "memory:":
+        raise ValueError("--max-holds is for memory: only")
+    if "axes" in more and url.startswith("http"):
+        raise ValueError("--axes is not for a ledger that another service serves")
+    ledger = open_ledger(url, **more)
+    try:
+        ledger.limits("readyz")
+    except BudgetError as error:
+        if url.startswith("sqlite:"):
+            raise
+        _warn(f"the ledger cannot be used yet: {error}")
+    return ledger
+
+
+def _add(options: argparse.Namespace) -> int:
+    print(_needed_keys(options).add(options.name, options.account, options.rights))
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    keys = _needed_keys(options).keys()
+    width = max(map(len, keys), default=0)
+    for key in keys.values():
+        made = time.strftime("%Y-%m-%d", time.gmtime(key.made_at))
+        print(f"{key.name:{width}}  {made}  {','.join(key.rights)}  {key.account}")
+    if not keys:
+        print("no keys", file=sys.stderr)
+    return 0
+
+
+def _revoke(options: argparse.Namespace) -> int:
+    _needed_keys(options).revoke(options.name)
+    return 0
+
+
+def _keys(options: argparse.Namespace) -> "KeyFile | None":
+    from budget_cpython.serve import KeyFile
+
+    path = options.keys or os.environ.get(KEYS_VARIABLE)
+    return KeyFile(path) if path else None
+
+
+def _needed_keys(options: argparse.Namespace) -> "KeyFile":
+    keys = _keys(options)
+    if keys is None:
+        raise ValueError(f"give the file of keys with --keys, or set ${KEYS_VARIABLE}")
+    return keys
+
+
+def _warn(text: str) -> None:
+    print(f"warning: {text}", file=sys.stderr, flush=True)

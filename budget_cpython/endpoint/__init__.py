@@ -4,9 +4,9 @@ It serves demos and tests on 127.0.0.1 and needs no network, no key and no other
 model name is answered by the scripted model, except the names in `faults.FAULTS`, which fail or
 misbehave on purpose so that a client can be tried against them.
 
-A request passes the modules in this order, and each imports only from those before it:
-`protocol` (what a request may be), `model` (what the model says to it), `shapes` (what that looks
-like on the wire), `wire` (HTTP itself), `faults` (what may go wrong), `server` (who does what).
+A request passes the modules in this order, and each imports only from those before it: `protocol`
+(checks of the request), `model` (the scripted reply), `completions` (the reply as JSON objects),
+`http_handler` (HTTP), `faults` (models that misbehave), `server` (routes, and what is recorded).
 """
 
 from budget_cpython.endpoint.server import ScriptedEndpoint

@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     with endpoint:
         print(endpoint.base_url, flush=True)
-        # An endless wait is deaf to Ctrl-C on Windows.
+        # Windows delivers no Ctrl-C during an endless wait.
         while not stop.wait(1.0):
             pass
     return 0

@@ -4,18 +4,18 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from budget_cpython.endpoint.http_handler import JSON, HttpHandler
 from budget_cpython.endpoint.protocol import ApiError, Json
-from budget_cpython.endpoint.wire import JSON, Wire
 
 DRIP_SECONDS: Final = 0.05
 
-Act = Callable[[Wire, Json, Json], None]
+Act = Callable[[HttpHandler, Json, Json], None]
 
 
 class Fault(NamedTuple):
-    """What a special model name does, and the words that say so in the help.
+    """What a special model name does, and its line of help.
 
-    `act` is given the connection, the request and the completion that a sound model would send.
+    `act` gets the connection, the request, and the completion that a correct model would send.
     """
 
     act: Act
@@ -23,64 +23,64 @@ class Fault(NamedTuple):
 
 
 def answer_as(model: str) -> Act:
-    """Return what answers a request for `model`."""
+    """Return the function that answers requests for `model`."""
     if model in FAULTS:
         return FAULTS[model].act
     if model.startswith("error-"):
         return _fail(404, param="model", code="model_not_found")
-    return Wire.send_completion
+    return HttpHandler.send_completion
 
 
 def _fail(status: int, **details: Any) -> Act:
-    def act(wire: Wire, body: Json, completion: Json) -> None:
+    def act(http: HttpHandler, body: Json, completion: Json) -> None:
         message = f"{body['model']}: the model's name asks for this."
         raise ApiError(status, message, **details)
 
     return act
 
 
-def _hang(wire: Wire, body: Json, completion: Json) -> None:
-    wire.client_leaves(None)
-    wire.close_connection = True
+def _hang(http: HttpHandler, body: Json, completion: Json) -> None:
+    http.client_leaves(None)
+    http.close_connection = True
 
 
-def _drip(wire: Wire, body: Json, completion: Json) -> None:
-    wire.send_head(200, {"Content-Type": JSON, "Connection": "close"})
-    while not wire.client_leaves(DRIP_SECONDS):
-        wire.wfile.write(b" ")
+def _drip(http: HttpHandler, body: Json, completion: Json) -> None:
+    http.send_head(200, {"Content-Type": JSON, "Connection": "close"})
+    while not http.client_leaves(DRIP_SECONDS):
+        http.wfile.write(b" ")
 
 
-def _huge(wire: Wire, body: Json, completion: Json) -> None:
-    wire.send_head(200, {"Content-Type": JSON, "Connection": "close"})
-    wire.wfile.write(b'{"id": "')
+def _huge(http: HttpHandler, body: Json, completion: Json) -> None:
+    http.send_head(200, {"Content-Type": JSON, "Connection": "close"})
+    http.wfile.write(b'{"id": "')
     while True:
-        wire.wfile.write(b"x" * 65536)
+        http.wfile.write(b"x" * 65536)
 
 
-def _truncated(wire: Wire, body: Json, completion: Json) -> None:
+def _truncated(http: HttpHandler, body: Json, completion: Json) -> None:
     payload = json.dumps(completion).encode()
-    wire.send_head(200, {"Content-Type": JSON, "Content-Length": str(len(payload))})
-    wire.wfile.write(payload[: len(payload) // 2])
-    wire.close_connection = True
+    http.send_head(200, {"Content-Type": JSON, "Content-Length": str(len(payload))})
+    http.wfile.write(payload[: len(payload) // 2])
+    http.close_connection = True
 
 
-def _not_json(wire: Wire, body: Json, completion: Json) -> None:
-    wire.send_bytes(200, b"<html><body>Bad gateway</body></html>", "text/html")
+def _not_json(http: HttpHandler, body: Json, completion: Json) -> None:
+    http.send_bytes(200, b"<html><body>Bad gateway</body></html>", "text/html")
 
 
-def _bad_arguments(wire: Wire, body: Json, completion: Json) -> None:
+def _bad_arguments(http: HttpHandler, body: Json, completion: Json) -> None:
     for call in completion["choices"][0]["message"].get("tool_calls", ()):
         call["function"]["arguments"] = '["not an object"]'
-    wire.send_completion(body, completion)
+    http.send_completion(body, completion)
 
 
-def _no_usage(wire: Wire, body: Json, completion: Json) -> None:
+def _no_usage(http: HttpHandler, body: Json, completion: Json) -> None:
     del completion["usage"]
-    wire.send_completion(body, completion)
+    http.send_completion(body, completion)
 
 
-def _stream_cut(wire: Wire, body: Json, completion: Json) -> None:
-    wire.send_completion(body, completion, cut_short=True)
+def _stream_cut(http: HttpHandler, body: Json, completion: Json) -> None:
+    http.send_completion(body, completion, cut_short=True)
 
 
 FAULTS: Final = {
@@ -96,7 +96,7 @@ FAULTS: Final = {
     "huge": Fault(_huge, "sends a body without end"),
     "truncated": Fault(_truncated, "sends less than its Content-Length, then closes"),
     "not-json": Fault(_not_json, "answers 200 with a page of HTML"),
-    "bad-arguments": Fault(_bad_arguments, "calls tools with arguments that are no JSON object"),
+    "bad-arguments": Fault(_bad_arguments, "calls tools with arguments that are not a JSON object"),
     "no-usage": Fault(_no_usage, "leaves out the usage"),
     "stream-cut": Fault(_stream_cut, "drops the connection in the middle of a stream"),
 }

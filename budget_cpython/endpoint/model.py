@@ -1,8 +1,8 @@
-"""A scripted model: it reads a chat request the way a model would and decides what to say next.
+"""A scripted model: it reads a chat request as a model would, and decides its reply.
 
 The scenario is an agent that reads the files of a folder through two tools, `list_files` (one
 path a line, a tab before anything else on the line) and `read_file` (`{"path": …}`). With both on
-offer the model is a runaway: it goes on reading, round after round, up to `MAX_CALLS` calls a
+offer the model is a runaway: it reads round after round, up to `MAX_CALLS` calls a
 turn. A budget notice (a user message that starts with `NOTICE_MARK` after the last real user
 message), or tools that are no longer offered, make it answer with what it has read. A tool result
 that starts with `FAILURE_MARK` is a failure.
@@ -33,7 +33,7 @@ class ToolCall(NamedTuple):
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model says: words, the tools it wants called, and why it stopped."""
+    """A reply: words, tool calls, and the reason to stop."""
 
     content: str
     calls: tuple[ToolCall, ...] = ()
@@ -58,12 +58,12 @@ class _Turn:
 
 
 def count_tokens(chars: int) -> int:
-    """Return the tokens that `chars` characters make: one for every four begun, at least one."""
+    """Return the tokens of `chars` characters: one for each four begun, at least one."""
     return max(1, -(-chars // CHARS_PER_TOKEN))
 
 
 def next_reply(body: Json) -> Reply:
-    """Return what the model says to a checked request, within its token limit."""
+    """Return the reply to a checked request, within its token limit."""
     turn = _read_turn(body["messages"])
     choice = body.get("tool_choice")
     forced = choice == "required" or isinstance(choice, dict)
@@ -76,7 +76,7 @@ def next_reply(body: Json) -> Reply:
 
 
 def _cut(reply: Reply, max_tokens: int | None) -> Reply:
-    """Cut a reply to a limit: a call loses the end of its arguments, or falls away by its name."""
+    """Cut a reply to a limit: a call loses the end of its arguments, or is left out."""
     if max_tokens is None or count_tokens(reply.chars) <= max_tokens:
         return reply
     left = max_tokens * CHARS_PER_TOKEN

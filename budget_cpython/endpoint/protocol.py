@@ -1,4 +1,4 @@
-"""What a chat-completions request may be, and the error that refuses any other."""
+"""Check a chat-completions request, and the error for an invalid one."""
 
 import re
 from typing import Any, Final
@@ -33,7 +33,7 @@ _KINDS: Final = {str: "a string", bool: "a boolean", int: "an integer", dict: "a
 
 
 class ApiError(Exception):
-    """A refusal on its way to the client: a status, OpenAI's error body, extra headers."""
+    """A refusal: a status, OpenAI's error body, extra headers."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class ApiError(Exception):
 
 
 def check_request(body: Json) -> None:
-    """Raise a 400 that names the place at fault unless the model can read `body`."""
+    """Raise a 400 that names the invalid field, if there is one."""
     _match(body, _REQUEST, "")
     _check_turns(body["messages"])
     choice = body.get("tool_choice")
@@ -70,7 +70,7 @@ def check_request(body: Json) -> None:
 
 
 def _check_turns(messages: list[Json]) -> None:
-    """Check that every tool call is answered, once, before anybody else speaks."""
+    """Check that each tool call is answered once, before any other message."""
     pending: set[str] = set()
     for index, message in enumerate(messages):
         place = f"messages[{index}]"
@@ -118,7 +118,7 @@ def _match(value: Any, shape: Any, place: str) -> None:
             if value.get(field) is not None or field == name:
                 _match(value.get(field), inner, f"{place}.{field}".lstrip("."))
     else:
-        _rule(type(value) is shape, place, f"must be {_KINDS[shape]}.")  # a bool is no integer
+        _rule(type(value) is shape, place, f"must be {_KINDS[shape]}.")  # a bool is not an integer
 
 
 def _rule(holds: object, place: str, rule: str) -> None:

@@ -1,4 +1,4 @@
-"""Serve the scripted model: who may ask, for what, and what is remembered of it."""
+"""Serve the scripted model: routes, the API key, and a record of the requests."""
 
 import hmac
 import itertools
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from socketserver import ThreadingTCPServer
 from typing import Any, Final
 
+from budget_cpython.endpoint.completions import completion, prompt_parts, shared_chars, usage
 from budget_cpython.endpoint.faults import FAULTS, answer_as
+from budget_cpython.endpoint.http_handler import HttpHandler, shut
 from budget_cpython.endpoint.model import next_reply
 from budget_cpython.endpoint.protocol import ApiError, Json, check_request
-from budget_cpython.endpoint.shapes import completion, prompt_parts, shared_chars, usage
-from budget_cpython.endpoint.wire import Wire, shut
 
 HOST: Final = "127.0.0.1"
 DEFAULT_MODEL: Final = "scripted"
@@ -65,7 +65,7 @@ class ScriptedEndpoint:
         self.close()
 
     def record(self, body: Json) -> None:
-        """Remember a chat request body, forgetting the oldest beyond `MAX_RECORDED`."""
+        """Record a chat request body; only the last `MAX_RECORDED` are kept."""
         self._requests.append(body)
 
     def complete(self, body: Json) -> Json:
@@ -108,7 +108,7 @@ class _Server(ThreadingTCPServer):
             super().handle_error(request, client_address)
 
 
-class _Handler(Wire):
+class _Handler(HttpHandler):
     server: _Server
 
     def answer(self, raw: bytes) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 from budget_core.ledger import http_client
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_cpython.ledger.remote import RemoteLedger
+from budget_cpython.ledger.blocking import BlockingLedger
 
 AsyncHttpLedger = http_client.HttpLedger
 
 
-class HttpLedger(RemoteLedger):
+class HttpLedger(BlockingLedger):
     """A ledger at a URL, for any number of threads; `budget_core.Ledger` says what methods do.
 
     `key` is what `microbudget serve key add` printed; it is in no message, log or repr. `timeout_s`

@@ -1,23 +1,22 @@
-"""Describe the service as OpenAPI 3.1, from the same table that it works by."""
+"""Describe the service as OpenAPI 3.1, from the table of its operations."""
 
 from typing import Any
 
 from budget_core.ledger.limit import MAX_DEPTH, MAX_KEY, MAX_LIMITS, MAX_SEGMENT, MOST
 from budget_core.ledger.records import MAX_TTL, TTL
 from budget_cpython.cli.version import version
-from budget_cpython.serve.operations import OPERATIONS, Operation, place_of
-from budget_cpython.serve.refusals import HTTP_ERRORS, LEDGER_ERRORS
+from budget_cpython.serve.error_responses import HTTP_ERRORS, LEDGER_ERRORS
+from budget_cpython.serve.operations import OPERATIONS, Operation, url_of
 
 Json = dict[str, Any]
 _SEGMENT = rf"(?!\.+(/|$))[A-Za-z0-9_\-.@+=]{{1,{MAX_SEGMENT}}}"
-_TEXT = {"type": "string"}
+_STRING = {"type": "string"}
 _PATH = {"type": "string", "pattern": rf"^{_SEGMENT}(/{_SEGMENT}){{0,{MAX_DEPTH - 1}}}$"}
 _AXIS = {"type": "string", "pattern": rf"^[A-Za-z0-9_\-]{{1,{MAX_SEGMENT}}}$"}
 _AMOUNT = {"type": "integer", "minimum": 0, "maximum": MOST}
 _MAYBE_AMOUNT = dict(_AMOUNT, type=["integer", "null"])
 _COUNT = {"type": "integer", "minimum": 0}
 _MAYBE_TIME = {"type": ["integer", "null"], "minimum": 0}
-_STATES = {"enum": ["held", "committed", "released", "expired"]}
 _AMOUNTS = {"type": "object", "propertyNames": _AXIS, "additionalProperties": _AMOUNT}
 _MAYBE_AMOUNTS = dict(_AMOUNTS, type=["object", "null"])
 _ID = {"type": "string", "pattern": rf"^(#[!\"$-~]|[!\"$-~])[!-~]{{0,{MAX_KEY - 1}}}$"}
@@ -25,124 +24,99 @@ _KEY = {"type": "string", "pattern": rf"^[!\"$-~][!-~]{{0,{MAX_KEY - 1}}}$"}
 _ROWS = {"type": "array", "maxItems": MAX_LIMITS, "items": {"$ref": "#/components/schemas/Limit"}}
 
 
-def _says(schema: Json, text: str) -> Json:
+def _text(schema: Json, text: str) -> Json:
     return dict(schema, description=text)
 
 
-FIELDS: dict[str, Json] = {
-    "amounts": _says(_AMOUNTS, "how much of each axis; an axis without limits is not counted"),
-    "actual": _says(_MAYBE_AMOUNTS, "what was used; axes that are not named count as held"),
-    "key": _says(
-        dict(_KEY, type=["string", "null"]),
-        "what makes a repeated request do nothing twice; one below the same root at a time",
-    ),
-    "id": _says(_ID, "the id of a hold"),
-    "ttl": _says(
-        {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": MAX_TTL},
-        f"seconds for which the hold is live; {TTL} where none is given",
-    ),
-    "limits": _says(dict(_ROWS, uniqueItems=True), "no two on the same axis and window"),
-    "after": _says(_TEXT, "the `next` of the page before"),
-}
-
-
-def _object(properties: Json, optional: tuple[str, ...] = ()) -> Json:
+def _object(optional: tuple[str, ...] = (), /, **properties: Json) -> Json:
     required = [name for name in properties if name not in optional]
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": False,
-    }
+    found = {"type": "object", "properties": properties, "required": required}
+    return dict(found, additionalProperties=False)
 
 
+_ONCE = "a repeated request with the same key is done once; unique among one root's accounts"
+_BY_AXIS = "the amount of each axis; an axis without limits is not counted; `null`, in `reserve` \
+only, has no bound: any cap refuses it"
+_WINDOWS = "run, hour, day, week, month, day@5 (from 5:00 UTC), rolling 86400/24, …"
+_APPLIED = "of `ledger_unavailable`: false if nothing was done, null if that is unknown; the same \
+request with the same key is safe to repeat"
+_MAYBE_TTL = {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": MAX_TTL}
+FIELDS: dict[str, Json] = {
+    "amounts": _text(dict(_AMOUNTS, additionalProperties=_MAYBE_AMOUNT), _BY_AXIS),
+    "actual": _text(_MAYBE_AMOUNTS, "the amounts used; an axis that is missing counts as held"),
+    "key": _text(dict(_KEY, type=["string", "null"]), _ONCE),
+    "id": _text(_ID, "the id of a hold"),
+    "ttl": _text(_MAYBE_TTL, f"seconds for which the hold is live; {TTL} by default"),
+    "limits": _text(dict(_ROWS, uniqueItems=True), "no two with the same axis and window"),
+    "after": _text(_STRING, "the `next` of the previous page"),
+}
+_WORDS = {word for _, word, _ in LEDGER_ERRORS.values()} | {*HTTP_ERRORS.values()}
 SCHEMAS: Json = {
     "Hold": _object(
-        {
-            "path": _PATH,
-            "id": _says(_ID, "its key, or one that was made for it"),
-            "amounts": _AMOUNTS,
-            "state": _STATES,
-            "expires": _says(_MAYBE_TIME, "Unix milliseconds; null for what was charged"),
-            "actual": _says(_MAYBE_AMOUNTS, "what counts as spent for it; null while it is held"),
-        }
+        path=_PATH,
+        id=_text(_ID, "its key, or the one that the service made"),
+        amounts=_AMOUNTS,
+        state={"enum": ["held", "committed", "released", "expired"]},
+        expires_at=_text(_MAYBE_TIME, "Unix seconds; null for a charge"),
+        actual=_text(_MAYBE_AMOUNTS, "the amounts that count as spent; null while it is held"),
     ),
     "Balance": _object(
-        {
-            "account": _PATH,
-            "axis": _AXIS,
-            "window": _TEXT,
-            "limit": _says(_MAYBE_AMOUNT, "null for unlimited"),
-            "spent": _COUNT,
-            "held": _COUNT,
-            "left": _says(_MAYBE_AMOUNT, "what may still be used; null for unlimited"),
-            "debt": _says(_COUNT, "what was used past the limit"),
-            "begins_at": _says(_COUNT, "Unix seconds"),
-            "resets_at": _says(_MAYBE_TIME, "Unix seconds; null for a window that never ends"),
-        }
+        account=_PATH,
+        axis=_AXIS,
+        window=_STRING,
+        limit=_text(_MAYBE_AMOUNT, "null for unlimited"),
+        spent=_COUNT,
+        held=_COUNT,
+        left=_text(_MAYBE_AMOUNT, "the amount that may still be used; null for unlimited"),
+        debt=_text(_COUNT, "the amount used above the limit"),
+        begins_at=_text(_COUNT, "Unix seconds"),
+        resets_at=_text(_MAYBE_TIME, "Unix seconds; null for a window that never ends"),
     ),
     "Limit": _object(
-        {
-            "axis": _AXIS,
-            "cap": _says(_MAYBE_AMOUNT, "null for unlimited, 0 for nothing"),
-            "window": _says(
-                dict(_TEXT, default="run"),
-                "run, hour, day, week, month, day@5 (from 5:00 UTC), rolling 86400/24, …",
-            ),
-        },
-        optional=("window",),
+        ("window",),
+        axis=_AXIS,
+        cap=_text(_MAYBE_AMOUNT, "null for unlimited, 0 for nothing"),
+        window=_text(dict(_STRING, default="run"), _WINDOWS),
     ),
     "Balances": _object(
-        {"balances": {"type": "array", "items": {"$ref": "#/components/schemas/Balance"}}}
+        balances={"type": "array", "items": {"$ref": "#/components/schemas/Balance"}}
     ),
-    "Limits": _object({"limits": _ROWS}),
+    "Limits": _object(limits=_ROWS),
     "Accounts": _object(
-        {
-            "accounts": {"type": "array", "items": _PATH},
-            "next": _says({"type": ["string", "null"]}, "`after` for the next page; null at last"),
-        }
+        accounts={"type": "array", "items": _PATH},
+        next=_text({"type": ["string", "null"]}, "`after` for the next page; null on the last"),
     ),
-    "Expired": _object({"expired": _COUNT}),
-    "Status": _object({"status": {"enum": ["ok", "unavailable"]}}),
+    "Expired": _object(expired=_COUNT),
+    "Status": _object(status={"enum": ["ok", "unavailable"]}),
     "Error": {
         "type": "object",
         "properties": {
-            "error": {
-                "enum": sorted(
-                    {row[1] for row in LEDGER_ERRORS.values()}
-                    | set(HTTP_ERRORS.values())
-                    | {"ledger_error", "refused"}
-                )
-            },
-            "message": _says(_TEXT, "for people"),
-            "applied": _says(
-                {"enum": [False, None]},
-                "of `ledger_unavailable`: false where nothing was done, null where that is not "
-                "known; the same request with the same key is safe to repeat",
-            ),
+            "error": {"enum": sorted(_WORDS | {"ledger_error", "refused"})},
+            "message": _text(_STRING, "for people"),
+            "applied": _text({"enum": [False, None]}, _APPLIED),
         },
         "required": ["error", "message"],
     },
 }
-_ALWAYS = (400, 401, 403, 404, 422, 503)
+_ALWAYS = (400, 401, 403, 404, 413, 422, 503)
 
 
 def describe(with_keys: bool) -> Json:
-    """Return the OpenAPI document of a service that wants keys, or of one that does not."""
+    """Return the OpenAPI document of a service with or without keys."""
     paths: Json = {
-        "/healthz": {"get": _status("liveness", "Tell that the service runs", (200,))},
-        "/readyz": {"get": _status("readiness", "Tell whether the engine answers", (200, 503))},
+        "/healthz": {"get": _status("liveness", "Answer if the service runs", (200,))},
+        "/readyz": {"get": _status("readiness", "Ask whether the engine answers", (200, 503))},
     }
     for name, operation in OPERATIONS.items():
-        url = place_of(name) + ("/{path}" if operation.on_account else "")
+        url = url_of(name) + ("/{path}" if operation.on_account else "")
         paths.setdefault(url, {})[operation.method.lower()] = _describe(name, operation)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "microbudget",
             "version": version(),
-            "description": "Budgets by account, shared over HTTP. An account's path keeps its "
-            "slashes in a URL: /v1/balance/org/team.",
+            "description": "Budgets by account, shared over HTTP. In a URL an account's path "
+            "keeps its slashes: /v1/balance/org/team.",
         },
         "security": [{"key": []}] if with_keys else [],
         "paths": paths,
@@ -158,7 +132,7 @@ def _describe(name: str, operation: Operation) -> Json:
     found: Json = {
         "operationId": name,
         "summary": operation.summary,
-        "description": f"Takes the right to `{operation.right}`.",
+        "description": f"Needs the right `{operation.right}`.",
         "parameters": parameters,
         "responses": _answers(operation),
     }
@@ -171,23 +145,23 @@ def _describe(name: str, operation: Operation) -> Json:
             place = {"name": field, "in": "query", "required": required}
             parameters.append(dict(place, schema=FIELDS[field]))
     elif known:
-        schema = _object({field: FIELDS[field] for field in known}, operation.optional)
+        schema = _object(operation.optional, **{field: FIELDS[field] for field in known})
         content = {"application/json": {"schema": schema}}
         found["requestBody"] = {"required": True, "content": content}
     if "key" in known:
         header = {"name": "Idempotency-Key", "in": "header", "required": False}
-        parameters.append(dict(header, schema=_says(_KEY, "the same as `key`")))
+        parameters.append(dict(header, schema=_text(_KEY, "the same as `key`")))
     return found
 
 
 def _answers(operation: Operation) -> Json:
     errors = set(_ALWAYS + operation.errors)
     if operation.method != "GET":
-        errors |= {408, 413, 415, 507}
+        errors |= {415, 507}
     answers = {"200": _answer("done", operation.answer)}
+    rows = [row[:2] for row in LEDGER_ERRORS.values()] + list(HTTP_ERRORS.items())
     for status in sorted(errors):
-        words = {word for code, word, _ in LEDGER_ERRORS.values() if code == status}
-        words |= {HTTP_ERRORS[status]} if status in HTTP_ERRORS else set()
+        words = {word for code, word in rows if code == status}
         answers[str(status)] = _answer(", ".join(sorted(words)), "Error")
     return answers
 
@@ -198,5 +172,5 @@ def _answer(text: str, schema: str) -> Json:
 
 
 def _status(name: str, text: str, statuses: tuple[int, ...]) -> Json:
-    answers = {str(status): _answer("how it is", "Status") for status in statuses}
+    answers = {str(status): _answer("the status", "Status") for status in statuses}
     return {"operationId": name, "summary": text, "security": [], "responses": answers}

@@ -1,212 +1,202 @@
-"""What can be asked over HTTP: each operation with its fields, its right and its answer."""
+"""The operations over HTTP: each with its method, right, fields and answer."""
 
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from budget_core.errors import refuse
 from budget_core.ledger.bucket import HELD
 from budget_core.ledger.limit import Limit, check_amounts, check_key
 from budget_core.ledger.records import TTL, Balance, Hold
-from budget_cpython.serve.engine import Engine
+from budget_cpython.serve.error_responses import may_see
 from budget_cpython.serve.keys import Key
-from budget_cpython.serve.refusals import may_see
+from budget_cpython.serve.served_ledger import ServedLedger
 
 Json = dict[str, Any]
 PAGE = 100  # of the longest paths, within what a small client reads
+HOLD = ("path", "id", "amounts", "state", "expires_at", "actual")
 BALANCE = ("account", "axis", "window", "limit", "spent", "held", "left", "debt")
 TIMES = ("begins_at", "resets_at")
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request that was let in: `path` is checked, `fields` are known, `key` is whose it is."""
+class Call:
+    """An authorized request: `path` is valid, `fields` have known names, `key` may be `None`."""
 
-    engine: Engine
+    ledger: ServedLedger
     key: Key | None
     path: str
     fields: Json
     idempotency_key: str | None = None
 
 
+Handler = Callable[[Call], Awaitable[Json]]
+
+
 @dataclass(frozen=True)
 class Operation:
-    """One operation: `required` and `optional` name its fields, by the schema of each."""
+    """One operation; `answer` names the schema of its answer, `errors` its own statuses."""
 
+    handler: Handler
+    summary: str
     method: str
     right: str
-    summary: str
     answer: str
-    act: Callable[[Asked], Awaitable[Json]]
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     on_account: bool = True
-    errors: tuple[int, ...] = field(default=())
+    errors: tuple[int, ...] = ()
 
 
-async def reserve(asked: Asked) -> Json:
-    """Hold amounts before a call."""
-    ttl = asked.fields.get("ttl")
-    arguments = (asked.fields["amounts"], _key(asked), TTL if ttl is None else ttl)
-    return show_hold(await asked.engine.call("reserve", asked.path, *arguments))
+OPERATIONS: dict[str, Operation] = {}
 
 
-async def charge(asked: Asked) -> Json:
-    """Record amounts without asking."""
-    arguments = (asked.fields["amounts"], _key(asked))
-    return show_hold(await asked.engine.call("charge", asked.path, *arguments))
+def operation(method: str, right: str, answer: str, **more: Any) -> Callable[[Handler], Handler]:
+    """Add a handler to `OPERATIONS`, with its docstring as the summary."""
+
+    def add(handler: Handler) -> Handler:
+        summary = " ".join((handler.__doc__ or "").split()).rstrip(".")
+        row = Operation(handler, summary, method, right, answer, **more)
+        OPERATIONS[handler.__name__] = row
+        return handler
+
+    return add
 
 
-async def commit(asked: Asked) -> Json:
-    """Record what a call used."""
-    actual = asked.fields.get("actual")
+@operation(
+    "POST", "reserve", "Hold", required=("amounts",), optional=("key", "ttl"), errors=(409, 429)
+)
+async def reserve(call: Call) -> Json:
+    """Hold amounts before a call, on every limit of the account and of its parents, or refuse."""
+    amounts, ttl = call.fields["amounts"], call.fields.get("ttl")
+    hold = await call.ledger.call(
+        "reserve", call.path, amounts, _key(call), TTL if ttl is None else ttl
+    )
+    return show_hold(hold)
+
+
+@operation("POST", "charge", "Hold", required=("amounts",), optional=("key",), errors=(409,))
+async def charge(call: Call) -> Json:
+    """Record amounts as spent, also above the limits."""
+    return show_hold(
+        await call.ledger.call("charge", call.path, call.fields["amounts"], _key(call))
+    )
+
+
+@operation("POST", "reserve", "Hold", required=("id",), optional=("actual",))
+async def commit(call: Call) -> Json:
+    """Settle a hold with the amounts that its call used."""
+    actual = call.fields.get("actual")
     used = None if actual is None else check_amounts(actual)
-    return show_hold(await asked.engine.call("commit", _named(asked), used))
+    return show_hold(await call.ledger.call("commit", _hold_named(call), used))
 
 
-async def release(asked: Asked) -> Json:
-    """Give back what was held."""
-    return show_hold(await asked.engine.call("release", _named(asked)))
+@operation("POST", "reserve", "Hold", required=("id",))
+async def release(call: Call) -> Json:
+    """Give back a hold whose call was not made."""
+    return show_hold(await call.ledger.call("release", _hold_named(call)))
 
 
-async def extend(asked: Asked) -> Json:
-    """Keep a hold live."""
-    ttl = asked.fields.get("ttl")
-    return show_hold(await asked.engine.call("extend", _named(asked), TTL if ttl is None else ttl))
+@operation("POST", "reserve", "Hold", required=("id",), optional=("ttl",), errors=(409,))
+async def extend(call: Call) -> Json:
+    """Keep a hold live for at least `ttl` seconds from now."""
+    ttl = call.fields.get("ttl")
+    hold = await call.ledger.call("extend", _hold_named(call), TTL if ttl is None else ttl)
+    return show_hold(hold)
 
 
-async def hold(asked: Asked) -> Json:
+@operation("GET", "read", "Hold", required=("id",))
+async def hold(call: Call) -> Json:
     """Look up a hold."""
-    return show_hold(await asked.engine.call("hold", asked.path, _named(asked).id))
+    return show_hold(await call.ledger.call("hold", call.path, _hold_named(call).id))
 
 
-async def balance(asked: Asked) -> Json:
-    """Tell what stands against each limit."""
-    rows = await asked.engine.call("balance", asked.path)
-    return {"balances": [show_balance(row, may_see(asked.key, row.account)) for row in rows]}
+@operation("GET", "read", "Balances")
+async def balance(call: Call) -> Json:
+    """Return what counts against each limit of the account and of its parents.
+
+    Of accounts above the key's own, only what is left is shown.
+    """
+    rows = await call.ledger.call("balance", call.path)
+    return {"balances": [show_balance(row, may_see(call.key, row.account)) for row in rows]}
 
 
-async def history(asked: Asked) -> Json:
-    """Tell what was counted in windows that are over."""
-    rows = await asked.engine.call("history", asked.path)
+@operation("GET", "read", "Balances")
+async def history(call: Call) -> Json:
+    """Return what the account's own limits counted in past windows."""
+    rows = await call.ledger.call("history", call.path)
     return {"balances": [show_balance(row, True) for row in rows]}
 
 
-async def limits(asked: Asked) -> Json:
-    """Tell what an account's own limits are."""
-    return show_limits(await asked.engine.call("limits", asked.path))
+@operation("GET", "read", "Limits")
+async def limits(call: Call) -> Json:
+    """Return the account's own limits."""
+    rows = await call.ledger.call("limits", call.path)
+    names = ("axis", "cap", "window")
+    return {"limits": [{name: getattr(row, name) for name in names} for row in rows]}
 
 
-async def set_limits(asked: Asked) -> Json:
-    """Give an account other limits."""
-    rows = asked.fields["limits"]
+@operation("PUT", "limits", "Limits", required=("limits",))
+async def set_limits(call: Call) -> Json:
+    """Replace the account's limits; an empty list removes the account."""
+    rows = call.fields["limits"]
     if not isinstance(rows, list):
         refuse("limits", "a list of {axis, cap, window}", rows)
-    await asked.engine.call("set_limits", asked.path, [_read_limit(row) for row in rows])
-    return await limits(asked)
+    await call.ledger.call("set_limits", call.path, [_read_limit(row) for row in rows])
+    return await limits(call)
 
 
-async def accounts(asked: Asked) -> Json:
-    """List the accounts that a key is for, a page at a time."""
-    after = asked.fields.get("after", "")
-    paths: Iterable[str] = await asked.engine.call("accounts")
-    seen = [path for path in paths if path > after and may_see(asked.key, path)]
+@operation("GET", "read", "Accounts", optional=("after",), on_account=False)
+async def accounts(call: Call) -> Json:
+    """List the key's accounts, sorted, a hundred at a time."""
+    after = call.fields.get("after", "")
+    paths: Iterable[str] = await call.ledger.call("accounts")
+    seen = [path for path in paths if path > after and may_see(call.key, path)]
     return {"accounts": seen[:PAGE], "next": seen[PAGE - 1] if len(seen) > PAGE else None}
 
 
-async def expire(asked: Asked) -> Json:
-    """Count as spent what is over."""
-    return {"expired": await asked.engine.call("expire")}
+@operation("POST", "limits", "Expired", on_account=False)
+async def expire(call: Call) -> Json:
+    """Count expired holds as spent now; for keys of every account."""
+    return {"expired": await call.ledger.call("expire")}
 
 
-OPERATIONS = {
-    "reserve": Operation(
-        "POST", "reserve", "Hold amounts before a call, on every limit of the account and of all "
-        "above it, or refuse", "Hold", reserve, ("amounts",), ("key", "ttl"), errors=(409, 429),
-    ),
-    "charge": Operation(
-        "POST", "charge", "Record amounts as spent without asking", "Hold", charge, ("amounts",),
-        ("key",), errors=(409,),
-    ),
-    "commit": Operation(
-        "POST", "reserve", "Record what a call used in the place of its hold", "Hold", commit,
-        ("id",), ("actual",),
-    ),
-    "release": Operation(
-        "POST", "reserve", "Give back a hold whose call was never made", "Hold", release, ("id",)
-    ),
-    "extend": Operation(
-        "POST", "reserve", "Keep a hold live for that long from now at least", "Hold", extend,
-        ("id",), ("ttl",), errors=(409,),
-    ),
-    "hold": Operation("GET", "read", "Look up a hold", "Hold", hold, ("id",)),
-    "balance": Operation(
-        "GET", "read", "Tell what stands against each limit of an account and of all above it; of "
-        "accounts above the key's own, what is left only", "Balances", balance,
-    ),
-    "history": Operation(
-        "GET", "read", "Tell what an account's own limits counted in windows that are over",
-        "Balances", history,
-    ),
-    "limits": Operation("GET", "read", "Tell an account's own limits", "Limits", limits),
-    "set_limits": Operation(
-        "PUT", "limits", "Give an account these limits and no others, none to make it an account "
-        "no more", "Limits", set_limits, ("limits",),
-    ),
-    "accounts": Operation(
-        "GET", "read", f"List the key's accounts, sorted, {PAGE} at a time", "Accounts", accounts,
-        (), ("after",), on_account=False,
-    ),
-    "expire": Operation(
-        "POST", "limits", "Count as spent what holds stand for that are over, now; for keys of "
-        "every account", "Expired", expire, on_account=False,
-    ),
-}  # fmt: skip
-
-
-def place_of(name: str) -> str:
+def url_of(name: str) -> str:
     """Return the first part of an operation's URL."""
     return "/v1/limits" if name == "set_limits" else f"/v1/{name}"
 
 
 def show_hold(hold: Hold) -> Json:
     """Return a hold as JSON."""
-    names = ("path", "id", "amounts", "state", "expires", "actual")
-    shown = {name: getattr(hold, name) for name in names}
+    shown = {name: getattr(hold, name) for name in HOLD}
     if shown["state"] == HELD:
-        shown["actual"] = None  # it may have been settled by another thread just now
+        shown["actual"] = None  # another thread may have settled it after `state` was read
     return shown
 
 
 def show_balance(row: Balance, whole: bool) -> Json:
-    """Return a balance as JSON; one that is not shown whole is as if only what is left were."""
+    """Return a balance as JSON; unless `whole`, with what is left shown as the limit."""
     if not whole:
         names = (row.account, row.axis, row.window, row.left)
         row = Balance(*names, 0, 0, row.begins_at, row.resets_at)
     return {name: getattr(row, name) for name in BALANCE + TIMES}
 
 
-def show_limits(rows: Iterable[Limit]) -> Json:
-    """Return limits as JSON."""
-    names = ("axis", "cap", "window")
-    return {"limits": [{name: getattr(row, name) for name in names} for row in rows]}
-
-
-def _key(asked: Asked) -> str:
-    """Return what makes a repeated request do nothing twice; a new one where none was given."""
-    key, header = asked.fields.get("key"), asked.idempotency_key
+def _key(call: Call) -> str:
+    """Return the request's idempotency key, or a new one if there is none."""
+    key, header = call.fields.get("key"), call.idempotency_key
     if key is not None and header is not None and key != header:
-        raise ValueError("key and the header Idempotency-Key must be the same where both are given")
+        raise ValueError("key and the header Idempotency-Key must be the same if both are given")
     if key is None and header is None:
         return "made-" + secrets.token_hex(16)
     return check_key(header if key is None else key)
 
 
-def _named(asked: Asked) -> Hold:
-    given = asked.fields["id"]
-    check_key(given[1:] if isinstance(given, str) and given[:1] == "#" else given)
-    return Hold(asked.path, given)
+def _hold_named(call: Call) -> Hold:
+    found = call.fields["id"]
+    check_key(found[1:] if isinstance(found, str) and found[:1] == "#" else found)
+    return Hold(call.path, found)
 
 
 def _read_limit(row: Any) -> Limit:

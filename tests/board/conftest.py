@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from budget_cpython.board import contact, link
+from budget_cpython.board import link
 from budget_cpython.board.build import Form, build_board
 from budget_cpython.board.deploy import Deploy
+from budget_cpython.board.device import work_on
 from budget_cpython.board.emulator import UnixBoard, serial_line
-from budget_cpython.board.session import work_on
 from tests.board.emulator.noon import NoonBoard
 
 from .support import HEAP, PATIENCE, Cli, make_board
@@ -21,9 +21,8 @@ from .support import HEAP, PATIENCE, Cli, make_board
 def patient() -> Iterator[None]:
     """Wait longer than for a real board: on a busy machine all of one may stand still."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contact, "ANSWER_S", (1, 2, 4, 8, 16, 32))
-        for module in (contact, link):
-            patch.setattr(module, "SILENCE_S", PATIENCE)
+        patch.setattr(link, "ANSWER_S", (1, 2, 4, 8, 16, 32))
+        patch.setattr(link, "SILENCE_S", PATIENCE)
         patch.setattr(link, "BUSY_S", PATIENCE)
         patch.setattr(serial_line, "_PATIENCE_MS", PATIENCE * 1000)
         yield

@@ -165,6 +165,7 @@ def test_what_only_type_checkers_read_is_on_no_board(mine: Path) -> None:
     assert not [path for path, data in files.items() if b"TYPE_CHECKING" in data]
 
 
+@pytest.mark.slow
 def test_every_board_of_ours_can_be_deployed(cli: Cli) -> None:
     for name, folder in known_boards().items():
         assert cli("deploy", name).code == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from budget_cpython.board import PORT_VARIABLE, contact, link, ports
+from budget_cpython.board import PORT_VARIABLE, link, ports
 from budget_cpython.board.device import Device
 from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.errors import BoardError
@@ -94,8 +94,7 @@ def test_a_port_without_permission_names_the_group() -> None:
     ours, theirs = pty.openpty()
     os.chmod(os.ttyname(theirs), 0o600)
     program = (  # loaded first: where Python itself lies may be out of that user's reach
-        "import os, sys, budget_cpython.board.session, budget_cpython.board.state\n"
-        "import budget_cpython.cli.board_commands\n"
+        "import os, sys, budget_cpython.board.state, budget_cpython.cli.board\n"
         "from budget_cpython.board.link import Link\n"
         "from budget_cpython.cli import main, make_parser\n"
         "make_parser(); os.setuid(65534); sys.exit(main(sys.argv[1:]))"
@@ -112,7 +111,7 @@ def test_a_port_without_permission_names_the_group() -> None:
 
 
 def test_where_nothing_answers_it_says_so(no_board: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contact, "ANSWER_S", (0.01, 0.01))
+    monkeypatch.setattr(link, "ANSWER_S", (0.01, 0.01))
     ours, theirs = pty.openpty()
     said = no_board.bare("status", "--port", os.ttyname(theirs))
     os.close(ours)
@@ -171,7 +170,7 @@ def test_flash_that_reads_back_otherwise_is_tried_again_and_then_named(cli: Cli)
         device.put("/x", data)
         assert worn.read("/x") == data
         worn.bad = 99
-        with pytest.raises(BoardError, match="/y reads back other than it was written, twice"):
+        with pytest.raises(BoardError, match="/y was written twice and differs when read"):
             device.put("/y", data)
 
 
@@ -190,7 +189,7 @@ def test_a_full_board_is_named(
     [
         (["deploy"], "the following arguments are required: BOARD"),
         (["deploy", "no_such_board"], "there is no board 'no_such_board'; boards: esp32"),
-        (["deploy", "./nowhere"], "./nowhere is no board: it has no settings.py"),
+        (["deploy", "./nowhere"], "./nowhere is not a board: it has no settings.py"),
         (["deploy", "unix", "--mpy", "--source"], "not allowed with argument"),
         (["deploy", "unix", "--secrets", "nowhere"], "there is no file nowhere with secrets"),
         (["explode"], "invalid choice: 'explode'"),

@@ -1,4 +1,4 @@
-"""A deploy that was interrupted leaves no mix that runs, and the next one goes on from there."""
+"""An interrupted deploy leaves no mix that runs, and the next one continues."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +8,10 @@ import pytest
 
 from budget_cpython.board.build import Build, Form, build_board
 from budget_cpython.board.deploy import Deploy
-from budget_cpython.board.device import Device
+from budget_cpython.board.device import Device, work_on
 from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.errors import BoardError
 from budget_cpython.board.link import Link
-from budget_cpython.board.session import work_on
 
 from .support import HEAP, PATIENCE, Cli, digests, is_idle, is_whole
 

@@ -76,7 +76,7 @@ def test_a_copy_that_comes_later_on_the_path_is_left_alone(cli: Cli, mine: Path)
     assert "nothing to copy" in said.out
 
 
-def test_what_prints_when_it_is_loaded_confuses_nobody(cli: Cli, mine: Path) -> None:
+def test_a_module_that_prints_when_it_is_loaded_is_no_trouble(cli: Cli, mine: Path) -> None:
     write(cli.board, "/noisy.py", "print('noise')\nprint('')")
     with Link(cli.board.port) as link:
         assert Device(link).loads("noisy") == "noisy.py"

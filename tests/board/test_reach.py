@@ -1,11 +1,11 @@
-"""A board whose program left no memory is reached; of one that does not listen that is said."""
+"""A board whose program left no memory is reached; one that cannot be interrupted is named."""
 
 import time
 from pathlib import Path
 
 import pytest
 
-from budget_cpython.board import contact, link
+from budget_cpython.board import device, link
 from budget_cpython.board.emulator import UnixBoard
 
 from .support import PATIENCE, Cli, restart, write
@@ -74,19 +74,19 @@ def test_with_next_to_no_room_left_a_command_finds_more(cli: Cli) -> None:
 def test_a_program_that_swallows_interrupts_and_talks_on_is_named(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Listening(contact.Contact):
-        """What tries no more once it has heard the program."""
+    class Listening(link.Link):
+        """A link that tries no more once the program has answered."""
 
-        def make(self) -> None:
+        def _interrupt(self) -> None:
             end = time.monotonic() + PATIENCE
-            tries = iter(lambda: self._heard or time.monotonic() > end, True)
-            monkeypatch.setattr(contact, "ANSWER_S", (0.2 for _ in tries))
-            super().make()
+            tries = iter(lambda: self._answered or time.monotonic() > end, True)
+            monkeypatch.setattr(link, "ANSWER_S", (0.2 for _ in tries))
+            super()._interrupt()
 
     write(cli.board, "/main.py", STUBBORN)
     restart(cli.board, "spam")
-    monkeypatch.setattr(link, "Contact", Listening)
+    monkeypatch.setattr(device, "Link", Listening)
     said = cli("status")
     assert said.code == 1
-    assert "does not let itself be interrupted" in said.err
+    assert "cannot be interrupted" in said.err
     assert "reset button" in said.err

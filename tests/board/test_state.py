@@ -51,7 +51,7 @@ def test_unasked_it_resets_nothing(cli: Cli) -> None:
     with start("reset", "--port", cli.board.port) as process:
         _, complaints = process.communicate("", PATIENCE)
     assert process.returncode == 2
-    assert complaints == "error: nothing was done: say --yes to do it without being asked\n"
+    assert complaints == "error: nothing was done: give --yes to skip the question\n"
     assert state_of(cli) == before
 
 
@@ -87,7 +87,7 @@ def test_a_pull_replaces_nothing(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     said = cli("pull", tmp_path)
     assert said.code == 2
-    assert f"{tmp_path} is there already" in said.err
+    assert f"{tmp_path} exists" in said.err
 
 
 def test_a_push_without_yes_replaces_nothing(cli: Cli, tmp_path: Path) -> None:

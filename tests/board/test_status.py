@@ -1,4 +1,4 @@
-"""What a board's budget stands at, and what is said where that is not known."""
+"""The report of a board's budget, also where parts of it are unknown."""
 
 import shutil
 import time
@@ -56,8 +56,8 @@ def test_with_nothing_deployed_it_says_so(new_cli: Cli) -> None:
     said = new_cli("status")
     assert said.code == 1
     assert said.out == ""
-    assert "no microbudget is on the board" in said.err
-    assert "`microbudget board deploy BOARD` puts it there" in said.err
+    assert "has no microbudget" in said.err
+    assert "`microbudget board deploy BOARD` copies it" in said.err
 
 
 def test_a_deploy_that_was_interrupted_is_to_be_repeated(cli: Cli) -> None:
@@ -87,7 +87,7 @@ def test_while_no_date_is_known_none_is_named() -> None:
     }  # fmt: skip
     assert "day     not known" in lines(report)
     assert "resets  not known" in lines(report)
-    assert "day     not known; the count of 1970-01-03 goes on" in lines(report | {"day": 2})
+    assert "day     not known; the count of 1970-01-03 continues" in lines(report | {"day": 2})
     assert "day     1970-01-03" in lines(report | {"day": 2, "trusted": True})
 
 

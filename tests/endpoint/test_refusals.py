@@ -9,8 +9,8 @@ import pytest
 
 from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.endpoint.faults import FAULTS
+from budget_cpython.endpoint.http_handler import MAX_BODY
 from budget_cpython.endpoint.server import MAX_RECORDED
-from budget_cpython.endpoint.wire import MAX_BODY
 
 from .support import CALL, CALLING, HELLO, PATIENCE, RESULT, TOOLS, connect, plus, sdk, send
 
@@ -248,7 +248,7 @@ def test_one_connection_serves_on_after_a_refusal(endpoint: ScriptedEndpoint) ->
 def test_a_body_beyond_the_bound_is_refused_with_an_answer(
     endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("budget_cpython.endpoint.wire.DRAIN_SECONDS", PATIENCE)
+    monkeypatch.setattr("budget_cpython.endpoint.http_handler.DRAIN_SECONDS", PATIENCE)
     response, body = send(endpoint, b" " * (MAX_BODY + 1))
     assert response.status == 413
     assert str(MAX_BODY) in body["error"]["message"]

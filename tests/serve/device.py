@@ -1,4 +1,4 @@
-"""Be a device that leases blocks of a budget and does as it is told, a line at a time.
+"""A device that leases blocks of a budget, and runs one command a line.
 
     python -m tests.serve.device URL KEY
 

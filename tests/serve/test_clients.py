@@ -55,7 +55,7 @@ def test_a_thread_does_over_http_what_it_does_with_a_ledger(ledger: HttpLedger) 
         assert ledger.limits(path) == [Limit("tokens", 100, window)]
         assert path in ledger.accounts()
     hold = ledger.reserve("one/a", {"tokens": 60}, ttl=TTL)
-    assert ledger.extend(hold, 2 * TTL).expires is not None
+    assert ledger.extend(hold, 2 * TTL).expires_at is not None
     assert ledger.hold("one/a", hold.id).state == Hold.HELD
     assert ledger.commit(hold, {"tokens": 10}).actual == {"tokens": 10}
     assert ledger.release(hold).state == Hold.COMMITTED
@@ -69,7 +69,7 @@ def test_a_thread_does_over_http_what_it_does_with_a_ledger(ledger: HttpLedger) 
     with pytest.raises(KeyReusedError):
         ledger.charge("one", {"tokens": 6}, "k")
     with pytest.raises(UnknownAccountError):
-        ledger.balance("nobody")
+        ledger.balance("unknown")
 
 
 def test_a_wrong_key_is_refused_and_never_shown(service: tuple[Service, str]) -> None:
@@ -194,7 +194,7 @@ def test_a_forked_process_has_connections_of_its_own(ledger: HttpLedger) -> None
         b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000 + b"\r\n",
     ],
 )
-def test_an_answer_that_is_none_is_asked_for_again_and_then_in_doubt(answer: bytes) -> None:
+def test_a_broken_answer_is_asked_for_again_and_then_in_doubt(answer: bytes) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         seen = []
@@ -218,7 +218,7 @@ def test_an_answer_that_is_none_is_asked_for_again_and_then_in_doubt(answer: byt
     assert len(seen) == 2
 
 
-def test_nobody_there_is_not_in_doubt() -> None:
+def test_a_service_that_is_not_there_leaves_no_doubt() -> None:
     with kept_port() as port, pytest.raises(LedgerUnavailableError) as caught:
         HttpLedger(f"http://127.0.0.1:{port}", timeout_s=PATIENCE).reserve("org", {})
     assert caught.value.applied is False
@@ -245,7 +245,7 @@ def test_a_service_that_is_stopped_and_killed_grants_the_limit_exactly(tmp_path:
                     except BudgetExceededError:
                         pass
                     except LedgerUnavailableError:
-                        threading.Event().wait(0.01)  # where nobody answers, do not spin
+                        threading.Event().wait(0.01)  # do not spin while nothing answers
                         continue
                     break
                 tried.release()

@@ -1,4 +1,4 @@
-"""The command: where it listens, how it ends, and what it says when it cannot."""
+"""The command: where it listens, how it ends, and its errors."""
 
 import json
 import signal
@@ -6,6 +6,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from http.client import HTTPConnection
@@ -13,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 
 from budget_core.chat.http import tls_context
 from budget_cpython.cli import main
 from budget_cpython.ledger.http import HttpLedger
 from budget_cpython.serve import KeyFile
-from budget_cpython.serve.server import ListenError, Place
+from budget_cpython.serve.addresses import ListenAddress
+from budget_cpython.serve.server import MAX_CONNECTIONS, MAX_HEADERS, run_service
 from tests.paths import ROOT
 from tests.ports import kept_port
 from tests.serve.support import PATIENCE, Service
@@ -112,7 +115,7 @@ def test_a_connection_goes_on_after_a_refusal(shared: Service) -> None:
             assert request(connection, "GET", "/healthz")[0] == 200
 
 
-def test_what_is_too_large_is_refused_before_it_is_sent(shared: Service) -> None:
+def test_a_large_body_is_refused_before_it_is_sent(shared: Service) -> None:
     with connect(shared) as connection:
         connection.putrequest("POST", "/v1/reserve/org")
         connection.putheader("Content-Type", "application/json")
@@ -122,23 +125,70 @@ def test_what_is_too_large_is_refused_before_it_is_sent(shared: Service) -> None
         assert (answer.status, answer.headers["connection"]) == (413, "close")
 
 
-def test_what_is_refused_before_it_is_sent_ends_the_connection(tmp_path: Path) -> None:
-    keys = KeyFile(tmp_path / "keys.json")
-    keys.add("a", "*", ["read"])
-    with Service(*MEMORY, "--keys", keys.path) as service, connect(service) as connection:
-        connection.putrequest("POST", "/v1/reserve/org")
-        connection.putheader("Content-Length", str(10**11))
-        connection.endheaders()
-        answer = connection.getresponse()
-        assert (answer.status, answer.headers["connection"]) == (401, "close")
-        assert json.loads(answer.read())["error"] == "unauthorized"
-    with Service(*MEMORY, "--keys", keys.path) as service:
-        address = ("127.0.0.1", service.port)
-        with closing(socket.create_connection(address, PATIENCE)) as raw:
-            raw.sendall(b"POST /v1/what HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
-            with suppress(ConnectionError):
-                while raw.recv(1000):
-                    pass
+def ask_raw(service: Service, data: bytes) -> bytes:
+    """Return all that is answered to raw bytes, until the service ends the connection."""
+    answer = b""
+    with closing(socket.create_connection(("127.0.0.1", service.port), PATIENCE)) as raw:
+        raw.sendall(data)
+        with suppress(ConnectionError):  # it may be reset over bytes that were not read
+            while piece := raw.recv(65_536):
+                answer += piece
+    return answer
+
+
+def test_a_body_with_two_lengths_is_refused_and_its_connection_ends(shared: Service) -> None:
+    head = b"POST /v1/charge/org HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    lengths = b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+    smuggled = b"0\r\n\r\nGET /v1/accounts HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    answer = ask_raw(shared, head + lengths + smuggled)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+def test_headers_are_limited_in_size(shared: Service) -> None:
+    answer = ask_raw(shared, b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 2 * MAX_HEADERS)
+    assert answer[:12] in (b"HTTP/1.1 400", b"")
+
+
+def test_connections_are_limited_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[uvicorn.Config] = []
+
+    def run(server: uvicorn.Server, sockets: Any) -> None:
+        seen.append(server.config)
+
+    monkeypatch.setattr(uvicorn.Server, "run", run)
+    assert run_service(None, ListenAddress.parse("127.0.0.1:0"), grace=1) == 1
+    assert seen[0].limit_concurrency == MAX_CONNECTIONS
+
+
+def test_an_engine_that_hangs_does_not_keep_the_service_from_ending() -> None:
+    program = """
+import sys, threading
+from budget_cpython.cli import main, serve
+from budget_cpython.ledger import opening
+class Hung:
+    asked = 0
+    def limits(self, path):
+        self.asked += 1
+        if self.asked > 1:  # the first is the command's own
+            threading.Event().wait()
+    reserve = close = lambda *_: threading.Event().wait()
+opening.open_ledger = lambda url: Hung()
+serve.CLOSING_S = 0.1
+arguments = ["--engine", "memory:", "--listen", "127.0.0.1:0", "--engine-timeout", "0.1"]
+sys.exit(main(["serve", *arguments]))
+"""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        late = threading.Timer(PATIENCE, process.kill)
+        late.start()
+        assert process.stdout is not None
+        port = int(process.stdout.readline().rpartition(":")[2])
+        with closing(HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
+            assert request(connection, "GET", "/readyz")[0] == 503
+        process.terminate()
+        assert process.wait() == 0
+        late.cancel()
 
 
 def test_a_socket_in_the_file_system_is_for_its_owner_and_is_gone_at_the_end(
@@ -146,7 +196,7 @@ def test_a_socket_in_the_file_system_is_for_its_owner_and_is_gone_at_the_end(
 ) -> None:
     place = tmp_path / "s"
     with closing(socket.socket(socket.AF_UNIX)) as dead:
-        dead.bind(str(place))  # as after a kill: nobody listens
+        dead.bind(str(place))  # as after a kill
     with Service("--engine", "memory:", "--listen", f"unix:{place}") as service:
         assert service.url == f"unix:{place}"
         assert stat.S_IMODE(place.stat().st_mode) == 0o600
@@ -154,23 +204,35 @@ def test_a_socket_in_the_file_system_is_for_its_owner_and_is_gone_at_the_end(
             raw.connect(str(place))
             raw.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert raw.recv(1000).startswith(b"HTTP/1.1 200")
-        with pytest.raises(ListenError, match="somebody else"):
-            Place.parse(f"unix:{place}").open()
         assert service.end() == (0, "")
     assert not place.exists()
 
 
-def test_what_is_no_socket_is_not_replaced_by_one(tmp_path: Path) -> None:
+def test_a_socket_that_another_server_listens_on_is_not_replaced(tmp_path: Path) -> None:
+    address = ListenAddress.parse(f"unix:{tmp_path / 's'}")
+    with address.listen() as listener:
+        with pytest.raises(OSError, match="another server listens there"):
+            address.listen()
+        with closing(socket.socket(socket.AF_UNIX)) as client:
+            client.connect(address.path)
+            listener.accept()[0].close()
+
+
+def test_a_file_that_is_not_a_socket_is_not_replaced(tmp_path: Path) -> None:
     place = tmp_path / "s"
     place.write_text("mine")
-    with pytest.raises(ListenError, match="no socket"):
-        Place.parse(f"unix:{place}").open()
+    with pytest.raises(OSError, match="in use"):
+        ListenAddress.parse(f"unix:{place}").listen()
     assert place.read_text() == "mine"
 
 
-def test_small_answers_are_not_held_back() -> None:
-    with Place("127.0.0.1").open() as listener:  # asyncio asks for its protocol before it does so
-        assert listener.proto == socket.IPPROTO_TCP
+def test_small_answers_are_sent_at_once_and_dead_connections_end() -> None:
+    with ListenAddress("127.0.0.1").listen() as listener:
+        client = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+        with client, accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
 def test_an_address_of_this_machine_is_served_by_the_url_that_is_printed() -> None:
@@ -191,7 +253,7 @@ def test_a_port_in_use_is_one_clear_line_and_exit_code_1() -> None:
     assert "in use" in complaints
 
 
-def test_a_place_that_others_reach_needs_keys(
+def test_an_address_that_others_reach_needs_keys(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for place in ("0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.org:0"):
@@ -242,7 +304,7 @@ def test_a_certificate_that_cannot_be_served_with_is_named(
 
 
 @pytest.mark.parametrize("place", ["", "host", "host:", ":80", "h:65536", "h:x", "unix:", "::1:80"])
-def test_a_place_that_is_none_is_a_usage_error(
+def test_a_malformed_address_is_a_usage_error(
     place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, said = cli(capsys, "--engine", "memory:", f"--listen={place}")
@@ -250,7 +312,7 @@ def test_a_place_that_is_none_is_a_usage_error(
     assert "HOST:PORT" in said
 
 
-def test_places_are_read_and_known_to_be_local_or_not() -> None:
+def test_an_address_is_local_or_not() -> None:
     for text, host, port, local in (
         ("127.0.0.1:80", "127.0.0.1", 80, True),
         ("localhost:0", "localhost", 0, True),
@@ -259,11 +321,11 @@ def test_places_are_read_and_known_to_be_local_or_not() -> None:
         ("192.0.2.1:80", "192.0.2.1", 80, False),
         ("localhost.example:80", "localhost.example", 80, False),
     ):
-        place = Place.parse(text)
+        place = ListenAddress.parse(text)
         assert (place.host, place.port, place.is_local) == (host, port, local)
 
 
-def test_an_engine_that_is_missing_or_none_is_a_usage_error(
+def test_a_missing_or_unknown_engine_is_a_usage_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MICROBUDGET_ENGINE", raising=False)
@@ -272,7 +334,7 @@ def test_an_engine_that_is_missing_or_none_is_a_usage_error(
         assert (code, said[:7]) == (2, "error: "), options
 
 
-def test_a_file_that_cannot_be_a_ledger_is_said_at_once(
+def test_a_file_that_cannot_be_a_ledger_ends_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, url, said = cli(capsys, "--engine", f"sqlite:{tmp_path}", "--listen", "127.0.0.1:0")
@@ -292,7 +354,7 @@ def test_a_server_out_of_reach_is_warned_of_and_may_come_back() -> None:
     assert complaints.startswith("warning: the ledger cannot be used yet")
 
 
-def test_axes_and_holds_are_bounded_as_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_axes_and_holds_are_limited_by_the_options(capsys: pytest.CaptureFixture[str]) -> None:
     bounds = ("--axes", "tokens,calls", "--max-holds", "1")
     with Service(*MEMORY, *bounds) as service, connect(service) as connection:
         request(connection, "PUT", "/v1/limits/org", LIMITS, JSON)
@@ -309,13 +371,13 @@ def test_axes_and_holds_are_bounded_as_told(capsys: pytest.CaptureFixture[str]) 
         assert (code, said[:7]) == (2, "error: "), options
 
 
-def test_times_that_are_none_are_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_times_are_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
     for text in ("0", "-1", "nan", "inf", "x", "86401"):
         assert cli(capsys, *MEMORY, f"--grace={text}")[0] == 2
 
 
 @pytest.mark.parametrize("module", ["starlette", "uvicorn"])
-def test_what_is_not_installed_is_named_with_what_to_install(module: str) -> None:
+def test_a_missing_package_is_named_with_what_to_install(module: str) -> None:
     program = f"import sys; sys.modules[{module!r}] = None\n"
     program += "from budget_cpython.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", program, "serve", *MEMORY]
@@ -339,7 +401,7 @@ def test_keys_are_made_listed_and_revoked(
     assert "pico" in listed
     assert "reserve,read  org/team" in listed
     assert token.strip()[-43:] not in listed
-    for again in (("add", "pico", *options), ("revoke", "nobody"), ("add", "a.b", *options)):
+    for again in (("add", "pico", *options), ("revoke", "unknown"), ("add", "a.b", *options)):
         code, _, said = cli(capsys, "key", *again)
         assert (code, said[:7]) == (2, "error: ")
     assert cli(capsys, "key", "revoke", "pico", "--keys", tmp_path / "nope.json")[0] == 1
@@ -365,7 +427,7 @@ def test_a_command_that_is_missing_is_asked_for(capsys: pytest.CaptureFixture[st
     assert "usage: microbudget serve key [-h] COMMAND" in said
 
 
-def test_a_service_that_runs_heeds_a_key_that_is_revoked(tmp_path: Path) -> None:
+def test_a_running_service_refuses_a_key_that_is_revoked(tmp_path: Path) -> None:
     keys = KeyFile(tmp_path / "keys.json")
     header = {"Authorization": "Bearer " + keys.add("a", "*", ["read"])}
     with Service(*MEMORY, "--keys", keys.path, "--access-log") as service:

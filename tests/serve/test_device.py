@@ -71,7 +71,7 @@ def device(runtime: str, url: str, key: str) -> Iterator[Device]:
 
 
 def options_of(port: int, folder: Path, keys: KeyFile) -> tuple[str, ...]:
-    """Return what a service is told that keeps its ledger in a folder."""
+    """Return the options of a service that keeps its ledger in a folder."""
     place = f"127.0.0.1:{port}"
     return ("--engine", f"sqlite:{folder / 'ledger.db'}", "--keys", keys.path, "--listen", place)
 
@@ -110,7 +110,7 @@ def test_a_device_works_on_within_its_lease_and_gives_back_what_is_left(
 
 
 @pytest.mark.parametrize("runtime", ["cpython", "micropython"])
-def test_a_device_whose_key_is_refused_is_told_so(runtime: str, tmp_path: Path) -> None:
+def test_a_device_whose_key_is_refused_sees_the_refusal(runtime: str, tmp_path: Path) -> None:
     keys = KeyFile(tmp_path / "keys.json")
     token = keys.add("pico", "org/other", ["reserve"])
     options = ("--engine", "memory:", "--keys", keys.path, "--listen", "127.0.0.1:0")

@@ -1,4 +1,4 @@
-"""The file of keys: what is in it, who may write it, and that a change counts at once."""
+"""The file of keys: what it contains, who may write it, and that a change counts at once."""
 
 import hashlib
 import json
@@ -59,7 +59,7 @@ def test_rights_are_kept_in_one_order_and_once(keys: KeyFile) -> None:
     assert key.rights == ("reserve", "read", "limits")
 
 
-def test_what_is_no_name_account_or_right_makes_no_key(keys: KeyFile) -> None:
+def test_a_bad_name_account_or_right_makes_no_key(keys: KeyFile) -> None:
     for name, account, rights in (
         ("", "org", ["read"]),
         ("a.b", "org", ["read"]),
@@ -78,7 +78,7 @@ def test_what_is_no_name_account_or_right_makes_no_key(keys: KeyFile) -> None:
 
 def test_a_name_is_given_once_and_is_free_once_it_is_revoked(keys: KeyFile) -> None:
     first = keys.add("a", "org", ["read"])
-    with pytest.raises(ValueError, match="there is a key 'a'"):
+    with pytest.raises(ValueError, match="the key 'a' exists"):
         keys.add("a", "org", ["read"])
     keys.revoke("a")
     with pytest.raises(ValueError, match="there is no key 'a'"):
@@ -94,7 +94,7 @@ def test_revoking_where_there_are_no_keys_leaves_nothing_behind(keys: KeyFile) -
     assert os.listdir(os.path.dirname(keys.path)) == []
 
 
-def test_a_change_by_somebody_else_counts_at_once(keys: KeyFile) -> None:
+def test_a_change_by_another_process_counts_at_once(keys: KeyFile) -> None:
     other = KeyFile(keys.path)
     token = keys.add("a", "org", ["read"])
     assert other.check(token) is not None
@@ -102,7 +102,7 @@ def test_a_change_by_somebody_else_counts_at_once(keys: KeyFile) -> None:
     assert other.check(token) is None
 
 
-def test_a_file_that_is_not_there_or_damaged_lets_nobody_in(keys: KeyFile) -> None:
+def test_a_missing_or_damaged_file_lets_no_key_in(keys: KeyFile) -> None:
     token = keys.add("a", "org", ["read"])
     whole = Path(keys.path).read_bytes()
     data = json.loads(whole)
@@ -135,7 +135,7 @@ def test_a_file_that_is_not_there_or_damaged_lets_nobody_in(keys: KeyFile) -> No
         keys.check(token)
 
 
-def test_a_file_that_others_may_write_or_that_is_a_link_is_not_believed(keys: KeyFile) -> None:
+def test_a_file_that_others_may_write_or_that_is_a_link_is_not_trusted(keys: KeyFile) -> None:
     token = keys.add("a", "org", ["read"])
     os.chmod(keys.path, 0o620)
     with pytest.raises(KeyFileError, match="chmod 600"):
@@ -143,16 +143,16 @@ def test_a_file_that_others_may_write_or_that_is_a_link_is_not_believed(keys: Ke
     os.chmod(keys.path, 0o600)
     if os.geteuid() == 0:
         os.chown(keys.path, 12_345, -1)
-        with pytest.raises(KeyFileError, match="somebody else"):
+        with pytest.raises(KeyFileError, match="another user owns"):
             keys.check(token)
         os.chown(keys.path, 0, -1)
         assert keys.check(token) is not None
     link = Path(keys.path + ".link")
     link.symlink_to(keys.path)
-    with pytest.raises(KeyFileError, match="symbolic link"):
+    with pytest.raises(KeyFileError, match="not a plain file"):
         KeyFile(link).check(token)
     os.mkfifo(keys.path + ".fifo", 0o600)
-    with pytest.raises(KeyFileError, match="FIFO"):
+    with pytest.raises(KeyFileError, match="not a plain file"):
         KeyFile(keys.path + ".fifo").check(token)
 
 

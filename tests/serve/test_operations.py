@@ -29,10 +29,18 @@ def test_a_hold_is_taken_and_shown(ask: Client) -> None:
         "id": "k",
         "amounts": {"tokens": 60},
         "state": "held",
-        "expires": (NOON + 60) * 1000,
+        "expires_at": NOON + 60,
         "actual": None,
     }
     assert ask("GET", "/v1/hold/org/a?id=k").json() == answer.json()
+
+
+def test_an_amount_without_a_bound_is_refused_by_a_cap_and_else_holds_nothing(ask: Client) -> None:
+    answer = ask("POST", "/v1/reserve/org", {"amounts": {"tokens": None}})
+    assert (answer.status_code, answer.json()["left"]) == (429, 100)
+    answer = ask("POST", "/v1/reserve/org", {"amounts": {"calls": None}})
+    assert (answer.status_code, answer.json()["amounts"]) == (200, {})
+    assert ask("POST", "/v1/charge/org", {"amounts": {"tokens": None}}).status_code == 422
 
 
 def test_a_hold_without_a_key_is_given_one_that_can_be_settled_later(ask: Client) -> None:
@@ -61,7 +69,7 @@ def test_two_different_keys_in_one_request_are_refused(ask: Client) -> None:
     assert "Idempotency-Key" in answer.json()["message"]
 
 
-def test_what_is_too_much_is_refused_with_all_that_is_known_of_it(ask: Client) -> None:
+def test_too_much_is_refused_with_all_the_figures(ask: Client) -> None:
     reserve(ask, 60)
     answer = reserve(ask, 41)
     said = answer.json()
@@ -102,13 +110,13 @@ def test_a_whole_number_may_be_written_as_other_languages_do(ask: Client) -> Non
 def test_holds_are_released_extended_and_charged(ask: Client) -> None:
     reserve(ask, 60, key="k")
     extended = ask("POST", "/v1/extend/org/a", {"id": "k", "ttl": 900})
-    assert extended.json()["expires"] == (NOON + 900) * 1000
+    assert extended.json()["expires_at"] == NOON + 900
     assert ask("POST", "/v1/release/org/a", {"id": "k"}).json()["state"] == "released"
     refused = ask("POST", "/v1/extend/org/a", {"id": "k"})
     assert (refused.status_code, refused.json()["error"]) == (409, "hold_settled")
     assert refused.json()["state"] == "released"
     charged = ask("POST", "/v1/charge/org/a", {"amounts": {"tokens": 500}, "key": "c"}).json()
-    assert (charged["state"], charged["expires"]) == ("committed", None)
+    assert (charged["state"], charged["expires_at"]) == ("committed", None)
     assert ask.ledger.balance("org")[0].spent == 500
 
 
@@ -156,13 +164,13 @@ def test_a_page_of_the_longest_accounts_is_not_too_much_for_a_small_client() -> 
     assert len(answer.content) < HttpLedger("http://host")._max_bytes - 1024
 
 
-def test_expire_counts_what_is_over(ask: Client) -> None:
+def test_expire_counts_expired_holds(ask: Client) -> None:
     reserve(ask, 60, ttl=1)
     ask.ledger._clock.advance(1)
     assert ask("POST", "/v1/expire").json() == {"expired": 1}
 
 
-def test_what_is_unknown_is_404_and_a_key_for_something_else_409(ask: Client) -> None:
+def test_an_unknown_name_is_404_and_a_reused_key_409(ask: Client) -> None:
     for method, url, body, word in (
         ("POST", "/v1/reserve/lab", {"amounts": {}}, "unknown_account"),
         ("GET", "/v1/history/lab", None, "unknown_account"),

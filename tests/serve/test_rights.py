@@ -49,7 +49,7 @@ def ask(client: Client, name: str, path: str, key: str | None) -> int:
     return client(method, url.format(path), body, key).status_code
 
 
-def test_nobody_is_let_in_without_a_key_that_is_known(made: Made) -> None:
+def test_a_request_without_a_known_key_is_refused(made: Made) -> None:
     client, key = made
     right = key("*", *RIGHTS)
     for name in REQUESTS:
@@ -91,7 +91,7 @@ def test_a_key_is_for_its_account_and_what_is_below_it(made: Made) -> None:
     for name in REQUESTS:
         for path in ("org/team", "org/team/a", "org/team/a/b"):
             assert ask(client, name, path, token) != 403, (name, path)
-        for path in ("org", "org/other", "organ", "org/teams", "org/tea", "org/team2/a", "nobody"):
+        for path in ("org", "org/other", "organ", "org/teams", "org/tea", "org/team2/a", "unknown"):
             assert ask(client, name, path, token) == 403, (name, path)
 
 
@@ -155,14 +155,14 @@ def test_a_key_lists_its_own_accounts_only(made: Made) -> None:
     for account, seen in (
         ("org/team", ["org/team"]),
         ("org", ["org", "org/other", "org/team"]),
-        ("nobody", []),
+        ("unknown", []),
         ("*", ["org", "org/other", "org/team", "organ"]),
     ):
         token = key(account, "read")
         assert client("GET", "/v1/accounts", key=token).json()["accounts"] == seen
 
 
-def test_only_a_key_for_every_account_looks_for_what_is_over(made: Made) -> None:
+def test_only_a_key_for_every_account_may_expire_holds(made: Made) -> None:
     client, key = made
     assert client("POST", "/v1/expire", key=key("org", *RIGHTS)).status_code == 403
     assert client("POST", "/v1/expire", key=key("*", "read")).status_code == 403
@@ -177,7 +177,7 @@ def test_a_key_is_gone_as_soon_as_it_is_revoked(made: Made, tmp_path: Path) -> N
     assert ask(client, "balance", "org", token) == 401
 
 
-def test_keys_that_cannot_be_read_let_nobody_in(made: Made, tmp_path: Path) -> None:
+def test_keys_that_cannot_be_read_refuse_every_request(made: Made, tmp_path: Path) -> None:
     client, key = made
     token = key("*", *RIGHTS)
     (tmp_path / "keys.json").write_text("{")
@@ -187,7 +187,7 @@ def test_keys_that_cannot_be_read_let_nobody_in(made: Made, tmp_path: Path) -> N
     assert client("GET", "/healthz").status_code == 200
 
 
-def test_what_is_wrong_with_a_request_is_told_to_nobody_without_a_right_to_it(made: Made) -> None:
+def test_a_missing_right_is_refused_before_the_fields_are_checked(made: Made) -> None:
     client, key = made
     assert client("POST", "/v1/reserve/org", {"what": 5}).status_code == 401
     assert (

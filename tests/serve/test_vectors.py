@@ -18,8 +18,8 @@ CASES = list(cases())
 class OverHttp(HttpLedger):
     """The client, with an app in this process at its other end.
 
-    The vectors want ids that nobody gave to begin with `#`. Over HTTP they are keys like any other,
-    so one is put before them here and taken away on the wire.
+    In the vectors an id that the ledger made begins with `#`. Over HTTP it is a key like any other,
+    so this class adds the `#` to answers and removes it from requests.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -29,7 +29,7 @@ class OverHttp(HttpLedger):
         )
 
     async def reserve(
-        self, path: str, amounts: dict[str, int], key: str | None = None, ttl: float = TTL
+        self, path: str, amounts: Any, key: str | None = None, ttl: float = TTL
     ) -> Hold:
         return marked(key, await super().reserve(path, amounts, key, ttl))
 

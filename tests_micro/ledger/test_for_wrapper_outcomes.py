@@ -19,6 +19,7 @@ from budget_core.wrapper import BudgetWrapper
 from tests_micro.ledger.test_for_wrapper import (
     HELLO,
     NOON,
+    PRICES,
     USAGE,
     Awaited,
     Model,
@@ -193,6 +194,14 @@ async def test_a_ledger_out_of_reach_denies_and_its_error_can_be_seen() -> None:
     assert (response.cut_off_by, model.given) == ("org/team/agent", [])
     assert isinstance(wrapper.ledger_error, LedgerUnavailableError)
     assert (await wrapper.chat(HELLO)).content == "hi"
+
+
+async def test_a_call_without_a_price_asks_the_ledger_no_more_often_than_one_with_a_price() -> None:
+    ledger = Failing(make_ledger(tokens=10_000))
+    for prices in ({}, PRICES):
+        ledger.asked = []
+        assert (await wrapped(Model(), ledger, prices=prices).chat(HELLO)).content == "hi"
+        assert ledger.asked == ["reserve", "commit"]
 
 
 async def test_a_ledger_out_of_reach_is_asked_for_no_fallback() -> None:
@@ -533,15 +542,28 @@ async def test_a_call_cancelled_while_its_ledger_answers_gives_its_hold_back() -
 
             return slow
 
-    for before, after in ((1, 0), (0, 1), (1, 1), (0, 0)):  # noqa: B007 - `slow` uses them
+    for before, after in ((1, 0), (0, 1), (1, 1)):  # noqa: B007 - `slow` uses them
         asked = asyncio.Event()
         ledger, model = make_ledger(tokens=10_000), Model()
-        task = asyncio.create_task(wrapped(model, Slow(ledger)).chat(HELLO))
+        wrapper = wrapped(model, Slow(ledger))
+        task = asyncio.create_task(wrapper.chat(HELLO))
         await asked.wait()
         task.cancel()
         for _ in range(9):
             await asyncio.sleep(0)
+        assert await wrapper.flush()
         assert (model.given, standing(ledger)) == ([], {"tokens": (0, 0)})
+
+
+async def test_a_reservation_whose_answer_was_lost_is_undone_before_the_next_call() -> None:
+    beneath = make_ledger(tokens=200)
+    ledger = Failing(beneath)
+    wrapper = wrapped(Model(), Awaited(ledger))  # type: ignore[arg-type]
+    ledger.failing, ledger.after = {"reserve": 1}, True
+    assert (await wrapper.chat(HELLO, max_tokens=100)).cut_off_by == "org/team/agent"
+    assert standing(beneath) == HELD
+    assert (await wrapper.chat(HELLO, max_tokens=100)).content == "hi"
+    assert standing(beneath) == {"tokens": (30, 0)}
 
 
 async def test_what_one_caller_is_telling_is_known_to_no_other_before_it_is_told() -> None:

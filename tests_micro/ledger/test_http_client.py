@@ -29,7 +29,7 @@ HOLD = {
     "id": "k",
     "amounts": {"tokens": 5},
     "state": "held",
-    "expires": 1_800_000_000_000,
+    "expires_at": 1_800_000_000,
     "actual": None,
 }
 BALANCE = {
@@ -102,7 +102,7 @@ async def test_a_reservation_is_sent_with_a_key_and_comes_back_as_a_hold() -> No
     fields = {"amounts": {"tokens": 5}, "key": "k", "ttl": 60}
     assert wires.asked == [("POST /budgets/v1/reserve/org/a HTTP/1.1", fields)]
     assert (hold.path, hold.id, hold.state, hold.actual) == ("org/a", "k", Hold.HELD, None)
-    assert (hold.amounts, hold.expires) == ({"tokens": 5}, 1_800_000_000_000)
+    assert (hold.amounts, hold.expires_at) == ({"tokens": 5}, 1_800_000_000)
 
 
 async def test_a_request_says_what_it_carries_and_whose_it_is() -> None:
@@ -172,9 +172,9 @@ async def test_a_key_that_is_refused_is_no_outage() -> None:
 
 
 async def test_an_answer_that_is_none_of_a_ledgers_is_an_outage() -> None:
-    strange: list[Any] = [{}, [], "x", None, dict(HOLD, state="what"), dict(HOLD, expires=-1)]
+    strange: list[Any] = [{}, [], "x", None, dict(HOLD, state="what"), dict(HOLD, expires_at=-1)]
     strange += [dict(HOLD, amounts={"tokens": -5}), dict(HOLD, amounts=[]), dict(HOLD, path="")]
-    strange += [dict(HOLD, actual=5), dict(HOLD, id=5), dict(HOLD, expires=True)]
+    strange += [dict(HOLD, actual=5), dict(HOLD, id=5), dict(HOLD, expires_at=True)]
     raw = [ok(one) for one in strange]
     raw += [answer(b"<html>"), answer(b"\xff"), answer(b""), answer(DEEP.encode())]
     raw += [b"HTTP/1.1 200 OK\r\n\r\n" + json.dumps(HOLD).encode()]  # it may have been cut short

@@ -274,10 +274,16 @@ def test_holds_that_nobody_settled_leave_nothing_behind() -> None:
 
 
 def test_windows_that_no_limit_has_any_more_are_forgotten() -> None:
-    ledger = Ledger(FakeClock(1_800_000_000))
-    for seconds in range(1, 200):
+    asked: list[str] = []
+
+    def read(name: str) -> Window:
+        asked.append(name)
+        return parse_window(name)
+
+    ledger = Ledger(FakeClock(1_800_000_000), windows=read)
+    for seconds in list(range(1, 200)) + [1]:
         ledger.set_limits("org", [Limit("calls", 1, f"rolling {seconds}/1")])
-    assert len(ledger._windows) <= 64
+    assert (len(asked), asked.count("rolling 1/1")) == (200, 2)
 
 
 def test_a_path_that_is_no_text_is_refused_with_a_key_as_well() -> None:
@@ -287,24 +293,10 @@ def test_a_path_that_is_no_text_is_refused_with_a_key_as_well() -> None:
             assert "path" in str(raises(ValueError, operation, path, {"calls": 1}, "key"))
 
 
-def test_an_interrupted_reservation_leaves_what_was_held_as_it_was() -> None:
-    class Interrupted(Ledger):
-        interrupts = False
-
-        def _keep(self, place: str, hold: Hold, now: int) -> None:
-            super()._keep(place, hold, now)
-            if self.interrupts:
-                raise KeyboardInterrupt
-
-    clock = FakeClock(1_800_000_000)
-    ledger = Interrupted(clock)
-    ledger.set_limits("org", [Limit("calls", 10)])
-    ledger.reserve("org", {"calls": 4}, ttl=1)
-    ledger.interrupts = True
-    raises(KeyboardInterrupt, ledger.reserve, "org", {"calls": 5}, ttl=1)
-    assert [(one.spent, one.held) for one in ledger.balance("org")] == [(0, 4)]
-    clock.advance(2)
-    assert [(one.spent, one.held) for one in ledger.balance("org")] == [(4, 0)]
+def test_a_ledger_can_be_closed_like_any_other() -> None:
+    with Ledger(FakeClock(1_800_000_000)) as ledger:
+        ledger.set_limits("org", [Limit("calls", 10)])
+    assert ledger.accounts() == ["org"]
 
 
 def test_limits_that_cannot_be_set_leave_the_others_as_they_were() -> None:

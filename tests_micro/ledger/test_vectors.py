@@ -62,7 +62,7 @@ def test_a_difference_fails_and_names_the_case_and_the_step() -> None:
         {"reserve": ["org", {"calls": 10}]},
         {"reserve": ["org", {"calls": 10}], "raises": "ValueError"},
         {"reserve": ["org", {"calls": 10}], "refused": ["org", "calls", "run", 10, 9, 1, 0, None]},
-        {"reserve": ["org", {"calls": 9}], "gives": {"expires": "1970-01-02"}},
+        {"reserve": ["org", {"calls": 9}], "gives": {"expires_at": "1970-01-02"}},
         {"balance": "org", "gives": []},
         {"balance": "org", "gives": [["org", "calls", "run", 9, 0, 1]]},
         {"balance": "org", "gives": [["org", "calls", "run", 9, 0, 0, "1970-01-01", 0]]},
@@ -80,7 +80,7 @@ def test_a_difference_fails_and_names_the_case_and_the_step() -> None:
 
 class GivesOrphansBack(Ledger):
     def _expire_one(self, hold: "Any", now: int) -> None:
-        if hold.state == "held" and now >= (hold.expires or 0):
+        if hold.state == "held" and now >= (hold.expires_ms or 0):
             self._settle(hold, RELEASED, {})
 
 
@@ -104,7 +104,7 @@ class LosesCommitsAfterReleases(Ledger):
 class CommitsNoMoreThanWasHeld(Ledger):
     def commit(self, hold: "Any", actual: "Any" = None) -> "Any":
         amounts = self._find(hold).amounts
-        used = {one: min(actual[one], amounts.get(one, 0)) for one in actual or {}}
+        used = {one: min(actual[one] or 0, amounts.get(one, 0)) for one in actual or {}}
         return super().commit(hold, used)
 
 
@@ -119,7 +119,7 @@ class CommitsInTheWindowOfNow(Ledger):
     def commit(self, hold: "Any", actual: "Any" = None) -> "Any":
         found = self._find(hold)
         try:
-            found.cells = self._open(found.path, self._now())
+            found.buckets = self._buckets(found.path, self._now())
         except Exception:  # noqa: BLE001, S110 - an account that is gone is another vector's
             pass
         return super().commit(hold, actual)
@@ -128,7 +128,7 @@ class CommitsInTheWindowOfNow(Ledger):
 class ShortensByExtending(Ledger):
     def extend(self, hold: "Any", ttl: float = 300) -> "Any":
         found = super().extend(hold, ttl)
-        found.expires = self._now() + int(ttl * 1000)
+        found.expires_ms = self._now() + int(ttl * 1000)
         return found
 
 
@@ -151,42 +151,56 @@ class ForgetsAtEveryChange(Ledger):
 
 
 class ForgetsEarlierBuckets(Ledger):
-    def _open(self, path: str, now: int) -> "Any":
-        cells = super()._open(path, now)
-        for axis in cells:
-            for cell in cells[axis]:
-                cell.earlier = ()
-        return cells
+    def _buckets(self, path: str, now: int) -> "Any":
+        buckets = super()._buckets(path, now)
+        for axis in buckets:
+            for bucket in buckets[axis]:
+                bucket.earlier = ()
+        return buckets
 
 
 class MovesBack(Ledger):
-    def _open(self, path: str, now: int) -> "Any":
-        cells = super()._open(path, now)
-        for axis in cells:
-            for cell in cells[axis]:
-                if now < cell.start:
-                    cell.limit.follow(now)
+    def _buckets(self, path: str, now: int) -> "Any":
+        buckets = super()._buckets(path, now)
+        for axis in buckets:
+            for bucket in buckets[axis]:
+                if now < bucket.start:
+                    bucket.limit.follow(now)
         self._version += 1
-        return super()._open(path, now)
+        return super()._buckets(path, now)
 
 
 class NamesTheLimitThatResetsFirst(Ledger):
-    def _refuse(self, cells: "Any", asked: "Any") -> None:
+    def _admit(self, buckets: "Any", asked: "Any") -> None:
         for axis in sorted(asked):
-            for cell in sorted(cells.get(axis, ()), key=lambda one: one.end):
-                super()._refuse({axis: (cell,)}, asked)
+            for bucket in sorted(buckets.get(axis, ()), key=lambda one: one.end):
+                super()._admit({axis: (bucket,)}, asked)
 
 
 class AcceptsOtherAmountsForAKey(Ledger):
-    def _known(self, place: str, path: str, amounts: "Any", charged: bool) -> "Any":
-        found = self._look_up(place)
-        return super()._known(place, path, found.amounts if found else amounts, charged)
+    def _known(self, name: str, path: str, amounts: "Any", charged: bool) -> "Any":
+        found = self._look_up(name)
+        return super()._known(name, path, found.amounts if found else amounts, charged)
 
 
 class AsksTheNearestLimitOnly(Ledger):
-    def _open(self, path: str, now: int) -> "Any":
-        cells = super()._open(path, now)
-        return {axis: cells[axis][-1:] for axis in cells}
+    def _buckets(self, path: str, now: int) -> "Any":
+        buckets = super()._buckets(path, now)
+        return {axis: buckets[axis][-1:] for axis in buckets}
+
+
+class AdmitsWhatHasNoBound(Ledger):
+    def reserve(self, path: str, amounts: "Any", key: "Any" = None, ttl: float = 300) -> "Any":
+        some = {axis: amounts[axis] for axis in amounts or () if amounts[axis] is not None}
+        return super().reserve(path, some, key, ttl)
+
+
+class HoldsWhatHasNoBound(Ledger):
+    def reserve(self, path: str, amounts: "Any", key: "Any" = None, ttl: float = 300) -> "Any":
+        if isinstance(amounts, dict) and None in amounts.values():
+            super().reserve(path, amounts)
+            amounts = {axis: amounts[axis] or 1 for axis in amounts}
+        return super().reserve(path, amounts, key, ttl)
 
 
 WRONG = [
@@ -194,7 +208,7 @@ WRONG = [
     CommitsNoMoreThanWasHeld, CommitsMissingAxesAsZero, CommitsInTheWindowOfNow,
     ShortensByExtending, RefusesCharges, LetsNothingThroughInDebt, ForgetsAtEveryChange,
     ForgetsEarlierBuckets, MovesBack, NamesTheLimitThatResetsFirst, AcceptsOtherAmountsForAKey,
-    AsksTheNearestLimitOnly,
+    AsksTheNearestLimitOnly, AdmitsWhatHasNoBound, HoldsWhatHasNoBound,
 ]  # fmt: skip
 
 

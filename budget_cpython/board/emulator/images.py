@@ -1,4 +1,4 @@
-"""The files that are a board's flash and its ROMFS partition: made, checked, and locked."""
+"""The files for a board's flash and ROMFS partition: made, checked, and locked."""
 
 import fcntl
 import os
@@ -34,7 +34,7 @@ with open({path!r}, "r+b") as file:
 
 
 def check_size(size: int, filesystem: str, what: str) -> None:
-    """Raise `ValueError` for a size that no flash with this file system has."""
+    """Raise `ValueError` for a size that does not fit a flash with this file system."""
     block_size = BLOCK_SIZES[filesystem]
     if size < _LEAST_FLASH or size % block_size:
         raise ValueError(
@@ -44,9 +44,9 @@ def check_size(size: int, filesystem: str, what: str) -> None:
 
 
 class LockedFile:
-    """A file that one board has to itself, made where there is none.
+    """A file, made if there is none, that one board uses at a time.
 
-    Raises `ValueError` for what is no regular file, `RuntimeError` where another board has it.
+    Raises `ValueError` if it is not a regular file, `RuntimeError` if another board uses it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -67,19 +67,19 @@ class LockedFile:
         os.close(self._file)
 
     def prepare_flash(self, size: int, filesystem: str, micropython: str) -> None:
-        """Check that its size is a flash's; format it if it is empty, or 0xFF throughout."""
+        """Check its size; format it if it is empty, or all 0xFF."""
         found = os.fstat(self._file).st_size
         check_size(found or size, filesystem, str(self.path))
         if not found or self._is_blank():
             self._replace(found or size, partial(_format, filesystem, micropython))
 
     def prepare_romfs(self, size: int) -> None:
-        """Check that it holds an image, or is blank; make it so if it is empty."""
+        """Check that it contains an image or is blank; make it blank if it is empty."""
         if not os.fstat(self._file).st_size:
             self._replace(size, lambda path: None)
         if os.pread(self._file, len(_ROMFS), 0) not in (_ROMFS, b"\xff" * len(_ROMFS)):
             raise ValueError(
-                f"{self.path} is no ROMFS partition, neither an image nor blank: name another "
+                f"{self.path} is neither a ROMFS image nor blank: name another "
                 "file; one that is not there is made"
             )
 
@@ -92,7 +92,7 @@ class LockedFile:
         return True
 
     def _replace(self, size: int, prepare: Callable[[Path], None]) -> None:
-        """Put a prepared file in its place at once: none is ever found half prepared."""
+        """Replace the file by a prepared one, atomically."""
         with tempfile.TemporaryDirectory(
             dir=self.path.parent, prefix=".microbudget-board-"
         ) as name:
@@ -106,9 +106,9 @@ class LockedFile:
 
 
 def _lock(path: Path) -> int:
-    """Return a descriptor of a file that is locked, and is not replaced by another since."""
+    """Return the descriptor of a locked file, which is still the one at the path."""
     if path.exists() and not path.is_file():
-        raise ValueError(f"{path} is no regular file: name another; one that is not there is made")
+        raise ValueError(f"{path} is not a regular file: name another, or a new one")
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

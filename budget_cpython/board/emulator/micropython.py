@@ -21,7 +21,7 @@ def find_micropython() -> str:
     found = shutil.which(named or "micropython")
     if found is None and named:
         raise FileNotFoundError(
-            f"MICROPYTHON={named} is no program: set it to the path of one, or unset it"
+            f"MICROPYTHON={named} is not a program: set it to the path of one, or unset it"
         )
     if found is None:
         raise FileNotFoundError(_HOW_TO_GET_IT)
@@ -29,7 +29,7 @@ def find_micropython() -> str:
 
 
 def check_heap(heap: str) -> None:
-    """Raise `ValueError` for what is no size, or no size for a board's heap."""
+    """Raise `ValueError` if it is not a size, or not that of a board's heap."""
     size = _HEAP.fullmatch(heap)
     if size is None:
         raise ValueError(f"a heap is a size in bytes, as in 96k, or 1m, not {heap!r}")

@@ -1,4 +1,4 @@
-"""The processes that are a board's chip: one from each reset to the next."""
+"""The processes of a board: one from each reset to the next."""
 
 import hashlib
 import json
@@ -49,7 +49,7 @@ class BoardProcesses:
         }
 
     def clock_offset(self, now_ns: int) -> int:
-        """Return by how many nanoseconds the clock is ahead of the host's at power-up."""
+        """Return how many nanoseconds the clock is ahead of the host's at power-up."""
         return 0 if self._unset is None else int(self._unset.timestamp()) * 10**9 - now_ns
 
     def run(
@@ -57,10 +57,10 @@ class BoardProcesses:
     ) -> int | None:
         """Run until the power is cut or the line is stopped; return the last process's status.
 
-        `kept` is the file that outlives resets: the limit and the count of block operations, and
-        by how much the board's clock is ahead of the host's. `booted` is called whenever a process
-        is about to run `boot.py`; one that ends before that is the last.
-        After a crash the board is at its prompt, without `main.py`; a second one ends it.
+        `kept` is a file that lasts over resets: the limit and the count of block operations, and
+        the difference of the board's clock to the host's. `booted` is called before each `boot.py`;
+        a process that ends earlier is the last. After a crash the board is at its prompt, without
+        `main.py`; a second crash ends it.
         """
         mode = "power"
         while True:

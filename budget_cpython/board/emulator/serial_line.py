@@ -1,4 +1,4 @@
-"""Two pseudo-terminals, joined: the outer one is a client's port, on the inner one runs a board."""
+"""Two joined pseudo-terminals: the outer one is a client's port, the inner one a board's."""
 
 import os
 import select
@@ -15,11 +15,11 @@ _PATIENCE_MS = 500
 
 
 class SerialLine:
-    """What lies between a client and the board: bytes pass both ways until it is closed.
+    """A serial line between a client and the board: it passes bytes both ways until it is closed.
 
-    The outer terminal is always there, so that a client may come and go; what nobody reads is
-    dropped once its buffer is full and half a second has passed, as over USB. The inner one is the
-    board's controlling terminal and makes an interrupt of a Ctrl-C while its program allows it.
+    The outer terminal stays open while clients come and go. When its buffer is full and nothing
+    reads for half a second, bytes are dropped, as over USB. The inner terminal is the board's
+    controlling terminal: a Ctrl-C becomes an interrupt if the board's program allows it.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class SerialLine:
         self.reset()
 
     def reset(self) -> None:
-        """Put the board's terminal in the state a board finds at its start: every byte passes."""
+        """Set the board's terminal to its state at a start: every byte passes."""
         tty.setraw(self.terminal, termios.TCSANOW)
         mode = termios.tcgetattr(self.terminal)
         for key in (termios.VQUIT, termios.VSUSP):
@@ -48,12 +48,11 @@ class SerialLine:
     def pump(
         self, ends: tuple[int, ...], rests: Callable[[], bool] | None = None
     ) -> frozenset[int]:
-        """Pass bytes on until one of `ends` can be read, or the line is stopped; return which.
+        """Pass bytes until one of `ends` can be read, or the line is stopped; return which.
 
-        The board gets none without `rests`, which tells whether its process is asleep. An
-        interrupt, and what is typed after it, waits for that up to three seconds: the unix port
-        raises it wherever it is, in the midst of a garbage collection too, and may not work any
-        more afterwards.
+        The board gets bytes only with `rests`, which tells whether its process is asleep. An
+        interrupt, and the input after it, waits for that up to three seconds: the unix port raises
+        it anywhere, even in a garbage collection, and may not work afterwards.
         """
         poll = select.poll()
         for descriptor in (*ends, self._stop):
@@ -76,7 +75,7 @@ class SerialLine:
                 return frozenset(ready)
 
     def _holds(self, rests: Callable[[], bool]) -> bool:
-        """Return whether an interrupt waits, and has not for long, for a program that is busy."""
+        """Return whether an interrupt still waits for a busy program."""
         interrupts = _INTERRUPT in self._waiting and (
             termios.tcgetattr(self._inner)[3] & termios.ISIG
         )
@@ -92,12 +91,12 @@ class SerialLine:
         os.write(self._stopper, b"!")
 
     def drain(self) -> None:
-        """Pass on all that the board has written, once it writes no more."""
+        """Pass the last output of a board that has ended."""
         poll = select.poll()
         poll.register(self._inner, select.POLLIN)
         while poll.poll(0):  # a line that is full would take no mark
             self.show(os.read(self._inner, _CHUNK))
-        mark = os.urandom(16).hex().encode()  # behind all that is still on its way
+        mark = os.urandom(16).hex().encode()  # after all output that is still in the line
         os.write(self.terminal, mark)
         said = b""
         while not said.endswith(mark):
@@ -106,9 +105,9 @@ class SerialLine:
         self.show(said.removesuffix(mark))
 
     def show(self, text: bytes) -> None:
-        """Write to the client's side; once nobody reads for a while, drop what does not fit.
+        """Write to the client; if it does not read for a while, drop what does not fit.
 
-        So it does when the line is stopped. `said` keeps the end of it.
+        The same when the line is stopped. `said` keeps the end of the output.
         """
         self.said = (self.said + text)[-_CHUNK:]
         poll = select.poll()
@@ -121,12 +120,12 @@ class SerialLine:
                 return
 
     def hang_up(self) -> None:
-        """Let the port vanish for whoever has it open, as an unplugged one does."""
+        """Close both terminals, so that the port vanishes like an unplugged one."""
         for descriptor in (self._outer, self._port, self._inner, self.terminal):
             os.close(descriptor)
 
     def close(self) -> None:
-        """Close what `hang_up` has left."""
+        """Close the rest, after `hang_up`."""
         os.close(self._stop)
         os.close(self._stopper)
 

@@ -1,4 +1,4 @@
-"""A board on the host: its flash, its clock, its port, and the processes that are its chip."""
+"""An emulated board: its flash, its clock, its port, and its processes."""
 
 import struct
 import tempfile
@@ -17,21 +17,19 @@ from budget_cpython.board.emulator.serial_line import SerialLine
 
 FILESYSTEMS = ("littlefs", "fat")
 _KEPT = struct.Struct("<qqq")
-_LOOK_S = 1.0
 
 
 class UnixBoard:
     """MicroPython's unix port as a device.
 
-    `flash` is its image, made and formatted with `flash_size` bytes where there is none; one that
-    is there is formatted only if it is empty, or 0xFF throughout. `romfs` is made blank, with
-    `romfs_size`. `heap` is as MicroPython's `-X heapsize=` takes it. `cut_power_after` is the
-    number of block operations after which the first power-up ends; `power_on` names the next.
-    `clock` is `None` for the host's, else `unset` (2021 at power-up, as on an rp2), `2000` (the
-    host's time, counted from 2000), or `unset-2000` (2000 at power-up, as on an ESP32). Raises
-    `ValueError` for anything else, `FileNotFoundError` where there is no MicroPython, and on being
-    turned on `ValueError` for a file that is no image with this file system, `RuntimeError` for one
-    that another board has, or where MicroPython ends before it is a board.
+    `flash` is its image; a new one gets `flash_size` bytes and is formatted, as is an empty one or
+    one that is all 0xFF. A new `romfs` is blank, with `romfs_size` bytes. `heap` is a size for
+    MicroPython's `-X heapsize=`. `cut_power_after` is the number of block operations after which
+    the first power-up ends; `power_on` sets the next. `clock` is `None` for the host's, else
+    `unset` (2021 at power-up, as on an rp2), `2000` (the host's time, counted from 2000), or
+    `unset-2000` (2000 at power-up, as on an ESP32). Raises `ValueError` for anything else,
+    `FileNotFoundError` if there is no MicroPython. Turning it on raises `ValueError` if the file
+    has another file system, `RuntimeError` if another board uses it or MicroPython ends early.
     """
 
     def __init__(
@@ -92,7 +90,7 @@ class UnixBoard:
 
     @property
     def port(self) -> str:
-        """The path of its serial port, another one each time it is turned on.
+        """The path of its serial port, a new one each time it is turned on.
 
         Raises `RuntimeError` while it is off.
         """
@@ -102,12 +100,12 @@ class UnixBoard:
 
     @property
     def operations(self) -> int:
-        """The flash blocks written or erased since it was last turned on."""
+        """How many flash blocks were written or erased since it was turned on."""
         done: int = _KEPT.unpack(self._kept.read_bytes())[1]
         return done
 
     def power_on(self, cut_power_after: int | None = None) -> None:
-        """Turn it on, off and on if it is on, with a limit of block operations or none."""
+        """Turn it on, or off and on, with a limit of block operations or none."""
         limit = _checked(cut_power_after)
         self.power_off()
         offset = self._processes.clock_offset(time.time_ns())
@@ -124,7 +122,7 @@ class UnixBoard:
             self._complain()
 
     def power_off(self) -> None:
-        """Turn it off, whatever it does; nothing if it is off."""
+        """Turn it off, if it is on."""
         if self._thread is not None:
             self._line.stop()
             self._thread.join()
@@ -134,10 +132,8 @@ class UnixBoard:
     def wait_for_power_cut(self, timeout: float | None = None) -> bool:
         """Wait until the limit of block operations is reached; return whether it was.
 
-        Raises `RuntimeError` where the board does not run for another reason.
+        Raises `RuntimeError` if the board ended for another reason.
         """
-        while timeout is None and not self._ended.wait(_LOOK_S):
-            pass  # a Ctrl-C that comes right before a wait is heard after it
         if not self._ended.wait(timeout):
             return False
         if self._status != POWER_CUT:
@@ -162,14 +158,13 @@ class UnixBoard:
         self._started.set()
 
     def _complain(self) -> None:
-        """Raise what says why its first process ended before it was a board."""
+        """Raise the reason why the first process ended before the board was on."""
         if self._failure is not None:
             raise self._failure
         if self._status == NOT_MOUNTED:
             raise ValueError(
-                f"{self.flash} holds no {self._filesystem} that can be mounted, and what it holds "
-                "is not formatted away: name the file system it has, or another file; one that is "
-                "not there is made"
+                f"{self.flash} has no {self._filesystem} that can be mounted, and it is not empty, "
+                "so it is not formatted: name its file system, or another file, or a new one"
             )
         said = self._line.said.decode(errors="replace").strip()
         raise RuntimeError(

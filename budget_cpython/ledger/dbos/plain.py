@@ -12,7 +12,7 @@ from budget_core.ledger.records import Balance, Hold
 from budget_cpython.ledger.pickling import ERRORS, arguments
 
 _RECORDS: dict[type[Any], tuple[str, ...]] = {
-    Hold: ("path", "id", "amounts", "state", "expires", "actual"),
+    Hold: ("path", "id", "amounts", "state", "expires_ms", "actual"),
     Limit: ("axis", "cap", "window"),
     Balance: (
         "account", "axis", "window", "limit", "spent", "held", "begins_at", "resets_at"

@@ -10,25 +10,25 @@ from threading import RLock
 from typing import Protocol
 
 
-class Closing(Protocol):
-    """What has a file open."""
+class Forked(Protocol):
+    """An object that has a file open."""
 
-    def hold_still(self) -> None:
-        """Wait for what is being done, close, and stay so until `go_on`."""
+    def before_fork(self) -> None:
+        """Wait for the transaction under way, close the file, and keep it closed."""
 
-    def go_on(self) -> None:
-        """Open again when it is next used."""
+    def after_fork(self, in_child: bool) -> None:
+        """Let the file be opened again."""
 
 
 lock = RLock()
-"""Held during every fork, and by who opens what is to be closed before one."""
+"""Held during every fork, and while a file is opened that is to be closed before one."""
 
-_open: "weakref.WeakSet[Closing]" = weakref.WeakSet()
-_still: list[Closing] = []
+_open: "weakref.WeakSet[Forked]" = weakref.WeakSet()
+_closed: list[Forked] = []
 
 
-def close_before(one: Closing) -> None:
-    """Close this one before every fork of this process, the next one if one is going on."""
+def close_before(one: Forked) -> None:
+    """Close this one before every fork of this process; waits for a fork under way."""
     with lock:
         _open.add(one)
 
@@ -36,15 +36,19 @@ def close_before(one: Closing) -> None:
 def _before() -> None:
     lock.acquire()
     for one in list(_open):
-        one.hold_still()
-        _still.append(one)
+        one.before_fork()
+        _closed.append(one)
 
 
-def _after() -> None:
-    while _still:
-        _still.pop().go_on()
+def _after(in_child: bool) -> None:
+    while _closed:
+        _closed.pop().after_fork(in_child)
     lock.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)
+    os.register_at_fork(
+        before=_before,
+        after_in_parent=lambda: _after(False),
+        after_in_child=lambda: _after(True),
+    )

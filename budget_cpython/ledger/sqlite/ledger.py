@@ -1,38 +1,45 @@
 """The ledger in a file, as its users see it."""
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from budget_core.ledger.records import Balance
+from budget_core.ledger.errors import LedgerError
+from budget_core.ledger.limit import Limit, check_path
+from budget_core.ledger.records import TTL, Balance, Hold
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.sqlite.connection import Connection
-from budget_cpython.ledger.sqlite.holds import STEP
-from budget_cpython.ledger.sqlite.place import Place
-from budget_cpython.ledger.sqlite.stored import StoredLedger
-from budget_cpython.ledger.sqlite.view import View, view
-from budget_cpython.ledger.sqlite.whole import whole
+from budget_cpython.ledger.sqlite.group_commit import GroupCommit
+from budget_cpython.ledger.sqlite.ledger_file import LedgerFile
+from budget_cpython.ledger.sqlite.loaded_ledger import LoadedLedger
+from budget_cpython.ledger.sqlite.read_only import ReadOnlyConnection, open_read_only
+from budget_cpython.ledger.sqlite.rows import Rows
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.wall_clock import WALL
 
+STEP = 500  # holds that expire in one transaction: others wait meanwhile
 
-@whole
-class SqliteLedger(StoredLedger):
-    """Budgets by path in an SQLite file, counted right by any number of threads and processes.
+T = TypeVar("T")
 
-    Each operation is one transaction, before which a look has holds expire some at a time. It lasts
-    once it has returned, also through a loss of power. The file, and those that SQLite makes beside
-    it, are for their owner alone. `path` is made absolute at once, and missing parent folders are
-    made; it must be on a disk of this machine. `workspace` is a folder that an agent writes to: a
-    `path` that leads there is a `ValueError`. `timeout` is how many seconds an operation waits for
-    others.
 
-    A settled hold is known for `keep` seconds by its id, with a key or without. A hold that is
-    returned does not change any more: ask `hold` for what became of it. Windows, axes and accounts
-    are as in `budget_core.Ledger`, where every method is described.
+class SqliteLedger:
+    """Budgets by path in an SQLite file, shared by any number of threads and processes.
 
-    Every method may also raise `LedgerUnavailableError`, whose `applied` tells whether it may have
-    been done all the same, and `LedgerFullError` where the disk is full. The next one tries again.
+    An operation is durable once it has returned, also through a loss of power. Operations of all
+    threads that come while one commits share the next commit.
+
+    The file, and those that SQLite makes beside it, are for their owner alone. `path` is made
+    absolute at once, and missing parent folders are made; it must be on a disk of this machine. A
+    `path` that leads into `workspace`, a folder that an agent writes to, is a `ValueError`.
+    `timeout` is how many seconds an operation waits for others.
+
+    A settled hold is known for `keep` seconds by its id, with a key or without. A hold that was
+    returned does not change: `hold` returns what became of it. Windows, axes and accounts are as in
+    `budget_core.Ledger`, which describes every method.
+
+    Every method may also raise `LedgerUnavailableError`, whose `applied` is `None` if the operation
+    may have taken place, and `LedgerFullError` if the disk is full. The next one tries again.
     """
 
     def __init__(
@@ -49,34 +56,94 @@ class SqliteLedger(StoredLedger):
     ) -> None:
         if not 0 <= timeout <= 3600:
             raise ValueError(f"timeout must be seconds from 0 to 3600, not {timeout!r}")
-        place = Place(path, workspace)
-        self.path = place.path
-        super().__init__(
-            Connection(place, timeout),
-            clock,
-            windows=windows,
-            axes=axes,
-            max_accounts=max_accounts,
-            keep=keep,
-        )
+        file = LedgerFile(path, workspace)
+        self.path = file.path
+        self._core = LoadedLedger(clock, windows, axes, max_accounts, keep)
+        self._commits = GroupCommit(Connection(file, timeout), self._perform)
 
     @staticmethod
-    def view(path: "str | os.PathLike[str]") -> View:
+    def view(path: "str | os.PathLike[str]") -> ReadOnlyConnection:
         """Open the file of a ledger for reading alone: an `sqlite3.Connection` to close after use.
 
-        It has the tables `balances`, `holds_live` and `history`, times in Unix seconds, `NULL` for
-        unlimited and never. What it says is of the last operation on each account: a window that
-        is over is moved on from by the next. A fork closes it. Raises `LedgerUnavailableError`.
+        It has the tables `balances`, `holds_live` and `history`, with times in Unix seconds and
+        `NULL` for unlimited and never, as the last operation on each account left them. A fork
+        closes it. Raises `LedgerUnavailableError`.
         """
-        return view(Place(path))
+        return open_read_only(LedgerFile(path))
+
+    def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
+        """Give an account these limits and no others; with none it is an account no more."""
+        self._commits.run(lambda rows: rows.set_limits(check_path(path), limits))
+
+    def limits(self, path: str) -> list[Limit]:
+        """Return an account's own limits."""
+        return self._commits.run(lambda rows: rows.load_accounts(path).limits(path))
+
+    def accounts(self) -> list[str]:
+        """Return the paths of all accounts, sorted."""
+        return self._commits.run(Rows.accounts)
+
+    def reserve(
+        self,
+        path: str,
+        amounts: Mapping[str, int | None],
+        key: str | None = None,
+        ttl: float = TTL,
+    ) -> Hold:
+        """Hold amounts on every limit of the path and of all above it, or raise."""
+        return self._commits.run(
+            lambda rows: rows.load_accounts(path, key).reserve(path, amounts, key, ttl)
+        )
+
+    def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
+        """Record amounts as spent without asking."""
+        return self._commits.run(
+            lambda rows: rows.load_accounts(path, key).charge(path, amounts, key)
+        )
+
+    def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
+        """Record what a call used in the place of its hold."""
+        return self._commits.run(
+            lambda rows: rows.load_hold(hold.path, hold.id).commit(hold, actual)
+        )
+
+    def release(self, hold: Hold) -> Hold:
+        """Give back a hold whose call was never made."""
+        return self._commits.run(lambda rows: rows.load_hold(hold.path, hold.id).release(hold))
+
+    def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
+        """Keep a hold live for `ttl` seconds from now at least."""
+        return self._commits.run(lambda rows: rows.load_hold(hold.path, hold.id).extend(hold, ttl))
+
+    def hold(self, path: str, id: str) -> Hold:
+        """Return a hold by its path and `id`."""
+        return self._commits.run(lambda rows: rows.load_hold(path, id).hold(path, id))
+
+    def expire(self) -> int:
+        """Count as spent what holds stand for that are over; return how many there were.
+
+        Each transaction settles some, so that others need not wait for all.
+        """
+        count, found = 0, STEP
+        while found == STEP:
+            found = self._commits.run(lambda rows: rows.sweep(STEP))
+            count += found
+        return count
+
+    def balance(self, path: str) -> list[Balance]:
+        """Return what stands against each limit of the path and of all above it."""
+        return self._after_expiry(lambda rows: rows.load_accounts(path).balance(path))
+
+    def history(self, path: str) -> list[Balance]:
+        """Return what an account's own limits counted in windows that are over."""
+        return self._after_expiry(lambda rows: rows.load_accounts(path, past=True).history(path))
 
     def close(self) -> None:
         """Close the file; a later operation opens it again.
 
-        Raises `LedgerUnavailableError` where it is in use for the whole of `timeout`, or by what
-        this call interrupts.
+        Raises `LedgerUnavailableError` if it is in use for the whole of `timeout`.
         """
-        self._file.close()
+        self._commits.close()
 
     def __enter__(self) -> "SqliteLedger":
         return self
@@ -87,37 +154,21 @@ class SqliteLedger(StoredLedger):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path!r})"
 
-    def accounts(self) -> list[str]:
-        """Return the paths of all accounts, sorted."""
-        with self._lock:
-            rows = self._file.db.execute("SELECT DISTINCT account FROM limits ORDER BY account")
-            return [account for (account,) in rows]
+    def _after_expiry(self, read: Callable[[Rows], T]) -> T:
+        """Read when no live hold is over; each transaction settles some."""
+        found: T | None = None
+        while found is None:
+            found = self._commits.run(
+                lambda rows: None if rows.expire(STEP) == STEP else read(rows)
+            )
+        return found
 
-    def expire(self) -> int:
-        """Count as spent what holds stand for that are over; return how many there were.
-
-        It is done some at a time, so that others need not wait for all of it.
-        """
-        return self._expire_in_steps(prune=True)
-
-    def balance(self, path: str) -> list[Balance]:
-        """Return what stands against each limit of the path and of all above it."""
-        self._expire_in_steps(prune=False)
-        return super().balance(path)
-
-    def history(self, path: str) -> list[Balance]:
-        """Return what an account's own limits counted in windows that are over."""
-        self._expire_in_steps(prune=False)
-        return super().history(path)
-
-    def _expire_in_steps(self, prune: bool) -> int:
-        found = 0
-        while True:
-            with self._lock:
-                now = self._now()
-                over = self._expire_some(now)
-                found += self._swept + over
-                if prune:
-                    self._holds.prune(now, STEP)
-            if over < STEP:
-                return found
+    def _perform(self, db: sqlite3.Connection, operation: Callable[[Rows], T]) -> T:
+        rows = Rows(db, self._core)
+        try:
+            found = operation(rows)
+        except LedgerError:
+            rows.save()  # a refusal may have moved windows on
+            raise
+        rows.save(found if isinstance(found, Hold) else None)
+        return found

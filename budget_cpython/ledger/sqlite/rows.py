@@ -1,193 +1,232 @@
-"""What one transaction has read of a ledger's file, and writes back where it has changed."""
+"""Load what an operation needs of a ledger's file into the core's ledger, and save it again."""
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
+from functools import lru_cache
+from json import JSONDecoder
 from typing import Any
 
-from budget_core.ledger.bucket import Cell, CountedLimit
-from budget_core.ledger.limit import MAX_DEPTH
-from budget_core.ledger.window import Window
-from budget_cpython.ledger.sqlite.limit import StoredLimit
+from budget_core.ledger.bucket import HELD, Bucket, CountedLimit
+from budget_core.ledger.errors import UnknownHoldError
+from budget_core.ledger.limit import MAX_DEPTH, Limit, chain, check_key, check_path, root
+from budget_core.ledger.records import Hold
+from budget_cpython.ledger.sqlite.loaded_ledger import LoadedLedger
 
-_LIMITS = (
-    "SELECT l.id, l.account, l.axis, l.window, c.id, c.starts, c.ends, c.spent, c.held, c.cap,"
-    " c.turn FROM limits l JOIN cells c ON c.id = l.cell WHERE l.account IN (%s)"
-    " ORDER BY l.account, l.axis, l.window"
+SWEEP_EVERY = 32  # holds, whichever process takes them: programs may be short
+SWEPT = 128  # holds at a time: more than come meanwhile
+
+_BUCKET = "SELECT id, starts, ends, spent, held, cap"
+_CURRENT = _BUCKET + (
+    ", account, axis, window FROM buckets WHERE current AND account IN (%s)"
+    " ORDER BY account, axis, window"
 )
-_CHAINS = [_LIMITS % ", ".join("?" * depth) for depth in range(MAX_DEPTH + 1)]
-_CELL = "SELECT id, starts, ends, spent, held, cap, turn FROM cells WHERE id = ?"
-_PAST = (
-    "SELECT id, starts, ends, spent, held, cap, turn FROM cells"
-    " WHERE limit_id = ? AND id != ? ORDER BY turn DESC"
-)
+_CHAINS = [_CURRENT % ", ".join("?" * depth) for depth in range(MAX_DEPTH + 1)]
+_OF_LIMIT = " FROM buckets WHERE account = ? AND axis = ? AND window = ?"
+_PAST = _BUCKET + _OF_LIMIT + " AND NOT current ORDER BY starts DESC"
 _EARLIER = (
-    "SELECT coalesce(sum(spent), 0), coalesce(sum(held), 0) FROM cells"
-    " WHERE limit_id = ? AND starts >= ? AND starts < ? AND id != ?"
+    "SELECT coalesce(sum(spent), 0), coalesce(sum(held), 0)"
+    + _OF_LIMIT
+    + " AND starts >= ? AND starts < ?"
 )
-_COUNTS = "UPDATE cells SET spent = ?, held = ? WHERE id = ?"
-_WHOLE = (
-    "UPDATE cells SET starts = ?, ends = ?, spent = ?, held = ?, cap = ?, turn = ? WHERE id = ?"
+_OF_HOLD = _BUCKET + ", axis FROM buckets WHERE id IN (%s)"
+_UPDATE_BUCKET = "UPDATE buckets SET spent = ?, held = ? WHERE id = ?"
+_UPDATE_WINDOW = "UPDATE buckets SET current = ?, starts = ?, ends = ?, cap = ? WHERE id = ?"
+_INSERT_BUCKET = (
+    "INSERT INTO buckets (current, starts, ends, spent, held, cap, account, axis, window)"
+    " VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_NEW_CELL = (
-    "INSERT INTO cells (limit_id, starts, ends, spent, held, cap, turn)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+
+_HOLD = "SELECT number, name, path, amounts, buckets, state, expires, actual FROM holds"
+_KNOWN = _HOLD + " WHERE name = ? AND (state = 'held' OR due = 0 OR due > ?)"
+_OVER = _HOLD + " WHERE state = 'held' AND due <= ? ORDER BY due LIMIT ?"
+_INSERT_HOLD = (  # in the place of one of that name that is forgotten
+    "INSERT OR REPLACE INTO holds"
+    " (name, path, amounts, buckets, state, expires, actual, due) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_NEW_LIMIT = "INSERT INTO limits (account, axis, window, cell) VALUES (?, ?, ?, 0)"
-_Row = tuple[int, ...]  # as in _CELL
+_UPDATE_HOLD = "UPDATE holds SET state = ?, expires = ?, actual = ?, due = ? WHERE number = ?"
+_FORGET = (
+    "DELETE FROM holds WHERE number IN"
+    " (SELECT number FROM holds WHERE state != 'held' AND due > 0 AND due <= ? LIMIT ?)"
+)
+_DATE = (
+    "UPDATE holds SET due = ? WHERE number IN"
+    " (SELECT number FROM holds WHERE state != 'held' AND due = 0 LIMIT ?)"
+)
+
+_decode = JSONDecoder().raw_decode
 
 
-class CellRows:
-    """The limits and cells that were read, each once, with what stood in their rows."""
+@lru_cache(1024)
+def _chain(path: str) -> list[str]:
+    return chain(check_path(path))
 
-    def __init__(self, read_window: Callable[[str], Window]) -> None:
-        self._read_window = read_window
-        self.db: sqlite3.Connection
-        self._limits: list[StoredLimit] = []
-        self._cells: dict[int, Cell] = {}
-        self._rows: dict[Cell, _Row] = {}
-        self._named: tuple[dict[str, tuple[Cell, ...]], str] = ({}, "{}")
 
-    def known(self) -> int:
-        """How many there are."""
-        return len(self._rows)
+class Rows:
+    """What one operation loads of a file, as the core's objects, and saves where it has changed."""
 
-    def forget(self, db: sqlite3.Connection) -> None:
-        """Read everything anew from now on."""
-        self.db = db
-        self._limits.clear()
-        self._cells.clear()
-        self._rows.clear()
-        self._named = {}, "{}"
+    def __init__(self, db: sqlite3.Connection, core: LoadedLedger) -> None:
+        core.begin()
+        self.core = core
+        self._db = db
+        self._by_id: dict[int, Bucket] = {}
+        self._loaded: dict[Bucket, tuple[int, int, int]] = {}  # id, and spent and held as loaded
+        self._windows: dict[CountedLimit, Any] = {}  # the current bucket as loaded
+        self._holds: dict[Hold, tuple[int, str, int | None]] = {}  # number, and state as loaded
 
-    def limits(self, paths: list[str]) -> dict[str, list[CountedLimit]]:
-        """Return the limits of those of the paths that are accounts."""
-        found: dict[str, list[CountedLimit]] = {}
-        for row in self.db.execute(_CHAINS[len(paths)], paths):
-            number, account, axis, name = row[:4]
-            window = self._read_window(name)
-            limit = StoredLimit(self.past, number, account, axis, window, self._cell(row[4:]))
-            if limit.window.reach:
-                self._reach_back(limit)
-            self._limits.append(limit)
-            found.setdefault(account, []).append(limit)
-        return found
+    def load_accounts(self, path: str, key: str | None = None, past: bool = False) -> LoadedLedger:
+        """Load the accounts of a path and all above it, and return the core's ledger with them.
 
-    def _reach_back(self, limit: StoredLimit) -> None:
-        """Put one cell in the place of all others that count: they may be many."""
-        cell = limit.cell
-        first = limit.window.bounds(cell.start)[0]
-        place = (limit.id, first, cell.start, self.id(cell))
-        spent, held = self.db.execute(_EARLIER, place).fetchone()
-        if spent or held:
-            cell.earlier = (Cell(limit, first, cell.start, spent, held),)
-
-    def past(self, limit: StoredLimit) -> list[Cell]:
-        """Return the cells of a limit's windows that are over."""
-        rows = self.db.execute(_PAST, (limit.id, self.id(limit.first)))
-        cells = [self._cell(row) for row in rows]
-        for cell in cells:
-            cell.limit = limit
-        return cells
-
-    def cells(self, ids: Iterable[int]) -> tuple[Cell, ...]:
-        """Return those of the cells that are still there."""
-        found = []
-        for number in ids:
-            cell = self._cells.get(number)
-            if cell is None:
-                row = self.db.execute(_CELL, (number,)).fetchone()
-                if row is None:
-                    continue
-                cell = self._cell(row)
-            found.append(cell)
-        return tuple(found)
-
-    def ids(self, cells: dict[str, tuple[Cell, ...]]) -> str:
-        """Return the numbers of cells as JSON."""
-        known, text = self._named
-        if cells is not known:  # mostly those of the call before
-            rows = self._rows
-            lists = [f'"{axis}":{[rows[cell][0] for cell in cells[axis]]}' for axis in cells]
-            text = "{" + ",".join(lists) + "}"
-            self._named = cells, text
-        return text
-
-    def id(self, cell: Cell) -> int:
-        """Return the number of a cell."""
-        return self._rows[cell][0]
-
-    def _cell(self, row: Any) -> Cell:
-        cell = self._cells.get(row[0])
-        if cell is None:
-            cell = self._cells[row[0]] = Cell(_NOBODYS, *row[1:6])
-            self._rows[cell] = row
-        return cell
-
-    def write_counts(self, cells: dict[str, tuple[Cell, ...]]) -> bool:
-        """Write what is spent and held of cells where that changed.
-
-        Returns whether any of it was not in a current cell.
+        With a `key`, its hold is loaded too; with `past`, all windows of the limits.
         """
-        elsewhere = False
-        for axis in cells:
-            for cell in cells[axis]:
-                row = self._rows.get(cell)
-                if row and (cell.spent != row[3] or cell.held != row[4]):
-                    self.db.execute(_COUNTS, (cell.spent, cell.held, row[0]))
-                    self._rows[cell] = (*row[:3], cell.spent, cell.held, *row[5:])
-                    elsewhere = elsewhere or cell.limit is _NOBODYS or cell.limit.cell is not cell
-        return elsewhere
+        core = self.core
+        if key is not None:
+            self.load_hold(path, check_key(key))
+        paths = _chain(path) if isinstance(path, str) else chain(check_path(path))
+        found: dict[str, list[CountedLimit]] = {}
+        for *row, account, axis, name in self._db.execute(_CHAINS[len(paths)], paths):
+            limit = CountedLimit(account, axis, core.parse_window(name))
+            limit.bucket = bucket = self._bucket(row, limit)
+            names = (account, axis, name)
+            if past or core.now >= bucket.end:
+                limit.past = [self._bucket(row, limit) for row in self._db.execute(_PAST, names)]
+            elif limit.window.reach:  # one stands for all that still count: they may be many
+                first = limit.window.bounds(bucket.start)[0]
+                (sums,) = self._db.execute(_EARLIER, (*names, first, bucket.start))
+                bucket.earlier = (Bucket(limit, first, bucket.start, *sums),)
+            self._windows[limit] = (bucket, bucket.start, bucket.end, bucket.cap)
+            found.setdefault(account, []).append(limit)
+        for account in found:
+            core.add_account(account, found[account])
+        return core
 
-    def write(self, paths: Iterable[str], now: dict[str, list[CountedLimit]]) -> None:
-        """Write everything, where the accounts of these paths have these limits now."""
-        before = {limit.account for limit in self._limits}
-        after = {one for limits in now.values() for one in limits}
-        for limit in self._limits:
-            if limit in after:
-                self._write_limit(limit)
-            else:
-                self.db.execute("DELETE FROM cells WHERE limit_id = ?", (limit.id,))
-                self.db.execute("DELETE FROM limits WHERE id = ?", (limit.id,))
-        for one in after:
-            if not isinstance(one, StoredLimit):
-                names = (one.account, one.axis, one.window.name)
-                number = self.db.execute(_NEW_LIMIT, names).lastrowid or 0
-                self._insert(one.cell, number)
-                self._point(number, one.cell)
-        more = sum((path in now) - (path in before) for path in paths)
-        if more:
-            self.db.execute("UPDATE ledger SET accounts = accounts + ?", (more,))
+    def load_hold(self, path: str, id: str) -> LoadedLedger:
+        """Load a hold, if it is known, and return the core's ledger with it."""
+        own = id[:1] == "#"
+        name = id if own else f"{root(check_path(path))}/{check_key(id)}"
+        row = self._db.execute(_KNOWN, (name, self.core.now)).fetchone()
+        if row is not None:
+            self._hold(row)
+        elif own:
+            raise UnknownHoldError(path, id)
+        return self.core
 
-    def _write_limit(self, limit: StoredLimit) -> None:
-        if limit.cell is not limit.first:
-            turn = 0
-            kept = {limit.cell}
-            for cell in reversed(limit.past):
-                turn = max(turn + 1, self._rows[cell][6])
-                self._update(cell, turn)
-                kept.add(cell)
-            gone = [one for one in self._rows if one.limit is limit and one not in kept]
-            ids = [self._rows.pop(one)[:1] for one in gone]
-            self.db.executemany("DELETE FROM cells WHERE id = ?", ids)
-            if limit.cell not in self._rows:
-                self._insert(limit.cell, limit.id)
-            self._point(limit.id, limit.cell)
-        self._update(limit.cell, 0)
+    def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
+        """Give an account these limits and no others."""
+        db = self._db
+        core = self.load_accounts(path, past=True)
+        (core.account_count,) = db.execute("SELECT accounts FROM ledger").fetchone()
+        before = core.counted_limits(path)
+        core.set_limits(path, limits)
+        after = core.counted_limits(path)
+        for limit in before:
+            if limit not in after:
+                names = (path, limit.axis, limit.window.name)
+                db.execute("DELETE" + _OF_LIMIT, names)
+                del self._windows[limit]
+        for limit in after:
+            self._windows.setdefault(limit, None)
+        if bool(before) != bool(after):
+            more = 1 if after else -1
+            db.execute("UPDATE ledger SET accounts = accounts + ?", (more,))
 
-    def _update(self, cell: Cell, turn: int) -> None:
-        row = (cell.start, cell.end, cell.spent, cell.held, cell.cap, turn)
-        if row != self._rows[cell][1:]:
-            number = self.id(cell)
-            self.db.execute(_WHOLE, (*row, number))
-            self._rows[cell] = (number, *row)
+    def accounts(self) -> list[str]:
+        """Return the paths of all accounts, sorted."""
+        query = "SELECT DISTINCT account FROM buckets WHERE current ORDER BY account"
+        return [account for (account,) in self._db.execute(query)]
 
-    def _insert(self, cell: Cell, limit: int) -> None:
-        row = (cell.start, cell.end, cell.spent, cell.held, cell.cap, 0)
-        number = self.db.execute(_NEW_CELL, (limit, *row)).lastrowid or 0
-        self._rows[cell] = (number, *row)
+    def expire(self, most: int) -> int:
+        """Settle live holds that are over, up to so many, and save that; return their number."""
+        rows = Rows(self._db, self.core)
+        over = self._db.execute(_OVER, (self.core.now, most)).fetchall()
+        for row in over:
+            hold = rows._hold(row)
+            self.core.hold(hold.path, hold.id)
+        rows.save()
+        return len(over)
 
-    def _point(self, limit: int, cell: Cell) -> None:
-        self.db.execute("UPDATE limits SET cell = ? WHERE id = ?", (self.id(cell), limit))
+    def sweep(self, most: int) -> int:
+        """As `expire`; and remove settled holds that are no longer kept, up to so many."""
+        if self.core.now:
+            self._db.execute(_FORGET, (self.core.now, most))
+            self._db.execute(_DATE, (self.core.kept_until, most))
+        return self.expire(most)
+
+    def save(self, new: Hold | None = None) -> None:
+        """Write what the core has changed, and a hold that may be new."""
+        db = self._db
+        for bucket, (number, spent, held) in self._loaded.items():
+            if bucket.spent != spent or bucket.held != held:
+                db.execute(_UPDATE_BUCKET, (bucket.spent, bucket.held, number))
+        for limit, window in self._windows.items():
+            bucket = limit.bucket
+            if window != (bucket, bucket.start, bucket.end, bucket.cap):
+                self._save_window(limit, window and window[0])
+        for hold, (number, *before) in self._holds.items():
+            if [hold.state, hold.expires_ms] != before:
+                actual = None if hold.actual is None else _json(hold.actual)
+                due = hold.expires_ms if hold.state == HELD else self.core.kept_until
+                db.execute(_UPDATE_HOLD, (hold.state, hold.expires_ms, actual, due, number))
+            hold.buckets = None
+        if new is not None and new not in self._holds:
+            self._insert(new)
+
+    def _bucket(self, row: Sequence[int], limit: Any = None) -> Bucket:
+        number, start, end, spent, held, cap = row
+        bucket = self._by_id.get(number)
+        if bucket is None:
+            bucket = self._by_id[number] = Bucket(limit, start, end, spent, held, cap)
+            self._loaded[bucket] = (number, spent, held)
+        elif limit is not None:
+            bucket.limit = limit
+        return bucket
+
+    def _hold(self, row: Any) -> Hold:
+        number, name, path, amounts, numbers, state, expires, actual = row
+        ids = list(map(int, numbers.split()))
+        buckets: dict[str, tuple[Bucket, ...]] = {}
+        for *row, axis in self._db.execute(_OF_HOLD % ", ".join("?" * len(ids)), ids):
+            buckets[axis] = (*buckets.get(axis, ()), self._bucket(row))
+        hold = Hold(
+            path,
+            name if name[0] == "#" else name.partition("/")[2],
+            _decode(amounts)[0],
+            state,
+            expires,
+            actual and _decode(actual)[0],
+            buckets,
+        )
+        self._holds[hold] = (number, state, expires)
+        self.core.holds[name] = hold
+        return hold
+
+    def _save_window(self, limit: CountedLimit, left: Bucket | None) -> None:
+        """Write the window that a limit is in, and remove those that it does not keep."""
+        db, bucket = self._db, limit.bucket
+        for one in [one for one in self._loaded if one.limit is limit]:
+            number = self._loaded[one][0]
+            if one is not bucket and one not in limit.past:
+                db.execute("DELETE FROM buckets WHERE id = ?", (number,))
+            elif one is bucket or one is left:
+                db.execute(_UPDATE_WINDOW, (one is bucket, one.start, one.end, one.cap, number))
+        if bucket not in self._loaded:
+            names = (limit.account, limit.axis, limit.window.name)
+            row = (bucket.start, bucket.end, bucket.spent, bucket.held, bucket.cap, *names)
+            self._loaded[bucket] = (db.execute(_INSERT_BUCKET, row).lastrowid or 0, 0, 0)
+
+    def _insert(self, hold: Hold) -> None:
+        buckets, amounts = hold.buckets or {}, _json(hold.amounts)
+        ids = " ".join(
+            [str(self._loaded[bucket][0]) for axis in buckets for bucket in buckets[axis]]
+        )
+        name = hold.id if hold.id[0] == "#" else f"{root(hold.path)}/{hold.id}"
+        live = hold.state == HELD
+        actual, due = (None, hold.expires_ms) if live else (amounts, self.core.kept_until)
+        row = (name, hold.path, amounts, ids, hold.state, hold.expires_ms, actual, due)
+        number = self._db.execute(_INSERT_HOLD, row).lastrowid or 0
+        hold.buckets = None
+        if number % SWEEP_EVERY == 0:
+            self.sweep(SWEPT)
 
 
-_NOBODYS: Any = None  # a cell that only a hold asked for
+def _json(amounts: dict[str, int]) -> str:
+    return str(amounts).replace("'", '"')  # axes are plain names

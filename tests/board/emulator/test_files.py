@@ -34,7 +34,7 @@ def test_a_file_that_is_no_image_is_left_as_it_is(
 ) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(b"notes" * (size // 5) + b"." * (size % 5))
-    words = "holds no" if size == 1 << 16 else f"has {size} bytes"
+    words = "has no" if size == 1 << 16 else f"has {size} bytes"
     check_refused(path, words, filesystem=filesystem)
 
 
@@ -44,7 +44,7 @@ def test_an_image_of_another_file_system_is_not_formatted(
 ) -> None:
     with UnixBoard(tmp_path / "flash.img", filesystem=made):
         pass
-    check_refused(tmp_path / "flash.img", f"holds no {named}", filesystem=named)
+    check_refused(tmp_path / "flash.img", f"has no {named}", filesystem=named)
 
 
 def test_an_image_that_is_damaged_is_not_formatted(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_an_image_that_is_damaged_is_not_formatted(tmp_path: Path) -> None:
         pass
     with path.open("r+b") as image:
         image.write(bytes(8192))
-    check_refused(path, "holds no littlefs")
+    check_refused(path, "has no littlefs")
 
 
 @pytest.mark.parametrize("size", [0, 1 << 15, 1 << 20])
@@ -72,7 +72,7 @@ def test_a_file_that_is_empty_or_blank_is_formatted(
 def test_a_blank_image_but_for_its_end_is_not_formatted(tmp_path: Path) -> None:
     path = tmp_path / "dump.bin"
     path.write_bytes(b"\xff" * (1 << 20) + b"kept" * 1024)
-    check_refused(path, "holds no littlefs")
+    check_refused(path, "has no littlefs")
 
 
 def test_what_failed_to_be_formatted_is_no_image_yet(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_file_that_is_no_partition_is_refused_as_one(tmp_path: Path) -> None:
     romfs = tmp_path / "notes.txt"
     romfs.write_text("notes")
     with (
-        pytest.raises(ValueError, match=r"notes\.txt is no ROMFS partition"),
+        pytest.raises(ValueError, match=r"notes\.txt is neither a ROMFS image"),
         UnixBoard(tmp_path / "flash.img", romfs=romfs),
     ):
         pass

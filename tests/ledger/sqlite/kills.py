@@ -1,10 +1,10 @@
 """Kill processes in the midst of their writes to one SQLite ledger, many times, and count.
 
-Each round starts writers that charge, reserve and commit one token after another on one account,
-and acknowledge each token over a pipe. At a random instant one after the other gets SIGKILL. Then
-what is spent and held must be what they acknowledged, or up to one more for each writer; the file
-must be whole, and nothing may lie beside it but what SQLite keeps there. Every twentieth round
-begins with no file. The exit code is 1 as soon as a kill breaks the promise.
+Each round starts processes whose threads charge, reserve and commit one token after another on one
+account, and acknowledge each token over a pipe. At a random instant one process after the other
+gets SIGKILL. Then what is spent and held must be what was acknowledged, or up to one more for each
+thread; the file must be whole, and only SQLite's own files may lie beside it. Every twentieth round
+begins without a file. The exit code is 1 as soon as a kill breaks the promise.
 
 SIGKILL shows what a crash of the process does; a power loss needs a simulated disk.
 """
@@ -18,6 +18,7 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
+from threading import Thread
 from typing import NoReturn
 
 from budget_core.ledger.errors import LedgerError
@@ -31,6 +32,7 @@ FILES = {NAME, NAME + "-wal", NAME + "-shm"}
 PATH = "org/team"
 ONE = {"tokens": 1}
 WRITERS = 2
+THREADS = 3  # of each, which share commits
 
 
 class Kills:
@@ -52,7 +54,7 @@ class Kills:
         acknowledged = self._acknowledged_until_killed()
         stored = self._stored()
         self.acknowledged += acknowledged
-        if not acknowledged <= stored - self._known <= acknowledged + WRITERS:
+        if not acknowledged <= stored - self._known <= acknowledged + WRITERS * THREADS:
             text = f"acknowledged {acknowledged}, stored {stored - self._known} more"
             raise BrokenPromiseError(text)
         found = {path.name for path in self._folder.iterdir()}
@@ -95,10 +97,7 @@ class Kills:
                 if not os.WIFSIGNALED(status):
                     raise BrokenPromiseError("a writer failed before it was killed")
                 self.kills += 1
-            return sum(
-                _read(pipe, sys.maxsize) or last
-                for (_, pipe), last in zip(writers, read, strict=True)
-            )
+            return sum(read) + sum(_read(pipe, sys.maxsize) for _, pipe in writers)
         finally:
             for _, pipe in writers:
                 os.close(pipe)
@@ -114,25 +113,34 @@ class Kills:
     def _write_for_ever(self, pipe: int) -> NoReturn:
         try:
             ledger = self._open()
-            for count in range(1, 1 << 60):
-                if count % 2:
-                    ledger.charge(PATH, ONE)
-                    os.write(pipe, COUNT.pack(count))
-                else:
-                    hold = ledger.reserve(PATH, ONE)
-                    os.write(pipe, COUNT.pack(count))
-                    ledger.commit(hold, ONE)
+            for _ in range(THREADS):
+                Thread(target=_write, args=(ledger, pipe)).start()
+            signal.pause()
         except BaseException:  # noqa: BLE001 - the parent learns of it by the exit code
             traceback.print_exc()
         finally:
             os._exit(1)
 
 
+def _write(ledger: SqliteLedger, pipe: int) -> None:
+    try:
+        while True:
+            ledger.charge(PATH, ONE)
+            os.write(pipe, COUNT.pack(1))
+            hold = ledger.reserve(PATH, ONE)
+            os.write(pipe, COUNT.pack(1))
+            ledger.commit(hold, ONE)
+    except BaseException:  # noqa: BLE001 - the parent learns of it by the exit code
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
 def _read(pipe: int, most: int) -> int:
-    """Return the last of so many counts, 0 where there are none."""
+    """Return how many tokens are acknowledged, up to so many."""
     found = 0
-    while most and (count := _next(pipe)):
-        found, most = count, most - 1
+    while found < most and _next(pipe):
+        found += 1
     return found
 
 

@@ -11,7 +11,7 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 
 from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.limit import MOST
-from budget_cpython.ledger.sqlite import SqliteLedger, holds, ledger, stored
+from budget_cpython.ledger.sqlite import SqliteLedger, ledger, rows
 from tests.ledger.machine import LedgerMachine, comparable, paths, ttls
 from tests_micro.ledger import cases as ledger_cases
 
@@ -60,15 +60,13 @@ class Together:
             one.close()
 
 
-def test_any_history_of_several_on_one_file_is_too_however_little_they_remember(
+def test_any_history_of_several_ledgers_on_one_file_is_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = itertools.count()
-    for module, name in ((holds, "YOUNG"), (stored, "MOST_KNOWN"), (stored, "LOOKED_AT")):
-        monkeypatch.setattr(module, name, 2)
-    for module, name in ((holds, "STEP"), (stored, "STEP"), (ledger, "STEP")):
-        monkeypatch.setattr(module, name, 2)
-    monkeypatch.setattr(stored, "PRUNE_EVERY", 1)
+    monkeypatch.setattr(ledger, "STEP", 2)
+    monkeypatch.setattr(rows, "SWEPT", 2)
+    monkeypatch.setattr(rows, "SWEEP_EVERY", 1)
 
     class Machine(LedgerMachine):
         def make(self, clock: Any, keep: int) -> Together:
@@ -78,7 +76,7 @@ def test_any_history_of_several_on_one_file_is_too_however_little_they_remember(
         @rule()
         def expire(self) -> None:
             self.reference.expire()
-            self.engine.expire()  # some had expired before anybody asked
+            self.engine.expire()  # some had expired before
 
         def comparable(self, found: Any) -> Any:
             if isinstance(found, BudgetExceededError):  # for the same reason

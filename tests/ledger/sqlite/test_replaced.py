@@ -1,4 +1,4 @@
-"""A ledger's file that goes, or becomes another, while it is open; and what is remembered of it."""
+"""A ledger's file that goes, or becomes another, while it is open."""
 
 import shutil
 import sqlite3
@@ -12,8 +12,7 @@ from budget_core.ledger.errors import LedgerUnavailableError, UnknownAccountErro
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Hold
 from budget_core.ledger.window import Window, parse_window
-from budget_cpython.ledger.sqlite import SqliteLedger, stored
-from budget_cpython.ledger.sqlite.place import Place
+from budget_cpython.ledger.sqlite import SqliteLedger
 
 NOON = 20_000 * 86_400 + 43_200
 ONE = {"tokens": 1}
@@ -47,19 +46,9 @@ def test_a_file_that_was_removed_is_made_anew_for_all(ledger: SqliteLedger, path
         ledger.charge("org", ONE)
 
 
-@pytest.mark.parametrize("reused", [False, True], ids=["a new inode", "the inode of the old log"])
 def test_a_backup_in_the_files_place_is_refused_until_the_log_is_gone_too(
-    ledger: SqliteLedger, path: Path, monkeypatch: pytest.MonkeyPatch, reused: bool
+    ledger: SqliteLedger, path: Path
 ) -> None:
-    identity = Place.identity
-
-    def of_few_inodes(place: Place, beside: str = "") -> tuple[int, int] | None:
-        found = identity(place, beside)
-        return (0, 1) if found and beside else found
-
-    if reused:
-        ledger.close()
-        monkeypatch.setattr(Place, "identity", of_few_inodes)
     log, backup = path.with_name("ledger.db-wal"), path.with_name("backup")
     ledger.charge("org", ONE)
     ledger.close()
@@ -98,17 +87,7 @@ def test_a_view_of_an_empty_file_is_refused(path: Path) -> None:
     assert path.read_bytes() == b""
 
 
-def test_paths_that_are_no_accounts_are_not_all_remembered(
-    ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stored, "MOST_KNOWN", 50)
-    for number in range(200):
-        ledger.charge(f"org/run-{number}", ONE)
-        assert len(ledger._read) <= 60
-    assert spent(ledger) == 200
-
-
-def test_limits_that_cannot_be_set_are_forgotten(path: Path) -> None:
+def test_limits_that_cannot_be_set_change_nothing(path: Path) -> None:
     asked: list[int] = []
 
     def bounds(now: int) -> tuple[int, int]:
@@ -137,7 +116,7 @@ def test_limits_that_cannot_be_set_are_forgotten(path: Path) -> None:
         lambda ledger, name: ledger.extend(Hold("org", name)),
     ],
 )
-def test_what_is_no_id_is_refused(
+def test_a_malformed_id_is_refused(
     ledger: SqliteLedger, use: Callable[[SqliteLedger, str], object], name: str
 ) -> None:
     with pytest.raises(ValueError, match="key must be"):

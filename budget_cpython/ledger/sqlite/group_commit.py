@@ -1,0 +1,190 @@
+"""Let the operations of many threads share one commit."""
+
+import sqlite3
+import time
+from collections.abc import Callable
+from threading import Lock, RLock, get_ident
+from typing import Any, Generic, TypeVar
+
+from budget_core.ledger.errors import LedgerError
+from budget_cpython.ledger.sqlite import forks
+from budget_cpython.ledger.sqlite.connection import Connection
+
+T = TypeVar("T")
+Rows = TypeVar("Rows")
+
+
+class _Request:
+    """One thread's operation, and what came of it; `done` once that lasts."""
+
+    __slots__ = ("done", "error", "operation", "result", "turn", "until")
+
+    def __init__(self, operation: Any, until: float) -> None:
+        self.operation = operation
+        self.until = until
+        self.turn = Lock()  # which its thread waits for
+        self.turn.acquire()
+        self.done = False
+        self.result: Any = None
+        self.error: Exception | None = None
+
+
+class GroupCommit(Generic[Rows]):
+    """Does operations in transactions; those that come while one is under way share the next.
+
+    One thread at a time leads: it takes all operations that wait, does one after another in a
+    transaction, and commits. The other threads wait until theirs is done, or for their turn.
+
+    `perform` does an operation on the open connection. It may be called several times for one, in
+    any thread, after what it did before was undone. A `LedgerError` that it raises is an answer:
+    what it has written stands.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        perform: Callable[[sqlite3.Connection, Callable[[Rows], Any]], Any],
+    ) -> None:
+        self._connection = connection
+        self._perform = perform
+        self._in_use = RLock()  # held while the connection is used, or kept closed
+        self._lock = RLock()  # held while the attributes below change
+        self._leader = 0  # a thread's number
+        self._waiting: list[_Request] = []
+        forks.close_before(self)
+
+    def run(self, operation: Callable[[Rows], T]) -> T:
+        """Return what an operation returns, or raise what it raises, once that lasts.
+
+        An error undoes the operation that raised it and no other. An interrupt of this thread
+        leaves the operation done or undone.
+
+        Raises `LedgerUnavailableError` and `LedgerFullError` if the file cannot be used, or others
+        have it for the connection's `timeout`. A commit that fails fails all operations in it.
+        """
+        request = _Request(operation, time.monotonic() + self._connection.timeout)
+        if self._leads(request):
+            batch: list[_Request] = []
+            try:
+                with self._in_use:
+                    with self._lock:
+                        batch, self._waiting = self._waiting, []
+                    left = batch
+                    while left and not self._transact(left, request.until):
+                        left = [one for one in left if not one.done]
+            finally:
+                self._hand_over(batch, request)
+        if request.error is not None:
+            raise request.error
+        result: T = request.result
+        return result
+
+    def close(self) -> None:
+        """Close the file until the next operation.
+
+        Raises `LedgerUnavailableError` if it is in use for the connection's `timeout`.
+        """
+        if self._leader == get_ident() or not self._in_use.acquire(
+            timeout=self._connection.timeout
+        ):
+            raise self._connection.locked()
+        try:
+            self._connection.close()
+        finally:
+            self._in_use.release()
+
+    def before_fork(self) -> None:
+        """Wait for the transaction under way, close the file, and keep it closed."""
+        self._in_use.acquire()
+        self._lock.acquire()
+        self._connection.close()
+
+    def after_fork(self, in_child: bool) -> None:
+        """Let the file be opened again; a child has none of the other threads."""
+        if in_child:
+            self._leader = 0
+            self._waiting.clear()
+        self._lock.release()
+        self._in_use.release()
+
+    def _leads(self, request: _Request) -> bool:
+        """Wait until a request is done, which is `False`, or it is this thread's turn to lead."""
+        with self._lock:
+            if self._leader == get_ident():  # in a signal's handler, or a clock
+                raise self._connection.locked()
+            self._waiting.append(request)
+        try:
+            while True:
+                with self._lock:
+                    if request.done:
+                        return False
+                    if not self._leader:
+                        self._leader = get_ident()
+                        return True
+                    left = -1.0
+                    if request in self._waiting:
+                        left = request.until - time.monotonic()
+                        if left <= 0:
+                            raise self._connection.locked()
+                request.turn.acquire(timeout=left)
+        except BaseException:
+            self._hand_over([], request)
+            raise
+
+    def _hand_over(self, batch: list[_Request], own: _Request) -> None:
+        """Wake the threads whose requests are done, and one that leads next."""
+        with self._lock:
+            own.done = True  # or given up: no thread does it later
+            if self._leader == get_ident():
+                self._leader = 0
+            left, self._waiting = [*batch, *self._waiting], []
+            for one in left:
+                if not one.done:
+                    self._waiting.append(one)
+                elif one is not own:
+                    _wake(one)
+            if self._waiting and not self._leader:
+                _wake(self._waiting[0])
+
+    def _transact(self, batch: list[_Request], until: float) -> bool:
+        """Do operations in one transaction; return whether they are done.
+
+        If one fails after it has written, all are undone, and it alone is done: it has failed.
+        """
+        connection = self._connection
+        committing = False
+        try:
+            db = connection.begin(until)
+            for one in batch:
+                changes = db.total_changes
+                try:
+                    one.result, one.error = self._perform(db, one.operation), None
+                except LedgerError as error:
+                    one.error = error
+                except Exception as error:  # noqa: BLE001 - its own thread raises it
+                    one.error = error
+                    if isinstance(error, sqlite3.Error):
+                        one.error = connection.ledger_error(error)
+                    if one.error is not error or db.total_changes != changes:
+                        one.done = True
+                        connection.roll_back(error)
+                        return False
+            committing = True
+            db.execute("COMMIT")
+        except sqlite3.Error as error:
+            for one in batch:
+                one.error = connection.ledger_error(error, None)
+            connection.roll_back(error)
+        except BaseException:
+            if not connection.roll_back() and committing:  # it came right after the commit
+                for one in batch:
+                    one.done = True
+            raise
+        for one in batch:
+            one.done = True
+        return True
+
+
+def _wake(request: _Request) -> None:
+    if request.turn.locked():
+        request.turn.release()

@@ -1,0 +1,96 @@
+"""Where the service listens, and which names are this machine's own."""
+
+import errno
+import ipaddress
+import os
+import re
+import socket
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:]+)(?::([0-9]{1,5}))?", re.ASCII | re.IGNORECASE)
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a name or address can only be this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def names_loopback(host: str) -> bool:
+    """Tell whether a `Host` header, with or without a port, is this machine."""
+    found = _HOST.fullmatch(host)
+    return found is not None and is_loopback(found[1].strip("[]"))
+
+
+def is_cross_site(headers: Mapping[str, str]) -> bool:
+    """Tell whether a browser makes this request for a page of another site."""
+    origin = headers.get("origin")
+    if origin is not None:
+        scheme, _, host = origin.partition("://")
+        if scheme not in ("http", "https") or not names_loopback(host):
+            return True
+    return headers.get("sec-fetch-site") == "cross-site"
+
+
+@dataclass(frozen=True)
+class ListenAddress:
+    """A host and a port, or the path of a Unix socket."""
+
+    host: str = ""
+    port: int = 0
+    path: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> "ListenAddress":
+        """Read `HOST:PORT`, `[IPv6]:PORT` or `unix:PATH`; `ValueError` for anything else."""
+        if text.startswith("unix:") and len(text) > 5:
+            return cls(path=os.path.abspath(text[5:]))
+        found = _HOST.fullmatch(text)
+        if found is None or found[2] is None or int(found[2]) > 65_535:
+            raise ValueError(f"{text!r} is neither HOST:PORT, as in 127.0.0.1:8321, nor unix:PATH")
+        return cls(found[1].strip("[]"), int(found[2]))
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}" if self.path else f"{self.host}:{self.port}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches it."""
+        return bool(self.path) or is_loopback(self.host)
+
+    def listen(self) -> socket.socket:
+        """Return a socket that listens here, a Unix socket for its owner alone; `OSError`."""
+        if self.path:
+            self._check_unused()
+            self.remove_socket()
+            before = os.umask(0o177)
+            try:
+                return socket.create_server(self.path, family=socket.AF_UNIX)
+            finally:
+                os.umask(before)
+        both = ":" in self.host and socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        address = (self.host, self.port)
+        listener = socket.create_server(address, family=family, dualstack_ipv6=both)
+        # Accepted connections inherit these: small answers are sent at once, and connections
+        # whose peer has vanished end.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return listener
+
+    def _check_unused(self) -> None:
+        """Raise `OSError` where another server listens at the path."""
+        with socket.socket(socket.AF_UNIX) as probe:
+            if probe.connect_ex(self.path) == 0:
+                raise OSError(errno.EADDRINUSE, "another server listens there")
+
+    def remove_socket(self) -> None:
+        """Remove a Unix socket at the path, but nothing else."""
+        with suppress(FileNotFoundError):
+            if self.path and stat.S_ISSOCK(os.lstat(self.path).st_mode):
+                os.unlink(self.path)

@@ -1,0 +1,89 @@
+"""The answers for errors: a status, a word for programs, a text for people."""
+
+from email.utils import formatdate
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+
+from budget_core.ledger.errors import (
+    BudgetExceededError,
+    HoldSettledError,
+    KeyReusedError,
+    LedgerError,
+    LedgerFullError,
+    LedgerUnavailableError,
+    UnknownAccountError,
+    UnknownHoldError,
+)
+from budget_cpython.serve.keys import Key
+
+EXCEEDED = ("scope", "axis", "window", "asked", "limit", "spent", "held", "left", "resets_at")
+LEDGER_ERRORS: dict[type[LedgerError], tuple[int, str, tuple[str, ...]]] = {
+    BudgetExceededError: (429, "budget_exceeded", EXCEEDED),
+    UnknownAccountError: (404, "unknown_account", ("path",)),
+    UnknownHoldError: (404, "unknown_hold", ("path", "id")),
+    HoldSettledError: (409, "hold_settled", ("id", "state")),
+    KeyReusedError: (409, "key_reused", ("path", "key")),
+    LedgerFullError: (507, "ledger_full", ()),
+    LedgerUnavailableError: (503, "ledger_unavailable", ("applied",)),
+}
+HTTP_ERRORS = {
+    400: "bad_request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "too_large",
+    415: "not_json",
+    422: "invalid",
+    500: "internal",
+    503: "keys_unavailable",
+}
+_MAX_MESSAGE = 500
+_LAST_DATE = 253_402_300_799  # of the year 9999, the last in HTTP
+
+
+class Refusal(Exception):  # noqa: N818 - it is an answer
+    """A request that is refused, with its HTTP status and the answer's headers."""
+
+    def __init__(self, status: int, message: str, **headers: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+    def response(self) -> Response:
+        """Return the answer."""
+        return error_response(self.status, str(self), self.headers)
+
+
+def error_response(status: int, message: str, headers: Any = None) -> Response:
+    """Return the answer for an error of HTTP."""
+    answer = {"error": HTTP_ERRORS.get(status, "refused"), "message": message[:_MAX_MESSAGE]}
+    return JSONResponse(answer, status, dict(headers or {}))
+
+
+def ledger_error_response(error: LedgerError, key: Key | None) -> Response:
+    """Return the answer for an error of the ledger, without what the key may not see."""
+    headers = {}
+    if isinstance(error, LedgerUnavailableError):
+        headers["Retry-After"] = "1"
+    if isinstance(error, BudgetExceededError):
+        if error.resets_at is not None and error.resets_at <= _LAST_DATE:
+            headers["Retry-After"] = formatdate(error.resets_at, usegmt=True)
+        if not may_see(key, error.scope):
+            names = (error.scope, error.axis, error.window, error.asked)
+            error = BudgetExceededError(*names, error.left, 0, 0, error.resets_at)
+    for kind, row in LEDGER_ERRORS.items():
+        if isinstance(error, kind):
+            status, word, fields = row
+            break
+    else:
+        status, word, fields = 500, "ledger_error", ()
+    answer = {"error": word, "message": str(error)}
+    answer.update((field, getattr(error, field)) for field in fields)
+    return JSONResponse(answer, status, headers)
+
+
+def may_see(key: Key | None, account: str) -> bool:
+    """Tell whether a key may see what others used of an account."""
+    return key is None or key.covers(account)

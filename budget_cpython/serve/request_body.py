@@ -1,0 +1,86 @@
+"""Read a request's body: small, whole before the app sees the request, and unambiguous JSON."""
+
+import json
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from budget_core.ledger.limit import MOST
+from budget_cpython.serve.error_responses import Refusal
+
+MAX_BYTES = 16_384
+
+
+def read_body_first(app: ASGIApp) -> ASGIApp:
+    """Return an app that reads each request's body before it calls `app`.
+
+    So an answer always leaves the connection at the next request. A body above `MAX_BYTES`, or with
+    its length stated in two ways, is refused, and the connection closed.
+    """
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        try:
+            body = await _read(dict(scope["headers"]), receive)
+        except Refusal as refusal:
+            await refusal.response()(scope, receive, send)
+            return
+
+        async def receive_body() -> Message:
+            return {"type": "http.request", "body": body}
+
+        if body is not None:
+            await app(scope, receive_body, send)
+
+    return answer
+
+
+async def _read(headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
+    """Return the body, or `None` if the client has gone."""
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit() or (length != b"0" and b"transfer-encoding" in headers):
+        text = "give the body's length once, as Content-Length or by Transfer-Encoding"
+        raise Refusal(400, text, Connection="close")
+    too_large = Refusal(413, f"a request has at most {MAX_BYTES} bytes", Connection="close")
+    if len(length) > 15 or int(length) > MAX_BYTES:
+        raise too_large
+    body = b""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += bytes(message.get("body", b""))
+        if len(body) > MAX_BYTES:
+            raise too_large
+        if not message.get("more_body", False):
+            return body
+
+
+def parse_object(content_type: str, body: bytes) -> dict[str, Any]:
+    """Return the JSON object in a body; `Refusal` for anything else, and for a repeated name."""
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise Refusal(415, "send JSON, with the header Content-Type: application/json")
+    try:
+        found = json.loads(body.decode(), object_pairs_hook=_unique, parse_float=_parse_float)
+    except RecursionError as error:
+        raise Refusal(400, "the request's JSON is nested too deeply") from error
+    except ValueError as error:
+        raise Refusal(400, f"the request is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise Refusal(400, "the request must be a JSON object")
+    return found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object has a name twice")
+    return found
+
+
+def _parse_float(text: str) -> float:
+    """Return 5.0 as 5, which is the same number in JSON."""
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) <= MOST else value

@@ -1,0 +1,66 @@
+"""The ledger behind the service, asked from an event loop with a time limit."""
+
+import asyncio
+import inspect
+import logging
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from budget_core.errors import BudgetError
+from budget_core.ledger.errors import LedgerUnavailableError
+
+THREADS = 32
+log = logging.getLogger("budget_cpython.serve")
+
+
+class ServedLedger:
+    """A ledger, sync or async, that is unavailable if it does not answer within `timeout_s`.
+
+    A sync one is called in up to 32 threads, so it must be thread-safe.
+    """
+
+    def __init__(self, ledger: Any, timeout_s: float) -> None:
+        self._ledger = ledger
+        self._timeout_s = timeout_s
+        self._is_async = inspect.iscoroutinefunction(ledger.reserve)
+        self._threads = ThreadPoolExecutor(THREADS, "microbudget-serve")
+
+    async def call(self, operation: str, *arguments: Any) -> Any:
+        """Return the result of an operation, or raise its error.
+
+        After a timeout `LedgerUnavailableError.applied` is false if the call was still waiting for
+        a thread, and `None` if it had begun.
+        """
+        function = getattr(self._ledger, operation)
+        future: Future[Any] | None = None
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                if self._is_async:
+                    return await function(*arguments)
+                future = self._threads.submit(function, *arguments)
+                return await asyncio.wrap_future(future)
+        except TimeoutError as error:
+            text = f"the ledger's engine did not answer within {self._timeout_s:g} s"
+            applied = False if future is not None and future.cancel() else None
+            raise LedgerUnavailableError(text, error, applied) from error
+
+    async def is_ready(self) -> bool:
+        """Tell whether the engine answers, by asking for an account that need not exist."""
+        return await self._succeeds("limits", "readyz")
+
+    async def expire_forever(self, every_s: float) -> None:
+        """Count expired holds as spent, every `every_s` seconds."""
+        while True:
+            await asyncio.sleep(every_s)
+            await self._succeeds("expire")
+
+    async def _succeeds(self, operation: str, *arguments: Any) -> bool:
+        try:
+            await self.call(operation, *arguments)
+        except BudgetError as error:
+            log.warning("%s failed: %s", operation, error)
+            return False
+        except Exception:
+            log.exception("%s failed", operation)
+            return False
+        return True

@@ -1,0 +1,337 @@
+"""Operations of many threads share a commit: each is done or undone by itself, and lasts."""
+
+import itertools
+import signal
+import sqlite3
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from budget_core.ledger.errors import (
+    BudgetExceededError,
+    LedgerFullError,
+    LedgerUnavailableError,
+)
+from budget_core.ledger.limit import Limit
+from budget_cpython.ledger.sqlite import SqliteLedger
+from tests.forked import in_child
+from tests.ledger.patience import NO_HURRY
+from tests.ledger.sqlite.watch import (
+    NOON,
+    ONE,
+    InThread,
+    Watch,
+    nothing,
+    until,
+    waits,
+    watched,
+    while_it_commits,
+)
+
+
+@pytest.fixture
+def watch() -> Iterator[Watch]:
+    with watched() as watch:
+        yield watch
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+def ledger(path: Path, watch: Watch) -> Iterator[SqliteLedger]:
+    with SqliteLedger(path, clock=lambda: NOON, timeout=NO_HURRY) as ledger:
+        ledger.set_limits("org", [Limit("tokens", 100, "day")])
+        yield ledger
+
+
+def counted(ledger: SqliteLedger) -> tuple[int, int]:
+    (found,) = ledger.balance("org")
+    return found.spent, found.held
+
+
+def stored(path: Path) -> tuple[int, int]:
+    with SqliteLedger(path, clock=lambda: NOON) as ledger:
+        return counted(ledger)
+
+
+def test_operations_that_come_during_a_commit_share_the_next(
+    ledger: SqliteLedger, path: Path, watch: Watch
+) -> None:
+    before = watch.commits
+    reserve = partial(ledger.reserve, "org", ONE)
+    holds = while_it_commits(watch, lambda: ledger.charge("org", ONE), [reserve] * 20)
+    assert watch.commits == before + 2
+    assert len({hold.id for hold in holds}) == 20
+    assert stored_by_view(path) == (1, 20)
+    while_it_commits(watch, reserve, [partial(ledger.commit, hold) for hold in holds])
+    assert watch.commits == before + 4
+    assert stored_by_view(path) == (21, 1)
+
+
+def test_an_operation_returns_only_once_its_commit_has(
+    ledger: SqliteLedger, path: Path, watch: Watch
+) -> None:
+    seen: list[tuple[tuple[int, int], int]] = []
+    returned: list[str] = []
+
+    def look(statement: str, _: Any) -> None:
+        if statement == "COMMIT":
+            seen.append((stored_by_view(path), len(returned)))
+
+    watch.before = look
+    charge = partial(ledger.charge, "org", ONE)
+    while_it_commits(watch, charge, [lambda: returned.append(charge().state)] * 3)
+    assert seen == [((0, 0), 0), ((1, 0), 0)]
+    assert returned == ["committed"] * 3
+    assert stored_by_view(path) == (4, 0)
+
+
+def stored_by_view(path: Path) -> tuple[int, int]:
+    view = SqliteLedger.view(path)
+    row: tuple[int, int] = view.execute("SELECT spent, held FROM balances").fetchone()
+    view.close()
+    return row
+
+
+def test_what_is_refused_or_fails_undoes_nothing_else(
+    ledger: SqliteLedger, path: Path, watch: Watch
+) -> None:
+    before = watch.commits
+    refused, failed, held, charged = while_it_commits(
+        watch,
+        lambda: ledger.charge("org", ONE),
+        [
+            lambda: ledger.reserve("org", {"tokens": 1000}),
+            lambda: ledger.reserve("org", {"tokens": -1}),
+            lambda: ledger.reserve("org", {"tokens": 3}),
+            lambda: ledger.charge("org", {"tokens": 7}),
+        ],
+    )
+    assert isinstance(refused, BudgetExceededError)
+    assert isinstance(failed, ValueError)
+    assert (held.state, charged.state) == ("held", "committed")
+    assert watch.commits == before + 2
+    assert stored(path) == (8, 3)
+
+
+@pytest.mark.parametrize(
+    "error", [sqlite3.OperationalError("of the disk"), RuntimeError("of the application")]
+)
+def test_one_that_fails_after_it_has_written_is_undone_alone(
+    ledger: SqliteLedger, path: Path, watch: Watch, error: Exception
+) -> None:
+    def break_one(statement: str, values: Any) -> None:
+        if "INTO holds" in statement and "org/broken" in values:
+            raise error
+
+    watch.after = break_one
+    keys = ["a", "broken", "b"]
+    found = while_it_commits(
+        watch,
+        lambda: ledger.charge("org", ONE),
+        [partial(ledger.charge, "org", ONE, key) for key in keys],
+    )
+    assert [getattr(one, "state", None) for one in found] == ["committed", None, "committed"]
+    if isinstance(error, sqlite3.Error):
+        assert isinstance(found[1], LedgerUnavailableError)
+        assert (found[1].cause, found[1].applied) == (error, False)
+    else:
+        assert found[1] is error
+    assert stored(path) == (3, 0)
+    watch.after = nothing
+    assert ledger.charge("org", ONE, "broken").state == "committed"
+    assert stored(path) == (4, 0)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "applied"),
+    [
+        (sqlite3.SQLITE_FULL, LedgerFullError, "nothing"),
+        (sqlite3.SQLITE_IOERR, LedgerUnavailableError, None),
+    ],
+)
+def test_a_commit_that_fails_fails_every_operation_in_it(
+    ledger: SqliteLedger, path: Path, watch: Watch, code: int, kind: type, applied: Any
+) -> None:
+    error = sqlite3.OperationalError("of the disk")
+    error.sqlite_errorcode = code
+    reserves = [partial(ledger.reserve, "org", ONE, f"key-{number}") for number in range(5)]
+    watch.before = at_commit(2, error)
+    found = while_it_commits(watch, lambda: ledger.charge("org", ONE), reserves)
+    assert {type(one) for one in found} == {kind}
+    assert {getattr(one, "applied", "nothing") for one in found} == {applied}
+    assert len({id(one) for one in found}) == 5
+    assert stored(path) == (1, 0)
+    assert ledger.reserve("org", ONE, "key-1").state == "held"
+    assert stored(path) == (1, 1)
+
+
+def at_commit(number: int, error: BaseException) -> Any:
+    """Return what raises an error at a commit, counted from 1."""
+    numbers = itertools.count(1)
+
+    def step(statement: str, _: Any) -> None:
+        if statement == "COMMIT" and next(numbers) == number:
+            raise error
+
+    return step
+
+
+def test_an_interrupt_of_the_thread_that_leads_leaves_all_others_done(
+    path: Path, watch: Watch
+) -> None:
+    interrupts = [False]
+
+    def clock() -> float:
+        if interrupts[0]:
+            interrupts[0] = False
+            threads.extend(InThread(partial(ledger.charge, "org", ONE)) for _ in range(5))
+            until(lambda: all(waits(one.ident) for one in threads))
+            raise KeyboardInterrupt
+        return NOON
+
+    threads: list[InThread] = []
+    with SqliteLedger(path, clock=clock, timeout=NO_HURRY) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None, "day")])
+        hold = ledger.reserve("org", {"tokens": 3})
+        interrupts[0] = True
+        with pytest.raises(KeyboardInterrupt):
+            ledger.commit(hold, {"tokens": 2})
+        assert {one.finish().state for one in threads} == {"committed"}
+        assert stored(path) == (5, 3)
+        assert ledger.commit(hold, {"tokens": 2}).state == "committed"
+    assert stored(path) == (7, 0)
+
+
+@pytest.mark.parametrize("at", ["before", "after"])
+def test_an_interrupt_around_the_commit_of_many_does_each_once(
+    ledger: SqliteLedger, path: Path, watch: Watch, at: str
+) -> None:
+    setattr(watch, at, at_commit(2, KeyboardInterrupt()))
+    charge = partial(ledger.charge, "org", ONE)
+    found = while_it_commits(watch, charge, [charge] * 6)
+    kinds = sorted(type(one).__name__ for one in found)
+    assert kinds == ["Hold"] * 5 + ["KeyboardInterrupt"]
+    assert stored(path) == (7 if at == "after" else 6, 0)
+
+
+@pytest.fixture
+def _interrupts() -> Iterator[None]:
+    """Have SIGUSR1 raise `KeyboardInterrupt`: SIGINT may be ignored."""
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.usefixtures("_interrupts")
+@pytest.mark.parametrize("in_flight", [False, True])
+def test_a_thread_that_is_interrupted_while_it_waits_leaves_the_others_served(
+    ledger: SqliteLedger, path: Path, watch: Watch, in_flight: bool
+) -> None:
+    main = threading.get_ident()
+    others: list[InThread] = []
+    commits = itertools.count(1)
+
+    def interrupt() -> None:
+        number = next(commits)
+        if number == 1:
+            others.extend(InThread(partial(ledger.charge, "org", ONE)) for _ in range(4))
+            until(lambda: waits(main))
+        if number == 1 + in_flight:
+            signal.pthread_kill(main, signal.SIGUSR1)
+            until(lambda: not waits(main))
+        if number == 2 and in_flight:
+            raise KeyboardInterrupt  # so that what was in flight is done again
+
+    watch.committing = interrupt
+    leader = InThread(partial(ledger.charge, "org", ONE))
+    until(lambda: len(others) == 4 and all(waits(one.ident) for one in others))
+    with pytest.raises(KeyboardInterrupt):
+        ledger.charge("org", {"tokens": 50})
+    kinds = sorted(type(one.finish()).__name__ for one in [leader, *others])
+    assert kinds == ["Hold"] * (5 - in_flight) + ["KeyboardInterrupt"] * in_flight
+    assert stored(path) == (5 - in_flight, 0)
+
+
+def blocked(watch: Watch, ledger: SqliteLedger) -> tuple[InThread, threading.Event]:
+    """Return a thread that commits, and what lets it go on."""
+    commits, go_on = threading.Event(), threading.Event()
+
+    def block() -> None:
+        watch.committing = lambda: None
+        commits.set()
+        go_on.wait()
+
+    watch.committing = block
+    leader = InThread(partial(ledger.charge, "org", ONE))
+    commits.wait()
+    return leader, go_on
+
+
+def test_one_that_waits_too_long_for_another_is_denied_and_not_done_later(
+    path: Path, watch: Watch
+) -> None:
+    with SqliteLedger(path, clock=lambda: NOON, timeout=0.05) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None, "day")])
+        leader, go_on = blocked(watch, ledger)
+        try:
+            for act in (partial(ledger.charge, "org", {"tokens": 50}), ledger.close):
+                with pytest.raises(LedgerUnavailableError, match=r"locked for 0\.05 s") as found:
+                    act()
+                assert found.value.applied is False
+        finally:
+            go_on.set()
+        assert leader.finish().state == "committed"
+        assert counted(ledger) == (1, 0)
+
+
+@pytest.mark.parametrize("name", ["charge", "close"])
+def test_a_clock_that_uses_its_ledger_is_refused(path: Path, name: str) -> None:
+    uses: dict[str, Any] = {}
+    found: list[bool | None] = []
+
+    def clock() -> float:
+        for act in uses.values():
+            with pytest.raises(LedgerUnavailableError, match="was locked") as error:
+                act()
+            found.append(error.value.applied)
+        return NOON
+
+    with SqliteLedger(path, clock=clock, timeout=NO_HURRY) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None, "day")])
+        uses[name] = ledger.close if name == "close" else partial(ledger.charge, "org", ONE)
+        ledger.charge("org", {"tokens": 7})
+        uses.clear()
+        assert counted(ledger) == (7, 0)
+    assert found == [False]
+
+
+def test_a_child_does_nothing_that_its_parents_threads_wait_for(
+    ledger: SqliteLedger, path: Path, watch: Watch
+) -> None:
+    forks: list[InThread] = []
+
+    def fork(statement: str, _: Any) -> None:
+        if statement == "COMMIT" and not forks:
+            forks.append(InThread(lambda: in_child(partial(ledger.charge, "org", {"tokens": 10}))))
+            until(lambda: frame_of(forks[0].ident) == "before_fork")
+
+    watch.before = fork
+    charge = partial(ledger.charge, "org", ONE)
+    found = while_it_commits(watch, charge, [charge] * 8)
+    assert {one.state for one in found} == {"committed"}
+    assert forks[0].finish() == 0
+    assert stored(path) == (19, 0)
+
+
+def frame_of(thread: int | None) -> str:
+    frame = sys._current_frames().get(thread or 0)
+    return frame.f_code.co_name if frame else ""
