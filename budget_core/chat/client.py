@@ -72,8 +72,8 @@ class ChatClient:
     ) -> "ChatResponse":
         """Return the model's answer; with `on_delta`, stream its text there piece by piece.
 
-        What is `None` is not sent. Raises `ProviderError` where the endpoint refuses, fails, breaks
-        off, answers something else, or cannot be reached.
+        Options that are `None` are not sent. Raises `ProviderError` if the endpoint refuses, fails,
+        breaks off, answers in another form, or cannot be reached.
         """
         request: dict[str, Any] = {"model": model or self.model, "messages": messages}
         options = (
@@ -97,7 +97,7 @@ class ChatClient:
             failure.sent = error.sent
         finally:
             await exchange.close()
-        raise failure  # out here, where no chained error repeats what the endpoint said of the key
+        raise failure  # outside the handler: a chained error could show the key
 
     async def _answer(
         self,
@@ -109,7 +109,8 @@ class ChatClient:
         if self._api_key:
             headers.append("Authorization: Bearer " + self._api_key)
         body = json.dumps(request).encode()
-        await exchange.post(self.base_url + "/chat/completions", headers, body, self._tls)
+        target = split_url(self.base_url + "/chat/completions")
+        await exchange.send("POST", target, headers, body, self._tls)
         if exchange.status != 200:
             raise ProviderError(exchange.status, complaint(await exchange.read_all()))
         if on_delta is None:

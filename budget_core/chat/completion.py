@@ -1,4 +1,4 @@
-"""Judge what an endpoint sent: it may be cut short, malformed or hostile."""
+"""Check an endpoint's answer: it may be cut short, malformed or hostile."""
 
 import json
 
@@ -13,7 +13,7 @@ _MAX_DEPTH = 32
 
 
 def parse_answer(body: bytes, framed: bool = True) -> ChatResponse:
-    """Return the answer in a completion object; `ProviderError` where it is none.
+    """Return the answer in a completion object; `ProviderError` if it is malformed.
 
     Where `framed` is false, the end of the connection was the only sign of the body's end.
     """
@@ -72,7 +72,7 @@ def parse_json(data: bytes) -> "Any":
     """
     try:
         value = json.loads(data)
-        return _mended(value) if b"\\ud" in data or b"\\uD" in data else value
+        return _repaired(value) if b"\\ud" in data or b"\\uD" in data else value
     except RuntimeError:
         raise ValueError("nested too deeply")
 
@@ -89,7 +89,7 @@ def complaint(body: bytes) -> str:
 
 
 def _is_whole(text: str) -> bool:
-    """Tell whether all that is opened is closed, nothing is nested deeply, and no number is none.
+    """Tell whether every bracket is closed, nothing is nested too deeply, and no `NaN` is in it.
 
     MicroPython 1.25 loads what is cut short and cannot write what is deep; CPython loads `NaN`.
     """
@@ -110,13 +110,13 @@ def _is_whole(text: str) -> bool:
     return depth == 0 and not quoted
 
 
-def _mended(value: "Any") -> "Any":
+def _repaired(value: "Any") -> "Any":
     if isinstance(value, str):
         return _joined(value)
     if isinstance(value, list):
-        return [_mended(item) for item in value]
+        return [_repaired(item) for item in value]
     if isinstance(value, dict):
-        return {_joined(name): _mended(item) for name, item in value.items()}
+        return {_joined(name): _repaired(item) for name, item in value.items()}
     return value
 
 

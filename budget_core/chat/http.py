@@ -32,7 +32,7 @@ def split_url(url: str) -> "tuple[bool, str, int, str]":
 def tls_context(ca_file: str | None = None) -> "Any":
     """Return a TLS client context that verifies servers against the certificates in `ca_file`.
 
-    CPython trusts the system's where none is given; MicroPython then trusts nobody.
+    Without a file CPython trusts the system's certificates, and MicroPython none.
     """
     try:
         import ssl
@@ -52,7 +52,7 @@ class HttpExchange:
     """One request and its answer: `status`, then the body piece by piece.
 
     `timeout_s` bounds every wait for the network, `max_bytes` all that is read. Every failure is a
-    `ProviderError`. Whoever opens an exchange closes it.
+    `ProviderError`. Call `close` in any case.
     """
 
     def __init__(self, timeout_s: float, max_bytes: int) -> None:
@@ -66,10 +66,6 @@ class HttpExchange:
         self._reader: Any = None
         self._writer: Any = None
 
-    async def post(self, url: str, headers: "list[str]", body: bytes, tls: "Any" = None) -> None:
-        """Send `body` to `url`, over `tls` if it is https, and read the head of the answer."""
-        await self.send("POST", split_url(url), headers, body, tls)
-
     async def send(
         self,
         method: str,
@@ -78,7 +74,7 @@ class HttpExchange:
         body: bytes,
         tls: "Any" = None,
     ) -> None:
-        """Send a request to a target, which is what `split_url` gives, as `post` does."""
+        """Send a request to a target, as `split_url` returns it, and read the answer's head."""
         secure, host, port, path = target
         options = {"ssl": tls, "server_hostname": host} if secure else {}
         # MicroPython tries a name's first address only, and where that is ::1 few servers listen.
@@ -100,7 +96,7 @@ class HttpExchange:
 
     @property
     def framed(self) -> bool:
-        """Whether the body's end is told by more than the end of the connection."""
+        """Whether the body ends by its length or its chunks, not by the end of the connection."""
         return self._rest is not None
 
     async def read(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Ask a ledger that `microbudget serve` keeps, from a chip or a server."""
+"""Use a ledger behind `microbudget serve`, from a chip or a server."""
 
 import json
 import os
@@ -37,9 +37,9 @@ class HttpLedger:
     bounds every wait for the network, up to a day; `max_response_bytes` every answer, its head
     included. `tls` is a context for https, by default `tls_context()`.
 
-    Every method may raise `LedgerUnavailableError`, and a `LedgerError` where the service refuses
-    the key or the request. A request whose answer was lost is made once more: the key of a
-    reservation, one of 128 random bits where none is given, keeps it from being done twice.
+    Every method may raise `LedgerUnavailableError`, and a `LedgerError` if the service refuses the
+    key or the request. A request whose answer was lost is sent once more and counts once: a
+    reservation or a charge without a key gets one of 128 random bits.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class HttpLedger:
         return f"{type(self).__name__}({self.url!r})"
 
     async def set_limits(self, path: str, limits: "Sequence[Limit]") -> None:
-        """Give an account these limits and no others; with none it is an account no more."""
+        """Replace an account's limits by these; an empty list removes the account."""
         rows = []
         for limit in limits if isinstance(limits, (list, tuple)) else (limits,):
             if not isinstance(limit, Limit):
@@ -100,18 +100,18 @@ class HttpLedger:
         key: str | None = None,
         ttl: float = TTL,
     ) -> "Hold":
-        """Hold amounts on every limit of the path and of all above it, or raise."""
+        """Hold amounts on every limit of the path and of the accounts above it, or raise."""
         check_ttl(ttl)
         fields = {"amounts": check_amounts(amounts, True), "key": _key(key), "ttl": ttl}
         return await self._ask_hold("reserve", path, fields)
 
     async def charge(self, path: str, amounts: "dict[str, int]", key: str | None = None) -> "Hold":
-        """Record amounts as spent without asking."""
+        """Record amounts as spent, without asking."""
         fields = {"amounts": check_amounts(amounts), "key": _key(key)}
         return await self._ask_hold("charge", path, fields)
 
     async def commit(self, hold: "Hold", actual: "dict[str, int] | None" = None) -> "Hold":
-        """Record what a call used in the place of its hold."""
+        """Settle a hold with what the call used."""
         used = None if actual is None else check_amounts(actual)
         return await self._ask_hold("commit", hold.path, {"id": hold.id, "actual": used})
 
@@ -120,7 +120,7 @@ class HttpLedger:
         return await self._ask_hold("release", hold.path, {"id": hold.id})
 
     async def extend(self, hold: "Hold", ttl: float = TTL) -> "Hold":
-        """Keep a hold live for `ttl` seconds from now at least."""
+        """Keep a hold live for at least `ttl` seconds from now."""
         check_ttl(ttl)
         return await self._ask_hold("extend", hold.path, {"id": hold.id, "ttl": ttl})
 
@@ -131,13 +131,13 @@ class HttpLedger:
         return found
 
     async def expire(self) -> int:
-        """Count as spent what holds stand for that are over; return how many there were."""
+        """Count expired holds as spent; return how many there were."""
         return read_count(await self._ask("POST", "expire"), "expired")
 
     async def balance(self, path: str) -> "list[Balance]":
-        """Return what stands against each limit of the path and of all above it.
+        """Return what stands against each limit of the path and of the accounts above it.
 
-        Of accounts above the key's own it shows what is left only, as the limit.
+        Of accounts above the key's own only what is left is shown, as the limit.
         """
         answer = await self._ask("GET", "balance/" + check_path(path))
         return read_rows(answer, "balances", read_balance)
@@ -148,7 +148,7 @@ class HttpLedger:
         return read_rows(answer, "balances", read_balance)
 
     async def close(self) -> None:
-        """Do nothing: no connection outlives its request."""
+        """Do nothing: a connection ends with its request."""
 
     async def _ask_hold(self, operation: str, path: str, fields: "dict[str, Any]") -> "Hold":
         answer = await self._ask("POST", operation + "/" + check_path(path), fields)

@@ -1,4 +1,4 @@
-"""Read what a ledger's service answered: it may be something else that answered."""
+"""Read the answers of a ledger's service; another server may be what answered."""
 
 import json
 
@@ -25,7 +25,7 @@ _MAX_MESSAGE = 300
 
 
 def read_answer(status: int, data: bytes) -> "dict[str, Any]":
-    """Return the object that was answered, or raise what it refused with."""
+    """Return the JSON object of an answer, or raise the error that it reports."""
     try:
         answer = json.loads(data.decode())
     except (ValueError, RuntimeError):  # a RuntimeError: nested too deeply
@@ -39,7 +39,7 @@ def read_answer(status: int, data: bytes) -> "dict[str, Any]":
 
 
 def read_one(answer: "dict[str, Any]", read: "Callable[[Any], Any]") -> "Any":
-    """Return what an answer says; `LedgerUnavailableError` where it says nothing like it."""
+    """Return what `read` makes of an answer; raise `LedgerUnavailableError` if it cannot."""
     try:
         return read(answer)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -48,19 +48,19 @@ def read_one(answer: "dict[str, Any]", read: "Callable[[Any], Any]") -> "Any":
 
 
 def read_rows(answer: "dict[str, Any]", name: str, read: "Callable[[Any], Any]") -> "list[Any]":
-    """Return what each row of an answer's list says."""
+    """Return what `read` makes of each row of an answer's list."""
     rows: list[Any] = read_one(answer, lambda answer: [read(row) for row in answer[name]])
     return rows
 
 
 def read_count(answer: "dict[str, Any]", name: str) -> int:
-    """Return a number that an answer says."""
+    """Return a whole number in an answer."""
     count: int = read_one(answer, lambda answer: _whole(answer[name]))
     return count
 
 
 def read_hold(row: "Any") -> Hold:
-    """Return a hold; the errors of this and those below are `read_one`'s to catch."""
+    """Return a hold; `read_one` catches the errors of this function and those below."""
     path, amounts, state, actual = row["path"], row["amounts"], row["state"], row["actual"]
     if state not in _STATES:
         raise ValueError
@@ -112,7 +112,7 @@ def _maybe_whole(value: "Any") -> int | None:
 
 
 def _error(status: int, answer: "dict[str, Any]") -> Exception:
-    """Return what the service refused with, as the ledger behind it raised it."""
+    """Return the error that the service reports, as the ledger behind it raised it."""
     word, message = answer.get("error"), answer.get("message")
     if not isinstance(message, str):
         message = "it said no more"

@@ -106,7 +106,7 @@ class World:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what is cancelled have its time to end, on however slow a machine."""
-    monkeypatch.setattr("budget_cpython.executor.executor.CLEAN_UP_S", PATIENCE_S)
+    monkeypatch.setattr("budget_cpython.executor.call.CLEAN_UP_S", PATIENCE_S)
     monkeypatch.setattr("budget_core.agent.cancellation._CLEAN_UP_S", PATIENCE_S)
 
 

@@ -22,7 +22,7 @@ def test_a_loop_that_was_left_behind_keeps_nobody_waiting() -> None:
             await asyncio.sleep(0)
 
     loop.run_until_complete(leave())
-    parent.tokens.move(0, -parent.tokens.held)  # as if the call in flight had been settled
+    parent.tokens.add(0, -parent.tokens.held)  # as if the call in flight had been settled
     result = Operative(Script(says("Hi."))).run_sync(QUESTION, parent.child())
     assert result.text == "Hi."
     for task in tasks:

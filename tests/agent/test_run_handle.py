@@ -208,12 +208,12 @@ def test_an_operative_runs_against_an_endpoint() -> None:
     assert result.text
 
 
-def test_a_run_can_be_awaited_again_and_its_events_are_told_once() -> None:
+def test_a_run_can_be_awaited_again_and_its_events_go_to_one_loop() -> None:
     async def twice() -> None:
         operative = Operative(Script(says("Done.")), budget=Budget(max_turns=5))
         running = operative.run(QUESTION)
         assert (await running) is (await running)
-        with pytest.raises(RuntimeError, match="told once"):
+        with pytest.raises(RuntimeError, match="one loop over them, once"):
             running.__aiter__()
         running = operative.run(QUESTION)
         events = [event async for event in running]

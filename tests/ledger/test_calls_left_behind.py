@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from budget_core.agent.llm_call import Request
 from budget_core.agent.llm_gate import Gate
-from budget_core.agent.middleware import Request
 from budget_cpython import Budget, BudgetWrapper, Envelope, Ledger, Limit
 from tests_micro.script import Script, says
 

@@ -21,7 +21,7 @@ async def fetch(*pieces: "bytes | BaseException", most: int = 4096) -> "tuple[in
     wire = Wire(*pieces)
     exchange = HttpExchange(1, most)
     try:
-        await wire.connected(exchange.post, URL, [], b"")
+        await wire.connected(exchange.send, "POST", split_url(URL), [], b"")
         return exchange.status, await wire.connected(exchange.read_all)
     finally:
         await exchange.close()
@@ -79,7 +79,9 @@ def test_a_url_cannot_smuggle_in_a_header() -> None:
 async def test_a_request_says_where_it_goes_how_long_it_is_and_that_it_is_the_last() -> None:
     wire = Wire(KNOWN)
     exchange = HttpExchange(1, 4096)
-    await wire.connected(exchange.post, "http://host:81/v1/chat", ["A: b"], b"body")
+    await wire.connected(
+        exchange.send, "POST", split_url("http://host:81/v1/chat"), ["A: b"], b"body"
+    )
     head, _, body = wire.sent.partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
     assert lines[0] == "POST /v1/chat HTTP/1.1"
