@@ -122,3 +122,12 @@ def test_only_what_talks_to_models_and_runs_tools_needs_what_is_slow_to_import()
     names = sorted({*budget_cpython.__all__} - slow)
     loaded = loaded_by(f"from budget_cpython import {', '.join(names)}")
     assert not {"asyncio", "ssl", "typing"} & loaded
+
+
+def test_an_operative_loads_only_what_every_run_needs() -> None:
+    program = "from budget_core import Operative, Tool; Tool('look', 'Looks.', print)"
+    loaded = loaded_by(program)
+    assert "budget_core.agent.run" in loaded
+    for module in ("deadline", "deadline_token", "turn_budget", "agent.exoclaw",
+                   "agent.middleware", "agent.no_progress", "agent.stop_condition"):  # fmt: skip
+        assert f"budget_core.{module}" not in loaded

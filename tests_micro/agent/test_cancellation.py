@@ -59,6 +59,36 @@ async def test_a_call_is_cut_short_when_its_time_is_over_or_the_run_is_stopped()
     await raises_async(CutShortError, call_within, stopped.child(), stop)
 
 
+async def test_a_call_that_is_cut_short_says_whether_the_run_is_over_with_it() -> None:
+    running = envelope(timeout=60)
+    assert (await raises_async(CutShortError, call_within, running, hang, cap_s=0)).reason is None
+    expired = envelope(timeout=0)
+    error = await raises_async(CutShortError, call_within, expired, hang)
+    assert error.reason.kind == "timeout"
+    running.stop("Enough.")
+    error = await raises_async(CutShortError, call_within, running, hang)
+    assert str(error.reason) == "explicit stop: Enough."
+
+
+async def test_a_call_that_keeps_its_own_time_is_cut_short_only_when_the_run_is_stopped() -> None:
+    expired = envelope(timeout=0)
+
+    async def later() -> str:
+        for _ in range(3):
+            expired.changed()
+            await asyncio.sleep(0)
+        return "Done."
+
+    assert await call_within(expired, later, timed=False) == "Done."
+
+    async def stop() -> None:
+        expired.stop("Enough.")
+        await hang()
+
+    error = await raises_async(CutShortError, call_within, expired, stop, timed=False)
+    assert error.reason.kind == "explicit_stop"
+
+
 async def test_time_that_is_given_meanwhile_counts() -> None:
     fake, clock = stopped_clock()
     limited = Envelope.open(Budget(timeout=SOON, last_call=None), clock)
