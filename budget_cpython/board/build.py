@@ -91,7 +91,7 @@ def build_core(form: Form, target: Path, without: Collection[str] = ()) -> None:
 def modules_of(package: Path, left_out: Collection[str] = ()) -> list[Path]:
     """Return the modules of a package, sorted, without the files and folders in `left_out`."""
     found = sorted(package.rglob("*.py"))
-    return [path for path in found if path.relative_to(package).parts[0] not in left_out]
+    return [path for path in found if not {*left_out} & {*path.relative_to(package).parts}]
 
 
 def compile_package(package: Path, target: Path, left_out: Collection[str] = ()) -> dict[str, int]:

@@ -14,7 +14,7 @@ from budget_cpython.cli.version import version
 def package_files() -> dict[Path, str]:
     """Return the text of each `package.json`, by its path."""
     folders = {CORE.parent: modules_of(CORE, {TYPES_ONLY}), CORE: modules_of(CORE, _NOT_AT_ROOT)}
-    folders |= {CORE / room: modules_of(CORE / room) for room in ROOMS}
+    folders |= {CORE / room: modules_of(CORE / room, {TYPES_ONLY}) for room in ROOMS}
     return {folder / "package.json": _listing(folder, paths) for folder, paths in folders.items()}
 
 
