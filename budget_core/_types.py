@@ -76,3 +76,74 @@ class BudgetStateStore(Protocol):
 
     def clear(self) -> None:
         """Forget the state, for an operator."""
+
+
+class EnvelopeView(Protocol):
+    """What stop conditions, and calls that a run may cut short, read of an `Envelope`."""
+
+    name: str
+    clock: Any
+
+    def used(self, axis: str) -> int:
+        """Return what is used of an axis, for stop conditions."""
+
+    def remaining_s(self) -> float:
+        """Return the seconds left, infinity without a limit."""
+
+    def why_stopped(self) -> Any:
+        """Return the `StopReason` that was given to `stop`, or `None`."""
+
+    def why_over(self) -> Any:
+        """Return the `StopReason` for which calls in flight have to end, or `None`."""
+
+    def add_watcher(self, watcher: Callable[[], object]) -> None:
+        """Have `watcher()` called whenever a limit may have changed."""
+
+    def remove_watcher(self, watcher: Callable[[], object]) -> None:
+        """Stop calling a watcher."""
+
+
+class Prompt(Protocol):
+    """What a `Request` sends to a model."""
+
+    messages: Messages
+    tools: Tools | None
+
+
+class AdmittedCall(Protocol):
+    """What a ledger reads and sets of an LLM call that an envelope has admitted."""
+
+    inner: Any
+    model: str
+    price: Any
+    limit: int | None
+    hold: Any
+    ledger: Any
+    response: Any
+    billed: bool
+    usage: Any
+    nano_usd: int | None
+
+
+class Agent(Protocol):
+    """What a run reads of its `Operative`."""
+
+    STATE: Any
+    provider: Provider
+    tools: list[Any]
+    system_prompt: str
+    reflect: Callable[..., Any] | None
+    on_event: Hook | None
+    stream: bool
+    session_id: str
+    gate: dict[str, Any]
+
+    def toolbox(self, envelope: Any, state: Any) -> Any:
+        """Return what calls the tools of one run."""
+
+
+class TimedBudget(Protocol):
+    """A `TurnBudget` or an `Envelope`, as far as its time goes."""
+
+    def deadline_within(self, cap_s: float | None = None) -> Any:
+        """Return the deadline, or the one `cap_s` seconds from now if that is earlier."""

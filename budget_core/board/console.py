@@ -72,7 +72,7 @@ class Console:
         elif line:
             try:
                 self.turn(line)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the chat goes on
+            except Exception as error:  # noqa: BLE001 - an error ends the turn, not the chat
                 self.write(f"error: {type(error).__name__}: {error}")
 
     def turn(self, question: str) -> None:

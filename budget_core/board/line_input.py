@@ -1,4 +1,4 @@
-"""Read lines from a serial line, a byte at a time, while everything else goes on."""
+"""Read lines from a serial line byte by byte, without blocking the event loop."""
 
 import asyncio
 import select
@@ -19,7 +19,7 @@ _RUBBED_OUT = "\b \b"
 
 
 class LineEditor:
-    """The line that is being typed; a terminal on a serial line has nobody else to keep it.
+    """The line that is being typed: a serial line has no line editor of its own.
 
     Backspace takes a character back, Ctrl-U all of them; arrow keys and the like do nothing. A
     line ends with CR, LF or both, and has at most `most` characters. `done` is `None` until then.

@@ -99,7 +99,7 @@ def start(settings: "Any", secret: "Any", wlan: "Any", ntp: "Any") -> bool:
     """Join the Wi-Fi that `secret` names, set the clock, and print what came of it.
 
     Return whether the clock is believed. A board without a network boots all the same: its budget
-    goes on counting the stored day, and `refresh_clock` tries again, once.
+    continues the stored day, and `refresh_clock` tries again, once.
     """
     prepare_clock(needs_sync=True)
     if not getattr(secret, "WIFI_NAME", ""):

@@ -60,7 +60,7 @@ class ChatClient:
 
         `options`, such as `max_tokens` and `temperature`, are sent under their names; those that
         are `None` are not sent. Raises `ProviderError` if the endpoint refuses, fails, breaks off,
-        answers something else, or cannot be reached.
+        answers in another form, or cannot be reached.
         """
         request = {name: value for name, value in options.items() if value is not None}
         request["model"] = model or self.model
@@ -82,7 +82,7 @@ class ChatClient:
             failure.sent = error.sent
         finally:
             await exchange.close()
-        raise failure  # out here, where no chained error repeats what the endpoint said of the key
+        raise failure  # outside the handler: a chained error could show the key
 
     async def _answer(
         self,

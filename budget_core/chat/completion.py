@@ -1,4 +1,4 @@
-"""Check what an endpoint sent: it may be cut short, malformed or hostile."""
+"""Check an endpoint's answer: it may be cut short, malformed or hostile."""
 
 import json
 
@@ -13,7 +13,7 @@ _MAX_DEPTH = 32
 
 
 def parse_answer(body: bytes) -> ChatResponse:
-    """Return the answer in a completion object; `ProviderError` if there is none."""
+    """Return the answer in a completion object; `ProviderError` if it is malformed."""
     data: Any = parse_object(body)
     if data is None:
         raise ProviderError(200, "the answer is not JSON, or broke off")

@@ -1,4 +1,4 @@
-"""Ask a ledger that `microbudget serve` keeps, from a chip or a server."""
+"""Use a ledger behind `microbudget serve`, from a chip or a server."""
 
 import json
 import os
@@ -36,9 +36,9 @@ class HttpLedger:
     bounds every wait for the network, up to a day; `max_response_bytes` every answer, its head
     included. `tls` is a context for https, by default `tls_context()`.
 
-    Every method may raise `LedgerUnavailableError`, and a `LedgerError` where the service refuses
-    the key or the request. A request whose answer was lost is made once more: the key of a
-    reservation, one of 128 random bits where none is given, keeps it from being done twice.
+    Every method may raise `LedgerUnavailableError`, and a `LedgerError` if the service refuses the
+    key or the request. A request whose answer was lost is sent once more and counts once: a
+    reservation or a charge without a key gets one of 128 random bits.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class HttpLedger:
         return f"{type(self).__name__}({self.url!r})"
 
     async def set_limits(self, path: str, limits: "Sequence[Limit]") -> None:
-        """Replace an account's limits; with none, the account is removed."""
+        """Replace an account's limits by these; an empty list removes the account."""
         rows = []
         for limit in limits if isinstance(limits, (list, tuple)) else (limits,):
             if not isinstance(limit, Limit):
@@ -87,18 +87,18 @@ class HttpLedger:
         key: str | None = None,
         ttl: float = TTL,
     ) -> "Hold":
-        """Hold amounts on every limit of the path and of all above it, or raise."""
+        """Hold amounts on every limit of the path and of the accounts above it, or raise."""
         check_ttl(ttl)
         fields = {"amounts": check_amounts(amounts, True), "key": _key(key), "ttl": ttl}
         return await self._ask_hold("reserve", path, fields)
 
     async def charge(self, path: str, amounts: "dict[str, int]", key: str | None = None) -> "Hold":
-        """Record amounts as spent without asking."""
+        """Record amounts as spent, without asking."""
         fields = {"amounts": check_amounts(amounts), "key": _key(key)}
         return await self._ask_hold("charge", path, fields)
 
     async def commit(self, hold: "Hold", actual: "dict[str, int] | None" = None) -> "Hold":
-        """Record what a call used in the place of its hold."""
+        """Settle a hold with what the call used."""
         used = None if actual is None else check_amounts(actual)
         return await self._ask_hold("commit", hold.path, {"id": hold.id, "actual": used})
 
@@ -107,7 +107,7 @@ class HttpLedger:
         return await self._ask_hold("release", hold.path, {"id": hold.id})
 
     async def extend(self, hold: "Hold", ttl: float = TTL) -> "Hold":
-        """Keep a hold live for `ttl` seconds from now at least."""
+        """Keep a hold live for at least `ttl` seconds from now."""
         check_ttl(ttl)
         return await self._ask_hold("extend", hold.path, {"id": hold.id, "ttl": ttl})
 
@@ -125,9 +125,9 @@ class HttpLedger:
         return count
 
     async def balance(self, path: str) -> "list[Balance]":
-        """Return what stands against each limit of the path and of all above it.
+        """Return what stands against each limit of the path and of the accounts above it.
 
-        Of accounts above the key's own it shows what is left only, as the limit.
+        Of accounts above the key's own only what is left is shown, as the limit.
         """
         found: list[Balance] = await self._ask(_balances, "GET", "balance/" + check_path(path))
         return found
@@ -138,7 +138,7 @@ class HttpLedger:
         return found
 
     async def close(self) -> None:
-        """Do nothing: no connection outlives its request."""
+        """Do nothing: a connection ends with its request."""
 
     async def _ask_hold(self, operation: str, path: str, fields: "dict[str, Any]") -> "Hold":
         found: Hold = await self._ask(_hold, "POST", operation + "/" + check_path(path), fields)
@@ -151,9 +151,9 @@ class HttpLedger:
         target: str,
         fields: "dict[str, Any] | None" = None,
     ) -> "Any":
-        """Return what `read` finds in the answer to a request, or raise what it was refused with.
+        """Return what `read` finds in an answer, or raise the error that it reports.
 
-        `read` raises if the answer is no ledger's.
+        `read` raises if another server answered.
         """
         path = self._endpoint.path + "/v1/" + target
         body = b"" if fields is None else json.dumps(fields).encode()
@@ -244,7 +244,7 @@ def _balances(said: "Any") -> "list[Balance]":
 
 
 def _refusal(status: int, said: "dict[str, Any]") -> Exception:
-    """Return what the service refused with, as the ledger behind it raised it."""
+    """Return the error that the service reports, as the ledger behind it raised it."""
     word, message = said.get("error"), said.get("message")
     message = message[:_MAX_MESSAGE] if isinstance(message, str) else "it said no more"
     try:

@@ -230,7 +230,7 @@ def amounts(prompt: int, limit: int, price: "Price | None" = None) -> "dict[str,
 
 
 def used_by(tokens: int, nano_usd: int | None) -> "dict[str, int]":
-    """Return what a call used, by axis; money is left out where its price is not known."""
+    """Return what a call used, by axis; without money if its price is unknown."""
     found = {"tokens": min(MOST, tokens), "calls": 1}
     if nano_usd is not None:
         found["nano_usd"] = min(MOST, nano_usd)
@@ -238,7 +238,7 @@ def used_by(tokens: int, nano_usd: int | None) -> "dict[str, int]":
 
 
 def _most_of(price: "Price", prompt: int, limit: int) -> int:
-    """Return what a call costs if its whole prompt is written to a cache, where that is dearer."""
+    """Return the most that a call can cost: writing the prompt to a cache may be dearer."""
     return max(price.cost(prompt, limit), price.cost(prompt, limit, 0, prompt))
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from budget_core.agent.call_hold import CallHold
+from budget_core.agent.admission import CallHold
 from budget_core.agent.envelope import Envelope
 from budget_core.agent.stop import StopReason
 from budget_core.agent.toolbox import CANCELLED
