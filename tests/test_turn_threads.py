@@ -1,8 +1,5 @@
 """Turn budgets and turn states shared by 64 threads that switch every microsecond."""
 
-import copy
-import json
-import pickle
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, asdict, fields
@@ -185,22 +182,8 @@ def test_citations_are_a_dataclass_with_its_own_containers() -> None:
     assert isinstance(TurnRuntimeState("s", TurnBudget.create()).citations, CitationAccumulator)
 
 
-def test_a_snapshot_is_frozen_and_still_a_dict() -> None:
-    seen = TurnBudget.create(timeout_s=None).snapshot()
-    before = dict(seen)
-    changes: list[Callable[[], object]] = [
-        lambda: seen.__setitem__("steps_used", 9),
-        lambda: seen.__delitem__("steps_used"),
-        lambda: seen.update(steps_used=9),
-        lambda: seen.setdefault("new", 1),
-        lambda: seen.pop("steps_used"),
-        lambda: seen.popitem(),
-        lambda: seen.clear(),
-        lambda: seen.__ior__({"steps_used": 9}),
-    ]
-    for change in changes:
-        with pytest.raises(TypeError, match="does not change"):
-            change()
-    assert dict(seen) == before == json.loads(json.dumps(seen))
-    assert hash(seen) == hash(TurnBudget.create(timeout_s=None).snapshot())
-    assert pickle.loads(pickle.dumps(seen)) == copy.deepcopy(seen) == seen  # noqa: S301
+def test_a_snapshot_is_a_copy() -> None:
+    budget = TurnBudget.create(timeout_s=None)
+    seen = budget.snapshot()
+    seen["steps_used"] = 9
+    assert budget.snapshot()["steps_used"] == 0
