@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from budget_cpython.board.catalogue import known_boards
 from budget_cpython.board.check import check_board
+from budget_cpython.board.known_boards import known_boards
 
 from .support import Cli, make_board
 
@@ -34,9 +34,9 @@ def deploy(mine: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
         ("NOTICE_AT = 0.5", "NOTICE_AT = 0.5"),
         ("CALL_TIMEOUT_S = '60'", "CALL_TIMEOUT_S = '60'"),
         ("BASE_URL = 'ftp://x'", "BASE_URL = 'ftp://x'"),
-        ("1 +", "settings.py, line 5: this is no Python: invalid syntax"),
+        ("1 +", "settings.py, line 5: this is not Python: invalid syntax"),
         ("1 / 0", "settings.py, line 5: ZeroDivisionError: division by zero"),
-        ("def f(): x = 1 / 0\nf()", "settings.py, line 6: ZeroDivisionError"),
+        ("def f(): x = 1 / 0\nf()", "settings.py, line 5: ZeroDivisionError"),
         ("del STATE", "settings.py lacks STATE"),
     ],
 )
@@ -77,7 +77,7 @@ def test_secrets_that_are_no_python_are_in_no_output(deploy: Cli, mine: Path, te
     said = deploy.bare("deploy", mine, "--secrets", mine / "secret.py", *NOWHERE)
     assert said.code == 2
     assert "secret.py" in said.err
-    assert "this is no Python" in said.err
+    assert "this is not Python" in said.err
     assert "sk" not in said.out + said.err
 
 

@@ -7,10 +7,9 @@ import pytest
 
 from budget_core.wall_clock import BUILT
 from budget_cpython.board.build import Form, build_board
-from budget_cpython.board.catalogue import known_boards
+from budget_cpython.board.known_boards import known_boards
 
 from .support import (
-    PATIENCE,
     Cli,
     copied,
     digests,
@@ -21,7 +20,6 @@ from .support import (
     read_until,
     remove,
     spend,
-    start,
     write,
 )
 
@@ -182,13 +180,3 @@ def test_the_new_program_is_started_unless_told_otherwise(cli: Cli, mine: Path) 
     assert "it boots" in read_until(line, "it ran")
     os.close(line)
     assert "/ran" in digests(cli.board)
-
-
-def test_a_pipe_that_closes_stops_no_deploy(cli: Cli, mine: Path) -> None:
-    with start("deploy", mine, "--source", "--port", cli.board.port) as deploy:
-        assert deploy.stdout is not None
-        deploy.stdout.close()
-        assert deploy.wait(PATIENCE) == 0
-        assert deploy.stderr is not None
-        assert deploy.stderr.read() == ""
-    assert programs(digests(cli.board)) == hashes(build_board(mine, Form.SOURCE))

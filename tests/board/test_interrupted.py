@@ -7,11 +7,11 @@ from typing import Literal
 import pytest
 
 from budget_cpython.board.build import Build, Form, build_board
+from budget_cpython.board.connection import BoardConnection
 from budget_cpython.board.deploy import Deploy
 from budget_cpython.board.device import Device, work_on
 from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.errors import BoardError
-from budget_cpython.board.link import Link
 
 from .support import HEAP, PATIENCE, Cli, digests, is_idle, is_whole
 
@@ -20,24 +20,25 @@ class StoppedError(Exception):
     """The end of a process, as far as the board can tell."""
 
 
-class ShortLink(Link):
-    """A link to a process that ends before its last step."""
+class ShortConnection(BoardConnection):
+    """A connection to a process that ends before its last step."""
 
     def __init__(self, port: str, steps: int) -> None:
         super().__init__(port)
         self.steps = steps
 
     def run(self, program: str) -> str:
+        self.step()
+        return super().run(program)
+
+    def write(self, path: str, data: bytes) -> None:
+        self.step()
+        super().write(path, data)
+
+    def step(self) -> None:
         self.steps -= 1
         if self.steps < 0:
             raise StoppedError
-        return super().run(program)
-
-
-def idle_device(link: Link) -> Device:
-    device = Device(link)
-    device.forget_program()
-    return device
 
 
 def deploy(device: Device, build: Build) -> None:
@@ -70,9 +71,9 @@ def test_ended_at_any_step_no_mix_is_left_to_run(
         deploy(device, now)
     done, steps = False, 0
     while not done:
-        with ShortLink(blank.port, steps) as link:
+        with ShortConnection(blank.port, steps) as connection:
             try:
-                deploy(idle_device(link), then)
+                deploy(Device(connection), then)
                 done = True
             except StoppedError:
                 steps += 1
@@ -93,9 +94,9 @@ def test_a_first_deploy_ended_at_any_step_is_made_up_for(
     build, _ = two_builds
     done, steps = False, 0
     while not done:
-        with ShortLink(blank.port, steps) as link:
+        with ShortConnection(blank.port, steps) as connection:
             try:
-                deploy(idle_device(link), build)
+                deploy(Device(connection), build)
                 done = True
             except StoppedError:
                 steps += 1

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from budget_cpython.board.build import LIBRARY, Form, build_board
+from budget_cpython.board.connection import BoardConnection
 from budget_cpython.board.device import Device
-from budget_cpython.board.link import Link
 
 from .support import Cli, copied, digests, hashes, library, write
 
@@ -62,14 +62,14 @@ def test_where_nothing_is_to_be_copied_it_still_looks_at_what_is_loaded(
     said = cli("deploy", mine)
     assert said.code == 1
     assert said.out == ""
-    assert "does not find /lib/budget_core: is it on its sys.path?" in said.err
+    assert "imports nothing and not /lib/budget_core: is that on its sys.path" in said.err
 
 
 def test_a_copy_that_comes_later_on_the_path_is_left_alone(cli: Cli, mine: Path) -> None:
     (mine / "boot.py").write_text("import sys\nsys.path.append('/later')\n")
     assert cli("deploy", mine).code == 0
-    with Link(cli.board.port) as link:
-        link.run("import os\nos.mkdir('/later')")
+    with BoardConnection(cli.board.port) as connection:
+        connection.run("import os\nos.mkdir('/later')")
     write(cli.board, f"/later{IN_ROOT}", "")
     said = cli("deploy", mine)
     assert (said.code, said.err) == (0, "")
@@ -78,5 +78,5 @@ def test_a_copy_that_comes_later_on_the_path_is_left_alone(cli: Cli, mine: Path)
 
 def test_a_module_that_prints_when_it_is_loaded_is_no_trouble(cli: Cli, mine: Path) -> None:
     write(cli.board, "/noisy.py", "print('noise')\nprint('')")
-    with Link(cli.board.port) as link:
-        assert Device(link).loads("noisy") == "noisy.py"
+    with BoardConnection(cli.board.port) as connection:
+        assert Device(connection).imported_from("noisy") == "noisy.py"

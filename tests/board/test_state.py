@@ -4,31 +4,7 @@ import os
 import pty
 from pathlib import Path
 
-from .support import PATIENCE, Cli, damage, remove, spend, start, state_of, status, write
-
-
-def test_a_file_in_the_place_of_the_state_is_named_with_the_way_out(
-    cli: Cli, mine: Path, tmp_path: Path
-) -> None:
-    cli("pull", tmp_path / "saved")
-    with (mine / "settings.py").open("a") as file:
-        file.write("STATE = '/elsewhere'\n")
-    write(cli.board, "/elsewhere", "a file")
-    for command in (
-        ["deploy", mine],
-        ["status"],
-        ["reset", "--yes"],
-        ["pull", tmp_path / "new"],
-        ["push", tmp_path / "saved", "--yes"],
-    ):
-        arguments: list[object] = [*command]
-        said = cli(*arguments)
-        assert said.code == 1
-        assert "/elsewhere on the board is a file" in said.err
-        assert "`mpremote rm :/elsewhere`" in said.err
-    remove(cli.board, ["/elsewhere"])
-    assert cli("reset", "--yes").code == 0
-    assert cli("deploy", mine).code == 0
+from .support import PATIENCE, Cli, damage, spend, start, state_of, status
 
 
 def test_reset_forgets_what_was_spent(cli: Cli) -> None:

@@ -137,14 +137,6 @@ def test_without_micropython_it_says_how_to_get_one(
         assert words in said
 
 
-def test_a_micropython_that_is_not_there_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MICROPYTHON", "/nowhere/micropython")
-    with pytest.raises(FileNotFoundError, match="/nowhere/micropython is not a program"):
-        UnixBoard(tmp_path / "flash.img")
-
-
 @pytest.mark.parametrize(
     ("program", "words"),
     [

@@ -103,19 +103,9 @@ def test_memory_that_is_full_is_reported(terminal: Terminal) -> None:
     assert b"MemoryError" in terminal.answer(b"\r")
 
 
-def test_after_a_crash_the_board_is_at_its_prompt(terminal: Terminal) -> None:
-    put_main(terminal, "import ffi\nprint('soon')\nffi.open(None).func('v', 'abort', '')()\n")
-    assert b"soon" in terminal.answer(b"\x04", b"the board crashed with status -6\r\n")
-    assert terminal.run("print('alive')") == "alive\r\n"
-
-
-def test_a_board_that_crashes_again_at_its_prompt_is_off(
-    board: UnixBoard, terminal: Terminal
-) -> None:
-    crash = b"import ffi; ffi.open(None).func('v', 'abort', '')()\r"
-    terminal.answer(crash)
+def test_a_board_that_crashes_is_off(board: UnixBoard, terminal: Terminal) -> None:
     with pytest.raises(EOFError):
-        terminal.answer(crash)
+        terminal.answer(b"import ffi; ffi.open(None).func('v', 'abort', '')()\r")
     with pytest.raises(RuntimeError, match="-6"):
         board.wait_for_power_cut()
 

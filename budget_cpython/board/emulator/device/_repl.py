@@ -79,11 +79,10 @@ def is_unfinished(text):
 class Repl:
     """Runs what is typed, in a namespace, until a soft reset is asked for."""
 
-    def __init__(self, namespace, mode, booting):
+    def __init__(self, namespace, raw, booting):
         self.namespace = namespace
-        self.mode = mode
         self.booting = booting
-        self.raw = mode == "raw"
+        self.raw = raw
         self.text = None
 
     def run(self):
@@ -105,7 +104,7 @@ class Repl:
     def run_files(self):
         """Run `boot.py`, and `main.py` if it is to be; return whether neither exited."""
         for path in ("boot.py", "main.py"):
-            if path == "main.py" and self.mode in ("raw", "crash"):
+            if path == "main.py" and self.raw:
                 return True
             try:
                 os.stat(path)
