@@ -41,7 +41,7 @@ def test_threads_are_granted_exactly_the_cap(what: str) -> None:
     assert sum(seen[f"{one}s_used"] for one in ("step", "tool_call", "reflection")) == cap
 
 
-def test_no_claim_is_lost_where_there_is_no_cap() -> None:
+def test_no_claim_is_lost_without_a_cap() -> None:
     budget = new_budget(max_steps=None)
     assert sum(in_threads(claims(budget.claim_step, 10))) == THREADS * 10
     assert budget.snapshot()["steps_used"] == THREADS * 10
@@ -134,7 +134,7 @@ def test_one_thread_gets_a_trace_id() -> None:
         assert sum(in_threads(work)) == 1
 
 
-def test_repairs_are_granted_exactly_so_often() -> None:
+def test_repairs_are_granted_exactly_up_to_the_limit() -> None:
     state = new_state()
     assert sum(in_threads(lambda: state.claim_repair("call"))) == 2
 

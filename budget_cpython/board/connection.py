@@ -25,6 +25,7 @@ except ImportError:
     raise BoardError("boards are reached by mpremote: pip install 'microbudget[board]'") from None
 
 
+BUSY_S = 2  # modem managers open each new port for a moment
 ANSWER_S = (1, 2, 4)  # a program may need an interrupt or two
 SILENCE_S = 10.0
 CHUNK = 512
@@ -65,8 +66,9 @@ class BoardConnection:
     def __init__(self, port: str) -> None:
         self.port = port
         try:
-            # On a pseudo-terminal mpremote's timeouts work only with one of the port.
-            self._transport = SerialTransport(port, timeout=SILENCE_S)
+            with contextlib.redirect_stdout(io.StringIO()):
+                # On a pseudo-terminal mpremote's timeouts work only with one of the port.
+                self._transport = SerialTransport(port, wait=BUSY_S, timeout=SILENCE_S)
         except (TransportError, ValueError):
             raise BoardError(_why_closed(port)) from None
         try:
@@ -122,7 +124,8 @@ class BoardConnection:
                 self._interrupt()
 
     def release(self) -> None:
-        """Leave the board at its prompt."""
+        """Interrupt what runs, and leave the board at its prompt."""
+        self.send(b"\x03")
         with self._errors():
             self._transport.exit_raw_repl()
 
@@ -132,7 +135,7 @@ class BoardConnection:
         self.send(b"\x04")
 
     def send(self, data: bytes) -> None:
-        """Send bytes to the running program."""
+        """Send bytes to what runs."""
         with self._errors():
             self._transport.serial.write(data)
 

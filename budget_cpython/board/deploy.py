@@ -41,15 +41,15 @@ class Deploy:
     total: int = field(init=False, default=0)
     sent: int = field(init=False, default=0)
 
-    def run(self) -> bool:
-        """Deploy; return whether anything changed."""
+    def run(self) -> None:
+        """Deploy what differs."""
         try:
-            return self._run()
+            self._run()
         except DeviceError as error:
             more = SMALLER.get(self.build.form, "") if error.full else ""
             raise BoardError(f"{error}{more}") from None
 
-    def _run(self) -> bool:
+    def _run(self) -> None:
         check_before(self.device, self.build)
         romfs = Romfs(self.device, self.build.image)
         self.found = self.device.digests(self._looked_at())
@@ -61,7 +61,7 @@ class Deploy:
         if not (todo or stale or halted or romfs.differs):
             check_after(self.device, self.build)
             self.say(f"all {len(self._wanted())} files are there already: nothing to copy")
-            return False
+            return
         self.total = len(todo)
         self._stop()
         self._change(romfs, stale, rest)
@@ -69,7 +69,6 @@ class Deploy:
             self._provision()
         self._finish()
         self._sum_up(romfs, len(stale))
-        return True
 
     def _change(self, romfs: Romfs, stale: list[str], rest: list[str]) -> None:
         """Change all files except the programs, while these are renamed."""

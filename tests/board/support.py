@@ -45,7 +45,7 @@ tracker.record({{"total_tokens": {tokens}}})
 
 @dataclass
 class Said:
-    """What a command came to."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -154,7 +154,7 @@ def copied(said: str) -> int:
 
 
 def restart(board: UnixBoard, words: str) -> None:
-    """Start a board's program anew, and wait until it says something."""
+    """Restart a board's program, and wait for some words of it."""
     with BoardConnection(board.port) as connection:
         connection.restart()
         read_until(connection.fileno(), words)

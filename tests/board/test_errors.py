@@ -1,4 +1,4 @@
-"""What goes wrong is said in one line that names the value and the way out."""
+"""Errors of the board commands: one line that names the value and says what to do."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def test_without_a_port_it_says_how_to_name_one(no_board: Cli) -> None:
     assert "--port or MICROBUDGET_PORT" in said.err
 
 
-def test_of_several_ports_none_is_guessed(no_board: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_ports_are_a_usage_error(no_board: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch, {"/dev/ttyACM0": "", "/dev/ttyUSB1": ""})
     said = no_board.bare("status")
     assert said.code == 2
@@ -53,7 +53,7 @@ def test_the_only_port_is_taken(cli: Cli, monkeypatch: pytest.MonkeyPatch, no_bo
     assert no_board.bare("list").out.endswith(f"serial ports\n  {cli.board.port}  A board\n")
 
 
-def test_the_environment_names_a_port_and_the_option_another(
+def test_the_option_overrides_the_port_of_the_environment(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, no_board: Cli
 ) -> None:
     monkeypatch.setenv(PORT_VARIABLE, "/dev/nowhere")
@@ -91,7 +91,7 @@ def test_a_port_without_permission_names_the_group() -> None:
     assert "dialout" in done.stderr
 
 
-def test_where_nothing_answers_it_says_so(no_board: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_without_a_board_is_named(no_board: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "ANSWER_S", (0.01, 0.01))
     ours, theirs = pty.openpty()
     said = no_board.bare("status", "--port", os.ttyname(theirs))
@@ -101,9 +101,7 @@ def test_where_nothing_answers_it_says_so(no_board: Cli, monkeypatch: pytest.Mon
     assert "no MicroPython answers at" in said.err
 
 
-def test_without_a_terminal_to_set_up_run_names_what_does_as_well(
-    no_board: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_on_windows_names_mpremote(no_board: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "termios", None)
     for board in ("unix", "rp2_pico_w"):
         said = no_board.bare("run", board)
@@ -132,7 +130,7 @@ def test_firmware_that_cannot_run_the_core_is_refused(
         Device(other).check_firmware()
 
 
-def test_flash_that_reads_back_otherwise_is_named_and_the_file_keeps_its_bytes(cli: Cli) -> None:
+def test_a_file_that_differs_when_read_does_not_replace_the_old_one(cli: Cli) -> None:
     class Worn(connection.BoardConnection):
         """A connection to a board that forgets the end of each file."""
 
@@ -170,9 +168,7 @@ def test_a_full_board_is_named(
         (["run", "unix", "--cut-power-after", "x"], "invalid int value: 'x'"),
     ],
 )
-def test_what_is_not_understood_is_a_usage_error(
-    no_board: Cli, arguments: list[str], words: str
-) -> None:
+def test_wrong_arguments_are_a_usage_error(no_board: Cli, arguments: list[str], words: str) -> None:
     said = no_board.bare(*arguments)
     assert said.code == 2
     assert words in said.err

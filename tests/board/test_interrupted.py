@@ -63,7 +63,7 @@ def two_builds(mine: Path) -> tuple[Build, Build]:
     return replace(old, files=first), replace(old, files=second)
 
 
-def test_ended_at_any_step_no_mix_is_left_to_run(
+def test_a_deploy_that_ends_at_any_step_leaves_no_mix_that_runs(
     blank: UnixBoard, two_builds: tuple[Build, Build]
 ) -> None:
     now, then = two_builds
@@ -88,7 +88,7 @@ def test_ended_at_any_step_no_mix_is_left_to_run(
     assert steps > 15
 
 
-def test_a_first_deploy_ended_at_any_step_is_made_up_for(
+def test_the_next_deploy_completes_a_first_one_that_ended_at_any_step(
     blank: UnixBoard, two_builds: tuple[Build, Build]
 ) -> None:
     build, _ = two_builds
@@ -107,7 +107,7 @@ def test_a_first_deploy_ended_at_any_step_is_made_up_for(
 
 
 @pytest.mark.parametrize("filesystem", ["littlefs", "fat"])
-def test_a_power_cut_in_a_deploy_is_made_up_for(
+def test_the_next_deploy_completes_one_that_lost_power(
     mine: Path,
     two_builds: tuple[Build, Build],
     tmp_path: Path,
@@ -135,7 +135,7 @@ def test_a_power_cut_in_a_deploy_is_made_up_for(
         assert operations > 40
 
 
-def test_the_image_of_a_board_is_untouched_by_one_that_only_looks(cli: Cli, mine: Path) -> None:
+def test_a_deploy_with_nothing_to_copy_writes_nothing_to_flash(cli: Cli, mine: Path) -> None:
     assert cli("deploy", mine).code == 0
     cli.board.power_off()
     before = cli.board.flash.read_bytes()

@@ -10,7 +10,7 @@ from budget_cpython.board.device import Device
 
 from .support import Cli, copied, digests, hashes, library, write
 
-# What is frozen in comes before /lib, as what lies in / does.
+# Like a frozen module, a module in / comes before /lib.
 IN_ROOT = "/budget_core.py"
 
 
@@ -54,9 +54,7 @@ def test_a_firmware_with_the_core_is_refused_before_anything_changes(
     assert digests(cli.board) == before
 
 
-def test_where_nothing_is_to_be_copied_it_still_looks_at_what_is_loaded(
-    cli: Cli, mine: Path
-) -> None:
+def test_a_deploy_with_nothing_to_copy_still_checks_the_import(cli: Cli, mine: Path) -> None:
     (mine / "boot.py").write_text("import sys\nsys.path.remove('/lib')\nprint('noise')\n")
     assert cli("deploy", mine).code == 0
     said = cli("deploy", mine)
@@ -76,7 +74,7 @@ def test_a_copy_that_comes_later_on_the_path_is_left_alone(cli: Cli, mine: Path)
     assert "nothing to copy" in said.out
 
 
-def test_a_module_that_prints_when_it_is_loaded_is_no_trouble(cli: Cli, mine: Path) -> None:
+def test_a_module_may_print_when_it_is_imported(cli: Cli, mine: Path) -> None:
     write(cli.board, "/noisy.py", "print('noise')\nprint('')")
     with BoardConnection(cli.board.port) as connection:
         assert Device(connection).imported_from("noisy") == "noisy.py"

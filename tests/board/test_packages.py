@@ -85,7 +85,7 @@ def test_a_wheel_carries_the_boards_and_no_secrets(wheel: Path) -> None:
     assert "budget_cpython/boards/unix/secret_example.py" in wanted
 
 
-def test_what_the_sources_are_packed_into_has_no_secrets(wheel: Path) -> None:
+def test_a_source_distribution_carries_no_secrets(wheel: Path) -> None:
     (archive,) = wheel.parent.glob("*.tar.gz")
     with tarfile.open(archive) as packed:
         names = packed.getnames()

@@ -221,7 +221,7 @@ def test_it_boots_holds_a_chat_and_knows_the_days_total_after_a_restart(
 
 
 @pytest.mark.parametrize("board", CHIPS)
-def test_without_wifi_it_boots_and_goes_on_counting_the_stored_day(
+def test_without_wifi_it_boots_and_continues_the_stored_day(
     board: str, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
     flash = Board(board, tmp_path / "flash", endpoint.base_url)
@@ -236,7 +236,7 @@ def test_without_wifi_it_boots_and_goes_on_counting_the_stored_day(
 
 
 @pytest.mark.parametrize("board", CHIPS)
-def test_the_next_day_is_begun_once_the_clock_is_known_again(
+def test_the_next_day_begins_once_the_clock_is_known_again(
     board: str, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
     flash = Board(board, tmp_path / "flash", endpoint.base_url)
@@ -271,7 +271,7 @@ def test_a_board_that_was_deployed_and_lost_its_state_has_nothing_left(
     assert endpoint.requests == []
 
 
-def test_a_clock_before_the_deployed_build_is_not_believed(
+def test_a_clock_before_the_deployed_build_is_not_trusted(
     tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
     flash = Board("esp32_generic", tmp_path / "flash", endpoint.base_url)

@@ -27,7 +27,7 @@ sys.stdout.write("there is no room")
 
 
 @pytest.mark.parametrize(("heap", "form"), [("96k", "--romfs"), ("160k", "--mpy")])
-def test_an_agent_without_room_leaves_the_board_within_reach(
+def test_an_agent_that_ran_out_of_memory_is_interrupted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], heap: str, form: str
 ) -> None:
     with UnixBoard(tmp_path / "flash.img", heap=heap, romfs=tmp_path / "rom.img") as board:
@@ -41,14 +41,14 @@ def test_an_agent_without_room_leaves_the_board_within_reach(
         assert cli("reset", "--yes").code == 0
 
 
-def test_to_run_out_of_memory_at_once_is_an_answer(cli: Cli) -> None:
+def test_a_program_that_cannot_print_is_interrupted(cli: Cli) -> None:
     write(cli.board, "/main.py", MUTE)
     restart(cli.board, "no room")
     status = cli("status")
     assert (status.code, status.err) == (0, "")
 
 
-def test_with_next_to_no_room_left_a_command_finds_more(cli: Cli) -> None:
+def test_a_program_that_filled_the_heap_is_interrupted(cli: Cli) -> None:
     write(cli.board, "/full.py", FULL)
     write(cli.board, "/main.py", "import full\nprint('full')\n")
     restart(cli.board, "full\r")

@@ -15,13 +15,13 @@ def test_reset_forgets_what_was_spent(cli: Cli) -> None:
     assert status(cli)["spent"] == 0
 
 
-def test_reset_mends_a_damaged_state(cli: Cli) -> None:
+def test_reset_replaces_a_damaged_state(cli: Cli) -> None:
     damage(cli)
     assert cli("reset", "--yes").code == 0
     assert cli("status").code == 0
 
 
-def test_unasked_it_resets_nothing(cli: Cli) -> None:
+def test_reset_without_a_terminal_needs_yes(cli: Cli) -> None:
     spend(cli.board, 1234)
     before = state_of(cli)
     with start("reset", "--port", cli.board.port) as process:
@@ -76,7 +76,7 @@ def test_a_push_without_yes_replaces_nothing(cli: Cli, tmp_path: Path) -> None:
     assert state_of(cli) == before
 
 
-def test_what_is_damaged_or_incomplete_is_not_pushed(cli: Cli, tmp_path: Path) -> None:
+def test_a_damaged_or_incomplete_state_is_not_pushed(cli: Cli, tmp_path: Path) -> None:
     spend(cli.board, 1234)
     spend(cli.board, 1)
     saved = tmp_path / "saved"

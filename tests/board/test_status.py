@@ -70,7 +70,7 @@ def test_a_deploy_that_was_interrupted_is_to_be_repeated(cli: Cli) -> None:
     assert "repeat it, `microbudget board deploy esp32_s3`" in cli("status").err
 
 
-def test_while_no_date_is_known_none_is_named() -> None:
+def test_an_unknown_date_is_not_shown() -> None:
     report: dict[str, Any] = {
         "spent": 0, "ahead": 0, "left": 5, "cap": 5, "day": 0, "resets_at": 86_400,
         "slots": ["empty"] * 3, "error": None, "trusted": False,
@@ -81,7 +81,7 @@ def test_while_no_date_is_known_none_is_named() -> None:
     assert "day     1970-01-03" in lines(report | {"day": 2, "trusted": True})
 
 
-def test_with_an_unset_clock_a_board_invents_no_date(
+def test_a_board_with_an_unset_clock_shows_no_date(
     deployed_flash: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flash = tmp_path / "flash.img"

@@ -31,7 +31,7 @@ def test_text_parts_are_read_like_a_string(client: openai.OpenAI) -> None:
     assert "tomatoes on a balcony" in (completion.choices[0].message.content or "")
 
 
-def test_parts_that_are_no_text_are_passed_over(client: openai.OpenAI) -> None:
+def test_parts_without_text_are_ignored(client: openai.OpenAI) -> None:
     image = {"type": "image_url", "image_url": {"url": "data:,"}}
     parts: Any = [image, {"type": "text", "text": "tomatoes"}]
     completion = client.chat.completions.create(
@@ -41,7 +41,7 @@ def test_parts_that_are_no_text_are_passed_over(client: openai.OpenAI) -> None:
 
 
 @pytest.mark.parametrize(("chars", "tokens"), [(0, 1), (1, 1), (4, 1), (5, 2), (8, 2)])
-def test_a_begun_token_counts_and_there_is_at_least_one(chars: int, tokens: int) -> None:
+def test_tokens_are_rounded_up_and_at_least_one(chars: int, tokens: int) -> None:
     assert count_tokens(chars) == tokens
 
 

@@ -70,7 +70,7 @@ def test_the_models_list_names_the_modes(client: openai.OpenAI) -> None:
         (b"[1]", "must be an object"),
     ],
 )
-def test_a_body_that_is_no_json_object_is_refused(
+def test_a_body_that_is_not_a_json_object_is_refused(
     endpoint: ScriptedEndpoint, raw: bytes, words: str
 ) -> None:
     response, body = send(endpoint, raw)
@@ -157,7 +157,7 @@ MALFORMED: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("param", "body"), MALFORMED)
-def test_a_malformed_request_is_refused_by_the_place_of_its_fault(
+def test_a_malformed_request_is_refused_with_the_invalid_field(
     endpoint: ScriptedEndpoint, param: str, body: Any
 ) -> None:
     response, answer = send(endpoint, body)
@@ -199,12 +199,12 @@ def test_another_path_or_method_is_not_found(
     assert f"{method} {path}" in body["error"]["message"]
 
 
-def test_a_query_is_no_part_of_the_path(endpoint: ScriptedEndpoint) -> None:
+def test_the_query_is_ignored(endpoint: ScriptedEndpoint) -> None:
     response, _ = send(endpoint, plus(), path="/v1/chat/completions?api-version=1")
     assert response.status == 200
 
 
-def test_one_connection_serves_on_after_a_refusal(endpoint: ScriptedEndpoint) -> None:
+def test_a_connection_serves_again_after_a_refusal(endpoint: ScriptedEndpoint) -> None:
     with closing(connect(endpoint)) as connection:
         statuses = []
         for body in ("{", json.dumps(plus(stream=True)), json.dumps(plus())):

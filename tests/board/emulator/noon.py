@@ -1,4 +1,4 @@
-"""A board whose day does not end in the midst of a test."""
+"""A board whose day does not end during a test."""
 
 import time
 
