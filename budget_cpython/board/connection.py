@@ -65,10 +65,11 @@ class BoardConnection:
 
     def __init__(self, port: str) -> None:
         self.port = port
+        wait = BUSY_S if os.path.exists(port) else 0
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 # On a pseudo-terminal mpremote's timeouts work only with one of the port.
-                self._transport = SerialTransport(port, wait=BUSY_S, timeout=SILENCE_S)
+                self._transport = SerialTransport(port, wait=wait, timeout=SILENCE_S)
         except (TransportError, ValueError):
             raise BoardError(_why_closed(port)) from None
         try:

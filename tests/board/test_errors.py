@@ -63,11 +63,27 @@ def test_the_option_overrides_the_port_of_the_environment(
     assert cli("status").code == 0
 
 
-def test_a_port_that_another_program_has_is_busy(cli: Cli) -> None:
+def test_a_port_that_another_program_has_is_busy(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "BUSY_S", 0)
     with connection.BoardConnection(cli.board.port):
         said = cli("status")
     assert said.code == 1
     assert f"{cli.board.port} cannot be opened: another program has it" in said.err
+
+
+def test_a_port_that_another_program_has_for_a_moment_is_opened(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = connection.BoardConnection(cli.board.port)
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        other.close()
+
+    monkeypatch.setattr("mpremote.transport_serial.time.sleep", sleep)
+    assert cli("status").code == 0
+    assert waits == [1]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
