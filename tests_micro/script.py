@@ -148,7 +148,7 @@ def streams(*steps: "Any", usage: "Any" = None) -> "Callable[[dict[str, Any]], A
     """
 
     async def answer(request: "dict[str, Any]") -> ChatResponse:
-        on_delta = request["on_delta"]
+        on_delta: Any = request.get("on_delta")
         for step in steps:
             if isinstance(step, BaseException):
                 raise step
@@ -211,7 +211,7 @@ async def play(*answers: "Any", **more: "Any") -> Played:
     await played.run.finish()
     check_conversation(played.result.messages)
     assert played.run.budget.tokens.held == 0
-    assert played.run._toolbox.landed == {}
+    assert played.run._toolbox.ends == {}
     assert not played.run.state.is_accepting_writes()
     return played
 

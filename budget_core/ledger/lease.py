@@ -97,7 +97,7 @@ class LeasedLedger:
         return lease.claim(dict(amounts), key, ttl, now)  # type: ignore[arg-type]
 
     def record(self, hold: Hold, actual: "dict[str, int] | None" = None) -> Hold:
-        """Settle a hold here, at once; if `is_due` then, the ledger is to be told by `maintain`."""
+        """Settle a hold here, at once; if `is_due` then, `maintain` tells the ledger."""
         found, urgent = self._lease_of(hold).commit(hold, actual)
         if urgent:
             self._due = 0

@@ -14,11 +14,6 @@ from budget_core.ledger.outbox import CHARGE, Entry, Outbox, new_key
 from budget_core.ledger.records import TTL, Hold, check_ttl
 from budget_core.provider import settle
 
-try:
-    from weakref import WeakKeyDictionary as Registry
-except ImportError:  # on MicroPython ledgers live as long as the program
-    Registry = dict  # type: ignore[assignment,misc]
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -71,7 +66,11 @@ class _InProcess:
         self._former.discard((path, key))
 
 
-_SHARED: "MutableMapping[Any, _InProcess]" = Registry()
+_SHARED: "MutableMapping[Any, _InProcess]" = {}
+try:
+    _SHARED = __import__("weakref").WeakKeyDictionary()
+except (ImportError, AttributeError):
+    pass  # on MicroPython ledgers live as long as the program
 
 
 class LedgerAccount:
@@ -230,7 +229,7 @@ def amounts(prompt: int, limit: int, price: "Price | None" = None) -> "dict[str,
 
 
 def used_by(tokens: int, nano_usd: int | None) -> "dict[str, int]":
-    """Return what a call used, by axis; money is left out where its price is not known."""
+    """Return what a call used, by axis; without money if its price is unknown."""
     found = {"tokens": min(MOST, tokens), "calls": 1}
     if nano_usd is not None:
         found["nano_usd"] = min(MOST, nano_usd)
@@ -238,7 +237,7 @@ def used_by(tokens: int, nano_usd: int | None) -> "dict[str, int]":
 
 
 def _most_of(price: "Price", prompt: int, limit: int) -> int:
-    """Return what a call costs if its whole prompt is written to a cache, where that is dearer."""
+    """Return the most that a call can cost: writing the prompt to a cache may be dearer."""
     return max(price.cost(prompt, limit), price.cost(prompt, limit, 0, prompt))
 
 

@@ -57,7 +57,7 @@ class LlmHold:
                 await settle(account.ledger.extend(self.hold, account.ttl))
             except (HoldSettledError, UnknownHoldError):
                 return  # a late commit is recorded all the same
-            except Exception as error:  # noqa: BLE001 - the call goes on
+            except Exception as error:  # noqa: BLE001 - the call continues
                 account.error = error
 
     async def commit(self, actual: "dict[str, int]", exact: bool = True) -> None:
@@ -82,7 +82,7 @@ class LlmHold:
             await self.account.deliver(Entry(RELEASE, self.hold))
 
     def abandon(self, actual: "dict[str, int] | None" = None) -> None:
-        """Do as `keep`, or without `actual` as `release`, where nothing can be awaited any more.
+        """Do as `keep`, or without `actual` as `release`, where nothing can be awaited now.
 
         The ledger gets it with the next delivery.
         """

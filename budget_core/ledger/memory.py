@@ -142,7 +142,9 @@ class Ledger:
         path or other amounts; `ValueError` for a malformed path, amount, key or ttl.
         """
         asked = check_amounts(amounts, True)
-        held = {axis: asked[axis] for axis in asked if asked[axis] is not None}
+        held = asked
+        if None in asked.values():
+            held = {axis: asked[axis] for axis in asked if asked[axis] is not None}
         ttl_ms = check_ttl(ttl)
         if path.__class__ is not str:
             path = check_path(path)

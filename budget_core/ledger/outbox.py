@@ -181,13 +181,15 @@ class Outbox:
                 pass
         except FINAL as error:
             refusal = error
-        if entry in self.entries:  # another caller may have delivered it as well
+        try:
             self.entries.remove(entry)
-            if refusal is not None:
-                self.dropped += 1
-                self.refusal = refusal
-                text = f"microbudget: a ledger refused a {entry.operation} on {entry.hold.path!r}"
-                print(f"{text} for good: {refusal!r}", file=sys.stderr)
+        except ValueError:
+            return None  # another thread delivered it as well
+        if refusal is not None:
+            self.dropped += 1
+            self.refusal = refusal
+            text = f"microbudget: a ledger refused a {entry.operation} on {entry.hold.path!r}"
+            print(f"{text} for good: {refusal!r}", file=sys.stderr)
         return refusal
 
     async def _step(self, ask: "Ask", entry: Entry) -> bool:

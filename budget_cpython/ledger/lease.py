@@ -62,7 +62,7 @@ class AsyncLeasedLedger(lease.LeasedLedger, AsyncPassthrough):
 
 
 class LeasedLedger(BlockingLedger):
-    """The same for threads; `ledger` is one that blocks. A claim within a block asks nobody."""
+    """The same for threads; `ledger` is one that blocks. A claim within a block is local."""
 
     def __init__(
         self,

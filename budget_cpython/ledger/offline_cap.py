@@ -201,7 +201,7 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
             return False
 
     def _grant(self, asked: Hold, ttl: float, error: Exception, own_key: bool) -> Hold:
-        """Grant a hold, or raise `error`; with its `own_key` nobody else asks for it again."""
+        """Grant a hold, or raise `error`; with its `own_key` the caller cannot ask for it again."""
         if self.unsettled >= self._most:
             raise error
         self._used = True

@@ -1,10 +1,11 @@
-"""Open a ledger by its URL, and say what happens while it is out of reach."""
+"""Open a ledger by its URL, and choose what happens while it is out of reach."""
 
 from importlib import import_module
 from typing import Any
 
 from budget_core.errors import refuse
-from budget_core.ledger._types import AsyncLedgerProtocol, LedgerProtocol
+from budget_core.ledger._types import AsyncLedgerProtocol as AsyncLedgerProtocol
+from budget_core.ledger._types import LedgerProtocol as LedgerProtocol
 from budget_cpython.ledger.lease import AsyncLeasedLedger, LeasedLedger
 from budget_cpython.ledger.offline_cap import AsyncOfflineCapLedger, OfflineCapLedger
 from budget_cpython.ledger.threaded import ThreadedLedger
@@ -36,7 +37,7 @@ def open_ledger(
       `microbudget serve` serves.
     - `on_unavailable`: while the ledger is out of reach, `"deny"` raises
       `LedgerUnavailableError`; `"allow"` grants up to `cap` by axis and settles that later
-      (`OfflineCapLedger`); `"local"` holds a `block` of each path's budget and goes on within it
+      (`OfflineCapLedger`); `"local"` leases a `block` of each path's budget and admits within it
       (`LeasedLedger`), which also asks the ledger less often.
 
     The other `options` are the engine's own, such as `clock`, `timeout`, `prefix`, `schema` or the

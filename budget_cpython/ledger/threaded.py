@@ -8,7 +8,7 @@ from budget_cpython.ledger.passthrough import AsyncPassthrough
 
 
 class ThreadedLedger(AsyncPassthrough):
-    """A ledger whose methods are awaited, and run in asyncio's threads: the loop goes on meanwhile.
+    """A ledger whose methods are awaited, and run in asyncio's threads: the loop continues.
 
     Cancelling does not stop an operation that has begun.
     """

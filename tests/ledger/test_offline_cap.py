@@ -217,7 +217,7 @@ def test_a_cap_is_amounts_of_at_least_one_axis(cap: dict[str, int]) -> None:
         OfflineCapLedger(Ledger(), cap)
 
 
-def test_what_is_no_axis_is_refused_at_once_in_an_outage_too() -> None:
+def test_a_malformed_axis_is_refused_at_once_in_an_outage_too() -> None:
     world = World()
     ledger = allowing(world)
     hold = ledger.reserve(PATH, {"calls": 1})

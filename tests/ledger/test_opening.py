@@ -104,7 +104,7 @@ def test_any_other_url_is_refused_without_showing_it(url: Any) -> None:
         {"block": {"calls": 1}},
     ],
 )
-def test_a_choice_that_is_none_or_half_of_one_is_refused(options: Any) -> None:
+def test_an_unknown_or_incomplete_choice_is_refused(options: Any) -> None:
     for opens in (open_ledger, open_async_ledger):
         with pytest.raises(ValueError, match=r"on_unavailable|cap|block"):
             opens("memory:", **options)

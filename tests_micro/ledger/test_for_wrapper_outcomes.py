@@ -212,7 +212,7 @@ async def test_a_ledger_out_of_reach_is_asked_for_no_fallback() -> None:
     assert model.given == []
 
 
-async def test_what_a_ledger_was_not_told_is_told_before_the_next_call() -> None:
+async def test_a_failed_settlement_is_delivered_before_the_next_call() -> None:
     for after in (False, True):
         beneath = make_ledger(tokens=10_000)
         ledger = Failing(beneath)
@@ -226,7 +226,7 @@ async def test_what_a_ledger_was_not_told_is_told_before_the_next_call() -> None
         assert standing(beneath) == {"tokens": (300, 0)}
 
 
-async def test_what_a_ledger_was_not_told_can_be_flushed_by_any_wrapper_on_it() -> None:
+async def test_a_failed_settlement_can_be_flushed_by_any_wrapper_on_the_ledger() -> None:
     beneath = make_ledger(tokens=10_000)
     ledger = Failing(beneath)
     ledger.failing = {"commit": 2}
@@ -241,7 +241,7 @@ async def test_what_a_ledger_was_not_told_can_be_flushed_by_any_wrapper_on_it() 
     assert standing(beneath) == {"tokens": (180, 0)}
 
 
-async def test_a_call_cancelled_while_its_ledger_is_told_is_recorded_before_the_next() -> None:
+async def test_a_call_cancelled_during_its_settlement_is_recorded_before_the_next() -> None:
     class Hanging(Awaited):
         def __getattr__(self, name: str) -> "Any":
             if name != "commit" or told.is_set():
@@ -566,7 +566,7 @@ async def test_a_reservation_whose_answer_was_lost_is_undone_before_the_next_cal
     assert standing(beneath) == {"tokens": (30, 0)}
 
 
-async def test_what_one_caller_is_telling_is_known_to_no_other_before_it_is_told() -> None:
+async def test_a_call_waits_for_a_delivery_that_another_one_has_begun() -> None:
     class Slow(Awaited):
         def __getattr__(self, name: str) -> "Any":
             ask = super().__getattr__(name)
@@ -586,7 +586,7 @@ async def test_what_one_caller_is_telling_is_known_to_no_other_before_it_is_told
     assert standing(beneath) == {"tokens": (60, 40)}
 
 
-async def test_nothing_is_added_to_a_charge_that_is_being_told() -> None:
+async def test_nothing_is_added_to_a_charge_that_is_being_delivered() -> None:
     class Hanging(Awaited):
         def __getattr__(self, name: str) -> "Any":
             ask = super().__getattr__(name)

@@ -102,7 +102,7 @@ class AsyncDBOSLedger(AsyncPassthrough):
         return unpack(await DBOS.run_step_async({"name": "microbudget." + operation}, packed))
 
 
-class _Blocking(AsyncDBOSLedger):
+class _BlockingDBOSLedger(AsyncDBOSLedger):
     """The same for a ledger that blocks: nothing that is awaited ever waits."""
 
     async def _call(self, operation: str, *arguments: Any) -> Any:
@@ -119,7 +119,7 @@ class DBOSLedger(BlockingLedger):
     """Any ledger that blocks, for DBOS workflows that do; `AsyncDBOSLedger` says the rest."""
 
     def __init__(self, ledger: LedgerProtocol, name: str = "dbos") -> None:
-        super().__init__(_Blocking(ledger, name))
+        super().__init__(_BlockingDBOSLedger(ledger, name))
 
 
 async def _packed(step: _Step) -> Any:
