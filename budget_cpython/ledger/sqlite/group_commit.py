@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from budget_core.ledger.errors import LedgerError
 from budget_cpython.ledger.sqlite import forks
-from budget_cpython.ledger.sqlite.connection import Connection
+from budget_cpython.ledger.sqlite.connection import SQLITE_ERRORS, Connection
 
 T = TypeVar("T")
 Rows = TypeVar("Rows")
@@ -160,7 +160,7 @@ class GroupCommit(Generic[Rows]):
                     one.error = error
                 except Exception as error:  # noqa: BLE001 - its own thread raises it
                     one.error = error
-                    if isinstance(error, sqlite3.Error):
+                    if isinstance(error, SQLITE_ERRORS):
                         one.error = connection.ledger_error(error)
                     if one.error is not error or db.total_changes != changes:
                         one.done = True
