@@ -10,7 +10,7 @@ import pytest
 
 from budget_core.ledger.errors import LedgerFullError, LedgerUnavailableError
 from budget_cpython.serve import KeyFile
-from tests.serve.support import Client, make_client
+from tests.serve.support import Client, Failing, make_client
 
 JSON = {"Content-Type": "application/json"}
 
@@ -247,18 +247,6 @@ def test_with_keys_a_page_of_any_site_may_ask(tmp_path: Path) -> None:
     headers = {"Origin": "https://app.example", "Sec-Fetch-Site": "cross-site"}
     answer = make_client(keys=keys)("GET", "/v1/accounts", key=token, headers=headers)
     assert answer.status_code == 200
-
-
-class Failing:
-    """A ledger whose engine fails."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-    def reserve(self, *arguments: object) -> object:
-        raise self.error
-
-    limits = reserve
 
 
 @pytest.mark.parametrize("applied", [False, None])
