@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test micropython lint types bench kills crashes claims cuts release clean
+.PHONY: help demo test test-all micropython lint types bench kills crashes claims cuts release clean
 
 PYTHON ?= python3
 export PYTHON
@@ -7,14 +7,17 @@ FOLDER ?=
 ARGS ?=
 
 help: ## Show these lines
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## See an agent read FOLDER=... within a budget, on MicroPython and on CPython
 	@command -v $(PYTHON) >/dev/null || { echo "error: there is no $(PYTHON); name one: make demo PYTHON=python3.12" >&2; exit 2; }
 	@MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && $(PYTHON) examples/folder_agent/demo.py $(if $(FOLDER),"$(FOLDER)") $(ARGS)
 
-test: ## Run all checks and tests, on CPython and MicroPython
+test: ## Run all checks and tests but the slow ones, on CPython and MicroPython
 	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" scripts/check.py $(ARGS)
+
+test-all: ## Run all checks and tests: campaigns, clusters and series of boards as well
+	@$(MAKE) --no-print-directory test ARGS="--all $(ARGS)"
 
 micropython: ## Print the path of a MicroPython, installed below .local if there is none
 	@scripts/micropython.sh

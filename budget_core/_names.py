@@ -12,12 +12,13 @@ ledger.memory Ledger
 ledger.errors BudgetExceededError HoldSettledError KeyReusedError LedgerError
 ledger.errors LedgerFullError LedgerUnavailableError UnknownAccountError UnknownHoldError
 ledger.records Balance Hold
-agent.middleware Middleware Request
+agent.llm_call Request
+agent.middleware Middleware
 agent.operative Operative
 prices Price
 agent.no_progress NoProgress
 agent.result OperativeResult RunStoppedError
-agent.stop AllOf AnyOf MaxCost MaxIterations MaxTokens MaxToolCalls StopCondition
-agent.stop StopReason StopRequested Timeout
+agent.stop StopReason StopRequested
+agent.stop_condition AllOf AnyOf MaxCost MaxIterations MaxTokens MaxToolCalls StopCondition Timeout
 agent.tool Tool ToolOutput
 agent.wind_down WindDown"""

@@ -76,3 +76,136 @@ class BudgetStateStore(Protocol):
 
     def clear(self) -> None:
         """Forget the state, for an operator."""
+
+
+class UsageParts(Protocol):
+    """A `Usage` that is being filled in."""
+
+    MEASURED: str
+    ESTIMATED: str
+    INVALID: str
+    MISSING: str
+    MOST: int
+    input: int | None
+    output: int | None
+    total: int
+    cached: int
+    cache_written: int
+    reasoning: int
+    status: str
+
+
+class Tracker(Protocol):
+    """What texts and hooks need to know of a tracker."""
+
+    SCOPE: str
+    config: Any
+
+    def dominant_axis(self) -> tuple[int, int | None, str]:
+        """Return `(used, cap, unit)` of the axis nearest to its cap."""
+
+    def consume_threshold_warning(self, force: bool = False) -> str | None:
+        """Return the warning for the highest threshold newly crossed, once; else `None`."""
+
+    def at_limit_message(self, enforcement: str | None = None) -> str:
+        """Return what to say at the limit."""
+
+
+class Wrapper(Protocol):
+    """What decides over a call near the edge of a budget: a `BudgetWrapper`'s settings."""
+
+    @property
+    def tracker(self) -> Any:
+        """The tracker."""
+
+    enforcement: str
+    fallback_model: str | None
+    on_threshold_crossed: Hook | None
+    on_limit_reached: Hook | None
+    hook_error: Exception | None
+    estimates: bool
+
+
+class StoredTracker(Protocol):
+    """A daily tracker, as what keeps it in a store sees it."""
+
+    token_cap: int | None
+    total_tokens: int
+    warned_ppm: int
+    announced: int
+    saves_from: int
+    covered: int
+    alert: bool
+    state_error: Exception | None
+    store_error: Exception | None
+
+
+class EnvelopeView(Protocol):
+    """What stop conditions, and calls that a run may cut short, read of an `Envelope`."""
+
+    name: str
+    clock: Any
+
+    def used(self, axis: str) -> int:
+        """Return what is used of an axis, for stop conditions."""
+
+    def remaining_s(self) -> float:
+        """Return the seconds left, infinity without a limit."""
+
+    def why_stopped(self) -> Any:
+        """Return the `StopReason` that was given to `stop`, or `None`."""
+
+    def why_over(self) -> Any:
+        """Return the `StopReason` for which calls in flight have to end, or `None`."""
+
+    def add_watcher(self, watcher: Callable[[], object]) -> None:
+        """Have `watcher()` called whenever a limit may have changed."""
+
+    def remove_watcher(self, watcher: Callable[[], object]) -> None:
+        """Stop calling a watcher."""
+
+
+class Prompt(Protocol):
+    """What a `Request` sends to a model."""
+
+    messages: Messages
+    tools: Tools | None
+
+
+class AdmittedCall(Protocol):
+    """What a ledger reads and sets of an LLM call that an envelope has admitted."""
+
+    inner: Any
+    model: str
+    price: Any
+    limit: int | None
+    hold: Any
+    ledger: Any
+    response: Any
+    billed: bool
+    usage: Any
+    nano_usd: int | None
+
+
+class Agent(Protocol):
+    """What a run reads of its `Operative`."""
+
+    STATE: Any
+    provider: Provider
+    tools: list[Any]
+    system_prompt: str
+    reflect: Callable[..., Any] | None
+    on_event: Hook | None
+    stream: bool
+    session_id: str
+    gate: dict[str, Any]
+
+    def toolbox(self, envelope: Any, state: Any) -> Any:
+        """Return what calls the tools of one run."""
+
+
+class TimedBudget(Protocol):
+    """A `TurnBudget` or an `Envelope`, as far as its time goes."""
+
+    def deadline_within(self, cap_s: float | None = None) -> Any:
+        """Return the deadline, or the one `cap_s` seconds from now if that is earlier."""

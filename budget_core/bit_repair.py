@@ -1,4 +1,4 @@
-"""Mend a stored state in which flash has let go of one bit."""
+"""Repair a stored state in which flash has lost one bit."""
 
 from budget_core.checksum import decode
 from budget_core.errors import StateCorruptError
@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def mended(data: bytes) -> "dict[str, Any] | None":
-    """Return the state that `data` holds but for one flipped bit, or `None`.
+def repaired(data: bytes) -> "dict[str, Any] | None":
+    """Return the state that `data` held before one bit flipped, or `None`.
 
     Up to 370 bytes any two texts with their CRC-32 differ in five bits or more, so there is one
-    answer at most. Source: Koopman, 32-Bit Cyclic Redundancy Codes for Internet Applications.
+    answer at most (Koopman, 32-Bit Cyclic Redundancy Codes for Internet Applications).
     """
     work = bytearray(data)
     for place in range(len(work)):

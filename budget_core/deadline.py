@@ -15,7 +15,7 @@ class Deadline:
 
     Made by `from_now`, `never` or `from_wire`, and never changed. Deadlines of one clock compare:
     the earlier is the smaller. In a `with` statement one that has passed raises
-    `DeadlineExceeded`, and the body is not run. Source: seed 003.
+    `DeadlineExceeded`, and the body is not run.
     """
 
     __slots__ = ("_clock", "_due", "_read", "_since")
@@ -31,7 +31,7 @@ class Deadline:
         """Return the deadline that many seconds ahead, to the nearest millisecond.
 
         Zero and less is a deadline that has passed, infinity one that never does. Raises
-        `ValueError` for NaN, for what is no number, and for more than the clock can measure (6.2
+        `ValueError` for NaN, for other types, and for more than the clock can measure (6.2
         days where ticks have 30 bits).
         """
         return cls.from_wire(in_ms("seconds", seconds, -inf), clock)
@@ -90,7 +90,7 @@ class Deadline:
         return (self._due - self._since) / (1000 * self._clock.per_ms)
 
     def timeout(self, at_most: float | None = None) -> float | None:
-        """Return the seconds that a call may take, as sockets and clients want to be told.
+        """Return the seconds that a call may take, in the form that sockets and clients expect.
 
         That is what is left, and no more than `at_most`; `None` where neither sets a limit. Raises
         `DeadlineExceeded` where nothing is left: to many a client 0 means something else.
@@ -108,7 +108,7 @@ class Deadline:
     def intersect(self, other: "Deadline | float") -> "Self":
         """Return the earlier of this deadline and another, or a number of seconds from now.
 
-        `elapsed_seconds` goes on from this one's start. Raises `ValueError` as `from_now` does, and
+        `elapsed_seconds` counts from this one's start. Raises `ValueError` as `from_now` does, and
         for a deadline of another clock.
         """
         if not isinstance(other, Deadline):

@@ -7,15 +7,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from budget_core._types import Lock
+    from budget_core._types import Lock, TimedBudget
     from budget_core.deadline import Deadline
-    from budget_core.turn_budget import TurnBudget
 
 
 class DeadlineToken:
     """Tells one piece of work when to stop: at its deadline, or when it is cancelled.
 
-    Work that asks `is_expired()` now and then can end early with what it has. Source: seed 000.
+    Work that asks `is_expired()` now and then can end early with what it has.
     """
 
     LOCK: "Callable[[], Lock]" = NoLock
@@ -27,7 +26,7 @@ class DeadlineToken:
         self.lock = lock or self.LOCK()
 
     @classmethod
-    def from_budget(cls, budget: "TurnBudget", cap_s: float | None = None) -> "Self":
+    def from_budget(cls, budget: "TimedBudget", cap_s: float | None = None) -> "Self":
         """Return a token that expires with the turn, or in `cap_s` seconds if that is earlier."""
         return cls(budget.deadline_within(cap_s))
 
@@ -57,9 +56,9 @@ class DeadlineToken:
             raise errors[0]
 
     def on_cancel(self, callback: "Callable[[], object]") -> None:
-        """Have `callback()` called by whoever cancels the token, or now if somebody has.
+        """Have `callback()` called when the token is cancelled, or now if it is already.
 
-        No lock is held meanwhile. A deadline that passes calls nobody.
+        No lock is held meanwhile. A deadline that passes does not call it.
         """
         with self.lock:
             if not self._cancelled:

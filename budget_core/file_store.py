@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-SLOTS = 3  # two to write in turn, and one to go on with where FAT loses one
+SLOTS = 3  # two to write in turn, and one more in case FAT loses one
 SLOT_BYTES = 128  # a file of this size lies in littlefs's own metadata: an update costs no block
 
 
@@ -22,14 +22,14 @@ class FileBudgetStore:
     nor a flash that wears out touches the newest one; each slot has a folder to itself, because FAT
     rewrites a file's folder with it. A state has at most 128 bytes, its checksum included.
 
-    A flipped bit is mended. A slot that a power cut left half written, or took, or that can no
+    A flipped bit is repaired. A slot that a power cut left half written, or took, or that can no
     longer be read or written, gives way to the next. Where none is whole, two are half written, or
     one has lost a part, which no power cut does, the state cannot be trusted. That all are missing
     means a new board only where `provision` never came to its end: it leaves a file `made`.
     `provisioned` says the same from outside, for a board whose file system is formatted anew when
     it cannot be mounted. `allowance` is how many tokens a day with a state that cannot be trusted
-    may still use. One store writes to a folder: another one is told at its next save, and writes
-    nothing before it has loaded. Raises `ValueError` for an empty path. Source: seed 001.
+    may still use. One store writes to a folder: another one gets a `StoreError` at its next save,
+    and writes nothing before it has loaded. Raises `ValueError` for an empty path.
     """
 
     def __init__(self, path: str, provisioned: bool = False, allowance: int = 0) -> None:
@@ -66,7 +66,9 @@ class FileBudgetStore:
             self._turns = []
             raise StoreError(f"cannot read budget state {self.path!r}: {error}", error)
         if used and (not whole or "cut" in slots or slots.count("torn") > 1):
-            raise StateCorruptError(f"the slots of {self.path!r} are {', '.join(_told(slots))}")
+            raise StateCorruptError(
+                f"the slots of {self.path!r} are {', '.join(_words_for(slots))}"
+            )
         if not whole:
             return None
         newest.pop("seq")
@@ -130,7 +132,7 @@ class FileBudgetStore:
 
     def slots(self) -> "list[str]":
         """Return what each slot is: newest, older, empty, damaged, unreadable or missing."""
-        return _told([self._slot(slot) for slot in range(SLOTS)])
+        return _words_for([self._slot(slot) for slot in range(SLOTS)])
 
     def _is_made(self) -> bool:
         return _size(self.path + "/made") is not None
@@ -152,9 +154,9 @@ class FileBudgetStore:
         try:
             state: Any = decode(data)
         except StateCorruptError:
-            from budget_core.bit_repair import mended  # loaded for the first slot that is not whole
+            from budget_core.bit_repair import repaired  # loaded for the first broken slot
 
-            state = mended(data)
+            state = repaired(data)
         return "torn" if _number(state) < 0 else state
 
     def _write(self, slot: int, data: bytes) -> None:
@@ -188,10 +190,10 @@ class FileBudgetStore:
             end = path.find("/", end + 1)
 
 
-def _told(slots: "list[Any]") -> "list[str]":
-    from budget_core.slot_report import told  # loaded when somebody asks
+def _words_for(slots: "list[Any]") -> "list[str]":
+    from budget_core.slot_report import words_for  # loaded when it is asked for
 
-    return told([None if isinstance(slot, OSError) else slot for slot in slots])
+    return words_for([None if isinstance(slot, OSError) else slot for slot in slots])
 
 
 def _number(slot: "Any") -> int:

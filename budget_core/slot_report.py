@@ -5,7 +5,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def told(slots: "list[Any]") -> "list[str]":
+def words_for(slots: "list[Any]") -> "list[str]":
     """Return newest, older, empty, damaged, unreadable or missing for each.
 
     A slot is its state with its number `seq`, "missing", another word for what is wrong with it,

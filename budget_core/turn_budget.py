@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TurnBudget:
-    """What one turn may use, and what it has used of it; made by `create`. Source: seed 000.
+    """What one turn may use, and what it has used of it; made by `create`.
 
     `deadline` is when the turn is over; `steps`, `tool_calls` and `reflections` are `Allowance`s;
     `max_context_tokens` is what fits the context, `min_tool_s` the seconds that a tool gets however

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Lock
-    from budget_core.turn_budget import TurnBudget
     from budget_core.turn_records import CitationAccumulator, ToolTraceEntry
     from budget_core.usage import Usage
 
@@ -21,7 +20,7 @@ TIMED_OUT_LATE = "timed_out_late"
 
 
 class TurnRuntimeState:
-    """The one mutable thing of a turn, given to whoever works on it. Source: seed 002.
+    """The state of one turn, shared by all that work on it.
 
     - `input_tokens`, `output_tokens`, `cache_read_tokens`, `cache_creation_tokens`: of all LLM
       calls; `missing_counts` and `invalid_counts` tell how many values were not there or no count.
@@ -44,7 +43,7 @@ class TurnRuntimeState:
     _closed = False
     _citations: "CitationAccumulator | None" = None
 
-    def __init__(self, session_id: str, budget: "TurnBudget", lock: "Lock | None" = None) -> None:
+    def __init__(self, session_id: str, budget: "Any", lock: "Lock | None" = None) -> None:
         self.session_id = check_text("session_id", session_id)
         self.budget = budget
         self.tool_results: list[dict[str, Any]] = []
@@ -63,7 +62,7 @@ class TurnRuntimeState:
     ) -> None:
         """Add what an LLM call used, also after `close_writes`; never raises, never lowers a count.
 
-        `None` is counted as missing, and what is no count as invalid.
+        `None` counts as missing, any other malformed value as invalid.
         """
         with self.lock:
             for name, tokens in (
@@ -127,15 +126,15 @@ class TurnRuntimeState:
             return True
 
     def mark_trace_timed_out(self, trace_id: str) -> bool:
-        """Give up on a tool; `False` where it is not running: it was first, or nobody knows it."""
+        """Give up on a tool; `False` if it is not running: it has ended, or the id is unknown."""
         with self.lock:
             return self._move(trace_id, RUNNING, TIMED_OUT)
 
     def complete_trace(self, trace_id: str, latency_ms: int = 0, retryable: bool = False) -> bool:
         """Note that a tool has ended, and return `True`: what it did may be written down.
 
-        `False` means that nothing of it may be: somebody gave up on it before, and a late receipt
-        is left; or it has been completed already, or its trace id is unknown.
+        `False` means that nothing of it may be: it was given up before, and leaves a late receipt;
+        or it has been completed already, or its trace id is unknown.
         """
         with self.lock:
             if self._move(trace_id, RUNNING, COMPLETED, latency_ms, retryable):
@@ -145,7 +144,7 @@ class TurnRuntimeState:
             return False
 
     def is_accepting_writes(self) -> bool:
-        """Tell whether the turn goes on; where it does not, side effects must be left out."""
+        """Tell whether the turn is open; once it is closed, tools must have no side effects."""
         return not self._closed
 
     def close_writes(self) -> None:

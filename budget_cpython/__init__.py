@@ -10,6 +10,7 @@ process. A name is loaded from its module when it is first asked for.
 import budget_core
 
 _OWN = {
+    "AsyncLedgerProtocol": "ledger.opening",
     "BoundedToolExecutor": "executor",
     "Budget": "agent.run_config",
     "CitationAccumulator": "turn",
@@ -24,10 +25,11 @@ _OWN = {
     "HttpLedger": "ledger.http",
     "LeasedLedger": "ledger.lease",
     "Ledger": "ledger",
+    "LedgerProtocol": "ledger.opening",
     "ListedPrices": "prices",
-    "NoPlaceError": "executor",
+    "NoSlotError": "executor",
     "Operative": "agent.operative",
-    "Running": "agent.run_handle",
+    "RunHandle": "agent.run_handle",
     "SqliteLedger": "ledger.sqlite",
     "ToolOptions": "executor",
     "ToolOutcome": "executor",

@@ -1,20 +1,20 @@
 """The public names, for type checkers; made by scripts/public_names.py."""
 
+from budget_core.agent.llm_call import Request as Request
 from budget_core.agent.middleware import Middleware as Middleware
-from budget_core.agent.middleware import Request as Request
 from budget_core.agent.no_progress import NoProgress as NoProgress
 from budget_core.agent.result import OperativeResult as OperativeResult
 from budget_core.agent.result import RunStoppedError as RunStoppedError
-from budget_core.agent.stop import AllOf as AllOf
-from budget_core.agent.stop import AnyOf as AnyOf
-from budget_core.agent.stop import MaxCost as MaxCost
-from budget_core.agent.stop import MaxIterations as MaxIterations
-from budget_core.agent.stop import MaxTokens as MaxTokens
-from budget_core.agent.stop import MaxToolCalls as MaxToolCalls
-from budget_core.agent.stop import StopCondition as StopCondition
 from budget_core.agent.stop import StopReason as StopReason
 from budget_core.agent.stop import StopRequested as StopRequested
-from budget_core.agent.stop import Timeout as Timeout
+from budget_core.agent.stop_condition import AllOf as AllOf
+from budget_core.agent.stop_condition import AnyOf as AnyOf
+from budget_core.agent.stop_condition import MaxCost as MaxCost
+from budget_core.agent.stop_condition import MaxIterations as MaxIterations
+from budget_core.agent.stop_condition import MaxTokens as MaxTokens
+from budget_core.agent.stop_condition import MaxToolCalls as MaxToolCalls
+from budget_core.agent.stop_condition import StopCondition as StopCondition
+from budget_core.agent.stop_condition import Timeout as Timeout
 from budget_core.agent.tool import Tool as Tool
 from budget_core.agent.tool import ToolOutput as ToolOutput
 from budget_core.allowance import Allowance as Allowance
@@ -55,13 +55,13 @@ from budget_cpython.agent.operative import Operative as Operative
 from budget_cpython.agent.parallel import Event as Event
 from budget_cpython.agent.run_config import Budget as Budget
 from budget_cpython.agent.run_config import WindDown as WindDown
-from budget_cpython.agent.run_handle import Running as Running
+from budget_cpython.agent.run_handle import RunHandle as RunHandle
 from budget_cpython.config import DailyBudgetConfig as DailyBudgetConfig
 from budget_cpython.config import TurnBudgetConfig as TurnBudgetConfig
 from budget_cpython.deadline import Deadline as Deadline
 from budget_cpython.deadline import DeadlineToken as DeadlineToken
 from budget_cpython.executor import BoundedToolExecutor as BoundedToolExecutor
-from budget_cpython.executor import NoPlaceError as NoPlaceError
+from budget_cpython.executor import NoSlotError as NoSlotError
 from budget_cpython.executor import ToolOptions as ToolOptions
 from budget_cpython.executor import ToolOutcome as ToolOutcome
 from budget_cpython.executor import ToolTimeoutError as ToolTimeoutError
@@ -73,6 +73,8 @@ from budget_cpython.ledger import Ledger as Ledger
 from budget_cpython.ledger.http import HttpLedger as HttpLedger
 from budget_cpython.ledger.lease import LeasedLedger as LeasedLedger
 from budget_cpython.ledger.limit_parser import parse_limits as parse_limits
+from budget_cpython.ledger.opening import AsyncLedgerProtocol as AsyncLedgerProtocol
+from budget_cpython.ledger.opening import LedgerProtocol as LedgerProtocol
 from budget_cpython.ledger.opening import open_async_ledger as open_async_ledger
 from budget_cpython.ledger.opening import open_ledger as open_ledger
 from budget_cpython.ledger.sqlite import SqliteLedger as SqliteLedger

@@ -24,9 +24,9 @@ _current: "ContextVar[Deadline | None]" = ContextVar("microbudget.deadline", def
 class Deadline(core.Deadline):
     """An instant on the monotonic clock by which work has to be over.
 
-    Pickled it sends the milliseconds that remain, never the instant; it then goes on by the
-    receiver's own clock, whatever clock it had. A copy is the deadline itself. Everything else is
-    the core's. Source: seed 003.
+    Pickled it sends the milliseconds that remain, never the instant; it then runs by the
+    receiver's own clock. A copy is the deadline itself. Everything else is
+    the core's.
     """
 
     __slots__ = ()
@@ -50,7 +50,7 @@ class Deadline(core.Deadline):
         raises, and the body is not run.
 
         A body is cancelled once, where it awaits: one that ends without an error raises nothing,
-        however late, and one that swallows the `CancelledError` goes on without a limit. A deadline
+        however late, and one that swallows the `CancelledError` runs on without a limit. A deadline
         with a clock of its own is held to by the loop's clock, from what remains on entry. Raises
         `RuntimeError` outside a task, and where a scope is entered twice.
         """
@@ -68,7 +68,7 @@ class Deadline(core.Deadline):
     def as_current(self) -> "Current":
         """Return a `with` in which `current` is this deadline, or the one around it if earlier.
 
-        `as` gives the one that holds. Nothing is raised or cancelled once it has passed: whoever
+        `as` gives the one that holds. Nothing is raised or cancelled when it has passed: code that
         asks `current` does that. Raises `ValueError` inside a deadline of another clock.
         """
         return Current(self)

@@ -9,10 +9,10 @@ from budget_cpython.wall_clock import WALL
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from budget_core import config as core
     from budget_core._types import BudgetStateStore
+    from budget_core.ledger._types import LedgerProtocol
 
 
 class TurnBudgetTracker(tracker.TurnBudgetTracker):
@@ -25,7 +25,7 @@ class TurnBudgetTracker(tracker.TurnBudgetTracker):
         self,
         config: "core.TurnBudgetConfig | None" = None,
         *,
-        ledger: "Any" = None,
+        ledger: "LedgerProtocol | None" = None,
         account: str | None = None,
     ) -> None:
         super().__init__(config or TurnBudgetConfig(), Lock(), ledger=ledger, account=account)
@@ -46,7 +46,7 @@ class DailyBudgetTracker(daily_tracker.DailyBudgetTracker):
         store: "BudgetStateStore | None" = None,
         write_ahead: int = 0,
         *,
-        ledger: "Any" = None,
+        ledger: "LedgerProtocol | None" = None,
         account: str | None = None,
     ) -> None:
         config = config or DailyBudgetConfig()

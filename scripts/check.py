@@ -6,6 +6,7 @@ very last one their total. The exit code is 1 if anything failed, or if a runtim
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -16,13 +17,14 @@ from suites import ROOT, Counts, on_cpython, on_micropython
 
 STEPS = ("lint", "types", "micropython", "cpython")
 STUBS = Path(".local/stubs")
-ASIDE = ("tests/board", "tests/ledger", "tests/serve")  # run beside the others
+ON_ALL_CORES = ("-n", "auto", "--dist", "worksteal")
 TYPES_ONLY = "_types"  # of the core: for type checkers, no program loads it
 NOT_ON_BOARDS = ("demo.py", "manifest.py")  # run on the machine that firmware is built or tried on
 EXAMPLES = """\
 examples:
-  scripts/check.py                              everything
-  scripts/check.py lint --fix                   mend what ruff can mend
+  scripts/check.py                              all but the slow tests
+  scripts/check.py --all                        everything
+  scripts/check.py lint --fix                   correct what ruff can correct
   scripts/check.py micropython -- ledger        one folder of tests_micro
   scripts/check.py cpython -- -x -k usage       arguments of pytest
 """
@@ -51,7 +53,7 @@ class Check:
 
 
 def style_checks(fix: bool) -> list[Check]:
-    """Return what checks the style, or mends it."""
+    """Return what checks the style, or corrects it."""
     ruff = ["-m", "ruff"]
     return [
         Check("ruff check", [*ruff, "check", "-q", *(["--fix"] if fix else [])]),
@@ -132,7 +134,7 @@ def find_micropython() -> str | None:
     return path or None
 
 
-def run(steps: list[str], fix: bool, arguments: list[str]) -> int:
+def run(steps: list[str], fix: bool, everything: bool, arguments: list[str]) -> int:
     """Run the steps, say what came of them, and return the exit code."""
     problems: list[str] = []
     counts: list[Counts] = []
@@ -143,36 +145,29 @@ def run(steps: list[str], fix: bool, arguments: list[str]) -> int:
         problems += run_checks(type_checks(micropython or "micropython"), os.cpu_count() or 1)
     if "micropython" in steps and not micropython:
         counts.append(Counts("MicroPython ?", failed=1))
-    counts += run_tests(steps, micropython, arguments)
+    counts += run_tests(steps, micropython, everything, arguments)
     problems += [problem for problem in (count.problem() for count in counts) if problem]
     report(problems, counts)
     return 1 if problems else 0
 
 
-def run_tests(steps: list[str], micropython: str | None, arguments: list[str]) -> list[Counts]:
+def run_tests(
+    steps: list[str], micropython: str | None, everything: bool, arguments: list[str]
+) -> list[Counts]:
     """Run the tests of the steps side by side, and print them one after the other."""
-    if "cpython" not in steps:
-        if "micropython" not in steps or not micropython:
-            return []
-        print("tests, MicroPython", flush=True)
-        return [on_micropython(micropython, arguments)]
-    aside = [] if arguments else [name for name in ASIDE if (ROOT / name).exists()]
+    counts: list[Counts] = []
     said: list[str] = []
-    also: list[str] = []
     with ThreadPoolExecutor(1) as pool:
-        small = big = None
+        small = None
         if "micropython" in steps and micropython:
             small = pool.submit(on_micropython, micropython, arguments, said.append)
-        if aside:
-            big = pool.submit(on_cpython, aside, also)
-        print("tests, CPython", flush=True)
-        counts = [on_cpython(arguments + [f"--ignore={name}" for name in aside])]
+        if "cpython" in steps:
+            print("tests, CPython", flush=True)
+            chosen = [] if everything else ["-m", "not slow"]
+            counts = [on_cpython([*chosen, *(arguments or ON_ALL_CORES)])]
         if small is not None:
             counts.insert(0, small.result())
             print("tests, MicroPython\n" + "".join(said), end="", flush=True)
-        if big is not None:
-            counts[-1] += big.result()
-            print(f"tests, CPython, {', '.join(aside)}\n" + "".join(also), end="", flush=True)
     return counts
 
 
@@ -195,11 +190,13 @@ def main() -> int:
     )
     parser.add_argument("step", nargs="?", choices=STEPS, help="one step only; default: all")
     parser.add_argument("arguments", nargs="*", help="after `--`: for the tests' runner")
-    parser.add_argument("--fix", action="store_true", help="lint: mend instead of complaining")
+    parser.add_argument("--fix", action="store_true", help="lint: correct instead of complaining")
+    parser.add_argument("--all", action="store_true", help="the slow tests on CPython as well")
     options = parser.parse_args()
     steps = [options.step] if options.step else list(STEPS)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
     try:
-        return run(steps, options.fix, options.arguments)
+        return run(steps, options.fix, options.all, options.arguments)
     except KeyboardInterrupt:
         print("\nInterrupted: not everything was run.", file=sys.stderr)
         return 130

@@ -12,7 +12,7 @@ Reported are
   build;
 - a name of `os` or `sys` that MicroPython does not document: the unix port has more than a chip;
 - a name that is only bound under `if TYPE_CHECKING:`;
-- an import of the `--types-only` module elsewhere; the module itself is not looked into.
+- an import of a `--types-only` module elsewhere; such a module itself is not looked into.
 
 What a program hands to the package is described by the `--also` files: their names count as there.
 """
@@ -39,10 +39,11 @@ def check(
 ) -> list[str]:
     """Return a line for each thing in the package that not every MicroPython has."""
     trees = {path: ast.parse(path.read_text()) for path in sorted(package.rglob("*.py"))}
-    types = trees.pop(package / f"{types_only}.py", ast.Module([], []))
+    types = [trees.pop(path) for path in list(trees) if path.stem == types_only]
     handed = [ast.parse(path.read_text()) for path in also]
     own = {name for tree in [*trees.values(), *handed] for name in bound_names(tree)}
-    uses = {path: Uses(tree, {*module_names(types)}) for path, tree in trees.items()}
+    known = {name for tree in types for name in module_names(tree)}
+    uses = {path: Uses(tree, known) for path, tree in trees.items()}
     lacking = ask(micropython, question(uses, package.name, own))
     elsewhere = names_in_stubs(stubs, lacking["module"])
     lacking["attribute"] = [name for name in lacking["attribute"] if name not in elsewhere]
@@ -55,7 +56,7 @@ def check(
             lines.append(f"{path}: MicroPython does not compile it: {why}")
         for kind, name, line in sorted(module.found, key=lambda use: use[2]):
             owner, _, last = name.rpartition(".")
-            if kind == "typing-only" or name == f"{package.name}.{types_only}":
+            if kind == "typing-only" or name.endswith(f".{types_only}"):
                 lines.append(f"{path}:{line}: {name} is there under TYPE_CHECKING only")
             elif name in lacking[kind]:
                 lines.append(f"{path}:{line}: MicroPython has no {kind} {name}")

@@ -1,7 +1,9 @@
 """Run the tests on MicroPython and on CPython, and count them."""
 
+import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FROZEN_ONLY = {**os.environ, "MICROPYPATH": ".frozen"}  # nothing installed beside MicroPython
 OUTCOMES = ("passed", "skipped", "failed")  # the worst last
 PATIENCE_S = 10
+PR_SET_PDEATHSIG = 1
 HEAP = "heapsize=8m"  # for all modules at once, and flash in memory
 
 
@@ -33,15 +36,6 @@ class Counts:
     def __str__(self) -> str:
         return f"{self.runtime}: {self.passed} passed, {self.failed} failed, {self.skipped} skipped"
 
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(
-            self.runtime,
-            self.passed + other.passed,
-            self.failed + other.failed,
-            self.skipped + other.skipped,
-            self.exit_code or other.exit_code,
-        )
-
     def problem(self) -> str | None:
         """Return what is wrong, or `None` if tests were run and all is well."""
         if self.failed:
@@ -53,27 +47,29 @@ class Counts:
 
 @contextmanager
 def child(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """Run a program; at Ctrl-C, which it gets as well, give it time to tidy up."""
+    """Run a program that ends with this one; after a Ctrl-C give it time to tidy up."""
+    options["preexec_fn"] = end_with_parent
     with subprocess.Popen(command, cwd=ROOT, **options) as process:  # noqa: S603 - those below
         try:
             yield process
         except KeyboardInterrupt:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(PATIENCE_S)
-            process.terminate()
             raise
+        finally:
+            process.terminate()
 
 
-def _at_once(text: str) -> None:
-    print(text, end="", flush=True)
+def end_with_parent() -> None:
+    """Have Linux terminate this process when its parent ends, however that comes."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def on_micropython(
-    micropython: str, arguments: list[str], say: Callable[[str], object] = _at_once
-) -> Counts:
+def on_micropython(micropython: str, arguments: list[str], say: Callable[[str], object]) -> Counts:
     """Run tests_micro on MicroPython; a run that breaks off counts as one failed test.
 
-    `say` is told what it prints, line by line.
+    `say` gets what it prints, line by line.
     """
     command = [micropython, "-X", HEAP, "tests_micro/runner.py", *arguments]
     last = ""
@@ -96,22 +92,14 @@ def on_micropython(
     return Counts(runtime, passed, failed, exit_code=process.returncode)
 
 
-def on_cpython(arguments: list[str], said: list[str] | None = None) -> Counts:
-    """Run tests with pytest; a run that breaks off counts as one failed test.
-
-    What it prints is added to `said`, or shown at once where there is none.
-    """
+def on_cpython(arguments: list[str]) -> Counts:
+    """Run tests with pytest; a run that breaks off counts as one failed test."""
     runtime = f"CPython {python_version()}"
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={report}", *arguments]
-        with tempfile.TemporaryFile() as output:
-            streams = {} if said is None else {"stdout": output, "stderr": output}
-            with child(command, **streams) as process:
-                code = process.wait()
-            if said is not None:
-                output.seek(0)
-                said.append(output.read().decode(errors="replace"))
+        with child(command) as process:
+            code = process.wait()
         if not report.exists():
             print(f"pytest broke off with exit code {code}.")
             return Counts(runtime, failed=1)

@@ -1,5 +1,9 @@
-"""Let no verdict depend on how busy the machine is."""
+"""Let no verdict depend on how busy the machine is, or on what began the tests."""
 
+import os
+import signal
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -9,3 +13,25 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("unhurried")
+
+
+def pytest_configure() -> None:
+    """Start programs with the usual signals, and leave none of them behind when terminated.
+
+    `nohup`, and a shell that starts the tests in the background, ignore signals, and what is
+    ignored stays ignored in every child. What has a handler is reset in a child.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+    ours = os.getpid()
+
+    def end(number: int, frame: object) -> None:
+        if os.getpid() == ours:
+            pytest.exit("terminated", returncode=128 + number)
+        signal.signal(number, signal.SIG_DFL)  # of a process that a test forked
+        os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, end)

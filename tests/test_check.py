@@ -1,10 +1,13 @@
 """`scripts/check.py` tells the truth by its exit code and its last lines."""
 
 import os
+import select
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from platform import python_version
 
@@ -80,13 +83,17 @@ def test_passes() -> None:
     pass
 """
 BLOCKS = """\
-import threading
+import time
 
 
 def test_blocks() -> None:
-    open("started", "w").close()
-    threading.Event().wait()
+    file = open("started", "w")
+    file.write("x")
+    file.flush()
+    while True:
+        time.sleep(1)
 """
+PATIENCE = 120
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +133,8 @@ def check(tree: Path, *arguments: str, **variables: str) -> tuple[int, list[str]
 def environment() -> dict[str, str]:
     finder = [ROOT / "scripts/micropython.sh"]
     found = subprocess.run(finder, stdout=subprocess.PIPE, text=True, check=True)
-    return {**os.environ, "MICROPYTHON": found.stdout.strip()}
+    one_process = {"PYTEST_XDIST_AUTO_NUM_WORKERS": "0"}  # soon started
+    return {**os.environ, **one_process, "MICROPYTHON": found.stdout.strip()}
 
 
 @pytest.mark.parametrize(
@@ -277,17 +285,41 @@ def test_the_tests_get_the_micropython_that_was_found(tree: Path) -> None:
 
 
 def test_an_interrupt_ends_it_with_a_clear_line(tree: Path) -> None:
-    (tree / "tests/test_a.py").write_text(BLOCKS)
+    with blocked(tree, "cpython") as (process, _):
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=PATIENCE)
+    assert errors.splitlines()[-1] == "Interrupted: not everything was run."
+    assert process.returncode == 130
+
+
+@pytest.mark.parametrize("step", ["micropython", "cpython"])
+def test_killed_it_leaves_no_runtime_behind(tree: Path, step: str) -> None:
+    with blocked(tree, step) as (process, test):
+        process.kill()
+        assert select.select([test], [], [], PATIENCE)[0], "the test goes on"
+        assert os.read(test, 1) == b""
+
+
+@contextmanager
+def blocked(tree: Path, step: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Start a step with a test that never ends, and a pipe that the test keeps open."""
+    folder = "tests" if step == "cpython" else "tests_micro"
+    (tree / folder / "test_a.py").write_text(BLOCKS)
     os.mkfifo(tree / "started")
+    started = os.open(tree / "started", os.O_RDONLY | os.O_NONBLOCK)
     with subprocess.Popen(
-        [sys.executable, tree / "scripts/check.py", "cpython"],
+        [sys.executable, tree / "scripts/check.py", step],
+        env=environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     ) as process:
-        (tree / "started").open().close()
-        os.killpg(process.pid, signal.SIGINT)
-        _, errors = process.communicate()
-    assert errors.splitlines()[-1] == "Interrupted: not everything was run."
-    assert process.returncode == 130
+        try:
+            assert select.select([started], [], [], PATIENCE)[0], "the test never started"
+            assert os.read(started, 1) == b"x"
+            yield process, started
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            os.close(started)

@@ -26,6 +26,7 @@ from budget_cpython import (
     TurnBudgetTracker,
 )
 from tests.paths import ROOT
+from tests_micro.script import Script
 
 Config = Any
 PAIRS = [(TurnBudgetConfig, core.TurnBudgetConfig), (DailyBudgetConfig, core.DailyBudgetConfig)]
@@ -206,14 +207,6 @@ def test_patterns_can_name_its_fields(ours: Config, theirs: Config) -> None:
     assert ours.__match_args__ == tuple(inspect.signature(theirs).parameters)
 
 
-class Model:
-    def get_default_model(self) -> str:
-        return "large"
-
-    async def chat(self, **options: Any) -> Any:
-        return budget_core.ChatResponse("yes", usage={"total_tokens": 10})
-
-
 @pytest.mark.parametrize("package", [budget_core, budget_cpython])
 @pytest.mark.parametrize("trackers", [budget_core, budget_cpython])
 def test_either_packages_config_works_wherever_the_others_does(package: Any, trackers: Any) -> None:
@@ -221,7 +214,7 @@ def test_either_packages_config_works_wherever_the_others_does(package: Any, tra
     config = package.DailyBudgetConfig(enforcement="cutoff")
     daily = trackers.DailyBudgetTracker(config, lambda: 20_000 * 86_400)
     policy = TurnBudgetPolicy(turn)
-    wrapper = BudgetWrapper(BudgetWrapper(Model(), daily), turn)
+    wrapper = BudgetWrapper(BudgetWrapper(Script(10), daily), turn)
 
     async def talk() -> list[Any]:
         await policy.should_continue(0, [])

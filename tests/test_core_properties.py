@@ -12,13 +12,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from budget_core import (
     BudgetWrapper,
-    ChatResponse,
     DailyBudgetConfig,
     DailyBudgetTracker,
     InMemoryBudgetStore,
     TurnBudgetConfig,
     TurnBudgetTracker,
 )
+from tests_micro.script import Script
 from tests_micro.support import unclear
 
 DAY = 86_400
@@ -159,7 +159,7 @@ reports = st.dictionaries(
 weights = st.floats(min_value=0, max_value=1_000_000)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(usage=reports | json_values, as_object=st.booleans(), cached=weights, model=weights)
 def test_any_json_is_counted_without_raising(
     usage: Any, as_object: bool, cached: float, model: float
@@ -386,13 +386,6 @@ def test_every_crossed_threshold_is_told_at_most_once_and_the_limit_exactly_once
 ) -> None:
     thresholds, limits = [], []
 
-    class Inner:
-        async def chat(self, **given: Any) -> Any:
-            return ChatResponse("answer", usage={"total_tokens": costs[calls]})
-
-        def get_default_model(self) -> str:
-            return "big"
-
     config = TurnBudgetConfig(
         iteration_budget=None,
         token_budget=cap,
@@ -400,14 +393,14 @@ def test_every_crossed_threshold_is_told_at_most_once_and_the_limit_exactly_once
     )
     tracker = TurnBudgetTracker(config)
     wrapper = BudgetWrapper(
-        Inner(),
+        Script(*costs),
         tracker,
         mode,
         "small",
         on_threshold_crossed=lambda **event: thresholds.append(event["threshold"]),
         on_limit_reached=lambda **event: limits.append(event),
     )
-    for calls in range(len(costs)):  # noqa: B007 - the provider reads it
+    for _ in costs:
         asyncio.run(wrapper.chat([]))
     assert thresholds == sorted(set(thresholds))
     assert len(limits) == (1 if costs and tracker.is_at_limit() else 0)
@@ -416,18 +409,11 @@ def test_every_crossed_threshold_is_told_at_most_once_and_the_limit_exactly_once
 
 
 def test_a_hook_that_keeps_raising_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
-    class Inner:
-        async def chat(self, **given: Any) -> Any:
-            return ChatResponse("answer", usage={"total_tokens": 1})
-
-        def get_default_model(self) -> str:
-            return "big"
-
     def hook(**event: object) -> None:
         raise RuntimeError("the hook is broken")
 
     tracker = TurnBudgetTracker(TurnBudgetConfig(iteration_budget=10))
-    wrapper = BudgetWrapper(Inner(), tracker, None, None, hook, hook)
+    wrapper = BudgetWrapper(Script(1), tracker, None, None, hook, hook)
     for _ in range(12):
         asyncio.run(wrapper.chat([]))
     captured = capsys.readouterr()

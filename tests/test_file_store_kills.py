@@ -53,7 +53,15 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(("store", "kills"), [("server", 1000), ("core", 250)])
+@pytest.mark.parametrize(
+    ("store", "kills"),
+    [
+        ("server", 100),
+        ("core", 50),
+        pytest.param("server", 1000, marks=pytest.mark.slow),
+        pytest.param("core", 250, marks=pytest.mark.slow),
+    ],
+)
 def test_kills_in_the_midst_of_writes_lose_and_break_nothing(store: str, kills: int) -> None:
     done = run(*KILLS, "--store", store, "--kills", str(kills))
     assert done.returncode == 0, done.stdout + done.stderr

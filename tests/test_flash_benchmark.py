@@ -7,6 +7,8 @@ import pytest
 from benchmarks import flash
 from benchmarks.figures import Figure
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def figures() -> dict[str, Figure]:

@@ -8,6 +8,7 @@ from benchmarks import peers
 from tests.ledger.many_calls import WAYS
 
 
+@pytest.mark.slow
 def test_ours_keeps_within_a_dollar_where_no_budget_does_not_and_missing_peers_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

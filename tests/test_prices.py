@@ -3,7 +3,8 @@
 import pytest
 
 from budget_cpython import Budget, ChatResponse, ListedPrices, Operative, Price, StopReason
-from tests.agent.support import QUESTION, Script, says
+from tests.agent.support import QUESTION, says
+from tests_micro.script import Script
 
 
 def test_a_listed_price_is_that_of_the_list() -> None:
@@ -71,7 +72,7 @@ def test_a_call_that_is_too_dear_goes_to_the_fallback_model() -> None:
     )
     result = operative.run_sync(QUESTION)
     assert result.completed
-    assert script.sent[0]["model"] == "cheap"
+    assert script.models[0] == "cheap"
     assert result.usage["nano_usd"] == 90 * 100 + 10 * 400
 
 

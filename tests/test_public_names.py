@@ -116,9 +116,18 @@ def test_importing_the_package_loads_nothing_but_the_core() -> None:
 
 def test_only_what_talks_to_models_and_runs_tools_needs_what_is_slow_to_import() -> None:
     slow = {"ChatClient", "tls_context", "Operative", "ExoclawBudget", *executor.__all__}
-    slow |= {"Event", "Running"}
+    slow |= {"Event", "Request", "RunHandle"}
     slow |= {"HttpLedger", "LeasedLedger", "SqliteLedger", "open_async_ledger", "open_ledger"}
-    slow |= {"parse_limits"}
+    slow |= {"AsyncLedgerProtocol", "LedgerProtocol", "parse_limits"}
     names = sorted({*budget_cpython.__all__} - slow)
     loaded = loaded_by(f"from budget_cpython import {', '.join(names)}")
     assert not {"asyncio", "ssl", "typing"} & loaded
+
+
+def test_an_operative_loads_only_what_every_run_needs() -> None:
+    program = "from budget_core import Operative, Tool; Tool('look', 'Looks.', print)"
+    loaded = loaded_by(program)
+    assert "budget_core.agent.run" in loaded
+    for module in ("deadline", "deadline_token", "turn_budget", "agent.exoclaw",
+                   "agent.middleware", "agent.no_progress", "agent.stop_condition"):  # fmt: skip
+        assert f"budget_core.{module}" not in loaded

@@ -44,6 +44,7 @@ def test_a_heap_that_is_too_small_is_an_error_and_no_result(built: Path) -> None
         agent.run(os.environ["MICROPYTHON"], built, endpoint.base_url, heap=agent.CHIP_KIB // 3)
 
 
+@pytest.mark.slow
 def test_the_benchmark_finds_the_least_heap_and_it_is_less_from_flash(tmp_path: Path) -> None:
     measured = agent.measure_agent(os.environ["MICROPYTHON"], tmp_path / "agent", "64-bit")
     figures = {figure.name: figure for figure in measured}

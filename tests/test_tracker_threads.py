@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from budget_core import ChatResponse
 from budget_cpython import (
     BudgetWrapper,
     DailyBudgetConfig,
@@ -20,6 +19,7 @@ from budget_cpython import (
     TurnBudgetTracker,
 )
 from tests.racing import THREADS, in_threads, restless, unsettle
+from tests_micro.script import Script, streams
 
 __all__ = ["restless"]
 DAY = 86_400
@@ -178,23 +178,14 @@ def test_resets_and_records_side_by_side_leave_counts_that_agree() -> None:
         assert tracker.iterations_seen == tracker.total_tokens
 
 
-class Model:
-    """A provider that reports one token a call."""
-
-    def get_default_model(self) -> str:
-        return "small"
-
-    async def chat(self, **options: Any) -> ChatResponse:
-        await asyncio.sleep(0)
-        return ChatResponse("yes", usage=dict(ONE_TOKEN))
-
-
 def test_wrappers_in_many_threads_share_one_budget_and_report_its_end_once(tmp_path: Path) -> None:
     hooks: Counter[str] = Counter()
     store = FileBudgetStore(tmp_path / "state.json")
     tracker = daily(store=store, daily_budget=100)
     wrapper = BudgetWrapper(
-        Model(), tracker, on_limit_reached=lambda scope, **_: hooks.update([scope])
+        Script(streams(0, usage=ONE_TOKEN)),
+        tracker,
+        on_limit_reached=lambda scope, **_: hooks.update([scope]),
     )
 
     async def talk() -> list[str | None]:

@@ -1,5 +1,6 @@
-"""Play runs of an operative against a model that answers by heart."""
+"""A provider with prepared answers, and runs of an operative against it."""
 
+import asyncio
 import json
 
 from budget_core.agent.budget import Budget
@@ -11,7 +12,7 @@ from budget_core.provider import ChatResponse, ToolCall, settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from budget_core.agent.result import OperativeResult
@@ -23,37 +24,54 @@ TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required"
 
 
 class Script:
-    """A provider that answers by heart and remembers what it was sent.
+    """A provider that gives its answers in order, the last one for ever, and keeps the requests.
 
-    An answer is a response, an error to raise, or a function of what was asked that returns one,
-    at once or awaited. The last one answers for ever.
+    An answer is a response, a number of tokens that it used, an error to raise, or a function of
+    the request that returns one of these, at once or awaited.
     """
 
     supports_response_deltas = True
 
-    def __init__(self, *answers: "Any") -> None:
-        self.answers = list(answers)
-        self.sent: list[Any] = []
-        self.offered: list[Any] = []
-        self.models: list[Any] = []
-        self.limits: list[Any] = []
+    def __init__(self, *answers: "Any", model: str = "script") -> None:
+        self.answers = list(answers or (0,))
+        self.requests: list[dict[str, Any]] = []
+        self.model = model
 
     def get_default_model(self) -> str:
         """Return the model that answers unless another is named."""
-        return "script"
+        return self.model
 
-    async def chat(self, messages: "Any", tools: "Any" = None, **more: "Any") -> "Any":
+    async def chat(self, messages: "Any", **request: "Any") -> "Any":
         """Return the next answer."""
-        self.sent.append(json.loads(json.dumps(messages)))
-        self.offered.append(tools and [tool["function"]["name"] for tool in tools])
-        self.models.append(more["model"])
-        self.limits.append(more.get("max_tokens"))
+        request["messages"] = json.loads(json.dumps(messages))
+        self.requests.append(request)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if callable(answer):
+            answer = await settle(answer(dict(request, messages=messages)))
         if isinstance(answer, BaseException):
             raise answer
-        if callable(answer):
-            return await settle(answer(dict(more, messages=messages, tools=tools)))
-        return answer
+        return costs(answer) if isinstance(answer, int) else answer
+
+    @property
+    def sent(self) -> "list[Any]":
+        """The messages of each request."""
+        return [request["messages"] for request in self.requests]
+
+    @property
+    def offered(self) -> "list[Any]":
+        """The names of the tools of each request; `None` where there are none."""
+        tools = [request.get("tools") for request in self.requests]
+        return [each and [tool["function"]["name"] for tool in each] for each in tools]
+
+    @property
+    def models(self) -> "list[Any]":
+        """The model of each request."""
+        return [request.get("model") for request in self.requests]
+
+    @property
+    def limits(self) -> "list[Any]":
+        """The most tokens that each request allows."""
+        return [request.get("max_tokens") for request in self.requests]
 
 
 class Diary:
@@ -117,6 +135,34 @@ def says(text: "str | None", usage: "Any" = USAGE, **more: "Any") -> ChatRespons
     return ChatResponse(text, usage=usage, **more)
 
 
+def costs(tokens: int) -> ChatResponse:
+    """Return an answer that used so many tokens, all of them the prompt's."""
+    used = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
+    return says("answer", used)
+
+
+def streams(*steps: "Any", usage: "Any" = None) -> "Callable[[dict[str, Any]], Any]":
+    """Return an answer that comes step by step, and the usage that it reports at its end.
+
+    A text is a delta, a dict a report of usage, a number a wait, and an error is raised.
+    """
+
+    async def answer(request: "dict[str, Any]") -> ChatResponse:
+        on_delta: Any = request.get("on_delta")
+        for step in steps:
+            if isinstance(step, BaseException):
+                raise step
+            if isinstance(step, dict):
+                on_delta.usage = step
+            elif isinstance(step, int):
+                await asyncio.sleep(step)
+            else:
+                await on_delta(step)
+        return says("answer", usage)
+
+    return answer
+
+
 def calls(*named: "tuple[str, Any]", text: "str | None" = None) -> ChatResponse:
     """Return an answer that calls tools by name, with their arguments."""
     asked = [ToolCall(f"c{n}", name, arguments) for n, (name, arguments) in enumerate(named)]
@@ -165,7 +211,7 @@ async def play(*answers: "Any", **more: "Any") -> Played:
     await played.run.finish()
     check_conversation(played.result.messages)
     assert played.run.budget.tokens.held == 0
-    assert played.run._toolbox.landed == {}
+    assert played.run._toolbox.ends == {}
     assert not played.run.state.is_accepting_writes()
     return played
 

@@ -8,18 +8,11 @@ from budget_core import (
     TurnBudgetPolicy,
     TurnBudgetTracker,
 )
+from tests_micro.script import Script
 from tests_micro.support import raises
 
 MODES = ("observe", "warn", "cutoff", "fallback")
 UNKNOWN = ("", "CUTOFF", "cut-off", "cutoff ", "none", "observer", b"cutoff", 0, 3, False, ["warn"])
-
-
-class Inner:
-    async def chat(self, **given: object) -> object:
-        return None
-
-    def get_default_model(self) -> str:
-        return "inner"
 
 
 def test_the_modes_are_plain_lower_case_strings() -> None:
@@ -45,7 +38,7 @@ def test_a_config_refuses_an_unknown_mode_when_it_is_replaced() -> None:
 
 def test_a_wrapper_refuses_an_unknown_mode_by_name() -> None:
     for mode in UNKNOWN:
-        error = raises(ValueError, BudgetWrapper, Inner(), TurnBudgetTracker(), enforcement=mode)
+        error = raises(ValueError, BudgetWrapper, Script(), TurnBudgetTracker(), enforcement=mode)
         assert "enforcement" in str(error), mode
 
 
@@ -57,18 +50,18 @@ def test_a_policy_refuses_an_unknown_mode_by_name() -> None:
 
 def test_a_fallback_without_a_model_is_refused_where_it_would_act() -> None:
     config = TurnBudgetConfig(enforcement=Enforcement.FALLBACK)
-    error = raises(ValueError, BudgetWrapper, Inner(), TurnBudgetTracker(config))
+    error = raises(ValueError, BudgetWrapper, Script(), TurnBudgetTracker(config))
     assert "fallback_model" in str(error)
 
 
 def test_a_fallback_asked_of_the_wrapper_needs_a_model_too() -> None:
-    error = raises(ValueError, BudgetWrapper, Inner(), TurnBudgetTracker(), Enforcement.FALLBACK)
+    error = raises(ValueError, BudgetWrapper, Script(), TurnBudgetTracker(), Enforcement.FALLBACK)
     assert "fallback_model" in str(error)
 
 
 def test_the_wrapper_itself_may_name_the_fallback_model() -> None:
     config = DailyBudgetConfig(enforcement=Enforcement.FALLBACK)
-    wrapper = BudgetWrapper(Inner(), TurnBudgetTracker(TurnBudgetConfig()), "fallback", "cheap")
+    wrapper = BudgetWrapper(Script(), TurnBudgetTracker(TurnBudgetConfig()), "fallback", "cheap")
     assert (config.fallback_model, wrapper.fallback_model) == (None, "cheap")
 
 

@@ -2,7 +2,6 @@
 
 from budget_core import (
     BudgetWrapper,
-    ChatResponse,
     DailyBudgetConfig,
     DailyBudgetTracker,
     InMemoryBudgetStore,
@@ -10,6 +9,7 @@ from budget_core import (
     TurnBudgetPolicy,
     TurnBudgetTracker,
 )
+from tests_micro.script import Script
 from tests_micro.support import FakeClock, raises, unclear
 
 TYPE_CHECKING = False
@@ -24,27 +24,16 @@ TOOLS: "list[dict[str, Any]]" = [
 ]
 
 
-class Inner:
-    """A provider that answers from a list of token counts and remembers what it was sent."""
+def spends(*counts: int) -> Script:
+    """Return a provider whose answers use so many tokens, and none after them."""
+    return Script(*counts, 0, model="big")
 
-    def __init__(self, *counts: int) -> None:
-        self.counts = list(counts)
-        self.calls: list[dict[str, Any]] = []
 
-    async def chat(self, **arguments: "Any") -> "Any":
-        self.calls.append(dict(arguments, messages=list(arguments["messages"])))
-        count = self.counts.pop(0) if self.counts else 0
-        usage = {"prompt_tokens": count, "completion_tokens": 0, "total_tokens": count}
-        return ChatResponse("answer", usage=usage)
-
-    def get_default_model(self) -> str:
-        return "big"
-
-    def notices(self, call: int = -1) -> "list[dict[str, Any]]":
-        """Return what a call was sent beyond the messages of the caller."""
-        messages: list[dict[str, Any]] = self.calls[call]["messages"]
-        assert messages[: len(HELLO)] == HELLO
-        return messages[len(HELLO) :]
+def extra(inner: Script, call: int = -1) -> "list[dict[str, Any]]":
+    """Return what a call was sent beyond the messages of the caller."""
+    messages: list[dict[str, Any]] = inner.sent[call]
+    assert messages[: len(HELLO)] == HELLO
+    return messages[len(HELLO) :]
 
 
 def turn_of(inner: "Any", **config: "Any") -> "Any":
@@ -73,18 +62,18 @@ async def chat(wrapper: "Any", times: int = 1, **arguments: "Any") -> "Any":
 
 
 async def test_a_call_well_within_its_budget_is_passed_on_as_it_is() -> None:
-    inner = Inner(5)
+    inner = spends(5)
     answer = await chat(turn_of(inner), tools=TOOLS, model="m")
     assert answer.content == "answer"
     assert answer.cut_off_by is None
-    assert inner.notices() == []
-    assert (inner.calls[0]["tools"], inner.calls[0]["model"]) == (TOOLS, "m")
+    assert extra(inner) == []
+    assert (inner.requests[0]["tools"], inner.requests[0]["model"]) == (TOOLS, "m")
 
 
 async def test_a_warning_goes_last_in_the_role_of_the_user() -> None:
-    inner = Inner()
+    inner = spends()
     await chat(turn_of(inner), 6)
-    notice = inner.notices()
+    notice = extra(inner)
     assert len(notice) == 1
     assert sorted(notice[0]) == ["content", "role"]
     assert notice[0]["role"] == "user"
@@ -92,68 +81,68 @@ async def test_a_warning_goes_last_in_the_role_of_the_user() -> None:
 
 
 async def test_each_warning_is_in_one_call_only() -> None:
-    inner = Inner()
+    inner = spends()
     await chat(turn_of(inner), 10)
-    told = [number for number in range(10) if inner.notices(number)]
+    told = [number for number in range(10) if extra(inner, number)]
     assert told == [5, 8, 9]
 
 
 async def test_the_callers_messages_and_tools_are_left_alone() -> None:
-    inner = Inner()
+    inner = spends()
     wrapper = turn_of(inner, tool_strip_threshold=0.5, tool_strip_disallow=("exec",))
     await chat(wrapper, 5)
     messages, tools = list(HELLO), list(TOOLS)
     await wrapper.chat(messages, tools)
-    assert inner.notices()
+    assert extra(inner)
     assert messages == HELLO
     assert tools == TOOLS
 
 
 async def test_warnings_fire_in_every_mode() -> None:
     for mode in ("observe", "warn", "cutoff", "fallback"):
-        inner = Inner()
+        inner = spends()
         await chat(turn_of(inner, enforcement=mode, fallback_model="small"), 6)
-        assert len(inner.notices()) == 1, mode
+        assert len(extra(inner)) == 1, mode
 
 
 async def test_of_several_warnings_crossed_by_one_call_the_highest_is_told() -> None:
-    inner = Inner(850)
+    inner = spends(850)
     await chat(turn_of(inner), 3)
-    assert "80%" in inner.notices(1)[0]["content"]
-    assert inner.notices(2) == []
+    assert "80%" in extra(inner, 1)[0]["content"]
+    assert extra(inner, 2) == []
 
 
 # The limit
 
 
 async def test_observing_goes_on_past_the_limit_unchanged() -> None:
-    inner = Inner()
+    inner = spends()
     await chat(turn_of(inner, enforcement="observe"), 13, tools=TOOLS, model="m")
-    assert len(inner.calls) == 13
+    assert len(inner.requests) == 13
     for call in (10, 11, 12):
-        assert inner.notices(call) == [], call
-        assert inner.calls[call]["model"] == "m", call
-        assert inner.calls[call]["tools"] == TOOLS, call
+        assert extra(inner, call) == [], call
+        assert inner.requests[call]["model"] == "m", call
+        assert inner.requests[call]["tools"] == TOOLS, call
 
 
 async def test_warning_tells_the_limit_once_and_goes_on() -> None:
-    inner = Inner()
+    inner = spends()
     wrapper = turn_of(inner, enforcement="warn")
     await chat(wrapper, 13, model="m")
-    assert len(inner.calls) == 13
-    notices = inner.notices(10)
+    assert len(inner.requests) == 13
+    notices = extra(inner, 10)
     assert len(notices) == 1
     assert notices[0]["role"] == "user"
     assert "10/10 iterations" in notices[0]["content"]
-    assert inner.notices(11) == inner.notices(12) == []
-    assert inner.calls[12]["model"] == "m"
+    assert extra(inner, 11) == extra(inner, 12) == []
+    assert inner.requests[12]["model"] == "m"
 
 
 async def test_a_cut_off_answers_in_the_models_place() -> None:
-    inner = Inner()
+    inner = spends()
     wrapper = turn_of(inner)
     answer = await chat(wrapper, 12, tools=TOOLS)
-    assert len(inner.calls) == 10
+    assert len(inner.requests) == 10
     assert answer.content == wrapper.tracker.at_limit_message()
     assert answer.finish_reason == "stop"
     assert answer.cut_off_by == "turn"
@@ -163,7 +152,7 @@ async def test_a_cut_off_answers_in_the_models_place() -> None:
 
 
 async def test_a_call_that_was_cut_off_is_not_counted() -> None:
-    wrapper = turn_of(Inner())
+    wrapper = turn_of(spends())
     await chat(wrapper, 15)
     assert wrapper.tracker.iterations_seen == 10
     assert unclear(wrapper.tracker) == {"missing": 0, "invalid": 0}
@@ -171,90 +160,90 @@ async def test_a_call_that_was_cut_off_is_not_counted() -> None:
 
 async def test_a_budget_of_nothing_is_cut_off_at_once() -> None:
     for config in ({"iteration_budget": 0}, {"token_budget": 0}):
-        inner = Inner()
+        inner = spends()
         answer = await chat(turn_of(inner, **config))
-        assert inner.calls == [], config
+        assert inner.requests == [], config
         assert answer.cut_off_by == "turn", config
 
 
 async def test_a_turn_without_caps_is_never_cut_off() -> None:
-    inner = Inner(10**9)
+    inner = spends(10**9)
     await chat(turn_of(inner, iteration_budget=None, token_budget=None), 60)
-    assert len(inner.calls) == 60
+    assert len(inner.requests) == 60
 
 
 async def test_a_stranded_warning_goes_into_the_cut_off_answer() -> None:
-    inner = Inner(100, 950)
+    inner = spends(100, 950)
     wrapper = turn_of(inner, warning_template="at {pct}", cutoff_template="over {used}")
     answer = await chat(wrapper, 3)
     assert answer.content == "at 90\n\nover 1050"
 
 
 async def test_a_warning_told_before_is_not_in_the_cut_off_answer() -> None:
-    inner = Inner()
+    inner = spends()
     wrapper = turn_of(inner, warning_template="at {pct}", cutoff_template="over")
     answer = await chat(wrapper, 11)
-    assert inner.notices(9)[0]["content"] == "at 90"
+    assert extra(inner, 9)[0]["content"] == "at 90"
     assert answer.content == "over"
 
 
 async def test_a_fallback_demotes_the_model_past_the_limit() -> None:
     for asked in ("big", None):
-        inner = Inner(60, 60)
+        inner = spends(60, 60)
         await chat(day_of(inner, primary_models=("big",)), 4, model=asked)
-        assert [call["model"] for call in inner.calls] == [asked, asked, "small", "small"], asked
-        assert inner.notices() == []
+        assert inner.models == [asked, asked, "small", "small"], asked
+        assert extra(inner) == []
 
 
 async def test_tokens_of_the_fallback_model_do_not_count_against_the_day() -> None:
-    wrapper = day_of(Inner(60, 60, 60, 60), primary_models=("big", "small"))
+    wrapper = day_of(spends(60, 60, 60, 60), primary_models=("big", "small"))
     await chat(wrapper, 4)
     assert wrapper.tracker.total_tokens == 120
 
 
 async def test_the_model_comes_back_on_the_next_day() -> None:
-    inner, clock = Inner(100, 5, 5), FakeClock(0)
+    inner, clock = spends(100, 5, 5), FakeClock(0)
     wrapper = day_of(inner, None, clock, primary_models=("big",))
     await chat(wrapper, 2, model="big")
     clock.advance(86_400)
     await chat(wrapper, model="big")
-    assert [call["model"] for call in inner.calls] == ["big", "small", "big"]
+    assert inner.models == ["big", "small", "big"]
     assert wrapper.tracker.total_tokens == 5
 
 
 async def test_the_wrappers_own_mode_and_fallback_come_before_the_configs() -> None:
-    inner = Inner(100)
+    inner = spends(100)
     config = DailyBudgetConfig(daily_budget=100, fallback_model="small")
     tracker = DailyBudgetTracker(config, FakeClock(0))
     wrapper = BudgetWrapper(inner, tracker, "cutoff")
     assert (await chat(wrapper, 2)).cut_off_by == "daily"
     wrapper = BudgetWrapper(inner, tracker, fallback_model="tiny")
     await chat(wrapper)
-    assert inner.calls[-1]["model"] == "tiny"
+    assert inner.requests[-1]["model"] == "tiny"
 
 
 async def test_the_texts_at_the_limit_are_those_of_the_wrappers_own_mode() -> None:
     config = DailyBudgetConfig(daily_budget=0, cutoff_template="c", fallback_template="f")
-    answer = await chat(BudgetWrapper(Inner(), DailyBudgetTracker(config), "cutoff"))
+    answer = await chat(BudgetWrapper(spends(), DailyBudgetTracker(config), "cutoff"))
     assert answer.content == "c"
-    inner = Inner()
+    inner = spends()
     await chat(BudgetWrapper(inner, DailyBudgetTracker(config), "warn"))
-    assert inner.notices()[0]["content"] == "c"
+    assert extra(inner)[0]["content"] == "c"
 
 
 async def test_a_model_of_none_counts_as_the_inner_default() -> None:
-    wrapper = day_of(Inner(7, 7), primary_models=("big",))
+    wrapper = day_of(spends(7, 7), primary_models=("big",))
     await chat(wrapper)
     assert wrapper.tracker.total_tokens == 7
-    wrapper = turn_of(Inner(7), model_weights={"big": 3})
+    wrapper = turn_of(spends(7), model_weights={"big": 3})
     await chat(wrapper)
     assert wrapper.tracker.total_tokens == 21
 
 
 async def test_a_model_of_none_is_passed_on_as_none() -> None:
-    inner = Inner()
+    inner = spends()
     await chat(day_of(inner, primary_models=("big",)))
-    assert inner.calls[0]["model"] is None
+    assert inner.requests[0]["model"] is None
 
 
 async def test_a_failing_store_cuts_off_and_comes_back() -> None:
@@ -271,13 +260,13 @@ async def test_a_failing_store_cuts_off_and_comes_back() -> None:
         def clear(self) -> None:
             return None
 
-    inner, store = Inner(5, 5), Store()
+    inner, store = spends(5, 5), Store()
     wrapper = day_of(inner, store, enforcement="cutoff")
     await chat(wrapper)
     store.error = OSError(28)
     wrapper.tracker.record(None)
     assert (await chat(wrapper)).cut_off_by == "daily"
-    assert len(inner.calls) == 1
+    assert len(inner.requests) == 1
     store.error = None
     assert (await chat(wrapper)).content == "answer"
     assert wrapper.tracker.total_tokens == 10
@@ -287,13 +276,13 @@ async def test_a_failing_store_cuts_off_and_comes_back() -> None:
 
 
 async def test_past_the_threshold_no_tools_are_sent_and_the_model_is_told() -> None:
-    inner = Inner()
+    inner = spends()
     wrapper = turn_of(inner, tool_strip_threshold=0.7, warning_thresholds=())
     await chat(wrapper, 10, tools=TOOLS)
-    sent = [call["tools"] for call in inner.calls]
+    sent = [call["tools"] for call in inner.requests]
     assert sent == [TOOLS] * 7 + [None] * 3
     for call in (7, 8, 9):
-        notices = inner.notices(call)
+        notices = extra(inner, call)
         assert len(notices) == 1, call
         assert "Tools are disabled" in notices[0]["content"], call
         assert notices[0]["role"] == "user"
@@ -306,40 +295,40 @@ async def test_only_the_listed_tools_are_stripped() -> None:
         (("other",), TOOLS),
         (("exec", "read", "search"), None),
     ):
-        inner = Inner()
+        inner = spends()
         wrapper = turn_of(inner, tool_strip_threshold=0, tool_strip_disallow=disallowed)
         await chat(wrapper, tools=TOOLS)
-        assert inner.calls[0]["tools"] == kept, disallowed
+        assert inner.requests[0]["tools"] == kept, disallowed
 
 
 async def test_a_tool_of_unknown_shape_is_kept_beside_listed_ones() -> None:
     strange = [{"type": "web_search"}, {"function": "exec"}, "exec", None, 5]
-    inner = Inner()
+    inner = spends()
     wrapper = turn_of(inner, tool_strip_threshold=0, tool_strip_disallow=("exec",))
     await chat(wrapper, tools=TOOLS[:1] + strange)
-    assert inner.calls[0]["tools"] == strange
+    assert inner.requests[0]["tools"] == strange
 
 
 async def test_a_tool_with_a_flat_name_beside_an_empty_function_is_stripped() -> None:
-    inner = Inner()
+    inner = spends()
     wrapper = turn_of(inner, tool_strip_threshold=0, tool_strip_disallow=("exec",))
     await chat(wrapper, tools=[{"name": "exec", "function": {}}, TOOLS[1]])
-    assert inner.calls[0]["tools"] == [TOOLS[1]]
+    assert inner.requests[0]["tools"] == [TOOLS[1]]
 
 
 async def test_a_call_without_tools_is_not_told_that_they_are_off() -> None:
-    inner = Inner()
+    inner = spends()
     wrapper = turn_of(inner, tool_strip_threshold=0, warning_thresholds=())
     await chat(wrapper)
-    assert inner.calls[0]["tools"] is None
-    assert inner.notices() == []
+    assert inner.requests[0]["tools"] is None
+    assert extra(inner) == []
 
 
 async def test_a_warning_comes_before_the_notice_that_tools_are_off() -> None:
-    inner = Inner()
+    inner = spends()
     wrapper = turn_of(inner, tool_strip_threshold=0.5, warning_thresholds=(0.5,))
     await chat(wrapper, 6, tools=TOOLS)
-    first, second = inner.notices()
+    first, second = extra(inner)
     assert "50%" in first["content"]
     assert "disabled" in second["content"]
 
@@ -348,35 +337,35 @@ async def test_a_warning_comes_before_the_notice_that_tools_are_off() -> None:
 
 
 async def test_a_turn_stacks_over_a_day() -> None:
-    inner = Inner(40, 40, 40, 40)
+    inner = spends(40, 40, 40, 40)
     day = day_of(inner, primary_models=("big",))
     turn = turn_of(day, iteration_budget=4)
     await chat(turn, 4)
-    assert [call["model"] for call in inner.calls] == [None, None, None, "small"]
+    assert inner.models == [None, None, None, "small"]
     assert turn.tracker.total_tokens == 160
     assert day.tracker.total_tokens == 120
     assert (await chat(turn)).cut_off_by == "turn"
-    assert len(inner.calls) == 4
+    assert len(inner.requests) == 4
 
 
 async def test_a_spent_day_cuts_off_through_the_turn_over_it() -> None:
-    inner = Inner(100)
+    inner = spends(100)
     turn = turn_of(day_of(inner, enforcement="cutoff"))
     answer = await chat(turn, 2)
     assert answer.cut_off_by == "daily"
-    assert len(inner.calls) == 1
+    assert len(inner.requests) == 1
 
 
 async def test_both_budgets_of_a_stack_may_warn_in_one_call() -> None:
-    inner = Inner(60)
+    inner = spends(60)
     day = day_of(inner, warning_thresholds=(0.5,), warning_template="{scope}")
     turn = turn_of(day, iteration_budget=2, warning_template="{scope}")
     await chat(turn, 2)
-    assert [notice["content"] for notice in inner.notices()] == ["turn", "daily"]
+    assert [notice["content"] for notice in extra(inner)] == ["turn", "daily"]
 
 
 async def test_a_new_turn_begins_with_its_policy() -> None:
-    inner = Inner()
+    inner = spends()
     wrapper = turn_of(inner)
     policy = TurnBudgetPolicy(wrapper.tracker)
     for turn in range(3):
@@ -384,18 +373,18 @@ async def test_a_new_turn_begins_with_its_policy() -> None:
             assert await policy.should_continue(iteration, []), (turn, iteration)
             assert (await chat(wrapper)).content == "answer", (turn, iteration)
         assert not await policy.should_continue(10, []), turn
-    told = [number for number in range(30) if inner.notices(number)]
+    told = [number for number in range(30) if extra(inner, number)]
     assert told == [5, 8, 9, 15, 18, 19, 25, 28, 29]
 
 
 async def test_two_wrappers_of_one_tracker_share_its_budget() -> None:
     tracker = TurnBudgetTracker(TurnBudgetConfig(iteration_budget=4))
-    first, second = Inner(), Inner()
+    first, second = spends(), spends()
     parent, child = BudgetWrapper(first, tracker), BudgetWrapper(second, tracker)
     await chat(parent, 2)
     await chat(child, 2)
     assert (await chat(parent)).cut_off_by == (await chat(child)).cut_off_by == "turn"
-    assert len(first.calls) == len(second.calls) == 2
+    assert len(first.requests) == len(second.requests) == 2
 
 
 async def test_a_warning_due_while_the_store_fails_reaches_the_model_once_it_works() -> None:
@@ -414,45 +403,45 @@ async def test_a_warning_due_while_the_store_fails_reaches_the_model_once_it_wor
         def clear(self) -> None:
             return None
 
-    inner, store = Inner(60), Store()
+    inner, store = spends(60), Store()
     store.error = OSError(28)
     wrapper = day_of(inner, store, enforcement="cutoff", warning_thresholds=(0.5,))
     await chat(wrapper)
     assert wrapper.tracker.store_error is not None
     await chat(wrapper)
-    assert len(inner.calls) == 2
-    assert len(inner.notices()) == 1
-    assert "50%" in inner.notices()[0]["content"]
+    assert len(inner.requests) == 2
+    assert len(extra(inner)) == 1
+    assert "50%" in extra(inner)[0]["content"]
 
 
 async def test_a_stranded_warning_goes_into_the_cut_off_answer_after_a_restart_too() -> None:
     store = InMemoryBudgetStore()
     config: dict[str, Any] = {"enforcement": "cutoff", "warning_thresholds": (0.5,)}
     config["warning_template"] = "at {pct}"
-    await chat(day_of(Inner(100), store, **config))
-    answer = await chat(day_of(Inner(), store, **config))
+    await chat(day_of(spends(100), store, **config))
+    answer = await chat(day_of(spends(), store, **config))
     assert answer.content.startswith("at 50\n\n")
 
 
 async def test_a_stranded_warning_is_told_once() -> None:
-    wrapper = turn_of(Inner(1000), warning_template="at {pct}", cutoff_template="over")
+    wrapper = turn_of(spends(1000), warning_template="at {pct}", cutoff_template="over")
     await chat(wrapper)
     for text in ("at 90\n\nover", "over"):
         assert (await chat(wrapper)).content == text
 
 
 async def test_a_stranded_warning_of_one_turn_is_not_told_in_the_next() -> None:
-    inner = Inner(1000)
+    inner = spends(1000)
     wrapper = turn_of(inner, warning_template="at {pct}", cutoff_template="over")
     await chat(wrapper)
     wrapper.tracker.reset()
     await chat(wrapper, 9)
-    assert [inner.notices(call) for call in range(1, 6)] == [[]] * 5
-    assert inner.notices(6)[0]["content"] == "at 50"
+    assert [extra(inner, call) for call in range(1, 6)] == [[]] * 5
+    assert extra(inner, 6)[0]["content"] == "at 50"
 
 
 async def test_a_warning_stranded_by_one_call_is_in_the_policys_last_words() -> None:
-    wrapper = turn_of(Inner(1000), warning_template="at {pct}", cutoff_template="over")
+    wrapper = turn_of(spends(1000), warning_template="at {pct}", cutoff_template="over")
     await chat(wrapper)
     policy = TurnBudgetPolicy(wrapper.tracker)
     assert not await policy.should_continue(1, [])
@@ -466,14 +455,14 @@ async def test_a_tracker_with_limits_of_its_own_is_asked_before_each_call() -> N
         def is_at_limit(self) -> bool:
             return self.iterations_seen >= 2
 
-    inner = Inner()
+    inner = spends()
     wrapper = BudgetWrapper(inner, Two())
     for cut_off_by in (None, None, "turn"):
         assert (await chat(wrapper)).cut_off_by == cut_off_by
 
 
 async def test_a_fallback_model_named_to_the_wrapper_is_not_counted_either() -> None:
-    inner = Inner(100)
+    inner = spends(100)
     config = DailyBudgetConfig(daily_budget=100, primary_models=("m", "cheap"))
     tracker = DailyBudgetTracker(config, FakeClock(0))
     wrapper = BudgetWrapper(inner, tracker, fallback_model="cheap")
@@ -483,4 +472,4 @@ async def test_a_fallback_model_named_to_the_wrapper_is_not_counted_either() -> 
 
 
 def test_a_tracker_of_another_make_is_refused() -> None:
-    assert "tracker" in str(raises(ValueError, BudgetWrapper, Inner(), Inner()))
+    assert "tracker" in str(raises(ValueError, BudgetWrapper, spends(), spends()))

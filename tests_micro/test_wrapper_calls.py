@@ -10,6 +10,7 @@ from budget_core import (
     TurnBudgetTracker,
     estimate_tokens,
 )
+from tests_micro.script import Script, streams
 from tests_micro.support import raises, raises_async, unclear
 
 TYPE_CHECKING = False
@@ -19,27 +20,7 @@ if TYPE_CHECKING:
 
 HELLO: "list[dict[str, Any]]" = [{"role": "user", "content": "hello"}]
 USAGE = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
-
-
-class Inner:
-    """A provider that keeps what it was given and answers, or raises."""
-
-    supports_response_deltas = True
-
-    def __init__(self, error: BaseException | None = None, response: "Any" = None) -> None:
-        self.error = error
-        self.response = response
-        self.given: dict[str, Any] = {}
-        self.colour = "green"
-
-    async def chat(self, **given: "Any") -> "Any":
-        self.given = given
-        if self.error is not None:
-            raise self.error
-        return self.response or ChatResponse("answer", usage=USAGE)
-
-    def get_default_model(self) -> str:
-        return "big"
+ANSWER = ChatResponse("answer", usage=USAGE)
 
 
 class Plain:
@@ -57,17 +38,17 @@ class Plain:
         temperature: float = 0.9,
     ) -> "Any":
         self.used = max_tokens, temperature
-        return ChatResponse("answer", usage=USAGE)
+        return ANSWER
 
     def get_default_model(self) -> str:
         return "big"
 
 
-class Closing(Inner):
+class Closing(Script):
     """A provider with a `close` that returns what it is told."""
 
     def __init__(self, result: "Callable[[], Any]") -> None:
-        super().__init__()
+        super().__init__(ANSWER)
         self.result = result
         self.closed = 0
 
@@ -86,7 +67,7 @@ async def nothing() -> None:
 
 async def test_the_answer_is_the_inner_providers_own() -> None:
     response = ChatResponse("own", usage=USAGE)
-    assert await wrapped(Inner(response=response)).chat(HELLO) is response
+    assert await wrapped(Script(response)).chat(HELLO) is response
 
 
 async def test_every_argument_is_passed_on() -> None:
@@ -99,9 +80,9 @@ async def test_every_argument_is_passed_on() -> None:
         "response_format": {"type": "json_object"},
         "something_new": 7,
     }
-    inner = Inner()
+    inner = Script(ANSWER)
     await wrapped(inner).chat(HELLO, **given)
-    assert inner.given == dict(given, messages=HELLO)
+    assert inner.requests[-1] == dict(given, messages=HELLO)
 
 
 async def test_arguments_can_be_given_by_position_in_the_protocols_order() -> None:
@@ -114,17 +95,17 @@ async def test_arguments_can_be_given_by_position_in_the_protocols_order() -> No
         "reasoning_effort": "low",
         "response_format": {"type": "json_object"},
     }
-    inner = Inner()
+    inner = Script(ANSWER)
     order = ("messages", "tools", "model", "max_tokens", "temperature", "reasoning_effort")
     await wrapped(inner).chat(*[given[name] for name in order + ("response_format",)])
-    assert inner.given == given
+    assert inner.requests[-1] == given
 
 
 async def test_an_option_of_none_is_passed_on_as_it_was_given() -> None:
     given = {"temperature": None, "reasoning_effort": None, "something_new": None, "on_delta": None}
-    inner = Inner()
+    inner = Script(ANSWER)
     await wrapped(inner).chat(HELLO, **given)
-    assert inner.given == dict(given, messages=HELLO, tools=None, model=None)
+    assert inner.requests[-1] == dict(given, messages=HELLO, tools=None, model=None)
 
 
 async def test_each_optional_argument_is_passed_on_alone() -> None:
@@ -137,29 +118,29 @@ async def test_each_optional_argument_is_passed_on_alone() -> None:
         ("response_format", {}),
         ("stop", []),
     ):
-        inner = Inner()
+        inner = Script(ANSWER)
         await wrapped(inner).chat(HELLO, **{name: value})
-        assert inner.given.get(name, "not given") == value, (name, inner.given)
+        assert inner.requests[-1].get(name, "not given") == value, (name, inner.requests[-1])
 
 
 async def test_arguments_that_are_empty_but_given_are_passed_on_with_the_usual_ones() -> None:
-    inner = Inner()
+    inner = Script(ANSWER)
     await wrapped(inner).chat(HELLO, max_tokens=5, temperature=0.5, response_format={})
-    assert inner.given.get("response_format", "not given") == {}
+    assert inner.requests[-1].get("response_format", "not given") == {}
 
 
 async def test_an_effort_is_passed_on_with_the_usual_arguments() -> None:
-    inner = Inner()
+    inner = Script(ANSWER)
     await wrapped(inner).chat(HELLO, max_tokens=5, temperature=0.5, reasoning_effort="low")
-    assert inner.given.get("reasoning_effort", "not given") == "low"
+    assert inner.requests[-1].get("reasoning_effort", "not given") == "low"
 
 
 async def test_arguments_that_were_not_given_are_not_passed_on() -> None:
     optional = ("max_tokens", "temperature", "reasoning_effort", "response_format", "on_delta")
     for given in ({}, {"max_tokens": 5}, {"temperature": 0.5}, {"max_tokens": 5, "temperature": 1}):
-        inner = Inner()
+        inner = Script(ANSWER)
         await wrapped(inner).chat(HELLO, **given)
-        passed = [name for name in optional if name in inner.given]
+        passed = [name for name in optional if name in inner.requests[-1]]
         assert passed == [name for name in optional if name in given], given
 
 
@@ -177,30 +158,25 @@ async def test_a_provider_that_knows_only_some_arguments_can_be_wrapped() -> Non
 async def test_a_streaming_provider_stays_streaming() -> None:
     deltas: list[str] = []
 
-    class Streaming(Inner):
-        async def chat(self, **given: "Any") -> "Any":
-            await given["on_delta"]("an")
-            await given["on_delta"]("swer")
-            return await super().chat(**given)
-
     async def on_delta(text: str) -> None:
         deltas.append(text)
 
-    wrapper = wrapped(wrapped(Streaming()))
+    wrapper = wrapped(wrapped(Script(streams("an", "swer"))))
     assert wrapper.supports_response_deltas is True
     await wrapper.chat(HELLO, on_delta=on_delta)
     assert deltas == ["an", "swer"]
 
 
 def test_any_other_attribute_is_the_inner_providers() -> None:
-    wrapper = wrapped(wrapped(Inner()))
-    assert wrapper.colour == "green"
+    inner = Script(ANSWER)
+    wrapper = wrapped(wrapped(inner))
+    assert wrapper.requests is inner.requests
     raises(AttributeError, getattr, wrapper, "no_such_attribute")
     assert not hasattr(wrapped(Plain()), "supports_response_deltas")
 
 
 def test_the_default_model_is_the_inner_providers() -> None:
-    assert wrapped(wrapped(Inner())).get_default_model() == "big"
+    assert wrapped(wrapped(Script(model="big"))).get_default_model() == "big"
 
 
 async def test_closing_closes_the_inner_provider_whether_it_is_async_or_not() -> None:
@@ -211,12 +187,12 @@ async def test_closing_closes_the_inner_provider_whether_it_is_async_or_not() ->
 
 
 async def test_closing_a_provider_that_cannot_be_closed_does_no_harm() -> None:
-    await wrapped(Inner()).close()
+    await wrapped(Script(ANSWER)).close()
 
 
 async def test_a_call_that_raises_counts_with_its_usage_missing() -> None:
     for error in (RuntimeError("down"), OSError(5), ValueError("bad"), MemoryError()):
-        wrapper = wrapped(Inner(error))
+        wrapper = wrapped(Script(error))
         caught = await raises_async(type(error), wrapper.chat, HELLO)
         assert caught is error
         assert wrapper.tracker.iterations_seen == 1
@@ -225,34 +201,30 @@ async def test_a_call_that_raises_counts_with_its_usage_missing() -> None:
 
 
 async def test_no_call_goes_uncounted_because_the_default_model_cannot_be_told() -> None:
-    class Nameless(Inner):
+    class Nameless(Script):
         def get_default_model(self) -> str:
             raise RuntimeError("no default")
 
-    inner = Nameless()
+    inner = Nameless(ANSWER)
     wrapper = wrapped(inner)
     try:
         await wrapper.chat(HELLO)
     except RuntimeError:
         pass
-    assert wrapper.tracker.iterations_seen == (1 if inner.given else 0)
+    assert wrapper.tracker.iterations_seen == len(inner.requests)
 
 
 async def test_calls_that_raise_use_the_turn_up() -> None:
-    inner = Inner(RuntimeError("down"))
+    inner = Script(RuntimeError("down"))
     wrapper = wrapped(inner, iteration_budget=3)
     for _ in range(3):
         await raises_async(RuntimeError, wrapper.chat, HELLO)
-    inner.error = None
+    inner.answers = [ANSWER]
     assert (await wrapper.chat(HELLO)).cut_off_by == "turn"
 
 
 async def test_a_call_that_is_cancelled_counts_with_its_usage_missing() -> None:
-    class Slow(Inner):
-        async def chat(self, **given: "Any") -> "Any":
-            await asyncio.sleep(60)
-
-    wrapper = wrapped(Slow())
+    wrapper = wrapped(Script(streams(60)))
     task = asyncio.create_task(wrapper.chat(HELLO))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -267,7 +239,7 @@ async def test_a_call_that_is_cancelled_counts_with_its_usage_missing() -> None:
 
 
 async def test_a_call_that_is_never_started_is_not_counted() -> None:
-    wrapper = wrapped(Inner())
+    wrapper = wrapped(Script(ANSWER))
     wrapper.chat(HELLO).close()
     assert wrapper.tracker.iterations_seen == 0
 
@@ -277,7 +249,7 @@ async def test_an_answer_without_usage_counts_as_missing_and_is_returned() -> No
         content = "bare"
 
     for response in (Bare(), {"content": "dict"}, "text", ChatResponse("answer", usage=None)):
-        wrapper = wrapped(Inner(response=response))
+        wrapper = wrapped(Script(response))
         assert await wrapper.chat(HELLO) is response, response
         assert unclear(wrapper.tracker) == {"missing": 1, "invalid": 0}, response
 
@@ -287,19 +259,14 @@ async def test_an_answer_with_broken_usage_is_returned_and_seen() -> None:
     for usage in broken:
         response = ChatResponse("answer")
         response.usage = usage
-        wrapper = wrapped(Inner(response=response))
+        wrapper = wrapped(Script(response))
         assert await wrapper.chat(HELLO) is response, usage
         counts = unclear(wrapper.tracker)
         assert counts["missing"] + counts["invalid"] == 1, usage
 
 
 async def test_concurrent_calls_are_all_counted() -> None:
-    class Waiting(Inner):
-        async def chat(self, **given: "Any") -> "Any":
-            await asyncio.sleep(0)
-            return await super().chat(**given)
-
-    wrapper = wrapped(Waiting())
+    wrapper = wrapped(Script(streams(0, usage=USAGE)))
     await asyncio.gather(*[wrapper.chat(HELLO) for _ in range(20)])
     assert (wrapper.tracker.iterations_seen, wrapper.tracker.total_tokens) == (20, 140)
 
@@ -308,7 +275,7 @@ async def test_with_estimates_a_call_that_reports_nothing_is_charged_one() -> No
     answer = ChatResponse("an answer of forty bytes, or a few more..")
     for response in (answer, ChatResponse(answer.content, usage={}), ChatResponse(answer.content)):
         tracker = TurnBudgetTracker(TurnBudgetConfig())
-        await BudgetWrapper(Inner(None, response), tracker, estimates=True).chat(HELLO)
+        await BudgetWrapper(Script(response), tracker, estimates=True).chat(HELLO)
         told = estimate_tokens([{"role": "assistant", "content": answer.content}])
         assert tracker.total_tokens == estimate_tokens(HELLO) + told > 10, response.usage
         assert tracker.usage_seen["estimated"] == 1
@@ -318,7 +285,7 @@ async def test_with_estimates_a_call_that_reports_nothing_is_charged_one() -> No
 async def test_with_estimates_a_report_is_what_counts() -> None:
     for usage in (USAGE, {"prompt_tokens": 5, "completion_tokens": 2}, {"input_tokens": 7}):
         tracker = TurnBudgetTracker(TurnBudgetConfig())
-        inner = Inner(None, ChatResponse("a" * 400, usage=usage))
+        inner = Script(ChatResponse("a" * 400, usage=usage))
         await BudgetWrapper(inner, tracker, estimates=True).chat(HELLO)
         reported = 7 if "output_tokens" in usage or "prompt_tokens" in usage else None
         assert reported in (None, tracker.total_tokens), usage
@@ -338,7 +305,7 @@ async def test_with_estimates_a_call_that_fails_is_charged_its_prompt_if_it_was_
         (unsent, 0),
     ):
         tracker = TurnBudgetTracker(TurnBudgetConfig())
-        wrapper = BudgetWrapper(Inner(error), tracker, estimates=True)
+        wrapper = BudgetWrapper(Script(error), tracker, estimates=True)
         assert await raises_async(type(error), wrapper.chat, HELLO) is error
         assert tracker.total_tokens == tokens, error
         assert tracker.iterations_seen == 1, error

@@ -2,13 +2,13 @@
 
 from budget_core import (
     BudgetWrapper,
-    ChatResponse,
     DailyBudgetConfig,
     DailyBudgetTracker,
     InMemoryBudgetStore,
     TurnBudgetConfig,
     TurnBudgetTracker,
 )
+from tests_micro.script import Script
 from tests_micro.support import FakeClock
 
 TYPE_CHECKING = False
@@ -17,20 +17,6 @@ if TYPE_CHECKING:
 
 HELLO: "list[dict[str, Any]]" = [{"role": "user", "content": "hello"}]
 MODES = ("observe", "warn", "cutoff", "fallback")
-
-
-class Inner:
-    """A provider whose every answer costs 10 tokens."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    async def chat(self, **given: "Any") -> "Any":
-        self.calls += 1
-        return ChatResponse("answer", usage={"total_tokens": 10})
-
-    def get_default_model(self) -> str:
-        return "big"
 
 
 class Heard:
@@ -42,7 +28,7 @@ class Heard:
 
     def wrap(self, tracker: "Any", enforcement: str | None = None, inner: "Any" = None) -> "Any":
         return BudgetWrapper(
-            inner or Inner(),
+            inner or Script(10),
             tracker,
             enforcement,
             "small",
@@ -139,13 +125,10 @@ async def test_a_budget_spent_before_the_first_call_is_heard_once() -> None:
 
 
 async def test_the_limit_is_heard_when_a_call_that_raises_reaches_it() -> None:
-    class Raising(Inner):
-        async def chat(self, **given: "Any") -> "Any":
-            raise RuntimeError("down")
-
     heard = Heard()
+    inner = Script(RuntimeError("down"))
     try:
-        await chat(heard.wrap(turn(iteration_budget=1), inner=Raising()), 1)
+        await chat(heard.wrap(turn(iteration_budget=1), inner=inner), 1)
     except RuntimeError:
         pass
     assert len(heard.limits) == 1
@@ -232,7 +215,7 @@ async def test_one_hook_works_without_the_other() -> None:
     for name in ("on_threshold_crossed", "on_limit_reached"):
         events: list[object] = []
         hooks: dict[str, Any] = {name: lambda e=events, **event: e.append(event)}
-        await chat(BudgetWrapper(Inner(), turn(), **hooks), 12)
+        await chat(BudgetWrapper(Script(10), turn(), **hooks), 12)
         assert len(events) == (3 if name == "on_threshold_crossed" else 1), name
 
 
@@ -240,34 +223,28 @@ async def test_a_hook_that_raises_never_breaks_the_call() -> None:
     def hook(**event: object) -> None:
         raise RuntimeError("hook")
 
-    inner = Inner()
+    inner = Script(10)
     wrapper = BudgetWrapper(inner, turn(), None, None, hook, hook)
     await chat(wrapper, 12)
-    assert inner.calls == 10
+    assert len(inner.requests) == 10
     assert isinstance(wrapper.hook_error, RuntimeError)
 
 
 async def test_a_hook_that_does_not_take_the_figures_never_breaks_the_call() -> None:
-    inner = Inner()
+    inner = Script(10)
     wrapper = BudgetWrapper(inner, turn(), None, None, lambda: None, lambda: None)
     await chat(wrapper, 12)
-    assert inner.calls == 10
+    assert len(inner.requests) == 10
     assert isinstance(wrapper.hook_error, TypeError)
 
 
 async def test_a_hook_that_raises_does_not_hide_the_warning() -> None:
-    sent: list[Any] = []
-
-    class Listening(Inner):
-        async def chat(self, **given: "Any") -> "Any":
-            sent.append(given["messages"][-1]["content"])
-            return await super().chat(**given)
-
     def hook(**event: object) -> None:
         raise RuntimeError("hook")
 
-    await chat(BudgetWrapper(Listening(), turn(), None, None, hook, hook), 6)
-    assert "50%" in sent[-1]
+    inner = Script(10)
+    await chat(BudgetWrapper(inner, turn(), None, None, hook, hook), 6)
+    assert "50%" in inner.sent[-1][-1]["content"]
 
 
 async def test_an_async_hook_is_reported_as_an_error() -> None:
@@ -275,7 +252,7 @@ async def test_an_async_hook_is_reported_as_an_error() -> None:
         return None
 
     tracker = day(InMemoryBudgetStore())
-    wrapper = BudgetWrapper(Inner(), tracker, "cutoff", on_limit_reached=hook)
+    wrapper = BudgetWrapper(Script(10), tracker, "cutoff", on_limit_reached=hook)
     tracker.record({"total_tokens": 100})
     await chat(wrapper, 3)
     assert "plain function" in str(wrapper.hook_error)

@@ -4,7 +4,6 @@ import asyncio
 
 from budget_core import (
     BudgetWrapper,
-    ChatResponse,
     DailyBudgetTracker,
     Enforcement,
     ProviderError,
@@ -13,6 +12,7 @@ from budget_core import (
     estimate_tokens,
 )
 from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer
+from tests_micro.script import Script, streams
 from tests_micro.support import FakeClock, raises_async
 from tests_micro.wire import URL, Client, Wire, chunked
 
@@ -43,34 +43,9 @@ class Listener:
         self.heard.append(text)
 
 
-class Streaming:
-    """A provider that plays its steps: a text is a delta, a dict a report, an error is raised.
-
-    A number is a wait that somebody ends. The answer has the `usage`; `given` is what it was given.
-    """
-
-    def __init__(self, *steps: "Any", usage: "Any" = None) -> None:
-        self.steps = steps
-        self.usage = usage
-        self.given: dict[str, Any] = {}
-
-    async def chat(self, **given: "Any") -> "Any":
-        """Answer, or break off."""
-        self.given = given
-        for step in self.steps:
-            if isinstance(step, BaseException):
-                raise step
-            if isinstance(step, dict):
-                given["on_delta"].usage = step
-            elif isinstance(step, int):
-                await asyncio.sleep(step)
-            else:
-                await given["on_delta"](step)
-        return ChatResponse("answer", usage=self.usage)
-
-    def get_default_model(self) -> str:
-        """Return the one model there is."""
-        return "big"
+def streaming(*steps: "Any", usage: "Any" = None) -> Script:
+    """Return a provider that plays these steps at each call."""
+    return Script(streams(*steps, usage=usage), model="big")
 
 
 def wrapped(inner: "Any", **config: "Any") -> "Any":
@@ -84,7 +59,7 @@ def kinds(tracker: "Any") -> "dict[str, int]":
 
 async def broken_off(*steps: "Any", **options: "Any") -> "Any":
     """Return the tracker of one call that broke off after the steps."""
-    wrapper = wrapped(Streaming(*steps, RuntimeError("down")))
+    wrapper = wrapped(streaming(*steps, RuntimeError("down")))
     options["on_delta"] = options.get("on_delta") or Listener().hear
     await raises_async(RuntimeError, wrapper.chat, HELLO, **options)
     assert wrapper.tracker.iterations_seen == 1
@@ -93,7 +68,7 @@ async def broken_off(*steps: "Any", **options: "Any") -> "Any":
 
 async def test_deltas_reach_the_listener_and_the_call_counts_as_reported() -> None:
     listener = Listener()
-    inner = Streaming("an", "swer", usage=USAGE)
+    inner = streaming("an", "swer", usage=USAGE)
     wrapper = wrapped(inner)
     assert (await wrapper.chat(HELLO, on_delta=listener.hear)).content == "answer"
     assert listener.heard == ["an", "swer"]
@@ -111,17 +86,17 @@ async def test_every_argument_is_passed_on_with_the_listener() -> None:
         "response_format": {"type": "json_object"},
         "something_new": 7,
     }
-    inner = Streaming()
+    inner = streaming()
     await wrapped(inner).chat(HELLO, on_delta=Listener().hear, **given)
-    assert isinstance(inner.given.pop("on_delta"), StreamedAnswer)
-    assert inner.given == dict(given, messages=HELLO)
+    assert isinstance(inner.requests[-1].pop("on_delta"), StreamedAnswer)
+    assert inner.requests[-1] == dict(given, messages=HELLO)
 
 
 async def test_a_listener_of_none_listens_to_nothing() -> None:
-    inner = Streaming(usage=USAGE)
+    inner = streaming(usage=USAGE)
     wrapper = wrapped(inner)
     await wrapper.chat(HELLO, on_delta=None)
-    assert inner.given["on_delta"] is None
+    assert inner.requests[-1]["on_delta"] is None
     assert kinds(wrapper.tracker) == {"measured": 1}
 
 
@@ -156,7 +131,7 @@ async def test_a_stream_that_is_cancelled_counts_what_came() -> None:
         if text == "b":
             heard.set()
 
-    wrapper = wrapped(Streaming("a", "b", 60))
+    wrapper = wrapped(streaming("a", "b", 60))
     task = asyncio.create_task(wrapper.chat(HELLO, on_delta=hear))
     await heard.wait()
     task.cancel()
@@ -171,7 +146,7 @@ async def test_a_stream_that_is_cancelled_counts_what_came() -> None:
 
 async def test_a_stream_past_its_limit_ends_and_counts_what_came() -> None:
     listener = Listener()
-    wrapper = wrapped(Streaming(*["a"] * 99))
+    wrapper = wrapped(streaming(*["a"] * 99))
     on_delta = StreamedAnswer(listener.hear, 3)
     await raises_async(AnswerTooLongError, wrapper.chat, HELLO, on_delta=on_delta)
     assert listener.heard == ["a"] * 3
@@ -185,13 +160,13 @@ async def test_a_stream_whose_listener_fails_counts_what_came() -> None:
     async def deaf(text: str) -> None:
         raise trouble
 
-    wrapper = wrapped(Streaming("a", "b"))
+    wrapper = wrapped(streaming("a", "b"))
     assert await raises_async(OSError, wrapper.chat, HELLO, on_delta=deaf) is trouble
     assert wrapper.tracker.total_tokens == PROMPT + 1
 
 
 async def test_an_answer_without_usage_is_estimated_where_it_was_streamed() -> None:
-    wrapper = wrapped(Streaming("an", "swer"))
+    wrapper = wrapped(streaming("an", "swer"))
     response = await wrapper.chat(HELLO, on_delta=Listener().hear)
     assert response.usage == {}
     assert wrapper.tracker.total_tokens == PROMPT + 2
@@ -199,7 +174,7 @@ async def test_an_answer_without_usage_is_estimated_where_it_was_streamed() -> N
 
 
 async def test_an_answer_that_was_not_streamed_stays_missing() -> None:
-    wrapper = wrapped(Streaming())
+    wrapper = wrapped(streaming())
     await wrapper.chat(HELLO, on_delta=Listener().hear)
     await wrapper.chat(HELLO)
     await wrapper.chat(HELLO, max_tokens=5, temperature=0.5)
@@ -207,21 +182,21 @@ async def test_an_answer_that_was_not_streamed_stays_missing() -> None:
 
 
 async def test_a_report_of_zero_is_measured_whatever_came() -> None:
-    wrapper = wrapped(Streaming("answer", usage=ZERO))
+    wrapper = wrapped(streaming("answer", usage=ZERO))
     await wrapper.chat(HELLO, on_delta=Listener().hear)
     assert wrapper.tracker.total_tokens == 0
     assert kinds(wrapper.tracker) == {"measured": 1}
 
 
 async def test_a_broken_report_stays_invalid_whatever_came() -> None:
-    wrapper = wrapped(Streaming("answer", usage={"total_tokens": -5}))
+    wrapper = wrapped(streaming("answer", usage={"total_tokens": -5}))
     await wrapper.chat(HELLO, on_delta=Listener().hear)
     assert kinds(wrapper.tracker) == {"invalid": 1}
 
 
 async def test_nested_wrappers_count_a_broken_stream_once_each() -> None:
     listener = Listener()
-    inner = Streaming("x" * 12, "y", RuntimeError("down"))
+    inner = streaming("x" * 12, "y", RuntimeError("down"))
     day = BudgetWrapper(inner, DailyBudgetTracker(None, FakeClock(0)), Enforcement.CUTOFF)
     turn = wrapped(day)
     for calls in (1, 2):
@@ -233,15 +208,15 @@ async def test_nested_wrappers_count_a_broken_stream_once_each() -> None:
 
 
 async def test_nested_wrappers_share_what_counts() -> None:
-    inner = Streaming("a")
+    inner = streaming("a")
     on_delta = StreamedAnswer()
     await wrapped(wrapped(inner)).chat(HELLO, on_delta=on_delta)
-    assert inner.given["on_delta"] is on_delta
+    assert inner.requests[-1]["on_delta"] is on_delta
     assert on_delta.tokens == 1
 
 
 async def test_a_stream_that_is_cut_off_within_costs_nothing() -> None:
-    turn = wrapped(wrapped(Streaming("a"), iteration_budget=0))
+    turn = wrapped(wrapped(streaming("a"), iteration_budget=0))
     response = await turn.chat(HELLO, on_delta=Listener().hear)
     assert response.cut_off_by == "turn"
     assert turn.tracker.total_tokens == 0
@@ -249,7 +224,7 @@ async def test_a_stream_that_is_cut_off_within_costs_nothing() -> None:
 
 
 async def test_a_broken_stream_can_exhaust_a_budget() -> None:
-    wrapper = wrapped(Streaming("a", RuntimeError("down")), token_budget=PROMPT + 1)
+    wrapper = wrapped(streaming("a", RuntimeError("down")), token_budget=PROMPT + 1)
     await raises_async(RuntimeError, wrapper.chat, HELLO, on_delta=Listener().hear)
     assert (await wrapper.chat(HELLO, on_delta=Listener().hear)).cut_off_by == "turn"
 

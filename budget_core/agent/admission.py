@@ -1,148 +1,166 @@
-"""Let an LLM call through, or say why not: its prompt fits, and there is room for it."""
+"""Admit LLM calls: hold what each may use before it is made, in the order in which they came."""
 
 import asyncio
 
-from budget_core.agent.call_hold import admit, shortage
-from budget_core.agent.cancellation import until
-from budget_core.agent.llm_call import LlmCall
-from budget_core.agent.stop import StopReason
-from budget_core.checks import check_limit
-from budget_core.errors import BudgetError
+from budget_core.agent.cancellation import wait_until
+from budget_core.agent.stop import StoppedError, StopReason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from budget_core._types import Messages
-    from budget_core.agent.allowance_tree import Draw
+    from budget_core.agent.allowance_tree import SharedAllowance
     from budget_core.agent.envelope import Envelope
-    from budget_core.agent.llm_gate import Gate
-    from budget_core.agent.middleware import Request
+    from budget_core.prices import Price
 
 
-class StoppedError(BudgetError):
-    """No further LLM call is made in this run; `reason` says why."""
+class CallHold:
+    """What one call in flight may use: tokens and money that are held; its turn is used by now.
 
-    def __init__(self, reason: StopReason) -> None:
-        super().__init__(str(reason))
-        self.reason = reason
-
-
-async def fitting(gate: "Gate", request: "Request", said: "Messages") -> int:
-    """Return the size of the prompt as far as it is counted, compacted where it must be."""
-    envelope = gate.envelope
-    if gate.count_tokens is None and envelope.max_context_tokens is None:
-        return 0
-    count = gate.count_tokens or _estimate
-    size: int = count(request.messages + said, request.tools)
-    if not envelope.fits_context(size) and gate.compact is not None:
-        request.messages = list(await gate.heed(gate.compact, request.messages))
-        request.compacted = True
-        if gate.state is not None:
-            gate.state.context_was_compacted = True
-        before, size = size, count(request.messages + said, request.tools)
-        gate.report("compacted", before=before, after=size)
-    if envelope.fits_context(size):
-        return 0 if gate.count_tokens is None else size
-    cap = envelope.max_context_tokens
-    kind = StopReason.CONTEXT_LIMIT
-    raise StoppedError(StopReason(kind, "", "context tokens", size, cap, scope=envelope.name))
-
-
-async def admitted(
-    gate: "Gate", request: "Request", prompt: int, said: "Messages"
-) -> "tuple[LlmCall, dict[str, int | None]]":
-    """Return a call that may be made, and what there was before it.
-
-    Calls of one tree that wait for the same thing are served in the order they came. Where the
-    model is too dear, the call is the fallback's. Raises `ValueError` for a `max_tokens` of the
-    request that is no limit.
+    `limit` bounds its completion tokens, `None` does not. Every hold is settled once.
     """
-    check_limit("max_tokens of the request", request.max_tokens)
-    models = [request.model or gate.model or gate.inner.get_default_model()]
-    if gate.fallback_model not in (None, models[0]):
-        models.append(gate.fallback_model)
-    call, left = await _queued(gate, request, prompt, models)
-    ledger = gate.envelope.ledger
-    first = None if ledger is None else await ledger.admit(call, request, said, prompt)
-    if first is None:
-        return call, left
-    if call.model == models[-1]:
-        raise StoppedError(first)
-    call, left = await _queued(gate, request, prompt, models[1:])
-    if await ledger.admit(call, request, said, prompt):
-        raise StoppedError(first)
-    return call, left
+
+    def __init__(self, envelope: "Envelope", limit: int | None, tokens: int, nano_usd: int) -> None:
+        self.envelope = envelope
+        self.limit = limit
+        self.tokens = tokens
+        self.nano_usd = nano_usd
+
+    def settle(self, tokens: int, nano_usd: int, *unclear: str) -> None:
+        """Replace what was held by what was used, also if that is more.
+
+        `unclear` names the counts of poorly known calls to add to: `estimated`, `missing`,
+        `unpriced`.
+        """
+        held = (self.tokens, self.nano_usd)
+        self.tokens = self.nano_usd = 0
+        self.envelope.book(tokens, nano_usd, unclear, *held)
 
 
-async def _queued(
-    gate: "Gate", request: "Request", prompt: int, models: "list[str]"
-) -> "tuple[LlmCall, dict[str, int | None]]":
-    """Return a call of the first model that the envelope has room for, once it is its turn."""
-    ticket = _Ticket(gate.envelope)
-    first: Any = None
-    gate.envelope.queue.append(ticket)
-    try:
-        for model in models:
-            call, left, reason = await _granted(gate, request, prompt, model, ticket)
-            if call is not None:
-                return call, left
-            first = first or reason
-        raise StoppedError(first)
-    finally:
-        gate.envelope.queue.remove(ticket)
-        if ticket.lacking:
-            gate.envelope.changed()
+class Admission:
+    """One LLM call that asks an envelope for a turn, tokens and money.
 
+    - `prompt`: the size of the prompt as far as it was counted.
+    - `limit`: the most completion tokens wanted.
+    - `price`, `model`: what its tokens cost, where that is known, and the model's name.
+    - `lacking`: the count that it waits for, once it has to wait.
+    - `left`: what the envelope had left before this call.
+    """
 
-async def _granted(
-    gate: "Gate", request: "Request", prompt: int, model: str, ticket: "_Ticket"
-) -> "Any":
-    envelope = gate.envelope
-    limit = envelope.tightest_completion(request.max_tokens)
-    price = None if gate.prices is None else gate.prices.get(model)
+    lacking: "SharedAllowance | None" = None
+    left: "dict[str, int | None]"
 
-    def ask() -> "Any":
-        if ticket.is_first():
-            left = envelope.remaining()
-            hold, reason = admit(envelope, prompt, limit, price, model)
-            if hold is not None:
-                priced = gate.prices is not None
-                return LlmCall(gate.inner, model, hold, price, priced), left, None
-            if reason is not None:
-                return None, left, reason
-            ticket.lacking = shortage(envelope, prompt, limit, price, model)
-        reason = envelope.check()
-        return reason and (None, None, reason)
-
-    return await until(ask, envelope)
-
-
-class _Ticket:
-    """A place in the queue of a tree: `lacking` are the draws it waits for, once it has to."""
-
-    def __init__(self, envelope: "Envelope") -> None:
-        self.lacking: list[Draw] = []
+    def __init__(
+        self,
+        envelope: "Envelope",
+        prompt: int = 0,
+        limit: int | None = None,
+        price: "Price | None" = None,
+        model: str = "",
+    ) -> None:
         self._envelope = envelope
-        self._loop: Any = asyncio.get_event_loop()
+        self._prompt = prompt
+        self._limit = limit
+        self._price = price
+        self._model = model
 
-    def is_first(self) -> bool:
-        """Tell whether nobody who came earlier waits for what this one would take."""
-        own = [draw for one in self._envelope.chain() for draw in (one.tokens, one.nano_usd)]
+    async def wait(self) -> CallHold:
+        """Return a hold as soon as there is room and it is this call's turn.
+
+        Raises `StoppedError` if there will be no room, or the run ends first.
+        """
+        queue = self._envelope.queue
+        self._loop: Any = asyncio.get_event_loop()
+        queue.append(self)
+        try:
+            found = await wait_until(self._answer, self._envelope, self._envelope.remaining_s)
+        finally:
+            queue.remove(self)
+            if self.lacking is not None:
+                self._envelope.changed()
+        hold: CallHold | None = found[0]
+        if hold is None:
+            raise StoppedError(found[1])
+        return hold
+
+    def _answer(self) -> "Any":
+        if self._is_first():
+            self.left = self._envelope.remaining()
+            hold, reason = self.claim()
+            if hold is not None or reason is not None:
+                return hold, reason
+        reason = self._envelope.check()
+        return reason and (None, reason)
+
+    def _is_first(self) -> bool:
+        """Tell whether no earlier call waits for what this one would take."""
+        own = [count for one in self._envelope.chain() for count in (one.tokens, one.nano_usd)]
         for earlier in self._envelope.queue:
             if earlier is self:
                 break
-            if earlier.is_alive() and any(draw in own for draw in earlier.lacking):
+            running = getattr(earlier._loop, "is_running", None)
+            if earlier.lacking in own and (running is None or running()):  # else it was left behind
                 return False
         return True
 
-    def is_alive(self) -> bool:
-        """Tell whether somebody still waits: a loop that was left behind runs no more."""
-        running = getattr(self._loop, "is_running", None)
-        return bool(running is None or running())
+    def claim(self) -> "tuple[CallHold | None, StopReason | None]":
+        """Claim a turn, tokens and money in one step, here and above.
 
+        Return a hold; or the reason why there is none; or neither if calls in flight hold what is
+        left: ask again when one of them is settled.
+        """
+        envelope = self._envelope
+        with envelope.lock:
+            reason = envelope.why_stopped() or self._room(False)[1]
+            if reason is not None:
+                return None, reason
+            limit, reason = self._room(True)
+            if reason is not None:
+                axis = envelope.tokens if reason.axis == "tokens" else envelope.nano_usd
+                self.lacking = axis.tightest()[0]
+                return None, None
+            tokens = 0 if limit is None else self._prompt + limit
+            nano_usd = 0 if self._price is None else self._price.cost(self._prompt, limit or 0)
+            envelope.turns.add(1)
+            envelope.tokens.add(0, tokens)
+            envelope.nano_usd.add(0, nano_usd)
+            return CallHold(envelope, limit, tokens, nano_usd), None
 
-def _estimate(messages: "Any", tools: "Any") -> int:
-    from budget_core.usage_estimate import estimate_tokens
+    def _room(self, held: bool) -> "tuple[int | None, StopReason | None]":
+        """Return the completion tokens that there is room for, or why there is none."""
+        envelope, prompt, limit = self._envelope, self._prompt, self._limit
+        if envelope.turns.left() == 0:
+            return 0, envelope.lacking("turns")
+        if limit is not None and limit < 1:
+            text = "a call may have no completion tokens"
+            return 0, StopReason(StopReason.TOKEN_BUDGET, text, scope=envelope.name)
+        tokens = self._left(envelope.tokens, held)
+        money = self._left(envelope.nano_usd, held)
+        if money is not None:
+            if self._price is None:
+                return 0, envelope.lacking("nano_usd", f"no price is known for {self._model}")
+            money = self._price.affordable(money, prompt)
+        for axis, room in (
+            ("tokens", None if tokens is None else tokens - prompt),
+            ("nano_usd", money),
+        ):
+            if room is None:
+                continue
+            if room < 1:
+                text = f"a prompt of {prompt} tokens leaves no room for an answer" if prompt else ""
+                if text and axis == "tokens" and (envelope.tokens.left(held) or 0) > prompt:
+                    text += " and a last call"
+                return 0, envelope.lacking(axis, text)
+            limit = room if limit is None else min(limit, room)
+        return limit, None
 
-    return estimate_tokens(messages, tools)
+    def _left(self, count: "SharedAllowance", held: bool) -> int | None:
+        """Return what the call may use of one axis.
+
+        Where its prompt is counted, that is at most half of what the envelope itself has: the
+        prompt of the last call will be this one with its answer.
+        """
+        left = count.left(held)
+        if left is not None and self._prompt and count.kept and not count.closing:
+            left = min(left, (count.own_left(held) or 0) // 2)
+        return left

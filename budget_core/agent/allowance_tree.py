@@ -1,4 +1,4 @@
-"""An allowance that draws on the one above it, so that many cannot overspend what they share."""
+"""Allowances that draw on one another, so that many runs cannot overspend what they share."""
 
 from budget_core.allowance import Allowance
 from budget_core.checks import check_count
@@ -8,76 +8,81 @@ if TYPE_CHECKING:
     from budget_core._types import Lock
 
 
-class Draw(Allowance):
-    """So many of something, drawn from `parent`: what is used here is used above as well.
+class SharedAllowance(Allowance):
+    """An `Allowance` that draws on `parent`: what is used here is used above as well.
 
-    `kept` of the cap are set aside for this one's own end, never for those below it. `held` is
-    promised to calls in flight, `refused` how often it was this one that had no more.
+    `kept` of the cap is reserved for the owner's last call, once `closing` is set, and never for
+    those below. `held` is promised to calls in flight. `refused` counts the claims that failed
+    because this allowance had no more.
+
+    `Allowance` itself stays without these: the trackers of a chip count with it, and neither share
+    nor reserve anything.
     """
 
     def __init__(
-        self, name: str, cap: int | None, lock: "Lock", parent: "Draw | None" = None, kept: int = 0
+        self,
+        name: str,
+        cap: int | None,
+        lock: "Lock",
+        parent: "SharedAllowance | None" = None,
+        kept: int = 0,
     ) -> None:
         super().__init__(name, cap, lock)
         self.parent = parent
         self.kept = kept
-        self.held = 0
-        self.refused = 0
+        self.held = self.refused = 0
         self.closing = False
 
-    def room(self, held: bool = True, below: bool = False) -> int | None:
-        """Return what this one alone has left; `None` for unlimited.
+    def own_left(self, held: bool = True, below: bool = False) -> int | None:
+        """Return what this allowance alone has left; `None` is unlimited.
 
-        What is `held` counts as used unless told otherwise. One that is `below` gets nothing of
-        what is kept.
+        What is `held` counts as used unless `held` is false. `below` asks for a child, which gets
+        nothing of what is kept.
         """
         if self.cap is None:
             return None
         kept = 0 if self.closing and not below else self.kept
         return max(0, self.cap - self.used - kept - (self.held if held else 0))
 
-    def tightest(self, held: bool = True) -> "Draw":
-        """Return the one with the least left, of this and all above it."""
-        tightest, least = self, self.room(held)
+    def tightest(self, held: bool = True) -> "tuple[SharedAllowance, int | None]":
+        """Return the allowance with the least left, of this and all above it, and what it has."""
+        tightest, least = self, self.own_left(held)
         above = self.parent
         while above is not None:
-            room = above.room(held, True)
-            if room is not None and (least is None or room < least):
-                tightest, least = above, room
+            left = above.own_left(held, True)
+            if left is not None and (least is None or left < least):
+                tightest, least = above, left
             above = above.parent
-        return tightest
+        return tightest, least
 
     def left(self, held: bool = True) -> int | None:
-        """Return what may be used now, here and above; `None` for unlimited."""
-        tightest = self.tightest(held)
-        return tightest.room(held, tightest is not self)
+        """Return what may be used now, here and above; `None` is unlimited."""
+        return self.tightest(held)[1]
+
+    def can_claim(self) -> bool:
+        """Tell whether one is left, and count the refusal if not; under the lock."""
+        tightest, left = self.tightest()
+        tightest.refused += left == 0
+        return left != 0
 
     def claim(self) -> bool:
-        """Use one, here and above, and return `True`; or `False` where one of them has none."""
+        """Use one, here and above, and return `True`; or `False` if any of them has none left."""
         with self.lock:
-            if not self.has_one():
+            if not self.can_claim():
                 return False
-            self.move(1, 0)
+            self.add(1)
             return True
-
-    def has_one(self) -> bool:
-        """Tell whether there is one, and note a refusal where it is lacking; under the lock."""
-        tightest = self.tightest()
-        if tightest.room(True, tightest is not self) == 0:
-            tightest.refused += 1
-            return False
-        return True
 
     def charge(self, count: int = 1) -> None:
         """Record what was used without asking, here and above, also past the cap."""
         check_count("count", count)
         with self.lock:
-            self.move(count, 0)
+            self.add(count)
 
-    def move(self, used: int, held: int) -> None:
+    def add(self, used: int, held: int = 0) -> None:
         """Add to what is used and to what is held, here and above, under the lock."""
-        draw: Draw | None = self
-        while draw is not None:
-            draw.used += used
-            draw.held += held
-            draw = draw.parent
+        allowance: SharedAllowance | None = self
+        while allowance is not None:
+            allowance.used += used
+            allowance.held += held
+            allowance = allowance.parent

@@ -8,9 +8,9 @@ from budget_core.monotonic import in_ms
 class Budget(Config):
     """What a run may use: a user's message to its final answer, tools and sub-agents included.
 
-    - `max_turns`: LLM calls. In seed 004, whose names these are, a turn is one LLM round trip.
+    - `max_turns`: LLM calls; a turn here is one LLM round trip.
     - `max_tokens`: tokens of all calls, prompts and completions.
-    - `max_tokens_per_turn`: completion tokens of one call, as the provider is told.
+    - `max_tokens_per_turn`: completion tokens of one call, passed on to the provider.
     - `timeout`: seconds, waiting for models, tools and approvals included.
     - `max_tool_calls`, `max_reflections`: of all tools together, and on drafts of the answer.
     - `max_calls`: calls of single tools, by the tool's name.
@@ -19,8 +19,8 @@ class Budget(Config):
     - `last_call`: the share of tokens, money and time that is kept back, with one LLM call where
       there are two or more, so that a run at its limit can still answer; `None` keeps nothing.
 
-    `None` is unlimited, `0` is nothing. Never changed: what is used of it is an `Envelope`'s to
-    count. Raises `ValueError` naming what is wrong. Source: seed 004.
+    `None` is unlimited, `0` is nothing. A budget never changes: an `Envelope` counts what is used
+    of it. Raises `ValueError` naming what is wrong.
     """
 
     def __init__(

@@ -1,158 +1,152 @@
-"""Await somebody else's code for as long as a run allows, and no longer."""
+"""Call models, tools and hooks for as long as a run allows, then cancel them."""
 
 import asyncio
 
 from budget_core.errors import BudgetError
-from budget_core.monotonic import inf
+from budget_core.monotonic import in_ms, inf
 from budget_core.provider import settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import Any
 
-    from budget_core.agent.envelope import Envelope
-    from budget_core.agent.stop import StopReason
-    from budget_core.deadline import Deadline
+    from budget_core._types import EnvelopeView
 
 _CLEAN_UP_S = 0.05
 
 
 class CutShortError(BudgetError):
-    """What was awaited had to be cancelled: its time was over, or the run was stopped."""
+    """A call was cancelled: `reason` is the run's `StopReason`, `None` if its own time was over."""
+
+    def __init__(self, reason: "Any") -> None:
+        super().__init__("it was cancelled in flight")
+        self.reason = reason
 
 
-async def fly(
+async def call_within(
+    envelope: "EnvelopeView",
     function: "Callable[..., Any]",
-    envelope: "Envelope",
-    arguments: "Sequence[Any]" = (),
-    named: "dict[str, Any] | None" = None,
-    deadline: "Deadline | None" = None,
+    *arguments: "Any",
+    cap_s: float | None = None,
+    timed: bool = True,
 ) -> "Any":
-    """Return what a call comes to, awaited where it has to be, while the run goes on.
+    """Return what a function returns, awaited if need be, while the run goes on.
 
-    `deadline` bounds it beside the envelope's. Raises what the call raises, and `CutShortError`
-    where it was cancelled; one that resists is left behind soon after. If the caller is cancelled,
-    so is the call.
+    The call takes at most `cap_s` seconds. Where `timed` is false the caller keeps the
+    time, and the call ends early only if the run is stopped.
+
+    Raises what the function raises, and `CutShortError` if it was cancelled. A call that does not
+    end soon after its cancellation is left behind. If the caller is cancelled, so is the call.
     """
-    flight = _Flight(envelope, deadline)
-    flight.task = asyncio.create_task(flight.run(function, arguments, named or {}))
-    guard = asyncio.create_task(flight.guard())
+    clock = envelope.clock
+    cap_ms = None if cap_s is None else in_ms("cap_s", cap_s)
+    end: Any = inf if cap_ms is None else clock.read() + cap_ms * clock.per_ms
+    call = _Call(function, arguments)
+
+    def over() -> "Any":
+        if call.ended.is_set():
+            return call
+        if clock.read() >= end:
+            return envelope
+        return envelope.why_over() if timed else envelope.why_stopped()
+
+    def left_s() -> float:
+        left = envelope.remaining_s() if timed else inf
+        return left if end == inf else min(left, (end - clock.read()) / (1000 * clock.per_ms))
+
     try:
-        await flight.done.wait()
+        await asyncio.sleep(0)  # the call begins before it can be cancelled
+        reason = await wait_until(over, envelope, left_s, call.wake)
     except asyncio.CancelledError:
-        await flight.cancel()
+        await call.cancel()
         raise
-    finally:
-        guard.cancel()
-    if flight.landed:
-        return flight.value
-    if flight.cut:
-        raise CutShortError("it was cancelled in flight")
-    if isinstance(flight.error, asyncio.CancelledError):
+    if reason is not call:
+        await call.cancel()
+        if call.error is not None or not call.ended.is_set():
+            raise CutShortError(None if reason is envelope else reason)
+    if isinstance(call.error, asyncio.CancelledError):
         raise RuntimeError("it cancelled itself")
-    raise flight.error
+    if call.error is not None:
+        raise call.error
+    return call.value
 
 
-class _Flight:
-    landed = cut = False
+class _Call:
+    """A function that runs in a task of its own; `wake` is set when it has `ended`."""
+
     value: "Any" = None
-    error: "Any" = None
-    task: "Any" = None
+    error: BaseException | None = None
 
-    def __init__(self, envelope: "Envelope", deadline: "Deadline | None") -> None:
-        self.envelope = envelope
-        self.deadline = deadline
-        self.done = asyncio.Event()
+    def __init__(self, function: "Callable[..., Any]", arguments: "tuple[Any, ...]") -> None:
+        self.ended = asyncio.Event()
+        self.wake = asyncio.Event()
+        self._task = asyncio.create_task(self._run(function, arguments))
 
-    async def run(
-        self,
-        function: "Callable[..., Any]",
-        arguments: "Sequence[Any]",
-        named: "dict[str, Any]",
-    ) -> None:
+    async def _run(self, function: "Callable[..., Any]", arguments: "tuple[Any, ...]") -> None:
         try:
-            self.value = await settle(function(*arguments, **named))
-            self.landed = True
+            self.value = await settle(function(*arguments))
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+        except BaseException as error:  # noqa: BLE001 - raised by the caller
             self.error = error
         finally:
-            self.done.set()
-
-    async def guard(self) -> None:
-        """Cancel the call when its time is over, however that has changed meanwhile."""
-        await until(self._is_over, self.envelope, self.deadline)
-        self.cut = True
-        await self.cancel()
-        self.done.set()
+            self.ended.set()
+            self.wake.set()
 
     async def cancel(self) -> None:
-        self.task.cancel()
+        self._task.cancel()
         try:
-            await asyncio.wait_for(self.done.wait(), _CLEAN_UP_S)
+            await asyncio.wait_for(self.ended.wait(), _CLEAN_UP_S)
         except asyncio.TimeoutError:  # noqa: UP041 - MicroPython has no other
             pass
 
-    def _is_over(self) -> bool:
-        late = self.deadline is not None and self.deadline.is_expired()
-        return late or is_over(self.envelope)
 
-
-async def until(
-    ask: "Callable[[], Any]", envelope: "Envelope", deadline: "Deadline | None" = None
+async def wait_until(
+    ask: "Callable[[], Any]",
+    envelope: "EnvelopeView",
+    left_s: "Callable[[], float]",
+    wake: "asyncio.Event | None" = None,
 ) -> "Any":
     """Return the first answer of `ask()` that is true.
 
-    It is asked now, whenever a limit may have changed, and when a time is over.
+    It is asked now, whenever a limit of the tree may have changed or `wake` is set, and after
+    `left_s()` seconds.
     """
-    event = asyncio.Event()
-    wake = _waker(event.set)
-    envelope.add_watcher(wake)
+    event = asyncio.Event() if wake is None else wake
+    watcher = _from_any_thread(event.set)
+    envelope.add_watcher(watcher)
     try:
         while True:
             event.clear()
             answer = ask()
             if answer:
                 return answer
-            left = envelope.remaining_s()
-            if deadline is not None:
-                left = min(left, deadline.remaining_seconds())
+            left = left_s()
             # not wait_for: CPython 3.11's forgets a cancellation that comes with the event
-            alarm = None if left == inf else asyncio.create_task(_ring(event, left))
+            alarm = None if left == inf else asyncio.create_task(_set_after(left, event))
             try:
                 await event.wait()
             finally:
                 if alarm is not None:
                     alarm.cancel()
     finally:
-        envelope.remove_watcher(wake)
+        envelope.remove_watcher(watcher)
 
 
-async def _ring(event: asyncio.Event, seconds: float) -> None:
+async def _set_after(seconds: float, event: asyncio.Event) -> None:
     await asyncio.sleep(seconds)
     event.set()
 
 
-def _waker(callback: "Callable[[], object]") -> "Callable[[], object]":
-    """Return a function that has the running loop call `callback`, from any thread."""
+def _from_any_thread(callback: "Callable[[], object]") -> "Callable[[], object]":
+    """Return a function that any thread may call, and that has the running loop call `callback`."""
     soon: Any = getattr(asyncio.get_event_loop(), "call_soon_threadsafe", None)
 
-    def wake() -> None:
+    def call() -> None:
         try:
             soon(callback)
         except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
+            pass  # the loop is closed: nothing waits in it any more
 
-    return wake if soon else callback
-
-
-def is_over(envelope: "Envelope") -> bool:
-    """Tell whether the run or one above it was stopped, or its time is over."""
-    return envelope.is_expired() or envelope.why_stopped() is not None
-
-
-def why_over(envelope: "Envelope") -> "StopReason":
-    """Return why it was stopped, or whose time is over."""
-    return envelope.why_stopped() or envelope.out_of_time()
+    return call if soon else callback

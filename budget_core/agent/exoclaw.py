@@ -1,12 +1,10 @@
 """Keep exoclaw's agent loop, and those of its sub-agents, within one budget."""
 
-from budget_core.agent.admission import StoppedError
 from budget_core.agent.budget import Budget
-from budget_core.agent.cancellation import is_over
 from budget_core.agent.envelope import Envelope
+from budget_core.agent.llm_call import Request
 from budget_core.agent.llm_gate import Gate
-from budget_core.agent.middleware import Request
-from budget_core.agent.stop import StopReason
+from budget_core.agent.stop import StoppedError, StopReason
 from budget_core.errors import ProviderError
 from budget_core.provider import ChatResponse, settle
 
@@ -15,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Messages, Provider, Tools
+    from budget_core.ledger._types import AnyLedger
 
 OF_ONE_RUN = ("stop_when", "on_event", "state")
 REFUSED = "[Budget] None of the tools you called can be called now. Go on without them."
@@ -25,21 +24,20 @@ NO_TOOLS = "the model calls tools that it does not have"
 class ExoclawBudget:
     """exoclaw's provider and iteration policy in one, which keep its loop within a budget.
 
-    Give it to an `AgentLoop` as `provider` and as `iteration_policy`. `provider` is the model's,
-    `budget` a `Budget`, of which each turn of the loop has a whole one, or an `Envelope`, which is
-    used as it is; `gate` what `Gate` takes: `wind_down`, `stop_when`, `prices` and so on.
+    Give it to an `AgentLoop` as `provider` and as `iteration_policy`. `provider` is the model's.
+    With a `Budget` each turn of the loop has a whole one; an `Envelope` is used as it is. `gate`
+    are the options of `Gate`: `wind_down`, `stop_when`, `prices` and so on.
 
     - `budget`: the `Envelope` in use: to watch, `extend`, `stop` or pause it from outside.
     - `reason`: the `StopReason` of the turn, or `None` where the model answered of its own accord.
 
-    A tool call beyond a cap, or of a tool that was not offered, is taken out of the answer. Where
-    none is left of it, the model is told, and answers once more. When the run is over, the text in
-    the model's place says why, with what there is of an answer.
+    A tool call beyond a cap, or of a tool that was not offered, is removed from the answer. If none
+    remains, the model gets a message that says so and answers once more. When the run is over, the
+    text in place of an answer says why, with what there is of one.
 
-    The timeout bounds LLM calls. exoclaw runs the tools: one that has begun is waited for, and its
-    time counts. A prompt too long for the model is exoclaw's to mend. One loop uses an adapter, for
-    one turn at a time: turns side by side need an adapter each, such as a `child`.
-    Source: seed 004.
+    The timeout bounds LLM calls. exoclaw runs the tools: it waits for one that has begun, and its
+    time counts. exoclaw shortens a prompt that is too long for the model. One loop uses an adapter,
+    for one turn at a time: turns side by side need an adapter each, such as a `child`.
     """
 
     ENVELOPE = Envelope
@@ -49,12 +47,12 @@ class ExoclawBudget:
         provider: "Provider",
         budget: "Budget | Envelope",
         *,
-        ledger: "Any" = None,
+        ledger: "AnyLedger | None" = None,
         account: str | None = None,
         **gate: "Any",
     ) -> None:
         self.inner = provider
-        self._line = _Line(provider)
+        self._model = _ModelProvider(provider)
         self._limits: Budget | None = None
         self._parent: ExoclawBudget | None = None
         self._name = ""
@@ -106,7 +104,7 @@ class ExoclawBudget:
 
     async def on_limit_reached(self, iteration: int, tools_used: "list[str]") -> str:
         """Return the text that ends the turn: the last answer, or why there is none."""
-        return self._text or self._why()
+        return self._text or self._reason_text()
 
     async def chat(
         self,
@@ -134,29 +132,29 @@ class ExoclawBudget:
             try:
                 response = await gate.ask(request, on_delta)
             except StoppedError:
-                return self._instead(messages)
-            overflow, self._line.overflow = self._line.overflow, None
+                return self._substitute(messages)
+            overflow, self._model.overflow = self._model.overflow, None
             if overflow is not None:
                 if gate.reason is None:
                     raise overflow
-                return self._instead(messages)
+                return self._substitute(messages)
             self._text = response.content or self._text
             if self._is_answer(response, request.tools):
                 spoken = response.content or gate.reason is None
-                return response if spoken else self._instead(messages)
+                return response if spoken else self._substitute(messages)
             if response.content:
                 asked.append({"role": "assistant", "content": response.content})
             asked.append({"role": "user", "content": REFUSED})
         gate.reason = StopReason(StopReason.NO_PROGRESS, NO_TOOLS, scope=self.budget.name)
-        return self._instead(messages)
+        return self._substitute(messages)
 
     def _is_answer(self, response: "Any", tools: "Tools | None") -> bool:
-        """Tell whether exoclaw can go on with a response, once what cannot be called is gone."""
+        """Remove tool calls that cannot be made; tell whether exoclaw can use what is left."""
         calls = response.tool_calls or []
         if self.reason is None and not calls and response.finish_reason == "length":
             self._gate.reason = self._gate.cut_off()
         offered = {tool["function"]["name"] for tool in tools or ()}
-        may_call = self.reason is None and not is_over(self.budget)
+        may_call = self.reason is None and self.budget.why_over() is None
         kept = [call for call in calls if may_call and self._claim(call.name, offered)]
         if len(kept) < len(calls):
             response.tool_calls = kept
@@ -171,23 +169,23 @@ class ExoclawBudget:
         """Begin a turn, with a whole budget where this has one of its own, else with the rest."""
         if self._parent is None and self._limits is not None:
             self._open(self.ENVELOPE.open(self._limits))
-        elif not self._follow().closing:
+        elif not self._current().closing:
             self._open(self.budget)
         self._text = ""
 
-    def _follow(self) -> Envelope:
+    def _current(self) -> Envelope:
         """Return the envelope in use; a child's moves below the one that its parent uses now."""
         if self._parent is not None:
-            above = self._parent._follow()
+            above = self._parent._current()
             if self.budget.parent is not above:
                 self._open(above.child(self._limits, self._name))
         return self.budget
 
     def _open(self, envelope: Envelope) -> None:
         self.budget = envelope
-        self._gate = Gate(self._line, envelope, **self._options)
+        self._gate = Gate(self._model, envelope, **self._options)
 
-    def _instead(self, messages: "Messages") -> ChatResponse:
+    def _substitute(self, messages: "Messages") -> ChatResponse:
         """Return an answer in the model's place: why there is none, and what there is of one."""
         from budget_core.agent.result import digest
 
@@ -197,16 +195,16 @@ class ExoclawBudget:
                 done.clear()
             elif message["role"] == "tool" and isinstance(message["content"], str):
                 done.append(message)
-        lines = [self._why(), self._text, self._gate.partial_text or digest(done)]
+        lines = [self._reason_text(), self._text, self._gate.partial_text or digest(done)]
         self._text = "\n".join([line for line in lines if line])
         return ChatResponse(self._text, usage=dict(NOTHING), cut_off_by="budget")
 
-    def _why(self) -> str:
+    def _reason_text(self) -> str:
         return f"[Stopped: {self.reason or 'another turn has begun'}]"
 
 
-class _Line:
-    """The model's provider as the gate sees it: a prompt that is too long is no failure of its."""
+class _ModelProvider:
+    """The model's provider as the gate sees it: a prompt that is too long is not a failure."""
 
     def __init__(self, inner: "Provider") -> None:
         self.inner = inner

@@ -1,9 +1,11 @@
-"""Hold a tool's arguments to their JSON schema, in words that help the model to mend them.
+"""Check a tool's arguments against their JSON schema, in words that help the model to correct them.
 
-Judged are `type`, `enum`, `const`, the bounds of numbers and lengths, `properties`, `required`,
+Checked are `type`, `enum`, `const`, the bounds of numbers and lengths, `properties`, `required`,
 `additionalProperties`, `items`, `prefixItems`, `allOf`, `anyOf`, `oneOf` and a local `$ref`, as
 draft 2020-12 has them. All else, `pattern` and `format` too, is ignored.
 """
+
+import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,9 +24,9 @@ _LISTED = ("allOf", "anyOf", "oneOf", "prefixItems")
 
 
 def check_schema(name: str, schema: "Any") -> "dict[str, Any]":
-    """Accept the JSON schema of a tool's arguments: an object's, nested 32 schemas deep at most.
+    """Return the JSON schema of a tool's arguments: an object's, at most 32 schemas deep.
 
-    Raises a `ValueError` where a keyword has a value it cannot have, or a `$ref` leads nowhere.
+    Raises `ValueError` for a malformed keyword and for a `$ref` that leads nowhere.
     """
     from budget_core.errors import refuse
 
@@ -59,12 +61,12 @@ def check_schema(name: str, schema: "Any") -> "dict[str, Any]":
 
 
 def complaint_about(schema: "Any", value: "Any", path: str = "arguments") -> str | None:
-    """Return what is wrong with a JSON value, in one sentence, or `None` where it fits the schema.
+    """Return what is wrong with a JSON value, in one sentence, or `None` if it fits the schema.
 
-    `check_schema` has accepted the schema. What takes too many steps to judge does not fit.
+    `check_schema` has accepted the schema. A value that takes too many steps to check does not fit.
     """
     try:
-        found = _Judge(schema).find(schema, value, 0)
+        found = _Checker(schema).find(schema, value, 0)
         if found is None:
             return None
         place, rule, sent = found
@@ -73,7 +75,7 @@ def complaint_about(schema: "Any", value: "Any", path: str = "arguments") -> str
         return path + " must be simpler: this is too deep or too long to check"
 
 
-class _Judge:
+class _Checker:
     """Finds what is wrong: the place within the value, the rule, and what is there instead."""
 
     def __init__(self, root: "Any") -> None:
@@ -208,23 +210,11 @@ def _same(one: "Any", other: "Any") -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
-def _shown(value: "Any", depth: int = 0) -> str:
-    """Return a value as JSON, on one line and cut to about 60 characters."""
-    if isinstance(value, str):
-        chars = [c if c >= " " else f"\\u{ord(c):04x}" for c in _cut(value, 60)]
-        return '"' + "".join(["\\" + c if c in '"\\' else c for c in chars]) + '"'
+def _shown(value: "Any") -> str:
+    """Return a value as JSON on one line, cut short; of a list or an object only the brackets."""
     if isinstance(value, (list, dict)):
-        if depth > 1:
-            return "..."
-        if isinstance(value, list):
-            return _cut("[" + ", ".join([_shown(each, depth + 1) for each in value[:21]]) + "]", 60)
-        pairs = [_shown(n) + ": " + _shown(value[n], depth + 1) for n in sorted(value)[:21]]
-        return _cut("{" + ", ".join(pairs) + "}", 60)
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return repr(value).lower()
-    return "a huge number" if isinstance(value, int) and abs(value) > 1 << 64 else repr(value)
+        return "[...]" if isinstance(value, list) else "{...}"
+    return json.dumps(_cut(value, 60) if isinstance(value, str) else value)
 
 
 def _cut(text: str, room: int) -> str:

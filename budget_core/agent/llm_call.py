@@ -1,29 +1,55 @@
-"""One call of a model that was admitted: made within the run's time, and settled in any case."""
+"""One LLM call that was admitted: made within the run's time, and settled in any case."""
 
-from budget_core.agent.cancellation import CutShortError, fly, why_over
+from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.provider import ChatResponse, settle
-from budget_core.usage import ESTIMATED, INVALID, Usage
+from budget_core.usage import Usage, read_usage
 from budget_core.usage_estimate import as_report, at_least_estimated, is_billed
 from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
-    from budget_core._types import Messages, Provider
-    from budget_core.agent.call_hold import CallHold
-    from budget_core.agent.middleware import Request
+    from budget_core._types import Messages, Provider, Tools
+    from budget_core.agent.admission import CallHold
     from budget_core.prices import Price
     from budget_core.turn_state import TurnRuntimeState
 
 
-class LlmCall:
-    """What an admitted call asks for and comes to.
+class Request:
+    """What is about to be sent to a model; middleware may change it.
 
-    `response` is the answer, or `reason` why there is none; `heard` what text has come; `usage`
-    what was used, `nano_usd` what that cost, `None` where no price is known, and `report` the
-    provider's report or an estimate in its form; `billed` whether the call may cost something.
+    - `messages`, `tools`: copies of the lists; `tools` are definitions, or `None`.
+    - `model`: `None` is the provider's default.
+    - `max_tokens`: of the answer; the budget lowers it further afterwards.
+    - `options`: further keywords of the provider's `chat`.
+    - `compacted`: whether the messages replace those of the conversation.
+    """
+
+    def __init__(
+        self,
+        messages: "Sequence[dict[str, Any]]",
+        tools: "Tools | None" = None,
+        model: str | None = None,
+        max_tokens: int | None = None,
+        options: "dict[str, Any] | None" = None,
+    ) -> None:
+        self.messages = list(messages)
+        self.tools = list(tools) if tools else None
+        self.model = model
+        self.max_tokens = max_tokens
+        self.options = dict(options or {})
+        self.compacted = False
+
+
+class LlmCall:
+    """What an admitted call asks for, and what became of it.
+
+    `response` is the answer, or `reason` why there is none; `text` what has come of the answer;
+    `usage` what was used, `nano_usd` what that cost, `None` where no price is known, and `report`
+    the provider's report or an estimate in its form; `billed` whether the call may cost something.
     `priced` tells whether money is counted at all. `ledger` is what is held for the call in a
     ledger, if anything.
     """
@@ -32,7 +58,7 @@ class LlmCall:
     reason: StopReason | None = None
     report: "Any" = None
     nano_usd: int | None = 0
-    heard = ""
+    text = ""
     billed = False
     ledger: "Any" = None
 
@@ -52,24 +78,24 @@ class LlmCall:
         self._priced = priced
         self._asked: dict[str, Any] = {}
         self._streamed = StreamedAnswer()
-        self.usage = Usage()
+        self.usage = read_usage(None)
 
-    def ask(self, request: "Request", said: "Messages", on_delta: "Any") -> None:
-        """Say what to ask for: a request, what is `said` with it once, and whether to stream."""
+    def prepare(self, request: Request, notices: "Messages", on_delta: "Any") -> None:
+        """Set what to ask for: a request, the `notices` that go with it once, and a stream."""
         self._asked = asked = dict(request.options, model=self.model, tools=request.tools)
-        asked["messages"] = request.messages + said
+        asked["messages"] = request.messages + notices
         if self.limit is not None:
             asked["max_tokens"] = self.limit
         if on_delta is not None and getattr(self.inner, "supports_response_deltas", False):
             asked["on_delta"] = self._streamed = StreamedAnswer(on_delta, self.limit)
 
     async def make(self) -> None:
-        """Make the call; whatever it raises but a cancellation becomes the reason."""
+        """Make the call; an exception of the provider becomes the reason."""
         self.billed = True
         try:
-            await fly(self._chat, self.hold.envelope)
-        except CutShortError:
-            self.reason = why_over(self.hold.envelope)
+            await call_within(self.hold.envelope, self._chat)
+        except CutShortError as error:
+            self.reason = error.reason
         except Exception as error:  # noqa: BLE001 - a provider may raise anything
             self.billed = is_billed(error)
             self.reason = StopReason(StopReason.PROVIDER_ERROR, in_words(error), error=error)
@@ -81,7 +107,7 @@ class LlmCall:
     async def _chat(self) -> None:
         try:
             response = await settle(self.inner.chat(**self._asked))
-            if response is not None:  # now, and not later, is when it may fail to be an answer
+            if response is not None:  # a malformed answer raises here, not later
                 _ = (response.content, response.tool_calls, response.finish_reason)
         except AnswerTooLongError:
             response = ChatResponse(self._streamed.text, finish_reason="length")
@@ -89,7 +115,7 @@ class LlmCall:
 
     async def settle(self, state: "TurnRuntimeState | None") -> None:
         """Count what was reported, or an estimate where nothing was, in the place of the hold."""
-        self.heard = getattr(self.response, "content", None) or self._streamed.text
+        self.text = getattr(self.response, "content", None) or self._streamed.text
         try:
             unclear = self._count()
             tokens, nano_usd = self.usage.total, self.nano_usd
@@ -107,11 +133,11 @@ class LlmCall:
         usage = self._streamed.usage_of(self.response, messages, tools)
         if self.billed:
             usage = at_least_estimated(usage, self.response, messages, tools)
-        if usage.status == ESTIMATED:
+        if usage.status == Usage.ESTIMATED:
             self.report = as_report(usage)
         else:
             self.report = getattr(self.response, "usage", self._streamed.usage)
-        unclear = {ESTIMATED: ["estimated"], INVALID: ["missing"]}.get(usage.status, [])
+        unclear = {Usage.ESTIMATED: ["estimated"], Usage.INVALID: ["missing"]}.get(usage.status, [])
         if self.price is not None:
             from budget_core.prices import cost_of_usage  # loaded where there are prices
 

@@ -1,20 +1,23 @@
 """The one way from a run to its model: every call is admitted, bounded, counted and settled."""
 
-from budget_core.agent.admission import StoppedError, admitted, fitting
-from budget_core.agent.cancellation import CutShortError, fly, why_over
-from budget_core.agent.middleware import Request
-from budget_core.agent.stop import StopReason, StopRequested, in_words
+from budget_core.agent.admission import Admission
+from budget_core.agent.cancellation import CutShortError, call_within
+from budget_core.agent.llm_call import LlmCall, Request
+from budget_core.agent.stop import StoppedError, StopReason, StopRequested, in_words
 from budget_core.agent.wind_down import Stages, WindDown
+from budget_core.checks import check_limit
+from budget_core.usage_estimate import estimate_tokens
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from budget_core._types import Hook, Provider
+    from budget_core._types import Hook, Messages, Provider
     from budget_core.agent.envelope import Envelope
     from budget_core.agent.middleware import Middleware
-    from budget_core.agent.stop import StopCondition
+    from budget_core.agent.stop_condition import StopCondition
+    from budget_core.ledger._types import AnyLedger
     from budget_core.turn_state import TurnRuntimeState
 
 FINAL = (
@@ -30,30 +33,33 @@ class Gate:
     """Stands between one run and its model, and keeps the run within its envelope.
 
     Before each call it checks every limit and condition, holds the tokens and the money that the
-    call may use, and tells the provider how long its answer may be; afterwards it counts what the
-    provider reports. At a limit it makes one last call with what was kept back.
+    call may use, and tells the provider how long its answer may be. Afterwards it counts what the
+    provider reports. At a limit it makes one last call from what was kept back.
 
-    - `model`, `fallback_model`: who answers, the provider's default unless given; and who makes the
-      last call, and any that the first's price does not allow.
-    - `wind_down`: when the model is told, and loses its tools.
+    - `model`: the model that answers, by default the provider's.
+    - `fallback_model`: makes the last call, and any call that the first's price does not allow.
+    - `wind_down`: when the model is notified, and loses its tools.
     - `stop_when`: a `StopCondition` beside the budget's own limits.
-    - `middleware`: in their order before a call, the other way round after it.
-    - `prices`: `get(model)` gives a `Price` or `None`. Without one money is not counted, and where
-      it is limited no call is made.
-    - `count_tokens(messages, tools)`: the size of a prompt, such as `estimate_tokens`; without it a
-      prompt is counted when it is reported.
+    - `middleware`: called in this order before a call, in reverse after it.
+    - `prices`: `get(model)` returns a `Price` or `None`. Without prices money is not counted, and
+      where it is limited no call is made.
+    - `count_tokens(messages, tools)`: returns the size of a prompt, such as `estimate_tokens`;
+      without it a prompt is counted when it is reported.
     - `compact(messages)`: returns shorter messages, asked where `max_context_tokens` is exceeded.
     - `essential`: the names of the tools that are offered longest.
-    - `on_event(kind, **fields)`: told of `turn_started`, `notice`, `response`, `compacted`.
+    - `on_event(kind, **fields)`: called with `compacted`, `turn_started`, `notice`, `response` and
+      `response_failed`.
     - `state`: a `TurnRuntimeState` that counts tokens too.
     - `ledger` and `account`: the calls draw on that account too, as for `Envelope.open`.
+
+    `reason` is why the run is over, `turn` the number of calls, `partial_text` the text of calls
+    that broke off.
     """
 
     def __init__(
         self,
         inner: "Provider",
         envelope: "Envelope",
-        *,
         model: str | None = None,
         fallback_model: str | None = None,
         wind_down: WindDown | None = None,
@@ -65,7 +71,7 @@ class Gate:
         essential: "Sequence[str]" = (),
         on_event: "Hook | None" = None,
         state: "TurnRuntimeState | None" = None,
-        ledger: "Any" = None,
+        ledger: "AnyLedger | None" = None,
         account: str | None = None,
         max_tokens: int | None = None,
         ttl: float | None = None,
@@ -79,13 +85,13 @@ class Gate:
         self.prices = prices
         self.count_tokens = count_tokens
         self.compact = compact
-        self.report = on_event or _ignore
+        self.emit = on_event or _ignore
         self.state = state
         self.reason: StopReason | None = None
         self.turn = 0
-        self.partial_text = self.heard = ""
-        self.limit: int | None = None
-        self.told: int | None = None
+        self.partial_text = ""
+        self._limit: int | None = None
+        self._completion: int | None = None
         self._stages = Stages(envelope, wind_down or WindDown(), set(essential))
         envelope.notes = {}
         if (ledger, account, max_tokens, ttl) != (None, None, None, None):
@@ -99,9 +105,8 @@ class Gate:
     async def ask(self, request: Request, on_delta: "Any" = None) -> "Any":
         """Return the model's answer to one request.
 
-        It is the last where `reason` is set afterwards; `partial_text` is then what had come of
-        the call before, and `heard` of this one. Raises `StoppedError` where no call is to be made,
-        or none succeeded.
+        It is the last answer if `reason` is set afterwards; `partial_text` is then what had come of
+        the call before. Raises `StoppedError` if no call is made, or none succeeded.
         """
         spare = Request(
             request.messages, request.tools, request.model, request.max_tokens, request.options
@@ -110,9 +115,7 @@ class Gate:
             self.stop_when.note(request.messages, self.envelope)
         try:
             self._raise_if_over(self.stop_when)
-            await self._heed_before(request)
-            self._raise_if_over()
-            return await self._call(request, on_delta, None)
+            return await self._call(request, on_delta)
         except StoppedError as error:
             self.reason = error.reason
         if not request.compacted:
@@ -121,22 +124,18 @@ class Gate:
         request.model = self.fallback_model or spare.model
         return await self._last_call(request, on_delta, self.reason)
 
-    async def _heed_before(self, request: Request) -> None:
-        for one in self.middleware:
-            await self.heed(one.before_llm, request, self.envelope)
+    async def run_hook(self, hook: "Callable[..., Any]", *arguments: "Any") -> "Any":
+        """Return what a hook of the user's returns; `StoppedError` if it stops the run or fails.
 
-    async def heed(self, hook: "Callable[..., Any]", *arguments: "Any") -> "Any":
-        """Return what the caller's own code gives; `StoppedError` where it stops the run or fails.
-
-        It is cancelled where it awaits when the time is over or the run is stopped.
+        An async hook is cancelled when the time is over or the run is stopped.
         """
         try:
-            return await fly(hook, self.envelope, arguments)
+            return await call_within(self.envelope, hook, *arguments)
         except StopRequested as error:
             reason = StopReason(StopReason.EXPLICIT_STOP, error.reason)
-        except CutShortError:
-            reason = why_over(self.envelope)
-        except Exception as error:  # noqa: BLE001 - it may raise anything, nothing is lost with it
+        except CutShortError as error:
+            reason = error.reason
+        except Exception as error:  # noqa: BLE001 - a hook may raise anything, no work is lost
             reason = StopReason(StopReason.FAILED, in_words(error), error=error)
         raise StoppedError(reason)
 
@@ -149,7 +148,6 @@ class Gate:
         if envelope.check() is not None:
             raise StoppedError(reason)
         try:
-            await self._heed_before(request)
             return await self._call(request, on_delta, reason)
         except StoppedError as error:
             kind = error.reason.kind
@@ -157,42 +155,99 @@ class Gate:
                 self.reason = reason = error.reason
             raise StoppedError(reason)
 
-    async def _call(self, request: Request, on_delta: "Any", reason: StopReason | None) -> "Any":
-        stage, notices = self._stages.apply(request, reason)
-        said = [{"role": "user", "content": notice} for notice in notices]
-        if self.partial_text:
-            said.insert(0, {"role": "assistant", "content": self.partial_text})
-        prompt = await fitting(self, request, said)
-        call, left = await admitted(self, request, prompt, said)
+    async def _call(
+        self, request: Request, on_delta: "Any", last: StopReason | None = None
+    ) -> "Any":
+        """Make one call, the last one where a reason is given."""
+        for one in self.middleware:
+            await self.run_hook(one.before_llm, request, self.envelope)
+        if last is None:
+            self._raise_if_over()
+        stage, texts = self._stages.apply(request, last)
+        notices = [{"role": "user", "content": text} for text in texts]
+        before = self.partial_text
+        if before:
+            notices.insert(0, {"role": "assistant", "content": before})
+        call, left = await self._admit(request, notices)
         self.turn += 1
         try:
-            call.ask(request, said, on_delta)
-            self.report(
-                "turn_started", turn=self.turn, remaining=left, stage=stage, model=call.model
-            )
-            for notice in notices:
-                self.report("notice", text=notice, stage=stage)
+            call.prepare(request, notices, on_delta)
+            self.emit("turn_started", turn=self.turn, remaining=left, stage=stage, model=call.model)
+            for text in texts:
+                self.emit("notice", text=text, stage=stage)
             await call.make()
         finally:
             await call.settle(self.state)
-            self.limit, self.heard = call.limit, call.heard
-            self.told = call.usage.output
+            self._limit = call.limit
+            self._completion = call.usage.output
+            self.partial_text = joined(before, call.text)
         if call.reason is not None:
-            self._keep()
-            self.report("response_failed", reason=call.reason, usage=call.report, model=call.model)
+            self.emit("response_failed", reason=call.reason, usage=call.report, model=call.model)
             raise StoppedError(call.reason)
-        self.report("response", response=call.response, usage=call.report, model=call.model)
-        return await self._heeded(request, call.response)
+        self.emit("response", response=call.response, usage=call.report, model=call.model)
+        response = await self._after_llm(request, call.response)
+        self.partial_text = before
+        return response
 
-    async def _heeded(self, request: Request, response: "Any") -> "Any":
+    async def _admit(
+        self, request: Request, notices: "Messages"
+    ) -> "tuple[LlmCall, dict[str, int | None]]":
+        """Return a call that may be made, and what was left before it.
+
+        Where the model is too dear, the call is the fallback's.
+        """
+        prompt = await self._fit(request, notices)
+        check_limit("max_tokens of the request", request.max_tokens)
+        envelope = self.envelope
+        limit = envelope.tightest_completion(request.max_tokens)
+        models = [request.model or self.model or self.inner.get_default_model()]
+        if self.fallback_model not in (None, models[0]):
+            models.append(self.fallback_model)
+        first: Any = None
+        for model in models:
+            price = None if self.prices is None else self.prices.get(model)
+            admission = Admission(envelope, prompt, limit, price, model)
+            try:
+                hold = await admission.wait()
+                call = LlmCall(self.inner, model, hold, price, self.prices is not None)
+                if envelope.ledger is None:
+                    return call, admission.left
+                reason = await envelope.ledger.admit(call, request, notices, prompt)
+                if reason is None:
+                    return call, admission.left
+            except StoppedError as error:
+                reason = error.reason
+            first = first or reason
+        raise StoppedError(first)
+
+    async def _fit(self, request: Request, notices: "Messages") -> int:
+        """Return the size of the prompt as far as it is counted; compact it if need be."""
+        envelope = self.envelope
+        if self.count_tokens is None and envelope.max_context_tokens is None:
+            return 0
+        count = self.count_tokens or estimate_tokens
+        size: int = count(request.messages + notices, request.tools)
+        if not envelope.fits_context(size) and self.compact is not None:
+            request.messages = list(await self.run_hook(self.compact, request.messages))
+            request.compacted = True
+            if self.state is not None:
+                self.state.context_was_compacted = True
+            before, size = size, count(request.messages + notices, request.tools)
+            self.emit("compacted", before=before, after=size)
+        if envelope.fits_context(size):
+            return 0 if self.count_tokens is None else size
+        cap = envelope.max_context_tokens
+        kind = StopReason.CONTEXT_LIMIT
+        raise StoppedError(StopReason(kind, "", "context tokens", size, cap, scope=envelope.name))
+
+    async def _after_llm(self, request: Request, response: "Any") -> "Any":
         """Return an answer as middleware leaves it."""
         try:
             for one in reversed(self.middleware):
-                changed = await self.heed(one.after_llm, request, response, self.envelope)
+                changed = await self.run_hook(one.after_llm, request, response, self.envelope)
                 response = response if changed is None else changed
         except StoppedError as error:
             if error.reason.kind not in FINAL:
-                self._keep()
                 raise
             self.reason = error.reason
         scope = getattr(response, "cut_off_by", None)
@@ -201,15 +256,11 @@ class Gate:
         return response
 
     def cut_off(self) -> StopReason:
-        """Return the reason of a run whose last answer ended for want of tokens."""
+        """Return the reason of a run whose last answer ended at its limit of tokens."""
         text = "the answer was cut off at the end of its tokens"
-        used = None if self.limit is None else self.told
+        used = None if self._limit is None else self._completion
         kind, scope = StopReason.TOKEN_BUDGET, self.envelope.name
-        return StopReason(kind, text, "completion tokens", used, self.limit, scope=scope)
-
-    def _keep(self) -> None:
-        self.partial_text = joined(self.partial_text, self.heard)
-        self.heard = ""
+        return StopReason(kind, text, "completion tokens", used, self._limit, scope=scope)
 
     def _raise_if_over(self, also: "StopCondition | None" = None) -> None:
         reason = self.envelope.check()

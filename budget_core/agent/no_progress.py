@@ -1,8 +1,9 @@
-"""Tell a run that goes on from one that goes in circles."""
+"""Stop a run that repeats itself."""
 
 import hashlib
 
-from budget_core.agent.stop import StopCondition, StopReason
+from budget_core.agent.stop import StopReason
+from budget_core.agent.stop_condition import StopCondition
 from budget_core.checks import check_count
 
 TYPE_CHECKING = False
@@ -15,36 +16,36 @@ _PIECE = 256
 
 
 class NoProgress(StopCondition):
-    """Fires when each of the last `window` turns did what an earlier turn of the run had done.
+    """Fires when each of the last `window` turns repeated an earlier turn of the run.
 
-    That is the same words, the same tool calls, and the same results, so that a circle of several
-    turns is seen too. What it has seen is in the envelope's `notes`: many runs may share it.
+    A turn is repeated when its words, its tool calls and their results are the same, so a circle of
+    several turns is found too. Its memory is in the envelope's `notes`, so many runs may share it.
     """
 
     def __init__(self, window: int = 3) -> None:
         self.window = check_count("window", window) or 1
 
-    def note(self, messages: "Messages", seen: "Any") -> None:
+    def note(self, messages: "Messages", envelope: "Any") -> None:
         """Look at the last turn of a conversation."""
         fingerprint = turn_print(messages)
         if fingerprint is not None:
-            prints, repeated = seen.notes.get(id(self), (set(), 0))
+            prints, repeated = envelope.notes.get(id(self), (set(), 0))
             repeated = repeated + 1 if fingerprint in prints else 0
             prints.add(fingerprint)
-            seen.notes[id(self)] = (prints, repeated)
+            envelope.notes[id(self)] = (prints, repeated)
 
-    def check(self, seen: "Any") -> StopReason | None:
+    def check(self, envelope: "Any") -> StopReason | None:
         """Return why the run is to end, or `None`."""
-        if seen.notes.get(id(self), (None, 0))[1] < self.window:
+        if envelope.notes.get(id(self), (None, 0))[1] < self.window:
             return None
         text = f"the last {self.window} turns repeated earlier ones"
-        return StopReason(StopReason.NO_PROGRESS, text, scope=seen.name)
+        return StopReason(StopReason.NO_PROGRESS, text, scope=envelope.name)
 
 
 def turn_print(messages: "Messages") -> bytes | None:
     """Return a digest of what the last turn of a conversation did, ids left out.
 
-    Turns that said the same, called the same tools and were told the same have the same one.
+    Turns with the same words, tool calls and results have the same digest.
     """
     digest = hashlib.sha256()
     for message in reversed(messages):

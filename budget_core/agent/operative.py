@@ -19,37 +19,27 @@ if TYPE_CHECKING:
     from budget_core._types import Hook, Provider
     from budget_core.agent.result import OperativeResult
     from budget_core.deadline_token import DeadlineToken
-
-
-OPTIONS = (
-    "model",
-    "fallback_model",
-    "wind_down",
-    "stop_when",
-    "middleware",
-    "prices",
-    "count_tokens",
-    "compact",
-)
+    from budget_core.ledger._types import AnyLedger
 
 
 class Operative:
-    """An agent: a model, its tools, and what each of its runs may use. Source: seed 004.
+    """An agent: a model, its tools, and what each of its runs may use.
 
     - `provider`: answers `chat(messages, tools, model, …)`; a `ChatClient`, or wrappers round one.
     - `tools`: `Tool`s, each with a name of its own.
     - `budget`: the `Budget` of a run, or the `Envelope` of a single one, such as a `child`.
     - `system_prompt`: the first message of a run that is given none.
-    - `reflect(text, budget)`: asked about each draft of an answer while `max_reflections` allows;
-      returns what the model is to mend, or `None`.
-    - `on_event(kind, **fields)`: told what happens; see `docs/operatives.md`. What it raises is
-      kept as the result's `hook_error` and changes nothing.
+    - `reflect(text, budget)`: called with each draft of an answer while `max_reflections` allows;
+      returns what the model should improve, or `None`.
+    - `on_event(kind, **fields)`: called with what happens; see `docs/operatives.md`. An error that
+      it raises is kept as the result's `hook_error` and changes nothing else.
     - `stream`: ask for the answer piece by piece; each is an event `delta`.
     - `session_id`: names the runs' `TurnRuntimeState`.
     - the rest as for `Gate`: `model`, `fallback_model`, `wind_down`, `stop_when`, `middleware`,
       `prices`, `count_tokens`, `compact`, `ledger`, `account`.
 
-    Hooks, middleware and tools may be async. Raises `ValueError` naming what is wrong.
+    Hooks, middleware and tools may be async. Raises `ValueError` naming what is wrong, and
+    `TypeError` for an unknown option.
     """
 
     ENVELOPE = Envelope
@@ -66,7 +56,7 @@ class Operative:
         on_event: "Hook | None" = None,
         stream: bool = False,
         session_id: str = "run",
-        ledger: "Any" = None,
+        ledger: "AnyLedger | None" = None,
         account: str | None = None,
         **gate: "Any",
     ) -> None:
@@ -80,22 +70,12 @@ class Operative:
         self.stream = stream
         self.session_id = session_id
         self.gate = gate
-        self._check()
-        gate.update(ledger=ledger, account=account)
-        self.begin("", Budget())  # whatever else is wrong is refused now, not in the first run
-
-    def _check(self) -> None:
-        """Refuse what is none of its kind, before a run trips over it."""
-        for name in self.gate:
-            if name not in OPTIONS:
-                words = f"an operative takes no {name}: limits go into its Budget; there are also "
-                raise ValueError(words + ", ".join(OPTIONS))
         for name, wanted, right in (
-            ("provider", "an object with a method chat", hasattr(self.provider, "chat")),
+            ("provider", "an object with a method chat", hasattr(provider, "chat")),
             ("budget", "a Budget or an Envelope", isinstance(self.budget, (Budget, Envelope))),
-            ("system_prompt", "a string", isinstance(self.system_prompt, str)),
-            ("on_event", "a function", self.on_event is None or callable(self.on_event)),
-            ("reflect", "a function", self.reflect is None or callable(self.reflect)),
+            ("system_prompt", "a string", isinstance(system_prompt, str)),
+            ("on_event", "a function", on_event is None or callable(on_event)),
+            ("reflect", "a function", reflect is None or callable(reflect)),
         ):
             if not right:
                 refuse(name, wanted, getattr(self, name))
@@ -103,8 +83,10 @@ class Operative:
             if not isinstance(tool, Tool):
                 refuse("tools", "a list of Tool(name, description, function, …)", tool)
         for name, attribute in (("stop_when", "check"), ("wind_down", "notice_at")):
-            if self.gate.get(name) is not None and not hasattr(self.gate[name], attribute):
-                refuse(name, "a StopCondition or a WindDown, as its name says", self.gate[name])
+            if gate.get(name) is not None and not hasattr(gate[name], attribute):
+                refuse(name, "a StopCondition or a WindDown, as its name says", gate[name])
+        gate.update(ledger=ledger, account=account)
+        self.begin("", Budget())  # any other mistake is refused now, not in the first run
 
     def run(
         self, messages: "str | Sequence[dict[str, Any]]", budget: "Budget | Envelope | None" = None

@@ -1,4 +1,4 @@
-"""What a run came to, whatever ended it."""
+"""The result of a run, however it ended."""
 
 from budget_core.errors import BudgetError
 
@@ -23,10 +23,10 @@ class RunStoppedError(BudgetError):
 
 
 class OperativeResult:
-    """What a run came to. Source: seed 004.
+    """The result of a run.
 
     - `text`: the answer; of a run that was stopped, what there is of one.
-    - `reason`: a `StopReason`, or `None` where the model answered of its own accord.
+    - `reason`: a `StopReason`, or `None` if the model finished its answer.
     - `messages`: the whole conversation, notices left out; it can begin the next run.
     - `tool_results`: a dict a tool call, in their order: `id`, `name`, `arguments`, `status`,
       `content`.
@@ -58,7 +58,7 @@ class OperativeResult:
 
     @property
     def completed(self) -> bool:
-        """Whether the model answered of its own accord."""
+        """Whether the model finished its answer."""
         return self.reason is None
 
     def check(self) -> "OperativeResult":

@@ -1,15 +1,13 @@
-"""One run of an agent, from a question to its answer or the reason why there is none."""
+"""One run of an agent, from a question to its answer or to the reason why there is none."""
 
 import asyncio
 import json
 import sys
 
-from budget_core.agent.admission import StoppedError
-from budget_core.agent.cancellation import is_over, why_over
+from budget_core.agent.llm_call import Request
 from budget_core.agent.llm_gate import FINAL, Gate, joined
-from budget_core.agent.middleware import Request
 from budget_core.agent.result import OperativeResult, digest
-from budget_core.agent.stop import StopReason, in_words
+from budget_core.agent.stop import StoppedError, StopReason, in_words
 from budget_core.agent.toolbox import ANSWERED, CALLED_OFF, CANCELLED, DENIED, ToolEnd, as_text
 
 TYPE_CHECKING = False
@@ -17,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from budget_core._types import Agent
     from budget_core.agent.envelope import Envelope
-    from budget_core.agent.operative import Operative
     from budget_core.provider import ToolCall
 
 NOT_CALLED = "Error: not called, the run has stopped"
@@ -26,15 +24,15 @@ UNLIMITED = "this run has no limit on turns, tokens, time or money"
 
 
 class Run:
-    """A run that was begun; made by `Operative.begin`, and finished once.
+    """A run that was begun by `Operative.begin`, to `finish` once.
 
-    `budget` is its `Envelope`: to watch, `extend`, `stop` or pause it from outside. `result` is
-    `None` until it has ended, in whatever way.
+    `budget` is its `Envelope`, to watch, `extend`, `stop` or pause it from outside. `result` is
+    `None` until it has ended.
     """
 
     def __init__(
         self,
-        operative: "Operative",
+        operative: "Agent",
         messages: "str | Sequence[dict[str, Any]]",
         envelope: "Envelope",
     ) -> None:
@@ -66,11 +64,11 @@ class Run:
         self._asked: list[ToolCall] = []
 
     def cancel(self, reason: str = "") -> None:
-        """Stop the run and what it has in flight; `finish` gives what there is. Any thread may."""
+        """Stop the run and its calls in flight; `finish` returns what there is. Thread-safe."""
         self.budget.stop(reason, StopReason.CANCELLED)
 
     async def finish(self) -> OperativeResult:
-        """Return what the run comes to; the same again where it has ended."""
+        """Return the run's result; the same again once it has ended."""
         if self.result is not None:
             return self.result
         if self.budget.in_use:
@@ -85,11 +83,10 @@ class Run:
         except StoppedError as error:
             reason = error.reason
         except asyncio.CancelledError:
-            if is_over(self.budget):
-                reason = why_over(self.budget)
-            self.cancel()  # whatever still draws on it
+            reason = self.budget.why_over() or reason
+            self.cancel()  # and all that still draws on it
             raise
-        except Exception as error:  # noqa: BLE001 - no work is lost, whatever went wrong
+        except Exception as error:  # noqa: BLE001 - the result has the work that was done
             reason = StopReason(StopReason.FAILED, in_words(error), error=error)
         finally:
             self.budget.in_use = False
@@ -104,21 +101,21 @@ class Run:
             if request.compacted:
                 self._messages = request.messages
             self._toolbox.offer(request.tools)
-            over, reason = await self._act(response)
+            over, reason = await self._handle_answer(response)
             after = self.budget.usage()
             usage = {axis: after[axis] - before[axis] for axis in after}
             self.emit("turn_completed", turn=self._gate.turn, usage=usage, cumulative_usage=after)
             if over:
                 return reason
 
-    async def _act(self, response: "Any") -> "tuple[bool, StopReason | None]":
-        """Do what the model said; return whether the run is over, and why."""
+    async def _handle_answer(self, response: "Any") -> "tuple[bool, StopReason | None]":
+        """Act on the model's answer; return whether the run is over, and why."""
         last = self._gate.reason
         self._text = response.content or self._gate.partial_text or self._text
         content = joined(self._gate.partial_text, response.content)
-        self._gate.partial_text = self._gate.heard = ""
+        self._gate.partial_text = ""
         calls = [] if last is not None else list(response.tool_calls or ())
-        self._messages.append(said(content if last else response.content, calls))
+        self._messages.append(as_message(content if last else response.content, calls))
         if last is not None:
             return True, last
         if calls:
@@ -128,7 +125,7 @@ class Run:
         if response.finish_reason == "length":
             return True, self._gate.cut_off()
         try:
-            remark = await self._reflected()
+            remark = await self._remark_on_draft()
         except StoppedError as error:
             return True, error.reason
         if not remark:
@@ -136,11 +133,11 @@ class Run:
         self._messages.append({"role": "user", "content": remark})
         return False, None
 
-    async def _reflected(self) -> str:
-        """Return what is to be mended in the draft, if anything, and if it may be asked."""
-        if self._reflect is None or not self.budget.claim_reflection():
+    async def _remark_on_draft(self) -> str:
+        """Return the remark on the draft, if one is allowed and there is one."""
+        if self._reflect is None or not self.budget.reflections.claim():
             return ""
-        remark = await self._gate.heed(self._reflect, self._text, self.budget)
+        remark = await self._gate.run_hook(self._reflect, self._text, self.budget)
         self.emit("reflection", remark=remark)
         return remark or ""
 
@@ -152,16 +149,18 @@ class Run:
             if reason is not None:
                 self._record(call, ToolEnd(DENIED, NOT_CALLED))
                 continue
-            end, reason = await self._open(call)
+            end, reason = await self._begin_tool_call(call)
             if end is None:
                 end = await self._toolbox.run(call, self._trace_id(call, number))
-            reason = await self._close(call, end) or reason
+            reason = await self._end_tool_call(call, end) or reason
         return reason
 
     def _trace_id(self, call: "ToolCall", number: int) -> str:
         return f"{call.id}@{self._gate.turn}.{number}"
 
-    async def _open(self, call: "ToolCall") -> "tuple[ToolEnd | None, StopReason | None]":
+    async def _begin_tool_call(
+        self, call: "ToolCall"
+    ) -> "tuple[ToolEnd | None, StopReason | None]":
         """Begin a tool call: return how it ended, if it is not to be run, and a reason to stop."""
         self.emit("tool_started", call=call)
         end = self._toolbox.refusal(call)
@@ -169,21 +168,21 @@ class Run:
             return end, None
         try:
             for one in self._gate.middleware:
-                text = await self._gate.heed(one.before_tool, call, self.budget)
+                text = await self._gate.run_hook(one.before_tool, call, self.budget)
                 if text is not None:
                     return ToolEnd(ANSWERED, as_text(text)), None
         except StoppedError as error:
             return ToolEnd(DENIED, NOT_CALLED), error.reason
-        if is_over(self.budget):
+        if self.budget.why_over() is not None:
             return ToolEnd(DENIED, NOT_CALLED), None
         return None, None
 
-    async def _close(self, call: "ToolCall", end: ToolEnd) -> StopReason | None:
+    async def _end_tool_call(self, call: "ToolCall", end: ToolEnd) -> StopReason | None:
         """End a tool call; return why the run is to stop."""
         reason = None
         try:
             for one in reversed(self._gate.middleware):
-                text = await self._gate.heed(one.after_tool, call, end.content, self.budget)
+                text = await self._gate.run_hook(one.after_tool, call, end.content, self.budget)
                 end.content = end.content if text is None else as_text(text)
         except StoppedError as error:
             reason = error.reason
@@ -205,16 +204,15 @@ class Run:
                 "content": end.content,
             }
         )
-        self._toolbox.landed.pop(id(call), None)
+        self._toolbox.ends.pop(id(call), None)
         answer = {"role": "tool", "tool_call_id": call.id, "content": end.content}
         self._messages.append(answer)
 
     def _conclude(self, reason: StopReason | None) -> OperativeResult:
         state, text = self.state, self._text
         self._answer_the_rest()
-        heard = joined(self._gate.partial_text, self._gate.heard)
-        if heard:
-            text = heard
+        if self._gate.partial_text:
+            text = self._gate.partial_text
             self._messages.append({"role": "assistant", "content": text})
         state.close_writes()
         state.timed_out = reason is not None and reason.kind == StopReason.TIMEOUT
@@ -231,7 +229,7 @@ class Run:
         for answered, message in enumerate(reversed(self._messages)):
             if message.get("role") == "assistant":
                 for call in self._asked[answered:] if message.get("tool_calls") else ():
-                    end = self._toolbox.landed.get(id(call))
+                    end = self._toolbox.ends.get(id(call))
                     self._record(call, end or ToolEnd(CANCELLED, CALLED_OFF))
                 return
 
@@ -239,7 +237,7 @@ class Run:
         self.emit("delta", text=text)
 
     def emit(self, kind: str, **fields: "Any") -> None:
-        """Tell `on_event` what happened."""
+        """Call `on_event` with what happened."""
         if self._on_event is None:
             return
         try:
@@ -247,13 +245,13 @@ class Run:
             if hasattr(pending, "send"):
                 pending.close()
                 raise TypeError("on_event must be a plain function, not an async one")
-        except Exception as error:  # noqa: BLE001 - who watches a run cannot break it
+        except Exception as error:  # noqa: BLE001 - a hook cannot break the run
             if self.hook_error is None:
                 print("microbudget: on_event raised " + in_words(error), file=sys.stderr)
             self.hook_error = error
 
 
-def said(text: str | None, calls: "list[ToolCall]") -> "dict[str, Any]":
+def as_message(text: str | None, calls: "list[ToolCall]") -> "dict[str, Any]":
     """Return a model's answer as a message of the conversation."""
     if not calls:
         return {"role": "assistant", "content": text or ""}  # only calls need no text

@@ -1,26 +1,25 @@
 """Say when a run is to end, and why."""
 
-from budget_core.checks import check_count
 from budget_core.errors import BudgetError
-from budget_core.monotonic import in_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
-    from budget_core._types import Messages
-    from budget_core.agent.envelope import Envelope
+    from budget_core._types import EnvelopeView
 
 
 class StopReason:
-    """Why a run ended before the model had answered of its own accord.
+    """Why a run ended before the model had finished its answer.
 
-    `kind` is one of the constants. `axis`, `used` and `limit` are the figures that caused it, in
-    whole numbers (turns, tokens, milliseconds, nano-USD); `kept` what was kept back of the limit
-    for the last call; `scope` the name of the envelope whose limit it was; `reason` what whoever
-    stopped it said; `error` what was raised; `causes` the reasons that came together. Source:
-    seed 004.
+    - `kind`: one of the constants.
+    - `axis`, `used`, `limit`: the figures that caused it, in whole numbers (turns, tokens,
+      milliseconds, nano-USD).
+    - `kept`: the part of the limit that is reserved for the last call.
+    - `scope`: the name of the envelope whose limit it was.
+    - `reason`: the words given with an explicit stop.
+    - `error`: the exception that was raised.
+    - `causes`: the reasons that came together.
     """
 
     TURN_LIMIT = "turn_limit"
@@ -74,162 +73,45 @@ class StopReason:
         return f"<StopReason: {self}>"
 
 
-class StopRequested(BudgetError):  # noqa: N818 - the seed's name
-    """Raised by middleware to end the run; `reason` says why. Source: seed 004."""
+class StopRequested(BudgetError):  # noqa: N818 - the name users know
+    """Raised by middleware to end the run; `reason` says why."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
 
 
-class StopCondition:
-    """Says of an `Envelope` whether its run is to end; `a | b` and `a & b` make one of two.
+class StoppedError(BudgetError):
+    """No further LLM call is made in this run; `reason` is the `StopReason`."""
 
-    A subclass defines `check(seen)`, asked before each LLM call. One that looks at the conversation
-    has `note(messages, seen)` too, and keeps what it notes in `seen.notes`, a dict that each run
-    begins empty; one that remembers anything itself has `reset()`, and serves one run at a time.
+    def __init__(self, reason: StopReason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+AXES = {
+    "turns": (StopReason.TURN_LIMIT, "turns"),
+    "tokens": (StopReason.TOKEN_BUDGET, "tokens"),
+    "nano_usd": (StopReason.COST_LIMIT, "nano-USD"),
+    "tool_calls": (StopReason.TOOL_CALL_LIMIT, "tool calls"),
+    "elapsed_ms": (StopReason.TIMEOUT, "ms"),
+}
+"""What an envelope counts and a limit may end: the reason's kind, and the axis in words."""
+
+
+def at_limit(envelope: "EnvelopeView", axis: str, limit: int, kept: int = 0) -> StopReason | None:
+    """Return the reason to stop once `limit` less `kept` of an axis is used, or `None`.
+
+    Tool calls are at their limit when more than that many were asked for, refused ones included.
     """
-
-    def check(self, seen: "Any") -> StopReason | None:
-        """Return why the run is to end, or `None`."""
+    used = envelope.used(axis)
+    if used <= limit if axis == "tool_calls" else used < limit - kept:
         return None
-
-    def note(self, messages: "Messages", seen: "Any") -> None:
-        """Look at a conversation, before each LLM call."""
-
-    def reset(self) -> None:
-        """Forget what was seen: a run begins."""
-
-    def __or__(self, other: "StopCondition") -> "StopCondition":
-        return AnyOf(self, other)
-
-    def __and__(self, other: "StopCondition") -> "StopCondition":
-        return AllOf(self, other)
-
-
-class AnyOf(StopCondition):
-    """Fires when the first of its conditions does, and for its reason."""
-
-    def __init__(self, *conditions: StopCondition) -> None:
-        self.conditions = conditions
-
-    def check(self, seen: "Any") -> StopReason | None:
-        """Return the reason of the first condition that fires."""
-        for condition in self.conditions:
-            reason = condition.check(seen)
-            if reason is not None:
-                return reason
-        return None
-
-    def note(self, messages: "Messages", seen: "Any") -> None:
-        """Let each of them look."""
-        for condition in self.conditions:
-            condition.note(messages, seen)
-
-    def reset(self) -> None:
-        """Reset each of them."""
-        for condition in self.conditions:
-            condition.reset()
-
-
-class AllOf(AnyOf):
-    """Fires when all of its conditions do at the same time; `causes` has their reasons."""
-
-    def check(self, seen: "Any") -> StopReason | None:
-        """Return the first reason with all of them as causes; every condition is asked."""
-        reasons = [condition.check(seen) for condition in self.conditions]
-        causes = [reason for reason in reasons if reason is not None]
-        if not causes or len(causes) < len(reasons):
-            return None
-        text = " and ".join([str(cause) for cause in causes])
-        return StopReason(causes[0].kind, text, scope=causes[0].scope, causes=causes)
-
-
-class AtMost(StopCondition):
-    """Fires when a limit less what is `kept` of it is used; its subclasses say of what."""
-
-    KIND = AXIS = ""
-
-    def __init__(self, limit: int, kept: int = 0) -> None:
-        self.limit = check_count("limit", limit)
-        self.kept = check_count("kept", kept)
-
-    def used(self, seen: "Envelope") -> int:
-        """Return what is used."""
-        raise NotImplementedError
-
-    def check(self, seen: "Any") -> StopReason | None:
-        """Return why the run is to end, or `None`."""
-        used = self.used(seen)
-        if used < self.limit - self.kept:
-            return None
-        return StopReason(self.KIND, "", self.AXIS, used, self.limit, self.kept, seen.name)
-
-
-class MaxIterations(AtMost):
-    """Fires when that many LLM calls are made."""
-
-    KIND, AXIS = StopReason.TURN_LIMIT, "turns"
-
-    def used(self, seen: "Envelope") -> int:
-        """Return the calls."""
-        return seen.steps.used
-
-
-class MaxTokens(AtMost):
-    """Fires when that many tokens are used."""
-
-    KIND, AXIS = StopReason.TOKEN_BUDGET, "tokens"
-
-    def used(self, seen: "Envelope") -> int:
-        """Return the tokens."""
-        return seen.tokens.used
-
-
-class MaxCost(AtMost):
-    """Fires when that many nano-USD (billionths of a dollar) are spent."""
-
-    KIND, AXIS = StopReason.COST_LIMIT, "nano-USD"
-
-    def used(self, seen: "Envelope") -> int:
-        """Return the money."""
-        return seen.nano_usd.used
-
-
-class MaxToolCalls(AtMost):
-    """Fires when more than that many tool calls were asked for, refused ones included."""
-
-    KIND, AXIS = StopReason.TOOL_CALL_LIMIT, "tool calls"
-
-    def used(self, seen: "Envelope") -> int:
-        """Return the calls."""
-        return seen.tool_calls.used + seen.tool_calls.refused
-
-    def check(self, seen: "Any") -> StopReason | None:
-        """Return why the run is to end, or `None`."""
-        return super().check(seen) if self.used(seen) > self.limit else None
-
-
-class MaxElapsed(AtMost):
-    """Fires when that many milliseconds have passed, declared pauses left out."""
-
-    KIND, AXIS = StopReason.TIMEOUT, "ms"
-
-    def used(self, seen: "Envelope") -> int:
-        """Return the milliseconds."""
-        return seen.watch.elapsed_ms()
-
-
-class Timeout(MaxElapsed):
-    """Fires that many seconds after the run began, declared pauses left out."""
-
-    def __init__(self, seconds: float) -> None:
-        ms = in_ms("seconds", seconds)
-        super().__init__((1 << 60) - 1 if ms is None else ms)
+    return StopReason(AXES[axis][0], "", AXES[axis][1], used, limit, kept, envelope.name)
 
 
 def in_words(error: BaseException) -> str:
-    """Return an error's type and text; a foreign one may refuse to be text."""
+    """Return an error's type and text; a foreign one may fail to give its text."""
     try:
         return f"{type(error).__name__}: {error}"
     except BaseException:  # noqa: BLE001

@@ -65,10 +65,10 @@ class Tool:
 
 
 class ToolOutput:
-    """What a tool returns: a text, and whether the run is to stop with it. Source: seed 004.
+    """What a tool returns: a text, and whether the run is to stop with it.
 
-    `stop_reason` is `None` where the run goes on. `usage` is a report of what the tool itself used
-    of a model, counted with the run's, and `nano_usd` what that cost, where it is known.
+    `stop_reason` is `None` if the run continues. `usage` is a report of what the tool itself used
+    of a model, counted with the run's, and `nano_usd` what that cost, if known.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class ToolOutput:
 
     @classmethod
     def stop(cls, reason: str, content: str = "") -> "Self":
-        """Return an output that ends the run: the work is done, or is to be left.
+        """Return an output that ends the run: the work is done, or should not continue.
 
         `content` becomes the run's text.
         """

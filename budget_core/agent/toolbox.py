@@ -2,12 +2,11 @@
 
 import json
 
-from budget_core.agent.cancellation import CutShortError, fly
+from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.envelope import Envelope
 from budget_core.agent.json_schema import complaint_about
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.agent.tool import ToolOutput, cost_of, usage_of
-from budget_core.deadline_token import DeadlineToken
 from budget_core.provider import settle
 from budget_core.turn_state import COMPLETED, TIMED_OUT
 from budget_core.usage import read_usage
@@ -46,13 +45,11 @@ class ToolEnd:
 
 
 class Toolbox:
-    """The tools of one run. Calls are admitted one by one, in the order they are asked for.
+    """The tools of one run; calls are admitted one by one, in the order of the answer.
 
-    `landed` has the ends of calls that have returned and are not yet recorded, by the `id` of the
-    call: they are not lost where the run is cancelled meanwhile.
+    `ends` has those of calls that have returned and are not yet recorded, by `id(call)`, so that
+    none is lost if the run is cancelled meanwhile.
     """
-
-    TOKEN = DeadlineToken
 
     def __init__(
         self, tools: "Sequence[Tool]", envelope: "Envelope", state: "TurnRuntimeState"
@@ -63,11 +60,11 @@ class Toolbox:
         self.envelope = envelope
         self.state = state
         self.offered: set[str] = set()
-        self.landed: dict[int, ToolEnd] = {}
+        self.ends: dict[int, ToolEnd] = {}
         self._complained: set[str] = set()
 
     def offer(self, definitions: "Tools | None") -> None:
-        """Note which tools the model has been offered with its answer: it may call no other."""
+        """Note the tools that were offered with the last request: the model may call no other."""
         self._complained.clear()
         self.offered = {str(one["function"]["name"]) for one in definitions or ()}
 
@@ -89,47 +86,54 @@ class Toolbox:
             return None
         if call.name in self._complained or self.state.claim_repair(call.name):
             self._complained.add(call.name)  # one complaint an answer, however many calls
-            text = f"Error: {wrong}. Nothing was done: call {call.name} again with that mended."
+            text = f"Error: {wrong}. Nothing was done: call {call.name} again with that corrected."
             return ToolEnd(INVALID, f"Error: {wrong}" if tool is None else text)
         return ToolEnd(DENIED, f"Error: {wrong}. The call is denied: go on without it.")
 
     async def run(self, call: "ToolCall", trace_id: str) -> ToolEnd:
-        """Call a tool whose arguments are right, and return how that ended; raises nothing."""
+        """Call a tool whose arguments were checked, and return how that ended; raises nothing."""
         tool = self.tools[call.name]
 
         def claim() -> bool:
             return self.envelope.claim_tool_call(call.name)
 
         if not self.state.set_trace_running(trace_id, call.name, claim):
-            return self.denied(call.name)
-        token = self.TOKEN.from_budget(self.envelope, tool.cap_s)
-        named = self.handed(tool, call)
+            text = f"Error: no call of {call.name} is left; go on without it."
+            return ToolEnd(DENIED, text)
+        named = self.keywords(tool, call)
+        token: Any = None
         if tool.cooperative:
-            named["token"] = token
+            from budget_core.deadline_token import DeadlineToken  # loaded for the first such tool
+
+            token = named["token"] = DeadlineToken.from_budget(self.envelope, tool.cap_s)
         work = (tool, call, named, trace_id)
         try:
-            end: ToolEnd = await fly(self._work, self.envelope, work, None, token.deadline)
+            end: ToolEnd = await call_within(self.envelope, self._work, *work, cap_s=tool.cap_s)
         except CutShortError:
             self.state.mark_trace_timed_out(trace_id)
             return self.cut_short(call.name)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the run goes on
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the error goes to the model
             self.count(error)
             self.state.complete_trace(trace_id)
             return ToolEnd(FAILED, "Error: " + in_words(error))
         finally:
-            _cancel(token)
-            self.take_back(named)
+            try:
+                if token is not None:
+                    token.cancel()
+            except Exception:  # noqa: BLE001, S110 - a callback of the tool's, which has ended
+                pass
+            self.stop_child(named)
         return end
 
     async def _work(
         self, tool: "Tool", call: "ToolCall", named: "dict[str, Any]", trace_id: str
     ) -> ToolEnd:
-        since = self.envelope.watch.elapsed_ms()
+        since = self.envelope.elapsed_ms()
         value = await settle(tool.run(**named))
         self.count(value)
-        end = ended(value)
-        if self.state.complete_trace(trace_id, self.envelope.watch.elapsed_ms() - since):
-            self.landed[id(call)] = end
+        end = as_end(value)
+        if self.state.complete_trace(trace_id, self.envelope.elapsed_ms() - since):
+            self.ends[id(call)] = end
         return end
 
     def cut_short(self, name: str) -> ToolEnd:
@@ -138,19 +142,18 @@ class Toolbox:
             return ToolEnd(CANCELLED, CALLED_OFF)
         return ToolEnd(TIMED_OUT, f"Error: {name} took too long and was cancelled")
 
-    def handed(self, tool: "Tool", call: "ToolCall") -> "dict[str, Any]":
+    def keywords(self, tool: "Tool", call: "ToolCall") -> "dict[str, Any]":
         """Return the keywords that a tool is called with.
 
-        A tool that draws has an envelope for this call, below the run's, which is stopped when the
-        call is over: what it left running spends no more.
+        A tool that draws gets an envelope for this call, below the run's; `stop_child` stops it.
         """
         named = dict(call.arguments)
         if tool.draws:
             named["budget"] = self.envelope.child(name=f"{self.envelope.name}/{call.name}")
         return named
 
-    def take_back(self, named: "dict[str, Any]") -> None:
-        """Stop what was handed out for a call that is over."""
+    def stop_child(self, named: "dict[str, Any]") -> None:
+        """Stop the envelope of a call that is over: what the tool left running spends no more."""
         budget = named.get("budget")
         if isinstance(budget, Envelope):
             budget.stop("its call is over", StopReason.CANCELLED)
@@ -163,19 +166,8 @@ class Toolbox:
             self.envelope.charge_report(usage, cost_of(value))
             self.state.add_usage(usage)
 
-    def denied(self, name: str) -> ToolEnd:
-        """Return the end of a call that was not begun."""
-        return ToolEnd(DENIED, f"Error: no call of {name} is left; go on without it.")
 
-
-def _cancel(token: DeadlineToken) -> None:
-    try:
-        token.cancel()
-    except Exception:  # noqa: BLE001, S110 - a tool's own callback, and the tool has ended
-        pass
-
-
-def ended(value: "Any") -> ToolEnd:
+def as_end(value: "Any") -> ToolEnd:
     """Return the end of a call that returned `value`."""
     if isinstance(value, ToolOutput):
         end = ToolEnd(COMPLETED, value.content or value.stop_reason or "", value.stop_reason)

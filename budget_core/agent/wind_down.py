@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core.agent.envelope import Envelope
-    from budget_core.agent.middleware import Request
+    from budget_core.agent.llm_call import Request
     from budget_core.agent.stop import StopReason
 
 LAST_CALL = (
@@ -24,15 +24,15 @@ LAST = "last_call"
 
 
 class WindDown(Config):
-    """When a run that nears its limits is told so, and loses its tools.
+    """When the model is notified that its run nears a limit, and loses its tools.
 
     Shares are of what may be used before the last call, on the axis nearest to its end.
 
-    - `notice_at`: shares at which the model is told, each once.
+    - `notice_at`: shares at which the model gets a notice, each once.
     - `narrow_at`: the share from which only tools marked `essential` are offered, if there are any.
-    - `tools_off_at`: the share from which no tools are offered; they are not either once all tool
-      calls are used.
-    - templates: what the model is told, with `{scope} {pct} {used} {cap} {unit}
+    - `tools_off_at`: the share from which no tools are offered, nor are they once all tool calls
+      are used.
+    - templates: the texts of the notices, with `{scope} {pct} {used} {cap} {unit}
       {disallow_clause}`, and in `last_call_template` `{reason}`.
 
     Raises `ValueError` naming the field that is wrong.
@@ -56,13 +56,13 @@ class WindDown(Config):
 
 
 class Stages:
-    """Where one run stands in its wind-down; asked once before each LLM call."""
+    """The stage that one run has reached; `apply` is called once before each LLM call."""
 
     def __init__(self, envelope: "Envelope", config: WindDown, essential: "set[str]") -> None:
         self._envelope = envelope
         self._config = config
         self._essential = essential
-        self._told_ppm = -1
+        self._last_notice_ppm = -1
 
     def apply(self, request: "Request", reason: "StopReason | None") -> "tuple[str, list[str]]":
         """Return `(stage, notices)` of the next call, and take the tools that are off from it.
@@ -77,10 +77,10 @@ class Stages:
         share, used, cap, unit, scope = envelope.nearest()
         values = {"scope": scope, "used": used, "cap": cap, "unit": unit}
         notices = []
-        crossed = [_ppm(at) for at in config.notice_at if self._told_ppm < _ppm(at) <= share]
+        crossed = [_ppm(at) for at in config.notice_at if self._last_notice_ppm < _ppm(at) <= share]
         if crossed:
-            self._told_ppm = max(crossed)
-            values["pct"] = (self._told_ppm + 5_000) // 10_000
+            self._last_notice_ppm = max(crossed)
+            values["pct"] = (self._last_notice_ppm + 5_000) // 10_000
             notices.append(substitute(config.notice_template, values))
         off = envelope.tool_calls.left() == 0 or share >= _ppm(config.tools_off_at)
         narrow = self._essential and share >= _ppm(config.narrow_at)

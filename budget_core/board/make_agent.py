@@ -17,20 +17,17 @@ def make_client(settings: "Any", secret: "Any") -> "Any":
     Raises `ValueError` for certificates that cannot be read, and as `ChatClient` does.
     """
     from budget_core.chat.client import ChatClient
+    from budget_core.chat.http import tls_context
 
     base_url = getattr(secret, "BASE_URL", "") or settings.BASE_URL
-    tls = None
-    if base_url.startswith("https"):
-        from budget_core.chat.http import tls_context
-
-        try:
-            tls = tls_context(settings.CA_FILE)
-        except OSError as error:
-            raise ValueError(f"CA_FILE {settings.CA_FILE!r} of the settings: {error}")
+    try:
+        tls = tls_context(settings.CA_FILE) if base_url.startswith("https") else None
+    except OSError as error:
+        raise ValueError(f"CA_FILE {settings.CA_FILE!r} of the settings: {error}")
     return ChatClient(
         base_url,
         getattr(secret, "MODEL", "") or settings.MODEL,
-        getattr(secret, "API_KEY", "") or None,
+        getattr(secret, "API_KEY", None),
         settings.CALL_TIMEOUT_S,
         settings.MAX_ANSWER_BYTES,
         tls,

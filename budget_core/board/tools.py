@@ -57,7 +57,7 @@ def chip_tool(celsius: "Callable[[], float] | None" = None) -> Tool:
 def _names(folder: str) -> "list[str]":
     try:
         found = os.listdir(folder)
-    except OSError:  # nobody has put a note there yet
+    except OSError:  # there are no notes yet
         return []
     plain = [name for name in found if not name.startswith(".")]
     return sorted([name for name in plain if os.stat(folder + "/" + name)[0] & _FILE])

@@ -59,7 +59,7 @@ class Bucket:
 
         An amount without a bound is refused by every cap.
         """
-        spent, held = self.totals()
+        spent, held = self.totals() if self.earlier else (self.spent, self.held)
         if self.cap == MOST if asked is None else spent + held + asked <= self.cap:
             return None
         limit = self.limit

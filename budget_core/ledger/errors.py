@@ -1,4 +1,4 @@
-"""What a ledger raises at run time; configuration mistakes are `ValueError`s."""
+"""The errors that a ledger raises at run time; configuration mistakes are `ValueError`s."""
 
 from budget_core.errors import BudgetError
 from budget_core.ledger.window import FAR
@@ -9,15 +9,16 @@ if TYPE_CHECKING:
 
 
 class LedgerError(BudgetError):
-    """A ledger refused, or could not do, what it was asked."""
+    """A ledger refused an operation, or could not do it."""
 
 
 class BudgetExceededError(LedgerError):
-    """A reservation was refused, and nothing was held: `asked` is more than is `left`.
+    """A reservation was refused and nothing was held: `asked` is more than is `left`.
 
-    `scope` is the path of the account whose limit it was, `axis`, `window` and `limit` say which
-    limit, `spent` and `held` what stands against it. `resets_at` is the Unix second at which its
-    window, or the current bucket of a rolling one, is over; `None` for one that never is.
+    `scope` is the path of the account with the limit; `axis`, `window` and `limit` say which limit,
+    `spent` and `held` what stands against it. `asked` is 2**53 - 1 for an amount without a bound.
+    `resets_at` is the Unix second at which its window, or the current bucket of a rolling one,
+    ends; `None` if it never does.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class BudgetExceededError(LedgerError):
 
 
 class UnknownAccountError(LedgerError):
-    """Neither the path nor any above it has been given limits."""
+    """Neither the path nor one above it has limits."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -56,7 +57,7 @@ class UnknownAccountError(LedgerError):
 
 
 class UnknownHoldError(LedgerError):
-    """No such hold is known: it was never taken, or settled too long ago."""
+    """The hold is unknown: it was never taken, or settled too long ago."""
 
     def __init__(self, path: str, id: str) -> None:
         self.path = path
@@ -65,7 +66,7 @@ class UnknownHoldError(LedgerError):
 
 
 class HoldSettledError(LedgerError):
-    """A hold cannot be extended any more; `state` is what became of it."""
+    """A settled hold cannot be extended; `state` is what became of it."""
 
     def __init__(self, id: str, state: str) -> None:
         self.id = id
@@ -74,7 +75,7 @@ class HoldSettledError(LedgerError):
 
 
 class KeyReusedError(LedgerError):
-    """A key was given again for something else than the first time."""
+    """A key was given again for another operation than the first time."""
 
     def __init__(self, path: str, key: str) -> None:
         self.path = path
@@ -85,14 +86,14 @@ class KeyReusedError(LedgerError):
 
 
 class LedgerFullError(LedgerError):
-    """There is no room for another account or hold, or on the disk; nothing was changed."""
+    """Another account or hold does not fit, or the disk is full; nothing was changed."""
 
 
 class LedgerUnavailableError(LedgerError):
-    """The engine of a ledger could not be asked, or did not answer; `cause` is the error beneath.
+    """The engine of a ledger could not be reached, or did not answer; `cause` is the error beneath.
 
-    `applied` is `False` where nothing can have been changed, `None` where that is not known: the
-    same operation with the same key, or on the same hold, is safe to repeat.
+    `applied` is `False` if nothing can have changed, `None` if that is unknown: the same operation
+    with the same key, or on the same hold, is safe to repeat.
     """
 
     def __init__(
@@ -109,8 +110,8 @@ class LedgerUnavailableError(LedgerError):
 def refusal(found: "list[Any]") -> BudgetExceededError:
     """Return the error for one of several limits with too little left.
 
-    Each is `(end, (account, axis, window), asked, cap, spent, held)`. It is the one that resets
-    last, and of equals the nearest: whoever waits for it waits long enough.
+    Each is `(end, (account, axis, window), asked, cap, spent, held)`. The error is for the one that
+    resets last, and of equals the nearest: a caller that waits for it waits long enough.
     """
     end, (account, axis, window), asked, cap, spent, held = min(found, key=_order)
     resets_at = None if end >= FAR else end // 1000

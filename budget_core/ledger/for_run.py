@@ -1,25 +1,20 @@
-"""Have the LLM calls of a run draw on an account of a ledger as well as on the run's envelope."""
+"""Have a run's LLM calls draw on an account of a ledger as well as on the run's envelope."""
 
 import sys
 
-from budget_core.agent.cancellation import CutShortError, fly, why_over
+from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.ledger.errors import BudgetExceededError
-from budget_core.ledger.llm_account import (
-    LedgerAccount,
-    UnpricedError,
-    used_by,
-)
-from budget_core.usage import MEASURED
+from budget_core.ledger.llm_account import LedgerAccount, UnpricedError, used_by
+from budget_core.usage import Usage
 from budget_core.usage_estimate import estimate_tokens
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from budget_core._types import Messages
-    from budget_core.agent.llm_call import LlmCall
-    from budget_core.agent.middleware import Request
+    from budget_core._types import AdmittedCall, Messages, Prompt
+    from budget_core.ledger._types import AnyLedger
     from budget_core.ledger.llm_hold import LlmHold
 
 _KINDS = {"nano_usd": StopReason.COST_LIMIT, "calls": StopReason.TURN_LIMIT}
@@ -27,7 +22,7 @@ _KINDS = {"nano_usd": StopReason.COST_LIMIT, "calls": StopReason.TURN_LIMIT}
 
 def account_for(
     above: "RunAccount | None",
-    ledger: "Any" = None,
+    ledger: "AnyLedger | None" = None,
     account: str | None = None,
     max_tokens: int | None = None,
     ttl: float | None = None,
@@ -54,33 +49,33 @@ class RunAccount(LedgerAccount):
     """The account that the calls of one run draw on."""
 
     async def admit(
-        self, call: "LlmCall", request: "Request", said: "Messages", prompt: int
+        self, call: "AdmittedCall", request: "Prompt", said: "Messages", prompt: int
     ) -> StopReason | None:
-        """Hold what a call may use, cut to what is left; or say why there is none.
+        """Hold what a call may use, cut to what is left, or return why it is not to be made.
 
-        What the run had set aside for a call that is not to be is given back. `prompt` is its size,
-        or 0 where nobody counted it.
+        Then the envelope gets back what it had held for the call. `prompt` is its size in tokens,
+        0 if it was not counted.
         """
         hold = call.hold
         prompt = prompt or estimate_tokens(request.messages + said, request.tools)
-
         over = False
+        reason: StopReason | None
 
-        async def take() -> None:
-            draw = await self.reserve(call.model, prompt, call.limit, call.price)
+        async def reserve() -> None:
+            taken = await self.reserve(call.model, prompt, call.limit, call.price)
             if over:
-                draw.abandon()
+                taken.abandon()
             else:
-                call.ledger = draw
+                call.ledger = taken
 
         try:
             self.refuse_twice(call.inner)
-            await fly(take, hold.envelope)
+            await call_within(hold.envelope, reserve)
             call.limit = call.ledger.limit
             call.ledger.begin()
             return None
-        except CutShortError:
-            reason = why_over(hold.envelope)
+        except CutShortError as error:
+            reason = error.reason
         except Exception as error:  # noqa: BLE001 - whatever a ledger raises, the budget holds
             reason = self._why_not(error)
         except BaseException as error:  # the run is cancelled or left behind, its model not asked
@@ -94,7 +89,7 @@ class RunAccount(LedgerAccount):
             if call.ledger is None:
                 over = True
                 with hold.envelope.lock:
-                    hold.envelope.turns.move(-1, 0)
+                    hold.envelope.turns.add(-1)
                 hold.settle(0, 0)
         return reason
 
@@ -111,20 +106,20 @@ class RunAccount(LedgerAccount):
         self.error = error
         return StopReason(StopReason.FAILED, in_words(error), scope=self.path, error=error)
 
-    async def settle(self, call: "LlmCall", draw: "LlmHold") -> None:
-        """Record what a call came to: what was reported, or at least what was held for it."""
+    async def settle(self, call: "AdmittedCall", held: "LlmHold") -> None:
+        """Record what a call used: what was reported, or at least what was held for it."""
         used = used_by(call.usage.total, call.nano_usd)
-        if _is_closing():  # nothing can be awaited any more
-            draw.abandon(used)
+        if _is_closing():  # nothing can be awaited now
+            held.abandon(used)
         elif not call.billed or getattr(call.response, "cut_off_by", None):
-            await draw.release()
+            await held.release()
         elif call.response is None:
-            await draw.keep(used)
+            await held.keep(used)
         else:
-            await draw.commit(used, call.usage.status == MEASURED)
+            await held.commit(used, call.usage.status == Usage.MEASURED)
 
 
 def _is_closing() -> bool:
-    """Tell whether a coroutine is being closed, where the runtime tells."""
+    """Tell whether a coroutine is being closed; always `False` on a runtime that does not tell."""
     handled: Any = getattr(sys, "exc_info", None)
     return handled is not None and handled()[0] is GeneratorExit

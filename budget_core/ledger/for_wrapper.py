@@ -1,36 +1,35 @@
 """Have a wrapped provider's calls draw on an account of a ledger."""
 
 from budget_core.config import Enforcement, TurnBudgetConfig
+from budget_core.enforcement import call_hook
 from budget_core.errors import refuse
 from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
-from budget_core.ledger.llm_account import (
-    LedgerAccount,
-    UnpricedError,
-    used_by,
-)
-from budget_core.ledger.refusals import Refusals
+from budget_core.ledger.llm_account import LedgerAccount, UnpricedError, used_by
+from budget_core.notices import UNAVAILABLE, substitute
 from budget_core.prices import cost_of_usage
-from budget_core.provider import settle
+from budget_core.provider import ChatResponse, settle
 from budget_core.tracker import TurnBudgetTracker
-from budget_core.usage import MEASURED, usage_of
+from budget_core.usage import Usage
 from budget_core.usage_estimate import at_least_estimated, estimate_tokens, is_billed
-from budget_core.usage_stream import as_streamed
+from budget_core.usage_stream import as_streamed, usage_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from budget_core._types import Messages, Provider, Tools
+    from budget_core._types import Messages, Provider, Tools, Wrapper
+    from budget_core.ledger._types import AnyLedger
     from budget_core.ledger.llm_hold import LlmHold
     from budget_core.prices import Price
     from budget_core.tracker import BudgetTracker
     from budget_core.usage_stream import StreamedAnswer
-    from budget_core.wrapper import BudgetWrapper
+
+_REMEMBERED = 15  # windows of limits whose refusal was reported
 
 
 def draw_on(
-    wrapper: "BudgetWrapper",
+    wrapper: "Wrapper",
     inner: "Provider",
     tracker: "BudgetTracker | None",
     enforcement: str | None,
@@ -50,20 +49,23 @@ def draw_on(
 
 
 class LedgerProvider:
-    """What `BudgetWrapper` puts round its provider when it is given a ledger."""
+    """The provider that a `BudgetWrapper` with a ledger puts round its own.
+
+    `wrapper` says how to enforce limits, has the hook to call, and whether to estimate.
+    """
 
     def __init__(
         self,
-        wrapper: "BudgetWrapper",
+        wrapper: "Wrapper",
         inner: "Provider",
-        ledger: "Any",
-        account: str | None,
-        prices: "Any",
-        count_tokens: "Callable[[Any, Any], int] | None",
-        max_tokens: int | None,
-        ttl: float | None,
-        key: "Callable[[], str] | None",
-        raises: bool,
+        ledger: "AnyLedger",
+        account: str,
+        prices: "Any" = None,
+        count_tokens: "Callable[[Any, Any], int] | None" = None,
+        max_tokens: int | None = None,
+        ttl: float | None = None,
+        key: "Callable[[], str] | None" = None,
+        raises: bool = False,
     ) -> None:
         self.inner = inner
         self.ledger_account = LedgerAccount(ledger, account, max_tokens, ttl)
@@ -72,7 +74,7 @@ class LedgerProvider:
         self._count = count_tokens or estimate_tokens
         self._key = key
         self._raises = raises
-        self._refusals = Refusals(wrapper, self.ledger_account)
+        self._reported: list[tuple[Any, ...]] = []
 
     def __getattr__(self, name: str) -> "Any":
         if name == "inner" or name.startswith("__"):  # asked before __init__ ran, as copy does
@@ -81,15 +83,15 @@ class LedgerProvider:
 
     @property
     def ledger_error(self) -> Exception | None:
-        """Why the ledger was last out of reach, or not told something; `None` if it never was."""
+        """Why the ledger last failed; `None` if it never did."""
         return self.ledger_account.error
 
     async def flush(self) -> bool:
-        """Tell the ledger what it was not told yet; return whether it knows everything."""
+        """Deliver what the ledger is owed; return whether it has everything."""
         return await self.ledger_account.flush()
 
     async def close(self) -> None:
-        """Tell the ledger what it was not told yet; close the inner provider if it can be."""
+        """Deliver what the ledger is owed; close the inner provider if it can be closed."""
         await self.flush()
         if hasattr(self.inner, "close"):
             await settle(self.inner.close())
@@ -107,19 +109,19 @@ class LedgerProvider:
         candidates = self._candidates(model)
         named, price = candidates[0]
         try:
-            named, price, hold = await self._reserved(candidates, prompt, max_tokens)
+            named, price, hold = await self._reserve(candidates, prompt, max_tokens)
             if self._is_strict():
                 max_tokens = hold.limit
         except (UnknownAccountError, ValueError):
-            raise  # somebody's mistake, not a budget's end
+            raise  # a mistake of the caller's, not the end of a budget
         except Exception as error:  # whatever a ledger raises, the budget holds
-            notice = self._refusals.note(error)
+            notice = self._report(error)
             if self._raises:
                 refused: Any = error
-                refused.sent = False  # which outer wrappers ask, that may estimate it otherwise
+                refused.sent = False  # outer wrappers need not estimate it
                 raise
             if self._is_strict():
-                return self._refusals.answer(error)
+                return self._answer(error)
             if notice:
                 messages = list(messages) + [{"role": "user", "content": notice}]
             hold = self.ledger_account.unheld(prompt, max_tokens, price)
@@ -128,7 +130,7 @@ class LedgerProvider:
         if "on_delta" in options:
             options["on_delta"] = as_streamed(options["on_delta"])
         options["model"] = named if named == self._wrapper.fallback_model else model
-        return await self._made(hold, price, messages, tools, options)
+        return await self._call(hold, price, messages, tools, options)
 
     def _is_strict(self) -> bool:
         return self._wrapper.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
@@ -147,7 +149,7 @@ class LedgerProvider:
             refuse("prices of " + model, "a Price", price)
         return price
 
-    async def _reserved(
+    async def _reserve(
         self, candidates: "list[tuple[str, Price | None]]", prompt: int, limit: int | None
     ) -> "tuple[str, Price | None, LlmHold]":
         """Return who answers, at what price, and what is held for it."""
@@ -157,11 +159,11 @@ class LedgerProvider:
             try:
                 return name, price, await account.reserve(name, prompt, limit, price, strict, key)
             except (BudgetExceededError, UnpricedError) as error:
-                self._refusals.note(error)
+                self._report(error)
         name, price = candidates[-1]
         return name, price, await account.reserve(name, prompt, limit, price, strict, key)
 
-    async def _made(
+    async def _call(
         self,
         hold: "LlmHold",
         price: "Price | None",
@@ -204,9 +206,56 @@ class LedgerProvider:
                 usage = usage_of(response)
             else:
                 usage = streamed.usage_of(response, messages, tools)
-            exact = usage.status == MEASURED or self._wrapper.estimates
+            exact = usage.status == Usage.MEASURED or self._wrapper.estimates
             usage = at_least_estimated(usage, response, messages, tools)
             nano_usd = None if price is None else cost_of_usage(usage, price)
             return used_by(usage.total, nano_usd), exact
         except Exception:  # noqa: BLE001 - a call that cannot be counted costs what was held
             return {"calls": 1}, False
+
+    def _report(self, error: Exception) -> str | None:
+        """Call the hook once for each window of a limit; return the notice that is due."""
+        wrapper = self._wrapper
+        place: tuple[Any, ...] = (type(error),)
+        if isinstance(error, BudgetExceededError):
+            place = (error.scope, error.axis, error.window, error.resets_at)
+        else:
+            self.ledger_account.error = error
+        if place in self._reported:
+            return None
+        self._reported = self._reported[-_REMEMBERED:] + [place]
+        if isinstance(error, BudgetExceededError) and wrapper.on_limit_reached:
+            used, cap = error.spent + error.held, error.limit
+            call_hook(
+                wrapper,
+                wrapper.on_limit_reached,
+                scope=error.scope,
+                utilization=max(1.0, used / cap) if cap else 1.0,  # less is left than is asked
+                used=used,
+                cap=cap,
+                unit=error.axis,
+            )
+        return self._notice(error) if wrapper.enforcement == Enforcement.WARN else None
+
+    def _answer(self, error: Exception) -> ChatResponse:
+        """Return the answer in the model's place."""
+        nothing = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+        scope = getattr(error, "scope", self.ledger_account.path)
+        return ChatResponse(self._notice(error), usage=nothing, cut_off_by=scope)
+
+    def _notice(self, error: Exception) -> str:
+        if isinstance(error, UnpricedError):
+            return f"[Budget unavailable] {error}."
+        if not isinstance(error, BudgetExceededError):
+            return UNAVAILABLE
+        used, cap = error.spent + error.held, error.limit
+        if used < cap:
+            return f"[Budget exhausted] {error}."  # it is not spent, but the call does not fit
+        values = {
+            "scope": error.scope,
+            "pct": 100 * used // cap if cap else 100,
+            "used": used,
+            "cap": cap,
+            "unit": f"{error.axis} per {error.window}",
+        }
+        return substitute(self._wrapper.tracker.config.cutoff_template, values)

@@ -3,18 +3,20 @@
 import asyncio
 
 from budget_core.checks import check_count
+from budget_core.errors import refuse
 from budget_core.ledger.bucket import COMMITTED
 from budget_core.ledger.errors import (
+    BudgetExceededError,
+    HoldSettledError,
     LedgerError,
     LedgerFullError,
     LedgerUnavailableError,
     UnknownHoldError,
 )
-from budget_core.ledger.lease_refill import LeaseRefill
 from budget_core.ledger.leased_block import PathLease
 from budget_core.ledger.limit import check_amounts, check_key
 from budget_core.ledger.outbox import new_key
-from budget_core.ledger.records import TTL, Hold, bounded
+from budget_core.ledger.records import TTL, Hold, bounded, check_ttl
 from budget_core.ledger.upstream import Upstream
 from budget_core.ledger.window import FAR
 from budget_core.monotonic import MONOTONIC, in_ms
@@ -67,7 +69,11 @@ class LeasedLedger:
         gate: "Any" = None,
     ) -> None:
         self.upstream = Upstream(ledger, monotonic)
-        self._refill = LeaseRefill(self.upstream, BLOCK if block is None else block, ttl)
+        self._block = check_amounts(BLOCK if block is None else block)
+        if not self._block:
+            refuse("block", "amounts of at least one axis", block)
+        self._ttl = ttl
+        self._ttl_ms = check_ttl(ttl)
         self._idle_ms = FAR if in_ms("idle", idle) is None else in_ms("idle", idle) or 0
         self._clock = clock
         self._max_paths = check_count("max_paths", max_paths)
@@ -91,7 +97,7 @@ class LeasedLedger:
         return lease.claim(dict(amounts), key, ttl, now)  # type: ignore[arg-type]
 
     def record(self, hold: Hold, actual: "dict[str, int] | None" = None) -> Hold:
-        """Settle a hold here, at once; if `is_due` then, the ledger is to be told by `maintain`."""
+        """Settle a hold here, at once; if `is_due` then, `maintain` tells the ledger."""
         found, urgent = self._lease_of(hold).commit(hold, actual)
         if urgent:
             self._due = 0
@@ -125,7 +131,7 @@ class LeasedLedger:
             hold = lease.claim(asked, key, ttl, self.upstream.now())
             try:
                 while hold is None:
-                    await self._refill.draw(lease, asked)
+                    await self._draw(lease, asked)
                     hold = lease.claim(asked, key, ttl, self.upstream.now())
             finally:
                 self._plan()
@@ -214,7 +220,7 @@ class LeasedLedger:
                 if not unused:
                     raise LedgerFullError(f"{self._max_paths} paths are leased: raise max_paths")
                 del self._leases[unused[0]]
-            lease = PathLease(path, list(self._refill.block), self._clock, self._lock)
+            lease = PathLease(path, list(self._block), self._clock, self._lock)
             self._leases[path] = lease
         return lease
 
@@ -228,7 +234,7 @@ class LeasedLedger:
             await self.upstream.deliver()
             for lease in list(self._leases.values()):
                 if lease.block.leases and now >= lease.extend_at:
-                    await self._refill.extend(lease)
+                    await self._extend(lease)
         except LedgerError:
             for lease in self._leases.values():
                 lease.extend_at = max(lease.extend_at, now + RETRY_MS)
@@ -238,3 +244,60 @@ class LeasedLedger:
         now = self.upstream.now()
         due = [lease.due(now, self._idle_ms) for lease in self._leases.values()]
         self._due = min(due + [now + RETRY_MS if self.upstream.outbox.entries else FAR])
+
+    async def _extend(self, lease: PathLease) -> None:
+        """Extend what is held upstream for a path to `ttl` from now; note when its window ends."""
+        upstream = self.upstream
+        asked = upstream.now()
+        hold = None
+        for held in lease.block.leases:
+            try:
+                hold = await upstream.ask("extend", held, self._ttl)
+            except (HoldSettledError, UnknownHoldError):
+                lease.block.expires = 0
+                return
+        lease.block.expires = asked + self._ttl_ms
+        lease.extend_at = asked + self._ttl_ms // 2
+        if hold is not None:
+            balances = await upstream.ask("balance", lease.path)
+            lease.note_windows(balances, (hold.expires_ms or 0) - self._ttl_ms, asked)
+
+    async def _draw(self, lease: PathLease, asked: "dict[str, int]") -> None:
+        """Hold another block upstream, or what is left of one, for a claim that lacks something."""
+        upstream = self.upstream
+        await upstream.deliver()
+        first = not lease.block.leases
+        balances = await upstream.ask("balance", lease.path) if first else []
+        now = upstream.now()
+        hold = await self._reserve_block(lease, asked)
+        if first:
+            lease.extend_at = now + self._ttl_ms // 2
+            lease.note_windows(balances, (hold.expires_ms or 0) - self._ttl_ms, now)
+        lease.add(hold, now + self._ttl_ms)
+        lease.block.settle(upstream.outbox, lease.path)
+        try:
+            await upstream.deliver()
+        except LedgerError:
+            pass  # it stays in the outbox, and the block is drawn
+
+    async def _reserve_block(self, lease: PathLease, asked: "dict[str, int]") -> Hold:
+        ask, outbox = self.upstream.ask, self.upstream.outbox
+        want, lack = lease.wanted(asked, self._block)
+        while True:
+            try:
+                return await outbox.reserve(ask, lease.path, want, new_key(), self._ttl)
+            except BudgetExceededError as error:
+                axis, least = error.axis, lack.get(error.axis, 0)
+                if error.left < least or not want.get(axis):
+                    raise _refusal(error, asked.get(axis, 0), lease.block.free(axis))
+                want = dict(want)
+                want[axis] = max(least, error.left // 2)
+                if not want[axis]:
+                    del want[axis]
+
+
+def _refusal(error: BudgetExceededError, asked: int, free: int) -> BudgetExceededError:
+    """Return the error for the caller, to whom what is leased and free was left as well."""
+    held = max(0, error.held - max(0, free))
+    place = (error.scope, error.axis, error.window)
+    return BudgetExceededError(*place, asked, error.limit, error.spent, held, error.resets_at)

@@ -51,7 +51,7 @@ class PathLease:
             return None
 
     def commit(self, hold: "Hold", actual: "dict[str, int] | None") -> "tuple[Hold, bool]":
-        """Settle a hold; return it, and whether the ledger has to be told at once."""
+        """Settle a hold; return it, and whether the ledger has to know at once."""
         known = hold if hold.id[:1] == "#" else self.local.hold(hold.path, hold.id)
         was = known.state
         if was == known.COMMITTED:

@@ -9,15 +9,10 @@ from budget_core.ledger.errors import (
     LedgerUnavailableError,
 )
 from budget_core.ledger.limit import MOST, check_path
-from budget_core.ledger.llm_hold import LlmHold, PendingHold
-from budget_core.ledger.outbox import CHARGE, Entry, Outbox
+from budget_core.ledger.llm_hold import LlmHold
+from budget_core.ledger.outbox import CHARGE, Entry, Outbox, new_key
 from budget_core.ledger.records import TTL, Hold, check_ttl
 from budget_core.provider import settle
-
-try:
-    from weakref import WeakKeyDictionary as Registry
-except ImportError:  # on MicroPython ledgers live as long as the program
-    Registry = dict  # type: ignore[assignment,misc]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +43,7 @@ class _InProcess:
 
     def __init__(self) -> None:
         self.outbox = Outbox()
+        self.awaited = False  # as far as is known
         self._keys: set[tuple[str, str]] = set()
         self._former: set[tuple[str, str]] = set()
 
@@ -70,7 +66,11 @@ class _InProcess:
         self._former.discard((path, key))
 
 
-_SHARED: "MutableMapping[Any, _InProcess]" = Registry()
+_SHARED: "MutableMapping[Any, _InProcess]" = {}
+try:
+    _SHARED = __import__("weakref").WeakKeyDictionary()
+except (ImportError, AttributeError):
+    pass  # on MicroPython ledgers live as long as the program
 
 
 class LedgerAccount:
@@ -168,11 +168,14 @@ class LedgerAccount:
                 known = await self._ask("hold", self.path, key)
             if known.state == Hold.HELD and "tokens" in known.amounts:
                 return known
-        held: Any = self.ledger.reserve(self.path, asked, None, self.ttl)
-        if hasattr(held, "__await__") or hasattr(held, "send"):
-            held = await PendingHold(self, held).result()
-        taken: Hold = held
-        return taken
+        if not self._shared.awaited:
+            held: Any = self.ledger.reserve(self.path, asked, None, self.ttl)
+            if not hasattr(held, "close"):
+                found: Hold = held
+                return found
+            held.close()  # a coroutine that has not begun: one that may be cancelled needs a key
+            self._shared.awaited = True
+        return await self.outbox.reserve(self._ask, self.path, asked, new_key(), self.ttl)
 
     async def _ask(self, operation: str, *arguments: "Any") -> "Any":
         return await settle(getattr(self.ledger, operation)(*arguments))
@@ -226,7 +229,7 @@ def amounts(prompt: int, limit: int, price: "Price | None" = None) -> "dict[str,
 
 
 def used_by(tokens: int, nano_usd: int | None) -> "dict[str, int]":
-    """Return what a call used, by axis; money is left out where its price is not known."""
+    """Return what a call used, by axis; without money if its price is unknown."""
     found = {"tokens": min(MOST, tokens), "calls": 1}
     if nano_usd is not None:
         found["nano_usd"] = min(MOST, nano_usd)
@@ -234,7 +237,7 @@ def used_by(tokens: int, nano_usd: int | None) -> "dict[str, int]":
 
 
 def _most_of(price: "Price", prompt: int, limit: int) -> int:
-    """Return what a call costs if its whole prompt is written to a cache, where that is dearer."""
+    """Return the most that a call can cost: writing the prompt to a cache may be dearer."""
     return max(price.cost(prompt, limit), price.cost(prompt, limit, 0, prompt))
 
 

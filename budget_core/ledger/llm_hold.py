@@ -57,7 +57,7 @@ class LlmHold:
                 await settle(account.ledger.extend(self.hold, account.ttl))
             except (HoldSettledError, UnknownHoldError):
                 return  # a late commit is recorded all the same
-            except Exception as error:  # noqa: BLE001 - the call goes on
+            except Exception as error:  # noqa: BLE001 - the call continues
                 account.error = error
 
     async def commit(self, actual: "dict[str, int]", exact: bool = True) -> None:
@@ -82,7 +82,7 @@ class LlmHold:
             await self.account.deliver(Entry(RELEASE, self.hold))
 
     def abandon(self, actual: "dict[str, int] | None" = None) -> None:
-        """Do as `keep`, or without `actual` as `release`, where nothing can be awaited any more.
+        """Do as `keep`, or without `actual` as `release`, where nothing can be awaited now.
 
         The ledger gets it with the next delivery.
         """
@@ -118,48 +118,3 @@ class LlmHold:
                 task.cancel()
             except RuntimeError:
                 pass  # its loop is closed
-
-
-class PendingHold:
-    """A reservation that is awaited, and released if its caller is cancelled meanwhile."""
-
-    def __init__(self, account: "Account", pending: "Any") -> None:
-        self._account = account
-        self._pending = pending
-        self._done = asyncio.Event()
-        self._cancelled = False
-        self._hold: Hold | None = None
-        self._error: BaseException | None = None
-
-    async def result(self) -> Hold:
-        """Return the hold, or raise what the ledger raised."""
-        self._task = asyncio.create_task(self._run())
-        try:
-            await self._done.wait()
-        except asyncio.CancelledError:
-            self._cancelled = True
-            await self._release()
-            raise
-        except GeneratorExit:
-            self._cancelled = True
-            if self._hold is not None:
-                self._account.outbox.release(self._hold)
-            raise
-        if self._hold is None:
-            raise self._error or RuntimeError("the ledger returned no hold")
-        return self._hold
-
-    async def _run(self) -> None:
-        try:
-            self._hold = await self._pending
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
-            self._error = error
-        self._done.set()
-        if self._cancelled:
-            await self._release()
-
-    async def _release(self) -> None:
-        if self._hold is not None:
-            await self._account.deliver(Entry(RELEASE, self._hold))

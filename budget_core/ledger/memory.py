@@ -142,7 +142,9 @@ class Ledger:
         path or other amounts; `ValueError` for a malformed path, amount, key or ttl.
         """
         asked = check_amounts(amounts, True)
-        held = {axis: asked[axis] for axis in asked if asked[axis] is not None}
+        held = asked
+        if None in asked.values():
+            held = {axis: asked[axis] for axis in asked if asked[axis] is not None}
         ttl_ms = check_ttl(ttl)
         if path.__class__ is not str:
             path = check_path(path)
@@ -239,7 +241,7 @@ class Ledger:
             self._expire_one(hold, now)
             if hold.state != HELD:
                 raise HoldSettledError(hold.id, hold.state)
-            hold.expires = max(hold.expires or 0, now + ttl_ms)
+            hold.expires_ms = max(hold.expires_ms or 0, now + ttl_ms)
             return hold
 
     def expire(self) -> int:
@@ -372,7 +374,7 @@ class Ledger:
             if len(self._live) >= self._max_holds:
                 text = f"the ledger has its {self._max_holds} live holds: raise max_holds"
                 raise LedgerFullError(text)
-        self._soonest = min(self._soonest, hold.expires or 0)
+        self._soonest = min(self._soonest, hold.expires_ms or 0)
         self._live[name] = hold
 
     def _known(
@@ -381,7 +383,7 @@ class Ledger:
         hold = self._look_up(name)
         if hold is None:
             return None
-        if hold.path != path or hold.amounts != amounts or (hold.expires is None) != charged:
+        if hold.path != path or hold.amounts != amounts or (hold.expires_ms is None) != charged:
             raise KeyReusedError(path, hold.id)
         self._expire_one(hold, self._now())
         return hold
@@ -407,14 +409,14 @@ class Ledger:
         self._forget_settled(now)
         if now < self._soonest:
             return 0
-        over = [hold for hold in self._live.values() if now >= (hold.expires or 0)]
+        over = [hold for hold in self._live.values() if now >= (hold.expires_ms or 0)]
         for hold in over:
             self._expire_one(hold, now)
-        self._soonest = min([FAR] + [hold.expires or 0 for hold in self._live.values()])
+        self._soonest = min([FAR] + [hold.expires_ms or 0 for hold in self._live.values()])
         return len(over)
 
     def _expire_one(self, hold: Hold, now: int) -> None:
-        if hold.state == HELD and now >= (hold.expires or 0):
+        if hold.state == HELD and now >= (hold.expires_ms or 0):
             self._settle(hold, EXPIRED, hold.amounts)
 
     def _settle(self, hold: Hold, state: str, used: "dict[str, int]") -> None:

@@ -117,6 +117,25 @@ class Outbox:
         """
         self.add(Entry(REDEEM, hold, actual, ttl))
 
+    async def reserve(
+        self, ask: "Ask", path: str, amounts: "dict[str, Any]", key: str, ttl: float
+    ) -> Hold:
+        """Take a hold; if its outcome stays unknown, the next delivery undoes it.
+
+        So it is if the caller is cancelled meanwhile, or the answer is lost.
+        """
+        in_doubt = True
+        try:
+            held: Hold = await ask("reserve", path, amounts, key, ttl)
+            in_doubt = False
+            return held
+        except Exception as error:
+            in_doubt = getattr(error, "applied", False) is None
+            raise
+        finally:
+            if in_doubt:
+                self.redeem(Hold(path, key, amounts), ttl, dict.fromkeys(amounts, 0))
+
     def waits(self, path: str) -> bool:
         """Tell whether an undelivered entry is below the same root as a path."""
         return any(not one.sending and root(one.hold.path) == root(path) for one in self.entries)
@@ -162,13 +181,15 @@ class Outbox:
                 pass
         except FINAL as error:
             refusal = error
-        if entry in self.entries:  # another caller may have delivered it as well
+        try:
             self.entries.remove(entry)
-            if refusal is not None:
-                self.dropped += 1
-                self.refusal = refusal
-                text = f"microbudget: a ledger refused a {entry.operation} on {entry.hold.path!r}"
-                print(f"{text} for good: {refusal!r}", file=sys.stderr)
+        except ValueError:
+            return None  # another thread delivered it as well
+        if refusal is not None:
+            self.dropped += 1
+            self.refusal = refusal
+            text = f"microbudget: a ledger refused a {entry.operation} on {entry.hold.path!r}"
+            print(f"{text} for good: {refusal!r}", file=sys.stderr)
         return refusal
 
     async def _step(self, ask: "Ask", entry: Entry) -> bool:

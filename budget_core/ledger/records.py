@@ -19,13 +19,12 @@ MAX_TTL = 86_400
 class Hold:
     """What is set aside for one call, and what became of it.
 
-    - `path`, `amounts`: whose, and how much of each axis.
+    - `path`, `amounts`: whose account, and how much of each axis.
     - `id`: its key, or one that begins with `#`.
     - `state`: `HELD`, `COMMITTED`, `RELEASED` or `EXPIRED`.
     - `actual`: what counts as spent for it once it is settled, by axis; `None` before.
-    - `expires`: when it is over if nothing is said, in Unix milliseconds; `None` for a charge.
 
-    Its ledger changes it; everybody else reads it.
+    Only its ledger changes it. `expires_ms` is `expires_at` in milliseconds, for engines.
     """
 
     HELD = HELD
@@ -33,7 +32,7 @@ class Hold:
     RELEASED = RELEASED
     EXPIRED = EXPIRED
 
-    __slots__ = ("actual", "amounts", "buckets", "expires", "id", "path", "state")
+    __slots__ = ("actual", "amounts", "buckets", "expires_ms", "id", "path", "state")
 
     def __init__(
         self,
@@ -41,7 +40,7 @@ class Hold:
         id: str,
         amounts: "dict[str, int] | None" = None,
         state: str = HELD,
-        expires: int | None = None,
+        expires_ms: int | None = None,
         actual: "dict[str, int] | None" = None,
         buckets: "dict[str, tuple[Bucket, ...]] | None" = None,
     ) -> None:
@@ -49,9 +48,14 @@ class Hold:
         self.id = id
         self.amounts = {} if amounts is None else amounts
         self.state = state
-        self.expires = expires
+        self.expires_ms = expires_ms
         self.actual = actual
         self.buckets = buckets
+
+    @property
+    def expires_at(self) -> int | None:
+        """The Unix second by which it expires if it is not settled; `None` for a charge."""
+        return None if self.expires_ms is None else -(-self.expires_ms // 1000)
 
     def __repr__(self) -> str:
         return f"<Hold {self.id!r} on {self.path!r}: {self.state} {self.amounts!r}>"

@@ -15,7 +15,7 @@ MOST_BUCKETS = 60
 
 
 class Window:
-    """A span of time that a limit is for; `bounds` says which one a moment is in.
+    """A span of time that a limit is for; `bounds` returns the one that a moment is in.
 
     `name` is as `parse_window` takes it. All times are Unix milliseconds, UTC.
     """

@@ -13,7 +13,7 @@ from budget_core.agent.result import OperativeResult
 from budget_core.agent.tool import Tool
 from budget_cpython.agent.envelope import Envelope
 from budget_cpython.agent.parallel import ParallelRun
-from budget_cpython.agent.run_handle import Running
+from budget_cpython.agent.run_handle import RunHandle
 from budget_cpython.agent.toolbox import ExecutorToolbox
 from budget_cpython.deadline import current_or_none
 from budget_cpython.executor import BoundedToolExecutor
@@ -22,13 +22,14 @@ from budget_cpython.turn import TurnRuntimeState
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core._types import Provider
+    from budget_core.ledger._types import AnyLedger
 
 Budgeted = core_budget.Budget | core_envelope.Envelope
 Question = str | Sequence[dict[str, Any]]
 
 
 class Operative(core.Operative):
-    """An agent: a model, its tools, and what each of its runs may use. Source: seed 004.
+    """An agent: a model, its tools, and what each of its runs may use.
 
     `await operative.run(…)` gives the result, `async for event in operative.run(…)` the events as
     they happen. Tools that are not async run in threads of `executor`, by default one of the
@@ -47,7 +48,7 @@ class Operative(core.Operative):
         system_prompt: str = "",
         *,
         executor: BoundedToolExecutor | None = None,
-        ledger: Any = None,
+        ledger: "AnyLedger | None" = None,
         account: str | None = None,
         **options: Any,
     ) -> None:
@@ -56,14 +57,14 @@ class Operative(core.Operative):
             provider, tools, budget, system_prompt, ledger=ledger, account=account, **options
         )
 
-    def run(self, messages: Question, budget: Budgeted | None = None) -> Running:
+    def run(self, messages: Question, budget: Budgeted | None = None) -> RunHandle:
         """Return a run, whose time counts from now, to be awaited or iterated over.
 
         It is stopped for the reason in the result, never by an exception of the model's or a
-        tool's. If whoever awaits it is cancelled, so are its calls; an envelope that was given is
+        tool's. If its awaiter is cancelled, so are its calls; an envelope that was given is
         stopped then, and its `continuation()` has the rest.
         """
-        return Running(self.begin(messages, budget))
+        return RunHandle(self.begin(messages, budget))
 
     def run_sync(self, messages: Question, budget: Budgeted | None = None) -> OperativeResult:
         """Return what a run comes to, where no event loop is running.

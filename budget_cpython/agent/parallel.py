@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from budget_core.agent import run as core_run
-from budget_core.agent.cancellation import is_over
 from budget_core.agent.stop import StopReason
 from budget_core.agent.toolbox import CALLED_OFF, CANCELLED, DENIED, ToolEnd
 from budget_core.provider import ToolCall
@@ -45,10 +44,10 @@ class ParallelRun(core_run.Run):
             async with asyncio.TaskGroup() as group:
                 for number, call in enumerate(calls):
                     if reason is None:
-                        end, reason = await self._open(call)
+                        end, reason = await self._begin_tool_call(call)
                         begun[id(call)] = None
                         if end is not None:
-                            self._toolbox.landed[id(call)] = end
+                            self._toolbox.ends[id(call)] = end
                         else:
                             running = self._toolbox.run(call, self._trace_id(call, number))
                             begun[id(call)] = group.create_task(running)
@@ -73,17 +72,19 @@ class ParallelRun(core_run.Run):
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if any(_stops(one) for one in done):
                     await _cancelled(waiting)
-            end = self._toolbox.landed.get(id(call))
+            end = self._toolbox.ends.get(id(call))
             if task is not None and not task.cancelled():
                 end = task.result()
-            found = await self._close(call, end or ToolEnd(CANCELLED, CALLED_OFF))
-            if found is not None and not is_over(self.budget):  # else they are ending by themselves
+            found = await self._end_tool_call(call, end or ToolEnd(CANCELLED, CALLED_OFF))
+            if (
+                found is not None and self.budget.why_over() is None
+            ):  # else they are ending by themselves
                 await _cancelled(waiting)
             reason = found or reason
         return reason
 
     def emit(self, kind: str, **fields: Any) -> None:
-        """Tell `on_event`, and whoever iterates over the run, what happened."""
+        """Pass an event to `on_event` and to the loop that iterates over the run."""
         if self.watcher is not None:
             self.watcher(Event(kind, fields))
         super().emit(kind, **fields)

@@ -10,11 +10,11 @@ from budget_cpython.agent.envelope import Envelope
 from budget_cpython.agent.parallel import Event, ParallelRun
 
 
-class Running(Coroutine[Any, Any, OperativeResult]):
-    """A run to be awaited for its result, as often as you like, or iterated over for its events.
+class RunHandle(Coroutine[Any, Any, OperativeResult]):
+    """A run to await for its result, any number of times, or to iterate over for its events.
 
-    Either may be ended early by `cancel`. A loop over the events that is left early cancels the
-    run; the last event, `completed` or `stopped`, has the `result`.
+    `cancel` ends it early. A loop over the events that is left early cancels the run. The last
+    event, `completed` or `stopped`, has the `result`.
     """
 
     def __init__(self, run: ParallelRun) -> None:
@@ -41,11 +41,11 @@ class Running(Coroutine[Any, Any, OperativeResult]):
         return self._ended().__await__()
 
     def send(self, value: Any) -> Any:
-        """Go on, as event loops do."""
+        """Continue, as event loops do."""
         return self._coroutine().send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Go on with an error, as event loops do."""
+        """Continue with an error, as event loops do."""
         return self._coroutine().throw(*error)
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class Running(Coroutine[Any, Any, OperativeResult]):
 
     def __aiter__(self) -> AsyncGenerator[Event, None]:
         if self._task or self._over or self._run.result is not None:
-            raise RuntimeError("the events of a run are told once, to one loop over them")
+            raise RuntimeError("the events of a run go to one loop over them, once")
         return self._events()
 
     async def _events(self) -> AsyncGenerator[Event, None]:

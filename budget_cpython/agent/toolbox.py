@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from budget_core.agent.cancellation import CutShortError, fly
+from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.stop import in_words
 from budget_core.agent.tool import Tool
-from budget_core.agent.toolbox import FAILED, Toolbox, ToolEnd, ended
+from budget_core.agent.toolbox import FAILED, Toolbox, ToolEnd, as_end
 from budget_core.provider import ToolCall
 from budget_cpython.agent.envelope import Envelope
 from budget_cpython.executor import BoundedToolExecutor
@@ -14,7 +14,7 @@ from budget_cpython.turn import TurnRuntimeState
 
 
 class ExecutorToolbox(Toolbox):
-    """Runs tools through a `BoundedToolExecutor`: what is not async runs in threads."""
+    """Runs tools through a `BoundedToolExecutor`: those that are not async run in threads."""
 
     def __init__(
         self,
@@ -32,25 +32,25 @@ class ExecutorToolbox(Toolbox):
         tool = self.tools[call.name]
         ends: list[ToolEnd] = []
 
-        def land(outcome: ToolOutcome) -> None:
+        def record(outcome: ToolOutcome) -> None:
             if not ends:
                 ends.append(_end_of(outcome))
-                self.landed[id(call)] = ends[0]
+                self.ends[id(call)] = ends[0]
 
         async def execute() -> None:
-            named = self.handed(tool, call)
+            named = self.keywords(tool, call)
             try:
                 outcome = await self.executor.execute_async(
-                    tool, named, *self._shared, trace_id=trace_id, on_end=land
+                    tool, named, *self._shared, trace_id=trace_id, on_end=record
                 )
             except Exception as error:  # noqa: BLE001 - a tool the executor does not take
                 outcome = ToolOutcome(FAILED, call.name, trace_id, reason=in_words(error))
             finally:
-                self.take_back(named)
-            land(outcome)
+                self.stop_child(named)
+            record(outcome)
 
         try:
-            await fly(execute, self.envelope)
+            await call_within(self.envelope, execute, timed=False)
         except CutShortError:
             pass
         return ends[0] if ends else self.cut_short(call.name)
@@ -60,6 +60,6 @@ def _end_of(outcome: ToolOutcome) -> ToolEnd:
     if outcome.status != COMPLETED:
         return ToolEnd(outcome.status, f"Error: {outcome.reason}")
     try:
-        return ended(outcome.value)  # its usage is counted by the executor, also if it is late
+        return as_end(outcome.value)  # its usage is counted by the executor, also if it is late
     except Exception as error:  # noqa: BLE001 - what a tool returns may have no text
         return ToolEnd(FAILED, "Error: " + in_words(error))

@@ -78,7 +78,7 @@ def build_board(board: Path, form: Form, without: Collection[str] = ()) -> Build
 
 def build_core(form: Form, target: Path, without: Collection[str] = ()) -> None:
     """Write the core's modules, as a board imports them, to a folder in `target`."""
-    left_out = {TYPES_ONLY, *without}
+    left_out = set(without)
     if form is not Form.SOURCE:
         compile_package(CORE, target, left_out)
         return
@@ -89,8 +89,11 @@ def build_core(form: Form, target: Path, without: Collection[str] = ()) -> None:
 
 
 def modules_of(package: Path, left_out: Collection[str] = ()) -> list[Path]:
-    """Return the modules of a package, sorted, without the files and folders in `left_out`."""
-    found = sorted(package.rglob("*.py"))
+    """Return the modules of a package that programs load, sorted.
+
+    Files and folders in `left_out` are left out.
+    """
+    found = [path for path in sorted(package.rglob("*.py")) if path.name != TYPES_ONLY]
     return [path for path in found if path.relative_to(package).parts[0] not in left_out]
 
 

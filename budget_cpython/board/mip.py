@@ -7,18 +7,15 @@ in `budget_core` what lies at its root (trackers, deadlines), the one of each ro
 import json
 from pathlib import Path
 
-from budget_cpython.board.build import CORE, ROOMS, TYPES_ONLY, modules_of
+from budget_cpython.board.build import CORE, ROOMS, modules_of
 from budget_cpython.cli.version import version
 
 
 def package_files() -> dict[Path, str]:
     """Return the text of each `package.json`, by its path."""
-    folders = {CORE.parent: modules_of(CORE, {TYPES_ONLY}), CORE: modules_of(CORE, _NOT_AT_ROOT)}
+    folders = {CORE.parent: modules_of(CORE), CORE: modules_of(CORE, ROOMS)}
     folders |= {CORE / room: modules_of(CORE / room) for room in ROOMS}
     return {folder / "package.json": _listing(folder, paths) for folder, paths in folders.items()}
-
-
-_NOT_AT_ROOT = {TYPES_ONLY, *ROOMS}
 
 
 def _listing(folder: Path, paths: list[Path]) -> str:

@@ -3,12 +3,12 @@
 from budget_cpython.executor.executor import BoundedToolExecutor
 from budget_cpython.executor.options import ToolOptions, tool_options
 from budget_cpython.executor.outcome import ToolOutcome
-from budget_cpython.executor.slots import NoPlaceError
+from budget_cpython.executor.slots import NoSlotError
 from budget_cpython.executor.timeout import ToolTimeoutError, tool_timeout, with_timeout
 
 __all__ = [
     "BoundedToolExecutor",
-    "NoPlaceError",
+    "NoSlotError",
     "ToolOptions",
     "ToolOutcome",
     "ToolTimeoutError",

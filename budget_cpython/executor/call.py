@@ -1,13 +1,16 @@
 """One tool call of a turn: it runs, and one of its ends counts."""
 
 import asyncio
+import sys
 from asyncio import CancelledError, Task
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from math import inf
-from threading import Thread
+from threading import TIMEOUT_MAX
 from time import monotonic_ns
 from typing import Any
 
@@ -18,26 +21,47 @@ from budget_core.errors import DeadlineExceeded
 from budget_core.turn_state import COMPLETED as TRACE_COMPLETED
 from budget_core.usage import read_usage
 from budget_cpython.deadline import DeadlineToken, current_or_none, set_current
-from budget_cpython.executor.hooks import Hooks
 from budget_cpython.executor.options import Described, ToolOptions
-from budget_cpython.executor.outcome import COMPLETED, FAILED, TIMED_OUT, ToolOutcome
-from budget_cpython.executor.slots import Places
-from budget_cpython.executor.threads import Job
+from budget_cpython.executor.outcome import COMPLETED, FAILED, TIMED_OUT, ToolKilled, ToolOutcome
+from budget_cpython.executor.slots import Slots, happens, wake
+from budget_cpython.executor.threads import THREADS
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
 
-CANCEL_S = 0.02
+CLEAN_UP_S = 0.025
 _numbers = count(1)
 
 
-class Stopped(BaseException):
-    """A tool was stopped for good before it came to an end."""
+class Hooks:
+    """The user's functions, called in the thread in which a tool ends; `error` is their last.
+
+    An error of theirs never breaks a call. They should be quick: the call waits for them.
+    """
+
+    def __init__(
+        self,
+        on_usage: Callable[[Any], object] | None,
+        on_late: Callable[[ToolOutcome], object] | None,
+    ) -> None:
+        self.on_usage = on_usage
+        self.on_late = on_late
+        self.error: BaseException | None = None
+
+    def call(self, hook: Callable[..., object], *arguments: object) -> None:
+        """Call a function and keep what it raises; the first error is printed."""
+        try:
+            hook(*arguments)
+        except BaseException as error:  # noqa: BLE001 - a tool's outcome must not be lost with it
+            if self.error is None:
+                text = f"microbudget: a hook of the tool executor raised {in_words(error)}"
+                print(text, file=sys.stderr)
+            self.error = error
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class Settings:
     """What all calls of an executor share; see `BoundedToolExecutor`."""
 
-    places: Places
+    slots: Slots
     hooks: Hooks
     cap_s: float | None
     caps: Mapping[str, float | None]
@@ -49,15 +73,14 @@ class Bounds:
         return self.caps.get(name, self.cap_s if options.cap_s is None else options.cap_s)
 
 
-class Call(Job):
-    """A tool call, for the thread or task that runs it and for the one that waits.
+class Call:
+    """A tool call: `start` it, wait for its end, and `give_up` if that does not come in time.
 
-    The latter waits for `signal` to be called, and tries to `give_up` when it does not want to wait
-    any more; then there is a `result`. Who was first is decided by the state's trace.
+    Afterwards there is a `result`. The state's trace decides which came first, the tool's end or
+    the end of its time.
     """
 
-    traced = False
-    stopped = False
+    stopped = given_up = False
     on_end: Callable[[ToolOutcome], object] | None = None
     task: Task[None] | None = None
     outcome: ToolOutcome | None = None
@@ -70,72 +93,102 @@ class Call(Job):
         state: TurnRuntimeState,
         cap_s: float | None,
         trace_id: str | None,
-        bounds: Bounds,
+        settings: Settings,
     ) -> None:
-        super().__init__(bounds.places)
-        self.name, self.function, self.options, _ = tool
+        self.name, self.function, self.options, self.is_async = tool
         self.arguments = arguments
         self.budget = budget
         self.state = state
-        self.hooks = bounds.hooks
+        self.hooks = settings.hooks
+        self.slots = settings.slots
         self.trace_id = f"{self.name}#{next(_numbers)}" if trace_id is None else trace_id
         if cap_s is None:
-            cap_s = bounds.cap_of(self.name, self.options)
+            cap_s = settings.cap_of(self.name, self.options)
         hard_s = budget.per_tool_remaining_s(cap_s)
         around = current_or_none()
         if around is not None:
             hard_s = min(hard_s, around.remaining_seconds())
         if self.options.cooperative and hard_s < inf:
-            cap_s = hard_s - min(bounds.grace_s, hard_s / 10)
+            cap_s = hard_s - min(settings.grace_s, hard_s / 10)
         self.hard_s = hard_s
         self.token = DeadlineToken.from_budget(budget, cap_s)
         if self.options.process:
-            self._move_to_process(bounds.kill_grace_s)
+            from budget_cpython.executor.processes import run_in_process
+
+            cooperative, kill_s = self.options.cooperative, settings.kill_grace_s
+            job = (self.name, self.function, arguments, cooperative, self.token, kill_s)
+            self.function, self.arguments = partial(run_in_process, *job), {}
         elif self.options.cooperative:
             self.arguments = {**arguments, "token": self.token}
         self.since = monotonic_ns()
-
-    def _move_to_process(self, kill_grace_s: float) -> None:
-        from budget_cpython.executor.processes import run_in_process
-
-        cooperative = self.options.cooperative
-        job = (self.name, self.function, self.arguments, cooperative, self.token, kill_grace_s)
-        self.function, self.arguments = partial(run_in_process, *job), {}
 
     def left_s(self) -> float:
         """Return the seconds until this call is to be given up."""
         return max(0.0, self.hard_s - (monotonic_ns() - self.since) / 1e9)
 
-    def start(self) -> None:
-        """Run the tool in a thread; where there can be none, the call has failed."""
+    def run(self) -> None:
+        """Run the tool in a thread, to its end or until its time is over."""
+        future = self._start()
         try:
-            super().start()
-        except RuntimeError as error:  # the system gives no more threads
-            if isinstance(error.__context__, KeyboardInterrupt):  # or Ctrl-C came as one started
-                raise error.__context__ from None
-            self._end(None, error)
-            self.call_off()
-            self.signal()
+            late = wait((future,), min(self.left_s(), TIMEOUT_MAX)).not_done
+        except BaseException:  # Ctrl-C comes here
+            self.give_up()
+            raise
+        if late and not self.give_up():
+            wait((future,))
 
-    def work(self) -> None:
-        """Run the tool to its end."""
+    async def run_async(self) -> None:
+        """Run the tool as `run` does, an async one in a task, without blocking the loop."""
+        done = asyncio.Event()
+        ended = partial(wake, asyncio.get_running_loop(), done)
+        if self.is_async:
+            self.task = asyncio.get_running_loop().create_task(self._work_async())
+            self.task.add_done_callback(self._leave)
+            self.task.add_done_callback(ended)
+        else:
+            self._start().add_done_callback(ended)
+        try:
+            if await happens(done, self.left_s()):
+                return
+            if not self.give_up():
+                await done.wait()
+                return
+            if self.on_end:
+                self.hooks.call(self.on_end, self.result())
+            await self._stop_task()
+        except BaseException:
+            try:  # what the tool returns as it is cancelled still counts
+                await self._stop_task()
+            finally:
+                left = self.given_up or self.give_up()
+            if not left:
+                await happens(done, CLEAN_UP_S)
+            raise
+
+    def _start(self) -> "Future[None]":
+        try:
+            return THREADS.submit(partial(copy_context().run, self._work))
+        except RuntimeError as error:  # the system gives no more threads
+            self._end(None, error)
+            self.slots.free(self)
+            future: Future[None] = Future()
+            future.set_result(None)
+            return future
+
+    def _work(self) -> None:
         try:
             set_current(self.token.deadline)  # in a context of this call's own
             value = self.function(**self.arguments)
             if hasattr(value, "__await__"):
                 raise TypeError(f"{self.name} returned something to await: make it an async def")
-        except Stopped:
-            return
-        except BaseException as error:  # noqa: BLE001 - a tool may raise anything, the turn goes on
+        except ToolKilled:
+            pass
+        except BaseException as error:  # noqa: BLE001 - a tool may raise anything
             self._end(None, error)
         else:
             self._end(value, None)
-
-    def start_task(self) -> None:
-        """Run an async tool in a task of the running loop."""
-        self._begun.acquire(blocking=False)
-        self.task = asyncio.get_running_loop().create_task(self._work_async())
-        self.task.add_done_callback(self._leave)
+        finally:
+            self.slots.free(self)
 
     async def _work_async(self) -> None:
         try:
@@ -152,20 +205,18 @@ class Call(Job):
             self._end(value, None)
 
     def _leave(self, task: "Task[None]") -> None:
-        if task.cancelled():  # before it had begun
-            if not self.stopped:
-                self._end(None, CancelledError("cancelled before it had begun"))
-        else:
-            task.exception()  # asyncio is not to complain that nobody looked
-        self.places.free(self)
-        self.signal()
+        if not task.cancelled():
+            task.exception()  # else asyncio reports it as never retrieved
+        elif not self.stopped:
+            self._end(None, CancelledError("cancelled before it had begun"))
+        self.slots.free(self)
 
-    async def stop_task(self, within_s: float) -> None:
-        """Cancel the tool's task, and give it that long to end."""
+    async def _stop_task(self) -> None:
+        """Cancel the tool's task, and give it a moment to end."""
         self.stopped = True
         if self.task:
             self.task.cancel()
-            await asyncio.wait({self.task}, timeout=within_s)
+            await asyncio.wait({self.task}, timeout=CLEAN_UP_S)
 
     def _end(self, value: Any, error: BaseException | None) -> None:
         report = usage_of(value if error is None else error)
@@ -174,7 +225,7 @@ class Call(Job):
             self.state.add_usage(usage)
             if isinstance(self.budget, Envelope):
                 self.budget.charge_report(usage, cost_of(value))
-        outcome = self.ended(COMPLETED, value) if error is None else self._failure(error)
+        outcome = self.outcome_now(COMPLETED, value) if error is None else self._failure(error)
         gave_up = outcome.status == TIMED_OUT and self.state.mark_trace_timed_out(self.trace_id)
         if gave_up or self.state.complete_trace(
             self.trace_id, outcome.latency_ms, outcome.retryable
@@ -190,9 +241,9 @@ class Call(Job):
     def _failure(self, error: BaseException) -> ToolOutcome:
         gave_up = isinstance(error, DeadlineExceeded) and self.token.is_expired()
         status = TIMED_OUT if gave_up else FAILED
-        return self.ended(status, None, error, in_words(error), self.options.retryable)
+        return self.outcome_now(status, None, error, in_words(error), self.options.retryable)
 
-    def ended(
+    def outcome_now(
         self,
         status: str,
         value: Any = None,
@@ -208,39 +259,25 @@ class Call(Job):
         )
 
     def give_up(self) -> bool:
-        """Leave the tool to itself and return `True`, or return `False`: it has ended in time.
-
-        The outcome then is there, or about to be: `signal` will be called.
-        """
+        """Abandon the tool and return `True`; or return `False`: it has just ended in time."""
         if not self.state.mark_trace_timed_out(self.trace_id):
             entry = self.state.tool_trace.get(self.trace_id)
             if entry and entry.status == TRACE_COMPLETED:
                 return False
         self.given_up = True
-        self.places.abandon(self)
+        self.slots.abandon(self)
         if self.options.cooperative:  # the tool's callbacks may be as slow as the tool
-            teller = Thread(target=self.hooks.call, args=(self.token.cancel,), daemon=True)
-            teller.start()
-            teller.join(CANCEL_S)
+            self.hooks.call(THREADS.submit, partial(self.hooks.call, self.token.cancel))
         else:
             self.token.cancel()
         return True
 
-    def abort(self) -> bool:
-        """Leave everything behind, wherever this call stands; its caller does not go on.
-
-        `False` where the tool has ended, as `give_up` returns it.
-        """
-        left = not self.traced or self.give_up()
-        self.call_off()
-        return left
-
     def result(self) -> ToolOutcome:
-        """Return what came of the call, once it was signalled or given up; once."""
+        """Return what came of the call; once."""
         outcome, self.outcome = self.outcome, None  # its error's traceback leads to this call
         if outcome:
             return outcome
         reason = f"{self.name} did not end within {self.hard_s:.3f} s"
         if not self.given_up:
             reason = f"the turn ended before {self.name} did"
-        return self.ended(TIMED_OUT, reason=reason, retryable=self.options.retryable)
+        return self.outcome_now(TIMED_OUT, reason=reason, retryable=self.options.retryable)

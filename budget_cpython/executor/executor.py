@@ -1,20 +1,16 @@
 """Run tools within a turn's budget, and come back in time whatever they do."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from math import inf
 from typing import Any
 
 from budget_core.monotonic import in_ms
-from budget_cpython.executor.call import Bounds, Call
-from budget_cpython.executor.hooks import Hooks
+from budget_cpython.executor.call import Call, Hooks, Settings
 from budget_cpython.executor.options import describe
 from budget_cpython.executor.outcome import DENIED, ToolOutcome
-from budget_cpython.executor.slots import NoPlaceError, Places, happens, wake
+from budget_cpython.executor.slots import NoSlotError, Slots
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
 
-CLEAN_UP_S = 0.025
 TURN_IS_OVER = "the turn is over: it accepts no more writes"
 
 
@@ -25,22 +21,22 @@ class _DeniedError(Exception):
 class BoundedToolExecutor:
     """Runs tools, each within its cap and its turn's time, and never waits for one that hangs.
 
-    - `max_abandoned`: how many tools may outlive their time. A thread cannot be killed: one whose
-      time is over is left behind until it ends by itself, and its result is dropped. Since any tool
-      may hang, as many run at the same time at most; further calls wait for a place within their
-      time, and are denied at once when all places are lost.
+    - `max_abandoned`: how many tools may outlive their time. A thread cannot be killed: a tool
+      whose time is over is left behind until it ends by itself, and its result is dropped. Any tool
+      may hang, so at most as many run at the same time. Further calls wait for a slot within their
+      time, and are denied at once while abandoned tools have every slot.
     - `cap_s`: seconds that a call may take, where `caps` (by the tool's name) and the tool's own
       `tool_options` say nothing; `None` leaves the turn's time as the only limit.
-    - `grace_s`: a cooperative tool is told to stop that much before its time is over, and at most a
-      tenth of it, so that its partial result is in time.
-    - `kill_grace_s`: what a tool's process has from TERM to KILL.
-    - `on_usage(usage)`: told the usage of each result that has any (an attribute or a key
+    - `grace_s`: how long before its time is over a cooperative tool is told to stop, so that its
+      partial result is in time; at most a tenth of its time.
+    - `kill_grace_s`: seconds that a tool's process has from TERM to KILL.
+    - `on_usage(usage)`: called with the usage of each result that has any (an attribute or a key
       `usage`), also of late ones; a tracker's `record` fits. The state's counts have it already.
-    - `on_late(outcome)`: told of what came too late and was dropped.
+    - `on_late(outcome)`: called with what came too late and was dropped.
 
     The time is bounded by `Deadline.current()` as well. One executor serves any number of turns and
-    threads, but a tool that calls tools needs another for those: it holds a place itself. Hooks
-    should be quick, a call waits for them. Sources: seeds 000 and 002.
+    threads, but a tool that calls tools needs another executor for those: it has a slot itself. A
+    call waits for its hooks, so they should be quick.
     """
 
     def __init__(
@@ -62,22 +58,23 @@ class BoundedToolExecutor:
             if cap is not None:
                 in_ms(name, cap)
         hooks = Hooks(on_usage, on_late)
-        self._bounds = Bounds(Places(max_abandoned), hooks, cap_s, caps, grace_s, kill_grace_s)
+        slots = self._slots = Slots(max_abandoned)
+        self._settings = Settings(slots, hooks, cap_s, caps, grace_s, kill_grace_s)
 
     @property
     def abandoned(self) -> int:
         """Tools that outlived their time and still run."""
-        return self._bounds.places.abandoned
+        return self._slots.abandoned
 
     @property
     def running(self) -> int:
         """Tools that run within their time."""
-        return self._bounds.places.running
+        return self._slots.running
 
     @property
     def hook_error(self) -> BaseException | None:
         """The last error that a hook, or a callback of a token, raised."""
-        return self._bounds.hooks.error
+        return self._settings.hooks.error
 
     def execute(
         self,
@@ -96,22 +93,16 @@ class BoundedToolExecutor:
         made. What the tool raises is in the outcome. Raises `TypeError` or `ValueError` for
         arguments that are wrong, an async tool among them: `execute_async` takes those.
         """
-        call, is_async = self._call(tool, arguments, budget, state, cap_s, trace_id)
-        if is_async:
+        call = self._call(tool, arguments, budget, state, cap_s, trace_id)
+        if call.is_async:
             raise TypeError(f"{call.name} is async: await execute_async(...) instead")
         try:
             _check(call)
-            waited = self._bounds.places.enter(call, call.left_s)
-            _admit(call, waited)
-            call.start()
-            in_time = call.is_done(call.left_s() if waited else call.hard_s)
-        except (_DeniedError, NoPlaceError) as denied:
+            self._slots.take(call, call.left_s)
+            _claim(call)
+        except (_DeniedError, NoSlotError) as denied:
             return _denied(call, denied)
-        except BaseException:  # Ctrl-C comes here
-            call.abort()
-            raise
-        if not in_time and not call.give_up():
-            call.is_done(inf)
+        call.run()
         return call.result()
 
     async def execute_async(
@@ -132,34 +123,15 @@ class BoundedToolExecutor:
         so is the tool. `on_end(outcome)` is called, by any thread, as soon as a tool that was
         started has ended or is given up: also where this call is cancelled and returns nothing.
         """
-        call, is_async = self._call(tool, arguments, budget, state, cap_s, trace_id)
-        done = asyncio.Event()
-        call.signal = partial(wake, asyncio.get_running_loop(), done)
+        call = self._call(tool, arguments, budget, state, cap_s, trace_id)
         call.on_end = on_end
         try:
             _check(call)
-            _admit(call, await self._bounds.places.enter_async(call, call.left_s))
-            if is_async:
-                call.start_task()
-            else:
-                call.start()
-            if not await happens(done, call.left_s()):
-                if call.give_up():
-                    if on_end:
-                        call.hooks.call(on_end, call.result())
-                    await call.stop_task(CLEAN_UP_S)
-                else:
-                    await done.wait()
-        except (_DeniedError, NoPlaceError) as denied:
+            await self._slots.take_async(call, call.left_s)
+            _claim(call)
+        except (_DeniedError, NoSlotError) as denied:
             return _denied(call, denied)
-        except BaseException:
-            try:  # what the tool returns as it is cancelled still counts
-                await call.stop_task(CLEAN_UP_S)
-            finally:
-                left = call.abort()
-            if not left:
-                await happens(done, CLEAN_UP_S)
-            raise
+        await call.run_async()
         return call.result()
 
     def _call(
@@ -170,8 +142,8 @@ class BoundedToolExecutor:
         state: TurnRuntimeState,
         cap_s: float | None,
         trace_id: str | None,
-    ) -> tuple[Call, bool]:
-        """Return the call and whether its tool is async, or raise for what a caller got wrong."""
+    ) -> Call:
+        """Return the call, or raise for arguments of the wrong type."""
         if not isinstance(arguments, dict):
             raise TypeError(f"arguments must be a dict, not {arguments!r}")
         if not isinstance(budget, TurnBudget) or not isinstance(state, TurnRuntimeState):
@@ -179,15 +151,14 @@ class BoundedToolExecutor:
                 "budget and state must be budget_cpython's, which threads may share, "
                 f"not {budget!r} and {state!r}"
             )
-        described = name, _, options, is_async = describe(tool)
-        if is_async and options.process:
-            raise TypeError(f"{name} is async: a process runs functions that are not")
-        call = Call(described, arguments, budget, state, cap_s, trace_id, self._bounds)
-        return call, is_async
+        call = Call(describe(tool), arguments, budget, state, cap_s, trace_id, self._settings)
+        if call.is_async and call.options.process:
+            raise TypeError(f"{call.name} is async: only functions that are not run in a process")
+        return call
 
 
 def _check(call: Call) -> None:
-    """Raise `_DeniedError` where there is no use in waiting for a place."""
+    """Raise `_DeniedError` if the tool may not be started."""
     if not call.state.is_accepting_writes():
         raise _DeniedError(TURN_IS_OVER)
     if call.name in call.state.blocked_tool_names:
@@ -198,23 +169,21 @@ def _check(call: Call) -> None:
         raise _DeniedError(f"{call.name} may take 0 s")
 
 
-def _admit(call: Call, waited: bool) -> None:
-    """Use one tool call of the turn, or give the place back and raise."""
+def _claim(call: Call) -> None:
+    """Use one tool call of the turn, or give the slot back and raise."""
     try:
-        if waited:
-            _check(call)
+        _check(call)  # again: it may have waited for its slot
         claim = partial(call.budget.claim_tool_call, call.name)
-        call.traced = call.state.set_trace_running(call.trace_id, call.name, claim)
-        if not call.traced:
+        if not call.state.set_trace_running(call.trace_id, call.name, claim):
             _check(call)
             calls = call.budget.tool_calls
             if calls.cap is None or calls.used < calls.cap:
                 raise _DeniedError(f"all calls that {call.name} may have are used")
             raise _DeniedError(f"all {calls.cap} tool calls of the turn are used")
     except BaseException:
-        call.call_off()
+        call.slots.free(call)
         raise
 
 
 def _denied(call: Call, denied: Exception) -> ToolOutcome:
-    return call.ended(DENIED, reason=str(denied), retryable=isinstance(denied, NoPlaceError))
+    return call.outcome_now(DENIED, reason=str(denied), retryable=isinstance(denied, NoSlotError))

@@ -4,7 +4,6 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import FunctionType
 from typing import Any, TypeVar
 
 from budget_core.agent.tool import Tool
@@ -54,7 +53,6 @@ def tool_options(
 
 Described = tuple[str, Callable[..., Any], ToolOptions, bool]
 _NO_OPTIONS = ToolOptions()
-_UNUSUAL = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 
 def describe(tool: Any) -> Described:
@@ -64,8 +62,6 @@ def describe(tool: Any) -> Described:
     options of what it calls. Raises `TypeError` for what cannot be called, and for a generator
     function.
     """
-    if type(tool) is FunctionType and not (tool.__dict__ or tool.__code__.co_flags & _UNUSUAL):
-        return tool.__name__, tool, _NO_OPTIONS, False  # most are, and this is quicker
     function = getattr(tool, "run", tool)
     if not callable(function):
         raise TypeError(f"a tool is a function, or has one as its attribute run, not {tool!r}")
@@ -89,7 +85,7 @@ def _with_declared(options: ToolOptions, tool: Any) -> ToolOptions:
 def is_async(function: Callable[..., Any], name: str) -> bool:
     """Tell whether calling a function gives a coroutine.
 
-    Raises `TypeError` for a generator function: what it gives is yet to be run, in nobody's time.
+    Raises `TypeError` for a generator function: its body would run after the call, without a limit.
     """
     for one in (function, type(function).__call__):
         if inspect.iscoroutinefunction(one):

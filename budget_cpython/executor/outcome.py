@@ -8,6 +8,10 @@ FAILED = "failed"
 DENIED = "denied"
 
 
+class ToolKilled(BaseException):
+    """The process of a tool was killed before the tool came to an end."""
+
+
 class ToolOutcome(NamedTuple):
     """What came of one tool call.
 

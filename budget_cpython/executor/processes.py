@@ -7,7 +7,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +17,7 @@ from typing import Any
 from budget_core.agent.stop import in_words
 from budget_core.errors import BudgetError
 from budget_cpython.deadline import Deadline, DeadlineToken
-from budget_cpython.executor.call import Stopped
+from budget_cpython.executor.outcome import ToolKilled
 
 _SPAWN = get_context("spawn")  # a fork would copy locks that other threads hold
 _groups: set[int] = set()
@@ -39,9 +38,9 @@ def run_in_process(
     """Return what the function returns in a new process, or raise what it raises there.
 
     When the token is cancelled, the process and its group get TERM, and what is left of them KILL
-    as soon as it has ended, at the latest `kill_grace_s` later; then `Stopped` is raised. A process
-    that left the group (a daemon) is not found. Raises `ToolProcessError` for what cannot be sent,
-    and for a process that ends without a result.
+    as soon as it has ended, at the latest `kill_grace_s` later; then `ToolKilled` is raised. A
+    process that left the group (a daemon) is not found. Raises `ToolProcessError` for a function
+    or arguments that cannot be sent, and for a process that ends without a result.
     """
     try:
         work = pickle.dumps((function, arguments, cooperative))
@@ -53,11 +52,11 @@ def run_in_process(
     child = _Child(name, kill_grace_s)
     token.on_cancel(child.stop)
     answer = child.ask(work, token.deadline)
-    told = child.stopped  # by the token, not by `join`, which stops one that lingers
+    killed = child.stopped  # by the token; `join` stops one that lingers
     code = child.join()
     if not answer:
-        if told:
-            raise Stopped
+        if killed:
+            raise ToolKilled
         raise ToolProcessError(f"the process of {name} ended with exit code {code} and no result")
     well, result = pickle.loads(answer)  # noqa: S301 - our own child wrote it
     if not well:
@@ -74,12 +73,11 @@ class _Child:
         with theirs:
             self._process = _SPAWN.Process(target=_serve, args=(theirs,), name=f"tool {name}")
             self._process.start()
-        # Nobody else is to reap it (while its group may be killed), nor to join it at exit.
+        # Only `join` may reap it, while its group may be killed; nothing joins it at exit.
         getattr(process, "_children", set()).discard(self._process)
         self._pid = int(self._process.pid or 0)
         _groups.add(self._pid)
-        self._lock = threading.Lock()
-        self._killer: threading.Thread | None = None
+        self._lock = threading.RLock()
         self._over = self.stopped = False
 
     def ask(self, work: bytes, deadline: Deadline) -> bytes:
@@ -93,60 +91,46 @@ class _Child:
             return b""
 
     def stop(self) -> None:
-        """Have the process killed, and return at once."""
+        """Send TERM to the group, and KILL after the grace; return at once."""
         with self._lock:
-            if self._over or self.stopped:
-                return
-            self.stopped = True
-            killer = threading.Thread(target=self._kill, daemon=True)
-            try:
-                killer.start()
-            except RuntimeError:  # the system gives no more threads
-                _send(self._pid, signal.SIGKILL)
-            else:
-                self._killer = killer
+            if not self._over and not self.stopped:
+                self.stopped = True
+                _send(self._pid, signal.SIGTERM)
+                self._after_grace(self._kill)
+
+    def _after_grace(self, work: Callable[[], None]) -> threading.Timer:
+        timer = threading.Timer(min(self._kill_grace_s, threading.TIMEOUT_MAX), work)
+        timer.daemon = True
+        try:
+            timer.start()
+        except RuntimeError:  # the system gives no more threads
+            work()
+        return timer
 
     def _kill(self) -> None:
-        _send(self._pid, signal.SIGTERM)
-        self._has_ended(self._kill_grace_s)
-        _send(self._pid, signal.SIGKILL)
-        with suppress(OSError), socket.socket(fileno=os.dup(self._pipe.fileno())) as end:
-            end.shutdown(socket.SHUT_RDWR)  # one that left the group may hold the other end
-
-    def _has_ended(self, within_s: float) -> bool:
-        """Wait that long for the process itself; what it left behind may live on."""
-        give_up, pause = time.monotonic() + within_s, 0.0005
-        while not _is_ended(self._pid):
-            left = give_up - time.monotonic()
-            if left <= 0:
-                return False
-            pause = min(2 * pause, 0.02, left)
-            time.sleep(pause)
-        return True
+        with self._lock:
+            if not self._over:
+                _send(self._pid, signal.SIGKILL)
+                with suppress(OSError), socket.socket(fileno=os.dup(self._pipe.fileno())) as end:
+                    end.shutdown(socket.SHUT_RDWR)  # one that left the group may hold the other end
 
     def join(self) -> int | None:
         """Wait for the end, kill what does not come to it, and return the exit code."""
-        if not self.stopped and not self._has_ended(self._kill_grace_s):
-            self.stop()
+        lingers = self._after_grace(self.stop)
+        with suppress(ChildProcessError):  # it has ended, and SIGCHLD is ignored
+            os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
+        lingers.cancel()
         with self._lock:
             self._over = True
-        if self._killer:
-            self._killer.join()
-        self._process.join()  # not before: its id, which is the group's, could be another's
+            if self.stopped:  # what is left of its group, before the group's id may be another's
+                _send(self._pid, signal.SIGKILL)
+        self._process.join()
         _groups.discard(self._pid)
         self._pipe.close()
         code = self._process.exitcode
-        with suppress(ValueError):  # where SIGCHLD is ignored, nobody knows how it ended
+        with suppress(ValueError):  # where SIGCHLD is ignored, its exit code is unknown
             self._process.close()
         return code
-
-
-def _is_ended(pid: int) -> bool:
-    """Tell whether a child has ended, and leave it to be reaped."""
-    try:
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return True
 
 
 def _send(pid: int, number: int) -> None:

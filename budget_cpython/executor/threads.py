@@ -1,101 +1,67 @@
-"""Daemon threads that run one job after another, and that nobody waits for.
+"""Daemon threads that run tools, one after another.
 
 `ThreadPoolExecutor` joins its threads when the interpreter exits: one hung tool would hang it.
 """
 
-import contextvars
 import os
-from collections import deque
 from collections.abc import Callable
-from threading import TIMEOUT_MAX, Lock, Thread
-
-from budget_cpython.executor.slots import Places
+from concurrent.futures import Future
+from functools import partial
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any
 
 MAX_IDLE = 8
 
+Work = Callable[[], Any]
 
-class Job:
-    """Work for a thread, in the context of whoever made it, holding a place until it has ended.
 
-    A subclass says in `work` what is done. `signal` is called when it has been, and the thread is
-    idle by then. A job that is `given_up` ends its thread.
+class DaemonThreads:
+    """Threads that are made when needed, and that the interpreter's exit does not wait for.
+
+    At most `MAX_IDLE` stay when they have nothing to do.
     """
 
-    place: object = None
+    def __init__(self) -> None:
+        self.forget()
 
-    def __init__(self, places: Places) -> None:
-        self.places = places
-        self.given_up = False
-        self.context = contextvars.copy_context()
-        self._begun = Lock()
-        self._done = Lock()
-        self._done.acquire()
-        self.signal: Callable[[], object] = self._done.release
+    def forget(self) -> None:
+        """Begin again without threads, as a forked child has to."""
+        self._lock = Lock()
+        self._queue: SimpleQueue[tuple[Future[Any], Work]] = SimpleQueue()
+        self._idle = 0
 
-    def work(self) -> None:
-        """Do it; raises nothing."""
-        raise NotImplementedError
+    def submit(self, work: Work) -> "Future[Any]":
+        """Have a thread do some work, and return a future of its result.
 
-    def run(self) -> bool:
-        """Do the work in this thread; return whether the thread may be used again."""
-        if not self._begun.acquire(blocking=False):
-            return True
-        try:
-            self.context.run(self.work)
-        finally:
-            self.places.free(self)
-        return not self.given_up
-
-    def start(self) -> None:
-        """Have the work done by an idle thread, or by a new one.
-
-        Raises `RuntimeError` where the system gives no more threads.
+        Raises `RuntimeError` if the system gives no thread.
         """
-        try:
-            worker = _idle.pop()
-        except IndexError:
-            _Worker(self)
-        else:
-            worker.hand(self)
-
-    def call_off(self) -> None:
-        """Give the place back, unless the work has begun: then whoever does it will."""
-        if self._begun.acquire(blocking=False):
-            self.places.free(self)
-
-    def is_done(self, within_s: float) -> bool:
-        """Wait that long for the work to be done, and tell whether it is; once."""
-        return self._done.acquire(timeout=min(within_s, TIMEOUT_MAX))
-
-
-class _Worker:
-    __slots__ = ("_job", "_ready")
-
-    def __init__(self, job: Job) -> None:
-        self._ready = Lock()
-        self._ready.acquire()
-        self._job: Job | None = job
-        Thread(target=self._work, name="microbudget-tool", daemon=True).start()
-
-    def hand(self, job: Job) -> None:
-        self._job = job
-        self._ready.release()
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            else:
+                Thread(target=self._work, name="microbudget-tool", daemon=True).start()
+        self._queue.put((future, work))
+        return future
 
     def _work(self) -> None:
-        again = True
-        while self._job and again:
-            job, self._job = self._job, None
+        stay = True
+        while stay:
+            future, work = self._queue.get()
             try:
-                again = job.run() and len(_idle) < MAX_IDLE
-                if again:
-                    _idle.append(self)
-            finally:
-                job.signal()
-            if again:
-                del job  # a thread that waits keeps nothing alive
-                self._ready.acquire()  # for ever: a timeout would cost more than all of this
+                tell = partial(future.set_result, work())
+            except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+                tell = partial(future.set_exception, error)
+            with self._lock:  # idle before the answer is there: the next call finds this thread
+                stay = self._idle < MAX_IDLE
+                self._idle += stay
+            tell()
+            del future, work, tell  # a thread that waits keeps nothing alive
 
 
-_idle: deque[_Worker] = deque()
+THREADS = DaemonThreads()
+"""The threads that all executors and limited functions share."""
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_idle.clear)  # their threads are not in the child
+    os.register_at_fork(after_in_child=THREADS.forget)

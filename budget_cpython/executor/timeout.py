@@ -2,16 +2,17 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from math import inf
-from threading import Lock
+from concurrent.futures import wait
+from contextvars import copy_context
+from threading import TIMEOUT_MAX
 from typing import Any
 
 from budget_core.errors import DeadlineExceeded
 from budget_core.monotonic import in_ms
 from budget_cpython.deadline import Deadline
 from budget_cpython.executor.options import Function, is_async
-from budget_cpython.executor.slots import Places
-from budget_cpython.executor.threads import Job
+from budget_cpython.executor.slots import Slots
+from budget_cpython.executor.threads import THREADS
 
 Overrides = Mapping[str, float | None]
 
@@ -37,13 +38,13 @@ def tool_timeout(
     max_abandoned: int | None = 8,
 ) -> Callable[[Function], Function]:
     """Return a decorator that gives a function a time limit; see `with_timeout`."""
-
-    def wrap(function: Function) -> Function:
-        return with_timeout(
-            function, timeout_s, name=name, overrides=overrides, max_abandoned=max_abandoned
-        )
-
-    return wrap
+    return functools.partial(
+        with_timeout,
+        timeout_s=timeout_s,
+        name=name,
+        overrides=overrides,
+        max_abandoned=max_abandoned,
+    )
 
 
 def with_timeout(
@@ -60,17 +61,17 @@ def with_timeout(
     function's own unless given): a number that it has there holds instead. Where a deadline is
     current (`Deadline.as_current`) and earlier, that holds.
 
-    A call that takes too long raises `ToolTimeoutError`. An async function is cancelled; any other
-    runs in a thread, which goes on and whose result is dropped: at most `max_abandoned` of them at
-    a time, and as many calls run at once; where no place becomes free in time, `NoPlaceError` is
-    raised. A function that calls itself therefore needs a place for each depth. Raises `ValueError`
-    for a limit that is none, at once or at the call, and `TypeError` for a generator function.
+    A call that takes too long raises `ToolTimeoutError`. An async function is cancelled. Any other
+    runs in a thread, which is left behind and whose result is dropped: at most `max_abandoned` at a
+    time, and as many calls run at once. `NoSlotError` is raised if no slot becomes free in time. A
+    function that calls itself needs a slot for each depth. Raises `ValueError` for a malformed
+    limit, at once or at the call, and `TypeError` for a generator function.
     """
     if not callable(function):
         raise TypeError(f"there must be a function to limit, not {function!r}")
     tool = name or getattr(function, "__name__", None) or repr(function)
     awaited = is_async(function, tool)
-    places = Places(max_abandoned)
+    slots = Slots(max_abandoned)
     _check(tool, timeout_s)
 
     def limit() -> float | None:
@@ -85,7 +86,7 @@ def with_timeout(
         seconds = limit()
         if not seconds:
             return function(*arguments, **named)
-        return _run(tool, seconds, places, functools.partial(function, *arguments, **named))
+        return _run(tool, seconds, slots, functools.partial(function, *arguments, **named))
 
     @functools.wraps(function)
     async def bounded_async(*arguments: Any, **named: Any) -> Any:
@@ -116,61 +117,30 @@ def _left_s(deadline: Deadline) -> float:
     return round(deadline.remaining_seconds(), 3)
 
 
-def _run(tool: str, seconds: float, places: Places, function: Callable[[], Any]) -> Any:
+def _run(tool: str, seconds: float, slots: Slots, function: Callable[[], Any]) -> Any:
     own = Deadline.from_now(seconds)
     with own.as_current() as deadline:
         held = seconds if deadline is own else _left_s(deadline)
         if deadline.is_expired():
             raise ToolTimeoutError(tool, held, deadline)
-        job = _Bounded(places, function)
+        slot = object()
+
+        def work() -> Any:
+            try:
+                return function()
+            finally:
+                slots.free(slot)
+
+        slots.take(slot, deadline.remaining_seconds)
         try:
-            places.enter(job, deadline.remaining_seconds)
-            job.start()
-            ended = job.is_done(deadline.remaining_seconds())
-        except BaseException:  # Ctrl-C comes here
-            job.give_up()
-            job.call_off()
+            future = THREADS.submit(functools.partial(copy_context().run, work))
+        except RuntimeError:  # the system gives no more threads
+            slots.free(slot)
             raise
-        if not ended and job.give_up():
-            raise ToolTimeoutError(tool, held, deadline)
-        if not ended:
-            job.is_done(inf)
-    return job.result()
-
-
-class _Bounded(Job):
-    """A call in a thread: ends or is given up, whichever takes `_first` first."""
-
-    value: Any = None
-    error: BaseException | None = None
-
-    def __init__(self, places: Places, function: Callable[[], Any]) -> None:
-        super().__init__(places)
-        self._function = function
-        self._first = Lock()
-
-    def work(self) -> None:
-        value, error = None, None
         try:
-            value = self._function()
-        except BaseException as raised:  # noqa: BLE001 - raised where the result is waited for
-            error = raised
-        if self._first.acquire(blocking=False):
-            self.value, self.error = value, error
-        del error  # it, its traceback and this frame would keep each other alive
-
-    def give_up(self) -> bool:
-        """Leave the call to itself and return `True`, or return `False`: it has just ended."""
-        if self._first.acquire(blocking=False):
-            self.given_up = True
-            self.places.abandon(self)
-        return self.given_up
-
-    def result(self) -> Any:
-        """Return what the function returned, or raise what it raised."""
-        try:
-            if self.error is not None:
-                raise self.error
-            return self.value
+            if wait((future,), min(deadline.remaining_seconds(), TIMEOUT_MAX)).not_done:
+                raise ToolTimeoutError(tool, held, deadline)
+            return future.result()
         finally:
-            self.error = None  # as above
+            slots.abandon(slot)  # nothing changes for one that has ended
+            del future  # its error's traceback leads back here

@@ -1,6 +1,6 @@
 """Begin again in a process that was forked.
 
-What its parent leased, granted and owes remains the parent's; used by both, it would count once.
+What its parent leased, granted and owes remains the parent's: used by both, it would count once.
 """
 
 import os
@@ -9,17 +9,17 @@ from typing import Protocol
 
 
 class Beginning(Protocol):
-    """What has a part of a budget for its process alone."""
+    """An object that has a part of a budget for its process alone."""
 
     def begin_again(self) -> None:
-        """Have nothing, owe nothing, and have locks that nobody holds."""
+        """Have nothing, owe nothing, and have new locks."""
 
 
 _known: "weakref.WeakSet[Beginning]" = weakref.WeakSet()
 
 
 def begin_again_in_children(one: Beginning) -> None:
-    """Have this one begin again in every process that is forked from this one."""
+    """Have an object begin again in every process that is forked from this one."""
     _known.add(one)
 
 

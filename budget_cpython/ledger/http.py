@@ -1,4 +1,4 @@
-"""Ask a ledger that `microbudget serve` keeps: from threads, or from asyncio."""
+"""Use a ledger behind `microbudget serve`, from threads or from asyncio."""
 
 import os
 from collections import deque
@@ -7,18 +7,18 @@ from typing import Any
 
 from budget_core.ledger import http_client
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_cpython.ledger.remote import RemoteLedger
+from budget_cpython.ledger.blocking import BlockingLedger
 
 AsyncHttpLedger = http_client.HttpLedger
 
 
-class HttpLedger(RemoteLedger):
+class HttpLedger(BlockingLedger):
     """A ledger at a URL, for any number of threads; `budget_core.Ledger` says what methods do.
 
     `key` is what `microbudget serve key add` printed; it is in no message, log or repr. `timeout_s`
     bounds every wait for the network, `max_response_bytes` every answer. `tls` is a context for
-    https. A connection serves one request after another, and there are as many as threads ask at
-    once. Answers that were lost are asked for once more, as by the one for asyncio.
+    https. Connections are kept and reused; there are as many as threads ask at once. A request
+    whose answer was lost is sent once more and counts once.
     """
 
     def __init__(
@@ -29,15 +29,15 @@ class HttpLedger(RemoteLedger):
         max_response_bytes: int = 4_194_304,
         tls: Any = None,
     ) -> None:
-        ledger: Any = _Blocking(url, key, timeout_s, max_response_bytes, tls)
+        ledger: Any = _PooledHttpLedger(url, key, timeout_s, max_response_bytes, tls)
         super().__init__(ledger)
 
     def __repr__(self) -> str:
         return f"HttpLedger({self._ledger.url!r})"  # type: ignore[attr-defined]
 
 
-class _Blocking(http_client.HttpLedger):
-    """The same requests over connections that block: nothing that is awaited here ever waits."""
+class _PooledHttpLedger(http_client.HttpLedger):
+    """The same requests over connections that block: nothing that is awaited ever waits."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -47,21 +47,19 @@ class _Blocking(http_client.HttpLedger):
     async def close(self) -> None:
         self._drop()
 
-    async def _exchange(
-        self, method: str, path: str, headers: list[str], body: bytes
-    ) -> tuple[int, bytes]:
+    async def _exchange(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         sent: bool | None = False
         connection = self._connection()
         try:
             if connection.sock is None:
                 connection.connect()
             sent = None
-            pairs = dict(line.split(": ", 1) for line in headers)
+            pairs = dict(line.split(": ", 1) for line in self._endpoint.headers)
             connection.request(method, path, body or None, pairs)
             answer = self._read(connection.getresponse())
         except (OSError, ValueError, HTTPException) as error:
             connection.close()
-            self._drop()  # where the service was started anew, they are all dead
+            self._drop()  # after a restart of the service all of them are dead
             text = f"the ledger: connection trouble: {str(error) or type(error).__name__}"
             raise LedgerUnavailableError(text, error, sent) from error
         except BaseException:
@@ -76,17 +74,18 @@ class _Blocking(http_client.HttpLedger):
         try:
             return self._idle.pop()
         except IndexError:
-            secure, host, port, _ = self._place
-        if secure:
-            return HTTPSConnection(host, port, timeout=self._timeout_s, context=self._tls)
-        return HTTPConnection(host, port, timeout=self._timeout_s)
+            to = self._endpoint
+        if to.secure:
+            return HTTPSConnection(to.host, to.port, timeout=to.timeout_s, context=to.tls)
+        return HTTPConnection(to.host, to.port, timeout=to.timeout_s)
 
     def _read(self, response: HTTPResponse) -> tuple[int, bytes]:
         with response:
             framed = response.chunked or response.length is not None
-            data = response.read(self._max_bytes + 1)
-            if len(data) > self._max_bytes:
-                raise HTTPException(f"the answer is larger than {self._max_bytes} bytes")
+            most = self._endpoint.max_bytes
+            data = response.read(most + 1)
+            if len(data) > most:
+                raise HTTPException(f"the answer is larger than {most} bytes")
             if not framed or response.length:
                 raise HTTPException("the answer broke off")
             return response.status, data

@@ -2,28 +2,30 @@
 
 from collections.abc import Callable, Mapping
 from threading import Lock
-from typing import Any, cast
+from typing import Any
 
 from budget_core.ledger import lease
+from budget_core.ledger._types import AnyLedger, LedgerProtocol
+from budget_core.ledger.outbox import finish
 from budget_core.ledger.records import TTL, Hold
 from budget_core.monotonic import MONOTONIC, MonotonicClock
+from budget_cpython.ledger.blocking import BlockingLedger
 from budget_cpython.ledger.forked import begin_again_in_children
 from budget_cpython.ledger.locks import TaskGate, ThreadGate
-from budget_cpython.ledger.passthrough import Through
-from budget_cpython.ledger.remote import RemoteLedger, finish
+from budget_cpython.ledger.passthrough import AsyncPassthrough
 from budget_cpython.wall_clock import WALL
 
 
-class AsyncLeasedLedger(lease.LeasedLedger, Through):
+class AsyncLeasedLedger(lease.LeasedLedger, AsyncPassthrough):
     """The core's, with the operations on accounts passed on to the ledger upstream.
 
     What `set_limits` changes is noticed by a process that holds a block within half of its `ttl`. A
-    process that is forked begins without blocks, and knows no hold of its parent's.
+    forked process begins without blocks, and knows no hold of its parent's.
     """
 
     def __init__(
         self,
-        ledger: Any,
+        ledger: AnyLedger,
         block: dict[str, int] | None = None,
         ttl: float = 600,
         clock: Callable[[], float] = WALL,
@@ -34,7 +36,6 @@ class AsyncLeasedLedger(lease.LeasedLedger, Through):
         lock: Any = None,
         gate: Any = None,
     ) -> None:
-        own = gate or TaskGate()
         super().__init__(
             ledger,
             block,
@@ -44,25 +45,28 @@ class AsyncLeasedLedger(lease.LeasedLedger, Through):
             idle=idle,
             max_paths=max_paths,
             lock=lock,
-            gate=own,
+            gate=gate or TaskGate(),
         )
         if gate is None:
             begin_again_in_children(self)
 
     def begin_again(self, lock: Any = None, gate: Any = None) -> None:
-        """Have no blocks and owe nothing, as befits a process that was forked."""
+        """Have no blocks and owe nothing, in a process that was forked."""
         self.upstream.begin_again()
         self._leases = {}
         self._lock = lock
         self._gate = gate or TaskGate()
 
+    async def _ask(self, operation: str, *arguments: Any) -> Any:
+        return await self.upstream.ask(operation, *arguments)
 
-class LeasedLedger(RemoteLedger):
-    """The same for threads; `ledger` is one that blocks. A claim within a block asks nobody."""
+
+class LeasedLedger(BlockingLedger):
+    """The same for threads; `ledger` is one that blocks. A claim within a block is local."""
 
     def __init__(
         self,
-        ledger: Any,
+        ledger: LedgerProtocol,
         block: dict[str, int] | None = None,
         ttl: float = 600,
         clock: Callable[[], float] = WALL,
@@ -82,19 +86,15 @@ class LeasedLedger(RemoteLedger):
             lock=Lock(),
             gate=ThreadGate(),
         )
-        super().__init__(cast(Any, self._leased))
+        super().__init__(self._leased)
         begin_again_in_children(self)
 
     def begin_again(self) -> None:
-        """Have no blocks and owe nothing, as befits a process that was forked."""
+        """Have no blocks and owe nothing, in a process that was forked."""
         self._leased.begin_again(Lock(), ThreadGate())
 
     def reserve(
-        self,
-        path: str,
-        amounts: Mapping[str, int | None],
-        key: str | None = None,
-        ttl: float = TTL,
+        self, path: str, amounts: Mapping[str, int | None], key: str | None = None, ttl: float = TTL
     ) -> Hold:
         """Hold amounts of what is leased, or of a block drawn for them."""
         hold = self._leased.claim(path, amounts, key, ttl)

@@ -1,4 +1,4 @@
-"""Read limits from a line of text, as settings and commands have them."""
+"""Read limits from a line of text, as in settings and commands."""
 
 import re
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Let one at a time ask a ledger: a thread, or a task of asyncio's."""
+"""Let one thread, or one asyncio task, at a time ask a ledger."""
 
 import asyncio
 from threading import Lock
@@ -18,7 +18,7 @@ class ThreadGate:
 
 
 class TaskGate:
-    """A lock of asyncio's for each event loop, of which a process may run one after the other."""
+    """An asyncio lock for each event loop: a process may run several, one after the other."""
 
     def __init__(self) -> None:
         self._locks: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}

@@ -1,11 +1,13 @@
-"""Open a ledger by its URL, and say what happens while it is out of reach."""
+"""Open a ledger by its URL, and choose what happens while it is out of reach."""
 
 from importlib import import_module
 from typing import Any
 
 from budget_core.errors import refuse
+from budget_core.ledger._types import AsyncLedgerProtocol as AsyncLedgerProtocol
+from budget_core.ledger._types import LedgerProtocol as LedgerProtocol
 from budget_cpython.ledger.lease import AsyncLeasedLedger, LeasedLedger
-from budget_cpython.ledger.outage import AllowingLedger, AsyncAllowingLedger
+from budget_cpython.ledger.offline_cap import AsyncOfflineCapLedger, OfflineCapLedger
 from budget_cpython.ledger.threaded import ThreadedLedger
 
 _SERVERS = {
@@ -26,8 +28,8 @@ def open_ledger(
     cap: dict[str, int] | None = None,
     block: dict[str, int] | None = None,
     **options: Any,
-) -> Any:
-    """Return the ledger at a URL, for threads.
+) -> LedgerProtocol:
+    """Return the ledger at a URL, for threads, to be closed after use.
 
     - `memory:` is this process's own; `sqlite:PATH` a file, as in `sqlite:budget.db` or
       `sqlite:///var/lib/budget.db`; `redis://`, `rediss://` (TLS) and `unix://` are as the `redis`
@@ -35,17 +37,17 @@ def open_ledger(
       `microbudget serve` serves.
     - `on_unavailable`: while the ledger is out of reach, `"deny"` raises
       `LedgerUnavailableError`; `"allow"` grants up to `cap` by axis and settles that later
-      (`AllowingLedger`); `"local"` holds a `block` of each path's budget and goes on within it
+      (`OfflineCapLedger`); `"local"` leases a `block` of each path's budget and admits within it
       (`LeasedLedger`), which also asks the ledger less often.
 
     The other `options` are the engine's own, such as `clock`, `timeout`, `prefix`, `schema` or the
-    `key` of an HTTP ledger. Raises `ValueError` for what is none of these, `ImportError` that
-    names what to install for an engine whose library is missing. No message shows the URL.
+    `key` of an HTTP ledger. Raises `ValueError` for an unknown URL or option, and `ImportError`
+    that names what to install for an engine whose library is missing. No message shows the URL.
     """
     _check(on_unavailable, cap, block)
-    ledger = _open(url, False, options)
+    ledger: LedgerProtocol = _open(url, False, options)
     if on_unavailable == "allow":
-        return AllowingLedger(ledger, cap or {})
+        return OfflineCapLedger(ledger, cap or {})
     return LeasedLedger(ledger, block) if on_unavailable == "local" else ledger
 
 
@@ -55,12 +57,12 @@ def open_async_ledger(
     cap: dict[str, int] | None = None,
     block: dict[str, int] | None = None,
     **options: Any,
-) -> Any:
+) -> AsyncLedgerProtocol:
     """Return the ledger at a URL, for asyncio; everything is as in `open_ledger`."""
     _check(on_unavailable, cap, block)
-    ledger = _open(url, True, options)
+    ledger: AsyncLedgerProtocol = _open(url, True, options)
     if on_unavailable == "allow":
-        return AsyncAllowingLedger(ledger, cap or {})
+        return AsyncOfflineCapLedger(ledger, cap or {})
     return AsyncLeasedLedger(ledger, block) if on_unavailable == "local" else ledger
 
 

@@ -1,30 +1,105 @@
-"""Pass on to a ledger what is not kept apart from it."""
+"""Pass a ledger's operations on to another one, asked in a way of one's own."""
+# ruff: noqa: D102 - LedgerProtocol says what each method does
+# mypy: disable-error-code="no-any-return"
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Balance
-from budget_core.ledger.upstream import Upstream
+from budget_core.ledger.records import TTL, Balance, Hold
 
 
-class Through:
-    """The operations on accounts, done by the ledger upstream."""
+class Passthrough:
+    """A `LedgerProtocol` all of whose operations are done by `_ask`."""
 
-    upstream: Upstream
+    def _ask(self, operation: str, *arguments: Any) -> Any:
+        raise NotImplementedError
+
+    def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
+        self._ask("set_limits", path, limits)
+
+    def limits(self, path: str) -> list[Limit]:
+        return self._ask("limits", path)
+
+    def accounts(self) -> list[str]:
+        return self._ask("accounts")
+
+    def reserve(
+        self, path: str, amounts: Mapping[str, int | None], key: str | None = None, ttl: float = TTL
+    ) -> Hold:
+        return self._ask("reserve", path, amounts, key, ttl)
+
+    def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
+        return self._ask("charge", path, amounts, key)
+
+    def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
+        return self._ask("commit", hold, actual)
+
+    def release(self, hold: Hold) -> Hold:
+        return self._ask("release", hold)
+
+    def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
+        return self._ask("extend", hold, ttl)
+
+    def hold(self, path: str, id: str) -> Hold:
+        return self._ask("hold", path, id)
+
+    def expire(self) -> int:
+        return self._ask("expire")
+
+    def balance(self, path: str) -> list[Balance]:
+        return self._ask("balance", path)
+
+    def history(self, path: str) -> list[Balance]:
+        return self._ask("history", path)
+
+    def close(self) -> None:
+        self._ask("close")
+
+
+class AsyncPassthrough:
+    """An `AsyncLedgerProtocol` all of whose operations are done by `_ask`."""
+
+    async def _ask(self, operation: str, *arguments: Any) -> Any:
+        raise NotImplementedError
 
     async def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
-        """Give an account these limits and no others; with none it is an account no more."""
-        await self.upstream.ask("set_limits", path, limits)
+        await self._ask("set_limits", path, limits)
 
     async def limits(self, path: str) -> list[Limit]:
-        """Return an account's own limits."""
-        return cast(list[Limit], await self.upstream.ask("limits", path))
+        return await self._ask("limits", path)
 
     async def accounts(self) -> list[str]:
-        """Return the paths of all accounts, sorted."""
-        return cast(list[str], await self.upstream.ask("accounts"))
+        return await self._ask("accounts")
+
+    async def reserve(
+        self, path: str, amounts: Mapping[str, int | None], key: str | None = None, ttl: float = TTL
+    ) -> Hold:
+        return await self._ask("reserve", path, amounts, key, ttl)
+
+    async def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
+        return await self._ask("charge", path, amounts, key)
+
+    async def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
+        return await self._ask("commit", hold, actual)
+
+    async def release(self, hold: Hold) -> Hold:
+        return await self._ask("release", hold)
+
+    async def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
+        return await self._ask("extend", hold, ttl)
+
+    async def hold(self, path: str, id: str) -> Hold:
+        return await self._ask("hold", path, id)
+
+    async def expire(self) -> int:
+        return await self._ask("expire")
+
+    async def balance(self, path: str) -> list[Balance]:
+        return await self._ask("balance", path)
 
     async def history(self, path: str) -> list[Balance]:
-        """Return what an account's own limits counted in windows that are over."""
-        return cast(list[Balance], await self.upstream.ask("history", path))
+        return await self._ask("history", path)
+
+    async def close(self) -> None:
+        await self._ask("close")

@@ -1,4 +1,4 @@
-"""Let a ledger's errors pass between processes: each is made anew from what it carries."""
+"""Make a ledger's errors picklable: each is rebuilt from its attributes."""
 
 import copyreg
 
@@ -31,7 +31,7 @@ ERRORS: "dict[type[LedgerError], tuple[str, ...]]" = {
 
 
 def arguments(error: LedgerError) -> "list[Any]":
-    """Return what makes the error anew; the error beneath it stays behind, its text does not."""
+    """Return what rebuilds an error; of its cause only the text is kept."""
     named = [getattr(error, name) for name in ERRORS[type(error)]]
     if isinstance(error, LedgerUnavailableError):
         return [str(error), None, *named]

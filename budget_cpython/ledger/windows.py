@@ -17,13 +17,12 @@ def parse_window(name: "Any") -> Window:
     zone, as in `day@5 Europe/Berlin`. A week may begin on any day: `week sunday`, `week@5 sunday
     America/New_York`.
 
-    A window is what lies between two resets by the local clock: where that is changed, a day has 23
-    or 25 hours, and the hour that comes twice is one of two. A reset the clock jumps over takes
-    place when it jumps; one that comes twice, at the first. `UTC` and `monday` need not be said and
-    are not part of the window's `name`.
+    A window lies between two resets by the local clock: when that is changed, a day has 23 or 25
+    hours. A reset that the clock skips happens when it jumps; one that comes twice, at the first.
+    `UTC` and `monday` may be left out and are not part of the window's `name`.
 
-    Raises `ValueError` for any other name, and for a zone this machine does not know; where it has
-    none at all, `pip install tzdata` helps.
+    Raises `ValueError` for any other name, and for a zone that this machine does not know; if it
+    has none at all, `pip install tzdata` helps.
     """
     try:
         return core.parse_window(name)

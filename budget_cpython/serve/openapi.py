@@ -57,7 +57,7 @@ SCHEMAS: Json = {
         id=_text(_ID, "its key, or the one that the service made"),
         amounts=_AMOUNTS,
         state={"enum": ["held", "committed", "released", "expired"]},
-        expires=_text(_MAYBE_TIME, "Unix milliseconds; null for a charge"),
+        expires_at=_text(_MAYBE_TIME, "Unix seconds; null for a charge"),
         actual=_text(_MAYBE_AMOUNTS, "the amounts that count as spent; null while it is held"),
     ),
     "Balance": _object(

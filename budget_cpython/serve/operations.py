@@ -15,7 +15,7 @@ from budget_cpython.serve.served_ledger import ServedLedger
 
 Json = dict[str, Any]
 PAGE = 100  # of the longest paths, within what a small client reads
-HOLD = ("path", "id", "amounts", "state", "expires", "actual")
+HOLD = ("path", "id", "amounts", "state", "expires_at", "actual")
 BALANCE = ("account", "axis", "window", "limit", "spent", "held", "left", "debt")
 TIMES = ("begins_at", "resets_at")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import budget_core
 import budget_cpython
+from budget_core.agent.admission import CallHold
 from budget_core.agent.budget import Budget
-from budget_core.agent.call_hold import CallHold
 from budget_core.agent.envelope import Envelope
 from budget_core.agent.middleware import Middleware
 from budget_core.agent.no_progress import NoProgress

@@ -1,4 +1,4 @@
-"""A provider that answers by heart, and answers to give it."""
+"""Answers for a scripted provider, of as many tokens as a test wants."""
 
 from typing import Any
 
@@ -26,23 +26,3 @@ def usage(tokens: int) -> dict[str, int]:
         "completion_tokens": completion,
         "total_tokens": tokens,
     }
-
-
-class Script:
-    """A provider that gives its answers in order, the last one for ever."""
-
-    def __init__(self, *answers: Any) -> None:
-        self.answers = list(answers)
-        self.sent: list[dict[str, Any]] = []
-
-    def get_default_model(self) -> str:
-        """Return the only model."""
-        return "script"
-
-    async def chat(self, **request: Any) -> Any:
-        """Return or raise the next answer, or await what it gives."""
-        self.sent.append(request)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, BaseException):
-            raise answer
-        return await answer() if callable(answer) else answer

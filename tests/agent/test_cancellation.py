@@ -10,15 +10,16 @@ import pytest
 from budget_core.agent.middleware import Middleware
 from budget_cpython import Budget, Envelope, Operative, OperativeResult, StopReason, Tool
 from tests.executor.support import PATIENCE_S
+from tests_micro.script import Script
 
-from .support import QUESTION, Script, calls, says
+from .support import QUESTION, calls, says
 
 STEPS = 90
 ENDLESS = [("cancelled", "Error: cancelled"), ("denied", "Error: not called, the run has stopped")]
 TRACES = {"completed": "completed", "failed": "completed", "cancelled": "timed_out"}
 
 
-async def forever(**_: Any) -> Any:
+async def forever(*_: Any, **__: Any) -> Any:
     await asyncio.Event().wait()
 
 
@@ -74,7 +75,7 @@ class World:
         self.ended["fails"] = ("failed", "Error: ValueError: a precise error")
         raise ValueError("a precise error")
 
-    async def child_says(self) -> Any:
+    async def child_says(self, request: Any) -> Any:
         await asyncio.sleep(0)
         self.heard = True
         answer = calls(("none", {}))
@@ -105,7 +106,7 @@ class World:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what is cancelled have its time to end, on however slow a machine."""
-    monkeypatch.setattr("budget_cpython.executor.executor.CLEAN_UP_S", PATIENCE_S)
+    monkeypatch.setattr("budget_cpython.executor.call.CLEAN_UP_S", PATIENCE_S)
     monkeypatch.setattr("budget_core.agent.cancellation._CLEAN_UP_S", PATIENCE_S)
 
 

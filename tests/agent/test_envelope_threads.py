@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 import tests.racing
-from budget_core.agent.call_hold import admit
+from budget_core.agent.admission import Admission
 from budget_cpython import Budget, Envelope, Price
 from tests.racing import THREADS, in_threads, restless, unsettle
 
 __all__ = ["restless"]
 
-PARTS = (*tests.racing.PARTS, "budget_core.agent.allowance_tree", "budget_core.agent.stopwatch")
+PARTS = (*tests.racing.PARTS, "budget_core.agent.allowance_tree")
 CAP = THREADS * 5
 
 
@@ -76,7 +76,7 @@ def test_admitted_calls_hold_and_use_exactly_what_there_is() -> None:
     def work(child: Any) -> int:
         used = 0
         for _ in range(8):
-            hold = admit(child, 0, 10, price)[0]
+            hold = Admission(child, 0, 10, price).claim()[0]
             with top.lock:  # between two steps of a settlement both counts would have it
                 assert top.tokens.used + top.tokens.held <= CAP * 10
             if hold is not None:
@@ -104,8 +104,7 @@ def test_no_extension_and_no_pause_is_lost() -> None:
     in_threads(work)
     assert top.tokens.cap == THREADS * 5
     assert len(top.pauses) == THREADS * 5
-    assert top.watch._depth == 0
-    assert top._timeout_ms == THREADS * 5000
+    assert top.limits()[-1] == ("elapsed_ms", THREADS * 5000, 0)
 
 
 def test_only_one_of_many_reasons_to_stop_is_taken() -> None:

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from budget_core import Budget, Envelope, Price
-from budget_core.agent.call_hold import CallHold, admit
+from budget_core.agent.admission import Admission, CallHold
 from tests_micro.support import RecordingLock, stopped_clock
 
 DEPTH = 4
 AXES = ("turns", "tokens", "nano_usd", "tool_calls", "reflections")
-CLAIMS = {"turns": "step", "tool_calls": "tool_call", "reflections": "reflection"}
+CLAIMED = ("reflections", "tool_calls", "turns")
 picks = st.integers(0, 10**6)
 caps = st.one_of(st.none(), st.integers(0, 40))
 limits = st.fixed_dictionaries(
@@ -131,11 +131,12 @@ class TreeMachine(RuleBasedStateMachine):
         self.tree.append((child, Node(limit, node, self.now())))
         assert envelope.remaining() == before
 
-    @rule(pick=picks, axis=st.sampled_from(sorted(CLAIMS)))
+    @rule(pick=picks, axis=st.sampled_from(CLAIMED))
     def claim(self, pick: int, axis: str) -> None:
         envelope, node = self.any_of(pick)
         expected = node.left(axis) != 0
-        assert getattr(envelope, f"claim_{CLAIMS[axis]}")() is expected
+        claim = envelope.claim_tool_call if axis == "tool_calls" else getattr(envelope, axis).claim
+        assert claim() is expected
         if expected:
             self.record(node, axis, 1, 1)
 
@@ -154,7 +155,7 @@ class TreeMachine(RuleBasedStateMachine):
     def hold(self, pick: int, prompt: int, limit: int | None, per_token: int | None) -> None:
         envelope, node = self.any_of(pick)
         price = None if per_token is None else Price(per_token / 1000, per_token / 1000)
-        hold, reason = admit(envelope, prompt, limit, price, "model")
+        hold, reason = Admission(envelope, prompt, limit, price, "model").claim()
         room = self.room(node, prompt, limit, per_token, True)
         assert (hold is not None) is (not node.reasons() and room != 0)
         if hold is None:

@@ -22,9 +22,10 @@ from budget_cpython import (
     tool_options,
 )
 from tests.executor.support import PATIENCE_S, eventually, hung
+from tests_micro.script import Script
 from tests_micro.support import stopped_clock
 
-from .support import QUESTION, Script, calls, says, usage
+from .support import QUESTION, calls, says, usage
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -102,7 +103,7 @@ def test_a_batch_beyond_the_tool_calls_ends_the_run_with_a_last_call() -> None:
     assert result.reason is not None
     assert result.reason.kind == StopReason.TOOL_CALL_LIMIT
     assert (result.reason.used, result.reason.limit) == (5, 3)
-    assert (result.text, script.sent[-1]["tools"]) == ("What there is.", None)
+    assert (result.text, script.offered[-1]) == ("What there is.", None)
 
 
 def test_a_tool_that_hangs_in_a_thread_is_left_behind_and_the_others_are_kept() -> None:
@@ -240,7 +241,7 @@ def test_three_sub_agents_of_five_under_a_parent_of_ten_spend_ten() -> None:
 
 
 def test_sub_agents_side_by_side_never_overspend_the_tokens_they_share() -> None:
-    async def answer() -> Any:
+    async def answer(request: Any) -> Any:
         await asyncio.sleep(0)
         return says("Found.", 400)
 
@@ -255,7 +256,7 @@ def test_sub_agents_side_by_side_never_overspend_the_tokens_they_share() -> None
 
 
 def test_sub_agents_without_limits_of_their_own_wait_for_each_others_holds() -> None:
-    async def answer() -> Any:
+    async def answer(request: Any) -> Any:
         await asyncio.sleep(0)
         return says("Found.", 100)
 

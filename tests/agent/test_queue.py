@@ -4,13 +4,14 @@ import asyncio
 from typing import Any
 
 from budget_cpython import Budget, Envelope, Operative
+from tests_micro.script import Script
 
-from .support import QUESTION, Script, says
+from .support import QUESTION, says
 
 
 def test_a_loop_that_was_left_behind_keeps_nobody_waiting() -> None:
     parent = Envelope.open(Budget(max_tokens=1_000))
-    operative = Operative(Script(lambda: asyncio.Event().wait()))
+    operative = Operative(Script(lambda request: asyncio.Event().wait()))
     loop = asyncio.new_event_loop()
     tasks: list[asyncio.Task[Any]] = []
 
@@ -21,7 +22,7 @@ def test_a_loop_that_was_left_behind_keeps_nobody_waiting() -> None:
             await asyncio.sleep(0)
 
     loop.run_until_complete(leave())
-    parent.tokens.move(0, -parent.tokens.held)  # as if the call in flight had been settled
+    parent.tokens.add(0, -parent.tokens.held)  # as if the call in flight had been settled
     result = Operative(Script(says("Hi."))).run_sync(QUESTION, parent.child())
     assert result.text == "Hi."
     for task in tasks:

@@ -20,8 +20,9 @@ from budget_cpython import (
     Tool,
 )
 from budget_cpython.endpoint import ScriptedEndpoint
+from tests_micro.script import Script
 
-from .support import QUESTION, Script, calls, says
+from .support import QUESTION, calls, says
 
 
 def shout(text: str) -> str:
@@ -100,7 +101,7 @@ def test_a_loop_over_events_that_is_left_early_cancels_the_run() -> None:
     hung = asyncio.Event
 
     async def left() -> Any:
-        script = Script(calls(("shout", {"text": "hi"})), lambda: hung().wait())
+        script = Script(calls(("shout", {"text": "hi"})), lambda request: hung().wait())
         running = Operative(script, [SHOUT], Budget(max_turns=9)).run(QUESTION)
         async with aclosing(running.__aiter__()) as events:
             async for event in events:
@@ -116,7 +117,7 @@ def test_a_loop_over_events_that_is_left_early_cancels_the_run() -> None:
 
 def test_cancelling_the_handle_ends_the_iteration_with_the_partial_result() -> None:
     async def watched() -> list[Event]:
-        script = Script(calls(("shout", {"text": "hi"})), lambda: asyncio.Event().wait())
+        script = Script(calls(("shout", {"text": "hi"})), lambda request: asyncio.Event().wait())
         running = Operative(script, [SHOUT], Budget(max_turns=9)).run(QUESTION)
         seen = []
         async for event in running:
@@ -135,7 +136,7 @@ def test_a_run_is_cancelled_from_another_thread() -> None:
     async def run() -> Any:
         begun = threading.Event()
 
-        async def hang() -> None:
+        async def hang(request: object) -> None:
             begun.set()
             await asyncio.Event().wait()
 
@@ -207,12 +208,12 @@ def test_an_operative_runs_against_an_endpoint() -> None:
     assert result.text
 
 
-def test_a_run_can_be_awaited_again_and_its_events_are_told_once() -> None:
+def test_a_run_can_be_awaited_again_and_its_events_go_to_one_loop() -> None:
     async def twice() -> None:
         operative = Operative(Script(says("Done.")), budget=Budget(max_turns=5))
         running = operative.run(QUESTION)
         assert (await running) is (await running)
-        with pytest.raises(RuntimeError, match="told once"):
+        with pytest.raises(RuntimeError, match="one loop over them, once"):
             running.__aiter__()
         running = operative.run(QUESTION)
         events = [event async for event in running]
@@ -223,7 +224,7 @@ def test_a_run_can_be_awaited_again_and_its_events_are_told_once() -> None:
 
 def test_a_run_that_was_left_early_can_still_be_awaited() -> None:
     async def left() -> Any:
-        script = Script(calls(("shout", {"text": "hi"})), lambda: asyncio.Event().wait())
+        script = Script(calls(("shout", {"text": "hi"})), lambda request: asyncio.Event().wait())
         running = Operative(script, [SHOUT], Budget(max_turns=9)).run(QUESTION)
         async for event in running:
             if event.kind == "tool_finished":
@@ -234,7 +235,7 @@ def test_a_run_that_was_left_early_can_still_be_awaited() -> None:
 
 
 def test_the_deadline_around_a_run_bounds_its_calls() -> None:
-    operative = Operative(Script(lambda: asyncio.Event().wait()), budget=Budget(timeout=60))
+    operative = Operative(Script(lambda request: asyncio.Event().wait()), budget=Budget(timeout=60))
 
     async def within() -> Any:
         with Deadline.from_now(0.05).as_current():

@@ -3,7 +3,6 @@
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -83,24 +82,16 @@ class Started(subprocess.Popen[str]):
 def start(
     *arguments: object, stdin: int = subprocess.PIPE, stdout: int = subprocess.PIPE
 ) -> Started:
-    """Start the command line as a process.
-
-    It heeds Ctrl-C, which a process in the background has been told to ignore.
-    """
-    command = [sys.executable, "-m", "budget_cpython.cli", "board", *map(str, arguments)]
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return Started(
-            command,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONWARNINGS": "error"},
-            stdin=stdin,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    finally:
-        signal.signal(signal.SIGINT, before)
+    """Start the command line as a process."""
+    return Started(
+        [sys.executable, "-m", "budget_cpython.cli", "board", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONWARNINGS": "error"},
+        stdin=stdin,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def make_board(folder: Path, main: str = MAIN) -> Path:

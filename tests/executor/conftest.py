@@ -1,10 +1,10 @@
 """Fixtures of the executor's tests."""
 
 import threading
+from concurrent import futures
+from typing import Any
 
 import pytest
-
-from budget_cpython.executor.threads import Job
 
 from .support import PATIENCE_S
 
@@ -13,11 +13,10 @@ from .support import PATIENCE_S
 def begun(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Return what a tool sets once it has begun: no call in a thread is given up before."""
     event = threading.Event()
-    real = Job.is_done
 
-    def is_done(self: Job, within_s: float) -> bool:
+    def wait(waited_for: Any, within_s: float | None = None) -> Any:
         assert event.wait(PATIENCE_S), "the tool never began"
-        return real(self, within_s)
+        return futures.wait(waited_for, within_s)
 
-    monkeypatch.setattr(Job, "is_done", is_done)
+    monkeypatch.setattr("budget_cpython.executor.call.wait", wait)
     return event

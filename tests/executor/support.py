@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -32,13 +31,6 @@ def eventually(condition: Callable[[], Any]) -> None:
     while not condition():
         assert time.monotonic() < end, "it never came to pass"
         time.sleep(0.001)
-
-
-class Empty(deque[Any]):
-    """What idle threads are in, were there any."""
-
-    def pop(self) -> Any:  # type: ignore[override]
-        raise IndexError
 
 
 class Hung:

@@ -119,7 +119,7 @@ def test_a_call_waits_for_a_place_that_another_gives_back() -> None:
         first = in_background(executor, tool)
         assert tool.started.acquire(timeout=PATIENCE_S)
         second = in_background(executor, lambda: "second")
-        eventually(lambda: executor._bounds.places._watchers)
+        eventually(lambda: executor._slots._watchers)
         assert second == []
         tool.gate.set()
         eventually(lambda: first and second)
@@ -132,7 +132,7 @@ def test_a_call_that_waits_in_vain_is_denied_when_its_time_is_over() -> None:
         in_background(executor, tool)
         assert tool.started.acquire(timeout=PATIENCE_S)
         outcome = executor.execute(forbidden, {}, *turn(), cap_s=0.02)
-        assert denied(outcome, "no place became free in time", retryable=True)
+        assert denied(outcome, "no slot became free in time", retryable=True)
         assert (executor.running, executor.abandoned) == (1, 0)
 
 
@@ -157,7 +157,7 @@ def test_a_turn_that_ends_while_a_call_waits_denies_it_and_keeps_its_tool_call()
             target=lambda: outcomes.append(executor.execute(forbidden, {}, budget, state))
         )
         thread.start()
-        eventually(lambda: executor._bounds.places._watchers)
+        eventually(lambda: executor._slots._watchers)
         state.close_writes()
         tool.gate.set()
         thread.join(PATIENCE_S)

@@ -10,7 +10,8 @@ from budget_core import DeadlineExceeded, Tool
 from budget_core import TurnBudget as CoreTurnBudget
 from budget_cpython.deadline import Deadline, DeadlineToken
 from budget_cpython.executor import BoundedToolExecutor, ToolOutcome, tool_options
-from tests.executor.support import PATIENCE_S, Empty, eventually, hung, status, stopped_turn, turn
+from budget_cpython.executor.threads import DaemonThreads
+from tests.executor.support import PATIENCE_S, eventually, hung, status, stopped_turn, turn
 
 NONE = float("nan")
 
@@ -189,22 +190,6 @@ def test_a_tool_that_fails_late_leaves_a_receipt_as_well() -> None:
     eventually(lambda: executor.abandoned == 0)
     assert status(state, "t") == "timed_out_late"
     assert [one.status for one in late] == ["failed"]
-
-
-def test_the_thread_of_a_tool_that_was_given_up_ends_with_it() -> None:
-    budget, state = turn()
-    executor = BoundedToolExecutor()
-    threads = []
-    with hung() as tool:
-
-        def run() -> None:
-            threads.append(threading.current_thread())
-            tool.run()
-
-        executor.execute(run, {}, budget, state, 0.02)
-        assert tool.started.acquire(timeout=PATIENCE_S)
-    threads[0].join(PATIENCE_S)
-    assert not threads[0].is_alive()
 
 
 def test_the_token_of_a_tool_that_is_given_up_is_cancelled() -> None:
@@ -422,7 +407,7 @@ def test_a_thread_that_cannot_be_started_is_a_failed_call(monkeypatch: pytest.Mo
         def start(self) -> None:
             raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("budget_cpython.executor.threads._idle", Empty())
+    monkeypatch.setattr("budget_cpython.executor.call.THREADS", DaemonThreads())
     monkeypatch.setattr("budget_cpython.executor.threads.Thread", NoThread)
     outcome = executor.execute(read, {"path": "a"}, budget, state, trace_id="t")
     assert (outcome.status, executor.running) == ("failed", 0)

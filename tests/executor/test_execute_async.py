@@ -302,7 +302,7 @@ def test_who_is_cancelled_while_waiting_for_a_place_takes_none() -> None:
         await eventually(lambda: executor.running == 1)
         budget, state = turn()
         second = asyncio.create_task(executor.execute_async(tool, {}, budget, state))
-        await eventually(lambda: executor._bounds.places._watchers)
+        await eventually(lambda: executor._slots._watchers)
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
             await second
@@ -341,7 +341,7 @@ def test_a_call_that_waits_in_vain_is_denied() -> None:
             await eventually(lambda: executor.running == 1)
             outcome = await executor.execute_async(forever, {}, *turn(), cap_s=0.02)
             assert outcome.status == "denied"
-            assert "no place became free" in outcome.reason
+            assert "no slot became free" in outcome.reason
             tool.gate.set()
             await first
 

@@ -340,7 +340,7 @@ with hung() as tool:
 """
 
 
-def test_a_forked_child_begins_with_free_places_and_threads_of_its_own() -> None:
+def test_a_forked_child_begins_with_free_slots_and_threads_of_its_own() -> None:
     with program(FORKED) as parent:
         said, complaints = parent.communicate(timeout=2 * PATIENCE_S)
     assert (said, complaints) == ("0 0 1 2 0\n1 1\n", "")

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import threading
+from concurrent import futures
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ import pytest
 from budget_core import Tool
 from budget_cpython.deadline import Deadline, DeadlineToken
 from budget_cpython.executor import BoundedToolExecutor, ToolOutcome, tool_options
-from budget_cpython.executor.threads import Job
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
 from tests.executor import tools
 from tests.executor.support import PATIENCE_S, eventually, hung, status, turn
@@ -232,18 +232,17 @@ def test_ctrl_c_in_a_task_goes_on_to_the_loop_and_an_exit_does_not(
 
 def only_once_it_has_ended(state_of: "Ending", monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the first wait for a job end, in vain, right after the tool has been written down."""
-    real = Job.is_done
     waits: list[float] = []
 
-    def is_done(self: Job, within_s: float) -> bool:
+    def wait(waited_for: Any, within_s: float = PATIENCE_S) -> Any:
         waits.append(within_s)
         if len(waits) == 1:
             assert state_of.ended.wait(PATIENCE_S)
-            return False
+            return futures.wait(waited_for, 0)
         state_of.gate.set()
-        return real(self, within_s)
+        return futures.wait(waited_for, within_s)
 
-    monkeypatch.setattr(Job, "is_done", is_done)
+    monkeypatch.setattr("budget_cpython.executor.call.wait", wait)
 
 
 class Ending(TurnRuntimeState):
@@ -280,7 +279,7 @@ def test_a_thread_that_ends_as_its_time_does_has_its_outcome_under_a_loop(
         asyncio.get_running_loop().call_soon(state.gate.set)
         return False
 
-    monkeypatch.setattr("budget_cpython.executor.executor.happens", happens)
+    monkeypatch.setattr("budget_cpython.executor.call.happens", happens)
     executor = BoundedToolExecutor()
     outcome = asyncio.run(executor.execute_async(lambda: "just in time", {}, budget, state))
     assert (outcome.status, outcome.value) == ("completed", "just in time"), outcome.reason
@@ -334,26 +333,24 @@ def test_the_time_that_a_call_waits_for_its_place_is_part_of_its_time(
     executor = BoundedToolExecutor(max_abandoned=1)
     outcomes: list[ToolOutcome] = []
     with hung() as tool:
-        places = executor._bounds.places
-        first = Job(places)
-        places.enter(first, lambda: 0)
+        slots = executor._slots
+        slots.take("first", lambda: 0)
         thread = threading.Thread(
             target=lambda: outcomes.append(executor.execute(tool, {}, *turn(), cap_s=400)),
             daemon=True,
         )
         thread.start()
         eventually(lambda: len(asked) == 2)  # as it was made, and how long it may wait
-        assert places._watchers
+        assert slots._watchers
         now[0] = 500 * 10**9
-        places.free(first)
+        slots.free("first")
         thread.join(PATIENCE_S)
         assert outcomes, "it hangs"
         assert outcomes[0].status == "timed_out"
 
 
 def test_only_a_cooperative_tool_is_partial(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Job.is_done
-    monkeypatch.setattr(Job, "is_done", lambda self, within_s: real(self, PATIENCE_S))
+    monkeypatch.setattr("budget_cpython.executor.call.wait", lambda one, _: futures.wait(one))
 
     def spin() -> str:
         while not Deadline.current().is_expired():
@@ -433,7 +430,7 @@ def test_a_tool_that_is_blocked_while_its_call_waits_is_denied(way: str) -> None
         threads[0].start()
         assert first.started.acquire(timeout=PATIENCE_S)
         threads[1].start()
-        eventually(lambda: executor._bounds.places._watchers)
+        eventually(lambda: executor._slots._watchers)
         state.blocked_tool_names |= {"forbidden", "forbidden_async"}
         first.gate.set()
         for thread in threads:

@@ -10,10 +10,7 @@ import pytest
 
 from budget_core import BudgetError, DeadlineExceeded
 from budget_cpython.deadline import Deadline
-from budget_cpython.executor import NoPlaceError, ToolTimeoutError, tool_timeout, with_timeout
-from budget_cpython.executor.slots import Places
-from budget_cpython.executor.threads import Job
-from budget_cpython.executor.timeout import _Bounded
+from budget_cpython.executor import NoSlotError, ToolTimeoutError, tool_timeout, with_timeout
 from tests.executor.support import eventually, hung
 from tests_micro.support import stopped_clock
 
@@ -121,7 +118,7 @@ def test_so_many_abandoned_calls_are_refused_until_one_ends() -> None:
         for _ in range(2):
             with pytest.raises(ToolTimeoutError):
                 wrapped()
-        with pytest.raises(NoPlaceError, match="2 tools have outlived"):
+        with pytest.raises(NoSlotError, match="2 tools have outlived"):
             wrapped()
         assert with_timeout(add, 1)(1) == 2
         tool.gate.set()
@@ -132,7 +129,7 @@ def test_so_many_abandoned_calls_are_refused_until_one_ends() -> None:
 def raises_no_place(function: Any) -> bool:
     try:
         function()
-    except NoPlaceError:
+    except NoSlotError:
         return True
     return False
 
@@ -254,36 +251,6 @@ def test_an_object_with_an_async_call_is_limited() -> None:
 
     with pytest.raises(ToolTimeoutError, match="reader"):
         asyncio.run(with_timeout(Reader(), 0.02, name="reader")())
-
-
-def test_a_function_that_ends_as_its_time_does_has_its_result(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    real = Job.is_done
-    waits: list[float] = []
-
-    def is_done(self: Any, within_s: float) -> bool:
-        waits.append(within_s)
-        if len(waits) == 1:
-            eventually(self._first.locked)
-            return False
-        return real(self, within_s)
-
-    monkeypatch.setattr(Job, "is_done", is_done)
-    assert with_timeout(add, 60)(1) == 2
-    assert waits[1:] == [float("inf")]
-
-
-def test_what_comes_after_a_call_was_given_up_is_dropped() -> None:
-    places = Places(1)
-    job = _Bounded(places, lambda: "late")
-    places.enter(job, lambda: 0)
-    assert job.give_up()
-    assert job.give_up()
-    assert (places.running, places.abandoned) == (0, 1)
-    assert not job.run()
-    assert job.value is None
-    assert (places.running, places.abandoned) == (0, 0)
 
 
 def test_the_limit_that_is_named_is_the_one_that_was_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,7 @@ class Claims:
             hold = ledger.reserve(PATH, {AXIS: 1}, ttl=TTL)
         except BudgetExceededError:
             return
-        taken = hold.expires // 1000 - TTL
+        taken = hold.expires_at - TTL
         self._shared.add(worker, 1 if taken < ROLL else 2)
         ledger.commit(hold, {AXIS: 1})
 

@@ -130,7 +130,7 @@ def comparable(found: Any) -> Any:
         return [comparable(one) for one in found]
     if hasattr(found, "amounts"):
         key = "" if found.id[0] == "#" else found.id
-        return found.path, key, found.amounts, found.state, found.expires, found.actual
+        return found.path, key, found.amounts, found.state, found.expires_at, found.actual
     if hasattr(found, "spent"):
         return [getattr(found, name) for name in BALANCE]
     return found

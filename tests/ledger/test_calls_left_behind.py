@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from budget_core.agent.llm_call import Request
 from budget_core.agent.llm_gate import Gate
-from budget_core.agent.middleware import Request
-from budget_cpython import Budget, BudgetWrapper, ChatResponse, Envelope, Ledger, Limit
+from budget_cpython import Budget, BudgetWrapper, Envelope, Ledger, Limit
+from tests_micro.script import Script, says
 
 NOON = 20_000 * 86_400 + 43_200
 HELLO = [{"role": "user", "content": "hello"}]
@@ -15,28 +16,15 @@ MOST_ANSWER = 4096
 REPORT = {"prompt_tokens": 5_000, "completion_tokens": 1, "total_tokens": 5_001}
 
 
-class Model:
-    """A provider that never answers, but may report what was used."""
+def silent(*reports: dict[str, int]) -> Script:
+    """Return a provider that never answers, but may report what was used."""
 
-    supports_response_deltas = True
+    async def wait(request: dict[str, Any]) -> None:
+        for report in reports:
+            request["on_delta"].usage = report
+        await asyncio.Event().wait()
 
-    def __init__(self, reported: Any = None, answers: bool = False) -> None:
-        self.reported = reported
-        self.answers = answers
-        self.asked = 0
-
-    def get_default_model(self) -> str:
-        """Return the one model there is."""
-        return "m"
-
-    async def chat(self, messages: Any, on_delta: Any = None, **more: Any) -> ChatResponse:
-        """Wait."""
-        self.asked += 1
-        if on_delta is not None:
-            on_delta.usage = self.reported
-        if not self.answers:
-            await asyncio.Event().wait()
-        return ChatResponse("hi", usage=REPORT)
+    return Script(wait, model="m")
 
 
 class Awaited:
@@ -91,7 +79,7 @@ WAYS = pytest.mark.parametrize("wrap", [lambda ledger: ledger, Awaited], ids=["b
 def test_a_closed_run_keeps_the_hold_of_a_model_that_was_asked_and_no_other(
     wrap: Any,
 ) -> None:
-    async def leave(steps: int, model: Model) -> tuple[int, int]:
+    async def leave(steps: int, model: Script) -> tuple[int, int]:
         ledger = make_ledger()
         gate = Gate(model, Envelope.open(Budget()), ledger=wrap(ledger), account="org/a")
         await driven(gate.ask(Request(HELLO)), steps)
@@ -100,17 +88,17 @@ def test_a_closed_run_keeps_the_hold_of_a_model_that_was_asked_and_no_other(
         return standing(ledger)
 
     for steps in range(20):
-        model = Model()
+        model = silent()
         spent, held = asyncio.run(leave(steps, model))
-        assert (spent, held > MOST_ANSWER) == (0, bool(model.asked))
-    assert model.asked
+        assert (spent, held > MOST_ANSWER) == (0, bool(model.requests))
+    assert model.requests
 
 
 @WAYS
 def test_a_closed_call_whose_reservation_is_under_way_holds_nothing(
     wrap: Any,
 ) -> None:
-    async def leave(steps: int, model: Model) -> tuple[int, int]:
+    async def leave(steps: int, model: Script) -> tuple[int, int]:
         ledger = make_ledger()
         wrapper: Any = BudgetWrapper(model, ledger=wrap(ledger), account="org/a")
         await driven(wrapper.chat(HELLO), steps)
@@ -118,10 +106,10 @@ def test_a_closed_call_whose_reservation_is_under_way_holds_nothing(
         return standing(ledger)
 
     for steps in range(12):
-        model = Model()
+        model = silent()
         spent, held = asyncio.run(leave(steps, model))
-        assert (spent, held > MOST_ANSWER) == (0, bool(model.asked))
-    assert model.asked
+        assert (spent, held > MOST_ANSWER) == (0, bool(model.requests))
+    assert model.requests
 
 
 def test_a_stream_whose_loop_is_closed_can_be_closed_and_is_recorded() -> None:
@@ -131,7 +119,7 @@ def test_a_stream_whose_loop_is_closed_can_be_closed_and_is_recorded() -> None:
         pending.send(None)
         await asyncio.sleep(0)
 
-    wrapper: Any = BudgetWrapper(Model(REPORT), ledger=ledger, account="org/a")
+    wrapper: Any = BudgetWrapper(silent(REPORT), ledger=ledger, account="org/a")
     pending = wrapper.chat(HELLO, on_delta=ignore)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(begin())
@@ -145,7 +133,8 @@ def test_a_stream_whose_loop_is_closed_can_be_closed_and_is_recorded() -> None:
 
 def test_a_call_without_a_loop_is_recorded() -> None:
     ledger = make_ledger()
-    pending: Any = BudgetWrapper(Model(answers=True), ledger=ledger, account="org/a").chat(HELLO)
+    model = Script(says("hi", REPORT), model="m")
+    pending: Any = BudgetWrapper(model, ledger=ledger, account="org/a").chat(HELLO)
     with pytest.raises(StopIteration):
         pending.send(None)
     assert standing(ledger) == (5_001, 0)

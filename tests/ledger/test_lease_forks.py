@@ -8,10 +8,10 @@ import pytest
 
 from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableError
 from budget_core.ledger.limit import Limit
+from budget_core.ledger.outbox import finish
 from budget_cpython.ledger.lease import AsyncLeasedLedger, LeasedLedger
 from budget_cpython.ledger.locks import TaskGate
-from budget_cpython.ledger.outage import AllowingLedger, AsyncAllowingLedger
-from budget_cpython.ledger.remote import finish
+from budget_cpython.ledger.offline_cap import AsyncOfflineCapLedger, OfflineCapLedger
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.forked import in_child
 from tests.ledger.patience import NO_HURRY
@@ -33,7 +33,7 @@ def stands(folder: Path) -> tuple[int, int]:
 
 
 def test_each_forked_process_holds_under_names_of_its_own(tmp_path: Path) -> None:
-    ledger = AllowingLedger(stored(tmp_path), {"calls": 10})
+    ledger = OfflineCapLedger(stored(tmp_path), {"calls": 10})
     for _ in range(4):
         assert in_child(lambda: ledger.commit(ledger.reserve(PATH, BLOCK))) == 0
     ledger.commit(ledger.reserve(PATH, BLOCK))
@@ -56,7 +56,7 @@ def test_no_block_is_used_by_two_processes(tmp_path: Path) -> None:
     assert stands(tmp_path) == (51, 0)
 
 
-@pytest.mark.parametrize("kind", [LeasedLedger, AllowingLedger])
+@pytest.mark.parametrize("kind", [LeasedLedger, OfflineCapLedger])
 def test_a_forked_process_leaves_to_its_parent_what_that_owes(tmp_path: Path, kind: Any) -> None:
     faulty = Faulty(stored(tmp_path))
     ledger = kind(faulty, {"calls": 10})
@@ -76,7 +76,7 @@ def test_a_forked_process_leaves_to_its_parent_what_that_owes(tmp_path: Path, ki
 
 def test_a_forked_process_has_the_whole_cap_and_no_grants(tmp_path: Path) -> None:
     faulty = Faulty(stored(tmp_path))
-    ledger = AllowingLedger(faulty, {"calls": 10})
+    ledger = OfflineCapLedger(faulty, {"calls": 10})
     faulty.down = "before"
     hold = ledger.reserve(PATH, {"calls": 10})
     with pytest.raises(LedgerUnavailableError):
@@ -98,7 +98,7 @@ def test_a_forked_process_has_the_whole_cap_and_no_grants(tmp_path: Path) -> Non
 
 def test_a_fork_while_another_thread_asks_leaves_nothing_locked(tmp_path: Path) -> None:
     leased = LeasedLedger(stored(tmp_path), BLOCK)
-    allowing = AllowingLedger(Faulty(stored(tmp_path)), BLOCK)
+    allowing = OfflineCapLedger(Faulty(stored(tmp_path)), BLOCK)
     leased.reserve(PATH, {"calls": 1})
 
     def use() -> None:
@@ -106,19 +106,19 @@ def test_a_fork_while_another_thread_asks_leaves_nothing_locked(tmp_path: Path) 
         leased.close()
         allowing.expire()
 
-    gates = (leased._leased._gate, allowing._allowing._gate)
+    gates = (leased._leased._gate, allowing._capped._gate)
     for gate in gates:
         finish(gate.__aenter__())
-    with cast(Any, leased._leased._lock), allowing._allowing._grants.local._lock:
+    with cast(Any, leased._leased._lock), allowing._capped._local._lock:
         assert in_child(use) == 0
     for gate in gates:
-        finish(gate.__aexit__())
+        finish(gate.__aexit__(None, None, None))
 
 
 def test_a_forked_process_has_blocks_of_its_own_for_asyncio_too(tmp_path: Path) -> None:
     stored(tmp_path)
     leased = AsyncLeasedLedger(SqliteLedger(tmp_path / "ledger.db"), BLOCK)
-    allowing = AsyncAllowingLedger(SqliteLedger(tmp_path / "ledger.db"), BLOCK)
+    allowing = AsyncOfflineCapLedger(SqliteLedger(tmp_path / "ledger.db"), BLOCK)
 
     async def use() -> None:
         await leased.commit(await leased.reserve(PATH, {"calls": 1}))
@@ -129,7 +129,7 @@ def test_a_forked_process_has_blocks_of_its_own_for_asyncio_too(tmp_path: Path) 
     assert stands(tmp_path) == (2, 200)
 
 
-@pytest.mark.parametrize("kind", [AsyncLeasedLedger, AsyncAllowingLedger])
+@pytest.mark.parametrize("kind", [AsyncLeasedLedger, AsyncOfflineCapLedger])
 def test_one_event_loop_after_the_other_may_use_a_ledger(tmp_path: Path, kind: Any) -> None:
     faulty = Faulty(stored(tmp_path), slow=True)
     ledger = kind(faulty, {"calls": 5})

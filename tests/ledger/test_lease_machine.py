@@ -12,7 +12,7 @@ from budget_core.ledger.memory import Ledger
 from budget_core.ledger.records import Hold
 from budget_core.ledger.upstream import MOST_MS
 from budget_cpython.ledger.lease import LeasedLedger
-from budget_cpython.ledger.outage import AllowingLedger
+from budget_cpython.ledger.offline_cap import OfflineCapLedger
 from tests_micro.ledger.faults import DAY, Faulty
 from tests_micro.support import FakeClock, stopped_clock
 
@@ -155,9 +155,9 @@ class LeasingFleet(Fleet):
         """What was used but not passed up is within the blocks that expire."""
         if self.fleet[worker]._leased.upstream.outbox.entries:  # charges that nobody else knows of
             return
-        for share in self.fleet[worker]._leased._shares.values():
-            for batch in (share.batch, *share.over):
-                for hold in batch.holds:  # which may have expired upstream, unseen, by now
+        for lease in self.fleet[worker]._leased._leases.values():
+            for block in (lease.block, *lease.ended):
+                for hold in block.leases:  # which may have expired upstream, unseen, by now
                     for axis in hold.amounts:
                         self.lost[axis] += hold.amounts[axis]
         self.holds[worker] = []
@@ -173,10 +173,10 @@ class LeasingFleet(Fleet):
 class AllowingFleet(Fleet):
     """Processes that grant up to a cap while the ledger is away."""
 
-    def start(self, switch: Faulty) -> AllowingLedger:
-        return AllowingLedger(switch, {"calls": CAP}, self.clock, self.monotonic)
+    def start(self, switch: Faulty) -> OfflineCapLedger:
+        return OfflineCapLedger(switch, {"calls": CAP}, self.clock, self.monotonic)
 
-    def is_told(self, worker: AllowingLedger) -> bool:
+    def is_told(self, worker: OfflineCapLedger) -> bool:
         return not worker.unsettled
 
     def admitted(self) -> int:

@@ -11,8 +11,8 @@ from budget_core.ledger.limit import Limit
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.http import AsyncHttpLedger, HttpLedger
 from budget_cpython.ledger.lease import AsyncLeasedLedger, LeasedLedger
+from budget_cpython.ledger.offline_cap import AsyncOfflineCapLedger, OfflineCapLedger
 from budget_cpython.ledger.opening import open_async_ledger, open_ledger
-from budget_cpython.ledger.outage import AllowingLedger, AsyncAllowingLedger
 from budget_cpython.ledger.sqlite import SqliteLedger
 
 LIMITS = [Limit("calls", 10)]
@@ -104,7 +104,7 @@ def test_any_other_url_is_refused_without_showing_it(url: Any) -> None:
         {"block": {"calls": 1}},
     ],
 )
-def test_a_choice_that_is_none_or_half_of_one_is_refused(options: Any) -> None:
+def test_an_unknown_or_incomplete_choice_is_refused(options: Any) -> None:
     for opens in (open_ledger, open_async_ledger):
         with pytest.raises(ValueError, match=r"on_unavailable|cap|block"):
             opens("memory:", **options)
@@ -114,7 +114,7 @@ def test_what_happens_in_an_outage_is_chosen_when_opening(tmp_path: Path) -> Non
     url = f"sqlite:{tmp_path}/budget.db"
     allowing = open_ledger(url, "allow", cap={"calls": 5})
     leasing = open_ledger(url, "local", block={"calls": 4})
-    assert (type(allowing), type(leasing)) == (AllowingLedger, LeasedLedger)
+    assert (type(allowing), type(leasing)) == (OfflineCapLedger, LeasedLedger)
     allowing.set_limits("org", LIMITS)
     leasing.commit(leasing.reserve("org", {"calls": 1}))
     assert allowing.balance("org")[0].held == 4
@@ -129,7 +129,7 @@ def test_the_same_for_asyncio(tmp_path: Path) -> None:
         plain = open_async_ledger(url)
         allowing = open_async_ledger(url, "allow", cap={"calls": 5})
         leasing = open_async_ledger(url, "local", block={"calls": 4})
-        assert (type(allowing), type(leasing)) == (AsyncAllowingLedger, AsyncLeasedLedger)
+        assert (type(allowing), type(leasing)) == (AsyncOfflineCapLedger, AsyncLeasedLedger)
         await plain.set_limits("org", LIMITS)
         await leasing.commit(await leasing.reserve("org", {"calls": 1}))
         assert [one.held for one in await allowing.balance("org")] == [4]

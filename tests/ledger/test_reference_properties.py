@@ -182,7 +182,7 @@ class Reference(RuleBasedStateMachine):
     def compare(self, hold: dict[str, Any], real: Any) -> None:
         assert (real.path, real.amounts) == (hold["path"], hold["amounts"])
         assert (real.state, real.actual) == (hold["state"], hold["actual"])
-        assert real.expires == hold["expires"]
+        assert real.expires_ms == hold["expires"]
 
 
 def outcome(call: Any, *args: Any) -> Any:

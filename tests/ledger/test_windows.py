@@ -199,7 +199,7 @@ def test_any_other_name_is_refused_and_the_grammar_shown(name: object) -> None:
 @pytest.mark.parametrize(
     "name", ["day Mars/Phobos", "day Europe", "week funday", "day a//b", "week sunday monday"]
 )
-def test_a_zone_nobody_knows_is_refused_by_name(name: str) -> None:
+def test_an_unknown_zone_is_refused_by_name(name: str) -> None:
     zone = re.escape(repr(name.split()[-1]))
     with pytest.raises(ValueError, match=f"time zone, such as Europe/Berlin, not {zone}"):
         parse_window(name)

@@ -55,7 +55,7 @@ def test_a_thread_does_over_http_what_it_does_with_a_ledger(ledger: HttpLedger) 
         assert ledger.limits(path) == [Limit("tokens", 100, window)]
         assert path in ledger.accounts()
     hold = ledger.reserve("one/a", {"tokens": 60}, ttl=TTL)
-    assert ledger.extend(hold, 2 * TTL).expires is not None
+    assert ledger.extend(hold, 2 * TTL).expires_at is not None
     assert ledger.hold("one/a", hold.id).state == Hold.HELD
     assert ledger.commit(hold, {"tokens": 10}).actual == {"tokens": 10}
     assert ledger.release(hold).state == Hold.COMMITTED

@@ -29,7 +29,7 @@ class OverHttp(HttpLedger):
         )
 
     async def reserve(
-        self, path: str, amounts: dict[str, int], key: str | None = None, ttl: float = TTL
+        self, path: str, amounts: Any, key: str | None = None, ttl: float = TTL
     ) -> Hold:
         return marked(key, await super().reserve(path, amounts, key, ttl))
 

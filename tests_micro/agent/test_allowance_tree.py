@@ -1,6 +1,6 @@
-"""Counts that draw on one another: what is used below is used above."""
+"""Counts that count on one another: what is used below is used above."""
 
-from budget_core.agent.allowance_tree import Draw
+from budget_core.agent.allowance_tree import SharedAllowance
 from tests_micro.support import RecordingLock, raises
 
 TYPE_CHECKING = False
@@ -20,18 +20,18 @@ NO_COUNTS: "tuple[Any, ...]" = (
 )
 
 
-def family(*caps: int | None, kept: int = 0) -> "list[Draw]":
+def family(*caps: int | None, kept: int = 0) -> "list[SharedAllowance]":
     """Return a chain, the topmost first, under one lock."""
     lock = RecordingLock()
-    draws: list[Draw] = []
+    counts: list[SharedAllowance] = []
     for cap in caps:
-        above = draws[-1] if draws else None
-        draws.append(Draw("turns", cap, lock, above, 0 if draws else kept))
-    return draws
+        above = counts[-1] if counts else None
+        counts.append(SharedAllowance("turns", cap, lock, above, 0 if counts else kept))
+    return counts
 
 
-def granted(draw: Draw, claims: int = 100) -> int:
-    return sum([draw.claim() for _ in range(claims)])
+def granted(count: SharedAllowance, claims: int = 100) -> int:
+    return sum([count.claim() for _ in range(claims)])
 
 
 def test_the_tightest_of_a_chain_holds_wherever_it_is() -> None:
@@ -48,9 +48,9 @@ def test_the_tightest_of_a_chain_holds_wherever_it_is() -> None:
         ((None, None, 0), 0),
         ((None, None, None), 100),
     ):
-        draws = family(*caps)
-        assert granted(draws[-1]) == grants, caps
-        assert [draw.used for draw in draws] == [grants] * 3
+        counts = family(*caps)
+        assert granted(counts[-1]) == grants, caps
+        assert [count.used for count in counts] == [grants] * 3
 
 
 def test_a_cap_of_zero_below_nothing_limited_has_nothing_left() -> None:
@@ -62,8 +62,8 @@ def test_a_cap_of_zero_below_nothing_limited_has_nothing_left() -> None:
 
 def test_three_children_of_five_under_a_parent_of_ten_get_ten() -> None:
     lock = RecordingLock()
-    parent = Draw("turns", 10, lock)
-    children = [Draw("turns", 5, lock, parent) for _ in range(3)]
+    parent = SharedAllowance("turns", 10, lock)
+    children = [SharedAllowance("turns", 5, lock, parent) for _ in range(3)]
     grants = [0, 0, 0]
     for _ in range(20):
         for index, child in enumerate(children):
@@ -74,10 +74,10 @@ def test_three_children_of_five_under_a_parent_of_ten_get_ten() -> None:
 
 def test_what_a_child_leaves_was_never_taken() -> None:
     lock = RecordingLock()
-    parent = Draw("turns", 10, lock)
-    assert granted(Draw("turns", 8, lock, parent), 2) == 2
+    parent = SharedAllowance("turns", 10, lock)
+    assert granted(SharedAllowance("turns", 8, lock, parent), 2) == 2
     assert parent.left() == 8
-    assert granted(Draw("turns", 8, lock, parent)) == 8
+    assert granted(SharedAllowance("turns", 8, lock, parent)) == 8
 
 
 def test_what_is_kept_is_for_its_own_end_alone() -> None:
@@ -98,31 +98,34 @@ def test_a_closing_child_gets_none_of_what_its_parent_keeps() -> None:
 
 def test_what_is_held_is_not_left() -> None:
     parent, child = family(10, 8)
-    child.move(0, 5)
+    child.add(0, 5)
     assert (parent.held, child.held) == (5, 5)
     assert (parent.left(), child.left()) == (5, 3)
     assert (parent.left(False), child.left(False)) == (10, 8)
-    child.move(4, -5)
+    child.add(4, -5)
     assert (parent.used, parent.held, child.used, child.held) == (4, 0, 4, 0)
     assert (parent.left(), child.left()) == (6, 4)
 
 
 def test_a_claim_takes_nothing_that_is_held() -> None:
     parent, child = family(3, None)
-    child.move(0, 2)
+    child.add(0, 2)
     assert granted(child) == 1
-    child.move(0, -1)
+    child.add(0, -1)
     assert granted(parent) == 1
 
 
 def test_a_siblings_hold_is_seen_through_the_parent() -> None:
     lock = RecordingLock()
-    parent = Draw("tokens", 10, lock)
-    first, second = Draw("tokens", 8, lock, parent), Draw("tokens", 8, lock, parent)
-    first.move(0, 7)
+    parent = SharedAllowance("tokens", 10, lock)
+    first, second = (
+        SharedAllowance("tokens", 8, lock, parent),
+        SharedAllowance("tokens", 8, lock, parent),
+    )
+    first.add(0, 7)
     assert (second.left(), second.left(False)) == (3, 8)
-    assert second.tightest() is parent
-    assert second.tightest(False) is second
+    assert second.tightest()[0] is parent
+    assert second.tightest(False)[0] is second
 
 
 def test_what_is_charged_counts_everywhere_also_past_the_cap() -> None:
@@ -136,28 +139,28 @@ def test_what_is_charged_counts_everywhere_also_past_the_cap() -> None:
 
 
 def test_a_debt_is_paid_before_anything_is_granted() -> None:
-    draw = Draw("turns", 3, RecordingLock())
-    draw.charge(5)
-    assert draw.left() == 0
-    draw.cap = 6
-    assert granted(draw) == 1
+    count = SharedAllowance("turns", 3, RecordingLock())
+    count.charge(5)
+    assert count.left() == 0
+    count.cap = 6
+    assert granted(count) == 1
 
 
 def test_only_whole_numbers_are_charged() -> None:
-    draws = family(5, 3)
+    counts = family(5, 3)
     for bad in NO_COUNTS:
-        raises(ValueError, draws[1].charge, bad)
-    assert [draw.used for draw in draws] == [0, 0]
+        raises(ValueError, counts[1].charge, bad)
+    assert [count.used for count in counts] == [0, 0]
 
 
 def test_the_tightest_is_the_nearest_of_those_with_as_little() -> None:
     top, middle, child = family(2, 2, 5)
-    assert child.tightest() is middle
-    assert middle.tightest() is middle
+    assert child.tightest()[0] is middle
+    assert middle.tightest()[0] is middle
     top.charge()
-    assert child.tightest() is top
+    assert child.tightest()[0] is top
     unlimited = family(None, None)
-    assert unlimited[1].tightest() is unlimited[1]
+    assert unlimited[1].tightest()[0] is unlimited[1]
 
 
 def test_who_had_no_more_notes_the_refusal() -> None:
@@ -169,10 +172,10 @@ def test_who_had_no_more_notes_the_refusal() -> None:
 
 
 def test_each_claim_and_charge_takes_the_lock_once_and_leaves_it() -> None:
-    draws = family(2, 1)
-    lock: "Any" = draws[0].lock
+    counts = family(2, 1)
+    lock: "Any" = counts[0].lock
     for taken in (1, 2, 3):
-        draws[1].claim()
+        counts[1].claim()
         assert (lock.taken, lock.held) == (taken, False)
-    draws[1].charge(2)
+    counts[1].charge(2)
     assert (lock.taken, lock.held) == (4, False)

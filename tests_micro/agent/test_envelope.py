@@ -1,7 +1,7 @@
 """A budget in use: its counts, its clock, and whom it draws on."""
 
 from budget_core import Budget, Envelope, StopReason
-from budget_core.agent.call_hold import admit
+from budget_core.agent.admission import Admission
 from tests_micro.support import FakeClock, RecordingLock, raises, stopped_clock
 
 TYPE_CHECKING = False
@@ -65,8 +65,8 @@ def test_every_axis_counts_here_and_above() -> None:
 
 def test_steps_and_turns_are_the_same() -> None:
     run = opened(max_turns=1, last_call=None)
-    assert run.claim_step()
-    assert not run.claim_step()
+    assert run.turns.claim()
+    assert not run.turns.claim()
     assert run.steps is run.turns
     assert run.usage()["turns"] == 1
 
@@ -118,8 +118,8 @@ def test_a_child_of_zero_has_nothing_and_its_parent_all() -> None:
         assert child.check() is not None, axis
         child.begin_last_call()
         assert child.check() is not None, axis
-    assert kind_of(admit(opened().child(max_tokens=0))[1]) == StopReason.TOKEN_BUDGET
-    assert kind_of(admit(opened().child(max_turns=0))[1]) == StopReason.TURN_LIMIT
+    assert kind_of(Admission(opened().child(max_tokens=0)).claim()[1]) == StopReason.TOKEN_BUDGET
+    assert kind_of(Admission(opened().child(max_turns=0)).claim()[1]) == StopReason.TURN_LIMIT
 
 
 def test_a_child_without_limits_has_what_its_parent_has() -> None:
@@ -139,11 +139,11 @@ def test_three_children_of_five_turns_under_a_parent_of_ten_take_ten() -> None:
         taken = [0, 0, 0]
         for _ in range(9):
             for index, child in enumerate(children):
-                taken[index] += child.claim_step()
+                taken[index] += child.turns.claim()
         assert sum(taken) == 10 - kept
         top.begin_last_call()
-        assert not children[2].claim_step()
-        assert [top.claim_step() for _ in range(2)] == [kept == 1, False]
+        assert not children[2].turns.claim()
+        assert [top.turns.claim() for _ in range(2)] == [kept == 1, False]
         assert top.turns.used == 10
 
 
@@ -166,14 +166,14 @@ def test_at_a_limit_the_last_call_is_possible_and_then_no_more() -> None:
     top = opened(max_turns=3, max_tokens=100)
     top.turns.charge(2)
     assert figures(top.check()) == (StopReason.TURN_LIMIT, 2, 3, 1, "run")
-    assert kind_of(admit(top)[1]) == StopReason.TURN_LIMIT
+    assert kind_of(Admission(top).claim()[1]) == StopReason.TURN_LIMIT
     top.begin_last_call()
     assert top.check() is None
-    hold = admit(top)[0]
+    hold = Admission(top).claim()[0]
     assert hold is not None
     assert hold.limit == 100
     assert figures(top.check()) == (StopReason.TURN_LIMIT, 3, 3, 0, "run")
-    assert figures(admit(top)[1]) == (StopReason.TURN_LIMIT, 3, 3, 0, "run")
+    assert figures(Admission(top).claim()[1]) == (StopReason.TURN_LIMIT, 3, 3, 0, "run")
 
 
 def test_a_childs_last_call_gets_nothing_of_what_its_parent_keeps() -> None:
@@ -182,11 +182,11 @@ def test_a_childs_last_call_gets_nothing_of_what_its_parent_keeps() -> None:
     top.tokens.charge(90)
     child.begin_last_call()
     assert figures(child.check()) == (StopReason.TOKEN_BUDGET, 90, 100, 10, "run")
-    reason = admit(child)[1]
+    reason = Admission(child).claim()[1]
     assert figures(reason) == (StopReason.TOKEN_BUDGET, 90, 100, 10, "run")
     top.begin_last_call()
-    assert figures(admit(child)[1])[3:] == (10, "run")
-    assert admit(top)[0] is not None
+    assert figures(Admission(child).claim()[1])[3:] == (10, "run")
+    assert Admission(top).claim()[0] is not None
 
 
 def test_lacking_tool_calls_do_not_keep_the_last_call_from_being_made() -> None:
@@ -356,7 +356,8 @@ def test_a_pause_that_is_about_to_end_has_not_yet_cost_any_time() -> None:
     fake, clock = stopped_clock()
     run = Envelope.open(Budget(timeout=10, last_call=None), clock)
     seen: "list[Any]" = []
-    run.watch.pause()
+    pause = run.paused()
+    pause.__enter__()
     fake.advance(60_000)
 
     def read() -> int:
@@ -365,7 +366,7 @@ def test_a_pause_that_is_about_to_end_has_not_yet_cost_any_time() -> None:
         return int(fake.now)
 
     clock.read = read
-    run.watch.resume()
+    pause.__exit__()
     assert seen == [(0, None)]
     assert left_ms(run) == 10_000
 
@@ -440,7 +441,7 @@ def test_an_extension_neither_undoes_a_stop_nor_a_last_call() -> None:
     run.stop("enough")
     run.extend(max_turns=5)
     assert kind_of(run.check()) == StopReason.EXPLICIT_STOP
-    assert kind_of(admit(run)[1]) == StopReason.EXPLICIT_STOP
+    assert kind_of(Admission(run).claim()[1]) == StopReason.EXPLICIT_STOP
     closing = opened(max_turns=3)
     closing.begin_last_call()
     closing.extend(max_turns=5)
@@ -533,7 +534,7 @@ def test_a_continuation_of_what_is_used_up_has_nothing() -> None:
     fake.advance(5000)
     again = run.continuation()
     assert (again.remaining()["turns"], left_ms(again)) == (0, 0)
-    assert not again.claim_step()
+    assert not again.turns.claim()
     assert again.check() is not None
 
 
@@ -566,7 +567,7 @@ def test_continuations_of_continuations_still_know_their_limits() -> None:
     run = opened(max_turns=40, max_calls={"read": 40}, timeout=60)
     top = run
     for _ in range(30):
-        assert run.claim_step()
+        assert run.turns.claim()
         assert run.claim_tool_call("read")
         run = run.continuation()
     assert (top.turns.used, run.turns.cap, left_ms(run)) == (30, 10, 54_000)
@@ -649,7 +650,7 @@ def test_watchers_hear_of_every_change_in_the_tree_and_no_lock_is_held() -> None
     with child.child().paused():
         assert heard == [False] * 4
     assert heard == [False] * 5
-    hold = admit(top.continuation())[0]
+    hold = Admission(top.continuation()).claim()[0]
     assert hold is not None
     hold.settle(1, 1)
     assert heard == [False] * 6
@@ -681,7 +682,6 @@ def test_nothing_that_is_read_waits_for_the_lock_that_it_holds() -> None:
     reads: "tuple[Callable[[], object], ...]" = (
         child.usage,
         child.remaining,
-        child.snapshot,
         child.nearest,
         child.check,
         child.limits,
@@ -690,8 +690,8 @@ def test_nothing_that_is_read_waits_for_the_lock_that_it_holds() -> None:
         child.continuation,
         child.stop,
         child.extend,
-        child.claim_step,
-        child.claim_reflection,
+        child.turns.claim,
+        child.reflections.claim,
         child.remaining_s,
         child.is_expired,
     )
@@ -713,7 +713,7 @@ def test_a_tool_call_takes_the_lock_once() -> None:
 def test_what_is_told_of_several_axes_is_of_one_instant() -> None:
     top = opened(max_tokens=5)
     lock: "Any" = top.lock
-    reads: "tuple[Callable[[], object], ...]" = (top.usage, top.remaining, top.snapshot)
+    reads: "tuple[Callable[[], object], ...]" = (top.usage, top.remaining)
     for read in reads:
         before = lock.taken
         read()
@@ -741,7 +741,7 @@ def test_usage_counts_in_whole_numbers() -> None:
 def test_what_calls_in_flight_hold_does_not_remain() -> None:
     top = opened(max_tokens=100, last_call=None)
     child = top.child(max_tokens=60, last_call=None)
-    assert admit(child, 10, 20)[0] is not None
+    assert Admission(child, 10, 20).claim()[0] is not None
     assert (child.remaining()["tokens"], top.remaining()["tokens"]) == (30, 70)
     assert child.usage()["tokens"] == 0
 
@@ -780,15 +780,13 @@ def test_a_reason_names_whose_limit_was_lacking() -> None:
     assert figures(grandchild.lacking("tokens")) == ("token_budget", 110, 100, 10, "run")
 
 
-def test_its_own_limits_are_stop_conditions() -> None:
+def test_its_own_limits_are_told_with_what_is_kept_of_each() -> None:
     run = opened(max_turns=5, max_tokens=100, max_nano_usd=10, max_tool_calls=2, timeout=1)
-    seen = [(limit.AXIS, limit.limit, limit.kept) for limit in run.limits()]
-    assert seen == [
+    assert run.limits() == [
         ("turns", 5, 1),
         ("tokens", 100, 10),
-        ("nano-USD", 10, 1),
-        ("tool calls", 2, 0),
-        ("ms", 1000, 100),
+        ("nano_usd", 10, 1),
+        ("tool_calls", 2, 0),
+        ("elapsed_ms", 1000, 100),
     ]
-    assert [limit.kept for limit in run.limits(True)] == [0] * 5
     assert opened().limits() == []

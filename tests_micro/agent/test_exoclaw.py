@@ -19,6 +19,7 @@ from budget_core import (
     TurnBudgetTracker,
     WindDown,
 )
+from tests_micro.script import Script, says, streams
 from tests_micro.support import raises, raises_async, stopped_clock
 
 TYPE_CHECKING = False
@@ -36,50 +37,26 @@ class ContextWindowExceededError(Exception):
     """What exoclaw's is called."""
 
 
-class Scripted:
-    """A provider that says its lines in turn, the last one for ever.
-
-    A list calls the tools named in it, an error is raised, a function is asked for the answer.
-    `given` has what each call was given.
-    """
+class Scripted(Script):
+    """A provider that says its lines in turn; a list calls the tools named in it."""
 
     def __init__(self, *lines: "Any") -> None:
-        self.lines = lines
-        self.given: list[dict[str, Any]] = []
+        super().__init__(*[answer_of(line) for line in lines], model="big")
         self.closed = 0
-
-    def get_default_model(self) -> str:
-        return "big"
 
     def close(self) -> None:
         self.closed += 1
 
-    async def chat(self, **given: "Any") -> "Any":
-        self.given.append(given)
-        line = self.lines[min(len(self.given), len(self.lines)) - 1]
-        if isinstance(line, Exception):
-            raise line
-        if isinstance(line, str):
-            return ChatResponse(line, usage=USAGE)
-        if isinstance(line, (list, tuple)):
-            return calling(None, *line)
-        if isinstance(line, ChatResponse):
-            return line
-        return await line(**given)
-
     def asked(self) -> "list[list[str]]":
         """Return the messages of each call but the question, as `role: content`."""
-        return [
-            [f"{message['role']}: {message['content']}" for message in given["messages"][1:]]
-            for given in self.given
-        ]
+        return [[f"{one['role']}: {one['content']}" for one in sent[1:]] for sent in self.sent]
 
-    def offered(self) -> "list[list[str] | None]":
-        """Return the names of the tools that each call was given."""
-        return [
-            None if given["tools"] is None else [one["function"]["name"] for one in given["tools"]]
-            for given in self.given
-        ]
+
+def answer_of(line: "Any") -> "Any":
+    """Return a line as an answer, which is made anew each time: the adapter takes calls out."""
+    if isinstance(line, str):
+        return lambda request: says(line)
+    return (lambda request: calling(None, *line)) if isinstance(line, list) else line
 
 
 def calling(text: "str | None", *names: str) -> ChatResponse:
@@ -134,7 +111,7 @@ async def test_a_turn_within_its_budget_is_as_it_would_be_without() -> None:
     assert await Loop(adapter).turn() == "Nothing."
     assert adapter.reason is None
     assert provider.asked() == [[], ["assistant: None", "tool: LOOK"]]
-    given = provider.given[0]
+    given = provider.requests[0]
     assert (given["model"], given["temperature"], given["max_tokens"]) == ("big", 0.1, 4096)
     assert "reasoning_effort" not in given
     assert "on_delta" not in given
@@ -146,7 +123,7 @@ async def test_the_last_turn_is_a_last_call_without_tools() -> None:
     provider = Scripted(["look"], ["look"], "All I found.")
     adapter = ExoclawBudget(provider, Budget(max_turns=3))
     assert await Loop(adapter).turn() == "All I found."
-    assert provider.offered() == [["look", "search"], ["look", "search"], None]
+    assert provider.offered == [["look", "search"], ["look", "search"], None]
     assert "[Budget exhausted] turn limit: 2 of 3 turns" in provider.asked()[2][-1]
     assert adapter.reason is not None
     assert adapter.reason.kind == StopReason.TURN_LIMIT
@@ -176,7 +153,7 @@ async def test_the_completion_is_clamped_to_what_is_left() -> None:
     provider = Scripted(["look"], "Nothing.")
     adapter = ExoclawBudget(provider, Budget(max_tokens=1000, max_tokens_per_turn=850))
     await Loop(adapter).turn()
-    assert [given["max_tokens"] for given in provider.given] == [850, 800]
+    assert [given["max_tokens"] for given in provider.requests] == [850, 800]
 
 
 async def test_a_batch_beyond_the_cap_is_cut_and_ends_in_a_last_call() -> None:
@@ -184,7 +161,7 @@ async def test_a_batch_beyond_the_cap_is_cut_and_ends_in_a_last_call() -> None:
     loop = Loop(ExoclawBudget(provider, Budget(max_turns=9, max_tool_calls=2)))
     assert await loop.turn() == "Two things."
     assert loop.called == ["look", "search"]
-    assert provider.offered() == [["look", "search"], None]
+    assert provider.offered == [["look", "search"], None]
     assert loop.adapter.reason is not None
     assert loop.adapter.reason.kind == StopReason.TOOL_CALL_LIMIT
 
@@ -205,7 +182,7 @@ async def test_what_the_model_had_said_is_not_lost_where_no_last_call_is_kept() 
     loop = Loop(ExoclawBudget(provider, Budget(max_turns=9, max_tool_calls=0, last_call=None)))
     reply = await loop.turn()
     assert reply == "[Stopped: tool call limit: 1 of 0 tool calls]\nLet me look."
-    assert len(provider.given) == 1
+    assert len(provider.requests) == 1
 
 
 async def test_a_tool_with_no_call_left_is_named_to_the_model_and_the_turn_goes_on() -> None:
@@ -231,7 +208,7 @@ async def test_a_tool_that_was_narrowed_away_is_not_called() -> None:
     adapter = ExoclawBudget(provider, Budget(max_turns=9), wind_down=stages, essential=["search"])
     loop = Loop(adapter)
     assert await loop.turn() == "Nothing."
-    assert provider.offered() == [["look", "search"], ["search"], ["search"]]
+    assert provider.offered == [["look", "search"], ["search"], ["search"]]
     assert loop.called == ["look", "search"]
 
 
@@ -240,7 +217,7 @@ async def test_a_model_that_knows_no_other_tools_is_not_asked_for_ever() -> None
     adapter = ExoclawBudget(provider, Budget())
     reply = await Loop(adapter).turn()
     assert reply == "[Stopped: no progress: the model calls tools that it does not have]"
-    assert provider.offered() == [["look", "search"], ["look", "search"], None]
+    assert provider.offered == [["look", "search"], ["look", "search"], None]
     assert adapter.reason is not None
     assert adapter.reason.kind == StopReason.NO_PROGRESS
 
@@ -248,7 +225,7 @@ async def test_a_model_that_knows_no_other_tools_is_not_asked_for_ever() -> None
 async def test_no_tool_begins_when_the_time_is_over() -> None:
     fake, clock = stopped_clock()
 
-    async def slow(**given: "Any") -> ChatResponse:
+    async def slow(request: "Any") -> ChatResponse:
         fake.advance(9_500)
         return calling(None, "look")
 
@@ -261,7 +238,7 @@ async def test_no_tool_begins_when_the_time_is_over() -> None:
 
 
 async def test_a_call_in_flight_is_cut_when_the_run_is_stopped() -> None:
-    async def hang(**given: "Any") -> ChatResponse:
+    async def hang(request: "Any") -> ChatResponse:
         adapter.budget.stop("the user left")
         await asyncio.Event().wait()
         return ChatResponse("never")
@@ -276,7 +253,7 @@ async def test_the_tools_time_counts() -> None:
     provider = Scripted(["look"], "In a hurry.")
     adapter = ExoclawBudget(provider, Envelope.open(Budget(timeout=10), clock))
     assert await Loop(adapter, lambda name: fake.advance(9_500)).turn() == "In a hurry."
-    assert provider.offered()[1] is None
+    assert provider.offered[1] is None
     assert adapter.reason is not None
     assert adapter.reason.kind == StopReason.TIMEOUT
 
@@ -302,7 +279,7 @@ async def test_an_envelope_is_used_as_it_is_over_several_turns() -> None:
     assert envelope.usage()["turns"] == 3
     reply = "[Stopped: turn limit: 2 of 3 turns, 1 kept for the last call]"
     assert await loop.turn() == reply
-    assert len(provider.given) == 3
+    assert len(provider.requests) == 3
     assert adapter.budget is envelope
 
 
@@ -366,12 +343,12 @@ async def test_a_child_has_its_parents_options_but_those_of_a_single_run() -> No
     assert seen == ["reset"]
     await Loop(adapter.child()).turn()
     assert seen == ["reset"]
-    assert provider.given[0]["model"] == "small"
+    assert provider.requests[0]["model"] == "small"
     assert adapter.budget.usage()["nano_usd"] == 100_000
 
 
 async def test_children_side_by_side_never_overspend_their_parent() -> None:
-    async def slowly(**given: "Any") -> ChatResponse:
+    async def slowly(request: "Any") -> ChatResponse:
         await asyncio.sleep(0)
         return calling(None, "look")
 
@@ -381,7 +358,7 @@ async def test_children_side_by_side_never_overspend_their_parent() -> None:
     loops = [Loop(adapter.child(f"child {number}", max_turns=5)) for number in range(3)]
     await asyncio.gather(*[loop.turn() for loop in loops])
     assert adapter.budget.usage()["turns"] <= 10
-    assert len(provider.given) == adapter.budget.usage()["turns"]
+    assert len(provider.requests) == adapter.budget.usage()["turns"]
     assert sum([len(loop.called) for loop in loops]) == 8
     assert adapter.budget.remaining()["tool_calls"] == 0
 
@@ -410,7 +387,7 @@ async def test_a_provider_that_fails_gives_way_to_the_fallback_model() -> None:
     provider = Scripted(RuntimeError("down"), "Standing in.")
     adapter = ExoclawBudget(provider, Budget(max_turns=5), fallback_model="small")
     assert await Loop(adapter).turn() == "Standing in."
-    assert [given["model"] for given in provider.given] == ["big", "small"]
+    assert [given["model"] for given in provider.requests] == ["big", "small"]
     assert adapter.reason is not None
     assert adapter.reason.kind == StopReason.PROVIDER_ERROR
 
@@ -435,18 +412,12 @@ async def test_a_wrapper_inside_that_cuts_off_ends_the_turn() -> None:
 async def test_a_stopped_stream_keeps_the_words_that_came() -> None:
     heard: list[str] = []
 
-    async def speak(**given: "Any") -> ChatResponse:
-        await given["on_delta"]("Half a ")
-        await given["on_delta"]("word")
-        raise RuntimeError("line lost")
-
-    class Streaming(Scripted):
-        supports_response_deltas = True
-
     async def hear(text: str) -> None:
         heard.append(text)
 
-    adapter = ExoclawBudget(Streaming(speak), Budget())
+    adapter = ExoclawBudget(
+        Scripted(streams("Half a ", "word", RuntimeError("line lost"))), Budget()
+    )
     assert adapter.supports_response_deltas is True
     reply = await Loop(adapter).turn(on_delta=hear)
     assert reply == "[Stopped: provider error: RuntimeError: line lost]\nHalf a word"
@@ -461,7 +432,7 @@ async def test_middleware_sees_the_requests_of_the_loop() -> None:
 
     provider = Scripted("Yes.")
     await Loop(ExoclawBudget(provider, Budget(), middleware=[Sober()])).turn()
-    assert provider.given[0]["temperature"] == 0
+    assert provider.requests[0]["temperature"] == 0
 
 
 async def test_tools_are_not_called_once_middleware_has_stopped_the_run() -> None:
@@ -472,7 +443,7 @@ async def test_tools_are_not_called_once_middleware_has_stopped_the_run() -> Non
     provider = Scripted(calling("Let me look.", "look"))
     loop = Loop(ExoclawBudget(provider, Budget(), middleware=[Enough()]))
     assert await loop.turn() == "Let me look."
-    assert (loop.called, len(provider.given)) == ([], 1)
+    assert (loop.called, len(provider.requests)) == ([], 1)
     assert str(loop.adapter.reason) == "explicit stop: seen enough"
 
 
@@ -486,10 +457,9 @@ async def test_the_loops_own_messages_are_left_alone() -> None:
 async def test_everything_else_is_the_inner_providers() -> None:
     provider = Scripted("Yes.")
     adapter = ExoclawBudget(provider, Budget())
-    assert adapter.lines == ("Yes.",)
+    assert adapter.requests is provider.requests
     assert adapter.get_default_model() == "big"
     raises(AttributeError, getattr, adapter, "no_such_thing")
-    raises(AttributeError, getattr, adapter, "supports_response_deltas")
     await adapter.close()
     assert provider.closed == 1
 

@@ -3,7 +3,8 @@
 import asyncio
 
 from budget_core.agent.budget import Budget
-from budget_core.agent.middleware import Middleware, Request
+from budget_core.agent.llm_call import Request
+from budget_core.agent.middleware import Middleware
 from tests_micro.script import SHOUT, USAGE, calls, play, prepare, says
 from tests_micro.support import stopped_clock
 

@@ -2,15 +2,16 @@
 
 import asyncio
 
-from budget_core.agent.admission import StoppedError
 from budget_core.agent.budget import Budget
 from budget_core.agent.envelope import Envelope
+from budget_core.agent.llm_call import Request
 from budget_core.agent.llm_gate import Gate
-from budget_core.agent.middleware import Middleware, Request
+from budget_core.agent.middleware import Middleware
 from budget_core.agent.no_progress import NoProgress
 from budget_core.agent.operative import Operative
 from budget_core.agent.result import RunStoppedError
-from budget_core.agent.stop import MaxIterations, StopReason, StopRequested, Timeout
+from budget_core.agent.stop import StoppedError, StopReason, StopRequested
+from budget_core.agent.stop_condition import MaxIterations, Timeout
 from budget_core.agent.tool import Tool, ToolOutput
 from budget_core.config import TurnBudgetConfig
 from budget_core.errors import ProviderError
@@ -271,7 +272,7 @@ async def test_a_tool_that_stops_without_a_text_leaves_what_the_model_said() -> 
 async def test_a_gate_needs_nobody_who_listens() -> None:
     gate = Gate(Script(says("Hi.")), Envelope.open(Budget()))
     assert (await gate.ask(Request([QUESTION]))).content == "Hi."
-    assert (gate.reason, gate.turn, gate.heard) == (None, 1, "Hi.")
+    assert (gate.reason, gate.turn, gate.partial_text) == (None, 1, "")
     gate = Gate(Script(says("No.")), Envelope.open(Budget(max_turns=0)))
     error = await raises_async(StoppedError, gate.ask, Request([QUESTION]))
     assert str(error) == str(gate.reason) == "turn limit: 0 of 0 turns"
@@ -671,8 +672,6 @@ async def test_what_is_wrong_with_an_operative_is_said_when_it_is_built() -> Non
         return ""
 
     for named, wanted in (
-        ({"max_turns": 3}, "takes no max_turns: limits go into its Budget"),
-        ({"stop_whn": None}, "takes no stop_whn"),
         ({"budget": {"max_turns": 2}}, "budget must be a Budget or an Envelope, not {"),
         ({"budget": 5}, "not 5"),
         ({"tools": [work]}, "tools must be a list of Tool(name, description, function"),
@@ -685,6 +684,7 @@ async def test_what_is_wrong_with_an_operative_is_said_when_it_is_built() -> Non
     ):
         error = raises(ValueError, Operative, Script(says("Hi.")), **named)
         assert wanted in str(error), named
+    raises(TypeError, Operative, Script(says("Hi.")), stop_whn=None)
     assert "provider must be" in str(raises(ValueError, Operative, "http://127.0.0.1"))
     operative = Operative(Script(says("Hi.")))
     for messages in (None, 5, {"role": "user"}, ["Hi."]):

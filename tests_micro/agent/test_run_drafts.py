@@ -1,4 +1,4 @@
-"""How drafts of an answer are mended, and conversations that grew too long are compacted."""
+"""How drafts of an answer are improved, and conversations that grew too long are compacted."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ def mend(text: str, budget: "Any") -> str:
     return f"Not {text}"
 
 
-async def test_a_draft_is_mended_as_often_as_is_allowed() -> None:
+async def test_a_draft_is_improved_as_often_as_is_allowed() -> None:
     drafts = [says(str(n)) for n in range(5)]
     for most in (0, 1, 3):
         played = await play(*drafts, reflect=mend, budget=Budget(max_reflections=most))

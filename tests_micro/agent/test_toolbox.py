@@ -125,7 +125,7 @@ async def test_bad_arguments_ask_for_repair_a_few_times_and_are_then_denied() ->
     played = await play(*bad, says("Done."))
     assert played.statuses == ["invalid"] * MAX_REPAIR_ATTEMPTS + ["denied"] * 2
     wrong = "Error: arguments.text must be a string, not 5. "
-    assert played.told[0] == wrong + "Nothing was done: call whisper again with that mended."
+    assert played.told[0] == wrong + "Nothing was done: call whisper again with that corrected."
     assert played.told[-1] == wrong + "The call is denied: go on without it."
     assert played.result.usage["tool_calls"] == 0
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from budget_core.board.console import HELP, Console, main, trimmed
-from budget_core.board.line_input import Keyboard, LineEditor
+from budget_core.board.line_input import Keyboard
 from budget_core.board.make_agent import make_client, make_operative
 from budget_core.board.tools import chip_tool, note_tools
 from budget_core.config import DailyBudgetConfig, Enforcement
@@ -12,7 +12,8 @@ from budget_core.errors import ProviderError
 from budget_core.memory_store import InMemoryBudgetStore
 from budget_core.wall_clock import BUILT, WALL, WallClock
 from tests_micro.script import SHOUT, TOOLS, Script, calls, says
-from tests_micro.support import FakeClock, raises, temp_folder
+from tests_micro.support import FakeClock, raises, raises_async, temp_folder
+from tests_micro.wire import Wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -213,9 +214,8 @@ def test_a_conversation_loses_its_oldest_turns_first() -> None:
 
 def test_a_line_is_typed_with_mistakes() -> None:
     def typed(data: bytes, most: int = 20) -> "tuple[str | None, str]":
-        line = LineEditor(most)
-        shown = "".join([line.take(data[n : n + 1]) for n in range(len(data))])
-        return line.done, shown
+        lines, shown = read_lines(data, most=most)
+        return lines[0], shown.split("> ")[1]
 
     assert typed(b"hi\r") == ("hi", "hi\r\n")
     assert typed(b"hy\x7fi\n") == ("hi", "hy\b \bi\r\n")
@@ -225,17 +225,18 @@ def test_a_line_is_typed_with_mistakes() -> None:
     assert typed(b"a" + UP + b"b" + DELETE + b"c\x1bOHd\t\x00\r")[0] == "abcd"
     assert typed(b"a\xff\xff\xff\xffb\r")[0] == "ab"
     assert typed(b"abcd\r", 3) == ("abc", "abc\a\r\n")
+    assert typed(b"a\x1bb\x1b\x1b[Ac\r")[0] == "ac"
     assert typed(b"unfinished")[0] is None
 
 
-def read_lines(data: bytes, echo: bool = True) -> "tuple[list[str | None], str]":
+def read_lines(data: bytes, echo: bool = True, most: int = 100) -> "tuple[list[str | None], str]":
     shown: list[str] = []
     lines: list[str | None] = [""]
     with temp_folder() as folder:
         with open(folder + "/typed", "wb") as file:
             file.write(data)
         with open(folder + "/typed", "rb") as file:
-            keyboard = Keyboard(echo, 100, file, shown.append)
+            keyboard = Keyboard(echo, most, file, shown.append)
             while lines[-1] is not None:
                 lines.append(asyncio.run(keyboard.line("> ")))
     return lines[1:], "".join(shown)
@@ -315,7 +316,7 @@ def test_a_note_is_cut_between_characters_and_one_that_is_no_text_is_refused() -
         assert "not text" in str(raises(ValueError, reading.run, path="b"))
 
 
-def test_a_client_comes_from_the_settings_unless_the_secrets_say_otherwise() -> None:
+async def test_a_client_comes_from_the_settings_unless_the_secrets_say_otherwise() -> None:
     class Secret:
         API_KEY = "sk-Secret-0123456789"
         BASE_URL = "http://other.example/v1"
@@ -324,7 +325,9 @@ def test_a_client_comes_from_the_settings_unless_the_secrets_say_otherwise() -> 
     assert repr(make_client(Settings, None)) == "ChatClient('http://127.0.0.1:1/v1', 'small')"
     client = make_client(Settings, Secret)
     assert repr(client) == "ChatClient('http://other.example/v1', 'large')"
-    assert client._api_key == Secret.API_KEY
+    wire = Wire()
+    await raises_async(ProviderError, wire.connected, client.chat, [])
+    assert Secret.API_KEY.encode() in wire.sent
 
 
 def test_certificates_that_are_not_there_are_named() -> None:

@@ -14,7 +14,7 @@ step has at most one operation, by its name, with its arguments:
 date. What must come of it is one of:
 
 - `gives`: the result. A hold is its state, or an object with some of `state`, `amounts`, `actual`,
-  `expires`, `id`; a balance `[account, axis, window, limit, spent, held]`, or the same with
+  `expires_at`, `id`; a balance `[account, axis, window, limit, spent, held]`, or the same with
   `begins_at, resets_at`; a limit `[axis, cap, window]`. Where it is left out a hold must be as the
   operation, had it been the first, leaves it;
 - `refused`: `[scope, axis, window, asked, limit, spent, held, resets_at]` of a
@@ -215,18 +215,19 @@ def check_hold(name: str, step: "dict[str, Any]", hold: "Any", now: int) -> None
         else:
             assert hold.id[:1] == "#", "no id: " + repr(hold.id)
     if gives is None and name == "reserve":
-        same("expires", hold.expires, now + int(step.get("ttl", TTL) * 1000))
+        same("expires_at", hold.expires_at, -(-(now + int(step.get("ttl", TTL) * 1000)) // 1000))
     if gives is None and name == "commit":
         same("actual", hold.actual, overlaid(hold.amounts, step.get("actual") or {}))
     if gives is None and name != "hold":
         wanted["state"] = TAKES.get(name) or SETTLES[name]
-    if "expires" in wanted:
-        wanted["expires"] = moment(wanted["expires"])
+    if "expires_at" in wanted:
+        ms = moment(wanted["expires_at"])
+        wanted["expires_at"] = None if ms is None else -(-ms // 1000)
     for word in wanted:
-        assert word in ("state", "amounts", "actual", "expires", "id"), word
+        assert word in ("state", "amounts", "actual", "expires_at", "id"), word
         same(word, getattr(hold, word), wanted[word])
     if name == "charge":
-        same("expires", hold.expires, None)
+        same("expires_at", hold.expires_at, None)
         same("actual", hold.actual, hold.amounts)
     plain = {"held": None, "released": {}, "expired": hold.amounts}
     same("actual", hold.actual, plain.get(hold.state, hold.actual))

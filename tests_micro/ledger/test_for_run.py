@@ -224,7 +224,7 @@ async def test_exoclaws_loop_draws_on_an_account_too() -> None:
     assert (reason.kind, reason.scope) == (StopReason.TURN_LIMIT, "org/team")
 
 
-def test_accounts_elsewhere_and_ledgers_that_are_none_are_refused() -> None:
+def test_accounts_elsewhere_and_missing_ledgers_are_refused() -> None:
     ledger = make_ledger(tokens=10_000)
     for given in ({"ledger": ledger}, {"account": "a"}, {"ledger": ledger, "account": "a//b"}):
         raises(ValueError, Envelope.open, OPEN, **given)

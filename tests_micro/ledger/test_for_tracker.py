@@ -62,7 +62,7 @@ def test_two_trackers_of_a_day_count_as_one() -> None:
     assert spent(ledger, "org/agent") == 1_200
 
 
-def test_a_day_begins_with_the_ledgers_and_warns_anew() -> None:
+def test_a_day_begins_with_the_ledgers_and_warns_again() -> None:
     ledger, clock = make_ledger(Limit("calls", None, "run"))
     tracker = day(ledger, reset_hour_utc=5, warning_thresholds=(0.5,))
     assert [limit.window for limit in ledger.limits("org/agent")] == ["day@5"]
@@ -91,7 +91,7 @@ def test_a_tracker_sets_its_own_limit_when_it_is_made_and_others_may_change_it_l
     assert day(ledger, None).dominant_axis() == (0, 800, "tokens")
 
 
-def test_an_account_that_is_removed_is_made_anew() -> None:
+def test_a_removed_account_is_created_again() -> None:
     for above in ([], [Limit("tokens", None)]):
         for records in (False, True):
             ledger, _ = make_ledger(*above)
@@ -134,7 +134,7 @@ def test_what_is_left_above_bounds_a_day_and_a_turn() -> None:
     daily.record(USED)
     for tracker, used, cap in ((daily, 400, 500), (turns, 0, 100)):
         tracker.maybe_auto_reset()
-        assert (tracker.count.tokens, tracker.count.token_cap) == (used, cap)
+        assert (tracker.total_tokens, tracker.token_cap) == (used, cap)
         assert not tracker.is_at_limit()
     ledger.charge("org/other", {"calls": 1})
     for tracker in (daily, turns):
@@ -159,7 +159,7 @@ def test_a_day_counts_its_primary_models_only_and_an_unlimited_one_is_counted() 
     tracker.record(USED, "big")
     tracker.record(USED, "small")
     tracker.maybe_auto_reset()
-    assert (tracker.total_tokens, tracker.count.token_cap) == (400, None)
+    assert (tracker.total_tokens, tracker.token_cap) == (400, None)
     assert spent(ledger, "org/agent") == 400
 
 
@@ -191,7 +191,7 @@ def test_turns_charge_their_account_and_leave_nothing_else_behind() -> None:
     assert ledger.accounts() == ["org"]
 
 
-def test_a_ledger_that_fails_denies_and_is_told_later_each_charge_once() -> None:
+def test_a_ledger_that_fails_denies_and_gets_each_charge_later_once() -> None:
     for make in (day, turn):
         for after in (False, True):
             beneath, _ = make_ledger(Limit("tokens", None, "day"), Limit("calls", None, "day"))
@@ -210,7 +210,7 @@ def test_a_ledger_that_fails_denies_and_is_told_later_each_charge_once() -> None
             assert tracker.total_tokens == 1_600
 
 
-def test_a_ledger_that_fails_over_many_turns_is_told_all_of_them() -> None:
+def test_a_ledger_that_fails_over_many_turns_gets_the_charges_of_all() -> None:
     beneath, _ = make_ledger(Limit("tokens", None, "day"), Limit("calls", None, "day"))
     for after in (False, True):
         ledger = Failing(beneath)

@@ -90,7 +90,7 @@ async def test_a_ledger_that_is_awaited_does_the_same() -> None:
     assert standing(ledger) == {"nano_usd": (210_000, 0), "tokens": (30, 0)}
 
 
-async def test_an_answer_nobody_bounds_is_bounded_as_the_wrapper_says() -> None:
+async def test_an_answer_without_a_bound_gets_the_wrappers() -> None:
     model = Model()
     await wrapped(model, make_ledger(tokens=10_000), max_tokens=700).chat(HELLO)
     await wrapped(model, make_ledger(tokens=10_000)).chat(HELLO)
@@ -146,7 +146,7 @@ async def test_a_call_that_does_not_fit_is_answered_in_the_models_place() -> Non
     assert model.given == []
 
 
-async def test_the_error_is_raised_where_somebody_asks_for_it() -> None:
+async def test_a_refusal_is_raised_with_raises() -> None:
     wrapper = wrapped(Model(), make_ledger(tokens=10), raises=True)
     error = await raises_async(BudgetExceededError, wrapper.chat, HELLO)
     assert (error.scope, error.axis, error.limit) == ("org/team", "tokens", 10)
@@ -188,7 +188,7 @@ async def test_to_observe_only_counts() -> None:
     assert standing(ledger) == {"tokens": (90, 0)}
 
 
-async def test_a_hook_hears_of_each_limit_once() -> None:
+async def test_a_hook_is_called_once_for_each_limit() -> None:
     heard: list[Any] = []
     wrapper = wrapped(
         Model(), make_ledger(tokens=10), on_limit_reached=lambda **told: heard.append(told)
@@ -216,7 +216,7 @@ async def test_a_path_without_an_account_is_a_mistake_and_raised() -> None:
     await raises_async(UnknownAccountError, wrapper.chat, HELLO)
 
 
-async def test_what_is_no_count_of_tokens_is_refused() -> None:
+async def test_a_malformed_count_of_tokens_is_refused() -> None:
     ledger = make_ledger(tokens=10_000)
     await raises_async(ValueError, wrapped(Model(), ledger).chat, HELLO, max_tokens=-5)
     count = {"count_tokens": lambda messages, tools: -1}
@@ -284,7 +284,7 @@ def test_one_account_is_not_counted_on_twice() -> None:
     raises(ValueError, BudgetWrapper, Model(), tracked.tracker, ledger=ledger, account="org/team")
 
 
-async def test_prices_that_are_none_are_refused_as_what_they_are() -> None:
+async def test_malformed_prices_are_refused() -> None:
     class Lost:
         def get(self, model: str) -> "Any":
             raise OSError(2)

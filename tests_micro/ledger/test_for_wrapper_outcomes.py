@@ -212,7 +212,7 @@ async def test_a_ledger_out_of_reach_is_asked_for_no_fallback() -> None:
     assert model.given == []
 
 
-async def test_what_a_ledger_was_not_told_is_told_before_the_next_call() -> None:
+async def test_a_failed_settlement_is_delivered_before_the_next_call() -> None:
     for after in (False, True):
         beneath = make_ledger(tokens=10_000)
         ledger = Failing(beneath)
@@ -226,7 +226,7 @@ async def test_what_a_ledger_was_not_told_is_told_before_the_next_call() -> None
         assert standing(beneath) == {"tokens": (300, 0)}
 
 
-async def test_what_a_ledger_was_not_told_can_be_flushed_by_any_wrapper_on_it() -> None:
+async def test_a_failed_settlement_can_be_flushed_by_any_wrapper_on_the_ledger() -> None:
     beneath = make_ledger(tokens=10_000)
     ledger = Failing(beneath)
     ledger.failing = {"commit": 2}
@@ -241,7 +241,7 @@ async def test_what_a_ledger_was_not_told_can_be_flushed_by_any_wrapper_on_it() 
     assert standing(beneath) == {"tokens": (180, 0)}
 
 
-async def test_a_call_cancelled_while_its_ledger_is_told_is_recorded_before_the_next() -> None:
+async def test_a_call_cancelled_during_its_settlement_is_recorded_before_the_next() -> None:
     class Hanging(Awaited):
         def __getattr__(self, name: str) -> "Any":
             if name != "commit" or told.is_set():
@@ -542,18 +542,31 @@ async def test_a_call_cancelled_while_its_ledger_answers_gives_its_hold_back() -
 
             return slow
 
-    for before, after in ((1, 0), (0, 1), (1, 1), (0, 0)):  # noqa: B007 - `slow` uses them
+    for before, after in ((1, 0), (0, 1), (1, 1)):  # noqa: B007 - `slow` uses them
         asked = asyncio.Event()
         ledger, model = make_ledger(tokens=10_000), Model()
-        task = asyncio.create_task(wrapped(model, Slow(ledger)).chat(HELLO))
+        wrapper = wrapped(model, Slow(ledger))
+        task = asyncio.create_task(wrapper.chat(HELLO))
         await asked.wait()
         task.cancel()
         for _ in range(9):
             await asyncio.sleep(0)
+        assert await wrapper.flush()
         assert (model.given, standing(ledger)) == ([], {"tokens": (0, 0)})
 
 
-async def test_what_one_caller_is_telling_is_known_to_no_other_before_it_is_told() -> None:
+async def test_a_reservation_whose_answer_was_lost_is_undone_before_the_next_call() -> None:
+    beneath = make_ledger(tokens=200)
+    ledger = Failing(beneath)
+    wrapper = wrapped(Model(), Awaited(ledger))  # type: ignore[arg-type]
+    ledger.failing, ledger.after = {"reserve": 1}, True
+    assert (await wrapper.chat(HELLO, max_tokens=100)).cut_off_by == "org/team/agent"
+    assert standing(beneath) == HELD
+    assert (await wrapper.chat(HELLO, max_tokens=100)).content == "hi"
+    assert standing(beneath) == {"tokens": (30, 0)}
+
+
+async def test_a_call_waits_for_a_delivery_that_another_one_has_begun() -> None:
     class Slow(Awaited):
         def __getattr__(self, name: str) -> "Any":
             ask = super().__getattr__(name)
@@ -573,7 +586,7 @@ async def test_what_one_caller_is_telling_is_known_to_no_other_before_it_is_told
     assert standing(beneath) == {"tokens": (60, 40)}
 
 
-async def test_nothing_is_added_to_a_charge_that_is_being_told() -> None:
+async def test_nothing_is_added_to_a_charge_that_is_being_delivered() -> None:
     class Hanging(Awaited):
         def __getattr__(self, name: str) -> "Any":
             ask = super().__getattr__(name)

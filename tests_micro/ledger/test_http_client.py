@@ -29,7 +29,7 @@ HOLD = {
     "id": "k",
     "amounts": {"tokens": 5},
     "state": "held",
-    "expires": 1_800_000_000_000,
+    "expires_at": 1_800_000_000,
     "actual": None,
 }
 BALANCE = {
@@ -102,7 +102,7 @@ async def test_a_reservation_is_sent_with_a_key_and_comes_back_as_a_hold() -> No
     fields = {"amounts": {"tokens": 5}, "key": "k", "ttl": 60}
     assert wires.asked == [("POST /budgets/v1/reserve/org/a HTTP/1.1", fields)]
     assert (hold.path, hold.id, hold.state, hold.actual) == ("org/a", "k", Hold.HELD, None)
-    assert (hold.amounts, hold.expires) == ({"tokens": 5}, 1_800_000_000_000)
+    assert (hold.amounts, hold.expires_at) == ({"tokens": 5}, 1_800_000_000)
 
 
 async def test_a_request_says_what_it_carries_and_whose_it_is() -> None:
@@ -171,10 +171,10 @@ async def test_a_key_that_is_refused_is_no_outage() -> None:
         assert str(status) in str(error)
 
 
-async def test_an_answer_that_is_none_of_a_ledgers_is_an_outage() -> None:
-    strange: list[Any] = [{}, [], "x", None, dict(HOLD, state="what"), dict(HOLD, expires=-1)]
+async def test_an_answer_of_another_server_is_an_outage() -> None:
+    strange: list[Any] = [{}, [], "x", None, dict(HOLD, state="what"), dict(HOLD, expires_at=-1)]
     strange += [dict(HOLD, amounts={"tokens": -5}), dict(HOLD, amounts=[]), dict(HOLD, path="")]
-    strange += [dict(HOLD, actual=5), dict(HOLD, id=5), dict(HOLD, expires=True)]
+    strange += [dict(HOLD, actual=5), dict(HOLD, id=5), dict(HOLD, expires_at=True)]
     raw = [ok(one) for one in strange]
     raw += [answer(b"<html>"), answer(b"\xff"), answer(b""), answer(DEEP.encode())]
     raw += [b"HTTP/1.1 200 OK\r\n\r\n" + json.dumps(HOLD).encode()]  # it may have been cut short
@@ -189,7 +189,7 @@ async def test_an_error_in_a_gateways_own_words_is_an_outage() -> None:
         assert "502" in str(await refused(LedgerUnavailableError, raw, raw)), word
 
 
-async def test_a_refusal_that_makes_no_sense_is_told_by_its_status() -> None:
+async def test_a_malformed_refusal_is_reported_by_its_status() -> None:
     for said in ({}, {"scope": 5}, dict(EXCEEDED, spent=None), dict(EXCEEDED, resets_at=-1)):
         raw = no(429, "budget_exceeded", **said)
         assert (await refused(LedgerUnavailableError, raw, raw)).applied is None
@@ -274,7 +274,7 @@ async def test_what_no_ledger_takes_is_refused_before_it_is_sent() -> None:
 
 
 def test_what_a_client_is_made_with_is_checked() -> None:
-    for options in ({"key": "a b"}, {"key": ""}, {"key": "a\r\nX: y"}, {"timeout_s": 0}):
+    for options in ({"key": "a b"}, {"key": "a\r\nX: y"}, {"timeout_s": 0}):
         raises(ValueError, HttpLedger, URL, **options)
     for options in ({"timeout_s": 86_401}, {"max_response_bytes": 0}):
         raises(ValueError, HttpLedger, URL, **options)

@@ -15,7 +15,7 @@ from tests_micro.ledger.faults import DAY, PATH, World, use
 from tests_micro.support import raises, raises_async
 
 
-async def test_a_block_is_drawn_once_and_then_nobody_is_asked() -> None:
+async def test_a_block_is_drawn_once_and_then_claims_are_local() -> None:
     world = World()
     leased = world.leased()
     for _ in range(10):
@@ -121,7 +121,7 @@ async def test_processes_use_the_budget_up_to_the_last_bit_and_no_further() -> N
     assert world.stands() == (57, 0)
 
 
-async def test_a_refusal_tells_what_was_asked_and_what_was_left_with_the_block() -> None:
+async def test_a_refusal_says_what_was_asked_and_what_was_left_with_the_block() -> None:
     world = World(calls=12)
     leased = world.leased()
     await use(leased, 3)
@@ -161,7 +161,7 @@ async def test_a_release_gives_back_to_the_block() -> None:
     assert world.stands() == (10, 0)
 
 
-async def test_a_hold_of_nobody_is_unknown() -> None:
+async def test_a_hold_taken_elsewhere_is_unknown() -> None:
     leased = World().leased()
     await raises_async(UnknownHoldError, leased.commit, Hold(PATH, "k"))
     await raises_async(UnknownHoldError, leased.extend, Hold(PATH, "k"))

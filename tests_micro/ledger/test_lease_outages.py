@@ -233,7 +233,7 @@ async def test_what_may_be_known_already_is_not_added_to() -> None:
     assert world.faulty.asked == ["charge"] * 3
 
 
-async def test_what_is_owed_is_told_in_order_and_what_is_refused_for_good_is_left_out() -> None:
+async def test_what_is_owed_is_delivered_in_order_without_what_is_refused_for_good() -> None:
     world = World()
     upstream = Upstream(world.faulty, world.monotonic)
     first = world.ledger.reserve(PATH, {"calls": 5}, "one")

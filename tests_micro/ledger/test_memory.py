@@ -262,7 +262,7 @@ if mem_alloc is not None:
         assert keyed(1800) - before < 4096
 
 
-def test_holds_that_nobody_settled_leave_nothing_behind() -> None:
+def test_expired_holds_leave_nothing_behind() -> None:
     clock = FakeClock(1_800_000_000)
     ledger = Ledger(clock)
     ledger.set_limits("org", [Limit("calls", None, "hour"), Limit("calls", None, "rolling 60/60")])

@@ -186,7 +186,7 @@ async def test_something_is_owed_while_it_is_being_delivered() -> None:
     assert (seen, outbox.entries) == ([(1, False)], [])
 
 
-def test_an_outbox_is_bounded_where_it_is_told_to_be() -> None:
+def test_an_outbox_may_be_bounded() -> None:
     outbox = Outbox(2)
     for key in ("a", "b"):
         outbox.charge("org", {"tokens": 1}, key)

@@ -62,7 +62,7 @@ def test_a_difference_fails_and_names_the_case_and_the_step() -> None:
         {"reserve": ["org", {"calls": 10}]},
         {"reserve": ["org", {"calls": 10}], "raises": "ValueError"},
         {"reserve": ["org", {"calls": 10}], "refused": ["org", "calls", "run", 10, 9, 1, 0, None]},
-        {"reserve": ["org", {"calls": 9}], "gives": {"expires": "1970-01-02"}},
+        {"reserve": ["org", {"calls": 9}], "gives": {"expires_at": "1970-01-02"}},
         {"balance": "org", "gives": []},
         {"balance": "org", "gives": [["org", "calls", "run", 9, 0, 1]]},
         {"balance": "org", "gives": [["org", "calls", "run", 9, 0, 0, "1970-01-01", 0]]},
@@ -80,7 +80,7 @@ def test_a_difference_fails_and_names_the_case_and_the_step() -> None:
 
 class GivesOrphansBack(Ledger):
     def _expire_one(self, hold: "Any", now: int) -> None:
-        if hold.state == "held" and now >= (hold.expires or 0):
+        if hold.state == "held" and now >= (hold.expires_ms or 0):
             self._settle(hold, RELEASED, {})
 
 
@@ -128,7 +128,7 @@ class CommitsInTheWindowOfNow(Ledger):
 class ShortensByExtending(Ledger):
     def extend(self, hold: "Any", ttl: float = 300) -> "Any":
         found = super().extend(hold, ttl)
-        found.expires = self._now() + int(ttl * 1000)
+        found.expires_ms = self._now() + int(ttl * 1000)
         return found
 
 

@@ -1,7 +1,7 @@
-"""Turn what a ledger gives and raises into plain data, and back.
+"""Turn a ledger's results and errors into plain data, and back.
 
-DBOS keeps what a step gives in its database: plain data outlives every version of our classes, and
-any serialiser takes it.
+DBOS keeps the result of a step in its database: plain data outlives every version of our classes,
+and any serialiser takes it.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from budget_core.ledger.records import Balance, Hold
 from budget_cpython.ledger.pickling import ERRORS, arguments
 
 _RECORDS: dict[type[Any], tuple[str, ...]] = {
-    Hold: ("path", "id", "amounts", "state", "expires", "actual"),
+    Hold: ("path", "id", "amounts", "state", "expires_ms", "actual"),
     Limit: ("axis", "cap", "window"),
     Balance: (
         "account", "axis", "window", "limit", "spent", "held", "begins_at", "resets_at"
@@ -22,7 +22,7 @@ _KINDS = {kind.__name__: kind for kind in (*_RECORDS, *ERRORS)}
 
 
 def pack(value: Any) -> Any:
-    """Return plain data for what a ledger gave, or for the error that it raised."""
+    """Return plain data for a ledger's result, or for the error that it raised."""
     kind = type(value)
     if kind in _RECORDS:
         return {kind.__name__: [getattr(value, name) for name in _RECORDS[kind]]}
@@ -34,7 +34,7 @@ def pack(value: Any) -> Any:
 
 
 def unpack(data: Any) -> Any:
-    """Return what was packed; raise it where it was an error."""
+    """Return what was packed; raise it if it was an error."""
     if isinstance(data, list):
         return [unpack(one) for one in data]
     if not isinstance(data, dict):

@@ -1,4 +1,4 @@
-"""Keep a tracker's state where DBOS keeps workflows."""
+"""Keep a tracker's state in a datasource of DBOS."""
 
 import secrets
 from collections.abc import Callable, Iterator
@@ -52,7 +52,7 @@ class DBOSBudgetStore:
     that was recorded is not run again, and nothing is counted again. In a workflow's own code,
     which is replayed, make a tracker and a store of its own; `load` and `save` are transactions
     there that happen once, a replayed `load` returns what it returned before, and a replayed `save`
-    writes nothing. A store that was loaded elsewhere raises `StoreError` there. Source: seed 001.
+    writes nothing. A store that was loaded elsewhere raises `StoreError` there.
     """
 
     def __init__(
@@ -71,16 +71,16 @@ class DBOSBudgetStore:
         return f"{type(self).__name__}(name={self.name!r}, allowance={self.allowance!r})"
 
     def load(self) -> dict[str, Any] | None:
-        """Return the state, or `None` where none was saved.
+        """Return the state, or `None` if none was saved.
 
-        Raises `StateCorruptError` for one that cannot be trusted, `StoreError` where the database
+        Raises `StateCorruptError` for one that cannot be trusted, `StoreError` if the database
         cannot be read.
         """
         state = self._look()
         return None if state is None else decode(state.encode())
 
     def save(self, state: dict[str, Any]) -> None:
-        """Replace the state for good; `StoreError` where that fails, or others have saved since."""
+        """Replace the state durably; `StoreError` if that fails, or others have saved since."""
         if self._known is None:
             self._look()
         if workflow() not in (None, self._loaded_in):
@@ -112,7 +112,7 @@ class DBOSBudgetStore:
         return state
 
     def _make_table(self) -> None:
-        """Make the table where there is none; in Postgres two that make it at once collide."""
+        """Create the table if it is missing; in Postgres two that create it at once collide."""
         begin = self._datasource.engine.begin
         with self._told("prepare"), suppress(IntegrityError), begin() as connection:
             connection.execute(_TABLE)
@@ -141,7 +141,7 @@ def _load(place: Connection, name: str) -> tuple[str, str | None]:
 
 
 def _save(place: Connection, row: dict[str, Any]) -> str | None:
-    """Return the version that is there now; `None` where it was not the one that is known."""
+    """Save the row and return its version; `None` if it was saved by another store."""
     saved = place.execute(_SAVE, row).rowcount
     if not saved:
         saved = place.execute(_FIRST, row).rowcount

@@ -1,4 +1,4 @@
-"""Say where in which workflow the code runs, and name what it does there."""
+"""Say which workflow's code runs, and name the steps of it."""
 
 from hashlib import sha256
 
@@ -15,7 +15,7 @@ def workflow() -> str | None:
 def step_key(name: str) -> str:
     """Return the key of the step that runs: the same one whenever this step is run again.
 
-    It tells the workflow's id, or its SHA-256 where that is long or not plain.
+    It contains the workflow's id, or the SHA-256 of one that is long or not plain.
     """
     which = str(DBOS.workflow_id)
     if len(which) > _LONGEST or not all("!" <= char <= "~" for char in which):

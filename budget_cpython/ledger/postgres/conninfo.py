@@ -1,6 +1,7 @@
-"""Read what a ledger is told about its connections, and never repeat a password."""
+"""Complete a conninfo, and never repeat a password."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -21,11 +22,19 @@ def check_schema(schema: Any) -> str:
     return str(schema)
 
 
-def complete(conninfo: str, timeout: float, pooler: bool) -> str:
-    """Return a conninfo with what the ledger needs in the places it leaves open.
+def complete(
+    conninfo: str | Callable[[], str], timeout: float, pooler: bool
+) -> str | Callable[[], str]:
+    """Return a conninfo, or a function that returns one, with defaults for what it leaves open.
 
     Raises `ValueError`, which does not show it: libpq's own words would.
     """
+    if callable(conninfo):
+        return lambda: _complete(conninfo(), timeout, pooler)
+    return _complete(conninfo, timeout, pooler)
+
+
+def _complete(conninfo: str, timeout: float, pooler: bool) -> str:
     known = _read(conninfo)
     settings = {
         "connect_timeout": str(max(2, round(timeout))),

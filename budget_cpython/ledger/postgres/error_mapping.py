@@ -1,12 +1,12 @@
-"""Say what went wrong with the server, and whether anything can have been changed."""
+"""Map the errors of psycopg to a ledger's, and say whether anything can have been changed."""
 
 import psycopg
 
 from budget_core.ledger.errors import LedgerError, LedgerFullError, LedgerUnavailableError
 
-AGAIN = ("40001", "40P01")  # serialization failures and deadlocks: rolled back, fine a second time
+RETRY = ("40001", "40P01")  # serialization failures and deadlocks: rolled back, fine a second time
 FULL = ("53100", "53200")
-ELSEWHERE = ("25006",)  # what another host of the same conninfo may not have
+READ_ONLY = "25006"
 HINTS = {
     "25006": "it is read-only: name the primary's host in conninfo, or all hosts",
     "26000": "prepared statements are lost on the way: pass behind_pooler=True",
@@ -23,29 +23,23 @@ HINTS = {
 }
 
 
-def trouble(error: psycopg.Error, asked: bool) -> LedgerError:
-    """Return what a failure comes to; `asked`: the operation had been sent.
+def ledger_error(error: psycopg.Error, sent: bool) -> LedgerError:
+    """Return the ledger's error for one of psycopg's; `sent`: the operation had been sent.
 
-    An error that the server lives to tell has undone the operation; a connection that ended may
-    have ended after it.
+    Where the server answers with an error, the operation is undone. Where the connection is lost,
+    it may have been applied.
     """
     state = error.sqlstate or ""
     text = error.diag.message_primary or str(error).strip() or type(error).__name__
     text = f"the ledger's Postgres server: {text}"
     if state in HINTS:
         text += f" ({HINTS[state]})"
-    over = lost(error)
-    if state in FULL and not over:
+    lost = is_lost(error)
+    if state in FULL and not lost:
         return LedgerFullError(text)
-    return LedgerUnavailableError(text, error, None if asked and over else False)
+    return LedgerUnavailableError(text, error, None if sent and lost else False)
 
 
-def lost(error: psycopg.Error) -> bool:
-    """Return whether the connection ended with it."""
+def is_lost(error: psycopg.Error) -> bool:
+    """Return whether the connection ended with the error, or waits for an answer still."""
     return not error.sqlstate or error.diag.severity_nonlocalized in ("FATAL", "PANIC")
-
-
-def too_slow(seconds: float, asked: bool) -> LedgerUnavailableError:
-    """Return the error for a server that said nothing for so long."""
-    text = f"the ledger's Postgres server did not answer within {seconds:g} s"
-    return LedgerUnavailableError(text, TimeoutError(), None if asked else False)

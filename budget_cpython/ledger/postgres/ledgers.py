@@ -1,43 +1,26 @@
 """The ledgers on Postgres: one for threads, one for asyncio."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import psycopg
 
 from budget_core.checks import check_count
 from budget_core.errors import refuse
+from budget_cpython.ledger.blocking import RemoteLedger
+from budget_cpython.ledger.postgres.backend import PostgresBackend
+from budget_cpython.ledger.postgres.connections import ASYNCIO, THREADS, Driver
 from budget_cpython.ledger.postgres.conninfo import check_schema, complete
-from budget_cpython.ledger.postgres.engine import Engine
-from budget_cpython.ledger.postgres.pool import TaskPool, ThreadPool
-from budget_cpython.ledger.remote import AsyncRemoteLedger, RemoteLedger
+from budget_cpython.ledger.remote import AsyncRemoteLedger
 from budget_cpython.ledger.windows import Window, parse_window
 
-Connect = Callable[[], "psycopg.Connection[Any]"]
-AsyncConnect = Callable[[], Awaitable["psycopg.AsyncConnection[Any]"]]
 
+class _Constructor:
+    """The constructor of both ledgers, which differ in their `_driver`."""
 
-class PostgresLedger(RemoteLedger):
-    """Budgets by path in a Postgres database, for any number of threads, processes and machines.
-
-    - `conninfo`: a connection string or URI as libpq reads it, or a function that opens a
-      `psycopg.Connection` in autocommit mode.
-    - `schema`: whose tables they are; `migrate`: make and update them, which takes the right to
-      create it, or to own it.
-    - `timeout`: seconds, of each connecting, waiting for a free connection, and operation.
-    - `max_connections`: how many at a time; more threads wait for one another.
-    - `behind_pooler`: between is a pooler in transaction mode: nothing is prepared or set.
-
-    `clock` is the server's unless given. Everything else is as in `budget_core.Ledger`. What is
-    left in doubt is asked once more, so an answer may take twice its `timeout` and some seconds.
-
-    Raises `LedgerUnavailableError` from any method, `LedgerFullError` where the disk is full, and
-    `ValueError` for a conninfo that cannot be read, which it does not show.
-    """
+    _driver: Driver
 
     def __init__(
         self,
-        conninfo: str | Connect,
+        conninfo: str | Callable[[], str],
         *,
         schema: str = "microbudget",
         migrate: bool = True,
@@ -50,54 +33,22 @@ class PostgresLedger(RemoteLedger):
         max_accounts: int = 1_000_000,
         keep: int = 86_400,
     ) -> None:
-        _check(timeout, max_connections)
-        connect = (
-            _opener(conninfo, timeout, behind_pooler) if isinstance(conninfo, str) else conninfo
+        number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+        if not number or not 0 < timeout < 3600:
+            refuse("timeout", "seconds above 0, below an hour", timeout)
+        if not check_count("max_connections", max_connections):
+            refuse("max_connections", "1 or more", max_connections)
+        backend = PostgresBackend(
+            self._driver,
+            complete(conninfo, timeout, behind_pooler),
+            check_schema(schema),
+            migrate,
+            timeout=timeout,
+            most=max_connections,
+            prepared_statements=not behind_pooler,
         )
-        pool = ThreadPool(connect, max_connections, timeout)
-        engine = Engine(pool, check_schema(schema), not behind_pooler, migrate)
-        super().__init__(
-            AsyncRemoteLedger(
-                engine,
-                clock=clock,
-                windows=windows,
-                axes=axes,
-                max_accounts=max_accounts,
-                keep=keep,
-            )
-        )
-
-
-class AsyncPostgresLedger(AsyncRemoteLedger):
-    """The same for asyncio, on one event loop at a time.
-
-    A `conninfo` that is a function returns an awaitable `psycopg.AsyncConnection`.
-    """
-
-    def __init__(
-        self,
-        conninfo: str | AsyncConnect,
-        *,
-        schema: str = "microbudget",
-        migrate: bool = True,
-        timeout: float = 5.0,
-        max_connections: int = 4,
-        behind_pooler: bool = False,
-        clock: Callable[[], float] | None = None,
-        windows: Callable[[Any], Window] = parse_window,
-        axes: Sequence[str] | None = None,
-        max_accounts: int = 1_000_000,
-        keep: int = 86_400,
-    ) -> None:
-        _check(timeout, max_connections)
-        connect = (
-            _async_opener(conninfo, timeout, behind_pooler)
-            if isinstance(conninfo, str)
-            else conninfo
-        )
-        pool = TaskPool(connect, max_connections, timeout)
-        super().__init__(
-            Engine(pool, check_schema(schema), not behind_pooler, migrate),
+        super().__init__(  # type: ignore[call-arg] # of the class beside this one
+            backend,
             clock=clock,
             windows=windows,
             axes=axes,
@@ -106,26 +57,29 @@ class AsyncPostgresLedger(AsyncRemoteLedger):
         )
 
 
-def _check(timeout: Any, max_connections: Any) -> None:
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < 3600:
-        refuse("timeout", "seconds above 0, below an hour", timeout)
-    if not check_count("max_connections", max_connections):
-        refuse("max_connections", "1 or more", max_connections)
+class PostgresLedger(_Constructor, RemoteLedger):
+    """Budgets by path in a Postgres database, for any number of threads, processes and machines.
+
+    - `conninfo`: a connection string or URI as libpq reads it, or a function that returns one, such
+      as for passwords that change.
+    - `schema`: where its tables are; `migrate`: make and update them, which takes the right to
+      create the schema, or to own it.
+    - `timeout`: seconds for connecting, for a free connection, and for an operation, each.
+    - `max_connections`: how many at a time; more threads wait for one another.
+    - `behind_pooler`: there is a pooler in transaction mode between: nothing is prepared or set.
+
+    `clock` is the server's unless given. Everything else is as in `budget_core.Ledger`. An
+    operation whose outcome is unknown is sent once more, so an answer may take twice its `timeout`
+    and some seconds.
+
+    Raises `LedgerUnavailableError` from any method, `LedgerFullError` where the disk is full, and
+    `ValueError` for a conninfo that cannot be read, without showing it.
+    """
+
+    _driver = THREADS
 
 
-def _opener(conninfo: str, timeout: float, pooler: bool) -> Connect:
-    complete_one = complete(conninfo, timeout, pooler)
+class AsyncPostgresLedger(_Constructor, AsyncRemoteLedger):
+    """The same for asyncio, on one event loop at a time."""
 
-    def connect() -> "psycopg.Connection[Any]":
-        return psycopg.Connection.connect(complete_one, autocommit=True)
-
-    return connect
-
-
-def _async_opener(conninfo: str, timeout: float, pooler: bool) -> AsyncConnect:
-    complete_one = complete(conninfo, timeout, pooler)
-
-    async def connect() -> "psycopg.AsyncConnection[Any]":
-        return await psycopg.AsyncConnection.connect(complete_one, autocommit=True)
-
-    return connect
+    _driver = ASYNCIO

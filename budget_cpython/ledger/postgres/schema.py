@@ -1,93 +1,79 @@
 """Make the ledger's schema on the server, or bring it up to date."""
 
 from importlib.resources import files
-
-from psycopg import pq
+from typing import Any
 
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_cpython.ledger.postgres.exchange import Talk, script
+from budget_core.provider import settle
 
 MIGRATIONS = ("001_tables",)  # in order; the schema's version is how many were done
 FUNCTIONS = ("common", "windows", "reserve", "charge", "settlement", "accounts")
-PATIENCE_MS = 60_000
+PATIENCE = 60.0  # seconds for others that make the same schema
 
 
-def install(connection: pq.abc.PGconn, schema: str, migrate: bool) -> Talk[None]:
-    """See to it that the schema is the one this release speaks to.
+async def install(connection: Any, schema: str, migrate: bool) -> None:
+    """Bring the schema to the version of this release.
 
     Any number of servers may start at once: one makes it, the others wait for that one.
 
-    Raises `LedgerUnavailableError` for a schema of a later release, and where something is to be
-    done and `migrate` is false.
+    Raises `LedgerUnavailableError` for a schema of a later release, and if there is something to do
+    and `migrate` is false.
     """
-    if (yield from _is_current(connection, schema)):
+    if await _version(connection, schema) == len(MIGRATIONS):
         return
     if not migrate:
         raise LedgerUnavailableError(
             f"schema {schema} is not there, or not up to date, and migrate=False: start once with "
             "a role that may change it"
         )
-    yield from script(connection, _locked(schema))
-    done = 0
-    if (yield from _exists(connection, schema)):
-        done = yield from _version(connection, schema)
+    connection.answer_timeout += PATIENCE
+    await _execute(connection, "BEGIN ISOLATION LEVEL READ COMMITTED")
+    await _execute(connection, f"SET LOCAL statement_timeout = '{PATIENCE}s'")
+    await _execute(
+        connection,
+        "SELECT pg_advisory_xact_lock(hashtext('microbudget schema'), hashtext(%s))",
+        schema,
+    )
+    done = await _version(connection, schema)
+    if done is None:
+        await _execute(connection, _read("000_schema", schema))
+        done = 0
     if done < len(MIGRATIONS):
-        yield from script(connection, _changes(connection, schema, done))
-    yield from script(connection, b"COMMIT")
+        for name in MIGRATIONS[done:] + FUNCTIONS:
+            await _execute(connection, _read(name, schema))
+        done = len(MIGRATIONS)
+        await _execute(connection, f'UPDATE "{schema}".schema_version SET version = %s', done)  # noqa: S608
+    await _execute(connection, "COMMIT")
 
 
-def _is_current(connection: pq.abc.PGconn, schema: str) -> Talk[bool]:
-    if not (yield from _exists(connection, schema)):
-        return False
-    version = yield from _version(connection, schema)
+async def _version(connection: Any, schema: str) -> int | None:
+    """Return the schema's version, `None` if there is no such schema.
+
+    It is looked for in the catalogue: names are resolved as they were before the lock.
+    """
+    table = await _execute(
+        connection,
+        "SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+        "WHERE relname = 'schema_version' AND nspname = %s",
+        schema,
+    )
+    if table is None:
+        return None
+    (version,) = await _execute(connection, f'SELECT version FROM "{schema}".schema_version')  # noqa: S608
     if version > len(MIGRATIONS):
         raise LedgerUnavailableError(
             f"schema {schema} is of version {version}, later than {len(MIGRATIONS)}, which this "
-            "release of microbudget speaks to: upgrade it"
+            "release of microbudget works with: upgrade it"
         )
-    return version == len(MIGRATIONS)
+    return int(version)
 
 
-def _exists(connection: pq.abc.PGconn, schema: str) -> Talk[bool]:
-    """Look for it in the catalogue itself: names are looked up as they were before the lock."""
-    statement = (
-        "SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "  # noqa: S608
-        f"WHERE relname = 'schema_version' AND nspname = '{schema}'"
-    )
-    return (yield from script(connection, statement.encode())) is not None
-
-
-def _version(connection: pq.abc.PGconn, schema: str) -> Talk[int]:
-    statement = f'SELECT version FROM "{schema}".schema_version'  # noqa: S608 - a checked name
-    return int((yield from script(connection, statement.encode())) or b"0")
-
-
-def _locked(schema: str) -> bytes:
-    return (
-        f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {PATIENCE_MS}; "
-        f"SELECT pg_advisory_xact_lock(hashtext('microbudget schema'), hashtext('{schema}'))"
-    ).encode()
-
-
-def _changes(connection: pq.abc.PGconn, schema: str, done: int) -> bytes:
-    parts = [_read(name, schema) for name in MIGRATIONS[done:] + FUNCTIONS]
-    if not done:
-        parts.insert(0, _FIRST.format(schema=schema))
-    parts.append(f'UPDATE "{schema}".schema_version SET version = {len(MIGRATIONS)}')  # noqa: S608
-    return ";\n".join(parts).encode()
-
-
-_FIRST = """
-DO $$ BEGIN
-    IF NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = '{schema}') THEN
-        CREATE SCHEMA "{schema}";
-    END IF;
-END $$;
-CREATE TABLE "{schema}".schema_version (version integer NOT NULL);
-INSERT INTO "{schema}".schema_version VALUES (0)
-"""
+async def _execute(connection: Any, text: str, *parameters: Any) -> Any:
+    """Execute statements, and return the first row, if they give any."""
+    cursor = await settle(connection.execute(text.encode(), parameters or None))
+    return await settle(cursor.fetchone()) if cursor.description else None
 
 
 def _read(name: str, schema: str) -> str:
     text = files(__package__).joinpath("sql", name + ".sql").read_text("utf-8")
-    return text.replace("microbudget.", f'"{schema}".')
+    return text.replace("microbudget.", f'"{schema}".').replace("'microbudget'", f"'{schema}'")

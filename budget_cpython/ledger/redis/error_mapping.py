@@ -1,40 +1,46 @@
-"""Say in the ledger's words what a server could not do."""
+"""Map the errors of the `redis` library to a ledger's."""
 
-from redis.exceptions import RedisClusterException, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    MaxConnectionsError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+)
 
 from budget_core.ledger.errors import LedgerError, LedgerFullError, LedgerUnavailableError
 
 ERRORS = (RedisError, RedisClusterException, OSError)  # what clients raise
+_NOT_RUN = (AuthenticationError, AuthorizationError, BusyLoadingError, MaxConnectionsError)
 _FULL = ("used memory > 'maxmemory'", "No space left on device")
 _FOREIGN = ("wrong kind of value", "issing bytes in input", "Bad data format", "not an integer")
 
 
-def meant(error: Exception, prefix: str, sure: bool) -> LedgerError:
-    """Return the ledger's error for one of the client's.
+def ledger_error(error: Exception, prefix: str, retries: bool) -> LedgerError:
+    """Return the ledger's error for one of the library's.
 
-    `sure` is whether an error that the server answers with is its first answer: a client that
-    tries again by itself may have had its command carried out before.
+    `retries` is whether the client sends a command again by itself: then an earlier try may have
+    been applied, whatever the error of the last one.
     """
     text = str(error) or type(error).__name__
-    if not isinstance(error, ResponseError):
-        return LedgerUnavailableError(f"Redis did not answer: {text}", error, None)
-    if any(words in text for words in _FULL):
+    refused = isinstance(error, ResponseError)
+    unsent = isinstance(error, _NOT_RUN) or " connecting to " in text
+    if any(words in text for words in _FULL) and refused:
         return LedgerFullError(f"Redis has no room: {text}")
-    if any(words in text for words in _FOREIGN):
+    if any(words in text for words in _FOREIGN) and refused:
         text = f"keys that begin with {prefix!r} are not all the ledger's own: {text}"
-    return LedgerUnavailableError(f"Redis refused: {text}", error, False if sure else None)
-
-
-def unreached(error: Exception) -> LedgerUnavailableError:
-    """Return the ledger's error where nothing was sent."""
-    return LedgerUnavailableError(f"Redis cannot be reached: {error}", error, False)
+    event = "refused" if refused else "cannot be reached" if unsent else "did not answer"
+    applied = False if (refused or unsent) and not retries else None
+    return LedgerUnavailableError(f"Redis {event}: {text}", error, applied)
 
 
 def is_read_only(error: Exception) -> bool:
-    """Say whether a server is a replica, as a former primary is after a failover."""
+    """Return whether the server is a replica, as a former primary is after a failover."""
     return "read only replica" in str(error)
 
 
 def is_forbidden(error: Exception) -> bool:
-    """Say whether the user may not send the command, or the server has none of that name."""
+    """Return whether the user may not send the command, or the server does not have it."""
     return "permission" in str(error) or "unknown command" in str(error)

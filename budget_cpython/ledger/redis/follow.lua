@@ -18,7 +18,7 @@ local function follow(accounts, moves)
     end
   end
 
-  -- Move one limit; a window that was counted before is gone on with.
+  -- Move one limit; an existing count of the window continues.
   local function move(account, limit)
     local first, start, over = bounds_of(limit[WINDOW])
     local past, name = past_of(account, limit)

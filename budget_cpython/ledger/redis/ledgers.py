@@ -1,37 +1,30 @@
-"""The two ledgers in Redis: for threads, and for asyncio."""
+"""The ledgers in Redis: one for threads, one for asyncio."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from budget_cpython.ledger.redis.clients import Blocking, Waiting
-from budget_cpython.ledger.redis.connection import RedisConnection
-from budget_cpython.ledger.redis.names import Names
-from budget_cpython.ledger.remote import AsyncRemoteLedger, RemoteLedger
+import redis
+import redis.asyncio
+
+from budget_cpython.ledger.blocking import RemoteLedger
+from budget_cpython.ledger.redis.backend import RedisBackend
+from budget_cpython.ledger.redis.client import open_client
+from budget_cpython.ledger.redis.keys import Keys
+from budget_cpython.ledger.remote import AsyncRemoteLedger
 from budget_cpython.ledger.windows import Window, parse_window
 
-TIMEOUT = 1.0
 
+class _Constructor:
+    """The constructor of both ledgers, which differ in the `_library` of their clients."""
 
-class RedisLedger(RemoteLedger):
-    """Budgets by path in Redis 6.2 or later, or Valkey, for any number of threads and processes.
-
-    `server` is a URL as the `redis` library takes it, or one of its clients: a `Redis`, one of a
-    `Sentinel`, or a `RedisCluster`. All keys begin with `prefix`; two ledgers in one database need
-    two of them. `timeout` is for each answer, in seconds; a client that is given keeps its own, and
-    is its owner's to close.
-
-    A server that may evict keys is refused by a `ValueError` at the first use, unless
-    `check_eviction` is false: an evicted hold is one that was never taken.
-
-    Everything else is as in `budget_core.Ledger`; `clock` is the server's unless given.
-    """
+    _library: Any
 
     def __init__(
         self,
         server: Any,
         *,
         prefix: str = "microbudget",
-        timeout: float = TIMEOUT,
+        timeout: float = 1.0,
         check_eviction: bool = True,
         clock: Callable[[], float] | None = None,
         windows: Callable[[Any], Window] = parse_window,
@@ -39,41 +32,36 @@ class RedisLedger(RemoteLedger):
         max_accounts: int = 1_000_000,
         keep: int = 86_400,
     ) -> None:
-        client = Blocking(server, timeout)
-        super().__init__(
-            AsyncRemoteLedger(
-                RedisConnection(client, Names(prefix), check_eviction),
-                clock=clock,
-                windows=windows,
-                axes=axes,
-                max_accounts=max_accounts,
-                keep=keep,
-            )
-        )
-
-
-class AsyncRedisLedger(AsyncRemoteLedger):
-    """The same for asyncio; clients are those of `redis.asyncio`, in one event loop."""
-
-    def __init__(
-        self,
-        server: Any,
-        *,
-        prefix: str = "microbudget",
-        timeout: float = TIMEOUT,
-        check_eviction: bool = True,
-        clock: Callable[[], float] | None = None,
-        windows: Callable[[Any], Window] = parse_window,
-        axes: Sequence[str] | None = None,
-        max_accounts: int = 1_000_000,
-        keep: int = 86_400,
-    ) -> None:
-        client = Waiting(server, timeout)
-        super().__init__(
-            RedisConnection(client, Names(prefix), check_eviction),
+        owned = isinstance(server, str)
+        client = open_client(self._library, server, timeout) if owned else server
+        super().__init__(  # type: ignore[call-arg] # of the class beside this one
+            RedisBackend(client, Keys(prefix), owned=owned, check_eviction=check_eviction),
             clock=clock,
             windows=windows,
             axes=axes,
             max_accounts=max_accounts,
             keep=keep,
         )
+
+
+class RedisLedger(_Constructor, RemoteLedger):
+    """Budgets by path in Redis 6.2 or later, or Valkey, for any number of threads and processes.
+
+    - `server`: a URL as the `redis` library takes it, or one of its clients: a `Redis`, one of a
+      `Sentinel`, or a `RedisCluster`. A client keeps its own timeouts and retries, and is its
+      owner's to close.
+    - `prefix`: what all keys begin with; two ledgers in one database need two prefixes.
+    - `timeout`: seconds for connecting, and for each answer, of a server given by a URL.
+    - `check_eviction`: whether to refuse, with a `ValueError` at the first use, a server that may
+      evict keys: an evicted hold is one that was never taken.
+
+    `clock` is the server's unless given. Everything else is as in `budget_core.Ledger`.
+    """
+
+    _library = redis
+
+
+class AsyncRedisLedger(_Constructor, AsyncRemoteLedger):
+    """The same for asyncio; clients are those of `redis.asyncio`, in one event loop."""
+
+    _library = redis.asyncio

@@ -1,4 +1,4 @@
-"""Read what scripts reply."""
+"""Read the replies of scripts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,57 +8,49 @@ from budget_core.ledger.limit import MOST, chain
 from budget_cpython.ledger.redis.script_args import Arguments
 
 
-def plain(reply: Any) -> Any:
-    """Return a reply with text for bytes: clients differ in what they return."""
+def text(reply: Any) -> Any:
+    """Return a reply with its bytes decoded: it depends on the client whether they are."""
     if isinstance(reply, bytes):
         return reply.decode()
     if isinstance(reply, (list, tuple)):
-        return [plain(one) for one in reply]
-    if isinstance(reply, dict):
-        return {plain(one): plain(reply[one]) for one in reply}
+        return [text(one) for one in reply]
     return reply
 
 
 def read(operation: str, arguments: Arguments, reply: Sequence[Any]) -> Sequence[Any]:
-    """Return a script's reply as `remote.Connection` says."""
+    """Return a script's reply as `remote.Backend` says."""
     word, *details = reply
     path = arguments["path"]
     if word == "refused":
-        return word, [_placed(row, path, 1) for row in details[0]]
+        return word, [_with_account(row, path, 1) for row in details[0]]
     if word != "ok" or not details:
         return word, *details, None
     if operation == "limits":
         return word, [(axis, window, _cap(cap)) for axis, window, cap in details[0]]
     if operation in ("balance", "history"):
-        rows = [_placed(row, path, 0) for row in details[0]]
+        rows = [_with_account(row, path, 0) for row in details[0]]
         return word, [(*row[:3], _cap(row[3]), *row[4:]) for row in rows]
     amounts, state, expires, actual = details
-    return word, (
-        path,
-        arguments["id"],
-        _amounts(amounts),
-        state,
-        expires,
-        None if actual is None else _amounts(actual),
-    )
+    used = None if actual is None else _amounts(actual)
+    return word, (path, arguments["id"], _amounts(amounts), state, expires, used)
 
 
 def fresh(arguments: Arguments, expires: int) -> tuple[Any, ...]:
-    """Return the hold that was just taken, or the charge, which does not expire."""
+    """Return the hold that was just taken, or the charge, which never expires."""
     amounts = arguments["amounts"]
     held = (HELD, expires, None) if expires else (COMMITTED, None, amounts)
     return arguments["path"], arguments["id"], amounts, *held
 
 
 def policy(info: Any) -> str:
-    """Return the eviction policy of the first server that has another than `noeviction`."""
+    """Return the eviction policy of the first server that evicts, or `noeviction`."""
     servers = [info] if "maxmemory_policy" in info else list(info.values())
     found = [one.get("maxmemory_policy", "noeviction") for one in servers if isinstance(one, dict)]
     return next((one for one in found if one != "noeviction"), "noeviction")
 
 
-def _placed(row: Sequence[Any], path: str, at: int) -> list[Any]:
-    """Return a row with an account where it has the depth of one."""
+def _with_account(row: Sequence[Any], path: str, at: int) -> list[Any]:
+    """Return a row with the account in the place of its depth."""
     return [*row[:at], chain(path)[row[at] - 1], *row[at + 1 :]]
 
 

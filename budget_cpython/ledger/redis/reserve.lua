@@ -3,7 +3,7 @@
 if find() then
   return {'known'}
 end
-local amounts = read_amounts(6)
+local amounts, unbounded = read_amounts(6)
 local accounts, over = open(#KEYS - 1)
 if #accounts == 0 then
   return {'no account'}
@@ -15,6 +15,9 @@ local refused, cells = {}, {}
 for _, account in ipairs(accounts) do
   for _, limit in ipairs(account.limits) do
     local asked = amounts[limit[AXIS]]
+    if unbounded[limit[AXIS]] and limit[CAP] < MOST then
+      asked = MOST
+    end
     if asked then
       local spent = math.min(MOST, limit[SPENT] + limit[EARLIER_SPENT])
       local held = math.min(MOST, limit[HELD] + limit[EARLIER_HELD])

@@ -1,4 +1,4 @@
-"""Say what scripts are given after the arguments that all of them take: see their first lines."""
+"""Write the arguments of scripts: the first lines of each script say what it takes."""
 
 from typing import Any
 
@@ -7,27 +7,33 @@ from budget_core.ledger.limit import MOST
 Arguments = dict[str, Any]
 
 
-def own(operation: str, arguments: Arguments) -> list[Any]:
-    """Return what the script of an operation on a path takes."""
-    if operation == "commit":
-        amounts, found = arguments["actual"] or {}, []
-    elif operation in ("reserve", "charge"):
-        amounts, found = arguments["amounts"], [arguments.get("ttl_ms", 0)]
-    else:
-        return [arguments["ttl_ms"]] if "ttl_ms" in arguments else []
-    found.append(len(amounts))
-    for axis in amounts:
-        found += (axis, amounts[axis])
+def of_operation(operation: str, arguments: Arguments) -> list[Any]:
+    """Return the arguments of an operation on a path."""
+    found = common(arguments)
+    if operation in ("reserve", "charge", "extend"):
+        found.append(arguments.get("ttl_ms", 0))
+    amounts = arguments["actual"] if operation == "commit" else arguments.get("amounts")
+    for axis, amount in (amounts or {}).items():
+        found += (axis, amount)
+    for axis in arguments.get("unbounded", ()):
+        found += (axis, -1)
     return found
 
 
-def limits(arguments: Arguments, noted: bool) -> list[Any]:
-    """Return what `set_limits` takes."""
+def common(arguments: Arguments, *own: Any) -> list[Any]:
+    """Return the arguments that every script takes first, and a script's own."""
+    now = "" if arguments["now"] is None else arguments["now"]
+    keep_ms = arguments["keep_ms"] or 1
+    return [now, keep_ms, arguments["path"], arguments.get("id", ""), *own]
+
+
+def limits(arguments: Arguments, listed: bool) -> list[Any]:
+    """Return the further arguments of `set_limits`."""
     caps = [MOST if one is None else one for row in arguments["limits"] for one in row]
-    return [bounds(arguments), int(noted), *caps]
+    return [bounds(arguments), int(listed), *caps]
 
 
 def bounds(arguments: Arguments) -> str:
-    """Return the bounds of windows that are known, as lines of name, first, start and end."""
+    """Return the bounds of the known windows, as lines of name, first, start and end."""
     known = arguments["bounds"].items()
     return "\n" + "".join([f"{name}\t{a}\t{b}\t{c}\n" for name, (a, b, c) in known])

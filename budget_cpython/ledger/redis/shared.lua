@@ -10,7 +10,7 @@
 -- Redis refuses to write: so an error leaves everything as it was.
 --
 -- Functions are made anew at each run, so that a script has few: scripts.py says what each is loaded
--- with, and puts the numbers of these names in their places.
+-- with.
 
 local MOST, NO_DATE, KEPT = 9007199254740991, 1, 32
 -- a hold
@@ -25,13 +25,19 @@ if not now then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Return amounts by axis from arguments: how many there are, then axis and amount of each.
-local function read_amounts(at)
-  local amounts = {}
-  for pair = at + 1, at + 2 * tonumber(ARGV[at]), 2 do
-    amounts[ARGV[pair]] = tonumber(ARGV[pair + 1])
+-- Return amounts by axis from the last arguments, which are the axis and the amount of each, and
+-- the axes whose amount has no bound, given as -1.
+local function read_amounts(first)
+  local amounts, unbounded = {}, {}
+  for at = first, #ARGV, 2 do
+    local amount = tonumber(ARGV[at + 1])
+    if amount < 0 then
+      unbounded[ARGV[at]] = true
+    else
+      amounts[ARGV[at]] = amount
+    end
   end
-  return amounts
+  return amounts, unbounded
 end
 
 -- Return the path's accounts from the keys up to `last`, and whether one of their windows is over;

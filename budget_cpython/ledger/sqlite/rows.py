@@ -162,10 +162,10 @@ class Rows:
             if window != (bucket, bucket.start, bucket.end, bucket.cap):
                 self._save_window(limit, window and window[0])
         for hold, (number, *before) in self._holds.items():
-            if [hold.state, hold.expires] != before:
+            if [hold.state, hold.expires_ms] != before:
                 actual = None if hold.actual is None else _json(hold.actual)
-                due = hold.expires if hold.state == HELD else self.core.kept_until
-                db.execute(_UPDATE_HOLD, (hold.state, hold.expires, actual, due, number))
+                due = hold.expires_ms if hold.state == HELD else self.core.kept_until
+                db.execute(_UPDATE_HOLD, (hold.state, hold.expires_ms, actual, due, number))
             hold.buckets = None
         if new is not None and new not in self._holds:
             self._insert(new)
@@ -224,8 +224,8 @@ class Rows:
         )
         name = hold.id if hold.id[0] == "#" else f"{root(hold.path)}/{hold.id}"
         live = hold.state == HELD
-        actual, due = (None, hold.expires) if live else (amounts, self.core.kept_until)
-        row = (name, hold.path, amounts, ids, hold.state, hold.expires, actual, due)
+        actual, due = (None, hold.expires_ms) if live else (amounts, self.core.kept_until)
+        row = (name, hold.path, amounts, ids, hold.state, hold.expires_ms, actual, due)
         number = self._db.execute(_INSERT_HOLD, row).lastrowid or 0
         hold.buckets = None
         if number % SWEEP_EVERY == 0:

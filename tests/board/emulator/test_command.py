@@ -1,6 +1,7 @@
 """`microbudget board run unix`: the unix board in the foreground, and what it needs to start."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -106,6 +107,21 @@ def test_a_hang_up_that_is_ignored_ends_nothing(tmp_path: Path) -> None:
         with serving(tmp_path) as served, Terminal(read_port(served)) as terminal:
             served.send_signal(signal.SIGHUP)
             assert terminal.run("print(6 * 7)") == "42\r\n"
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_board_that_computes_ends_with_the_process_that_runs_it(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with serving(tmp_path) as served, Terminal(read_port(served)) as terminal:
+            terminal.type(b"for n in range(1 << 60): m = n or print('be' + 'gun')\r\r")
+            terminal.read_until(b"begun")
+            (board,) = {*processes_of(tmp_path)} - {served.pid}
+            ended = os.pidfd_open(board)
+            served.kill()
+            assert select.select([ended], [], [], PATIENCE)[0], "it goes on"
+            os.close(ended)
     finally:
         signal.signal(signal.SIGHUP, before)
 

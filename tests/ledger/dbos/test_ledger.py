@@ -151,7 +151,7 @@ def fields(value: Any) -> Any:
     if isinstance(value, list):
         return [fields(one) for one in value]
     if isinstance(value, Hold):
-        return value.path, value.id, value.amounts, value.state, value.expires, value.actual
+        return value.path, value.id, value.amounts, value.state, value.expires_at, value.actual
     return repr(value), getattr(value, "begins_at", None), getattr(value, "resets_at", None)
 
 

@@ -35,7 +35,7 @@ STANDS = {
 }
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str, str]:
     """Return where DBOS keeps its workflows, where trackers' states are, and the ledger."""
     if request.param == "sqlite":

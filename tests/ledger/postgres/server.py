@@ -55,6 +55,7 @@ class PostgresServer:
     def start(self, *settings: str) -> None:
         """Start it, with settings such as `max_connections=10`."""
         options = [f"-h '' -k {self.folder} -c fsync={self._fsync} -c max_connections=40"]
+        options += ["-c autovacuum=off"]  # rows that it reads would be counted as a ledger's
         options += [f"-c {setting}" for setting in settings]
         log = self.folder / "log"
         self._run("pg_ctl", *WAIT, "-D", self._data, "-l", log, "-o", " ".join(options), "start")
@@ -76,7 +77,7 @@ class PostgresServer:
         self._run("pg_ctl", *WAIT, "-D", self._data, "-m", mode, "stop")
 
     def send(self, number: signal.Signals) -> None:
-        """Send the main process and all that serve somebody a signal."""
+        """Send a signal to the main process and to those that serve a connection."""
         main = int((self._data / "postmaster.pid").read_text().split()[0])
         with psycopg.connect(self.conninfo(), autocommit=True) as connection:
             rows = connection.execute("SELECT pid FROM pg_stat_activity").fetchall()

@@ -147,7 +147,7 @@ def test_limits_that_are_replaced_hold_all_the_time() -> None:
 
 
 def wait_until_gone() -> None:
-    """Wait until nobody uses a ledger any more: what they counted is told then."""
+    """Wait until all ledgers are closed: the server reports what they counted then."""
     query = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'microbudget'"
     until(lambda: not server().execute(query))
 

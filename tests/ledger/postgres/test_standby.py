@@ -1,4 +1,4 @@
-"""A server that dies beside its standby: the promoted standby goes on with the ledger."""
+"""A server that dies beside its standby: the promoted standby continues the ledger."""
 
 import os
 import shutil
@@ -15,6 +15,8 @@ from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.postgres import PostgresLedger
 from tests.ledger.patience import PATIENCE, until
 from tests.ledger.postgres.server import PASSWORD, ROOT_RUNS_AS, WAIT, PostgresServer
+
+pytestmark = pytest.mark.slow
 
 
 class Standby(PostgresServer):
@@ -54,7 +56,7 @@ def wait_until_copied(primary: PostgresServer) -> None:
     until(lambda: primary.execute(copied) == [(True,)])
 
 
-def test_a_promoted_standby_goes_on_with_the_ledger(
+def test_a_promoted_standby_continues_the_ledger(
     servers: tuple[PostgresServer, Standby],
 ) -> None:
     primary, standby = servers

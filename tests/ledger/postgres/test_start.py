@@ -1,22 +1,25 @@
 """A ledger on Postgres makes its schema, and says what it cannot work with."""
 
+import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-import psycopg
 import pytest
 
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.limit import Limit
-from budget_cpython.ledger import remote
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
 from tests.forked import begin_in_child, exit_code
-from tests.ledger.patience import PATIENCE
+from tests.ledger.patience import NO_HURRY, PATIENCE
 from tests.ledger.postgres.server import PASSWORD, server
 
 SCHEMA = "ledger_start"
+SESSION = """SELECT jsonb_build_array('ok', jsonb_build_array(
+    count(*)::text, current_setting('statement_timeout'))) FROM pg_prepared_statements"""
 NOON = 20_000 * 86_400 + 43_200
 
 
@@ -33,21 +36,21 @@ def opened(**options: Any) -> PostgresLedger:
 def test_servers_that_start_at_once_make_one_schema() -> None:
     ledgers = [opened() for _ in range(8)]
     start = threading.Barrier(len(ledgers))
-    trouble: list[Exception] = []
+    failures: list[Exception] = []
 
     def begin(number: int) -> None:
         start.wait()
         try:
             ledgers[number].set_limits(f"org{number}", [Limit("calls", number)])
         except Exception as error:  # noqa: BLE001 - shown below
-            trouble.append(error)
+            failures.append(error)
 
     threads = [threading.Thread(target=begin, args=(number,)) for number in range(len(ledgers))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not trouble
+    assert not failures
     assert ledgers[0].accounts() == [f"org{number}" for number in range(8)]
     for ledger in ledgers:
         ledger.close()
@@ -151,49 +154,72 @@ def test_no_error_and_no_repr_shows_the_password() -> None:
 def test_a_connection_with_another_isolation_is_refused() -> None:
     options = "-c default_transaction_isolation=serializable"
 
-    def connect() -> "psycopg.Connection[Any]":
-        return psycopg.connect(server().conninfo(options=options), autocommit=True)
-
-    refused = pytest.raises(LedgerUnavailableError, match="READ COMMITTED, not serializable")
-    unfit = PostgresLedger(connect, schema=SCHEMA, timeout=PATIENCE)
+    own = server().conninfo(options=options)
+    refused = pytest.raises(LedgerUnavailableError, match="READ COMMITTED, not SERIALIZABLE")
+    unfit = PostgresLedger(own, schema=SCHEMA, timeout=PATIENCE, behind_pooler=True)
     with closing(unfit) as ledger, refused:
         ledger.accounts()
-    own = server().conninfo(options=options)
     with closing(PostgresLedger(own, schema=SCHEMA, timeout=PATIENCE)) as ledger:
         assert ledger.accounts() == []
 
 
-@pytest.mark.parametrize("behind_pooler", [True, False])
-def test_connections_can_be_the_callers_own_and_behind_a_pooler(
-    behind_pooler: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remote, "SWEEP_EVERY", 10**9)  # which would be prepared, too
-    connections: list[psycopg.Connection[Any]] = []
+def test_a_conninfo_can_be_a_function_that_is_asked_for_each_connection() -> None:
+    asked: list[str] = []
 
-    def connect() -> "psycopg.Connection[Any]":
-        connections.append(psycopg.connect(server().conninfo(), autocommit=True))
-        return connections[-1]
+    def conninfo() -> str:
+        asked.append(server().conninfo())
+        return asked[-1]
 
-    with closing(
-        PostgresLedger(connect, schema=SCHEMA, timeout=PATIENCE, behind_pooler=behind_pooler)
-    ) as ledger:
+    with closing(PostgresLedger(conninfo, schema=SCHEMA, timeout=PATIENCE)) as ledger:
         ledger.set_limits("org", [Limit("calls", 1)])
+        before = len(asked)
+        server().execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = 'microbudget'"
+        )
         assert ledger.reserve("org", {"calls": 1}).state == "held"
-        (own,) = connections
-        prepared = own.execute("SELECT count(*) FROM pg_prepared_statements").fetchall()
-        assert prepared == [(0 if behind_pooler else 2,)]
+        assert len(asked) > before
 
 
 @pytest.mark.parametrize("behind_pooler", [True, False])
-def test_a_connection_behind_a_pooler_is_given_no_settings(behind_pooler: bool) -> None:
-    with closing(opened(behind_pooler=behind_pooler, timeout=77)) as ledger:
+def test_a_connection_behind_a_pooler_has_nothing_prepared_and_no_settings(
+    behind_pooler: bool,
+) -> None:
+    with closing(opened(behind_pooler=behind_pooler, timeout=77, max_connections=1)) as ledger:
         ledger.accounts()
         server().execute(
-            f"CREATE OR REPLACE FUNCTION {SCHEMA}.accounts() RETURNS jsonb LANGUAGE sql AS $$ "
-            "SELECT jsonb_build_array('ok', jsonb_build_array("
-            "current_setting('statement_timeout'))) $$"
+            f"CREATE OR REPLACE FUNCTION {SCHEMA}.accounts() RETURNS jsonb LANGUAGE sql "
+            f"AS $$ {SESSION} $$"
         )
-        assert ledger.accounts() == ["0" if behind_pooler else "77s"]
+        ledger.limits("org")
+        assert ledger.accounts() == (["0", "0"] if behind_pooler else ["2", "77s"])
+
+
+def test_calls_that_wait_for_a_connection_fail_with_it() -> None:
+    asked: list[str] = []
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async def main() -> None:
+        listener = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+        host, port = listener.sockets[0].getsockname()
+
+        def conninfo() -> str:
+            asked.append(f"host={host} port={port} user=x")
+            return asked[-1]
+
+        ledger = AsyncPostgresLedger(conninfo, timeout=PATIENCE)
+        calls = [ledger.accounts() for _ in range(5)]
+        for failed in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(failed, LedgerUnavailableError)
+            assert failed.applied is False
+        await ledger.close()
+        listener.close()
+        await listener.wait_closed()
+
+    asyncio.run(main())
+    assert len(asked) == 1
 
 
 def test_a_forked_process_has_connections_of_its_own() -> None:
@@ -212,3 +238,17 @@ def test_a_forked_process_has_connections_of_its_own() -> None:
         use()
         assert exit_code(child) == 0
         assert ledger.balance("org")[0].spent == 40
+
+
+def test_a_program_that_leaves_its_ledger_open_ends_at_once_and_quietly() -> None:
+    code = (
+        "import sys; from budget_cpython.ledger.postgres import PostgresLedger; "
+        f"ledger = PostgresLedger(sys.argv[1], schema={SCHEMA!r}); print(ledger.accounts())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", code, server().conninfo()],
+        capture_output=True,
+        text=True,
+        timeout=NO_HURRY,
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")

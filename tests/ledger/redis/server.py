@@ -145,14 +145,13 @@ class RedisServer:
         self._short.cleanup()
 
 
-def hurry(ledger: Any, seconds: float) -> None:
-    """Have a ledger wait no longer than that for each answer, over its open connections too."""
-    pool = ledger._ledger._connection._client.client.connection_pool
+def hurry(client: Any, seconds: float) -> None:
+    """Let a client wait no longer than that for an answer, over its open connections too."""
+    pool = client.connection_pool
     pool.connection_kwargs.update(socket_timeout=seconds, socket_connect_timeout=seconds)
     for connection in (*pool._available_connections, *pool._in_use_connections):
         connection.socket_timeout = connection.socket_connect_timeout = seconds
-        if connection._sock is not None:
-            connection._sock.settimeout(seconds)
+        connection.update_current_socket_timeout(seconds)
 
 
 @cache

@@ -14,10 +14,12 @@ from redis.crc import key_slot
 from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableError
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
-from budget_cpython.ledger.redis.names import Names
+from budget_cpython.ledger.redis.keys import Keys
 from tests.ledger.patience import PATIENCE, until
 from tests.ledger.redis.server import RedisServer, on_free_port
 from tests_micro.ledger import cases as ledger_cases
+
+pytestmark = pytest.mark.slow
 
 ROLLING = "rolling 86400/24"  # which counts the same before and after midnight
 
@@ -95,8 +97,8 @@ def test_a_cluster_without_all_its_slots_is_unavailable(cluster: RedisServer, cl
 
 
 def test_the_keys_of_a_path_are_in_the_slot_of_its_root() -> None:
-    names = Names("prefix")
+    ours = Keys("prefix")
     for path in ("org", "org/team/agent"):
-        keys = [*names.of_path(path), names.hold(path, "k{}"), names.hold(path, "#1")]
-        assert {key_slot(key.encode()) for key in keys} == {key_slot(b"org")}
-    assert key_slot(names.accounts.encode()) == key_slot(names.roots.encode())
+        keys = [*ours.of_path(path), ours.hold(path, "k{}"), ours.hold(path, "#1")]
+        assert {key_slot(key) for key in keys} == {key_slot(b"org")}
+    assert key_slot(ours.accounts) == key_slot(ours.roots)

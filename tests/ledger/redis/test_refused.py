@@ -55,9 +55,7 @@ def test_a_server_that_does_not_tell_its_policy_is_used(own: RedisServer) -> Non
 
 
 @pytest.mark.parametrize("key", ["live", "cells", "account:org", "hold:k"])
-def test_somebody_elses_key_at_the_place_of_ours_is_named_and_left(
-    shared: RedisServer, key: str
-) -> None:
+def test_a_key_of_another_program_is_named_and_left_as_it_is(shared: RedisServer, key: str) -> None:
     with (
         closing(RedisLedger(shared.url, timeout=PATIENCE)) as ledger,
         closing(shared.client()) as client,

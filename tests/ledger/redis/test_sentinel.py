@@ -19,6 +19,8 @@ from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from tests.ledger.patience import PATIENCE, until
 from tests.ledger.redis.server import BINARY, PortTakenError, RedisServer, on_free_port
 
+pytestmark = pytest.mark.slow
+
 NAME = "budget"
 NEVER = 3_600_000  # milliseconds
 FAILOVER = 4 * PATIENCE  # a Sentinel that finds it has stood still does nothing for half a minute
@@ -42,7 +44,7 @@ class Watched:
             until(lambda: client.wait(1, 1000))
 
     def kill(self) -> None:
-        """Kill the primary; before this Sentinel takes nobody for dead, however slow they are."""
+        """Kill the primary; until then Sentinel takes no server for dead, however slow it is."""
         self.primary.kill()
         with closing(sentinel_client(self.port)) as client:
             client.sentinel_set(NAME, "down-after-milliseconds", 200)

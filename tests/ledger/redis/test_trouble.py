@@ -47,7 +47,7 @@ def figures(ledger: RedisLedger) -> tuple[int, int]:
 
 
 def test_a_server_that_is_down_is_said_to_be_and_nothing_is_applied(tmp_path: Path) -> None:
-    with closing(RedisLedger(f"unix://{tmp_path}/nobody")) as ledger:
+    with closing(RedisLedger(f"unix://{tmp_path}/absent")) as ledger:
         for ask in asking(ledger, Hold("org", "k", {"tokens": 1})):
             with pytest.raises(LedgerUnavailableError) as down:
                 ask()
@@ -73,7 +73,7 @@ def asking(ledger: RedisLedger, hold: Hold) -> "list[Callable[[], Any]]":
 
 def test_asyncio_is_told_of_a_server_that_is_down(tmp_path: Path) -> None:
     async def ask() -> None:
-        ledger = AsyncRedisLedger(f"unix://{tmp_path}/nobody", check_eviction=False)
+        ledger = AsyncRedisLedger(f"unix://{tmp_path}/absent", check_eviction=False)
         with pytest.raises(LedgerUnavailableError) as down:
             await ledger.reserve("org", {"tokens": 1})
         assert down.value.applied is False
@@ -113,7 +113,7 @@ def test_a_killed_server_has_all_it_acknowledged_and_nothing_twice(own: RedisSer
             assert figures(ledger) == (told, 0)
 
 
-def test_connections_that_broke_together_cost_nobody_an_error(own: RedisServer) -> None:
+def test_connections_that_broke_together_cause_no_error(own: RedisServer) -> None:
     with closing(RedisLedger(own.url, timeout=NO_HURRY)) as ledger:
         ledger.set_limits("org", LIMITS)
         ledger.charge("org", {})
@@ -155,9 +155,8 @@ def test_asyncio_goes_on_with_a_server_that_was_restarted(own: RedisServer) -> N
 
 def test_what_a_paused_server_was_asked_counts_once(own: RedisServer) -> None:
     with ExitStack() as stack:
-        ledgers = [
-            stack.enter_context(closing(RedisLedger(own.url, timeout=PATIENCE))) for _ in range(3)
-        ]
+        clients = [stack.enter_context(closing(own.client())) for _ in range(3)]
+        ledgers = [RedisLedger(client) for client in clients]
         ledgers[0].set_limits("org", LIMITS)
         hold = ledgers[0].reserve("org", {"tokens": 3}, key="before")
         operations: list[Callable[[RedisLedger], Hold]] = [
@@ -168,12 +167,12 @@ def test_what_a_paused_server_was_asked_counts_once(own: RedisServer) -> None:
         for ledger in ledgers:
             ledger.balance("org")  # each has a connection, or it could not even ask
         own.pause()
-        for ledger, ask in zip(ledgers, operations, strict=True):
-            hurry(ledger, 0.1)
+        for client, ledger, ask in zip(clients, ledgers, operations, strict=True):
+            hurry(client, 0.1)
             with pytest.raises(LedgerUnavailableError) as paused:
                 ask(ledger)
             assert paused.value.applied is None
-            hurry(ledger, PATIENCE)
+            hurry(client, PATIENCE)
         own.go_on()
         for ledger, ask in zip(ledgers, operations, strict=True):
             ask(ledger)
@@ -264,9 +263,9 @@ def test_scripts_that_were_flushed_are_loaded_again(
             ledger.commit(hold)
         assert figures(ledger) == (3, 0)
         ledger.reserve("org", {"tokens": 1})
-        before = client.info("commandstats")["cmdstat_eval"]["calls"]
+        client.config_resetstat()
         ledger.reserve("org", {"tokens": 1})
-        assert client.info("commandstats")["cmdstat_eval"]["calls"] == before
+        assert not [name for name in client.info("commandstats") if "script" in name]
 
 
 def test_a_full_server_takes_no_holds_and_settles_those_it_has(own: RedisServer) -> None:
@@ -336,10 +335,10 @@ def test_a_server_that_takes_over_an_address_is_reached(
         client.replicaof("127.0.0.1", 1)
         address.unlink()
         address.symlink_to(shared.socket)
-        for one in (ledger, other):
-            with pytest.raises(LedgerUnavailableError, match="read only"):
-                one.reserve("org", {"tokens": 5})
-            one.reserve("org", {"tokens": 5})
+        with pytest.raises(LedgerUnavailableError, match="read only"):
+            ledger.reserve("org", {"tokens": 5})
+        ledger.reserve("org", {"tokens": 5})
+        other.reserve("org", {"tokens": 5})  # sent once more at once: its client may have repeated
         assert figures(successor) == (0, 10)
 
 
@@ -359,9 +358,9 @@ def test_asyncio_reaches_a_server_that_takes_over_an_address(
             client.replicaof("127.0.0.1", 1)
         address.unlink()
         address.symlink_to(shared.socket)
+        with pytest.raises(LedgerUnavailableError, match="read only"):
+            await ledgers[0].reserve("org", {"tokens": 5})
         for ledger in ledgers:
-            with pytest.raises(LedgerUnavailableError, match="read only"):
-                await ledger.reserve("org", {"tokens": 5})
             await ledger.reserve("org", {"tokens": 5})
         assert (await successor.balance("org"))[0].held == 10
         for ledger in (*ledgers, successor):

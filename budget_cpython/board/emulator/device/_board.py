@@ -22,6 +22,7 @@ _NOT_MOUNTED = const(14)
 _READ_WRITE = const(2 | 1)
 _SHARED = const(1)
 _TIOCSCTTY = const(0x540E)
+_SIGHUP = const(1)
 
 
 def boot(namespace):
@@ -68,7 +69,11 @@ def kept(path):
 
 
 def take_terminal():
-    """Let Ctrl-C come to this process, and take the terminal's present state as the plain one."""
+    """Let Ctrl-C come to this process, and take the terminal's present state as the plain one.
+
+    The end of the terminal ends the process, even where a parent ignores hang-ups.
+    """
+    _flash.LIBC.func("p", "signal", "ip")(_SIGHUP, None)
     _flash.LIBC.func("i", "ioctl", "iLi")(0, _TIOCSCTTY, 0)
     _flash.LIBC.func("i", "tcgetattr", "ip")(0, _terminal.PLAIN)
     running = _terminal.RUNNING

@@ -129,7 +129,7 @@ LANGUAGE sql VOLATILE AS $$
         SELECT FROM microbudget.holds one WHERE one.settled IS NULL AND one.expires <= p_now)
 $$;
 
--- Forgets some of the holds that were settled long ago; waits for nobody.
+-- Forgets some of the holds that were settled long ago, except those that are locked.
 CREATE OR REPLACE FUNCTION microbudget.forget(p_before bigint, p_most integer) RETURNS void
 LANGUAGE sql VOLATILE AS $$
     DELETE FROM microbudget.holds WHERE (root, id) IN (

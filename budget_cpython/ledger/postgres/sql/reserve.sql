@@ -1,11 +1,14 @@
--- Holds amounts on every limit of a path and of all above it, in one step.
+-- Holds amounts on every limit of a path and of all above it, in one step. An amount of null has no
+-- bound: any cap refuses it, and nothing of it is held.
 
 CREATE OR REPLACE FUNCTION microbudget.reserve(
-    p_chain text[], p_id text, p_amounts jsonb, p_ttl bigint, p_now bigint, p_bounds text,
+    p_chain text[], p_id text, p_asked jsonb, p_ttl bigint, p_now bigint, p_bounds text,
     p_keep bigint, p_forget integer
 ) RETURNS jsonb
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 DECLARE
+    most CONSTANT bigint := 9007199254740991;
+    amounts jsonb := jsonb_strip_nulls(p_asked);
     path text := p_chain[cardinality(p_chain)];
     now bigint;
     answer jsonb;
@@ -24,7 +27,7 @@ BEGIN
     now := microbudget.clock(p_now);
     PERFORM 1 FROM microbudget.holds one WHERE one.root = p_chain[1] AND one.id = p_id;
     IF FOUND THEN
-        answer := microbudget.known(p_chain[1], path, p_id, p_amounts, false, now, p_keep);
+        answer := microbudget.known(p_chain[1], path, p_id, amounts, false, now, p_keep);
         IF answer IS NOT NULL THEN
             RETURN answer;
         END IF;
@@ -42,17 +45,20 @@ BEGIN
             over := over OR l.finish <= now;
             ids := ids || l.id;
             cells := cells || l.cell;
-            amount := (p_amounts ->> l.axis)::bigint;
-            CONTINUE WHEN amount IS NULL;
-            counted := counted || l.id;
+            CONTINUE WHEN NOT p_asked ? l.axis;
+            amount := (p_asked ->> l.axis)::bigint;
+            IF amount IS NOT NULL THEN
+                counted := counted || l.id;
+            END IF;
             IF l.earliest < l.start THEN
                 whole := microbudget.reached(l);
                 l.spent := whole.spent;
                 l.held := whole.held;
             END IF;
-            IF l.spent + l.held + amount > l.cap THEN
+            IF amount IS NULL AND l.cap < most OR l.spent + l.held + amount > l.cap THEN
                 refused := refused || jsonb_build_array(jsonb_build_array(
-                    l.finish, l.account, l.axis, l.span, amount, l.cap, l.spent, l.held));
+                    l.finish, l.account, l.axis, l.span, coalesce(amount, most), l.cap,
+                    l.spent, l.held));
             END IF;
         END LOOP;
         EXIT WHEN rolled OR NOT over;
@@ -73,16 +79,16 @@ BEGIN
         RETURN jsonb_build_array('refused', refused);
     END IF;
     INSERT INTO microbudget.holds (root, id, path, amounts, state, expires, limits, cells)
-    VALUES (p_chain[1], p_id, path, p_amounts, 'held', now + p_ttl, ids, cells)
+    VALUES (p_chain[1], p_id, path, amounts, 'held', now + p_ttl, ids, cells)
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RETURN jsonb_build_array('again', now);
     END IF;
-    UPDATE microbudget.limits SET held = held + (p_amounts ->> axis)::bigint
+    UPDATE microbudget.limits SET held = held + (amounts ->> axis)::bigint
     WHERE id = ANY (counted);
     IF p_forget > 0 THEN
         PERFORM microbudget.forget(now - p_keep, p_forget);
     END IF;
     RETURN jsonb_build_array('ok', jsonb_build_array(
-        path, p_id, p_amounts, 'held', now + p_ttl, NULL));
+        path, p_id, amounts, 'held', now + p_ttl, NULL));
 END $$;

@@ -24,7 +24,7 @@ BEGIN
     RETURN CASE WHEN bounds[2] <= p_now AND p_now < bounds[3] THEN bounds END;
 END $$;
 
--- Moves a locked limit to another window; one that was counted before is gone on with.
+-- Moves a locked limit to another window; an existing count of that window continues.
 CREATE OR REPLACE FUNCTION microbudget.follow(l microbudget.limits, p_bounds bigint[])
 RETURNS void
 LANGUAGE plpgsql AS $$

@@ -1,7 +1,7 @@
 """What an LLM call may use is set aside before it, and what it used is recorded after it."""
 
 from budget_core import Budget, Envelope, Price, StopReason
-from budget_core.agent.call_hold import CallHold, admit
+from budget_core.agent.admission import Admission, CallHold
 from tests_micro.support import RecordingLock, stopped_clock
 
 TYPE_CHECKING = False
@@ -19,7 +19,7 @@ def opened(lock: "Any" = None, **limits: "Any") -> Envelope:
 
 
 def held(envelope: Envelope, *arguments: "Any", **named: "Any") -> CallHold:
-    hold, reason = admit(envelope, *arguments, **named)
+    hold, reason = Admission(envelope, *arguments, **named).claim()
     assert hold is not None, reason
     assert reason is None
     return hold
@@ -27,7 +27,7 @@ def held(envelope: Envelope, *arguments: "Any", **named: "Any") -> CallHold:
 
 def refused(envelope: Envelope, *arguments: "Any", **named: "Any") -> StopReason:
     before = counts(envelope)
-    hold, reason = admit(envelope, *arguments, **named)
+    hold, reason = Admission(envelope, *arguments, **named).claim()
     assert hold is None
     assert reason is not None, "it has to wait"
     assert counts(envelope) == before
@@ -36,7 +36,7 @@ def refused(envelope: Envelope, *arguments: "Any", **named: "Any") -> StopReason
 
 def waits(envelope: Envelope, *arguments: "Any", **named: "Any") -> bool:
     before = counts(envelope)
-    answer = admit(envelope, *arguments, **named)
+    answer = Admission(envelope, *arguments, **named).claim()
     return answer == (None, None) and counts(envelope) == before
 
 
@@ -149,7 +149,7 @@ def test_what_others_hold_is_waited_for_and_then_given_or_refused() -> None:
         first = held(run)
         assert waits(run, 0, 10)
         first.settle(tokens, 0)
-        assert (admit(run, 0, 10)[0] is not None) is admitted
+        assert (Admission(run, 0, 10).claim()[0] is not None) is admitted
 
 
 def test_money_that_others_hold_is_waited_for_too() -> None:
@@ -262,7 +262,7 @@ def test_three_children_of_five_calls_under_a_parent_of_ten_make_ten() -> None:
     made = [0, 0, 0]
     for _ in range(20):
         for index, child in enumerate(children):
-            made[index] += admit(child)[0] is not None
+            made[index] += Admission(child).claim()[0] is not None
     assert made == [4, 3, 3]
     assert top.turns.used == 10
 

@@ -14,15 +14,15 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Hold
 from budget_cpython.ledger import Ledger
-from budget_cpython.ledger.outage import AllowingLedger, AsyncAllowingLedger
+from budget_cpython.ledger.offline_cap import AsyncOfflineCapLedger, OfflineCapLedger
 from tests_micro.ledger.faults import Faulty, World
 
 PATH = "org/agent"
 CAP = {"calls": 10}
 
 
-def allowing(world: World, **options: int) -> AllowingLedger:
-    return AllowingLedger(world.faulty, CAP, world.clock, world.monotonic, **options)
+def allowing(world: World, **options: int) -> OfflineCapLedger:
+    return OfflineCapLedger(world.faulty, CAP, world.clock, world.monotonic, **options)
 
 
 def back(world: World) -> None:
@@ -126,7 +126,7 @@ def test_holds_taken_before_are_settled_later_in_order_and_once(down: str) -> No
     done = ledger.commit(first, {"calls": 3, "tokens": 9})
     assert (done.state, done.actual) == (Hold.COMMITTED, {"calls": 3, "tokens": 9})
     assert ledger.release(second).state == Hold.RELEASED
-    assert ledger.extend(third).expires == third.expires
+    assert ledger.extend(third).expires_at == third.expires_at
     ledger.charge(PATH, {"calls": 7}, "k")
     ledger.charge(PATH, {"calls": 1})
     assert ledger.unsettled == 4
@@ -214,10 +214,10 @@ def test_close_settles_what_it_can_or_says_so() -> None:
 @pytest.mark.parametrize("cap", [{}, {"calls": -1}, {"calls": 1.5}])
 def test_a_cap_is_amounts_of_at_least_one_axis(cap: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"cap|calls"):
-        AllowingLedger(Ledger(), cap)
+        OfflineCapLedger(Ledger(), cap)
 
 
-def test_what_is_no_axis_is_refused_at_once_in_an_outage_too() -> None:
+def test_a_malformed_axis_is_refused_at_once_in_an_outage_too() -> None:
     world = World()
     ledger = allowing(world)
     hold = ledger.reserve(PATH, {"calls": 1})
@@ -258,7 +258,7 @@ def test_a_late_commit_may_add_more_axes_than_one_operation_takes() -> None:
 def test_tasks_share_a_cap() -> None:
     async def check() -> None:
         world = World(slow=True)
-        ledger = AsyncAllowingLedger(world.faulty, CAP, world.clock, world.monotonic)
+        ledger = AsyncOfflineCapLedger(world.faulty, CAP, world.clock, world.monotonic)
         world.faulty.down = "after"
         found = await asyncio.gather(
             *[ledger.reserve(PATH, {"calls": 1}) for _ in range(20)], return_exceptions=True
@@ -275,8 +275,8 @@ def test_tasks_share_a_cap() -> None:
 
 def test_threads_are_granted_the_cap_and_no_more_and_all_of_it_is_settled() -> None:
     world = World(calls=10**6)
-    ledger = AllowingLedger(Faulty(Ledger(world.clock)), {"calls": 50}, world.clock)
-    faulty: Faulty = ledger._allowing.upstream.ledger
+    ledger = OfflineCapLedger(Faulty(Ledger(world.clock)), {"calls": 50}, world.clock)
+    faulty: Faulty = ledger._capped.upstream.ledger
     ledger.set_limits("org", [Limit("calls", 1000)])
     faulty.down = "before"
     granted: list[Hold] = []
@@ -296,7 +296,7 @@ def test_threads_are_granted_the_cap_and_no_more_and_all_of_it_is_settled() -> N
         thread.join()
     assert len(granted) == 50
     faulty.down = ""
-    ledger._allowing.upstream.retry_now()
+    ledger._capped.upstream.retry_now()
     ledger.close()
     (found,) = faulty.ledger.balance("org")
     assert (found.spent, found.held) == (50, 0)

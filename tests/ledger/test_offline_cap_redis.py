@@ -6,7 +6,7 @@ from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Balance
 from budget_cpython.ledger.lease import LeasedLedger
-from budget_cpython.ledger.outage import AllowingLedger
+from budget_cpython.ledger.offline_cap import OfflineCapLedger
 from budget_cpython.ledger.redis import RedisLedger
 from tests.ledger.patience import PATIENCE
 from tests.ledger.redis.server import RedisServer, hurry, server
@@ -32,11 +32,12 @@ def stands() -> tuple[int, int]:
 
 def test_what_is_granted_while_the_server_hangs_counts_once() -> None:
     running = fresh()
-    upstream = RedisLedger(running.url, timeout=PATIENCE)
-    ledger = AllowingLedger(upstream, {"calls": 10})
+    client = running.client()
+    upstream = RedisLedger(client)
+    ledger = OfflineCapLedger(upstream, {"calls": 10})
     before = ledger.reserve(PATH, {"calls": 7})
     running.pause()
-    hurry(upstream, HASTE)
+    hurry(client, HASTE)
     try:
         granted = ledger.reserve(PATH, {"calls": 4})
         ledger.commit(before, {"calls": 5})
@@ -46,18 +47,20 @@ def test_what_is_granted_while_the_server_hangs_counts_once() -> None:
         assert ledger.unsettled > 0
     finally:
         running.go_on()
-    hurry(upstream, PATIENCE)
+    hurry(client, PATIENCE)
     ledger.close()
+    client.close()
     assert stands() == (10, 0)
 
 
 def test_a_block_goes_on_while_the_server_hangs_and_nothing_stays_held() -> None:
     running = fresh()
-    upstream = RedisLedger(running.url, timeout=PATIENCE)
+    client = running.client()
+    upstream = RedisLedger(client)
     leased = LeasedLedger(upstream, {"calls": 10})
     leased.commit(leased.reserve(PATH, {"calls": 1}))
     running.pause()
-    hurry(upstream, HASTE)
+    hurry(client, HASTE)
     refused = 0
     try:
         for _ in range(12):
@@ -68,6 +71,7 @@ def test_a_block_goes_on_while_the_server_hangs_and_nothing_stays_held() -> None
     finally:
         running.go_on()
     assert refused == 3
-    hurry(upstream, PATIENCE)
+    hurry(client, PATIENCE)
     leased.close()
+    client.close()
     assert stands() == (10, 0)

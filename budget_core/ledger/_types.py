@@ -1,0 +1,90 @@
+"""What every ledger does, as type checkers know it; no program loads this."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.records import TTL, Balance, Hold
+
+
+class LedgerProtocol(Protocol):
+    """A ledger that blocks; `budget_core.Ledger` says in detail what each method does.
+
+    All but the one in memory may raise `LedgerUnavailableError`.
+    """
+
+    def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
+        """Replace an account's limits by these; an empty list removes the account."""
+
+    def limits(self, path: str) -> list[Limit]:
+        """Return an account's own limits."""
+
+    def accounts(self) -> list[str]:
+        """Return the paths of all accounts, sorted."""
+
+    def reserve(
+        self, path: str, amounts: Mapping[str, int | None], key: str | None = None, ttl: float = TTL
+    ) -> Hold:
+        """Hold amounts on every limit of the path and of the accounts above it, or raise."""
+
+    def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
+        """Record amounts as spent, without asking."""
+
+    def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
+        """Settle a hold with what the call used."""
+
+    def release(self, hold: Hold) -> Hold:
+        """Give back a hold whose call was never made."""
+
+    def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
+        """Keep a hold live for at least `ttl` seconds from now."""
+
+    def hold(self, path: str, id: str) -> Hold:
+        """Return a hold by its path and `id`."""
+
+    def expire(self) -> int:
+        """Count expired holds as spent; return how many there were."""
+
+    def balance(self, path: str) -> list[Balance]:
+        """Return what stands against each limit of the path and of the accounts above it."""
+
+    def history(self, path: str) -> list[Balance]:
+        """Return what an account's own limits counted in windows that are over."""
+
+    def close(self) -> None:
+        """Settle what can be settled, and close the ledger."""
+
+
+class AsyncLedgerProtocol(Protocol):
+    """A ledger whose methods are awaited; they are those of `LedgerProtocol`."""
+
+    async def set_limits(self, path: str, limits: Sequence[Limit]) -> None: ...
+
+    async def limits(self, path: str) -> list[Limit]: ...
+
+    async def accounts(self) -> list[str]: ...
+
+    async def reserve(
+        self, path: str, amounts: Mapping[str, int | None], key: str | None = None, ttl: float = TTL
+    ) -> Hold: ...
+
+    async def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold: ...
+
+    async def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold: ...
+
+    async def release(self, hold: Hold) -> Hold: ...
+
+    async def extend(self, hold: Hold, ttl: float = TTL) -> Hold: ...
+
+    async def hold(self, path: str, id: str) -> Hold: ...
+
+    async def expire(self) -> int: ...
+
+    async def balance(self, path: str) -> list[Balance]: ...
+
+    async def history(self, path: str) -> list[Balance]: ...
+
+    async def close(self) -> None: ...
+
+
+AnyLedger = LedgerProtocol | AsyncLedgerProtocol

@@ -1,0 +1,87 @@
+"""Do a ledger's operations on a Postgres server, one statement each."""
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from budget_core.ledger.errors import LedgerUnavailableError
+from budget_core.provider import settle
+from budget_cpython.ledger.postgres.connections import Connections, Driver
+from budget_cpython.ledger.postgres.error_mapping import READ_ONLY, RETRY, is_lost, ledger_error
+from budget_cpython.ledger.postgres.schema import install
+from budget_cpython.ledger.postgres.statements import BATCH, Arguments, Statement, statements
+
+FORGET_EVERY = 100  # operations that leave a row; up to `BATCH` old rows go with each of these
+
+
+class PostgresBackend:
+    """A backend over psycopg, as `remote.Backend` says; `options` are those of `Connections`."""
+
+    def __init__(
+        self, driver: Driver, conninfo: Any, schema: str, migrate: bool, **options: Any
+    ) -> None:
+        self._schema = schema
+        self._migrate = migrate
+        self._statements = statements(schema)
+        self._connections = Connections(driver, conninfo, self._prepare, **options)
+        self._installed = False
+        self._rows = secrets.randbelow(FORGET_EVERY)  # so that short-lived ledgers forget too
+
+    async def call(self, operation: str, arguments: Arguments) -> Sequence[Any]:
+        """Do one operation; repeat it, at the first time of the server's, as long as it asks."""
+        arguments = {**arguments, "forget": 0}
+        if operation in ("reserve", "charge"):
+            self._rows += 1
+            if self._rows % FORGET_EVERY == 0:
+                arguments["forget"] = BATCH
+        expired = 0
+        while True:
+            reply = await self._execute_twice(self._statements[operation], arguments)
+            if operation == "expire":
+                expired += reply[1]
+                reply[1] = expired
+            if reply[0] not in ("again", "more"):
+                return reply
+            arguments["now"] = reply[-1]
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._connections.close()
+
+    async def _prepare(self, connection: Any) -> None:
+        """Check a first connection, and make the schema if there is none."""
+        cursor = await settle(connection.execute("SHOW transaction_isolation"))
+        (level,) = await settle(cursor.fetchone())
+        if level != "read committed":  # each statement must see what was committed before it
+            raise LedgerUnavailableError(
+                f"the ledger's connections must be READ COMMITTED, not {level.upper()}: set "
+                "default_transaction_isolation"
+            )
+        if not self._installed:
+            await install(connection, self._schema, self._migrate)
+            self._installed = True
+
+    async def _execute_twice(self, statement: Statement, arguments: Arguments) -> list[Any]:
+        """Execute a statement, once more if the server gave it up for the sake of others."""
+        parameters = statement.parameters(arguments)
+        try:
+            return await self._execute(statement, parameters)
+        except LedgerUnavailableError as error:
+            if getattr(error.cause, "sqlstate", None) not in RETRY:
+                raise
+        return await self._execute(statement, parameters)
+
+    async def _execute(self, statement: Statement, parameters: list[Any]) -> list[Any]:
+        pool, connection = await self._connections.take()
+        try:
+            cursor = await settle(connection.execute(statement.text, parameters))
+            (reply,) = await settle(cursor.fetchone())
+        except psycopg.Error as error:
+            if is_lost(error) or error.sqlstate == READ_ONLY:
+                await self._connections.drop(pool)
+            raise ledger_error(error, sent=True) from None
+        finally:
+            await settle(pool.putconn(connection))
+        return list(reply)

@@ -1,0 +1,59 @@
+"""Write each operation as a statement that calls its function on the server."""
+
+import json
+from typing import Any
+
+from budget_core.ledger.limit import chain, root
+
+Arguments = dict[str, Any]
+BATCH = 200  # holds that one call expires or forgets at most
+
+_PARAMETERS = {
+    "reserve": "chain id asked ttl_ms now bounds keep_ms forget",
+    "charge": "chain id amounts now bounds keep_ms forget",
+    "commit": "root path id actual now keep_ms",
+    "release": "root path id now keep_ms",
+    "extend": "root path id ttl_ms now keep_ms",
+    "hold": "root path id now keep_ms",
+    "expire": "now keep_ms batch",
+    "set_limits": "chain limits max_accounts now bounds",
+    "limits": "path",
+    "accounts": "",
+    "balance": "chain now bounds",
+    "history": "chain now bounds",
+}
+_MARKS = {"chain": "string_to_array(%s, ' ')"}  # psycopg takes longer over a list
+
+
+class Statement:
+    """The statement of an operation in a schema."""
+
+    def __init__(self, operation: str, schema: str) -> None:
+        self._names = _PARAMETERS[operation].split()
+        marks = ", ".join(_MARKS.get(name, "%s") for name in self._names)
+        self.text = f'SELECT "{schema}".{operation}({marks})'.encode()
+
+    def parameters(self, arguments: Arguments) -> list[str | None]:
+        """Return the values of the statement's parameters."""
+        return [_parameter(name, arguments) for name in self._names]
+
+
+def statements(schema: str) -> dict[str, Statement]:
+    """Return the statements of all operations, by name."""
+    return {name: Statement(name, schema) for name in _PARAMETERS}
+
+
+def _parameter(name: str, arguments: Arguments) -> str | None:
+    """Return a value as text, whose type the server knows."""
+    if name == "chain":
+        return " ".join(chain(arguments["path"]))
+    if name == "root":
+        return root(arguments["path"])
+    if name == "batch":
+        return str(BATCH)
+    if name == "asked":
+        return json.dumps(arguments["amounts"] | dict.fromkeys(arguments["unbounded"]))
+    value: Any = arguments[name]
+    if isinstance(value, (dict, list)):
+        return json.dumps(value)
+    return None if value is None else str(value)

@@ -1,0 +1,191 @@
+"""Do a ledger's operations on a Redis server, by scripts."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from redis.exceptions import ResponseError
+
+from budget_core.ledger.limit import MOST
+from budget_core.provider import settle
+from budget_cpython.ledger.redis import replies, script_args
+from budget_cpython.ledger.redis.error_mapping import (
+    ERRORS,
+    is_forbidden,
+    is_read_only,
+    ledger_error,
+)
+from budget_cpython.ledger.redis.keys import Keys
+from budget_cpython.ledger.redis.script_args import Arguments
+from budget_cpython.ledger.redis.scripts import script
+
+BATCH = 100  # holds that one script expires
+PAGE = 1000  # accounts, or roots
+
+
+class RedisBackend:
+    """A backend over a client of `redis` or of `redis.asyncio`, as `remote.Backend` says.
+
+    A script that finds something else to do first changes nothing and says so: a window is `over`,
+    an id is `known`, holds are `due`. Another script does that, and the first runs again. So what
+    is rare does not slow down each call.
+
+    A client that is not `owned` is left open, and may send a script again by itself.
+    """
+
+    def __init__(self, client: Any, keys: Keys, *, owned: bool, check_eviction: bool) -> None:
+        self._client = client
+        self._keys = keys
+        self._owned = owned
+        self._check_eviction = check_eviction
+        self._scripts: dict[str, Any] = {}
+
+    async def call(self, operation: str, arguments: Arguments) -> Sequence[Any]:
+        """Do one operation."""
+        if self._check_eviction:
+            await self._refuse_eviction()
+        if operation == "accounts":
+            return "ok", await self._scan(self._client.sscan, self._keys.accounts)
+        if operation == "expire":
+            return "ok", await self._expire(arguments)
+        if operation == "set_limits":
+            return await self._set_limits(arguments)
+        return await self._run_on_path(operation, arguments)
+
+    async def close(self) -> None:
+        """Close the client, if it is owned."""
+        if self._owned:
+            close = getattr(self._client, "aclose", self._client.close)
+            await settle(close())
+
+    async def _run_on_path(self, operation: str, arguments: Arguments) -> Sequence[Any]:
+        keys = self._keys.of_path(arguments["path"])
+        if "id" in arguments:
+            keys = (*keys, self._keys.hold(arguments["path"], arguments["id"]))
+        args = script_args.of_operation(operation, arguments)
+        while True:
+            reply = await self._run(operation, keys, args)
+            if isinstance(reply, int):
+                return "ok", replies.fresh(arguments, reply)
+            if reply[0] == "over":
+                bounds = script_args.bounds(arguments)
+                moved = await self._run_on_account("move", arguments, bounds)
+                if moved[0] == "roll":
+                    return moved
+            elif reply[0] == "known":
+                reply = await self._run("again", keys, args)
+                if reply[0] != "gone":
+                    return replies.read(operation, arguments, reply)
+            elif reply[0] == "due":
+                await self._expire_root(arguments)
+            else:
+                return replies.read(operation, arguments, reply)
+
+    async def _set_limits(self, arguments: Arguments) -> Sequence[Any]:
+        """List an account before it exists, and unlist it after it is gone.
+
+        So the list of accounts, which is in another slot of a cluster, never lacks one.
+        """
+        limits, most = arguments["limits"], arguments["max_accounts"]
+        own = script_args.limits(arguments, listed=False)
+        reply = await self._run_on_account("set_limits", arguments, *own)
+        if reply[0] == "new":
+            if (await self._run_on_list("register", arguments, most))[0] == "full":
+                return "full", f"the ledger has its {most} accounts: raise max_accounts"
+            own = script_args.limits(arguments, listed=True)
+            reply = await self._run_on_account("set_limits", arguments, *own)
+        if reply[0] == "ok":
+            await self._list_account(arguments, bool(limits))
+        return replies.read("set_limits", arguments, reply)
+
+    async def _list_account(self, arguments: Arguments, exists: bool) -> None:
+        """List or unlist an account; look afterwards, so that the last of several is right."""
+        while True:
+            await self._run_on_list("register" if exists else "unregister", arguments, MOST)
+            _, limits = await self._run_on_account("limits", arguments)
+            if bool(limits) == exists:
+                return
+            exists = not exists
+
+    async def _expire(self, arguments: Arguments) -> int:
+        """Expire holds, root by root; forget roots without accounts and holds."""
+        count = 0
+        for root in await self._scan(self._client.hscan, self._keys.roots):
+            of_root = {**arguments, "path": root}
+            expired, live = await self._expire_root(of_root)
+            count += expired
+            if not live:
+                await self._run_on_list("forget", of_root)
+        return count
+
+    async def _expire_root(self, arguments: Arguments) -> tuple[int, int]:
+        """Expire holds below the path's root; return how many expired, and how many live."""
+        count = 0
+        while True:
+            word, found = await self._run_on_account("due", arguments, BATCH)
+            if word == "ok":
+                return count, found
+            keys: list[bytes] = list(self._keys.of_path(arguments["path"])[:2])
+            args = script_args.common(arguments)
+            for member in found:
+                path, _, id_ = member.partition(" ")
+                its = (*self._keys.of_path(path)[2:], self._keys.hold(path, id_))
+                keys += its
+                args += (path, id_, len(its))
+            count += await self._run("expire", keys, args)
+
+    async def _run_on_account(self, name: str, arguments: Arguments, *own: Any) -> list[Any]:
+        """Run a script on the accounts of a path."""
+        keys = self._keys.of_path(arguments["path"])
+        reply: list[Any] = await self._run(name, keys, script_args.common(arguments, *own))
+        return reply
+
+    async def _run_on_list(self, name: str, arguments: Arguments, *own: Any) -> Any:
+        """Run a script on the list of all accounts."""
+        keys = self._keys.accounts, self._keys.roots
+        return await self._run(name, keys, script_args.common(arguments, *own))
+
+    async def _run(self, name: str, keys: Sequence[bytes], args: Sequence[Any]) -> Any:
+        registered = self._scripts.get(name)
+        if registered is None:
+            registered = self._scripts[name] = self._client.register_script(script(name))
+        try:
+            reply = registered(keys, args)
+            if hasattr(reply, "__await__"):  # `settle` would cost each call a coroutine
+                reply = await reply
+        except ERRORS as error:
+            await self._raise(error)
+        return replies.text(reply)
+
+    async def _scan(self, scan: Callable[..., Any], key: bytes) -> list[str]:
+        """Return the members of a set, or the fields of a hash, read a page at a time."""
+        found: set[str] = set()
+        cursor = None
+        while cursor != 0:
+            try:
+                cursor, members = await settle(scan(key, cursor or 0, count=PAGE))
+            except ERRORS as error:
+                await self._raise(error)
+            found.update(replies.text(list(members)))
+        return list(found)
+
+    async def _raise(self, error: Exception) -> NoReturn:
+        pool = getattr(self._client, "connection_pool", None)
+        if pool is not None and is_read_only(error):  # the address may be another server's by now
+            await settle(pool.disconnect(inuse_connections=False))
+        raise ledger_error(error, self._keys.prefix, retries=not self._owned) from error
+
+    async def _refuse_eviction(self) -> None:
+        """Raise `ValueError` if the server may evict keys; one that does not tell passes."""
+        info: Any = {}
+        try:
+            info = await settle(self._client.info("memory"))
+        except ERRORS as error:
+            if not (isinstance(error, ResponseError) and is_forbidden(error)):
+                await self._raise(error)
+        policy = replies.policy(info)
+        if policy != "noeviction":
+            raise ValueError(
+                f"the server may evict holds (its maxmemory-policy is {policy}): set noeviction, "
+                "or pass check_eviction=False"
+            )
+        self._check_eviction = False

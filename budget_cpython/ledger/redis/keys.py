@@ -1,0 +1,31 @@
+"""Name the keys of a ledger in Redis."""
+
+from functools import lru_cache
+
+from budget_core.errors import refuse
+from budget_core.ledger.limit import chain, root
+
+PATHS = 4096  # whose keys are remembered
+
+
+class Keys:
+    """The keys below one prefix, encoded; those of one root share a hash tag, and so a slot."""
+
+    def __init__(self, prefix: str) -> None:
+        if not (isinstance(prefix, str) and prefix.isascii() and prefix.isprintable()) or (
+            not prefix or "{" in prefix or "}" in prefix
+        ):
+            refuse("prefix", "printable ASCII characters without braces", prefix)
+        self.prefix = prefix
+        self.accounts = f"{prefix}:{{#}}:accounts".encode()  # no root is named `#`
+        self.roots = f"{prefix}:{{#}}:roots".encode()
+        self.of_path = lru_cache(PATHS)(self._of_path)
+
+    def hold(self, path: str, id: str) -> bytes:
+        """Return the key of a hold."""
+        return f"{self.prefix}:{{{root(path)}}}:hold:{id}".encode()
+
+    def _of_path(self, path: str) -> tuple[bytes, ...]:
+        """Return the keys that come before a hold's: see shared.lua."""
+        names = "live", "cells", *[f"account:{one}" for one in chain(path)]
+        return tuple([f"{self.prefix}:{{{root(path)}}}:{name}".encode() for name in names])
