@@ -23,7 +23,9 @@ from budget_core.ledger.records import TTL, Balance, Hold, check_ttl
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 
 _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _MAX_MESSAGE = 300
@@ -66,8 +68,7 @@ class HttpLedger:
 
     async def limits(self, path: str) -> "list[Limit]":
         """Return an account's own limits."""
-        found: list[Limit] = await self._ask(_limits, "GET", "limits/" + check_path(path))
-        return found
+        return await self._ask(_limits, "GET", "limits/" + check_path(path))
 
     async def accounts(self) -> "list[str]":
         """Return the paths of all accounts that the key is for, sorted."""
@@ -114,43 +115,37 @@ class HttpLedger:
     async def hold(self, path: str, id: str) -> "Hold":
         """Return a hold by its path and `id`."""
         target = "hold/" + check_path(path) + "?id=" + _quoted(id)
-        found: Hold = await self._ask(_hold, "GET", target)
-        return found
+        return await self._ask(_hold, "GET", target)
 
     async def expire(self) -> int:
         """Count expired holds as spent; return how many there were."""
-        count: int = await self._ask(
-            lambda said: check_count("expired", said["expired"]), "POST", "expire"
-        )
-        return count
+        counts = await self._ask(lambda said: _counts(said, "expired"), "POST", "expire")
+        return int(counts[0])
 
     async def balance(self, path: str) -> "list[Balance]":
         """Return what stands against each limit of the path and of the accounts above it.
 
         Of accounts above the key's own only what is left is shown, as the limit.
         """
-        found: list[Balance] = await self._ask(_balances, "GET", "balance/" + check_path(path))
-        return found
+        return await self._ask(_balances, "GET", "balance/" + check_path(path))
 
     async def history(self, path: str) -> "list[Balance]":
         """Return what an account's own limits counted in windows that are over."""
-        found: list[Balance] = await self._ask(_balances, "GET", "history/" + check_path(path))
-        return found
+        return await self._ask(_balances, "GET", "history/" + check_path(path))
 
     async def close(self) -> None:
         """Do nothing: a connection ends with its request."""
 
     async def _ask_hold(self, operation: str, path: str, fields: "dict[str, Any]") -> "Hold":
-        found: Hold = await self._ask(_hold, "POST", operation + "/" + check_path(path), fields)
-        return found
+        return await self._ask(_hold, "POST", operation + "/" + check_path(path), fields)
 
     async def _ask(
         self,
-        read: "Callable[[Any], Any]",
+        read: "Callable[[Any], T]",
         method: str,
         target: str,
         fields: "dict[str, Any] | None" = None,
-    ) -> "Any":
+    ) -> "T":
         """Return what `read` finds in an answer, or raise the error that it reports.
 
         `read` raises if another server answered.
@@ -205,6 +200,14 @@ def _quoted(text: str) -> str:
     return "".join([chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}" for byte in text.encode()])
 
 
+def _texts(row: "Any", *names: str) -> "list[Any]":
+    return [check_text(name, row[name]) for name in names]
+
+
+def _counts(row: "Any", *names: str) -> "list[Any]":
+    return [check_count(name, row[name]) for name in names]
+
+
 def _limits(said: "Any") -> "list[Limit]":
     return [Limit(row["axis"], row["cap"], row["window"]) for row in said["limits"]]
 
@@ -219,7 +222,7 @@ def _hold(said: "Any") -> Hold:
         raise ValueError
     return Hold(
         check_path(said["path"]),
-        check_text("id", said["id"]),
+        *_texts(said, "id"),
         check_amounts(said["amounts"]),
         state,
         None if expires is None else check_count("expires_at", expires) * 1000,
@@ -231,12 +234,9 @@ def _balances(said: "Any") -> "list[Balance]":
     return [
         Balance(
             check_path(row["account"]),
-            check_text("axis", row["axis"]),
-            check_text("window", row["window"]),
+            *_texts(row, "axis", "window"),
             check_limit("limit", row["limit"]),
-            check_count("spent", row["spent"]),
-            check_count("held", row["held"]),
-            check_count("begins_at", row["begins_at"]),
+            *_counts(row, "spent", "held", "begins_at"),
             check_limit("resets_at", row["resets_at"]),
         )
         for row in said["balances"]
@@ -250,23 +250,18 @@ def _refusal(status: int, said: "dict[str, Any]") -> Exception:
     try:
         if word == "budget_exceeded":
             return BudgetExceededError(
-                check_text("scope", said["scope"]),
-                check_text("axis", said["axis"]),
-                check_text("window", said["window"]),
-                check_count("asked", said["asked"]),
-                check_count("limit", said["limit"]),
-                check_count("spent", said["spent"]),
-                check_count("held", said["held"]),
+                *_texts(said, "scope", "axis", "window"),
+                *_counts(said, "asked", "limit", "spent", "held"),
                 check_limit("resets_at", said["resets_at"]),
             )
         if word == "unknown_account":
-            return UnknownAccountError(check_text("path", said["path"]))
+            return UnknownAccountError(*_texts(said, "path"))
         if word == "unknown_hold":
-            return UnknownHoldError(check_text("path", said["path"]), check_text("id", said["id"]))
+            return UnknownHoldError(*_texts(said, "path", "id"))
         if word == "hold_settled":
-            return HoldSettledError(check_text("id", said["id"]), check_text("state", said["state"]))
+            return HoldSettledError(*_texts(said, "id", "state"))
         if word == "key_reused":
-            return KeyReusedError(check_text("path", said["path"]), check_text("key", said["key"]))
+            return KeyReusedError(*_texts(said, "path", "key"))
     except (KeyError, ValueError):
         pass  # as anything that is not from a ledger
     if word == "invalid":
