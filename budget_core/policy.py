@@ -12,8 +12,7 @@ class TurnBudgetPolicy:
     """Resets a turn's tracker when a turn begins, and stops the loop when `CUTOFF` applies.
 
     `enforcement` is the tracker's unless given. `begins_turns=False` is for the loop of a sub-agent
-    that shares its parent's tracker: its start is not a new turn, so it resets nothing. Source:
-    seed 001.
+    that shares its parent's tracker: its start is not a new turn, so it resets nothing.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ from budget_cpython import (
     plain_file,
 )
 
-OLD = {"day": 20_000, "tokens": 400, "ahead": 0, "warned": 0, "told": 0, "behind": 0}
+OLD = {"day": 20_000, "tokens": 400, "ahead": 0, "warned": 0, "announced": 0, "behind": 0}
 NEW = dict(OLD, tokens=401)
 NOON = 20_000 * 86_400 + 43_200
 DAILY = DailyBudgetConfig(daily_budget=1000, enforcement="cutoff")

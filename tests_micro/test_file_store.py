@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DAY = 86_400
 MIDNIGHT = 19_675 * DAY
-STATE = {"day": 19_675, "tokens": 60, "ahead": 0, "warned": 500_001, "told": 3, "behind": 0}
+STATE = {"day": 19_675, "tokens": 60, "ahead": 0, "warned": 500_001, "announced": 3, "behind": 0}
 OTHER = dict(STATE, tokens=61)
 THIRD = dict(STATE, tokens=62)
 FOURTH = dict(STATE, tokens=63)
@@ -30,7 +30,7 @@ LARGEST = {
     "tokens": 10**13 - 1,
     "ahead": 10**7 - 1,
     "warned": 1_000_001,
-    "told": 127,
+    "announced": 127,
     "behind": 999_999,
 }
 

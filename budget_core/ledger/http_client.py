@@ -119,8 +119,7 @@ class HttpLedger:
 
     async def expire(self) -> int:
         """Count expired holds as spent; return how many there were."""
-        counts = await self._ask(lambda said: _counts(said, "expired"), "POST", "expire")
-        return int(counts[0])
+        return await self._ask(_expired, "POST", "expire")
 
     async def balance(self, path: str) -> "list[Balance]":
         """Return what stands against each limit of the path and of the accounts above it.
@@ -200,14 +199,6 @@ def _quoted(text: str) -> str:
     return "".join([chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}" for byte in text.encode()])
 
 
-def _texts(row: "Any", *names: str) -> "list[Any]":
-    return [check_text(name, row[name]) for name in names]
-
-
-def _counts(row: "Any", *names: str) -> "list[Any]":
-    return [check_count(name, row[name]) for name in names]
-
-
 def _limits(said: "Any") -> "list[Limit]":
     return [Limit(row["axis"], row["cap"], row["window"]) for row in said["limits"]]
 
@@ -216,13 +207,17 @@ def _accounts(said: "Any") -> "tuple[list[str], bool]":
     return [check_path(path) for path in said["accounts"]], said.get("next") is not None
 
 
+def _expired(said: "Any") -> int:
+    return check_count("expired", said["expired"])
+
+
 def _hold(said: "Any") -> Hold:
     state, expires, actual = said["state"], said["expires_at"], said["actual"]
     if state not in (Hold.HELD, Hold.COMMITTED, Hold.RELEASED, Hold.EXPIRED):
         raise ValueError
     return Hold(
         check_path(said["path"]),
-        *_texts(said, "id"),
+        check_text("id", said["id"]),
         check_amounts(said["amounts"]),
         state,
         None if expires is None else check_count("expires_at", expires) * 1000,
@@ -234,9 +229,12 @@ def _balances(said: "Any") -> "list[Balance]":
     return [
         Balance(
             check_path(row["account"]),
-            *_texts(row, "axis", "window"),
+            check_text("axis", row["axis"]),
+            check_text("window", row["window"]),
             check_limit("limit", row["limit"]),
-            *_counts(row, "spent", "held", "begins_at"),
+            check_count("spent", row["spent"]),
+            check_count("held", row["held"]),
+            check_count("begins_at", row["begins_at"]),
             check_limit("resets_at", row["resets_at"]),
         )
         for row in said["balances"]
@@ -250,18 +248,25 @@ def _refusal(status: int, said: "dict[str, Any]") -> Exception:
     try:
         if word == "budget_exceeded":
             return BudgetExceededError(
-                *_texts(said, "scope", "axis", "window"),
-                *_counts(said, "asked", "limit", "spent", "held"),
+                check_text("scope", said["scope"]),
+                check_text("axis", said["axis"]),
+                check_text("window", said["window"]),
+                check_count("asked", said["asked"]),
+                check_count("limit", said["limit"]),
+                check_count("spent", said["spent"]),
+                check_count("held", said["held"]),
                 check_limit("resets_at", said["resets_at"]),
             )
         if word == "unknown_account":
-            return UnknownAccountError(*_texts(said, "path"))
+            return UnknownAccountError(check_text("path", said["path"]))
         if word == "unknown_hold":
-            return UnknownHoldError(*_texts(said, "path", "id"))
+            return UnknownHoldError(check_text("path", said["path"]), check_text("id", said["id"]))
         if word == "hold_settled":
-            return HoldSettledError(*_texts(said, "id", "state"))
+            return HoldSettledError(
+                check_text("id", said["id"]), check_text("state", said["state"])
+            )
         if word == "key_reused":
-            return KeyReusedError(*_texts(said, "path", "key"))
+            return KeyReusedError(check_text("path", said["path"]), check_text("key", said["key"]))
     except (KeyError, ValueError):
         pass  # as anything that is not from a ledger
     if word == "invalid":
