@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _PIECE = 256
+_UNKNOWN = 1 << 40
 _DIGITS = b"0123456789abcdef"
 
 
@@ -72,18 +73,18 @@ class HttpEndpoint:
 class HttpExchange:
     """One request and its answer: `status`, then the body piece by piece.
 
-    `rest` is how much of the body, or of its chunk, is still to come; `None` if the body ends with
-    the connection only, so that it may be cut short. Every failure is a `ProviderError`. Close an
-    exchange after use.
+    `framed` tells whether the body ends by its length or its chunks; else it ends with the
+    connection, and may be cut short. Every failure is a `ProviderError`. Call `close` in any case.
     """
 
     def __init__(self, endpoint: HttpEndpoint) -> None:
         self.status = 0
-        self.rest: int | None = None
+        self.framed = False
         self._endpoint = endpoint
         self._seen = 0
         self._buffer = b""
         self._chunked = False
+        self._rest = _UNKNOWN  # bytes to come of the body, or of its chunk
         self._reader: Any = None
         self._writer: Any = None
 
@@ -107,21 +108,14 @@ class HttpExchange:
 
     async def read(self) -> bytes:
         """Return the next bytes of the body, and `b""` at its end."""
-        if self._chunked and self.rest == 0:
-            # The line end after the chunk before comes first.
-            line = await self._line() or await self._line()
-            self.rest = self._number(line.partition(b";")[0].strip(), 16)
-            self._chunked = self.rest > 0
-        if self.rest == 0:
-            return b""
-        if not self._buffer and not await self._more():
-            if self.rest is None:
-                return b""
+        if self._chunked and not self._rest:
+            line = await self._line() or await self._line()  # the chunk before ends in a newline
+            self._rest = self._number(line.partition(b";")[0].strip(), 16)
+            self._chunked = self._rest > 0
+        if self._rest and not self._buffer and not await self._more() and self.framed:
             raise ProviderError(self.status, "the answer broke off")
-        size = len(self._buffer) if self.rest is None else min(len(self._buffer), self.rest)
-        piece, self._buffer = self._buffer[:size], self._buffer[size:]
-        if self.rest is not None:
-            self.rest -= size
+        piece, self._buffer = self._buffer[: self._rest], self._buffer[self._rest :]
+        self._rest -= len(piece)
         return piece
 
     async def read_all(self) -> bytes:
@@ -180,17 +174,17 @@ class HttpExchange:
         if not words[0].startswith(b"http/1.") or len(words) < 2 or len(words[1]) != 3:
             raise ProviderError(0, "the answer is not HTTP")
         self.status = self._number(words[1], 10)
-        self.rest = None
+        self.framed, self._rest = False, _UNKNOWN
         line = await self._line()
         while line:
             name, _, value = line.partition(b":")
             if name == b"content-length":
-                self.rest = self._number(value.strip(), 10)
+                self.framed, self._rest = True, self._number(value.strip(), 10)
             elif name == b"transfer-encoding" and value.strip() == b"chunked":
-                self._chunked = True
+                self.framed = self._chunked = True
             line = await self._line()
         if self._chunked:
-            self.rest = 0
+            self._rest = 0
 
     def _number(self, digits: bytes, base: int) -> int:
         if 0 < len(digits) < 16 and all(digit in _DIGITS[:base] for digit in digits):

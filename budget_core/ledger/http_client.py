@@ -180,7 +180,7 @@ class HttpLedger:
         try:
             await exchange.send(method, path, body)
             data = await exchange.read_all()
-            if exchange.rest is None:
+            if not exchange.framed:
                 raise ProviderError(exchange.status, "the answer may have broken off")
             return exchange.status, data
         except ProviderError as error:
