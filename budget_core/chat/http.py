@@ -33,6 +33,10 @@ def tls_context(ca_file: str | None = None) -> "Any":
     return context
 
 
+def _is_visible(text: str) -> bool:
+    return "!" <= min(text) <= max(text) <= "~"
+
+
 class HttpEndpoint:
     """An http or https URL with what every request to it needs.
 
@@ -47,13 +51,15 @@ class HttpEndpoint:
         scheme, _, rest = url.partition("://")
         place, _, path = rest.partition("/")
         self.host, colon, port = place.partition(":")
-        plain = all("!" <= char <= "~" and char not in "@?#[]" for char in url)
-        if scheme not in ("http", "https") or not self.host or not plain:
+        wrong = scheme not in ("http", "https") or not self.host or not _is_visible(url)
+        for char in "@?#[]":
+            wrong = wrong or char in url
+        if wrong:
             wanted = "https://host:port/path, without user, password, query or IPv6 address"
             raise ValueError("the URL must be like " + wanted)
         if colon and not (port.isdigit() and len(port) < 6 and 0 < int(port) < 65_536):
             raise ValueError("the URL's port must be a number from 1 to 65535")
-        if not all("!" <= char <= "~" for char in key or ""):
+        if key and not _is_visible(key):
             raise ValueError("the key must be visible ASCII characters, without blanks")
         if not 0 < timeout_s <= 86_400:
             refuse("timeout_s", "above 0 and at most 86,400", timeout_s)
@@ -187,6 +193,6 @@ class HttpExchange:
             self._rest = 0
 
     def _number(self, digits: bytes, base: int) -> int:
-        if 0 < len(digits) < 16 and all(digit in _DIGITS[:base] for digit in digits):
+        if 0 < len(digits) < 16 and not digits.strip(_DIGITS[:base]):
             return int(digits, base)
         raise ProviderError(self.status, "the answer's HTTP is malformed")
