@@ -26,7 +26,7 @@ def encode(state: "dict[str, Any]", size: int, fill: bool = False) -> bytes:
 
 
 def decode(data: bytes) -> "dict[str, Any]":
-    """Return the state in `data`; `StateCorruptError` says what is wrong with anything else."""
+    """Return the state in `data`; raise `StateCorruptError` if there is none."""
     text = data[_HEAD:-1]
     if data != framed(text):
         raise StateCorruptError("stored state is damaged or was edited: its CRC does not match")

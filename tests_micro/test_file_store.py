@@ -216,7 +216,7 @@ def test_provisioning_again_keeps_the_state() -> None:
         assert store_in(folder).slots() == ["older", "newest", "empty"]
 
 
-def test_provisioning_that_was_cut_off_is_taken_up_and_denies_nobody() -> None:
+def test_provisioning_that_was_cut_off_is_finished_later_and_denies_no_call() -> None:
     with temp_folder() as model:
         store_in(model).provision()
         whole = read(slot(model, 0))
@@ -387,7 +387,7 @@ def test_several_slots_that_lost_a_part_are_all_written_by_the_next_save() -> No
             assert store_in(folder).load() == THIRD, (first, second)
 
 
-def test_every_flipped_bit_is_mended() -> None:
+def test_every_flipped_bit_is_repaired() -> None:
     with temp_folder() as folder:
         store_in(folder, STATE, OTHER)
         good = read(slot(folder, 1))
