@@ -1,4 +1,4 @@
-"""Repair a stored state in which flash has lost one bit."""
+"""Repair a stored state in which one bit of flash has flipped."""
 
 from budget_core.checksum import decode
 from budget_core.errors import StateCorruptError
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 def repaired(data: bytes) -> "dict[str, Any] | None":
-    """Return the state that `data` held before one bit flipped, or `None`.
+    """Return the state that `data` holds but for one flipped bit, or `None`.
 
-    Up to 370 bytes any two texts with their CRC-32 differ in five bits or more, so there is one
-    answer at most (Koopman, 32-Bit Cyclic Redundancy Codes for Internet Applications).
+    Up to 370 bytes any two texts with their CRC-32 differ in at least five bits (Koopman, 32-Bit
+    Cyclic Redundancy Codes for Internet Applications), so there is at most one answer.
     """
     work = bytearray(data)
     for place in range(len(work)):

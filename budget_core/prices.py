@@ -44,7 +44,7 @@ class Price:
     def affordable(self, nano_usd: int, prompt: int) -> int | None:
         """Return how many completion tokens that money buys after a prompt; `None`: any number.
 
-        It is -1 where it does not even buy the prompt.
+        It is -1 if the money does not even buy the prompt.
         """
         left = nano_usd * 1000 - prompt * self._input
         if left < 0:

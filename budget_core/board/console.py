@@ -143,14 +143,11 @@ def trimmed(messages: "list[dict[str, Any]]", most: int) -> "list[dict[str, Any]
     What stands before the first turn stays, and so does the last turn unless it is longer alone.
     """
     starts = [n for n, message in enumerate(messages) if message["role"] == "user"]
-    if not starts:
-        return messages
+    starts.append(len(messages))
     head = messages[: starts[0]]
-    for start in starts:
-        rest = messages[start:]
-        if sum([len(message["content"] or "") for message in rest]) <= most:
-            return head + rest
-    return head
+    while sum([len(message["content"] or "") for message in messages[starts[0] :]]) > most:
+        starts.pop(0)
+    return head + messages[starts[0] :]
 
 
 def main(settings: "Any", tools: "list[Tool]") -> None:

@@ -35,7 +35,7 @@ def make_client(settings: "Any", secret: "Any") -> "Any":
 
 
 def make_daily(settings: "Any") -> "DailyBudgetTracker":
-    """Return the day's tracker, which knows what was used before the board's last start."""
+    """Return the day's tracker; it continues from the board's stored state."""
     from budget_core.config import DailyBudgetConfig, Enforcement
     from budget_core.daily_tracker import DailyBudgetTracker
 
@@ -52,7 +52,7 @@ def make_daily(settings: "Any") -> "DailyBudgetTracker":
 def make_operative(
     settings: "Any", provider: "Any", daily: "DailyBudgetTracker", tools: "list[Tool]"
 ) -> "Operative":
-    """Return an agent whose every turn has the limits of `settings`, and whose day is `daily`'s."""
+    """Return an agent with the limits of `settings` on each turn, and of `daily` on the day."""
     from budget_core.agent.budget import Budget
     from budget_core.agent.operative import Operative
     from budget_core.agent.wind_down import WindDown

@@ -92,7 +92,7 @@ def parse_json(data: bytes) -> "Any":
 
 
 def complaint(body: bytes) -> str:
-    """Return what an endpoint says is wrong, in any of the usual shapes."""
+    """Return the error message of an endpoint, from any of the usual shapes."""
     try:
         data = parse_json(body)
         error = data.get("error") or data.get("message") or data.get("detail")

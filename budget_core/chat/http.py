@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _PIECE = 256
+_UNKNOWN = 1 << 40
 _DIGITS = b"0123456789abcdef"
 
 
@@ -32,6 +33,10 @@ def tls_context(ca_file: str | None = None) -> "Any":
     return context
 
 
+def _is_visible(text: str) -> bool:
+    return "!" <= min(text) <= max(text) <= "~"
+
+
 class HttpEndpoint:
     """An http or https URL with what every request to it needs.
 
@@ -46,13 +51,15 @@ class HttpEndpoint:
         scheme, _, rest = url.partition("://")
         place, _, path = rest.partition("/")
         self.host, colon, port = place.partition(":")
-        plain = all("!" <= char <= "~" and char not in "@?#[]" for char in url)
-        if scheme not in ("http", "https") or not self.host or not plain:
+        wrong = scheme not in ("http", "https") or not self.host or not _is_visible(url)
+        for char in "@?#[]":
+            wrong = wrong or char in url
+        if wrong:
             wanted = "https://host:port/path, without user, password, query or IPv6 address"
             raise ValueError("the URL must be like " + wanted)
         if colon and not (port.isdigit() and len(port) < 6 and 0 < int(port) < 65_536):
             raise ValueError("the URL's port must be a number from 1 to 65535")
-        if not all("!" <= char <= "~" for char in key or ""):
+        if key and not _is_visible(key):
             raise ValueError("the key must be visible ASCII characters, without blanks")
         if not 0 < timeout_s <= 86_400:
             refuse("timeout_s", "above 0 and at most 86,400", timeout_s)
@@ -72,18 +79,18 @@ class HttpEndpoint:
 class HttpExchange:
     """One request and its answer: `status`, then the body piece by piece.
 
-    `rest` is how much of the body, or of its chunk, is still to come; `None` if the body ends with
-    the connection only, so that it may be cut short. Every failure is a `ProviderError`. Close an
-    exchange after use.
+    `framed` tells whether the body ends by its length or its chunks; else it ends with the
+    connection, and may be cut short. Every failure is a `ProviderError`. Call `close` in any case.
     """
 
     def __init__(self, endpoint: HttpEndpoint) -> None:
         self.status = 0
-        self.rest: int | None = None
+        self.framed = False
         self._endpoint = endpoint
         self._seen = 0
         self._buffer = b""
         self._chunked = False
+        self._rest = _UNKNOWN  # bytes to come of the body, or of its chunk
         self._reader: Any = None
         self._writer: Any = None
 
@@ -107,21 +114,14 @@ class HttpExchange:
 
     async def read(self) -> bytes:
         """Return the next bytes of the body, and `b""` at its end."""
-        if self._chunked and self.rest == 0:
-            # The line end after the chunk before comes first.
-            line = await self._line() or await self._line()
-            self.rest = self._number(line.partition(b";")[0].strip(), 16)
-            self._chunked = self.rest > 0
-        if self.rest == 0:
-            return b""
-        if not self._buffer and not await self._more():
-            if self.rest is None:
-                return b""
+        if self._chunked and not self._rest:
+            line = await self._line() or await self._line()  # the chunk before ends in a newline
+            self._rest = self._number(line.partition(b";")[0].strip(), 16)
+            self._chunked = self._rest > 0
+        if self._rest and not self._buffer and not await self._more() and self.framed:
             raise ProviderError(self.status, "the answer broke off")
-        size = len(self._buffer) if self.rest is None else min(len(self._buffer), self.rest)
-        piece, self._buffer = self._buffer[:size], self._buffer[size:]
-        if self.rest is not None:
-            self.rest -= size
+        piece, self._buffer = self._buffer[: self._rest], self._buffer[self._rest :]
+        self._rest -= len(piece)
         return piece
 
     async def read_all(self) -> bytes:
@@ -180,19 +180,19 @@ class HttpExchange:
         if not words[0].startswith(b"http/1.") or len(words) < 2 or len(words[1]) != 3:
             raise ProviderError(0, "the answer is not HTTP")
         self.status = self._number(words[1], 10)
-        self.rest = None
+        self.framed, self._rest = False, _UNKNOWN
         line = await self._line()
         while line:
             name, _, value = line.partition(b":")
             if name == b"content-length":
-                self.rest = self._number(value.strip(), 10)
+                self.framed, self._rest = True, self._number(value.strip(), 10)
             elif name == b"transfer-encoding" and value.strip() == b"chunked":
-                self._chunked = True
+                self.framed = self._chunked = True
             line = await self._line()
         if self._chunked:
-            self.rest = 0
+            self._rest = 0
 
     def _number(self, digits: bytes, base: int) -> int:
-        if 0 < len(digits) < 16 and all(digit in _DIGITS[:base] for digit in digits):
+        if 0 < len(digits) < 16 and not digits.strip(_DIGITS[:base]):
             return int(digits, base)
         raise ProviderError(self.status, "the answer's HTTP is malformed")

@@ -47,7 +47,7 @@ async def read_stream(
 
 
 class _Parts:
-    """What has come of a streamed answer but its text, which is the sink's to keep."""
+    """The parts of a streamed answer except its text, which the sink keeps."""
 
     def __init__(self, sink: "StreamedAnswer") -> None:
         self._sink = sink

@@ -23,7 +23,9 @@ from budget_core.ledger.records import TTL, Balance, Hold, check_ttl
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 
 _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _MAX_MESSAGE = 300
@@ -66,8 +68,7 @@ class HttpLedger:
 
     async def limits(self, path: str) -> "list[Limit]":
         """Return an account's own limits."""
-        found: list[Limit] = await self._ask(_limits, "GET", "limits/" + check_path(path))
-        return found
+        return await self._ask(_limits, "GET", "limits/" + check_path(path))
 
     async def accounts(self) -> "list[str]":
         """Return the paths of all accounts that the key is for, sorted."""
@@ -114,43 +115,36 @@ class HttpLedger:
     async def hold(self, path: str, id: str) -> "Hold":
         """Return a hold by its path and `id`."""
         target = "hold/" + check_path(path) + "?id=" + _quoted(id)
-        found: Hold = await self._ask(_hold, "GET", target)
-        return found
+        return await self._ask(_hold, "GET", target)
 
     async def expire(self) -> int:
         """Count expired holds as spent; return how many there were."""
-        count: int = await self._ask(
-            lambda said: check_count("expired", said["expired"]), "POST", "expire"
-        )
-        return count
+        return await self._ask(_expired, "POST", "expire")
 
     async def balance(self, path: str) -> "list[Balance]":
         """Return what stands against each limit of the path and of the accounts above it.
 
         Of accounts above the key's own only what is left is shown, as the limit.
         """
-        found: list[Balance] = await self._ask(_balances, "GET", "balance/" + check_path(path))
-        return found
+        return await self._ask(_balances, "GET", "balance/" + check_path(path))
 
     async def history(self, path: str) -> "list[Balance]":
         """Return what an account's own limits counted in windows that are over."""
-        found: list[Balance] = await self._ask(_balances, "GET", "history/" + check_path(path))
-        return found
+        return await self._ask(_balances, "GET", "history/" + check_path(path))
 
     async def close(self) -> None:
         """Do nothing: a connection ends with its request."""
 
     async def _ask_hold(self, operation: str, path: str, fields: "dict[str, Any]") -> "Hold":
-        found: Hold = await self._ask(_hold, "POST", operation + "/" + check_path(path), fields)
-        return found
+        return await self._ask(_hold, "POST", operation + "/" + check_path(path), fields)
 
     async def _ask(
         self,
-        read: "Callable[[Any], Any]",
+        read: "Callable[[Any], T]",
         method: str,
         target: str,
         fields: "dict[str, Any] | None" = None,
-    ) -> "Any":
+    ) -> "T":
         """Return what `read` finds in an answer, or raise the error that it reports.
 
         `read` raises if another server answered.
@@ -186,7 +180,7 @@ class HttpLedger:
         try:
             await exchange.send(method, path, body)
             data = await exchange.read_all()
-            if exchange.rest is None:
+            if not exchange.framed:
                 raise ProviderError(exchange.status, "the answer may have broken off")
             return exchange.status, data
         except ProviderError as error:
@@ -211,6 +205,10 @@ def _limits(said: "Any") -> "list[Limit]":
 
 def _accounts(said: "Any") -> "tuple[list[str], bool]":
     return [check_path(path) for path in said["accounts"]], said.get("next") is not None
+
+
+def _expired(said: "Any") -> int:
+    return check_count("expired", said["expired"])
 
 
 def _hold(said: "Any") -> Hold:
@@ -264,7 +262,9 @@ def _refusal(status: int, said: "dict[str, Any]") -> Exception:
         if word == "unknown_hold":
             return UnknownHoldError(check_text("path", said["path"]), check_text("id", said["id"]))
         if word == "hold_settled":
-            return HoldSettledError(check_text("id", said["id"]), check_text("state", said["state"]))
+            return HoldSettledError(
+                check_text("id", said["id"]), check_text("state", said["state"])
+            )
         if word == "key_reused":
             return KeyReusedError(check_text("path", said["path"]), check_text("key", said["key"]))
     except (KeyError, ValueError):

@@ -276,7 +276,7 @@ def test_a_clock_before_the_deployed_build_is_not_trusted(
 ) -> None:
     flash = Board("esp32_generic", tmp_path / "flash", endpoint.base_url)
     (flash.flash / "deployed.py").write_text(f"PROVISIONED = False\nBUILT = {DATE + 1}\n")
-    assert flash.start("/quit")[1] == "clock: the time that was told is not to be believed"
+    assert flash.start("/quit")[1] == "clock: the server's time is not believed"
 
 
 def test_ctrl_c_ends_the_turn_and_then_the_chat(tmp_path: Path, endpoint: ScriptedEndpoint) -> None:

@@ -33,13 +33,13 @@ class OverHttp(HttpLedger):
     ) -> Hold:
         return marked(key, await super().reserve(path, amounts, key, ttl))
 
-    async def charge(self, path: str, amounts: Any, key: str | None = None) -> Hold:
+    async def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
         return marked(key, await super().charge(path, amounts, key))
 
     async def _exchange(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         sent, url = body.replace(b'"#', b'"'), path.replace("%23", "")
-        json = {"Content-Type": "application/json"}
-        answer = await self._client.request(method, url, content=sent, headers=json)
+        headers = {"Content-Type": "application/json"}
+        answer = await self._client.request(method, url, content=sent, headers=headers)
         return answer.status_code, answer.content
 
 

@@ -82,16 +82,16 @@ def test_a_line_is_a_turn_and_shows_the_answer_and_what_is_left() -> None:
     assert [message["role"] for message in chat.script.sent[0]] == ["system", "user"]
 
 
-def test_the_second_line_goes_on_from_the_first() -> None:
+def test_the_second_turn_continues_from_the_first() -> None:
     chat = Chat("One?", "Two?", answers=[says("First."), says("Second.")])
-    told = [message["content"] for message in chat.script.sent[1]]
-    assert told == ["Be brief.", "One?", "First.", "Two?"]
+    sent = [message["content"] for message in chat.script.sent[1]]
+    assert sent == ["Be brief.", "One?", "First.", "Two?"]
 
 
-def test_the_next_turn_is_told_of_no_tool_call() -> None:
+def test_the_next_turn_is_sent_no_tool_call() -> None:
     chat = Chat("Shout!", "And now?", answers=[SHOUT, says("Done."), says("Nothing.")])
-    told = [message["content"] for message in chat.script.sent[2]]
-    assert told == ["Be brief.", "Shout!", "Done.", "And now?"]
+    sent = [message["content"] for message in chat.script.sent[2]]
+    assert sent == ["Be brief.", "Shout!", "Done.", "And now?"]
 
 
 def test_tools_are_called_and_named() -> None:
@@ -149,7 +149,7 @@ def test_an_endpoint_that_fails_ends_only_its_turn() -> None:
     assert asked == ["Be brief.", "Two?"]
 
 
-def test_what_goes_wrong_outside_a_run_ends_only_its_turn() -> None:
+def test_an_error_outside_a_run_ends_only_its_turn() -> None:
     chat = Chat()
 
     def refuse(*_: object) -> None:
@@ -190,7 +190,7 @@ def test_a_spent_day_is_cut_off_without_a_call() -> None:
     assert "today 100/100 tokens, 0 left" in chat.shown[-1]
 
 
-def test_a_store_that_fails_is_told() -> None:
+def test_a_store_that_fails_is_shown() -> None:
     chat = Chat("/quit")
 
     def fail(state: object) -> None:
@@ -335,10 +335,10 @@ def test_certificates_that_are_not_there_are_named() -> None:
         BASE_URL = "https://llm.example/v1"
 
     assert "'/no/such/ca.pem'" in str(raises(ValueError, make_client, Secure, None))
-    main(Secure, [])  # tells it, and ends
+    main(Secure, [])  # prints it, and ends
 
 
-def test_the_chip_tells_its_state() -> None:
+def test_the_chip_reports_its_state() -> None:
     assert "21.5 degrees Celsius" in chip_tool(lambda: 21.46).run()
     assert "degrees" not in chip_tool().run()
     assert chip_tool().run().startswith("up for ")

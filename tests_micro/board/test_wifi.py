@@ -172,7 +172,7 @@ def test_an_unknown_status_is_shown_as_a_number() -> None:
     assert "status 777" in str(error)
 
 
-def test_a_network_error_never_tells_the_password_and_turns_the_radio_off() -> None:
+def test_a_network_error_never_shows_the_password_and_turns_the_radio_off() -> None:
     radio = Radio(OSError("no radio"))
     error, _ = join(radio, 0)
     assert "no radio" in str(error)

@@ -90,7 +90,12 @@ async def test_a_request_says_where_it_goes_how_long_it_is_and_that_it_is_the_la
     head, _, body = wire.sent.partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
     assert lines[0] == "POST /v1/chat HTTP/1.1"
-    for line in ("Host: host:81", "Authorization: Bearer a-key", "Content-Length: 4", "Connection: close"):
+    for line in (
+        "Host: host:81",
+        "Authorization: Bearer a-key",
+        "Content-Length: 4",
+        "Connection: close",
+    ):
         assert lines.count(line) == 1, line
     assert body == b"body"
     assert wire.opened == [("host", 81)]
