@@ -18,11 +18,11 @@ deadline Deadline
 deadline_token DeadlineToken
 errors BudgetError DeadlineExceeded ProviderError StateCorruptError StoreError
 file_store FileBudgetStore
-locks thread_lock
 memory_store InMemoryBudgetStore
 monotonic MonotonicClock
 policy TurnBudgetPolicy
 provider ChatResponse ToolCall
+threads thread_lock
 tracker BudgetTracker TurnBudgetTracker
 turn_budget TurnBudget
 turn_records CitationAccumulator ToolTraceEntry

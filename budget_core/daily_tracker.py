@@ -51,8 +51,7 @@ class DailyBudgetTracker(BudgetTracker):
         account: str | None = None,
     ) -> None:
         config = config or DailyBudgetConfig()
-        self._clock = clock or WALL
-        self._window = DayWindow(self._clock, config.reset_hour_utc)
+        self._window = DayWindow(clock or WALL, config.reset_hour_utc)
         check_count("write_ahead", write_ahead)
         super().__init__(config, None, config.daily_budget, bool(config.primary_models), lock)
         self.covered = NEVER  # up to how many tokens a call needs nothing stored before it
@@ -84,13 +83,13 @@ class DailyBudgetTracker(BudgetTracker):
     def maybe_auto_reset(self) -> None:
         """Begin a new day when the old one is over; try a store that failed again."""
         window = self._window
-        if self.total_tokens <= self.covered and window.start <= self._clock() < window.end:
+        if self.total_tokens <= self.covered and window.start <= window.clock() < window.end:
             return
         if self.ledger_account is not None:
             super().maybe_auto_reset()
             return
         with self.lock:
-            moved = window.follow(self._clock())
+            moved = window.follow(window.clock())
             if moved == OVER:
                 self._forget()
                 self.state_error = None

@@ -62,18 +62,22 @@ class DayState:
 class StoredDay:
     """Keeps a daily tracker's count in its store; the tracker holds its lock meanwhile.
 
-    What the store raises becomes the tracker's `store_error`. With `ahead` tokens the store gets a
-    count that is so much higher, and no further record until that is passed; before a call, half
-    of it is made sure of.
+    What the store raises becomes the tracker's `store_error`. With `write_ahead` tokens the store
+    gets a count that is so much higher, and no further record until that is passed; before a call,
+    half of it is made sure of.
     """
 
     def __init__(
-        self, tracker: "StoredTracker", store: "BudgetStateStore", window: "DayWindow", ahead: int
+        self,
+        tracker: "StoredTracker",
+        store: "BudgetStateStore",
+        window: "DayWindow",
+        write_ahead: int,
     ) -> None:
         self._tracker = tracker
-        self._store = store
+        self.store = store
         self._window = window
-        self._ahead = ahead
+        self.write_ahead = write_ahead
         self._exact = -1  # how many tokens are stored, if just so many are
         self._is_read = False
 
@@ -82,7 +86,7 @@ class StoredDay:
         if self._is_read:
             return
         tracker = self._tracker
-        state = DayState(self._store, self._window, tracker.token_cap)
+        state = DayState(self.store, self._window, tracker.token_cap)
         tracker.store_error = state.store_error
         if state.store_error is None:
             self._is_read = True
@@ -100,20 +104,20 @@ class StoredDay:
         """Store the count, so far ahead; as far as configured unless given."""
         tracker, window = self._tracker, self._window
         tokens = tracker.total_tokens
-        ahead = self._ahead if ahead is None else ahead
+        ahead = self.write_ahead if ahead is None else ahead
         announced = tracker.announced % OUTAGE
         doubt = _DOUBT if tracker.state_error is not None else 0
         values = (window.day, tokens, ahead, tracker.warned_ppm, announced + doubt)
         try:
-            self._store.save(dict(zip(_NAMES, values + (window.behind // _HOUR,))))
+            self.store.save(dict(zip(_NAMES, values + (window.behind // _HOUR,))))
             if tracker.store_error is not None:
                 tracker.store_error = None
                 tracker.announced = announced
             tracker.covered = NEVER
             self._exact = -1 if ahead else tokens
-            if self._ahead:
+            if self.write_ahead:
                 tracker.saves_from = tokens + ahead + 1
-                tracker.covered = tokens + ahead - self._ahead // 2
+                tracker.covered = tokens + ahead - self.write_ahead // 2
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the record stands
             tracker.store_error = error
             tracker.saves_from = 0

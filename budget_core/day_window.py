@@ -27,7 +27,7 @@ class DayWindow:
     def __init__(self, clock: "Callable[[], float]", reset_hour_utc: int) -> None:
         self.clock = clock
         self.behind = 0
-        self._reset_hour = reset_hour_utc
+        self.reset_hour_utc = reset_hour_utc
         self._elapsed: Any = getattr(clock, "elapsed", None)
         self._began: int | None = None  # by the monotonic clock
         self._name(clock())
@@ -35,12 +35,12 @@ class DayWindow:
     def _name(self, now: float) -> None:
         day = _UNKNOWN
         if 0 <= now < _FAR:
-            day = max(0, (int(now) - self._reset_hour * 3600) // DAY)
+            day = max(0, (int(now) - self.reset_hour_utc * 3600) // DAY)
         self._number(day)
 
     def _number(self, day: int) -> None:
         self.day = day
-        self.start = day * DAY + self._reset_hour * 3600
+        self.start = day * DAY + self.reset_hour_utc * 3600
         self.end = self.start + DAY
         self.behind = 0
 

@@ -1,7 +1,8 @@
 """Instants by which work has to be over."""
 
 from budget_core.checks import check_count
-from budget_core.monotonic import MONOTONIC, in_ms, inf
+from budget_core.durations import in_ms, inf
+from budget_core.monotonic import MONOTONIC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

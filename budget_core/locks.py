@@ -1,8 +1,4 @@
-"""Locks for the core's objects: none, or the port's own if it has threads."""
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from budget_core._types import Lock
+"""A lock for one thread; threads share what takes another lock in its place."""
 
 
 class NoLock:
@@ -12,15 +8,3 @@ class NoLock:
         return None
 
     __enter__ = __exit__
-
-
-def thread_lock() -> "Lock | None":
-    """Return a new lock of the port's own, for trackers and envelopes that threads share.
-
-    `None` on a port without threads. A thread that takes such a lock twice waits forever.
-    """
-    try:
-        from _thread import allocate_lock
-    except ImportError:
-        return None
-    return allocate_lock()

@@ -23,20 +23,20 @@ class TurnBudgetPolicy:
         if hasattr(tracker, "resets_at"):
             raise ValueError("tracker must be a turn's: a policy resets it at each turn's start")
         self._tracker = tracker
-        self._begins_turns = begins_turns
-        self._enforcement = check_enforcement(
+        self.begins_turns = begins_turns
+        self.enforcement = check_enforcement(
             "enforcement", tracker.config.enforcement if enforcement is None else enforcement
         )
 
     async def should_continue(self, iteration: int, tools_used: "list[str]") -> bool:
         """Allow the next LLM call unless the turn is cut off; iteration 0 begins a new turn."""
-        if iteration == 0 and self._begins_turns:
+        if iteration == 0 and self.begins_turns:
             self._tracker.reset()
             return True
-        return self._enforcement != Enforcement.CUTOFF or not self._tracker.is_at_limit()
+        return self.enforcement != Enforcement.CUTOFF or not self._tracker.is_at_limit()
 
     async def on_limit_reached(self, iteration: int, tools_used: "list[str]") -> str:
         """Return the text that ends the turn."""
         from budget_core.notices import last_words  # loaded for the first turn that is stopped
 
-        return last_words(self._tracker, self._enforcement)
+        return last_words(self._tracker, self.enforcement)

@@ -296,8 +296,8 @@ class TurnBudgetTracker(BudgetTracker):
         return self.config.model_weights.get(model, 1) if isinstance(model, str) else 1
 
 
-def _part(cap: int | None, millionths: int) -> int:
-    return NEVER if cap is None else cap * millionths // _WHOLE
+def _part(cap: int | None, share: int) -> int:
+    return NEVER if cap is None else cap * share // _WHOLE
 
 
 def _nearness(axis: "tuple[int, int | None, str]") -> float:

@@ -3,8 +3,9 @@
 from budget_core.allowance import Allowance
 from budget_core.checks import check_count, check_limit
 from budget_core.deadline import Deadline
+from budget_core.durations import in_ms
 from budget_core.locks import NoLock
-from budget_core.monotonic import MONOTONIC, in_ms
+from budget_core.monotonic import MONOTONIC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

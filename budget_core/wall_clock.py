@@ -50,8 +50,8 @@ class WallClock:
         built: int = BUILT,
     ) -> None:
         self.built = built
-        self._read = read
-        self._monotonic = monotonic.read
+        self.read = read
+        self.monotonic = monotonic.read
         self._second = monotonic.per_ms * 1000
         self._needs_sync = needs_sync
         self._offset: int | None = None  # from the monotonic clock to Unix time, in its units
@@ -75,12 +75,12 @@ class WallClock:
             date = self._date()
             if self._needs_sync or not date:
                 return 0
-            self._offset = date - self._monotonic()
-        return (self._monotonic() + self._offset) // self._second
+            self._offset = date - self.monotonic()
+        return (self.monotonic() + self._offset) // self._second
 
     def elapsed(self) -> int:
         """Return the monotonic clock's seconds."""
-        return self._monotonic() // self._second
+        return self.monotonic() // self._second
 
     @property
     def trusted(self) -> bool:
@@ -90,7 +90,7 @@ class WallClock:
     @property
     def stale(self) -> bool:
         """Whether the date is not believed, or the last sync a day of monotonic time ago."""
-        return self._synced is None or self._monotonic() - self._synced >= DAY * self._second
+        return self._synced is None or self.monotonic() - self._synced >= DAY * self._second
 
     def mark_synced(self) -> bool:
         """Take the wall clock's date for the true one: a server of time has just set it.
@@ -98,7 +98,7 @@ class WallClock:
         Return whether it is believed. It is not if it is before `built`, or a second great jump
         forward within a day.
         """
-        date, now = self._date(), self._monotonic()
+        date, now = self._date(), self.monotonic()
         if not date:
             return False
         if self.stale:
@@ -112,7 +112,7 @@ class WallClock:
     def _date(self) -> int:
         """Return the wall clock's date, or 0 for one that cannot be."""
         try:
-            date = int(self._read())
+            date = int(self.read())
         except Exception:  # noqa: BLE001 - a clock may be a chip on a bus, and may say NaN
             return 0
         return date * self._second if self.built <= date < 1 << 40 else 0

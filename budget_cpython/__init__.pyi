@@ -38,13 +38,13 @@ from budget_core.ledger.errors import UnknownHoldError as UnknownHoldError
 from budget_core.ledger.limit import Limit as Limit
 from budget_core.ledger.records import Balance as Balance
 from budget_core.ledger.records import Hold as Hold
-from budget_core.locks import thread_lock as thread_lock
 from budget_core.memory_store import InMemoryBudgetStore as InMemoryBudgetStore
 from budget_core.monotonic import MonotonicClock as MonotonicClock
 from budget_core.policy import TurnBudgetPolicy as TurnBudgetPolicy
 from budget_core.prices import Price as Price
 from budget_core.provider import ChatResponse as ChatResponse
 from budget_core.provider import ToolCall as ToolCall
+from budget_core.threads import thread_lock as thread_lock
 from budget_core.tracker import BudgetTracker as BudgetTracker
 from budget_core.usage_estimate import estimate_tokens as estimate_tokens
 from budget_core.wall_clock import WallClock as WallClock

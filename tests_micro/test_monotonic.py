@@ -3,7 +3,8 @@
 import time
 
 from budget_core import Deadline, MonotonicClock
-from budget_core.monotonic import MONOTONIC, clock_of, in_ms
+from budget_core.durations import in_ms
+from budget_core.monotonic import MONOTONIC, clock_of
 from tests_micro.support import raises, stopped_clock
 
 TYPE_CHECKING = False

@@ -2,7 +2,7 @@
 
 from budget_core.checks import check_limit, check_text
 from budget_core.config import Config, check_share
-from budget_core.monotonic import in_ms
+from budget_core.durations import in_ms
 
 
 class Budget(Config):

@@ -2,8 +2,8 @@
 
 import asyncio
 
+from budget_core.durations import in_ms, inf
 from budget_core.errors import BudgetError
-from budget_core.monotonic import in_ms, inf
 from budget_core.provider import settle
 
 TYPE_CHECKING = False

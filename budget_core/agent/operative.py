@@ -7,8 +7,8 @@ from budget_core.agent.envelope import Envelope
 from budget_core.agent.run import Run
 from budget_core.agent.tool import Tool
 from budget_core.agent.toolbox import Toolbox
+from budget_core.durations import inf
 from budget_core.errors import refuse
-from budget_core.monotonic import inf
 from budget_core.turn_state import TurnRuntimeState
 
 TYPE_CHECKING = False

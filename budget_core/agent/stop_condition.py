@@ -2,7 +2,7 @@
 
 from budget_core.agent.stop import StopReason, at_limit
 from budget_core.checks import check_count
-from budget_core.monotonic import in_ms
+from budget_core.durations import in_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

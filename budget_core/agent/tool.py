@@ -2,7 +2,7 @@
 
 from budget_core.agent.json_schema import check_schema
 from budget_core.checks import check_count, check_text
-from budget_core.monotonic import in_ms
+from budget_core.durations import in_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

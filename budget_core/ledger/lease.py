@@ -3,6 +3,7 @@
 import asyncio
 
 from budget_core.checks import check_count
+from budget_core.durations import in_ms
 from budget_core.errors import refuse
 from budget_core.ledger.bucket import COMMITTED
 from budget_core.ledger.errors import (
@@ -19,7 +20,7 @@ from budget_core.ledger.outbox import new_key
 from budget_core.ledger.records import TTL, Hold, bounded, check_ttl
 from budget_core.ledger.upstream import Upstream
 from budget_core.ledger.window import FAR
-from budget_core.monotonic import MONOTONIC, in_ms
+from budget_core.monotonic import MONOTONIC
 from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from budget_core.monotonic import in_ms
+from budget_core.durations import in_ms
 from budget_cpython.executor.call import Call, Hooks, Settings
 from budget_cpython.executor.options import describe
 from budget_cpython.executor.outcome import DENIED, ToolOutcome

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from budget_core.agent.tool import Tool
-from budget_core.monotonic import in_ms
+from budget_core.durations import in_ms
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _OPTIONS = "__tool_options__"

@@ -7,8 +7,8 @@ from contextvars import copy_context
 from threading import TIMEOUT_MAX
 from typing import Any
 
+from budget_core.durations import in_ms
 from budget_core.errors import DeadlineExceeded
-from budget_core.monotonic import in_ms
 from budget_cpython.deadline import Deadline
 from budget_cpython.executor.options import Function, is_async
 from budget_cpython.executor.slots import Slots
