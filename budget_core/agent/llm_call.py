@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Messages, Provider, Tools
-    from budget_core.agent.admission import CallHold
-    from budget_core.prices import Price
+    from budget_core.agent.admission import Admission
     from budget_core.turn_state import TurnRuntimeState
 
 
@@ -47,6 +46,7 @@ class Request:
 class LlmCall:
     """What an admitted call asks for, and what became of it.
 
+    `hold` is its `Admission`.
     `response` is the answer, or `reason` why there is none; `text` what has come of the answer;
     `usage` what was used, `nano_usd` what that cost, `None` where no price is known, and `report`
     the provider's report or an estimate in its form; `billed` whether the call may cost something.
@@ -62,19 +62,9 @@ class LlmCall:
     billed = False
     ledger: "Any" = None
 
-    def __init__(
-        self,
-        inner: "Provider",
-        model: str,
-        hold: "CallHold",
-        price: "Price | None",
-        priced: bool,
-    ) -> None:
+    def __init__(self, inner: "Provider", hold: "Admission", priced: bool) -> None:
         self.inner = inner
-        self.model = model
-        self.limit = hold.limit
         self.hold = hold
-        self.price = price
         self._priced = priced
         self._asked: dict[str, Any] = {}
         self._streamed = StreamedAnswer()
@@ -82,12 +72,12 @@ class LlmCall:
 
     def prepare(self, request: Request, notices: "Messages", on_delta: "Any") -> None:
         """Set what to ask for: a request, the `notices` that go with it once, and a stream."""
-        self._asked = asked = dict(request.options, model=self.model, tools=request.tools)
+        self._asked = asked = dict(request.options, model=self.hold.model, tools=request.tools)
         asked["messages"] = request.messages + notices
-        if self.limit is not None:
-            asked["max_tokens"] = self.limit
+        if self.hold.limit is not None:
+            asked["max_tokens"] = self.hold.limit
         if on_delta is not None and getattr(self.inner, "supports_response_deltas", False):
-            asked["on_delta"] = self._streamed = StreamedAnswer(on_delta, self.limit)
+            asked["on_delta"] = self._streamed = StreamedAnswer(on_delta, self.hold.limit)
 
     async def make(self) -> None:
         """Make the call; an exception of the provider becomes the reason."""
@@ -138,10 +128,10 @@ class LlmCall:
         else:
             self.report = getattr(self.response, "usage", self._streamed.usage)
         unclear = {ESTIMATED: ["estimated"], INVALID: ["missing"]}.get(usage.status, [])
-        if self.price is not None:
+        if self.hold.price is not None:
             from budget_core.prices import cost_of_usage  # loaded where there are prices
 
-            self.nano_usd = cost_of_usage(usage, self.price)
+            self.nano_usd = cost_of_usage(usage, self.hold.price)
         else:
             self.nano_usd = None
             if self._priced and self.billed:

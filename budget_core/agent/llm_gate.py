@@ -168,34 +168,31 @@ class Gate:
         before = self.partial_text
         if before:
             notices.insert(0, {"role": "assistant", "content": before})
-        call, left = await self._admit(request, notices)
+        call = await self._admit(request, notices)
+        hold = call.hold
         self.turn += 1
         try:
             call.prepare(request, notices, on_delta)
-            self.emit("turn_started", turn=self.turn, remaining=left, stage=stage, model=call.model)
+            started = {"turn": self.turn, "remaining": hold.left, "stage": stage}
+            self.emit("turn_started", model=hold.model, **started)
             for text in texts:
                 self.emit("notice", text=text, stage=stage)
             await call.make()
         finally:
             await call.settle(self.state)
-            self._limit = call.limit
+            self._limit = hold.limit
             self._completion = call.usage.output
             self.partial_text = joined(before, call.text)
         if call.reason is not None:
-            self.emit("response_failed", reason=call.reason, usage=call.report, model=call.model)
+            self.emit("response_failed", reason=call.reason, usage=call.report, model=hold.model)
             raise StoppedError(call.reason)
-        self.emit("response", response=call.response, usage=call.report, model=call.model)
+        self.emit("response", response=call.response, usage=call.report, model=hold.model)
         response = await self._after_llm(request, call.response)
         self.partial_text = before
         return response
 
-    async def _admit(
-        self, request: Request, notices: "Messages"
-    ) -> "tuple[LlmCall, dict[str, int | None]]":
-        """Return a call that may be made, and what was left before it.
-
-        Where the model is too dear, the call is the fallback's.
-        """
+    async def _admit(self, request: Request, notices: "Messages") -> LlmCall:
+        """Return a call that may be made; where the model is too dear, it is the fallback's."""
         prompt = await self._fit(request, notices)
         check_limit("max_tokens of the request", request.max_tokens)
         envelope = self.envelope
@@ -206,15 +203,15 @@ class Gate:
         first: Any = None
         for model in models:
             price = None if self.prices is None else self.prices.get(model)
-            admission = Admission(envelope, prompt, limit, price, model)
+            hold = Admission(envelope, prompt, limit, price, model)
             try:
-                hold = await admission.wait()
-                call = LlmCall(self.inner, model, hold, price, self.prices is not None)
+                await hold.wait()
+                call = LlmCall(self.inner, hold, self.prices is not None)
                 if envelope.ledger is None:
-                    return call, admission.left
+                    return call
                 reason = await envelope.ledger.admit(call, request, notices, prompt)
                 if reason is None:
-                    return call, admission.left
+                    return call
             except StoppedError as error:
                 reason = error.reason
             first = first or reason

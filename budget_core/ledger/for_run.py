@@ -62,7 +62,7 @@ class RunAccount(LedgerAccount):
         reason: StopReason | None
 
         async def reserve() -> None:
-            taken = await self.reserve(call.model, prompt, call.limit, call.price)
+            taken = await self.reserve(hold.model, prompt, hold.limit, hold.price)
             if over:
                 taken.abandon()
             else:
@@ -71,7 +71,7 @@ class RunAccount(LedgerAccount):
         try:
             self.refuse_twice(call.inner)
             await call_within(hold.envelope, reserve)
-            call.limit = call.ledger.limit
+            hold.limit = call.ledger.limit
             call.ledger.begin()
             return None
         except CutShortError as error:
