@@ -8,6 +8,13 @@ if TYPE_CHECKING:
     from budget_core._types import Lock
 
 
+def least(one: int | None, other: int | None) -> int | None:
+    """Return the smaller of two limits; `None` is unlimited."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
 class SharedAllowance(Allowance):
     """An `Allowance` that draws on `parent`: what is used here is used above as well.
 

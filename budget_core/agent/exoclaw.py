@@ -99,7 +99,11 @@ class ExoclawBudget:
     async def should_continue(self, iteration: int, tools_used: "list[str]") -> bool:
         """Allow the next LLM call unless the run is over; iteration 0 begins a new turn."""
         if iteration == 0:
-            self._begin()
+            if self._parent is None and self._limits is not None:
+                self._open(self.ENVELOPE.open(self._limits))  # a whole budget of its own
+            elif not self._current().closing:
+                self._open(self.budget)  # the rest
+            self._text = ""
         return self.reason is None
 
     async def on_limit_reached(self, iteration: int, tools_used: "list[str]") -> str:
@@ -155,23 +159,16 @@ class ExoclawBudget:
             self._gate.reason = self._gate.cut_off()
         offered = {tool["function"]["name"] for tool in tools or ()}
         may_call = self.reason is None and self.budget.why_over() is None
-        kept = [call for call in calls if may_call and self._claim(call.name, offered)]
+        if self.budget.tool_calls.left() == 0:  # no tool is offered: the refusal ends the run
+            offered.update([call.name for call in calls])
+        kept = [
+            call
+            for call in calls
+            if may_call and call.name in offered and self.budget.claim_tool_call(call.name)
+        ]
         if len(kept) < len(calls):
             response.tool_calls = kept
         return bool(kept or not calls) or self.reason is not None
-
-    def _claim(self, name: str, offered: "set[str]") -> bool:
-        # Once no call is left no tool is offered, and the refusal is what ends the run.
-        wanted = name in offered or self.budget.tool_calls.left() == 0
-        return wanted and self.budget.claim_tool_call(name)
-
-    def _begin(self) -> None:
-        """Begin a turn, with a whole budget where this has one of its own, else with the rest."""
-        if self._parent is None and self._limits is not None:
-            self._open(self.ENVELOPE.open(self._limits))
-        elif not self._current().closing:
-            self._open(self.budget)
-        self._text = ""
 
     def _current(self) -> Envelope:
         """Return the envelope in use; a child's moves below the one that its parent uses now."""

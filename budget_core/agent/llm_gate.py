@@ -1,10 +1,11 @@
 """The one way from a run to its model: every call is admitted, bounded, counted and settled."""
 
 from budget_core.agent.admission import Admission
+from budget_core.agent.allowance_tree import least
 from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.llm_call import LlmCall, Request
 from budget_core.agent.stop import StoppedError, StopReason, StopRequested, in_words
-from budget_core.agent.wind_down import Stages, WindDown
+from budget_core.agent.wind_down import WindDown
 from budget_core.checks import check_limit
 from budget_core.usage_estimate import estimate_tokens
 
@@ -85,19 +86,17 @@ class Gate:
         self.prices = prices
         self.count_tokens = count_tokens
         self.compact = compact
-        self.emit = on_event or _ignore
+        self.emit = on_event or (lambda kind, **fields: None)
         self.state = state
         self.reason: StopReason | None = None
         self.turn = 0
         self.partial_text = ""
         self._limit: int | None = None
         self._completion: int | None = None
-        self._stages = Stages(envelope, wind_down or WindDown(), set(essential))
+        self.wind_down = wind_down or WindDown()
+        self.essential = set(essential)
         envelope.notes = {}
-        if (ledger, account, max_tokens, ttl) != (None, None, None, None):
-            from budget_core.ledger.for_run import account_for  # loaded for the first ledger
-
-            envelope.ledger = account_for(envelope.ledger, ledger, account, max_tokens, ttl)
+        if envelope.draw_on(ledger, account, max_tokens, ttl):
             envelope.ledger.refuse_twice(inner)
         if stop_when is not None:
             stop_when.reset()
@@ -163,7 +162,7 @@ class Gate:
             await self.run_hook(one.before_llm, request, self.envelope)
         if last is None:
             self._raise_if_over()
-        stage, texts = self._stages.apply(request, last)
+        stage, texts = self.wind_down.apply(request, self.envelope, self.essential, last)
         notices = [{"role": "user", "content": text} for text in texts]
         before = self.partial_text
         if before:
@@ -196,7 +195,7 @@ class Gate:
         prompt = await self._fit(request, notices)
         check_limit("max_tokens of the request", request.max_tokens)
         envelope = self.envelope
-        limit = envelope.tightest_completion(request.max_tokens)
+        limit = least(request.max_tokens, envelope.max_tokens_per_turn)
         models = [request.model or self.model or self.inner.get_default_model()]
         if self.fallback_model not in (None, models[0]):
             models.append(self.fallback_model)
@@ -219,23 +218,22 @@ class Gate:
 
     async def _fit(self, request: Request, notices: "Messages") -> int:
         """Return the size of the prompt as far as it is counted; compact it if need be."""
-        envelope = self.envelope
-        if self.count_tokens is None and envelope.max_context_tokens is None:
+        cap = self.envelope.max_context_tokens
+        if self.count_tokens is None and cap is None:
             return 0
         count = self.count_tokens or estimate_tokens
         size: int = count(request.messages + notices, request.tools)
-        if not envelope.fits_context(size) and self.compact is not None:
+        if self.compact is not None and cap is not None and size > cap:
             request.messages = list(await self.run_hook(self.compact, request.messages))
             request.compacted = True
             if self.state is not None:
                 self.state.context_was_compacted = True
             before, size = size, count(request.messages + notices, request.tools)
             self.emit("compacted", before=before, after=size)
-        if envelope.fits_context(size):
+        if cap is None or size <= cap:
             return 0 if self.count_tokens is None else size
-        cap = envelope.max_context_tokens
-        kind = StopReason.CONTEXT_LIMIT
-        raise StoppedError(StopReason(kind, "", "context tokens", size, cap, scope=envelope.name))
+        kind, scope = StopReason.CONTEXT_LIMIT, self.envelope.name
+        raise StoppedError(StopReason(kind, "", "context tokens", size, cap, scope=scope))
 
     async def _after_llm(self, request: Request, response: "Any") -> "Any":
         """Return an answer as middleware leaves it."""
@@ -270,7 +268,3 @@ class Gate:
 def joined(before: str, text: str | None) -> str:
     """Return two texts as one, an empty one left out."""
     return f"{before}\n\n{text}" if before and text else before or text or ""
-
-
-def _ignore(kind: str, **fields: object) -> None:
-    pass

@@ -124,22 +124,16 @@ class Run:
             return reason is not None and reason.kind in FINAL, reason
         if response.finish_reason == "length":
             return True, self._gate.cut_off()
+        if self._reflect is None or not self.budget.reflections.claim():
+            return True, None
         try:
-            remark = await self._remark_on_draft()
+            remark = await self._gate.run_hook(self._reflect, self._text, self.budget)
         except StoppedError as error:
             return True, error.reason
-        if not remark:
-            return True, None
-        self._messages.append({"role": "user", "content": remark})
-        return False, None
-
-    async def _remark_on_draft(self) -> str:
-        """Return the remark on the draft, if one is allowed and there is one."""
-        if self._reflect is None or not self.budget.reflections.claim():
-            return ""
-        remark = await self._gate.run_hook(self._reflect, self._text, self.budget)
         self.emit("reflection", remark=remark)
-        return remark or ""
+        if remark:
+            self._messages.append({"role": "user", "content": remark})
+        return not remark, None
 
     async def _call_tools(self, calls: "list[ToolCall]") -> StopReason | None:
         """Call the tools in their order; return why the run is to stop."""

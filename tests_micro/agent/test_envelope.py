@@ -616,21 +616,18 @@ def test_a_completion_is_no_longer_than_any_of_the_chain_allows() -> None:
     top = opened(max_tokens_per_turn=500)
     child = top.child(max_tokens_per_turn=100)
     grandchild = child.child(max_tokens_per_turn=200)
-    assert grandchild.tightest_completion(None) == 100
-    assert grandchild.tightest_completion(50) == 50
-    assert top.tightest_completion(None) == top.tightest_completion(900) == 500
-    assert opened().tightest_completion(None) is None
-    assert opened().tightest_completion(7) == 7
-    assert top.child(max_tokens_per_turn=0).tightest_completion(7) == 0
+    assert grandchild.max_tokens_per_turn == 100
+    assert top.child().max_tokens_per_turn == 500
+    assert opened().child().max_tokens_per_turn is None
+    assert opened().child(max_tokens_per_turn=7).max_tokens_per_turn == 7
+    assert top.child(max_tokens_per_turn=0).max_tokens_per_turn == 0
 
 
 def test_a_prompt_fits_the_smallest_context_of_the_chain() -> None:
     top = opened(max_context_tokens=100)
     for own, fits in ((None, 100), (500, 100), (100, 100), (30, 30), (0, 0)):
-        child = top.child(max_context_tokens=own).child()
-        assert child.fits_context(fits), own
-        assert not child.fits_context(fits + 1), own
-    assert opened().child().fits_context(10**9)
+        assert top.child(max_context_tokens=own).child().max_context_tokens == fits, own
+    assert opened().child().max_context_tokens is None
 
 
 def test_watchers_hear_of_every_change_in_the_tree_and_no_lock_is_held() -> None:
