@@ -162,10 +162,7 @@ class Envelope:
 
     def chain(self) -> "list[Envelope]":
         """Return this envelope and all above it, the nearest first."""
-        found: list[Envelope] = [self]
-        while found[-1].parent is not None:
-            found.append(found[-1].parent)
-        return found
+        return [self] if self.parent is None else [self] + self.parent.chain()
 
     # Time
 

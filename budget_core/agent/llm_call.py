@@ -2,6 +2,7 @@
 
 from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.stop import StopReason, in_words
+from budget_core.errors import ProviderError
 from budget_core.provider import ChatResponse, settle
 from budget_core.usage import ESTIMATED, INVALID, Usage
 from budget_core.usage_estimate import as_report, at_least_estimated, is_billed
@@ -70,25 +71,27 @@ class LlmCall:
         self._streamed = StreamedAnswer()
         self.usage = Usage()
 
-    def prepare(self, request: Request, notices: "Messages", on_delta: "Any") -> None:
-        """Set what to ask for: a request, the `notices` that go with it once, and a stream."""
+    async def make(self, request: Request, notices: "Messages", on_delta: "Any") -> None:
+        """Make a call, with the `notices` that go with it once, and with a stream.
+
+        An exception of the provider becomes the reason.
+        """
         self._asked = asked = dict(request.options, model=self.hold.model, tools=request.tools)
         asked["messages"] = request.messages + notices
         if self.hold.limit is not None:
             asked["max_tokens"] = self.hold.limit
         if on_delta is not None and getattr(self.inner, "supports_response_deltas", False):
             asked["on_delta"] = self._streamed = StreamedAnswer(on_delta, self.hold.limit)
-
-    async def make(self) -> None:
-        """Make the call; an exception of the provider becomes the reason."""
         self.billed = True
         try:
             await call_within(self.hold.envelope, self._chat)
         except CutShortError as error:
             self.reason = error.reason
         except Exception as error:  # noqa: BLE001 - a provider may raise anything
-            self.billed = is_billed(error)
-            self.reason = StopReason(StopReason.PROVIDER_ERROR, in_words(error), error=error)
+            too_long = type(error).__name__ == "ContextWindowExceededError"  # as exoclaw names it
+            kind = StopReason.CONTEXT_LIMIT if too_long else StopReason.PROVIDER_ERROR
+            self.billed = not too_long and is_billed(error)
+            self.reason = StopReason(kind, in_words(error), error=error)
         if self.response is not None:
             self.reason = None
         elif self.reason is None:
@@ -98,7 +101,9 @@ class LlmCall:
         try:
             response = await settle(self.inner.chat(**self._asked))
             if response is not None:  # a malformed answer raises here, not later
-                _ = (response.content, response.tool_calls, response.finish_reason)
+                _ = (response.content, response.tool_calls)
+                if response.finish_reason == "error":  # exoclaw's word for a failure
+                    raise ProviderError(0, response.content or "the provider failed")
         except AnswerTooLongError:
             response = ChatResponse(self._streamed.text, finish_reason="length")
         self.response = response

@@ -110,18 +110,34 @@ class Gate:
         spare = Request(
             request.messages, request.tools, request.model, request.max_tokens, request.options
         )
+        envelope = self.envelope
+        reason = envelope.check()
         if self.stop_when is not None:
-            self.stop_when.note(request.messages, self.envelope)
-        try:
-            self._raise_if_over(self.stop_when)
-            return await self._call(request, on_delta)
-        except StoppedError as error:
-            self.reason = error.reason
+            self.stop_when.note(request.messages, envelope)
+            reason = reason or self.stop_when.check(envelope)
+        if reason is None:
+            try:
+                return await self._call(request, on_delta)
+            except StoppedError as error:
+                reason = error.reason
+        self.reason = reason
+        broken = reason.kind == StopReason.PROVIDER_ERROR and not self.fallback_model
+        if reason.kind in FINAL or broken or envelope.closing or envelope.budget.last_call is None:
+            raise StoppedError(reason)
+        envelope.begin_last_call()
+        if envelope.check() is not None:
+            raise StoppedError(reason)
         if not request.compacted:
             request.messages = spare.messages
         request.options, request.max_tokens = spare.options, spare.max_tokens
         request.model = self.fallback_model or spare.model
-        return await self._last_call(request, on_delta, self.reason)
+        try:
+            return await self._call(request, on_delta, reason)
+        except StoppedError as error:
+            kind = error.reason.kind
+            if kind in FINAL and kind != StopReason.CONTEXT_LIMIT:
+                self.reason = reason = error.reason
+            raise StoppedError(reason)
 
     async def run_hook(self, hook: "Callable[..., Any]", *arguments: "Any") -> "Any":
         """Return what a hook of the user's returns; `StoppedError` if it stops the run or fails.
@@ -138,54 +154,37 @@ class Gate:
             reason = StopReason(StopReason.FAILED, in_words(error), error=error)
         raise StoppedError(reason)
 
-    async def _last_call(self, request: Request, on_delta: "Any", reason: StopReason) -> "Any":
-        envelope = self.envelope
-        broken = reason.kind == StopReason.PROVIDER_ERROR and not self.fallback_model
-        if reason.kind in FINAL or broken or envelope.closing or envelope.budget.last_call is None:
-            raise StoppedError(reason)
-        envelope.begin_last_call()
-        if envelope.check() is not None:
-            raise StoppedError(reason)
-        try:
-            return await self._call(request, on_delta, reason)
-        except StoppedError as error:
-            kind = error.reason.kind
-            if kind in FINAL and kind != StopReason.CONTEXT_LIMIT:
-                self.reason = reason = error.reason
-            raise StoppedError(reason)
-
     async def _call(
         self, request: Request, on_delta: "Any", last: StopReason | None = None
     ) -> "Any":
         """Make one call, the last one where a reason is given."""
         for one in self.middleware:
             await self.run_hook(one.before_llm, request, self.envelope)
-        if last is None:
-            self._raise_if_over()
+        reason = self.envelope.check()
+        if reason is not None and last is None:
+            raise StoppedError(reason)
         stage, texts = self.wind_down.apply(request, self.envelope, self.essential, last)
         notices = [{"role": "user", "content": text} for text in texts]
         before = self.partial_text
         if before:
             notices.insert(0, {"role": "assistant", "content": before})
         call = await self._admit(request, notices)
-        hold = call.hold
+        hold, model = call.hold, call.hold.model
         self.turn += 1
         try:
-            call.prepare(request, notices, on_delta)
-            started = {"turn": self.turn, "remaining": hold.left, "stage": stage}
-            self.emit("turn_started", model=hold.model, **started)
+            self.emit("turn_started", turn=self.turn, remaining=hold.left, stage=stage, model=model)
             for text in texts:
                 self.emit("notice", text=text, stage=stage)
-            await call.make()
+            await call.make(request, notices, on_delta)
         finally:
             await call.settle(self.state)
             self._limit = hold.limit
             self._completion = call.usage.output
             self.partial_text = joined(before, call.text)
         if call.reason is not None:
-            self.emit("response_failed", reason=call.reason, usage=call.report, model=hold.model)
+            self.emit("response_failed", reason=call.reason, usage=call.report, model=model)
             raise StoppedError(call.reason)
-        self.emit("response", response=call.response, usage=call.report, model=hold.model)
+        self.emit("response", response=call.response, usage=call.report, model=model)
         response = await self._after_llm(request, call.response)
         self.partial_text = before
         return response
@@ -256,13 +255,6 @@ class Gate:
         used = None if self._limit is None else self._completion
         kind, scope = StopReason.TOKEN_BUDGET, self.envelope.name
         return StopReason(kind, text, "completion tokens", used, self._limit, scope=scope)
-
-    def _raise_if_over(self, also: "StopCondition | None" = None) -> None:
-        reason = self.envelope.check()
-        if reason is None and also is not None:
-            reason = also.check(self.envelope)
-        if reason is not None:
-            raise StoppedError(reason)
 
 
 def joined(before: str, text: str | None) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from budget_core.provider import ToolCall
 
 NOT_CALLED = "Error: not called, the run has stopped"
-UNLIMITED = "this run has no limit on turns, tokens, time or money"
+_UNLIMITED = "this run has no limit on turns, tokens, time or money"
 
 
 class Run:
@@ -78,7 +78,7 @@ class Run:
         try:
             self.emit("started", budget=self.budget, remaining=self.budget.remaining())
             if self.budget.parent is None and self.budget.budget.is_unlimited():
-                self.emit("warning", text=UNLIMITED)
+                self.emit("warning", text=_UNLIMITED)
             reason = await self._turns()
         except StoppedError as error:
             reason = error.reason

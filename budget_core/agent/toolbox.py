@@ -37,11 +37,13 @@ class ToolEnd:
     `"cancelled"` (with the run). `answer` is what a tool that stops the run leaves as its text.
     """
 
-    def __init__(self, status: str, content: str, stop_reason: str | None = None) -> None:
+    def __init__(
+        self, status: str, content: str, stop_reason: str | None = None, answer: str = ""
+    ) -> None:
         self.status = status
         self.content = content
         self.stop_reason = stop_reason
-        self.answer = ""
+        self.answer = answer
 
 
 class Toolbox:
@@ -167,9 +169,8 @@ class Toolbox:
 def as_end(value: "Any") -> ToolEnd:
     """Return the end of a call that returned `value`."""
     if isinstance(value, ToolOutput):
-        end = ToolEnd(COMPLETED, value.content or value.stop_reason or "", value.stop_reason)
-        end.answer = value.content
-        return end
+        content = value.content or value.stop_reason or ""
+        return ToolEnd(COMPLETED, content, value.stop_reason, value.content)
     return ToolEnd(COMPLETED, as_text(value))
 
 

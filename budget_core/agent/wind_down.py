@@ -17,10 +17,10 @@ LAST_CALL = (
     "[Budget exhausted] {reason}. This is your last answer and there are no tools any more: tell "
     "the user what you have found, what you have done, and what is missing."
 )
-NORMAL = "normal"
-NARROWED = "narrowed"
-TOOLS_OFF = "tools_off"
-LAST = "last_call"
+_NORMAL = "normal"
+_NARROWED = "narrowed"
+_TOOLS_OFF = "tools_off"
+_LAST = "last_call"
 
 
 class WindDown(Config):
@@ -69,7 +69,7 @@ class WindDown(Config):
         if reason is not None:
             request.tools = None
             values: dict[str, Any] = {"reason": str(reason)}
-            return LAST, [substitute(self.last_call_template, values)]
+            return _LAST, [substitute(self.last_call_template, values)]
         share, used, cap, unit, scope = envelope.nearest()
         values = {"scope": scope, "used": used, "cap": cap, "unit": unit}
         notices = []
@@ -82,16 +82,16 @@ class WindDown(Config):
         off = envelope.tool_calls.left() == 0 or share >= _ppm(self.tools_off_at)
         narrow = essential and share >= _ppm(self.narrow_at)
         if not request.tools or not (off or narrow):
-            return NORMAL, notices
+            return _NORMAL, notices
         kept = [tool for tool in request.tools if not off and _name(tool) in essential]
         gone = [_name(tool) for tool in request.tools if tool not in kept]
         if not gone:
-            return NORMAL, notices
+            return _NORMAL, notices
         request.tools = kept or None
         values["pct"] = min(100, share // 10_000)
         values["disallow_clause"] = disallow_clause(tuple(gone) if kept else ())
         notices.append(substitute(self.tools_template, values))
-        return NARROWED if kept else TOOLS_OFF, notices
+        return _NARROWED if kept else _TOOLS_OFF, notices
 
 
 def _ppm(share: float | None) -> int:
