@@ -24,8 +24,7 @@ policy CompositePolicy TurnBudgetPolicy
 provider ChatResponse ToolCall
 tracker BudgetTracker TurnBudgetTracker
 turn_budget TurnBudget
-turn_records CitationAccumulator ToolTraceEntry
-turn_state TurnRuntimeState
+turn_state CitationAccumulator ToolTraceEntry TurnRuntimeState
 wall_clock WALL WallClock
 wrapper BudgetWrapper"""
 
