@@ -15,8 +15,7 @@ from typing import Any
 
 from benchmarks.figures import Figure
 from benchmarks.mpy import run_micropython
-from budget_cpython.board.build import CORE, TYPES_ONLY, compile_package
-from budget_cpython.board.image import image_of
+from budget_cpython.board.build import CORE, TYPES_ONLY, compile_package, romfs_image
 from budget_cpython.endpoint import ScriptedEndpoint
 
 STEPS = 5
@@ -95,7 +94,7 @@ def build(folder: Path) -> None:
     (source / "agent.py").write_text(_SOURCE)
     compile_package(source, folder)
     (source / "agent.mpy").rename(library / "agent.mpy")
-    (folder / "image.romfs").write_bytes(image_of(library))
+    (folder / "image.romfs").write_bytes(romfs_image(library))
 
 
 def run(

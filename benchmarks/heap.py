@@ -16,8 +16,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.agent import measure_agent
 from benchmarks.figures import Figure, ratio
 from benchmarks.mpy import ROOT, find_micropython, find_micropython32, run_micropython
-from budget_cpython.board.build import compile_package
-from budget_cpython.board.image import image_of
+from budget_cpython.board.build import compile_package, romfs_image
 
 MAX_TRACKERS = 30_000
 MAX_AGENT = 100_000
@@ -98,7 +97,7 @@ def measure(quick: bool = False) -> list[Figure]:
     with TemporaryDirectory() as folder:
         built = Path(folder, "ours")
         sizes = compile_package(ROOT / OURS, built / "lib", left_out={TYPES_ONLY})
-        (built / "image.romfs").write_bytes(image_of(built / "lib"))
+        (built / "image.romfs").write_bytes(romfs_image(built / "lib"))
         figures = _bytecode(micropython, built, sizes)
         figures += _sets(micropython, built, sizes, "64-bit")
         figures += measure_agent(micropython, Path(folder, "agent"), "64-bit")

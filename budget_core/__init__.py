@@ -11,6 +11,7 @@ PUBLIC = """\
 allowance Allowance
 chat.client ChatClient
 chat.http tls_context
+composite_policy CompositePolicy
 config DailyBudgetConfig Enforcement TurnBudgetConfig
 daily_tracker DailyBudgetTracker
 deadline Deadline
@@ -20,7 +21,7 @@ file_store FileBudgetStore
 locks thread_lock
 memory_store InMemoryBudgetStore
 monotonic MonotonicClock
-policy CompositePolicy TurnBudgetPolicy
+policy TurnBudgetPolicy
 provider ChatResponse ToolCall
 tracker BudgetTracker TurnBudgetTracker
 turn_budget TurnBudget

@@ -78,6 +78,68 @@ class BudgetStateStore(Protocol):
         """Forget the state, for an operator."""
 
 
+class UsageParts(Protocol):
+    """A `Usage` that is being filled in."""
+
+    MEASURED: str
+    ESTIMATED: str
+    INVALID: str
+    MISSING: str
+    MOST: int
+    input: int | None
+    output: int | None
+    total: int
+    cached: int
+    cache_written: int
+    reasoning: int
+    status: str
+
+
+class Tracker(Protocol):
+    """What texts and hooks need to know of a tracker."""
+
+    SCOPE: str
+    config: Any
+
+    def dominant_axis(self) -> tuple[int, int | None, str]:
+        """Return `(used, cap, unit)` of the axis nearest to its cap."""
+
+    def consume_threshold_warning(self, force: bool = False) -> str | None:
+        """Return the warning for the highest threshold newly crossed, once; else `None`."""
+
+    def at_limit_message(self, enforcement: str | None = None) -> str:
+        """Return what to say at the limit."""
+
+
+class Wrapper(Protocol):
+    """What decides over a call near the edge of a budget: a `BudgetWrapper`'s settings."""
+
+    @property
+    def tracker(self) -> Any:
+        """The tracker."""
+
+    enforcement: str
+    fallback_model: str | None
+    on_threshold_crossed: Hook | None
+    on_limit_reached: Hook | None
+    hook_error: Exception | None
+    estimates: bool
+
+
+class StoredTracker(Protocol):
+    """A daily tracker, as what keeps it in a store sees it."""
+
+    token_cap: int | None
+    total_tokens: int
+    warned_ppm: int
+    announced: int
+    saves_from: int
+    covered: int
+    alert: bool
+    state_error: Exception | None
+    store_error: Exception | None
+
+
 class EnvelopeView(Protocol):
     """What stop conditions, and calls that a run may cut short, read of an `Envelope`."""
 

@@ -1,4 +1,4 @@
-"""Mend a stored state in which flash has let go of one bit."""
+"""Repair a stored state in which one bit of flash has flipped."""
 
 from budget_core.checksum import decode
 from budget_core.errors import StateCorruptError
@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def mended(data: bytes) -> "dict[str, Any] | None":
+def repaired(data: bytes) -> "dict[str, Any] | None":
     """Return the state that `data` holds but for one flipped bit, or `None`.
 
-    Up to 370 bytes any two texts with their CRC-32 differ in five bits or more, so there is one
-    answer at most. Source: Koopman, 32-Bit Cyclic Redundancy Codes for Internet Applications.
+    Up to 370 bytes any two texts with their CRC-32 differ in at least five bits (Koopman, 32-Bit
+    Cyclic Redundancy Codes for Internet Applications), so there is at most one answer.
     """
     work = bytearray(data)
     for place in range(len(work)):

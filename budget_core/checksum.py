@@ -1,4 +1,6 @@
-"""Put a checksum in front of a state, and take nothing for a state that is not whole."""
+"""Put a checksum in front of a state, and refuse a state that does not match its own."""
+
+from binascii import crc32
 
 from budget_core.errors import StateCorruptError, StoreError
 
@@ -9,26 +11,10 @@ if TYPE_CHECKING:
 _HEAD = 12  # `["01234567",`
 
 
-def crc32_bitwise(data: bytes, value: int = 0) -> int:
-    """Return the CRC-32 of `data`, as `binascii.crc32` does, bit by bit: no table in memory."""
-    value ^= 0xFFFFFFFF
-    for byte in data:
-        value ^= byte
-        for _ in range(8):
-            value = value >> 1 ^ (0xEDB88320 if value & 1 else 0)
-    return value ^ 0xFFFFFFFF
-
-
-try:
-    from binascii import crc32
-except ImportError:  # some ports are built without it
-    crc32 = crc32_bitwise  # type: ignore[assignment]
-
-
 def encode(state: "dict[str, Any]", size: int, fill: bool = False) -> bytes:
     """Return `state` as a JSON list of its text's CRC-32 and itself, in at most `size` bytes.
 
-    With `fill` it is blanks up to just that size. Raises `StoreError` for a larger state.
+    With `fill` blanks make it exactly that long. Raises `StoreError` for a larger state.
     """
     import json  # late: on CPython it takes as long as the rest of a tracker
 
@@ -40,7 +26,7 @@ def encode(state: "dict[str, Any]", size: int, fill: bool = False) -> bytes:
 
 
 def decode(data: bytes) -> "dict[str, Any]":
-    """Return the state in `data`; `StateCorruptError` says what is wrong with anything else."""
+    """Return the state in `data`; raise `StateCorruptError` if there is none."""
     text = data[_HEAD:-1]
     if data != framed(text):
         raise StateCorruptError("stored state is damaged or was edited: its CRC does not match")

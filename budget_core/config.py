@@ -15,11 +15,11 @@ class Enforcement:
     """What happens at 100 % of a budget; threshold warnings fire in every mode.
 
     - `OBSERVE`: count, do nothing.
-    - `WARN`: tell the model once that the budget is spent, and go on.
+    - `WARN`: tell the model once that the budget is spent, and continue.
     - `CUTOFF`: answer in the model's place; the provider is not called.
     - `FALLBACK`: demote the call to a cheaper model.
 
-    Plain lower-case strings, so configurations can come from JSON. Source: seed 001.
+    Plain lower-case strings, so configurations can come from JSON.
     """
 
     OBSERVE = "observe"
@@ -38,7 +38,7 @@ def check_enforcement(name: str, value: object) -> str:
 
 
 def check_share(name: str, value: "Any", most: int = 1, optional: bool = False) -> "Any":
-    """Accept a number from 0 to `most`, or `None` where `optional`; NaN is none."""
+    """Accept a number from 0 to `most`, or `None` where `optional`; NaN is refused."""
     if value is None and optional:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
@@ -46,11 +46,6 @@ def check_share(name: str, value: "Any", most: int = 1, optional: bool = False) 
 
         refuse(name, f"a number from 0 to {most}", value)
     return value
-
-
-def check_model(name: str, value: "Any") -> str | None:
-    """Accept a model's name, or `None`."""
-    return None if value is None else check_text(name, value)
 
 
 def check_each(name: str, values: "Any", check: "Callable[[str, Any], Any]") -> "tuple[Any, ...]":
@@ -78,7 +73,7 @@ TOOL_STRIP = (
     "[Budget critical] Over {pct}% of your {scope} budget is used ({used}/{cap} {unit}). "
     "{disallow_clause} for this answer: sum up and reply to the user now."
 )
-MAX_WEIGHT = 1_000_000
+_MAX_WEIGHT = 1_000_000
 
 
 class Config:
@@ -110,7 +105,7 @@ class TurnBudgetConfig(Config):
     - templates: texts with `{scope} {pct} {used} {cap} {unit}`, and `{disallow_clause}` in
       `tool_strip_template`.
 
-    Raises `ValueError` naming the field that is wrong. Source: seed 001.
+    Raises `ValueError` naming the field that is wrong.
     """
 
     def __init__(
@@ -132,7 +127,9 @@ class TurnBudgetConfig(Config):
         self.token_budget = check_limit("token_budget", token_budget)
         self.warning_thresholds = check_each("warning_thresholds", warning_thresholds, check_share)
         self.enforcement = check_enforcement("enforcement", enforcement)
-        self.fallback_model = check_model("fallback_model", fallback_model)
+        self.fallback_model = fallback_model
+        if fallback_model is not None:
+            check_text("fallback_model", fallback_model)
         self.warning_template = check_text("warning_template", warning_template)
         self.cutoff_template: str = check_text("cutoff_template", cutoff_template)
         self.tool_strip_threshold = check_share(
@@ -143,7 +140,7 @@ class TurnBudgetConfig(Config):
         )
         self.tool_strip_template = check_text("tool_strip_template", tool_strip_template)
         self.cached_token_weight = check_share(
-            "cached_token_weight", cached_token_weight, MAX_WEIGHT
+            "cached_token_weight", cached_token_weight, _MAX_WEIGHT
         )
         self.model_weights = {} if model_weights is None else model_weights
         if not isinstance(self.model_weights, dict):
@@ -151,7 +148,7 @@ class TurnBudgetConfig(Config):
         self.model_weights = dict(self.model_weights)
         for model in self.model_weights:
             check_text("model_weights", model)
-            check_share(f"model_weights[{model!r}]", self.model_weights[model], MAX_WEIGHT)
+            check_share(f"model_weights[{model!r}]", self.model_weights[model], _MAX_WEIGHT)
 
     @property
     def fallback_template(self) -> str:
@@ -169,7 +166,7 @@ class DailyBudgetConfig(Config):
       says where enforcement is `FALLBACK`, which demotes without a word to the model.
     - `reset_hour_utc`: the hour, 0 to 23, at which a new day begins.
 
-    Raises `ValueError` naming the field that is wrong. Source: seed 001.
+    Raises `ValueError` naming the field that is wrong.
     """
 
     tool_strip_threshold = None
@@ -192,12 +189,14 @@ class DailyBudgetConfig(Config):
         self.primary_models = check_each("primary_models", primary_models, check_text)
         self.warning_thresholds = check_each("warning_thresholds", warning_thresholds, check_share)
         self.enforcement = check_enforcement("enforcement", enforcement)
-        self.fallback_model = check_model("fallback_model", fallback_model)
+        self.fallback_model = fallback_model
+        if fallback_model is not None:
+            check_text("fallback_model", fallback_model)
         self.reset_hour_utc = check_count("reset_hour_utc", reset_hour_utc)
         check_share("reset_hour_utc", reset_hour_utc, 23)
         self.warning_template = check_text("warning_template", warning_template)
         self.cutoff_template: str = check_text("cutoff_template", cutoff_template)
         self.fallback_template = check_text("fallback_template", fallback_template)
         self.cached_token_weight = check_share(
-            "cached_token_weight", cached_token_weight, MAX_WEIGHT
+            "cached_token_weight", cached_token_weight, _MAX_WEIGHT
         )

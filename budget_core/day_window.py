@@ -1,27 +1,27 @@
 """Say which day is counted, and when it is over."""
 
-from budget_core.wall_clock import DAY, SLACK, day_key
+from budget_core.wall_clock import DAY, SLACK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-UNKNOWN = 0  # the day of a clock whose date cannot be believed
-STAYS = 0
-RENAMED = 1
+STAYS = 0  # what `follow` returns, beside _RENAMED
 OVER = 2
+_RENAMED = 1
+_UNKNOWN = 0  # the day of a clock whose date cannot be believed
 _FAR = 1 << 40  # seconds: no date, whatever a clock says
 
 
 class DayWindow:
     """The day, counted from 1970, that a clock is in; it never moves back and is never begun twice.
 
-    A clock that is set back changes nothing. Of a `WallClock` three things more are known. What was
-    used while it had no date counts for the first day it knows. Where its date is before this day
-    for a whole day long, this one was wrong: it becomes the day that the clock shows, and what it
-    has used stays used; `behind` is since when, or 0. And two days do not end within a day of
-    monotonic time, less ten minutes, whatever a sync says.
+    A clock that is set back changes nothing. For a `WallClock` three more rules hold. What was used
+    before it had a date counts for the first day it knows. If its date is before this day for a
+    whole day long, this day was wrong: it becomes the day that the clock shows, and what it has
+    used stays used; `behind` is since when, or 0. And two days do not end within a day of monotonic
+    time, less ten minutes, whatever a sync says.
     """
 
     def __init__(self, clock: "Callable[[], float]", reset_hour_utc: int) -> None:
@@ -33,9 +33,9 @@ class DayWindow:
         self._name(clock())
 
     def _name(self, now: float) -> None:
-        day = UNKNOWN
+        day = _UNKNOWN
         if 0 <= now < _FAR:
-            day = day_key(now, self._reset_hour)
+            day = max(0, (int(now) - self._reset_hour * 3600) // DAY)
         self._number(day)
 
     def _number(self, day: int) -> None:
@@ -45,28 +45,28 @@ class DayWindow:
         self.behind = 0
 
     def follow(self, now: float) -> int:
-        """Move on to the day of `now`; return `OVER` if one ended, `RENAMED`, or `STAYS`.
+        """Move on to the day of `now`; return `OVER` if one ended, and `STAYS` if nothing changed.
 
-        After `RENAMED` the count goes on, and there is something new to store.
+        Anything else means that the count continues, and there is something new to store.
         """
         if self.end <= now < _FAR:
             if self._elapsed is None:
                 self._name(now)
                 return OVER
-            if self.day == UNKNOWN:
+            if self.day == _UNKNOWN:
                 self._name(now)
-                return RENAMED
+                return _RENAMED
             return self._end(int(now))
-        if self._elapsed is None or not UNKNOWN < now < self.start:
+        if self._elapsed is None or not _UNKNOWN < now < self.start:
             self.behind = 0
             return STAYS
-        if not UNKNOWN < self.behind <= now:
+        if not _UNKNOWN < self.behind <= now:
             self.behind = int(now)
-            return RENAMED
+            return _RENAMED
         if now - self.behind < DAY:
             return STAYS
         self._name(self.behind + DAY)
-        return self.follow(now) or RENAMED
+        return self.follow(now) or _RENAMED
 
     def _end(self, now: int) -> int:
         elapsed = self._elapsed()
@@ -81,8 +81,8 @@ class DayWindow:
         return OVER
 
     def adopt(self, day: int, behind: int) -> bool:
-        """Go on with a stored day; return whether it is not over and its count still counts."""
-        counts = day >= self.day or (day == UNKNOWN and self._elapsed is not None)
+        """Continue a stored day; return whether it is not over and its count still counts."""
+        counts = day >= self.day or (day == _UNKNOWN and self._elapsed is not None)
         if day > self.day:
             self._number(day)
             self.behind = behind

@@ -10,12 +10,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from budget_core._types import Hook, Messages, Tools
-    from budget_core.wrapper import BudgetWrapper
+    from budget_core._types import Hook, Messages, Tools, Wrapper
 
 
-def approach(
-    wrapper: "BudgetWrapper", messages: "Messages", tools: "Tools | None", model: str | None
+def enforce(
+    wrapper: "Wrapper", messages: "Messages", tools: "Tools | None", model: str | None
 ) -> "tuple[ChatResponse | None, Messages, Tools | None, str | None]":
     """Return `(answer, messages, tools, model)`: an answer that ends the turn, or what to send.
 
@@ -25,7 +24,7 @@ def approach(
     tracker = wrapper.tracker
     notices: list[str | None] = []
     if tracker.is_at_limit():
-        settle_limit(wrapper)
+        report_limit(wrapper)
         if wrapper.enforcement == Enforcement.CUTOFF:
             return _cut_off(wrapper), messages, tools, model
         if wrapper.enforcement == Enforcement.FALLBACK:
@@ -42,8 +41,8 @@ def approach(
     return None, list(messages) + said, tools, model
 
 
-def settle_limit(wrapper: "BudgetWrapper") -> None:
-    """Tell the hooks, once for each time, that the budget is spent and what was crossed with it."""
+def report_limit(wrapper: "Wrapper") -> None:
+    """Call the hooks, once for each time, when the budget is spent, and for a threshold with it."""
     tracker = wrapper.tracker
     if wrapper.on_threshold_crossed and wrapper.enforcement == Enforcement.CUTOFF:
         share = tracker.consume_stranded_crossing()
@@ -53,37 +52,38 @@ def settle_limit(wrapper: "BudgetWrapper") -> None:
         call_hook(wrapper, wrapper.on_limit_reached)
 
 
-def _cut_off(wrapper: "BudgetWrapper") -> ChatResponse:
+def _cut_off(wrapper: "Wrapper") -> ChatResponse:
     text = last_words(wrapper.tracker, wrapper.enforcement)
     nothing = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
     return ChatResponse(text, usage=nothing, cut_off_by=wrapper.tracker.SCOPE)
 
 
-def _threshold_warning(wrapper: "BudgetWrapper") -> str | None:
+def _threshold_warning(wrapper: "Wrapper") -> str | None:
     share = wrapper.tracker.consume_threshold_crossing()
     if share is None:
         return None
     if wrapper.on_threshold_crossed:
         call_hook(wrapper, wrapper.on_threshold_crossed, threshold=share)
-    return wrapper.tracker.threshold_message(share)
+    warning: str = wrapper.tracker.threshold_message(share)
+    return warning
 
 
-def call_hook(wrapper: "BudgetWrapper", hook: "Hook", **more: object) -> None:
+def call_hook(wrapper: "Wrapper", hook: "Hook", **more: object) -> None:
     """Call a hook with its tracker's figures, or those given; what it raises is kept."""
     tracker = wrapper.tracker
     used, cap, unit = tracker.dominant_axis()
     share = tracker.utilization()
     scope: object = tracker.SCOPE
-    told = {"scope": scope, "utilization": share, "used": used, "cap": cap, "unit": unit}
-    told.update(more)
+    figures = {"scope": scope, "utilization": share, "used": used, "cap": cap, "unit": unit}
+    figures.update(more)
     try:
-        pending: Any = hook(**told)
+        pending: Any = hook(**figures)
         if hasattr(pending, "send"):
             pending.close()
             raise TypeError("a hook must be a plain function, not an async one")
-    except Exception as error:  # noqa: BLE001 - a hook may raise anything, the call goes on
+    except Exception as error:  # noqa: BLE001 - a hook may raise anything, the call continues
         if wrapper.hook_error is None:
-            print(f"microbudget: a {told['scope']} hook raised {error!r}", file=sys.stderr)
+            print(f"microbudget: a {figures['scope']} hook raised {error!r}", file=sys.stderr)
         wrapper.hook_error = error
 
 

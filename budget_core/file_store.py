@@ -11,34 +11,34 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-SLOTS = 3  # two to write in turn, and one to go on with where FAT loses one
+SLOTS = 3  # two to write in turn, and a spare for one that FAT loses
 SLOT_BYTES = 128  # a file of this size lies in littlefs's own metadata: an update costs no block
 
 
 class FileBudgetStore:
     """Three slots with a checksum each, of which the newest whole one counts; made for chips.
 
-    `path` is a folder. A save overwrites the oldest slot where it lies, so that neither a power cut
-    nor a flash that wears out touches the newest one; each slot has a folder to itself, because FAT
-    rewrites a file's folder with it. A state has at most 128 bytes, its checksum included.
+    `path` is a folder. A save overwrites the oldest slot in place, so that neither a power cut nor
+    worn flash touches the newest one; each slot has its own folder, because FAT rewrites a file's
+    folder with it. A state has at most 128 bytes, its checksum included.
 
-    A flipped bit is mended. A slot that a power cut left half written, or took, or that can no
-    longer be read or written, gives way to the next. Where none is whole, two are half written, or
-    one has lost a part, which no power cut does, the state cannot be trusted. That all are missing
-    means a new board only where `provision` never came to its end: it leaves a file `made`.
-    `provisioned` says the same from outside, for a board whose file system is formatted anew when
-    it cannot be mounted. `allowance` is how many tokens a day with a state that cannot be trusted
-    may still use. One store writes to a folder: another one is told at its next save, and writes
-    nothing before it has loaded. Raises `ValueError` for an empty path. Source: seed 001.
+    A flipped bit is repaired. A slot that is half written, gone, unreadable or worn out gives way
+    to the next one. If no slot is whole, two are half written, or one has another size, which no
+    power cut does, the state cannot be trusted. If all are missing, the board is new, unless
+    `provision` was finished, which leaves a file `made`. `provisioned` says so from outside, for a
+    board that formats its flash when it cannot be mounted. `allowance` is how many tokens a day may
+    still use whose state cannot be trusted. One store writes to a folder: another one gets a
+    `StoreError` at its next save. Raises `ValueError` if the path is empty.
     """
 
     def __init__(self, path: str, provisioned: bool = False, allowance: int = 0) -> None:
         self.path = check_text("path", path).rstrip("/")
         if self.path[:1] != "/":
             self.path = os.getcwd().rstrip("/") + "/" + self.path
+        self._made = self.path + "/made"
         self.provisioned = provisioned
         self.allowance = check_count("allowance", allowance)
-        self._turns: list[int] = []  # not looked at yet
+        self._turns: list[int] = []  # empty until the slots are read
         self._number = -1
         self._due = 1  # slots that the next save writes
 
@@ -46,10 +46,10 @@ class FileBudgetStore:
         return f"{type(self).__name__}({self.path!r}, allowance={self.allowance!r})"
 
     def load(self) -> "dict[str, Any] | None":
-        """Return the state, or `None` where nothing was saved yet.
+        """Return the state, or `None` if nothing was saved yet.
 
-        Raises `StateCorruptError` for slots that cannot be trusted, `StoreError` for a file that
-        cannot be read.
+        Raises `StateCorruptError` if the slots cannot be trusted, `StoreError` if one cannot be
+        read.
         """
         try:
             slots = [self._slot(slot) for slot in range(SLOTS)]
@@ -57,7 +57,9 @@ class FileBudgetStore:
             self._due = slots.count("cut") or 1
             newest = slots[self._turns[-1]]
             self._number = max(0, _number(newest))
-            used = slots.count("missing") < SLOTS or self.provisioned or self._is_made()
+            used = (
+                slots.count("missing") < SLOTS or self.provisioned or _size(self._made) is not None
+            )
             whole = isinstance(newest, dict)
             for slot in slots:
                 if isinstance(slot, OSError) and not whole:
@@ -66,17 +68,17 @@ class FileBudgetStore:
             self._turns = []
             raise StoreError(f"cannot read budget state {self.path!r}: {error}", error)
         if used and (not whole or "cut" in slots or slots.count("torn") > 1):
-            raise StateCorruptError(f"the slots of {self.path!r} are {', '.join(_told(slots))}")
+            raise StateCorruptError(f"the slots of {self.path!r} are {', '.join(self.slots())}")
         if not whole:
             return None
         newest.pop("seq")
         return newest or None
 
     def save(self, state: "dict[str, Any]") -> None:
-        """Overwrite the oldest slot; `StoreError` where that fails, and the newest one stays.
+        """Overwrite the oldest slot; raise `StoreError` if that fails, and keep the newest one.
 
-        It fails as well where another store has saved since this one last loaded or saved. Two
-        that save in the same instant notice at the next save: there is no lock.
+        It also fails if another store has saved since this one last loaded or saved. Two that save
+        in the same instant notice at the next save: there is no lock.
         """
         if not self._turns:
             try:
@@ -84,14 +86,14 @@ class FileBudgetStore:
             except StateCorruptError:
                 pass
         try:
-            if not self._is_made():
+            if _size(self._made) is None:
                 self.provision()
             while self._due:
                 self._save(state)
                 self._due -= 1
             self._due = 1
         except OSError as error:
-            self._turns = []  # whatever it was, it may be over next time
+            self._turns = []  # read them again: the error may be over next time
             raise StoreError(f"cannot write budget state {self.path!r}: {error}", error)
 
     def _save(self, state: "dict[str, Any]") -> None:
@@ -111,40 +113,36 @@ class FileBudgetStore:
         self._number += 1
 
     def clear(self) -> None:
-        """Forget the state; `StoreError` where that fails."""
+        """Forget the state; raise `StoreError` if that fails."""
         for _ in range(SLOTS):
             self.save({})
 
     def provision(self) -> None:
-        """Make the slots, and then the file that says so; what is whole stays as it is.
-
-        Raises `StoreError` where that fails.
-        """
+        """Make the slots that are not whole, then the file `made`; may raise `StoreError`."""
         try:
             for slot in range(SLOTS):
                 if not isinstance(self._slot(slot), dict):
                     self._write(slot, encode({"seq": 0}, SLOT_BYTES, True))
-            _put(self.path + "/made", "wb", b"")
+            _put(self._made, "wb", b"")
         except OSError as error:
             raise StoreError(f"cannot make budget state {self.path!r}: {error}", error)
 
     def slots(self) -> "list[str]":
         """Return what each slot is: newest, older, empty, damaged, unreadable or missing."""
-        return _told([self._slot(slot) for slot in range(SLOTS)])
+        from budget_core.slot_report import words  # loaded for a report only
 
-    def _is_made(self) -> bool:
-        return _size(self.path + "/made") is not None
+        return words([self._slot(slot) for slot in range(SLOTS)])
 
     def _file(self, slot: int) -> str:
         return f"{self.path}/{slot}/state.json"
 
     def _slot(self, slot: int) -> "Any":
-        """Return a slot's state with its number, or what it is instead: a word or an error."""
+        """Return a slot's state with its number; else "missing", "cut", "torn" or an error."""
         try:
             with open(self._file(slot), "rb") as file:
                 data = file.read(SLOT_BYTES + 1)
         except OSError as error:
-            # FAT says of a folder in the file's place that nothing is there.
+            # Opening a folder in the file's place is ENOENT on FAT.
             there = error.errno != ENOENT or _size(self._file(slot)) is not None
             return error if there else "missing"
         if len(data) != SLOT_BYTES:
@@ -152,9 +150,9 @@ class FileBudgetStore:
         try:
             state: Any = decode(data)
         except StateCorruptError:
-            from budget_core.bit_repair import mended  # loaded for the first slot that is not whole
+            from budget_core.bit_repair import repaired  # loaded for the first damaged slot
 
-            state = mended(data)
+            state = repaired(data)
         return "torn" if _number(state) < 0 else state
 
     def _write(self, slot: int, data: bytes) -> None:
@@ -162,7 +160,14 @@ class FileBudgetStore:
         if _size(path) == SLOT_BYTES:
             _put(path, "r+b", data)
         else:
-            self._make_folders(path)
+            end = path.find("/", 1)
+            while end > 0:
+                try:
+                    os.mkdir(path[:end])
+                except OSError as error:
+                    if error.errno != EEXIST:
+                        raise
+                end = path.find("/", end + 1)
             _put(path + ".new", "wb", data)  # whole before it has the name: it is never "cut"
             try:
                 os.remove(path)
@@ -176,22 +181,6 @@ class FileBudgetStore:
         with open(path, "rb") as file:
             if file.read() != data:
                 raise OSError(EIO)
-
-    def _make_folders(self, path: str) -> None:
-        end = path.find("/", 1)
-        while end > 0:
-            try:
-                os.mkdir(path[:end])
-            except OSError as error:
-                if error.errno != EEXIST:
-                    raise
-            end = path.find("/", end + 1)
-
-
-def _told(slots: "list[Any]") -> "list[str]":
-    from budget_core.slot_report import told  # loaded when somebody asks
-
-    return told([None if isinstance(slot, OSError) else slot for slot in slots])
 
 
 def _number(slot: "Any") -> int:
@@ -208,8 +197,8 @@ def _put(path: str, mode: str, data: bytes) -> None:
 def _turns(slots: "list[Any]") -> "list[int]":
     """Return the slots in the order to write them, the newest last.
 
-    One that cannot be read, or that FAT lost, is left alone while two are there: to make it anew,
-    FAT rewrites the table of what is in use, and a cut in the midst of that costs the file system.
+    A slot that cannot be read, or that FAT lost, is left alone while there are two others: to make
+    it, FAT rewrites its allocation table, and a power cut during that costs the file system.
     """
     turns = sorted(range(SLOTS), key=lambda slot: (_number(slots[slot]), slot))
     there = [
@@ -219,7 +208,7 @@ def _turns(slots: "list[Any]") -> "list[int]":
 
 
 def _size(path: str) -> int | None:
-    """Return a file's size, or `None` where nothing is."""
+    """Return a file's size, or `None` if there is none."""
     try:
         return os.stat(path)[6]
     except OSError as error:

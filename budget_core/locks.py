@@ -1,4 +1,4 @@
-"""Locks for the core's objects: none, or the port's own where it has threads."""
+"""Locks for the core's objects: none, or the port's own if it has threads."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -6,7 +6,7 @@ if TYPE_CHECKING:
 
 
 class NoLock:
-    """A context manager that locks nothing, where there is only one thread."""
+    """A context manager that locks nothing, for one thread."""
 
     def __exit__(self, *error: object) -> None:
         return None
@@ -17,7 +17,7 @@ class NoLock:
 def thread_lock() -> "Lock | None":
     """Return a new lock of the port's own, for trackers and envelopes that threads share.
 
-    `None` on a port without threads. A lock that a thread holds twice is waited for for ever.
+    `None` on a port without threads. A thread that takes such a lock twice waits forever.
     """
     try:
         from _thread import allocate_lock

@@ -26,9 +26,9 @@ class MonotonicClock:
 def clock_of(port: "Any") -> MonotonicClock:
     """Return the clock that a port's `time` module makes possible.
 
-    Ticks are counted on where they start again at 0. That is right as long as somebody reads the
-    clock once a period (12.4 days where ticks have 30 bits); a deadline within half of that is
-    therefore seen to pass by whoever looks within as much again.
+    Ticks are counted on where they start again at 0. That is right as long as the clock is read
+    once a period (12.4 days where ticks have 30 bits). A deadline within half of that is seen to
+    pass if it is looked at within as much again.
     """
     if hasattr(port, "monotonic_ns"):
         return MonotonicClock(port.monotonic_ns, 1_000_000, (1 << 63) // 1_000_000)

@@ -4,13 +4,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from budget_core.tracker import BudgetTracker
+    from budget_core._types import Tracker
 
 
 UNAVAILABLE = "[Budget unavailable] The budget's state cannot be read or written now."
 
 
-def fill(template: str, tracker: "BudgetTracker", share: float) -> str:
+def fill(template: str, tracker: "Tracker", share: float) -> str:
     """Return `template` with a tracker's figures in place of their names.
 
     The names are `{scope} {pct} {used} {cap} {unit} {disallow_clause}`.
@@ -41,7 +41,7 @@ def substitute(template: str, values: "dict[str, Any]") -> str:
     return text
 
 
-def last_words(tracker: "BudgetTracker", enforcement: str) -> str:
+def last_words(tracker: "Tracker", enforcement: str) -> str:
     """Return the text that ends a turn, after a warning that the exhausting call left unsaid."""
     warning = tracker.consume_threshold_warning(True)
     text = tracker.at_limit_message(enforcement)

@@ -13,9 +13,8 @@ class Price:
     """What a model's tokens cost: US dollars per million, as price lists have them.
 
     `cached` is for prompt tokens read from a cache and `cache_write` for those written to one, both
-    as `input` unless given. A table of prices is
-    a dict of them by model, or whatever has such a `get(model)`. Raises `ValueError` for what is no
-    price.
+    as `input` unless given. A table of prices is a dict of them by model, or any object with such a
+    `get(model)`. Raises `ValueError` for a price that is not a number from 0 to a million.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class Price:
     def affordable(self, nano_usd: int, prompt: int) -> int | None:
         """Return how many completion tokens that money buys after a prompt; `None`: any number.
 
-        It is -1 where it does not even buy the prompt.
+        It is -1 if the money does not even buy the prompt.
         """
         left = nano_usd * 1000 - prompt * self._input
         if left < 0:

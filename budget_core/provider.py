@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 class ToolCall:
     """A model's request to call a tool.
 
-    `arguments` is the JSON object the model sent, or `None` where it sent something else.
+    `arguments` is the JSON object that the model sent, or `None` if it sent something else.
     """
 
     def __init__(self, id: str, name: str, arguments: "Any") -> None:
@@ -50,7 +50,7 @@ class ChatResponse:
 
 
 async def settle(value: "Any") -> "Any":
-    """Return a value, or what it comes to where it has to be awaited.
+    """Return a value; await it first if it can be awaited.
 
     MicroPython's coroutines are generators and have no `__await__`.
     """

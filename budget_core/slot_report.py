@@ -5,21 +5,20 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def told(slots: "list[Any]") -> "list[str]":
-    """Return newest, older, empty, damaged, unreadable or missing for each.
+def words(slots: "list[Any]") -> "list[str]":
+    """Return newest, older, empty, damaged, unreadable or missing for each slot.
 
-    A slot is its state with its number `seq`, "missing", another word for what is wrong with it,
-    or `None` where it could not be read.
+    A slot is its state with its number `seq`, the error of reading it, "missing", or another word
+    for damage.
     """
     newest = max([slot["seq"] for slot in slots if isinstance(slot, dict)] + [0])
-    return [_word(slot, newest) for slot in slots]
-
-
-def _word(slot: "Any", newest: int) -> str:
-    if slot is None:
-        return "unreadable"
-    if not isinstance(slot, dict):
-        return "missing" if slot == "missing" else "damaged"
-    if not slot["seq"]:
-        return "empty"
-    return "newest" if slot["seq"] == newest else "older"
+    found = []
+    for slot in slots:
+        if isinstance(slot, dict):
+            word = "newest" if slot["seq"] == newest else "older"
+            found.append(word if slot["seq"] else "empty")
+        elif isinstance(slot, OSError):
+            found.append("unreadable")
+        else:
+            found.append("missing" if slot == "missing" else "damaged")
+    return found

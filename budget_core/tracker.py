@@ -1,88 +1,73 @@
 """Count what is used of one budget: what every tracker shares."""
 
 from budget_core.config import Enforcement, TurnBudgetConfig
-from budget_core.usage import ESTIMATED, INVALID, MEASURED, MISSING, read_usage, weigh
+from budget_core.locks import NoLock
+from budget_core.usage import Usage, read_usage, weigh
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from budget_core._types import Lock
     from budget_core.ledger._types import LedgerProtocol
 
 NEVER = 1 << 100
-WHOLE = 1_000_000
+_WHOLE = 1_000_000
 
-# What has been told of the limit, as bits: to the model, to the limit's hook, and to the other hook
-# of a threshold crossed with it. Shifted by OUTAGE, the same of a limit that is the store's doing.
+# What was announced of the limit, as bits: to the model, to the limit's hook, and to the hook of a
+# threshold crossed by the same call. Times OUTAGE, the same where the limit is a failing store.
 _WARNED = 1
-_CROSSED = 2
-_HEARD = 4
-OUTAGE = 3
-
-
-class Count:
-    """What a budget has used along its two axes, and from where on somebody wants to look.
-
-    `alert` is `False` only while there is nothing to warn about, strip or stop, so that a call well
-    within its budget asks nothing else. `expires` tells whether the window can end by itself,
-    `by_model` whether models count differently, `saves_from` at how many tokens a record is stored.
-    `lock` is any context manager; where none is given the count stands in, and locks nothing.
-    """
-
-    def __init__(
-        self, iteration_cap: int | None, token_cap: int | None, lock: "Lock | None"
-    ) -> None:
-        self.iteration_cap = iteration_cap
-        self.token_cap = token_cap
-        self.lock = lock or self
-        self.enter = self.lock.__enter__
-        self.leave = self.lock.__exit__
-        self.iterations = self.tokens = 0
-        self.iteration_alarm = self.token_alarm = NEVER
-        self.alert = False
-        self.by_model = False
-        self.saves_from = NEVER
-        self.expires = True
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        return None
+_HOOK_CALLED = 2
+_STRANDED = 4
+OUTAGE = 8
 
 
 class BudgetTracker:
     """Counts what was used of one budget, and says when to warn and when to stop.
 
-    Two axes are used up side by side: iterations (LLM calls) and tokens; the one nearer to
-    exhaustion speaks. A subclass with limits of its own sets `ALWAYS_ASK`; else it is asked near
-    the caps only.
+    Two axes are used up side by side: iterations (LLM calls) and tokens; the one nearer to its cap
+    speaks. `iterations_seen` and `total_tokens` are what was counted in this window, weights
+    applied; `iteration_cap` and `token_cap` the caps, `None` where there is none.
+
+    `by_model` tells whether models count differently; `expires`, whether the window can end alone.
+    `alert` is `False` only while there is nothing to warn about, strip or stop, so that a call well
+    within its budget asks nothing else; a subclass with limits of its own sets `ALWAYS_ASK`.
+    `lock` is any context manager; without one
+    a single thread may use the tracker.
     """
 
     SCOPE = ""
     ALWAYS_ASK = False
     ledger_account: "Any" = None  # what counts on a ledger's account for this one, if anything
     store_error: "Exception | None" = None
-    _weight: "Callable[[object], float | None]"
 
-    def __init__(self, config: "Any", count: Count) -> None:
+    iterations_seen: int
+    total_tokens: int
+    warned_ppm: int
+    announced: int
+    alert: bool
+    _iteration_alarm: int
+    _token_alarm: int
+    _unclear: dict[str, int]
+
+    def __init__(
+        self,
+        config: "Any",
+        iteration_cap: int | None,
+        token_cap: int | None,
+        by_model: bool,
+        lock: "Lock | None",
+    ) -> None:
         self.config = config
-        self.count = count
+        self.iteration_cap = iteration_cap
+        self.token_cap = token_cap
         self.fallback_model: str | None = config.fallback_model
+        self.lock = lock or NoLock()
+        self.expires = True
+        self.saves_from = NEVER  # at how many tokens a record is stored
+        self.by_model = by_model
         self._forget()
         self._arm()
-
-    @property
-    def iterations_seen(self) -> int:
-        """LLM calls counted in this window."""
-        return self.count.iterations
-
-    @property
-    def total_tokens(self) -> int:
-        """Tokens charged to this window, weights applied."""
-        return self.count.tokens
 
     @property
     def usage_seen(self) -> "dict[str, int]":
@@ -90,37 +75,37 @@ class BudgetTracker:
 
         The keys are `measured`, `estimated`, `invalid` and `missing`.
         """
-        poor = sum(self._unclear.values())
-        return dict(self._unclear, measured=self.count.iterations - poor)
+        unclear = sum(self._unclear.values())
+        return dict(self._unclear, measured=self.iterations_seen - unclear)
 
     def record(self, usage: object, model: object = None) -> None:
         """Count one LLM call with what it reported; never raises, never lowers a count."""
-        count = self.count
         used = read_usage(usage)
         charge = used.total
         if used.cached:
             charge += weigh(used.cached, self.config.cached_token_weight) - used.cached
-        if count.by_model:
+        if self.by_model:
             weight = self._weight(model)
             if weight is None:
                 return
             charge = weigh(charge, weight)
-        count.enter()  # `with`, spelt out: this runs on every call
-        try:
-            count.iterations = iterations = count.iterations + 1
-            count.tokens = tokens = count.tokens + charge
-            if tokens >= count.token_alarm or iterations >= count.iteration_alarm:
-                count.alert = True
-            if used.status is not MEASURED:
+        with self.lock:
+            self.iterations_seen = iterations = self.iterations_seen + 1
+            self.total_tokens = tokens = self.total_tokens + charge
+            if tokens >= self._token_alarm or iterations >= self._iteration_alarm:
+                self.alert = True
+            if used.status in self._unclear:
                 self._unclear[used.status] += 1
-            if tokens >= count.saves_from:
+            if tokens >= self.saves_from:
                 self._save()
-        finally:
-            count.leave(None, None, None)
+
+    def _weight(self, model: object) -> float | None:
+        """Return what a token of a model counts for, `None` for a model that is not counted."""
+        raise NotImplementedError
 
     def reset(self) -> None:
         """Begin again at zero, with every warning and hook armed."""
-        with self.count.lock:
+        with self.lock:
             self._forget()
             self._changed()
 
@@ -130,21 +115,21 @@ class BudgetTracker:
         With a ledger, read what is left there.
         """
         if self.ledger_account is not None:
-            with self.count.lock:
+            with self.lock:
                 self.ledger_account.read()
                 self._arm()
 
-    def _save(self, ahead: int | None = None) -> None:
+    def _save(self) -> None:
         self.ledger_account.charge()
 
     def _forget(self) -> None:
-        self.count.iterations = self.count.tokens = self._warned_ppm = self._told = 0
-        self._unclear = {ESTIMATED: 0, INVALID: 0, MISSING: 0}
+        self.iterations_seen = self.total_tokens = self.warned_ppm = self.announced = 0
+        self._unclear = {Usage.ESTIMATED: 0, Usage.INVALID: 0, Usage.MISSING: 0}
         self.last_consumed_threshold: float | None = None
 
     def _changed(self) -> None:
         try:
-            if self.count.saves_from < NEVER:
+            if self.saves_from < NEVER:
                 self._save()
         finally:
             self._arm()
@@ -153,45 +138,42 @@ class BudgetTracker:
         """Note from which counts on something is due: a threshold, the tools, the limit."""
         config = self.config
         strip = config.tool_strip_threshold
-        share = WHOLE if strip is None else int(strip * WHOLE)
+        share = _WHOLE if strip is None else int(strip * _WHOLE)
         for threshold in config.warning_thresholds:
-            if self._warned_ppm <= int(threshold * WHOLE) < share:
-                share = int(threshold * WHOLE)
-        count = self.count
-        count.iteration_alarm = _part(count.iteration_cap, share)
-        count.token_alarm = _part(count.token_cap, share)
-        count.alert = (
-            count.tokens >= count.token_alarm
-            or count.iterations >= count.iteration_alarm
+            if self.warned_ppm <= int(threshold * _WHOLE) < share:
+                share = int(threshold * _WHOLE)
+        self._iteration_alarm = _part(self.iteration_cap, share)
+        self._token_alarm = _part(self.token_cap, share)
+        self.alert = (
+            self.total_tokens >= self._token_alarm
+            or self.iterations_seen >= self._iteration_alarm
             or self.is_at_limit()
             or share == 0
             or self.ALWAYS_ASK
         )
 
     def dominant_axis(self) -> "tuple[int, int | None, str]":
-        """Return `(used, cap, unit)` of the axis nearest to exhaustion; on a tie, iterations."""
-        count = self.count
-        iterations = (count.iterations, count.iteration_cap, "iterations")
-        tokens = (count.tokens, count.token_cap, "tokens")
+        """Return `(used, cap, unit)` of the axis nearest to its cap; on a tie, iterations."""
+        iterations = (self.iterations_seen, self.iteration_cap, "iterations")
+        tokens = (self.total_tokens, self.token_cap, "tokens")
         return tokens if _nearness(tokens) > _nearness(iterations) else iterations
 
     def utilization(self) -> float:
-        """Return the share used of the axis nearest to exhaustion; above 1 past the cap."""
+        """Return the share used of the axis nearest to its cap; above 1 past the cap."""
         return max(0.0, _nearness(self.dominant_axis()))
 
     def is_at_limit(self) -> bool:
         """Tell whether an axis is spent, or a store or ledger that a limit depends on fails."""
-        return self._is_spent() or self._fails()
-
-    def _fails(self) -> bool:
-        limited = self.ledger_account is not None or self.count.token_cap is not None
-        return limited and self.store_error is not None
+        return self._is_spent() or self._is_out_of_reach()
 
     def _is_spent(self) -> bool:
-        count = self.count
-        return count.tokens >= _part(count.token_cap) or (
-            count.iterations >= _part(count.iteration_cap)
+        return self.total_tokens >= _part(self.token_cap, _WHOLE) or (
+            self.iterations_seen >= _part(self.iteration_cap, _WHOLE)
         )
+
+    def _is_out_of_reach(self) -> bool:
+        limited = self.ledger_account is not None or self.token_cap is not None
+        return limited and self.store_error is not None
 
     def consume_threshold_warning(self, force: bool = False) -> str | None:
         """Return the warning for the highest threshold newly crossed, once; else `None`.
@@ -204,22 +186,22 @@ class BudgetTracker:
 
     def consume_threshold_crossing(self, force: bool = False) -> float | None:
         """Return the threshold that `consume_threshold_warning` would speak of, in its place."""
-        with self.count.lock:
+        with self.lock:
             share = self._newly_crossed(force)
             if share is not None:
                 self.last_consumed_threshold = share
-                self._warned_ppm = int(share * WHOLE) + 1
+                self.warned_ppm = int(share * _WHOLE) + 1
                 self._changed()
             return share
 
     def consume_stranded_crossing(self) -> float | None:
         """Return the threshold crossed by the very call that exhausted the budget, once.
 
-        Its warning is still to be consumed, by whoever ends the turn.
+        Its warning is still to be consumed, with the text that ends the turn.
         """
-        with self.count.lock:
+        with self.lock:
             share = self._newly_crossed(True)
-            return share if share is not None and self._tell(_HEARD) else None
+            return share if share is not None and self._announce(_STRANDED) else None
 
     def _newly_crossed(self, force: bool) -> float | None:
         if self.is_at_limit() and not (force and self._is_spent()):
@@ -227,7 +209,7 @@ class BudgetTracker:
         used = self.utilization()
         highest: float | None = None
         for share in self.config.warning_thresholds:
-            if share <= used and share >= (highest or 0) and int(share * WHOLE) >= self._warned_ppm:
+            if share <= used and share >= (highest or 0) and int(share * _WHOLE) >= self.warned_ppm:
                 highest = share
         return highest
 
@@ -237,26 +219,27 @@ class BudgetTracker:
 
     def consume_at_limit_warning(self, enforcement: str | None = None) -> str | None:
         """Return the limit's message once, when it is first reached; else `None`."""
-        with self.count.lock:
-            return self.at_limit_message(enforcement) if self._tell(_WARNED) else None
+        with self.lock:
+            return self.at_limit_message(enforcement) if self._announce(_WARNED) else None
 
     def consume_limit_crossing(self) -> bool:
         """Return `True` once for each time the limit is reached, also across restarts."""
-        with self.count.lock:
-            return self._tell(_CROSSED)
+        with self.lock:
+            return self._announce(_HOOK_CALLED)
 
-    def _tell(self, bit: int) -> bool:
+    def _announce(self, bit: int) -> bool:
+        """Note an announcement of the limit; `False` if it was made before, or is not due."""
         if not self._is_spent():
-            bit <<= OUTAGE  # at the limit for another reason, which uses up no warning of this
-        if self._told & bit or not self.is_at_limit():
+            bit *= OUTAGE  # a store's failure uses up no announcement of a spent budget
+        if self.announced & bit or not self.is_at_limit():
             return False
-        self._told |= bit
+        self.announced |= bit
         self._changed()
         return True
 
     def at_limit_message(self, enforcement: str | None = None) -> str:
         """Return what to say at the limit; `enforcement` is the configured mode unless given."""
-        if self._fails():
+        if self._is_out_of_reach():
             from budget_core.notices import UNAVAILABLE  # loaded for the first notice
 
             return UNAVAILABLE
@@ -283,10 +266,9 @@ class BudgetTracker:
 class TurnBudgetTracker(BudgetTracker):
     """What one turn has used of its iterations and tokens.
 
-    Somebody who sees turns begin calls `reset()`: `TurnBudgetPolicy` does. Shared with the loops
-    of sub-agents, one tracker bounds a turn and all that it spawns. With a `ledger` that blocks and
-    the path of an `account` in it, what turns use is charged to that, and what is left there bounds
-    them too. Source: seed 001.
+    `reset()` begins a turn: `TurnBudgetPolicy` calls it. Shared with the loops of sub-agents, one
+    tracker bounds a turn and all that it spawns. With a `ledger` that blocks and the path of an
+    `account` in it, what turns use is charged to that, and what is left there bounds them too.
     """
 
     SCOPE = "turn"
@@ -301,9 +283,9 @@ class TurnBudgetTracker(BudgetTracker):
         account: str | None = None,
     ) -> None:
         config = config or TurnBudgetConfig()
-        super().__init__(config, Count(config.iteration_budget, config.token_budget, lock))
-        self.count.by_model = bool(config.model_weights)
-        self.count.expires = False
+        by_model = bool(config.model_weights)
+        super().__init__(config, config.iteration_budget, config.token_budget, by_model, lock)
+        self.expires = False
         if ledger is not None or account is not None:
             from budget_core.ledger.for_tracker import LedgerTurn  # loaded for the first ledger
 
@@ -314,8 +296,8 @@ class TurnBudgetTracker(BudgetTracker):
         return self.config.model_weights.get(model, 1) if isinstance(model, str) else 1
 
 
-def _part(cap: int | None, millionths: int = WHOLE) -> int:
-    return NEVER if cap is None else cap * millionths // WHOLE
+def _part(cap: int | None, millionths: int) -> int:
+    return NEVER if cap is None else cap * millionths // _WHOLE
 
 
 def _nearness(axis: "tuple[int, int | None, str]") -> float:

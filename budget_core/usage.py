@@ -4,12 +4,8 @@ Unknown is not zero: usage is measured, estimated, invalid or missing, and the d
 visible.
 """
 
-MEASURED = "measured"
-ESTIMATED = "estimated"
-INVALID = "invalid"
-MISSING = "missing"
-
-MAX_TOKENS = 1 << 40  # a report of more than this is a mistake
+_MEASURED = "measured"
+_MOST = 1 << 40
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +27,12 @@ class Usage:
     `input` and `output` are `None` where they were not reported.
     """
 
+    MEASURED = _MEASURED
+    ESTIMATED = "estimated"
+    INVALID = "invalid"
+    MISSING = "missing"
+    MOST = _MOST  # a report of more than this is a mistake
+
     input: int | None = None
     output: int | None = None
     total = cached = cache_written = reasoning = 0
@@ -47,53 +49,44 @@ def read_usage(report: "Any") -> Usage:
 
     A report is a dict or an object in the manner of OpenAI, Anthropic or Gemini, or `None`.
     """
-    if isinstance(report, Usage):
+    if type(report) is Usage:
         return report
     try:  # the counts and details that most providers send; this runs on every call
-        prompt = report["prompt_tokens"]
-        completion = report["completion_tokens"]
-        total = report["total_tokens"]
-        cached = reasoning = 0
-        known = 3
-        if len(report) > 3:
-            cached = report["prompt_tokens_details"]["cached_tokens"]
-            known = 4
-            if "completion_tokens_details" in report:
-                reasoning = report["completion_tokens_details"]["reasoning_tokens"]
-                known = 5
+        usage = Usage()
+        usage.cached = 0
+        usage.input = prompt = report["prompt_tokens"]
+        usage.output = completion = report["completion_tokens"]
+        usage.total = total = report["total_tokens"]
         if (
-            type(prompt)
-            is type(completion)
-            is type(total)
-            is type(cached)
-            is type(reasoning)
-            is int
-            and prompt >= cached >= 0 <= reasoning <= completion
-            and prompt + completion <= total <= MAX_TOKENS
-            and len(report) == known
+            type(prompt) is type(completion) is type(total) is int
+            and prompt >= 0 <= completion
+            and prompt + completion <= total <= _MOST
+            and (len(report) == 3 or _has_plain_details(usage, report))
         ):
-            usage = Usage()
-            usage.input = prompt
-            usage.output = completion
-            usage.total = total
-            usage.cached = cached
-            usage.reasoning = reasoning
-            usage.status = MEASURED
+            usage.status = _MEASURED
             return usage
     except Exception:  # noqa: BLE001, S110 - another form of report, or a broken one
         pass
-    from budget_core.usage_reports import read_report  # loaded for the first of those
+    from budget_core.usage_reports import take_report  # loaded for the first of those
 
-    return read_report(report)
+    usage = Usage()
+    take_report(usage, report)
+    return usage
 
 
-def usage_of(response: "Any") -> Usage:
-    """Return what an answer's own report says was used; never raises, also without an answer."""
-    try:
-        report = response.usage
-    except Exception:  # noqa: BLE001 - a provider's answer may be any object
-        report = None
-    return read_usage(report)
+def _has_plain_details(usage: Usage, report: "dict[str, Any]") -> bool:
+    """Take over the cache reads and the reasoning; `False` if there is more in the report."""
+    usage.cached = cached = report["prompt_tokens_details"]["cached_tokens"]
+    reasoning, known = 0, 4
+    if "completion_tokens_details" in report:
+        reasoning, known = report["completion_tokens_details"]["reasoning_tokens"], 5
+    usage.reasoning = reasoning
+    return (
+        type(cached) is type(reasoning) is int
+        and 0 <= cached <= (usage.input or 0)
+        and 0 <= reasoning <= (usage.output or 0)
+        and len(report) == known
+    )
 
 
 def weigh(tokens: int, weight: float) -> int:

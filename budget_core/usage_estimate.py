@@ -1,7 +1,7 @@
 """Estimate tokens that were not counted."""
 
 from budget_core.errors import ProviderError
-from budget_core.usage import ESTIMATED, INVALID, MISSING, Usage
+from budget_core.usage import Usage, read_usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,16 +40,17 @@ def estimated(prompt: int, completion: int) -> Usage:
     usage.input = prompt
     usage.output = completion
     usage.total = prompt + completion
-    usage.status = ESTIMATED
+    usage.status = Usage.ESTIMATED
     return usage
 
 
-def at_least_estimated(usage: Usage, response: "Any", messages: "Any", tools: "Any") -> Usage:
-    """Return `usage`, or an estimate where it is missing or invalid and not above the estimate.
+def at_least_estimated(report: "Any", response: "Any", messages: "Any", tools: "Any") -> Usage:
+    """Return the usage in a report, or an estimate where it is unclear and not above the estimate.
 
     The estimate is of the prompt and of the answer; `response` is `None` where there was none.
     """
-    if usage.status not in (INVALID, MISSING):
+    usage = read_usage(report)
+    if usage.status not in (Usage.INVALID, Usage.MISSING):
         return usage
     calls = getattr(response, "tool_calls", None)
     answer = {

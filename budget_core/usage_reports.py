@@ -4,11 +4,11 @@ The dialects are OpenAI's (chat completions and responses), Anthropic's and Gemi
 or as an object.
 """
 
-from budget_core.usage import ESTIMATED, INVALID, MAX_TOKENS, MEASURED, Usage
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from budget_core._types import UsageParts
 
 _INPUT = ("prompt_tokens", "input_tokens", "promptTokenCount", "prompt_token_count")
 _OUTPUT = (
@@ -23,10 +23,9 @@ _THOUGHTS = ("thoughtsTokenCount", "thoughts_token_count")
 _TOOL_INPUT = ("toolUsePromptTokenCount", "tool_use_prompt_token_count")
 
 
-def read_report(report: object) -> Usage:
-    """Return what a report in any dialect says was used, as `usage.read_usage` does."""
-    usage = Usage()
-    fields = _Report(report)
+def take_report(usage: "UsageParts", report: object) -> None:
+    """Fill an empty `Usage` with what a report in any dialect says was used; never raises."""
+    fields = _Report(report, usage.MOST)
     prompt, completion, total = fields.count(_INPUT), fields.count(_OUTPUT), fields.count(_TOTAL)
     read = fields.count(("cache_read_input_tokens",)) or 0
     written = fields.count(("cache_creation_input_tokens",)) or 0
@@ -35,9 +34,8 @@ def read_report(report: object) -> Usage:
     # Anthropic's input_tokens leave out what was read from and written to a cache.
     outside = 0 if fields.get("prompt_tokens") is not None else read + written
     if prompt is None and completion is None and total is None and not outside:
-        if not fields.valid:
-            usage.status = INVALID
-        return usage
+        usage.status = usage.MISSING if fields.valid else usage.INVALID
+        return
     if prompt is not None or outside:
         usage.input = (prompt or 0) + outside
     details = ("completion_tokens_details", "output_tokens_details")
@@ -57,15 +55,16 @@ def read_report(report: object) -> Usage:
     usage.cached = cached
     usage.cache_written = written
     estimated = fields.get("estimated") is True
-    usage.status = INVALID if not fields.valid else ESTIMATED if estimated else MEASURED
-    return usage
+    known = usage.ESTIMATED if estimated else usage.MEASURED
+    usage.status = known if fields.valid else usage.INVALID
 
 
 class _Report:
     """A report's fields, and whether everything read from it so far made sense."""
 
-    def __init__(self, report: object) -> None:
+    def __init__(self, report: object, most: int) -> None:
         self._report: Any = report
+        self._most = most
         self.valid = True
 
     def get(self, name: str) -> "Any":
@@ -86,13 +85,13 @@ class _Report:
         for name in names:
             value = self.get(name)
             if value is not None:
-                if _is_count(value):
+                if self._is_count(value):
                     return int(value)
                 self.valid = False
         for name in details:
             value = self.get(name)
             if value is not None:
-                nested = _Report(value)
+                nested = _Report(value, self._most)
                 count = nested.count(names[:1])
                 foreign = isinstance(value, (bool, int, float, str, bytes, list, tuple))
                 self.valid = self.valid and nested.valid and not foreign
@@ -100,9 +99,8 @@ class _Report:
                     return count
         return None
 
-
-def _is_count(value: object) -> bool:
-    """Tell whether a value is a number of tokens: whole, not negative, at most `MAX_TOKENS`."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return 0 <= value <= MAX_TOKENS and value == int(value)
+    def _is_count(self, value: object) -> bool:
+        """Tell whether a value is a number of tokens: whole, not negative, not too high."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return False
+        return 0 <= value <= self._most and value == int(value)

@@ -2,7 +2,7 @@
 
 from budget_core.checks import check_limit
 from budget_core.errors import BudgetError
-from budget_core.usage import MISSING, Usage, read_usage, usage_of
+from budget_core.usage import Usage, read_usage
 from budget_core.usage_estimate import bytes_in, estimate_tokens, estimated, tokens_in
 
 TYPE_CHECKING = False
@@ -68,16 +68,27 @@ class StreamedAnswer:
         estimate of what was asked and of what came, if anything came. Never raises.
         """
         usage = usage_of(response)
-        if usage.status == MISSING:
+        if usage.status == Usage.MISSING:
             usage = read_usage(self.usage)
-        if usage.status == MISSING and self._counted:
+        if usage.status == Usage.MISSING and self._counted:
             usage = estimated(estimate_tokens(messages, tools), self.tokens)
         return usage
 
 
-def as_streamed(on_delta: "Callable[[str], Awaitable[None]]") -> StreamedAnswer:
-    """Return `on_delta` itself where it is a `StreamedAnswer`, else one around it.
+def usage_of(response: "Any") -> Usage:
+    """Return what an answer's own report says was used; never raises, also without an answer."""
+    try:
+        report = response.usage
+    except Exception:  # noqa: BLE001 - a provider's answer may be any object
+        report = None
+    return read_usage(report)
+
+
+def as_streamed(on_delta: "Any") -> "Any":
+    """Return `on_delta` itself where it is `None` or a `StreamedAnswer`, else one around it.
 
     So an answer is counted and kept once, however many wrappers it passes.
     """
-    return on_delta if isinstance(on_delta, StreamedAnswer) else StreamedAnswer(on_delta)
+    if on_delta is None or isinstance(on_delta, StreamedAnswer):
+        return on_delta
+    return StreamedAnswer(on_delta)

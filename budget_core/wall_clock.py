@@ -26,28 +26,20 @@ def epoch_offset(gmtime: "Callable[[int], Sequence[int]]") -> int:
 _OFFSET = epoch_offset(time.gmtime)
 
 
-def _shifted_time() -> float:
+def unix_time() -> float:
+    """Return seconds since 1970-01-01 UTC, whatever the port's epoch."""
     return time.time() + _OFFSET
-
-
-unix_time = _shifted_time if _OFFSET else time.time
-"""Return seconds since 1970-01-01 UTC, whatever the port's epoch."""
-
-
-def day_key(unix_seconds: float, reset_hour_utc: int) -> int:
-    """Return the number of the budget day, counted from 1970, that begins at `reset_hour_utc`."""
-    return max(0, (int(unix_seconds) - reset_hour_utc * 3600) // DAY)
 
 
 class WallClock:
     """The date as far as it can be believed; call it for Unix seconds, 0 while it cannot.
 
     A date is believed if it is not before `built` and, where `needs_sync`, once `mark_synced` was
-    called. From then on the monotonic clock carries it: whoever sets the wall clock changes nothing
+    called. From then on the monotonic clock carries it: setting the wall clock changes nothing
     until the next sync. A sync may set the date anywhere once in a day of monotonic time, and else
     back, or no more than ten minutes ahead of where that one would have it.
 
-    `read` returns Unix seconds. Source: the clock rules in docs/chips.md.
+    `read` returns Unix seconds. docs/chips.md states the rules.
     """
 
     def __init__(
@@ -58,9 +50,9 @@ class WallClock:
         built: int = BUILT,
     ) -> None:
         self.built = built
-        self.second = monotonic.per_ms * 1000
         self._read = read
         self._monotonic = monotonic.read
+        self._second = monotonic.per_ms * 1000
         self._needs_sync = needs_sync
         self._offset: int | None = None  # from the monotonic clock to Unix time, in its units
         self._most = 0  # what a sync may set that to
@@ -79,20 +71,16 @@ class WallClock:
 
     def __call__(self) -> int:
         """Return the believed Unix time in whole seconds, or 0."""
-        return self.ticks() // self.second
-
-    def ticks(self) -> int:
-        """Return the believed Unix time in parts of a `second`, the monotonic clock's, or 0."""
         if self._offset is None:
             date = self._date()
             if self._needs_sync or not date:
                 return 0
             self._offset = date - self._monotonic()
-        return self._monotonic() + self._offset
+        return (self._monotonic() + self._offset) // self._second
 
     def elapsed(self) -> int:
         """Return the monotonic clock's seconds."""
-        return self._monotonic() // self.second
+        return self._monotonic() // self._second
 
     @property
     def trusted(self) -> bool:
@@ -102,7 +90,7 @@ class WallClock:
     @property
     def stale(self) -> bool:
         """Whether the date is not believed, or the last sync a day of monotonic time ago."""
-        return self._synced is None or self._monotonic() - self._synced >= DAY * self.second
+        return self._synced is None or self._monotonic() - self._synced >= DAY * self._second
 
     def mark_synced(self) -> bool:
         """Take the wall clock's date for the true one: a server of time has just set it.
@@ -115,7 +103,7 @@ class WallClock:
             return False
         if self.stale:
             self._synced = now
-            self._most = date - now + SLACK * self.second
+            self._most = date - now + SLACK * self._second
         elif date - now > self._most:
             return False
         self._offset = date - now
@@ -127,7 +115,7 @@ class WallClock:
             date = int(self._read())
         except Exception:  # noqa: BLE001 - a clock may be a chip on a bus, and may say NaN
             return 0
-        return date * self.second if self.built <= date < 1 << 40 else 0
+        return date * self._second if self.built <= date < 1 << 40 else 0
 
 
 WALL = WallClock()

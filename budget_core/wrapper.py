@@ -1,7 +1,6 @@
 """Put a budget between an agent loop and its model."""
 
 from budget_core.config import Enforcement, check_enforcement
-from budget_core.usage import INVALID, MISSING, usage_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ _OPTIONS = ("max_tokens", "temperature", "reasoning_effort", "response_format")
 
 
 class BudgetWrapper:
-    """A provider around another that warns, strips tools, cuts off or demotes as a budget goes.
+    """A provider around another that warns, strips tools, cuts off or demotes as a budget is used.
 
     Wrappers stack. `enforcement` and `fallback_model` come from the tracker's configuration unless
     given; a fallback model given here does not count against the tracker's day either. Notices are
@@ -36,7 +35,7 @@ class BudgetWrapper:
 
     Everything else is the inner provider's: further arguments and attributes pass through, so one
     that streams still streams. Raises `ValueError` for an unknown mode, and for `FALLBACK` without
-    a `fallback_model`. Source: seed 001.
+    a `fallback_model`.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class BudgetWrapper:
             from budget_core.ledger.for_wrapper import draw_on  # loaded for the first ledger
 
             inner, tracker = draw_on(self, inner, tracker, enforcement, ledger, *options)
-        if tracker is None or not hasattr(tracker, "count"):
+        if tracker is None or not hasattr(tracker, "alert"):
             raise ValueError(f"tracker must be a BudgetTracker, not {tracker!r}")
         self.inner = inner
         self.tracker = tracker
@@ -112,44 +111,45 @@ class BudgetWrapper:
         had reported by then, or an estimate.
         """
         tracker = self.tracker
-        count = tracker.count
-        if count.expires:
+        if tracker.expires:
             tracker.maybe_auto_reset()
-        if count.alert:
-            from budget_core.enforcement import (
-                approach,  # loaded when a budget first nears its edge
-            )
+        if tracker.alert:
+            from budget_core.enforcement import enforce  # loaded when a budget nears its edge
 
-            answer, messages, tools, model = approach(self, messages, tools, model)
+            answer, messages, tools, model = enforce(self, messages, tools, model)
             if answer is not None:
                 return answer
         if rest:
             options.update(zip(_OPTIONS, rest))
-        counted = model or self.inner.get_default_model()
-        response = failure = streamed = None
-        if options.get("on_delta") is not None:
+        counted = model
+        if model is None and tracker.by_model:
+            counted = self.inner.get_default_model()
+        usage = response = failure = streamed = None
+        if "on_delta" in options:
             from budget_core.usage_stream import as_streamed  # most programs never stream
 
             options["on_delta"] = streamed = as_streamed(options["on_delta"])
         try:
             response = await self.inner.chat(messages=messages, tools=tools, model=model, **options)
+            try:
+                usage = response.usage
+            except Exception:  # noqa: BLE001, S110 - an answer is not lost for want of its usage
+                pass
             return response
         except Exception as error:
             failure = error
             raise
         finally:
-            if streamed is None:
-                usage = usage_of(response)
-            else:
+            if streamed is not None:
                 usage = streamed.usage_of(response, messages, tools)
-            if self.estimates and usage.status in (INVALID, MISSING):
+            if self.estimates:
                 from budget_core.usage_estimate import at_least_estimated, is_billed
 
                 if failure is None or is_billed(failure):
                     usage = at_least_estimated(usage, response, messages, tools)
                 failure = None
             tracker.record(usage, counted)
-            if count.alert:
-                from budget_core.enforcement import settle_limit
+            if tracker.alert:
+                from budget_core.enforcement import report_limit
 
-                settle_limit(self)
+                report_limit(self)

@@ -20,6 +20,7 @@ from budget_core.agent.tool import ToolOutput as ToolOutput
 from budget_core.allowance import Allowance as Allowance
 from budget_core.chat.client import ChatClient as ChatClient
 from budget_core.chat.http import tls_context as tls_context
+from budget_core.composite_policy import CompositePolicy as CompositePolicy
 from budget_core.config import Enforcement as Enforcement
 from budget_core.errors import BudgetError as BudgetError
 from budget_core.errors import DeadlineExceeded as DeadlineExceeded
@@ -40,7 +41,6 @@ from budget_core.ledger.records import Hold as Hold
 from budget_core.locks import thread_lock as thread_lock
 from budget_core.memory_store import InMemoryBudgetStore as InMemoryBudgetStore
 from budget_core.monotonic import MonotonicClock as MonotonicClock
-from budget_core.policy import CompositePolicy as CompositePolicy
 from budget_core.policy import TurnBudgetPolicy as TurnBudgetPolicy
 from budget_core.prices import Price as Price
 from budget_core.provider import ChatResponse as ChatResponse

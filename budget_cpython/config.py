@@ -1,7 +1,7 @@
 """The core's configurations of trackers as frozen dataclasses."""
 
 from budget_core import config as core
-from budget_cpython.derive import frozen
+from budget_cpython.core_dataclasses import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from budget_core.checks import check_count
 from budget_core.checksum import decode, encode
 from budget_core.errors import StateCorruptError, StoreError
 from budget_cpython.file_lock import FileLock
-from budget_cpython.plain_file import NotPlainError, leads_into, read_plain, replace_file
+from budget_cpython.plain_file import NotPlainError, SafePath, read_plain, replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,15 +37,10 @@ class FileBudgetStore:
         allowance: int = 0,
         workspace: "str | os.PathLike[str] | None" = None,
     ) -> None:
-        path = os.fspath(path)
-        if not os.path.basename(path) or "\0" in path:
-            raise ValueError(f"path must name a file, not {path!r}")
-        self.path = os.path.join(os.getcwd(), path)
+        self._safe_path = SafePath(path, workspace)
+        self.path = self._safe_path.path
         self.allowance = check_count("allowance", allowance)
         self._lock = FileLock(self.path)
-        self._workspace = None if workspace is None else os.path.join(os.getcwd(), workspace)
-        if self._is_exposed():
-            raise ValueError(f"path {path!r} is inside the agent's workspace {workspace!r}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path!r}, allowance={self.allowance!r})"
@@ -93,13 +88,10 @@ class FileBudgetStore:
 
     @contextmanager
     def _used(self, verb: str) -> "Iterator[None]":
-        if self._is_exposed():
+        if self._safe_path.is_exposed():
             raise StoreError(f"budget state {self.path!r} is inside the agent's workspace by now")
         try:
             with self._lock.held():
                 yield
         except OSError as error:
             raise StoreError(f"cannot {verb} budget state {self.path!r}: {error}", error) from error
-
-    def _is_exposed(self) -> bool:
-        return self._workspace is not None and leads_into(self.path, self._workspace)

@@ -92,7 +92,29 @@ def sync_folder(path: str) -> None:
         os.close(folder)
 
 
-def leads_into(path: str, folder: str) -> bool:
+class SafePath:
+    """A file's path, made absolute at once, that does not lead into an agent's workspace.
+
+    Raises `ValueError` if it names no file, or leads into `workspace`, through links or not.
+    """
+
+    def __init__(
+        self, path: "str | os.PathLike[str]", workspace: "str | os.PathLike[str] | None" = None
+    ) -> None:
+        path = os.fspath(path)
+        if not isinstance(path, str) or not os.path.basename(path) or "\0" in path:
+            raise ValueError(f"path must name a file, not {path!r}")
+        self.path = os.path.join(os.getcwd(), path)
+        self._workspace = None if workspace is None else os.path.join(os.getcwd(), workspace)
+        if self.is_exposed():
+            raise ValueError(f"path {path!r} is inside the agent's workspace {workspace!r}")
+
+    def is_exposed(self) -> bool:
+        """Tell whether it leads into the workspace by now: an agent may have made a link."""
+        return self._workspace is not None and _leads_into(self.path, self._workspace)
+
+
+def _leads_into(path: str, folder: str) -> bool:
     """Tell whether a path is spelt through, lies in, or leads into a folder."""
     folder = os.path.realpath(folder)
     parent, name = os.path.split(path)

@@ -7,7 +7,7 @@ _MANY = 1_000_000
 
 
 class ListedPrice:
-    """What one model's tokens cost today, reckoned by genai-prices, tiers included."""
+    """What one model's tokens cost today, by genai-prices, tiers included."""
 
     def __init__(self, model: str, provider_id: str | None) -> None:
         self._model = model
@@ -31,9 +31,9 @@ class ListedPrice:
         return int((price * _NANO).to_integral_value(ROUND_CEILING))
 
     def affordable(self, nano_usd: int, prompt: int) -> int | None:
-        """Return how many completion tokens that money buys after a prompt; `None`: any number.
+        """Return how many completion tokens that money buys after a prompt; `None` is any number.
 
-        It is -1 where it does not even buy the prompt.
+        -1 if it does not buy the prompt.
         """
         base = self.cost(prompt, 0)
         many = self.cost(prompt, _MANY) - base
@@ -51,13 +51,13 @@ class ListedPrices:
     """A table of prices for `Operative(prices=…)`: models by name, as genai-prices finds them.
 
     `provider_id` is one of its providers, such as `"openai"`; without it the name alone decides.
-    Prices are those of the installed release: nothing is fetched. Raises `ImportError` where
+    Prices are those of the installed release: nothing is fetched. Raises `ImportError` if
     genai-prices is not installed.
     """
 
     def __init__(self, provider_id: str | None = None) -> None:
         try:
-            import genai_prices  # noqa: F401 - better now than in the first call
+            import genai_prices  # noqa: F401 - fail now, not in the first call
         except ImportError as error:
             raise ImportError("ListedPrices needs genai-prices: pip install .[prices]") from error
 
@@ -65,7 +65,7 @@ class ListedPrices:
         self._known: dict[str, ListedPrice | None] = {}
 
     def get(self, model: str) -> ListedPrice | None:
-        """Return a model's price, or `None` where it is not known."""
+        """Return a model's price, or `None` if it is not known."""
         if model not in self._known:
             price = ListedPrice(model, self._provider_id)
             try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class TurnBudgetTracker(tracker.TurnBudgetTracker):
     """What one turn has used, counted right by any number of threads.
 
-    Takes either package's `TurnBudgetConfig`. Everything else is the core's.
+    Takes either package's `TurnBudgetConfig`.
     """
 
     def __init__(
@@ -35,8 +35,7 @@ class DailyBudgetTracker(daily_tracker.DailyBudgetTracker):
     """What today has used, counted and stored right by any number of threads.
 
     Takes either package's `DailyBudgetConfig`. The default clock is `budget_cpython.WALL`. The
-    store is only ever called under the tracker's lock, so one that is slow makes threads wait for
-    each other. Everything else is the core's.
+    store is called under the tracker's lock, so threads wait for a slow one.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The core's wall clock, carried by one that goes on while the machine sleeps."""
+"""The core's wall clock, on a monotonic clock that also runs while the machine sleeps."""
 
 import time
 from functools import partial
@@ -6,7 +6,7 @@ from functools import partial
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_core.wall_clock import WallClock
 
-_ID = getattr(time, "CLOCK_BOOTTIME", None)  # Linux has it; elsewhere the monotonic one must do
+_ID = getattr(time, "CLOCK_BOOTTIME", None)  # on Linux; elsewhere the plain monotonic clock
 
 
 def _boot_time() -> MonotonicClock:
@@ -16,4 +16,4 @@ def _boot_time() -> MonotonicClock:
 
 
 WALL = WallClock(monotonic=_boot_time())
-"""The clock of this machine, taken where none is given."""
+"""The clock of this machine: the default."""

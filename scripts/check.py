@@ -17,7 +17,7 @@ from suites import ROOT, Counts, on_cpython, on_micropython
 
 STEPS = ("lint", "types", "micropython", "cpython")
 STUBS = Path(".local/stubs")
-ON_ALL_CORES = ("-n", "auto", "--dist", "loadfile")
+ON_ALL_CORES = ("-n", "auto", "--dist", "worksteal")
 TYPES_ONLY = "_types"  # of the core: for type checkers, no program loads it
 NOT_ON_BOARDS = ("demo.py", "manifest.py")  # run on the machine that firmware is built or tried on
 EXAMPLES = """\

@@ -111,7 +111,7 @@ def test_it_is_one_of_the_cores(ours: Config, theirs: Config) -> None:
 
 
 @both
-def test_asdict_and_back_is_the_same(ours: Config, theirs: Config) -> None:
+def test_asdict_gives_the_arguments_of_an_equal_config(ours: Config, theirs: Config) -> None:
     config = ours(**all_changed(ours))
     fields = dataclasses.asdict(config)
     assert list(fields) == list(inspect.signature(theirs).parameters)

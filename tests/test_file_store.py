@@ -26,7 +26,7 @@ from budget_cpython import (
     plain_file,
 )
 
-OLD = {"day": 20_000, "tokens": 400, "ahead": 0, "warned": 0, "told": 0, "behind": 0}
+OLD = {"day": 20_000, "tokens": 400, "ahead": 0, "warned": 0, "announced": 0, "behind": 0}
 NEW = dict(OLD, tokens=401)
 NOON = 20_000 * 86_400 + 43_200
 DAILY = DailyBudgetConfig(daily_budget=1000, enforcement="cutoff")
@@ -171,8 +171,8 @@ def test_the_path_stays_where_it_was_when_the_process_changes_folder(
     assert (tmp_path / "a" / "b.json").is_file()
 
 
-@pytest.mark.parametrize("bad", ["", "folder/", "nul\0.json"])
-def test_a_path_that_names_no_file_is_refused(bad: str) -> None:
+@pytest.mark.parametrize("bad", ["", "folder/", "nul\0.json", b"budget.json"])
+def test_a_path_that_names_no_file_is_refused(bad: Any) -> None:
     with pytest.raises(ValueError, match="path must name a file"):
         FileBudgetStore(bad)
 

@@ -29,7 +29,7 @@ def test_a_cost_is_rounded_up() -> None:
 @pytest.mark.parametrize("model", ["gpt-4o-mini", "gpt-5-nano", "gpt-4o"])
 @pytest.mark.parametrize("money", [0, 1, 149, 150, 10_000, 1_234_567, 999_999_999])
 @pytest.mark.parametrize("prompt", [0, 1, 50, 100_000])
-def test_what_is_affordable_is_the_most_that_is(model: str, money: int, prompt: int) -> None:
+def test_affordable_is_the_largest_number_of_tokens(model: str, money: int, prompt: int) -> None:
     price = ListedPrices("openai").get(model)
     assert price is not None
     tokens = price.affordable(money, prompt)
@@ -60,7 +60,7 @@ def test_a_run_is_refused_before_a_call_that_it_cannot_pay() -> None:
     assert (result.usage["nano_usd"], script.sent) == (0, [])
 
 
-def test_a_call_that_is_too_dear_goes_to_the_fallback_model() -> None:
+def test_a_call_that_is_too_expensive_uses_the_fallback_model() -> None:
     script = Script(says("Done.", 100))
     operative = Operative(
         script,

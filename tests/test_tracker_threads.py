@@ -70,7 +70,7 @@ def test_a_day_loses_no_record_and_its_file_has_them_all(tmp_path: Path) -> None
     assert state["tokens"] == THREADS * 5
 
 
-def test_what_a_record_returned_from_is_in_the_file(tmp_path: Path) -> None:
+def test_a_record_is_in_the_file_when_it_returns(tmp_path: Path) -> None:
     store = FileBudgetStore(tmp_path / "state.json")
     tracker = daily(store=store)
     lock = threading.Lock()
@@ -108,7 +108,7 @@ def test_one_thread_gets_the_warning_of_the_limit_and_one_its_crossing(count: in
     assert len([crossed for _, crossed in said if crossed]) == 1
 
 
-def test_each_threshold_speaks_once_while_threads_record() -> None:
+def test_each_threshold_warns_once_while_threads_record() -> None:
     shares = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     tracker = daily(
         store=InMemoryBudgetStore(), daily_budget=THREADS * 10, warning_thresholds=shares
@@ -143,7 +143,7 @@ def test_a_new_day_begins_once_and_keeps_what_is_recorded_after() -> None:
         now += DAY
 
 
-def test_a_new_day_in_the_midst_of_records_forgets_only_the_old_one() -> None:
+def test_a_new_day_during_records_resets_only_the_old_day() -> None:
     now = 20_000.0 * DAY
     tracker = daily(lambda: now)
     recorded = 0

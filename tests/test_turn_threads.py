@@ -1,8 +1,5 @@
 """Turn budgets and turn states shared by 64 threads that switch every microsecond."""
 
-import copy
-import json
-import pickle
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, asdict, fields
@@ -44,7 +41,7 @@ def test_threads_are_granted_exactly_the_cap(what: str) -> None:
     assert sum(seen[f"{one}s_used"] for one in ("step", "tool_call", "reflection")) == cap
 
 
-def test_no_claim_is_lost_where_there_is_no_cap() -> None:
+def test_no_claim_is_lost_without_a_cap() -> None:
     budget = new_budget(max_steps=None)
     assert sum(in_threads(claims(budget.claim_step, 10))) == THREADS * 10
     assert budget.snapshot()["steps_used"] == THREADS * 10
@@ -137,7 +134,7 @@ def test_one_thread_gets_a_trace_id() -> None:
         assert sum(in_threads(work)) == 1
 
 
-def test_repairs_are_granted_exactly_so_often() -> None:
+def test_repairs_are_granted_exactly_up_to_the_limit() -> None:
     state = new_state()
     assert sum(in_threads(lambda: state.claim_repair("call"))) == 2
 
@@ -185,22 +182,8 @@ def test_citations_are_a_dataclass_with_its_own_containers() -> None:
     assert isinstance(TurnRuntimeState("s", TurnBudget.create()).citations, CitationAccumulator)
 
 
-def test_a_snapshot_is_frozen_and_still_a_dict() -> None:
-    seen = TurnBudget.create(timeout_s=None).snapshot()
-    before = dict(seen)
-    changes: list[Callable[[], object]] = [
-        lambda: seen.__setitem__("steps_used", 9),
-        lambda: seen.__delitem__("steps_used"),
-        lambda: seen.update(steps_used=9),
-        lambda: seen.setdefault("new", 1),
-        lambda: seen.pop("steps_used"),
-        lambda: seen.popitem(),
-        lambda: seen.clear(),
-        lambda: seen.__ior__({"steps_used": 9}),
-    ]
-    for change in changes:
-        with pytest.raises(TypeError, match="does not change"):
-            change()
-    assert dict(seen) == before == json.loads(json.dumps(seen))
-    assert hash(seen) == hash(TurnBudget.create(timeout_s=None).snapshot())
-    assert pickle.loads(pickle.dumps(seen)) == copy.deepcopy(seen) == seen  # noqa: S301
+def test_a_snapshot_is_a_copy() -> None:
+    budget = TurnBudget.create(timeout_s=None)
+    seen = budget.snapshot()
+    seen["steps_used"] = 9
+    assert budget.snapshot()["steps_used"] == 0

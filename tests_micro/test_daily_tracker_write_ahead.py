@@ -1,7 +1,6 @@
 """A count stored ahead of itself: fewer writes, and never too little after a crash."""
 
 from budget_core import DailyBudgetConfig, DailyBudgetTracker, InMemoryBudgetStore, WallClock
-from budget_core.day_state import encode
 from budget_core.wall_clock import BUILT
 from tests_micro.support import FakeClock, RecordingLock, raises
 
@@ -227,7 +226,8 @@ def test_a_call_that_is_denied_writes_nothing() -> None:
 
 def test_a_clock_behind_its_day_costs_one_write() -> None:
     store = CountingStore()
-    store.save(encode(BUILT // DAY + 100, 10, 0, 0, 0, False, 0))
+    state = {"day": BUILT // DAY + 100, "tokens": 10, "behind": 0}
+    store.save(dict(state, ahead=0, warned=0, announced=0))
     tracker = DailyBudgetTracker(DailyBudgetConfig(10), WallClock(FakeClock(BUILT)), store)
     saves = store.saves
     for _ in range(100):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 MIDNIGHT = 19_675 * 86_400
 PATH = ROOT + "/data/budget"
-OLD = {"day": 19_675, "tokens": 60, "ahead": 0, "warned": 0, "told": 0, "behind": 0}
-NEW = {"day": 19_675, "tokens": 61, "ahead": 0, "warned": 500_001, "told": 1, "behind": 0}
+OLD = {"day": 19_675, "tokens": 60, "ahead": 0, "warned": 0, "announced": 0, "behind": 0}
+NEW = {"day": 19_675, "tokens": 61, "ahead": 0, "warned": 500_001, "announced": 1, "behind": 0}
 PLENTY = 1 << 30
 
 

@@ -32,7 +32,7 @@ def dice(seed: int) -> "Callable[[int], int]":
 
 def alert_of(tracker: "Any") -> bool:
     """Return what the wrapper looks at before each call."""
-    return bool(tracker.count.alert)
+    return bool(tracker.alert)
 
 
 def tokens(count: int) -> "dict[str, int]":

@@ -3,8 +3,8 @@
 import time
 
 from budget_core import DailyBudgetConfig, DailyBudgetTracker, InMemoryBudgetStore
-from budget_core.day_window import OVER, RENAMED, STAYS, UNKNOWN, DayWindow
-from budget_core.wall_clock import BUILT, DAY, WALL, WallClock, day_key, epoch_offset, unix_time
+from budget_core.day_window import OVER, STAYS, DayWindow
+from budget_core.wall_clock import BUILT, DAY, WALL, WallClock, epoch_offset, unix_time
 from tests_micro.support import FakeClock, stopped_clock
 
 TYPE_CHECKING = False
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
 SECONDS_1970_TO_2000 = 946_684_800
 NOON = 19_675 * DAY + DAY // 2
+RENAMED = 1
+UNKNOWN = 0
+
+
+def day_key(now: float, hour: int) -> int:
+    """Return the day that a window is in at a time."""
+    return DayWindow(FakeClock(now), hour).day
 
 
 def gmtime_from(year: int) -> "Callable[[int], tuple[int, ...]]":

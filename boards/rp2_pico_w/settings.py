@@ -33,7 +33,7 @@ MAX_ANSWER_BYTES = 16_384
 CA_FILE = "/ca.pem"
 SYSTEM_PROMPT = (
     "You are the agent of a small board. Answer in a few lines. Your tools read the notes on the "
-    "board and the state of its chip. Heed every notice about your budget at once."
+    "board and the state of its chip. Obey every notice about your budget at once."
 )
 
 # The network: attempts after the first, and seconds that each may take.

@@ -8,7 +8,7 @@ from budget_core.agent.stop import AXES, StopReason, at_limit, in_words
 from budget_core.checks import check_count
 from budget_core.locks import NoLock
 from budget_core.monotonic import MONOTONIC, in_ms, inf
-from budget_core.usage import INVALID, MISSING, read_usage
+from budget_core.usage import read_usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -365,7 +365,8 @@ class Envelope:
         if isinstance(nano_usd, bool) or not isinstance(nano_usd, int) or nano_usd < 0:
             nano_usd = None
         limited = nano_usd is None and self.nano_usd.left() is not None
-        unclear = ("unpriced",) if limited and used.status not in (MISSING, INVALID) else ()
+        clear = used.status not in (used.MISSING, used.INVALID)
+        unclear = ("unpriced",) if limited and clear else ()
         self.book(used.total, nano_usd or 0, unclear)
 
     def book(

@@ -4,7 +4,7 @@ from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.errors import ProviderError
 from budget_core.provider import ChatResponse, settle
-from budget_core.usage import ESTIMATED, INVALID, Usage
+from budget_core.usage import Usage, read_usage
 from budget_core.usage_estimate import as_report, at_least_estimated, is_billed
 from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer
 
@@ -69,7 +69,7 @@ class LlmCall:
         self._priced = priced
         self._asked: dict[str, Any] = {}
         self._streamed = StreamedAnswer()
-        self.usage = Usage()
+        self.usage = read_usage(None)
 
     async def make(self, request: Request, notices: "Messages", on_delta: "Any") -> None:
         """Make a call, with the `notices` that go with it once, and with a stream.
@@ -128,11 +128,11 @@ class LlmCall:
         usage = self._streamed.usage_of(self.response, messages, tools)
         if self.billed:
             usage = at_least_estimated(usage, self.response, messages, tools)
-        if usage.status == ESTIMATED:
+        if usage.status == Usage.ESTIMATED:
             self.report = as_report(usage)
         else:
             self.report = getattr(self.response, "usage", self._streamed.usage)
-        unclear = {ESTIMATED: ["estimated"], INVALID: ["missing"]}.get(usage.status, [])
+        unclear = {Usage.ESTIMATED: ["estimated"], Usage.INVALID: ["missing"]}.get(usage.status, [])
         if self.hold.price is not None:
             from budget_core.prices import cost_of_usage  # loaded where there are prices
 

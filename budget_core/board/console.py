@@ -29,7 +29,7 @@ class Console:
 
     `keyboard.line(prompt)` is awaited for each line, `None` ends the chat. What was asked and
     answered goes into the next turn, up to `settings.HISTORY_CHARS`; what tools returned does not.
-    A turn that goes wrong ends only itself.
+    An error ends the turn, not the chat.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Console:
         operative.on_event = self._event
 
     def run(self) -> None:
-        """Chat until the end of input, `/quit`, or Ctrl-C while nothing is being answered."""
+        """Chat until the end of input, `/quit`, or Ctrl-C at the prompt."""
         try:
             while True:
                 gc.collect()
@@ -64,7 +64,7 @@ class Console:
             self.daily.flush()
 
     def obey(self, line: str) -> None:
-        """Do what one line asks for."""
+        """Run a command or a turn."""
         if line == "/budget":
             self.write(self.budget_line())
         elif line.startswith("/"):
@@ -93,8 +93,8 @@ class Console:
         await self._task
 
     async def _stop(self) -> None:
-        """Let the turn that was interrupted come to its end: what it has used is counted."""
-        if not self._task.done():  # CPython has seen to it
+        """Let the interrupted turn end, so that what it has used is counted."""
+        if not self._task.done():  # CPython has ended it
             self._task.cancel()
             try:
                 await self._task
@@ -107,8 +107,13 @@ class Console:
             self.write(result.text)
         if reason is not None:
             self.write(f"error: {reason.reason}" if reason.error else f"({reason})")
-        if result.messages[-1]["role"] == "assistant":  # else there was no answer to go on from
-            self.messages = trimmed(spoken(result.messages), self.settings.HISTORY_CHARS)
+        if result.messages[-1]["role"] == "assistant":  # else there is no answer to continue from
+            spoken = [  # tool calls and what they returned take most memory
+                message
+                for message in result.messages
+                if message["role"] != "tool" and not message.get("tool_calls")
+            ]
+            self.messages = trimmed(spoken, self.settings.HISTORY_CHARS)
         used = result.usage
         calls = "call" if result.turns == 1 else "calls"
         self.write(f"[{used['tokens']} tokens in {result.turns} {calls}; {self.budget_line()}]")
@@ -120,7 +125,7 @@ class Console:
     def budget_line(self) -> str:
         """Return what the day has used and has left, and until when."""
         daily = self.daily
-        if WALL() >= daily.resets_at:  # else nothing is written for a look
+        if WALL() >= daily.resets_at:  # else looking writes nothing
             daily.maybe_auto_reset()
         used, cap, unit = daily.dominant_axis()
         text = f"today {used} {unit}, no limit"
@@ -132,25 +137,17 @@ class Console:
         return text if trouble is None else f"{text}; counts as spent: {trouble}"
 
 
-def spoken(messages: "list[dict[str, Any]]") -> "list[dict[str, Any]]":
-    """Return a conversation less its tool calls and what they returned, which take most memory."""
-    return [one for one in messages if one["role"] != "tool" and not one.get("tool_calls")]
-
-
 def trimmed(messages: "list[dict[str, Any]]", most: int) -> "list[dict[str, Any]]":
     """Return a conversation less its oldest turns, so that at most `most` characters are left.
 
     What stands before the first turn stays, and so does the last turn unless it is longer alone.
     """
     starts = [n for n, message in enumerate(messages) if message["role"] == "user"]
-    if not starts:
-        return messages
+    starts.append(len(messages))
     head = messages[: starts[0]]
-    for start in starts:
-        rest = messages[start:]
-        if sum([len(message["content"] or "") for message in rest]) <= most:
-            return head + rest
-    return head
+    while sum([len(message["content"] or "") for message in messages[starts[0] :]]) > most:
+        starts.pop(0)
+    return head + messages[starts[0] :]
 
 
 def main(settings: "Any", tools: "list[Tool]") -> None:

@@ -1,4 +1,4 @@
-"""What the programs of a board share: parts that may be missing, the clock, the day's store."""
+"""Share between a board's programs the optional modules, the clock and the day's store."""
 
 import time
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def optional(name: str) -> "Any":
-    """Return a module of the board's own, such as `secret`, or `None` where there is none."""
+    """Return a module of the board's own, such as `secret`, or `None` if it is missing."""
     try:
         return __import__(name)
     except ImportError:
@@ -21,26 +21,26 @@ def optional(name: str) -> "Any":
 
 
 def prepare_clock(needs_sync: bool = False) -> None:
-    """Say when the clock is to be believed: never before the deployed build's date.
+    """Believe no date before the deployed build's.
 
-    With `needs_sync`, as on every chip, not before it was set by a server of time either.
+    With `needs_sync`, as on every chip, no date is believed before a time server has set it.
     """
     WALL.needs_sync = needs_sync
     WALL.built = max(WALL.built, getattr(optional("deployed"), "BUILT", 0))
 
 
 ask_time: "Callable[[], object] | None" = None
-"""Asks a server of time again, where a board has a network; `wifi.start` sets it."""
+"""Asks a time server again, on a board with a network; `wifi.start` sets it."""
 
 
 def refresh_clock() -> None:
-    """Ask a server of time again if the date is not believed, or was set a day ago or more."""
+    """Ask a time server again if the date is not believed, or was set a day ago or more."""
     if ask_time is not None and WALL.stale:
         ask_time()
 
 
 def open_store(settings: "Any") -> "FileBudgetStore":
-    """Return the store in the folder `settings.STATE`, which a deployed board must not be without.
+    """Return the store in the folder `settings.STATE`; on a deployed board its slots must exist.
 
     The programs of a board and `status` open the same one.
     """

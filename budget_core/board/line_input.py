@@ -12,79 +12,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 _POLL_S = 0.01
-_READ_EVERY = 6_000  # polls: a minute
 _END = b"\x04"
 _ESCAPE = b"\x1b"
-_RUBBED_OUT = "\b \b"
-
-
-class LineEditor:
-    """The line that is being typed: a serial line has no line editor of its own.
-
-    Backspace takes a character back, Ctrl-U all of them; arrow keys and the like do nothing. A
-    line ends with CR, LF or both, and has at most `most` characters. `done` is `None` until then.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.done: str | None = None
-        self._typed: list[str] = []
-        self._pending = b""  # of a character, or of what a key sends after ESC
-        self._after_cr = False
-
-    def take(self, byte: bytes) -> str:
-        """Take a byte and return what the terminal is to show for it."""
-        after_cr, self._after_cr = self._after_cr, byte == b"\r"
-        if byte == b"\n" and after_cr:
-            return ""
-        if byte in (b"\r", b"\n"):
-            self.done = "".join(self._typed)
-            self._typed = []
-            self._pending = b""
-            return "\r\n"
-        if self._pending[:1] == _ESCAPE or byte == _ESCAPE:
-            self._skip(byte)
-            return ""
-        if byte in (b"\b", b"\x7f", b"\x15"):
-            return self._rub_out(len(self._typed) if byte == b"\x15" else 1)
-        return "" if byte < b" " else self._add(byte)
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing is typed."""
-        return not self._typed
-
-    def _skip(self, byte: bytes) -> None:
-        self._pending = self._pending + byte if byte != _ESCAPE else byte
-        begun = len(self._pending) < 3 and byte in (_ESCAPE, b"[", b"O")
-        if not begun and (byte >= b"@" or self._pending[1:2] not in (b"[", b"O")):
-            self._pending = b""
-
-    def _rub_out(self, count: int) -> str:
-        gone = self._typed[len(self._typed) - count :] if self._typed else []
-        self._typed = self._typed[: len(self._typed) - len(gone)]
-        return _RUBBED_OUT * len(gone)
-
-    def _add(self, byte: bytes) -> str:
-        self._pending += byte
-        try:
-            char = self._pending.decode()
-        except UnicodeError:
-            if len(self._pending) >= 4:
-                self._pending = b""
-            return ""
-        self._pending = b""
-        if len(self._typed) >= self.most:
-            return "\a"
-        self._typed.append(char)
-        return char
+_ALL = b"\x15"
 
 
 class Keyboard:
-    """Lines typed at a terminal, or piped in.
+    """Lines typed at a terminal, or piped in: a serial line has no line editor of its own.
 
-    `echo` shows what is typed, as no serial line does by itself. `source` is a stream with a file
-    beneath that can be polled, by default `sys.stdin`; `show` writes a text at once.
+    Backspace takes a character back, Ctrl-U all of them; arrow keys and the like do nothing. A
+    line ends with CR, LF or both, and has at most `most` characters. `echo` shows what is typed, as
+    no serial line does by itself. `source` is a stream with a file beneath that can be polled, by
+    default `sys.stdin`; `show` writes a text at once.
     """
 
     def __init__(
@@ -96,8 +35,11 @@ class Keyboard:
     ) -> None:
         source = source or sys.stdin
         self._echo = echo
+        self._most = most
         self._show = show or _show
-        self._line = LineEditor(most)
+        self._typed: list[str] = []
+        self._pending = b""  # of a character, or of what a key sends after ESC
+        self._last = b""
         bytewise = getattr(source, "buffer", source)
         self._file = getattr(bytewise, "raw", bytewise)  # CPython's buffer reads ahead of the poll
         self._poll = select.poll()
@@ -106,23 +48,59 @@ class Keyboard:
     async def line(self, prompt: str) -> str | None:
         """Return the next line, or `None` at the end of input, which is Ctrl-D at a terminal."""
         self._show(prompt)
-        line = self._line
-        line.done = None
-        idle = 0
-        while line.done is None:
+        line = None
+        while line is None:
             while not self._poll.poll(0):
                 await asyncio.sleep(_POLL_S)
-                idle += 1
-                if idle % _READ_EVERY == 0:
-                    MONOTONIC.read()  # unread for 12 days it would lose as many
-            byte = self._file.read(1)
-            if not byte or (byte == _END and line.empty):
+                MONOTONIC.read()  # unread for 12 days it would lose as many
+            byte, last = self._file.read(1), self._last
+            self._last = byte
+            if not byte or (byte == _END and not self._typed):
                 self._show("\r\n")
                 return None
-            shown = line.take(byte)
+            if byte == b"\n" and last == b"\r":
+                continue
+            if byte in (b"\r", b"\n"):
+                line = "".join(self._typed)
+                self._typed = []
+                self._pending = b""
+                shown = "\r\n"
+            else:
+                shown = self._take(byte)
             if self._echo and shown:
                 self._show(shown)
-        return line.done
+        return line
+
+    def _take(self, byte: bytes) -> str:
+        """Take a byte of a line and return what the terminal is to show for it."""
+        if byte == _ESCAPE:
+            self._pending = byte
+            return ""
+        if self._pending[:1] == _ESCAPE:  # ESC and a byte, or ESC [ or ESC O up to a letter or `~`
+            if self._pending == _ESCAPE and byte in (b"[", b"O"):
+                self._pending += byte
+            elif self._pending == _ESCAPE or byte >= b"@":
+                self._pending = b""
+            return ""
+        if byte in (b"\b", b"\x7f", _ALL):
+            left = 0 if byte == _ALL else max(0, len(self._typed) - 1)
+            gone = len(self._typed) - left
+            self._typed = self._typed[:left]
+            return "\b \b" * gone
+        if byte < b" ":
+            return ""
+        self._pending += byte
+        try:
+            char = self._pending.decode()
+        except UnicodeError:
+            if len(self._pending) >= 4:
+                self._pending = b""
+            return ""
+        self._pending = b""
+        if len(self._typed) >= self._most:
+            return "\a"
+        self._typed.append(char)
+        return char
 
 
 def _show(text: str) -> None:

@@ -17,20 +17,17 @@ def make_client(settings: "Any", secret: "Any") -> "Any":
     Raises `ValueError` for certificates that cannot be read, and as `ChatClient` does.
     """
     from budget_core.chat.client import ChatClient
+    from budget_core.chat.http import tls_context
 
     base_url = getattr(secret, "BASE_URL", "") or settings.BASE_URL
-    tls = None
-    if base_url.startswith("https"):
-        from budget_core.chat.http import tls_context
-
-        try:
-            tls = tls_context(settings.CA_FILE)
-        except OSError as error:
-            raise ValueError(f"CA_FILE {settings.CA_FILE!r} of the settings: {error}")
+    try:
+        tls = tls_context(settings.CA_FILE) if base_url.startswith("https") else None
+    except OSError as error:
+        raise ValueError(f"CA_FILE {settings.CA_FILE!r} of the settings: {error}")
     return ChatClient(
         base_url,
         getattr(secret, "MODEL", "") or settings.MODEL,
-        getattr(secret, "API_KEY", "") or None,
+        getattr(secret, "API_KEY", None),
         settings.CALL_TIMEOUT_S,
         settings.MAX_ANSWER_BYTES,
         tls,
@@ -38,7 +35,7 @@ def make_client(settings: "Any", secret: "Any") -> "Any":
 
 
 def make_daily(settings: "Any") -> "DailyBudgetTracker":
-    """Return the day's tracker, which knows what was used before the board's last start."""
+    """Return the day's tracker; it continues from the board's stored state."""
     from budget_core.config import DailyBudgetConfig, Enforcement
     from budget_core.daily_tracker import DailyBudgetTracker
 
@@ -55,7 +52,7 @@ def make_daily(settings: "Any") -> "DailyBudgetTracker":
 def make_operative(
     settings: "Any", provider: "Any", daily: "DailyBudgetTracker", tools: "list[Tool]"
 ) -> "Operative":
-    """Return an agent whose every turn has the limits of `settings`, and whose day is `daily`'s."""
+    """Return an agent with the limits of `settings` on each turn, and of `daily` on the day."""
     from budget_core.agent.budget import Budget
     from budget_core.agent.operative import Operative
     from budget_core.agent.wind_down import WindDown

@@ -1,4 +1,4 @@
-"""What a model may do on a board: read the notes of one folder, and look at the chip itself."""
+"""Give a model tools on a board: to read the notes of one folder, and the chip's state."""
 
 import gc
 import os
@@ -16,8 +16,7 @@ _FILE = 0x8000
 def note_tools(folder: str, max_bytes: int) -> "list[Tool]":
     """Return the tools `list_files` and `read_file` for the notes in a folder.
 
-    A note is a file with a plain name in the folder itself; hidden ones are none. At most
-    `max_bytes` of one are read.
+    A note is a file in the folder itself that is not hidden. At most `max_bytes` of it are read.
     """
 
     def list_files() -> str:
@@ -26,7 +25,7 @@ def note_tools(folder: str, max_bytes: int) -> "list[Tool]":
 
     def read_file(path: str) -> str:
         if path not in _names(folder):
-            raise ValueError(f"no note {path!r}; list_files says which there are")
+            raise ValueError(f"no note {path!r}; list_files names the notes")
         with open(folder + "/" + path, "rb") as file:
             data = file.read(max_bytes + 1)
         return _text(data, max_bytes)
@@ -40,7 +39,7 @@ def note_tools(folder: str, max_bytes: int) -> "list[Tool]":
 
 
 def chip_tool(celsius: "Callable[[], float] | None" = None) -> Tool:
-    """Return the tool `read_chip`: its temperature, where one can be read, uptime, free heap."""
+    """Return the tool `read_chip`: uptime, free heap and, with `celsius`, the temperature."""
 
     def read_chip() -> str:
         free = getattr(gc, "mem_free", None)

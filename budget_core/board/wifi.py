@@ -1,4 +1,4 @@
-"""Join the Wi-Fi and set the clock, on boards that have one; what the hardware is comes in."""
+"""Join the Wi-Fi and set the clock, on boards that have one; the hardware is passed in."""
 
 from time import sleep
 
@@ -9,39 +9,20 @@ from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 _POLL_S = 0.1
 _FAILING = 10  # polls in a row: a driver that tries again by itself also reports its failures
-_REASONS = {
-    -3: "wrong password",
-    -2: "no access point of that name",
-    -1: "the access point refused",
-    200: "the access point fell silent",
-    201: "no access point of that name",
-    202: "wrong password",
-    203: "the access point refused",
-    204: "wrong password, or the access point did not answer",
-}
+_NO_NETWORK = "no access point of that name"
+_REFUSED = "wrong password"
+_REASONS = {-3: _REFUSED, -2: _NO_NETWORK, 201: _NO_NETWORK, 202: _REFUSED, 204: _REFUSED}
 
 
-class NetworkError(BudgetError):
-    """The Wi-Fi could not be joined, or no server of time be reached."""
-
-
-def connect(
-    name: str,
-    password: str,
-    retries: int,
-    timeout: float,
-    wlan: "Any",
-    wait: "Callable[[float], object]" = sleep,
-) -> str:
+def connect(name: str, password: str, retries: int, timeout: float, wlan: "Any") -> str:
     """Join a Wi-Fi and return the board's address there.
 
     `wlan` is the port's `network.WLAN` of a station. An attempt takes up to `timeout` seconds, and
-    `retries` follow the first; a whole second of failure ends one early. Raises `NetworkError` with
+    `retries` follow the first; a whole second of failure ends one early. Raises `BudgetError` with
     the last reason, never with the password.
     """
     wlan.active(True)
@@ -51,17 +32,17 @@ def connect(
             wlan.disconnect()
         try:
             wlan.connect(name, password)
-            reason = _joined(wlan, timeout, wait)
+            reason = _failure(wlan, timeout)
         except OSError as error:
             reason = str(error)
         if not reason:
             return str(wlan.ifconfig()[0])
     wlan.active(False)
-    raise NetworkError(f"cannot join Wi-Fi {name!r}: {reason}, {retries + 1} attempts")
+    raise BudgetError(f"cannot join Wi-Fi {name!r}: {reason}, {retries + 1} attempts")
 
 
-def _joined(wlan: "Any", timeout: float, wait: "Callable[[float], object]") -> str:
-    """Wait for a connection; return why there is none."""
+def _failure(wlan: "Any", timeout: float) -> str:
+    """Wait for a connection; return why there is none, or an empty text."""
     failing = 0
     for _ in range(max(1, int(timeout / _POLL_S))):
         if wlan.isconnected():
@@ -70,33 +51,31 @@ def _joined(wlan: "Any", timeout: float, wait: "Callable[[float], object]") -> s
         failing = failing + 1 if status < 0 or 200 <= status < 1000 else 0
         if failing == _FAILING:
             return _REASONS.get(status, f"status {status}")
-        wait(_POLL_S)
+        sleep(_POLL_S)
     return f"no connection within {timeout} s"
 
 
-def set_clock(
-    host: str, retries: int, timeout: float, ntp: "Any", wait: "Callable[[float], object]" = sleep
-) -> bool:
-    """Set the port's clock by a server of time, and tell `WALL`; return whether it is believed.
+def set_clock(host: str, retries: int, timeout: float, ntp: "Any") -> bool:
+    """Set the port's clock by a time server, and then `WALL`; return whether it is believed.
 
-    `ntp` is the port's `ntptime`. Raises `NetworkError` where no answer comes after `retries`.
+    `ntp` is the port's `ntptime`. Raises `BudgetError` if no answer comes after `retries`.
     """
     ntp.host = host
     ntp.timeout = timeout
     reason = ""
     for attempt in range(retries + 1):
         if attempt:
-            wait(1)
+            sleep(1)
         try:
             ntp.settime()
             return WALL.mark_synced()
         except (OSError, OverflowError) as error:  # the latter for an answer from outside 32 bits
             reason = str(error) or type(error).__name__
-    raise NetworkError(f"no time from {host}: {reason}, {retries + 1} attempts")
+    raise BudgetError(f"no time from {host}: {reason}, {retries + 1} attempts")
 
 
 def start(settings: "Any", secret: "Any", wlan: "Any", ntp: "Any") -> bool:
-    """Join the Wi-Fi that `secret` names, set the clock, and print what came of it.
+    """Join the Wi-Fi that `secret` names, set the clock, and print the result.
 
     Return whether the clock is believed. A board without a network boots all the same: its budget
     continues the stored day, and `refresh_clock` tries again, once.
@@ -109,17 +88,14 @@ def start(settings: "Any", secret: "Any", wlan: "Any", ntp: "Any") -> bool:
     def ask(wifi_retries: int = 0, ntp_retries: int = 0) -> bool:
         try:
             if not wlan.isconnected():
-                name, password = secret.WIFI_NAME, secret.WIFI_PASSWORD
-                timeout = settings.WIFI_TIMEOUT_S
-                address = connect(name, password, wifi_retries, timeout, wlan, sleep)
+                name, timeout = secret.WIFI_NAME, settings.WIFI_TIMEOUT_S
+                address = connect(name, secret.WIFI_PASSWORD, wifi_retries, timeout, wlan)
                 print(f"wifi: {name}, address {address}")
-            timeout = settings.NTP_TIMEOUT_S
-            trusted = set_clock(settings.NTP_HOST, ntp_retries, timeout, ntp, sleep)
-        except NetworkError as error:
+            trusted = set_clock(settings.NTP_HOST, ntp_retries, settings.NTP_TIMEOUT_S, ntp)
+        except BudgetError as error:
             print(f"wifi: {error}")
             return False
-        now = stamp(WALL())
-        print(f"clock: {now}" if trusted else "clock: the time that was told is not to be believed")
+        print(f"clock: {stamp(WALL())}" if trusted else "clock: the server's time is not believed")
         return trusted
 
     device.ask_time = ask

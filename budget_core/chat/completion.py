@@ -12,16 +12,10 @@ if TYPE_CHECKING:
 _MAX_DEPTH = 32
 
 
-def parse_answer(body: bytes, framed: bool = True) -> ChatResponse:
-    """Return the answer in a completion object; `ProviderError` if it is malformed.
-
-    Where `framed` is false, the end of the connection was the only sign of the body's end.
-    """
-    try:
-        if not framed and not _is_whole(body.decode()):
-            raise ValueError
-        data = parse_json(body)
-    except ValueError:
+def parse_answer(body: bytes) -> ChatResponse:
+    """Return the answer in a completion object; `ProviderError` if it is malformed."""
+    data: Any = parse_object(body)
+    if data is None:
         raise ProviderError(200, "the answer is not JSON, or broke off")
     try:
         choice = data["choices"][0]
@@ -55,11 +49,31 @@ def make_answer(
 
 
 def parse_object(text: "Any") -> "dict[str, Any] | None":
-    """Return the JSON object in `text`, or `None` where it holds anything else or only a part."""
-    if not isinstance(text, str) or not _is_whole(text):
-        return None
+    """Return the JSON object in a text or its bytes; `None` for a part of one or anything else.
+
+    MicroPython 1.25 loads JSON that is cut short, and cannot write what is nested deeply; CPython
+    loads `NaN`.
+    """
     try:
-        value = parse_json(text.encode())
+        data = text if isinstance(text, bytes) else text.encode()
+    except (AttributeError, ValueError):
+        return None
+    depth = 0
+    quoted = escaped = False
+    for byte in data:
+        if quoted:
+            quoted = escaped or byte not in b'"'
+            escaped = not escaped and byte in b"\\"
+        elif byte in b'"':
+            quoted = True
+        elif byte in b"{[":
+            depth += 1
+        elif byte in b"}]":
+            depth -= 1
+        if depth > _MAX_DEPTH or (byte in b"NI" and not quoted):
+            return None
+    try:
+        value = None if depth or quoted else parse_json(data)
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
@@ -72,13 +86,13 @@ def parse_json(data: bytes) -> "Any":
     """
     try:
         value = json.loads(data)
-        return _repaired(value) if b"\\ud" in data or b"\\uD" in data else value
+        return _joined(value) if b"\\ud" in data or b"\\uD" in data else value
     except RuntimeError:
         raise ValueError("nested too deeply")
 
 
 def complaint(body: bytes) -> str:
-    """Return what an endpoint says is wrong, in any of the usual shapes."""
+    """Return the error message of an endpoint, from any of the usual shapes."""
     try:
         data = parse_json(body)
         error = data.get("error") or data.get("message") or data.get("detail")
@@ -88,42 +102,16 @@ def complaint(body: bytes) -> str:
     return text if text and isinstance(text, str) else "the endpoint refused the request"
 
 
-def _is_whole(text: str) -> bool:
-    """Tell whether every bracket is closed, nothing is nested too deeply, and no `NaN` is in it.
-
-    MicroPython 1.25 loads what is cut short and cannot write what is deep; CPython loads `NaN`.
-    """
-    depth = 0
-    quoted = escaped = False
-    for char in text:
-        if quoted:
-            quoted = escaped or char != '"'
-            escaped = char == "\\" and not escaped
-        elif char == '"':
-            quoted = True
-        elif char in "{[":
-            depth += 1
-        elif char in "}]":
-            depth -= 1
-        if depth > _MAX_DEPTH or (char in "NI" and not quoted):
-            return False
-    return depth == 0 and not quoted
-
-
-def _repaired(value: "Any") -> "Any":
-    if isinstance(value, str):
-        return _joined(value)
+def _joined(value: "Any") -> "Any":
+    """Join the pairs of surrogates in every string of a value; replace each that is alone."""
     if isinstance(value, list):
-        return [_repaired(item) for item in value]
+        return [_joined(item) for item in value]
     if isinstance(value, dict):
-        return {_joined(name): _repaired(item) for name, item in value.items()}
-    return value
-
-
-def _joined(text: str) -> str:
-    """Return `text` with pairs of surrogates joined, and a replacement for each that is alone."""
+        return {_joined(name): _joined(item) for name, item in value.items()}
+    if not isinstance(value, str):
+        return value
     codes: list[int] = []
-    for char in text:
+    for char in value:
         code = ord(char)
         if 0xDC00 <= code < 0xE000 and codes and 0xD800 <= codes[-1] < 0xDC00:
             codes[-1] = 0x10000 + ((codes[-1] & 0x3FF) << 10) + (code & 0x3FF)

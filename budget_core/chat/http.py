@@ -2,7 +2,7 @@
 
 import asyncio
 
-from budget_core.errors import ProviderError
+from budget_core.errors import ProviderError, refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,29 +10,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 _PIECE = 256
-_MAX_LINE = 16_384
+_UNKNOWN = 1 << 40
 _DIGITS = b"0123456789abcdef"
-
-
-def split_url(url: str) -> "tuple[bool, str, int, str]":
-    """Return `(secure, host, port, path)` of an http or https URL; `ValueError` for any other."""
-    scheme, mark, rest = url.partition("://")
-    place, _, path = rest.partition("/")
-    host, colon, port = place.partition(":")
-    plain = all("!" <= char <= "~" and char not in "@?#[]" for char in url)
-    if scheme not in ("http", "https") or not mark or not host or not plain:
-        wanted = "https://host:port/path, without user, password, query or IPv6 address"
-        raise ValueError("the URL must be like " + wanted)
-    if colon and not (port.isdigit() and len(port) < 6 and 0 < int(port) < 65_536):
-        raise ValueError("the URL's port must be a number from 1 to 65535")
-    secure = scheme == "https"
-    return secure, host, int(port) if colon else (443 if secure else 80), "/" + path
 
 
 def tls_context(ca_file: str | None = None) -> "Any":
     """Return a TLS client context that verifies servers against the certificates in `ca_file`.
 
-    Without a file CPython trusts the system's certificates, and MicroPython none.
+    Without `ca_file` CPython trusts the system's certificates; MicroPython then trusts no server.
     """
     try:
         import ssl
@@ -48,71 +33,95 @@ def tls_context(ca_file: str | None = None) -> "Any":
     return context
 
 
+def _is_visible(text: str) -> bool:
+    return "!" <= min(text) <= max(text) <= "~"
+
+
+class HttpEndpoint:
+    """An http or https URL with what every request to it needs.
+
+    `key` is sent as a bearer token and is in no message. `timeout_s` bounds every wait for the
+    network, up to a day; `max_bytes` bounds every answer, its head included. `tls` is a context for
+    https, by default `tls_context()`. Raises `ValueError` if one of them is malformed.
+    """
+
+    def __init__(
+        self, url: str, key: str | None, timeout_s: float, max_bytes: int, tls: "Any"
+    ) -> None:
+        scheme, _, rest = url.partition("://")
+        place, _, path = rest.partition("/")
+        self.host, colon, port = place.partition(":")
+        wrong = scheme not in ("http", "https") or not self.host or not _is_visible(url)
+        for char in "@?#[]":
+            wrong = wrong or char in url
+        if wrong:
+            wanted = "https://host:port/path, without user, password, query or IPv6 address"
+            raise ValueError("the URL must be like " + wanted)
+        if colon and not (port.isdigit() and len(port) < 6 and 0 < int(port) < 65_536):
+            raise ValueError("the URL's port must be a number from 1 to 65535")
+        if key and not _is_visible(key):
+            raise ValueError("the key must be visible ASCII characters, without blanks")
+        if not 0 < timeout_s <= 86_400:
+            refuse("timeout_s", "above 0 and at most 86,400", timeout_s)
+        if max_bytes < 1:
+            refuse("max_response_bytes", "1 or more", max_bytes)
+        self.secure = scheme == "https"
+        self.port = int(port) if colon else (443 if self.secure else 80)
+        self.path = ("/" + path).rstrip("/")
+        self.timeout_s = timeout_s
+        self.max_bytes = max_bytes
+        self.tls = tls_context() if self.secure and tls is None else tls
+        self.headers = ["Content-Type: application/json"]
+        if key:
+            self.headers.append("Authorization: Bearer " + key)
+
+
 class HttpExchange:
     """One request and its answer: `status`, then the body piece by piece.
 
-    `timeout_s` bounds every wait for the network, `max_bytes` all that is read. Every failure is a
-    `ProviderError`. Call `close` in any case.
+    `framed` tells whether the body ends by its length or its chunks; else it ends with the
+    connection, and may be cut short. Every failure is a `ProviderError`. Call `close` in any case.
     """
 
-    def __init__(self, timeout_s: float, max_bytes: int) -> None:
+    def __init__(self, endpoint: HttpEndpoint) -> None:
         self.status = 0
-        self._timeout_s = timeout_s
-        self._max_bytes = max_bytes
+        self.framed = False
+        self._endpoint = endpoint
         self._seen = 0
         self._buffer = b""
         self._chunked = False
-        self._rest: int | None = None  # what is to come of the body or chunk; None: all there is
+        self._rest = _UNKNOWN  # bytes to come of the body, or of its chunk
         self._reader: Any = None
         self._writer: Any = None
 
-    async def send(
-        self,
-        method: str,
-        target: "tuple[bool, str, int, str]",
-        headers: "list[str]",
-        body: bytes,
-        tls: "Any" = None,
-    ) -> None:
-        """Send a request to a target, as `split_url` returns it, and read the answer's head."""
-        secure, host, port, path = target
-        options = {"ssl": tls, "server_hostname": host} if secure else {}
+    async def send(self, method: str, path: str, body: bytes) -> None:
+        """Send a request and read the head of its answer."""
+        to = self._endpoint
+        options = {"ssl": to.tls, "server_hostname": to.host} if to.secure else {}
         # MicroPython tries a name's first address only, and where that is ::1 few servers listen.
-        place = "127.0.0.1" if host == "localhost" else host
-        opening = asyncio.open_connection(place, port, **options)
+        place = "127.0.0.1" if to.host == "localhost" else to.host
+        opening = asyncio.open_connection(place, to.port, **options)
         try:
-            opened = await self._within(opening, f"connecting to {host}:{port}")
+            self._reader, self._writer = await self._within(opening, "connecting to")
         except ProviderError as error:
             error.sent = False
             raise
-        self._reader, self._writer = opened
-        head = [f"{method} {path} HTTP/1.1", f"Host: {host}:{port}", "Connection: close"]
-        head += headers + [f"Content-Length: {len(body)}", "", ""]
-        await self._within(
-            self._write("\r\n".join(head).encode() + body), f"sending to {host}:{port}"
-        )
-        while self.status < 200:  # what is below only announces the answer
+        head = [f"{method} {path} HTTP/1.1", f"Host: {to.host}:{to.port}", "Connection: close"]
+        head += to.headers + [f"Content-Length: {len(body)}", "", ""]
+        await self._within(self._write("\r\n".join(head).encode() + body), "sending to")
+        while self.status < 200:  # a status below 200 only announces the answer
             await self._read_head()
-
-    @property
-    def framed(self) -> bool:
-        """Whether the body ends by its length or its chunks, not by the end of the connection."""
-        return self._rest is not None
 
     async def read(self) -> bytes:
         """Return the next bytes of the body, and `b""` at its end."""
-        if self._chunked and self._rest == 0:
-            await self._next_chunk()
-        if self._rest == 0:
-            return b""
-        if not self._buffer and not await self._more():
-            if self._rest is None:
-                return b""
+        if self._chunked and not self._rest:
+            line = await self._line() or await self._line()  # the chunk before ends in a newline
+            self._rest = self._number(line.partition(b";")[0].strip(), 16)
+            self._chunked = self._rest > 0
+        if self._rest and not self._buffer and not await self._more() and self.framed:
             raise ProviderError(self.status, "the answer broke off")
-        size = len(self._buffer) if self._rest is None else min(len(self._buffer), self._rest)
-        piece, self._buffer = self._buffer[:size], self._buffer[size:]
-        if self._rest is not None:
-            self._rest -= size
+        piece, self._buffer = self._buffer[: self._rest], self._buffer[self._rest :]
+        self._rest -= len(piece)
         return piece
 
     async def read_all(self) -> bytes:
@@ -135,12 +144,14 @@ class HttpExchange:
             pass  # the answer is already here, or its error on its way
 
     async def _within(self, waiting: "Awaitable[Any]", doing: str) -> "Any":
+        to = self._endpoint
+        doing = f"while {doing} {to.host}:{to.port}"
         try:
-            return await asyncio.wait_for(waiting, self._timeout_s)
+            return await asyncio.wait_for(waiting, to.timeout_s)
         except asyncio.TimeoutError:  # noqa: UP041 - MicroPython has no other
-            trouble = f"no answer within {self._timeout_s} s while {doing}"
+            trouble = f"no answer within {to.timeout_s} s {doing}"
         except (OSError, ValueError) as error:  # a ValueError: no name to look up, no certificate
-            trouble = f"connection trouble while {doing}: {str(error) or type(error).__name__}"
+            trouble = f"connection trouble {doing}: {str(error) or type(error).__name__}"
         raise ProviderError(self.status, trouble)
 
     async def _write(self, data: bytes) -> None:
@@ -148,46 +159,40 @@ class HttpExchange:
         await self._writer.drain()
 
     async def _more(self) -> bool:
-        piece = await self._within(self._reader.read(_PIECE), "reading the answer")
+        piece = await self._within(self._reader.read(_PIECE), "reading from")
         self._seen += len(piece)
-        if self._seen > self._max_bytes:
-            raise ProviderError(self.status, f"the answer is larger than {self._max_bytes} bytes")
+        most = self._endpoint.max_bytes
+        if self._seen > most:
+            raise ProviderError(self.status, f"the answer is larger than {most} bytes")
         self._buffer += piece
         return bool(piece)
 
     async def _line(self) -> bytes:
+        """Return the next line in small letters."""
         while b"\n" not in self._buffer:
-            if len(self._buffer) > _MAX_LINE or not await self._more():
+            if not await self._more():
                 raise ProviderError(self.status, "the answer is not HTTP, or broke off")
         line, _, self._buffer = self._buffer.partition(b"\n")
-        return line.strip()
+        return line.strip().lower()
 
     async def _read_head(self) -> None:
         words = (await self._line()).split(b" ")
-        if not words[0].startswith(b"HTTP/1.") or len(words) < 2 or len(words[1]) != 3:
+        if not words[0].startswith(b"http/1.") or len(words) < 2 or len(words[1]) != 3:
             raise ProviderError(0, "the answer is not HTTP")
         self.status = self._number(words[1], 10)
-        self._rest = None
+        self.framed, self._rest = False, _UNKNOWN
         line = await self._line()
         while line:
-            name, _, value = line.lower().partition(b":")
+            name, _, value = line.partition(b":")
             if name == b"content-length":
-                self._rest = self._number(value.strip(), 10)
+                self.framed, self._rest = True, self._number(value.strip(), 10)
             elif name == b"transfer-encoding" and value.strip() == b"chunked":
-                self._chunked = True
+                self.framed = self._chunked = True
             line = await self._line()
-        if self.status in (204, 304):
-            self._chunked = False
+        if self._chunked:
             self._rest = 0
-        elif self._chunked:
-            self._rest = 0
-
-    async def _next_chunk(self) -> None:
-        line = await self._line() or await self._line()  # a chunk before this one ends in a newline
-        self._rest = self._number(line.lower().partition(b";")[0].strip(), 16)
-        self._chunked = self._rest > 0
 
     def _number(self, digits: bytes, base: int) -> int:
-        if 0 < len(digits) < 16 and all(digit in _DIGITS[:base] for digit in digits):
+        if 0 < len(digits) < 16 and not digits.strip(_DIGITS[:base]):
             return int(digits, base)
         raise ProviderError(self.status, "the answer's HTTP is malformed")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 async def read_stream(
     exchange: "HttpExchange", on_delta: "Callable[[str], Awaitable[None]]"
 ) -> ChatResponse:
-    """Return the answer that a stream of chunks adds up to, handing each piece of text on.
+    """Return the answer that a stream of chunks adds up to, and pass each piece of text on.
 
     An `on_delta` that is a `StreamedAnswer` keeps and counts what comes. Raises `ProviderError` for
     a stream that breaks off, reports an error or holds no chunks.
@@ -47,7 +47,7 @@ async def read_stream(
 
 
 class _Parts:
-    """What has come of a streamed answer but its text, which is the sink's to keep."""
+    """The parts of a streamed answer except its text, which the sink keeps."""
 
     def __init__(self, sink: "StreamedAnswer") -> None:
         self._sink = sink
@@ -73,29 +73,27 @@ class _Parts:
             raise ProviderError(200, "the streamed answer is malformed")
 
     def _add(self, chunk: "Any") -> str | None:
+        sink = self._sink
         if chunk.get("usage"):
-            self.usage = self._sink.usage = chunk["usage"]
+            self.usage = sink.usage = chunk["usage"]
         if not chunk["choices"]:
             return None
         choice = chunk["choices"][0]
         self.finish_reason = choice.get("finish_reason") or self.finish_reason
         delta = choice["delta"]
         for part in delta.get("tool_calls") or ():
-            self._add_call(part)
+            index = part["index"]
+            function = part.get("function") or {}
+            if not isinstance(index, int):
+                raise TypeError
+            if index not in self.calls:
+                self.calls[index] = ToolCall(part["id"], function["name"], "")
+                sink.count(function["name"])
+            text = function.get("arguments") or ""
+            self.calls[index].arguments += text
+            sink.count(text)
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         if isinstance(thought, str):
-            self._sink.count(thought)
+            sink.count(thought)
         text = delta.get("content")
         return text if isinstance(text, str) else None
-
-    def _add_call(self, part: "Any") -> None:
-        index = part["index"]
-        function = part.get("function") or {}
-        if not isinstance(index, int):
-            raise TypeError
-        if index not in self.calls:
-            self.calls[index] = ToolCall(part["id"], function["name"], "")
-            self._sink.count(function["name"])
-        text = function.get("arguments") or ""
-        self.calls[index].arguments += text
-        self._sink.count(text)

@@ -6,7 +6,7 @@ from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.llm_account import LedgerAccount, UnpricedError, used_by
-from budget_core.usage import MEASURED
+from budget_core.usage import Usage
 from budget_core.usage_estimate import estimate_tokens
 
 TYPE_CHECKING = False
@@ -114,7 +114,7 @@ class RunAccount(LedgerAccount):
         elif call.response is None:
             await held.keep(used)
         else:
-            await held.commit(used, call.usage.status == MEASURED)
+            await held.commit(used, call.usage.status == Usage.MEASURED)
 
 
 def _is_closing() -> bool:

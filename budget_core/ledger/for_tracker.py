@@ -38,8 +38,8 @@ class LedgerCount:
     def begin(self) -> None:
         """Have the tracker ask before and after each call; raise if that can never work."""
         tracker = self.tracker
-        tracker.count.expires = True
-        tracker.count.saves_from = 0
+        tracker.expires = True
+        tracker.saves_from = 0
         tracker.maybe_auto_reset()
         if isinstance(tracker.store_error, (ValueError, UnknownAccountError)):
             raise tracker.store_error
@@ -56,9 +56,12 @@ class LedgerCount:
         self._exchange(False)
 
     def _collect(self) -> None:
-        count = self.tracker.count
-        new = {"tokens": count.tokens - self._tokens, "calls": count.iterations - self._calls}
-        self._tokens, self._calls = count.tokens, count.iterations
+        tracker = self.tracker
+        new = {
+            "tokens": tracker.total_tokens - self._tokens,
+            "calls": tracker.iterations_seen - self._calls,
+        }
+        self._tokens, self._calls = tracker.total_tokens, tracker.iterations_seen
         if any(new.values()):
             self.outbox.charge(self.path, new)
 
@@ -119,9 +122,9 @@ class LedgerDay(LedgerCount):
         super()._open()
 
     def _notice_reset(self) -> None:
-        count = self.tracker.count
-        count.tokens = max(count.tokens, self._tokens)
-        self._calls = min(count.iterations, self._calls)
+        tracker = self.tracker
+        tracker.total_tokens = max(tracker.total_tokens, self._tokens)
+        self._calls = min(tracker.iterations_seen, self._calls)
 
     def _apply(self, rows: "list[Any]") -> None:
         """Take over the ledger's count of the day and its limit; begin a new day with it."""
@@ -133,9 +136,9 @@ class LedgerDay(LedgerCount):
                     tracker._forget()
                     self._calls = 0
                 self._began = row.begins_at
-                tracker.count.tokens = self._tokens = row.spent
-                tracker.count.token_cap = _cap(row.limit, rows, "tokens", row.spent)
-                tracker.count.iteration_cap = _cap(None, rows, "calls", tracker.count.iterations)
+                tracker.total_tokens = self._tokens = row.spent
+                tracker.token_cap = _cap(row.limit, rows, "tokens", row.spent)
+                tracker.iteration_cap = _cap(None, rows, "calls", tracker.iterations_seen)
                 return
         raise UnknownAccountError(self.path)
 
@@ -144,14 +147,16 @@ class LedgerTurn(LedgerCount):
     """A turn's tokens and calls: the tracker counts the turn, the account all turns."""
 
     def _notice_reset(self) -> None:
-        count = self.tracker.count
-        if count.iterations < self._calls:
+        tracker = self.tracker
+        if tracker.iterations_seen < self._calls:
             self._tokens = self._calls = 0
 
     def _apply(self, rows: "list[Any]") -> None:
-        count, config = self.tracker.count, self.tracker.config
-        count.token_cap = _cap(config.token_budget, rows, "tokens", count.tokens)
-        count.iteration_cap = _cap(config.iteration_budget, rows, "calls", count.iterations)
+        tracker, config = self.tracker, self.tracker.config
+        tracker.token_cap = _cap(config.token_budget, rows, "tokens", tracker.total_tokens)
+        tracker.iteration_cap = _cap(
+            config.iteration_budget, rows, "calls", tracker.iterations_seen
+        )
 
 
 def _cap(own: int | None, rows: "list[Any]", axis: str, used: int) -> int | None:

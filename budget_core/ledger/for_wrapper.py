@@ -9,16 +9,16 @@ from budget_core.notices import UNAVAILABLE, substitute
 from budget_core.prices import cost_of_usage
 from budget_core.provider import ChatResponse, settle
 from budget_core.tracker import TurnBudgetTracker
-from budget_core.usage import MEASURED, usage_of
+from budget_core.usage import Usage
 from budget_core.usage_estimate import at_least_estimated, estimate_tokens, is_billed
-from budget_core.usage_stream import as_streamed
+from budget_core.usage_stream import as_streamed, usage_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from budget_core._types import Messages, Provider, Tools
+    from budget_core._types import Messages, Provider, Tools, Wrapper
     from budget_core.ledger._types import AnyLedger
     from budget_core.ledger.llm_hold import LlmHold
     from budget_core.prices import Price
@@ -29,7 +29,7 @@ _REMEMBERED = 15  # windows of limits whose refusal was reported
 
 
 def draw_on(
-    wrapper: "Any",
+    wrapper: "Wrapper",
     inner: "Provider",
     tracker: "BudgetTracker | None",
     enforcement: str | None,
@@ -56,7 +56,7 @@ class LedgerProvider:
 
     def __init__(
         self,
-        wrapper: "Any",
+        wrapper: "Wrapper",
         inner: "Provider",
         ledger: "AnyLedger",
         account: str,
@@ -206,7 +206,7 @@ class LedgerProvider:
                 usage = usage_of(response)
             else:
                 usage = streamed.usage_of(response, messages, tools)
-            exact = usage.status == MEASURED or self._wrapper.estimates
+            exact = usage.status == Usage.MEASURED or self._wrapper.estimates
             usage = at_least_estimated(usage, response, messages, tools)
             nano_usd = None if price is None else cost_of_usage(usage, price)
             return used_by(usage.total, nano_usd), exact

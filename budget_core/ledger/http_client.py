@@ -4,30 +4,31 @@ import json
 import os
 from binascii import hexlify
 
-from budget_core.chat.http import HttpExchange, split_url, tls_context
+from budget_core.chat.http import HttpEndpoint, HttpExchange
+from budget_core.checks import check_count, check_limit, check_text
 from budget_core.errors import ProviderError, refuse
-from budget_core.ledger.errors import LedgerUnavailableError
-from budget_core.ledger.http_replies import (
-    read_answer,
-    read_balance,
-    read_count,
-    read_hold,
-    read_limit,
-    read_one,
-    read_path,
-    read_rows,
+from budget_core.ledger.errors import (
+    BudgetExceededError,
+    HoldSettledError,
+    KeyReusedError,
+    LedgerError,
+    LedgerFullError,
+    LedgerUnavailableError,
+    UnknownAccountError,
+    UnknownHoldError,
 )
 from budget_core.ledger.limit import Limit, check_amounts, check_key, check_path
-from budget_core.ledger.records import TTL, check_ttl
+from budget_core.ledger.records import TTL, Balance, Hold, check_ttl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, TypeVar
 
-    from budget_core.ledger.records import Balance, Hold
+    T = TypeVar("T")
 
 _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+_MAX_MESSAGE = 300
 
 
 class HttpLedger:
@@ -50,19 +51,8 @@ class HttpLedger:
         max_response_bytes: int = 65_536,
         tls: "Any" = None,
     ) -> None:
-        self._place = secure, _, _, path = split_url(url)
-        self._root = path.rstrip("/") + "/v1/"
-        if key is not None and not (key and all("!" <= char <= "~" for char in key)):
-            raise ValueError("key must be visible ASCII characters, without blanks or line ends")
-        if not 0 < timeout_s <= 86_400:
-            refuse("timeout_s", "above 0 and at most 86,400", timeout_s)
-        if max_response_bytes < 1:
-            refuse("max_response_bytes", "1 or more", max_response_bytes)
         self.url = url
-        self._key = key
-        self._timeout_s = timeout_s
-        self._max_bytes = max_response_bytes
-        self._tls = tls_context() if secure and tls is None else tls
+        self._endpoint = HttpEndpoint(url, key, timeout_s, max_response_bytes, tls)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
@@ -74,24 +64,22 @@ class HttpLedger:
             if not isinstance(limit, Limit):
                 refuse("limits", "a list of Limits", limit)
             rows.append({"axis": limit.axis, "cap": limit.cap, "window": limit.window})
-        answer = await self._ask("PUT", "limits/" + check_path(path), {"limits": rows})
-        read_rows(answer, "limits", read_limit)  # or it was something else that answered
+        await self._ask(_limits, "PUT", "limits/" + check_path(path), {"limits": rows})
 
     async def limits(self, path: str) -> "list[Limit]":
         """Return an account's own limits."""
-        answer = await self._ask("GET", "limits/" + check_path(path))
-        return read_rows(answer, "limits", read_limit)
+        return await self._ask(_limits, "GET", "limits/" + check_path(path))
 
     async def accounts(self) -> "list[str]":
         """Return the paths of all accounts that the key is for, sorted."""
         found: list[str] = []
         after = ""
         while True:
-            answer = await self._ask("GET", "accounts?after=" + _quoted(after))
-            found += read_rows(answer, "accounts", read_path)
-            if not found or found[-1] <= after or answer.get("next") is None:
+            paths, more = await self._ask(_accounts, "GET", "accounts?after=" + _quoted(after))
+            found += paths
+            if not more or not paths or paths[-1] <= after:
                 return found
-            after = found[-1]
+            after = paths[-1]
 
     async def reserve(
         self,
@@ -127,62 +115,70 @@ class HttpLedger:
     async def hold(self, path: str, id: str) -> "Hold":
         """Return a hold by its path and `id`."""
         target = "hold/" + check_path(path) + "?id=" + _quoted(id)
-        found: Hold = read_one(await self._ask("GET", target), read_hold)
-        return found
+        return await self._ask(_hold, "GET", target)
 
     async def expire(self) -> int:
         """Count expired holds as spent; return how many there were."""
-        return read_count(await self._ask("POST", "expire"), "expired")
+        return await self._ask(_expired, "POST", "expire")
 
     async def balance(self, path: str) -> "list[Balance]":
         """Return what stands against each limit of the path and of the accounts above it.
 
         Of accounts above the key's own only what is left is shown, as the limit.
         """
-        answer = await self._ask("GET", "balance/" + check_path(path))
-        return read_rows(answer, "balances", read_balance)
+        return await self._ask(_balances, "GET", "balance/" + check_path(path))
 
     async def history(self, path: str) -> "list[Balance]":
         """Return what an account's own limits counted in windows that are over."""
-        answer = await self._ask("GET", "history/" + check_path(path))
-        return read_rows(answer, "balances", read_balance)
+        return await self._ask(_balances, "GET", "history/" + check_path(path))
 
     async def close(self) -> None:
         """Do nothing: a connection ends with its request."""
 
     async def _ask_hold(self, operation: str, path: str, fields: "dict[str, Any]") -> "Hold":
-        answer = await self._ask("POST", operation + "/" + check_path(path), fields)
-        found: Hold = read_one(answer, read_hold)
-        return found
+        return await self._ask(_hold, "POST", operation + "/" + check_path(path), fields)
 
     async def _ask(
-        self, method: str, target: str, fields: "dict[str, Any] | None" = None
-    ) -> "dict[str, Any]":
+        self,
+        read: "Callable[[Any], T]",
+        method: str,
+        target: str,
+        fields: "dict[str, Any] | None" = None,
+    ) -> "T":
+        """Return what `read` finds in an answer, or raise the error that it reports.
+
+        `read` raises if another server answered.
+        """
+        path = self._endpoint.path + "/v1/" + target
         body = b"" if fields is None else json.dumps(fields).encode()
-        headers = [] if fields is None else ["Content-Type: application/json"]
-        if self._key is not None:
-            headers.append("Authorization: Bearer " + self._key)
         in_doubt = False
         while True:
             try:
-                return read_answer(
-                    *await self._exchange(method, self._root + target, headers, body)
-                )
+                status, data = await self._exchange(method, path, body)
+                try:
+                    said = json.loads(data.decode())
+                except (ValueError, RuntimeError):  # a RuntimeError: nested too deeply
+                    said = None
+                if status != 200:
+                    raise _refusal(status, said if isinstance(said, dict) else {})
+                break
             except LedgerUnavailableError as error:
                 if in_doubt:
                     error.applied = None
                 if in_doubt or error.applied is not None:
                     raise
                 in_doubt = True
-
-    async def _exchange(
-        self, method: str, path: str, headers: "list[str]", body: bytes
-    ) -> "tuple[int, bytes]":
-        """Make a request, and return the status and the body of its answer."""
-        exchange = HttpExchange(self._timeout_s, self._max_bytes)
-        place = self._place[:3] + (path,)
         try:
-            await exchange.send(method, place, headers, body, self._tls)
+            return read(said)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            text = "the ledger: what answered at its URL is something else"
+            raise LedgerUnavailableError(text, error, None)
+
+    async def _exchange(self, method: str, path: str, body: bytes) -> "tuple[int, bytes]":
+        """Make a request, and return the status and the body of its answer."""
+        exchange = HttpExchange(self._endpoint)
+        try:
+            await exchange.send(method, path, body)
             data = await exchange.read_all()
             if not exchange.framed:
                 raise ProviderError(exchange.status, "the answer may have broken off")
@@ -201,3 +197,88 @@ def _key(key: str | None) -> str:
 
 def _quoted(text: str) -> str:
     return "".join([chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}" for byte in text.encode()])
+
+
+def _limits(said: "Any") -> "list[Limit]":
+    return [Limit(row["axis"], row["cap"], row["window"]) for row in said["limits"]]
+
+
+def _accounts(said: "Any") -> "tuple[list[str], bool]":
+    return [check_path(path) for path in said["accounts"]], said.get("next") is not None
+
+
+def _expired(said: "Any") -> int:
+    return check_count("expired", said["expired"])
+
+
+def _hold(said: "Any") -> Hold:
+    state, expires, actual = said["state"], said["expires_at"], said["actual"]
+    if state not in (Hold.HELD, Hold.COMMITTED, Hold.RELEASED, Hold.EXPIRED):
+        raise ValueError
+    return Hold(
+        check_path(said["path"]),
+        check_text("id", said["id"]),
+        check_amounts(said["amounts"]),
+        state,
+        None if expires is None else check_count("expires_at", expires) * 1000,
+        None if actual is None else check_amounts(actual),
+    )
+
+
+def _balances(said: "Any") -> "list[Balance]":
+    return [
+        Balance(
+            check_path(row["account"]),
+            check_text("axis", row["axis"]),
+            check_text("window", row["window"]),
+            check_limit("limit", row["limit"]),
+            check_count("spent", row["spent"]),
+            check_count("held", row["held"]),
+            check_count("begins_at", row["begins_at"]),
+            check_limit("resets_at", row["resets_at"]),
+        )
+        for row in said["balances"]
+    ]
+
+
+def _refusal(status: int, said: "dict[str, Any]") -> Exception:
+    """Return the error that the service reports, as the ledger behind it raised it."""
+    word, message = said.get("error"), said.get("message")
+    message = message[:_MAX_MESSAGE] if isinstance(message, str) else "it said no more"
+    try:
+        if word == "budget_exceeded":
+            return BudgetExceededError(
+                check_text("scope", said["scope"]),
+                check_text("axis", said["axis"]),
+                check_text("window", said["window"]),
+                check_count("asked", said["asked"]),
+                check_count("limit", said["limit"]),
+                check_count("spent", said["spent"]),
+                check_count("held", said["held"]),
+                check_limit("resets_at", said["resets_at"]),
+            )
+        if word == "unknown_account":
+            return UnknownAccountError(check_text("path", said["path"]))
+        if word == "unknown_hold":
+            return UnknownHoldError(check_text("path", said["path"]), check_text("id", said["id"]))
+        if word == "hold_settled":
+            return HoldSettledError(
+                check_text("id", said["id"]), check_text("state", said["state"])
+            )
+        if word == "key_reused":
+            return KeyReusedError(check_text("path", said["path"]), check_text("key", said["key"]))
+    except (KeyError, ValueError):
+        pass  # as anything that is not from a ledger
+    if word == "invalid":
+        return ValueError(message)
+    if word == "ledger_full":
+        return LedgerFullError(message)
+    if word == "keys_unavailable":
+        return LedgerUnavailableError("the ledger: " + message)
+    if word == "ledger_unavailable":
+        applied = False if said.get("applied") is False else None
+        return LedgerUnavailableError(message, None, applied)
+    text = f"the ledger's service refused: {message} (HTTP {status})"
+    if status >= 500 or status in (408, 429):
+        return LedgerUnavailableError(text, None, None)
+    return LedgerError(text)

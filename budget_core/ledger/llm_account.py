@@ -14,11 +14,6 @@ from budget_core.ledger.outbox import CHARGE, Entry, Outbox, new_key
 from budget_core.ledger.records import TTL, Hold, check_ttl
 from budget_core.provider import settle
 
-try:
-    from weakref import WeakKeyDictionary as Registry
-except ImportError:  # on MicroPython ledgers live as long as the program
-    Registry = dict  # type: ignore[assignment,misc]
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -71,7 +66,11 @@ class _InProcess:
         self._former.discard((path, key))
 
 
-_SHARED: "MutableMapping[Any, _InProcess]" = Registry()
+_SHARED: "MutableMapping[Any, _InProcess]" = {}
+try:
+    _SHARED = __import__("weakref").WeakKeyDictionary()
+except (ImportError, AttributeError):
+    pass  # on MicroPython ledgers live as long as the program
 
 
 class LedgerAccount:

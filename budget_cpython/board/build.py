@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from budget_core.wall_clock import BUILT
 from budget_cpython.board.errors import BoardError, UsageError
-from budget_cpython.board.image import image_of
 
 CORE = Path(__file__).resolve().parents[2] / "budget_core"
 LIBRARY = "/lib/budget_core"
@@ -49,7 +49,6 @@ class Form(Enum):
 class Build:
     """The files of a board: bytes by path, and the image for its ROMFS, if any."""
 
-    board: str
     form: Form
     files: dict[str, bytes]
     image: bytes | None = None
@@ -65,7 +64,7 @@ def build_board(board: Path, form: Form, without: Collection[str] = ()) -> Build
         if form is not Form.FROZEN:
             build_core(form, Path(folder), without)
         if form is Form.ROMFS:
-            image = image_of(Path(folder))
+            image = romfs_image(Path(folder))
         else:
             made = Path(folder, CORE.name)
             core = sorted(path for path in made.rglob("*") if path.is_file())
@@ -73,7 +72,7 @@ def build_board(board: Path, form: Form, without: Collection[str] = ()) -> Build
     files[SETTINGS] = _program(board, SETTINGS)
     files[DEPLOYED] = _DEPLOYED.format(board=board.name, built=BUILT).encode()
     files |= {path: _program(board, path) for path in PROGRAMS}
-    return Build(board.name, form, files, image)
+    return Build(form, files, image)
 
 
 def build_core(form: Form, target: Path, without: Collection[str] = ()) -> None:
@@ -118,6 +117,27 @@ def compile_package(package: Path, target: Path, left_out: Collection[str] = ())
         if run.returncode:
             raise BoardError(f"mpy-cross could not make {output.name}: {said.strip()}")
     return {_module(output.relative_to(target)): output.stat().st_size for output in runs}
+
+
+def romfs_image(folder: Path) -> bytes:
+    """Return a ROMFS image of a folder; MicroPython runs its bytecode in place, from flash."""
+    try:
+        from mpremote.romfs import VfsRomWriter  # type: ignore[import-untyped]
+    except ImportError:
+        raise BoardError("an image needs mpremote: pip install 'microbudget[board]'") from None
+    writer = VfsRomWriter()
+    _add_files(writer, folder)
+    return bytes(writer.finalise())
+
+
+def _add_files(writer: Any, folder: Path) -> None:
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            writer.opendir(path.name)
+            _add_files(writer, path)
+            writer.closedir()
+        else:
+            writer.mkfile(path.name, path.read_bytes())
 
 
 def for_a_board(source: str) -> str:

@@ -1,6 +1,7 @@
 """Check a board's settings and secrets on this machine, before a deploy."""
 
 import ast
+import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
@@ -109,13 +110,12 @@ def check_secrets(path: Path) -> bytes:
     """Return the bytes of a file with secrets; an error shows only the line number."""
     if not path.is_file():
         raise UsageError(f"there is no file {path} with secrets")
-    data = path.read_bytes()
-    _compiled(path, data, secret=True)
-    return data
+    _parsed(path, secret=True)
+    return path.read_bytes()
 
 
 def _check_names(
-    source: Path, values: dict[str, Any], programs: list[ast.AST], loaded: set[str]
+    source: Path, values: dict[str, Any], programs: list[ast.Module], loaded: set[str]
 ) -> None:
     readers = list(_READERS)
     for name, more in _MORE.items():
@@ -155,34 +155,28 @@ def _settings_of(program: ast.AST) -> Iterator[str]:
 
 def _values(source: Path) -> dict[str, Any] | None:
     """Return the values of the settings, or `None` if only a board can run them."""
-    code = compile(_compiled(source, source.read_bytes()), str(source), "exec")
+    code = compile(_parsed(source), str(source), "exec")
     values: dict[str, Any] = {}
     try:
         exec(code, values)  # noqa: S102 - the user's own file
     except ImportError:
         return None
     except Exception as error:  # noqa: BLE001 - whatever the user's file raises
-        trace, line = error.__traceback__, 0
-        while trace is not None:
-            line = trace.tb_lineno if trace.tb_frame.f_code is code else line
-            trace = trace.tb_next
+        frames = traceback.extract_tb(error.__traceback__)
+        line = [frame.lineno for frame in frames if frame.filename == str(source)][-1]
         raise UsageError(f"{source}, line {line}: {type(error).__name__}: {error}") from None
     return values
 
 
-def _parsed(source: Path) -> ast.AST:
-    return _compiled(source, source.read_bytes())
-
-
-def _compiled(source: Path, data: bytes, secret: bool = False) -> ast.Module:
+def _parsed(source: Path, secret: bool = False) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(data, str(source))
+            tree = ast.parse(source.read_bytes(), str(source))
             compile(tree, str(source), "exec")
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         place = f"{source}, line {line}" if line else str(source)
         what = "" if secret else f": {getattr(error, 'msg', error)}"
-        raise UsageError(f"{place}: this is no Python{what}") from None
+        raise UsageError(f"{place}: this is not Python{what}") from None
     return tree

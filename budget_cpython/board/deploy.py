@@ -1,4 +1,4 @@
-"""Copy to a board what differs, so that it runs the old program, the new one, or none.
+"""Copy to a board what differs, so that it runs the old program, the new program, or none.
 
 The programs are renamed before anything else changes and come back last, so an interrupted deploy
 leaves nothing that starts. The next deploy continues.
@@ -15,7 +15,6 @@ from budget_cpython.board.romfs import Romfs
 from budget_cpython.board.state import ASIDE, find_state
 
 ROM = f"/rom/{CORE.name}"
-DEPLOYED_TO = ("/lib", "/rom", "/rom/lib")
 LAST = (DEPLOYED, *PROGRAMS)
 SMALLER = {
     Form.SOURCE: ", or deploy with --mpy",
@@ -42,16 +41,15 @@ class Deploy:
     total: int = field(init=False, default=0)
     sent: int = field(init=False, default=0)
 
-    def run(self) -> bool:
-        """Deploy; return whether anything changed."""
+    def run(self) -> None:
+        """Deploy what differs."""
         try:
-            return self._run()
+            self._run()
         except DeviceError as error:
-            if error.full:
-                raise BoardError(f"{error}{SMALLER.get(self.build.form, '')}") from None
-            raise
+            more = SMALLER.get(self.build.form, "") if error.full else ""
+            raise BoardError(f"{error}{more}") from None
 
-    def _run(self) -> bool:
+    def _run(self) -> None:
         check_before(self.device, self.build)
         romfs = Romfs(self.device, self.build.image)
         self.found = self.device.digests(self._looked_at())
@@ -63,7 +61,7 @@ class Deploy:
         if not (todo or stale or halted or romfs.differs):
             check_after(self.device, self.build)
             self.say(f"all {len(self._wanted())} files are there already: nothing to copy")
-            return False
+            return
         self.total = len(todo)
         self._stop()
         self._change(romfs, stale, rest)
@@ -71,7 +69,6 @@ class Deploy:
             self._provision()
         self._finish()
         self._sum_up(romfs, len(stale))
-        return True
 
     def _change(self, romfs: Romfs, stale: list[str], rest: list[str]) -> None:
         """Change all files except the programs, while these are renamed."""
@@ -81,9 +78,8 @@ class Deploy:
         self.device.make_folders(rest)
         for path in rest:
             self._copy(path)
-        if romfs.differs or any(path.startswith(LIBRARY) for path in [*rest, *stale]):
-            self.device.restart_idle()
-            check_after(self.device, self.build)
+        self.device.connection.restart_idle()
+        check_after(self.device, self.build)
 
     def _wanted(self) -> dict[str, bytes]:
         extra = {} if self.secrets is None else {SECRETS: self.secrets}
@@ -117,8 +113,6 @@ class Deploy:
             self.device.remove(stale)
             more = f" and {len(stale) - 1} more" if stale[1:] else ""
             self.say(f"remove {stale[0]}{more}: not of this build")
-        if self.build.form in (Form.ROMFS, Form.FROZEN):
-            self.device.remove_empty(LIBRARY)
 
     def _copy(self, path: str) -> None:
         data = self._wanted()[path]
@@ -130,7 +124,7 @@ class Deploy:
     def _provision(self) -> None:
         state, made = find_state(self.device)
         if not made:
-            self.device.link.run(_PROVISION)
+            self.device.connection.run(_PROVISION)
             self.say(f"made the state's slots in {state}")
 
     def _finish(self) -> None:
@@ -154,43 +148,30 @@ class Deploy:
         )
 
 
-def secrets_missing(device: Device) -> bool:
-    """Return whether a board has no secrets yet."""
-    return not device.digests([SECRETS])
-
-
-def state_lost(device: Device) -> str | None:
-    """Return the folder of a deployed board's state if that is gone, else `None`."""
-    state, made = find_state(device)
-    return None if made else state
-
-
 def check_before(device: Device, build: Build) -> None:
     """Raise `BoardError`, before any change, if the build does not fit the firmware."""
-    own = device.loads(CORE.name, before=DEPLOYED_TO)
-    if build.form is Form.FROZEN:
-        if own is None:
-            raise BoardError(
-                f"the board's firmware has no {CORE.name} frozen in: build it with the board's "
-                "manifest.py, or deploy with --mpy"
-            )
-    elif own is not None:
+    found = device.imported_from(CORE.name)
+    deployed = found is None or found.startswith((LIBRARY, ROM))
+    if build.form is Form.FROZEN and deployed:
         raise BoardError(
-            f"the board has another {CORE.name}, {own}, which comes before {LIBRARY}: deploy with "
-            "--frozen if it is the firmware's, else remove that copy with `mpremote rm -r`"
+            f"the board's firmware has no {CORE.name} frozen in: build it with the board's "
+            "manifest.py, or deploy with --mpy"
+        )
+    if build.form is not Form.FROZEN and not deployed:
+        raise BoardError(
+            f"the board has another {CORE.name}, {found}, which comes before {LIBRARY}: deploy "
+            "with --frozen if it is the firmware's, else remove that copy with `mpremote rm -r`"
         )
 
 
 def check_after(device: Device, build: Build) -> None:
-    """Raise `BoardError` if the board imports another copy of the core than the deployed one."""
-    loaded = device.loads(CORE.name)
+    """Raise `BoardError` if the board does not import the core that was deployed."""
     if build.form is Form.FROZEN:
-        place = "the firmware"
-        right = loaded is not None and not loaded.startswith((LIBRARY, ROM))
-    else:
-        place = ROM if build.form is Form.ROMFS else LIBRARY
-        right = loaded is not None and loaded.startswith(place + "/")
-    if loaded is None:
-        raise BoardError(f"the board does not find {place}: is it on its sys.path?")
-    if not right:
-        raise BoardError(f"the board loads {loaded} and not {place}: remove that copy")
+        return
+    place = ROM if build.form is Form.ROMFS else LIBRARY
+    found = device.imported_from(CORE.name)
+    if found is None or not found.startswith(place + "/"):
+        raise BoardError(
+            f"the board imports {found or 'nothing'} and not {place}: is that on its sys.path, "
+            "before other copies?"
+        )

@@ -1,7 +1,7 @@
 """Write the `package.json` files that `mpremote mip install` reads.
 
-In a checkout: `python -m budget_cpython.board.mip`. The one at the top lists all modules, the one
-in `budget_core` what lies at its root (trackers, deadlines), the one of each room that room.
+In a checkout: `python -m budget_cpython.board.mip`. The file at the top lists all modules, that of
+`budget_core` the modules at its root (trackers, deadlines), that of each room its modules.
 """
 
 import json

@@ -5,12 +5,12 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from budget_cpython.board.device import TRIES, Device
+from budget_cpython.board.build import CORE, romfs_image
+from budget_cpython.board.device import Device
 from budget_cpython.board.errors import BoardError
-from budget_cpython.board.image import image_of
 
-OURS = "budget_core"
 _LOOK = """
+import hashlib, json, os
 try:
     from vfs import rom_ioctl
 except ImportError:
@@ -42,7 +42,7 @@ class Romfs:
     def __init__(self, device: Device, image: bytes | None) -> None:
         self.device = device
         self.what = "an empty ROMFS image" if image is None else "the ROMFS image"
-        self.image = _nothing() if image is None else image
+        self.image = _empty_image() if image is None else image
         found = self._look()
         if found is None:
             if image is not None:
@@ -53,10 +53,10 @@ class Romfs:
             self.differs = False
             return
         size, there, digest = found
-        self.differs = digest != self._digest() if image is not None else OURS in there
+        self.differs = digest != self._digest() if image is not None else CORE.name in there
         if not self.differs:
             return
-        if others := [name for name in there if name != OURS]:
+        if others := [name for name in there if name != CORE.name]:
             raise BoardError(
                 f"the board's ROMFS contains {', '.join(others)} too, and an image replaces all of "
                 "it: write another image there with `mpremote romfs deploy` first"
@@ -68,27 +68,27 @@ class Romfs:
             )
 
     def write(self, say: Callable[[str], None]) -> int:
-        """Write the image and verify it, with one retry; return its bytes.
+        """Write the image and verify it; return its bytes.
 
         The board is restarted first, so that nothing runs from the partition.
         """
-        for _ in range(TRIES):
-            self.device.restart_idle()
-            self.device.link.write_romfs(self.image)
-            found = self._look()
-            if found is not None and found[2] == self._digest():
-                say(f"write {self.what}  {len(self.image):,} bytes")
-                return len(self.image)
-        raise BoardError("the board's ROMFS was written twice and differs when read")
+        self.device.connection.restart_idle()
+        self.device.connection.write_romfs(self.image)
+        found = self._look()
+        if found is None or found[2] != self._digest():
+            raise BoardError("the board's ROMFS differs when read: its flash may be worn")
+        say(f"write {self.what}  {len(self.image):,} bytes")
+        return len(self.image)
 
     def _digest(self) -> str:
         return sha256(self.image).hexdigest()
 
     def _look(self) -> tuple[int, list[str], str] | None:
+        """Return the partition's size, its files, and the hash of as much as the image has."""
         found = self.device.ask(_LOOK.format(length=len(self.image)))
         return found and (found[0], found[1], found[2])
 
 
-def _nothing() -> bytes:
+def _empty_image() -> bytes:
     with TemporaryDirectory() as folder:
-        return image_of(Path(folder))
+        return romfs_image(Path(folder))

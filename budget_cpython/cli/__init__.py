@@ -37,17 +37,12 @@ def main(arguments: list[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        drop_output()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end
         return 1
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     return code
-
-
-def drop_output() -> None:
-    """Drop all further output, once its reader has closed the pipe."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _end(number: int, frame: FrameType | None) -> None:
@@ -59,6 +54,7 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     from budget_cpython.cli.board import add_board
     from budget_cpython.cli.serve import add_serve
+    from budget_cpython.cli.version import version
 
     parser = argparse.ArgumentParser(
         prog="microbudget",
@@ -66,16 +62,8 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    parser.add_argument("--version", action="version", version=f"microbudget {version()}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     add_board(commands)
     add_serve(commands)
     return parser
-
-
-class _Version(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from budget_cpython.cli.version import version
-
-        print(f"microbudget {version()}")
-        parser.exit()

@@ -4,16 +4,18 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from budget_cpython.board import PORT_VARIABLE
 from budget_cpython.board.errors import BoardError, UsageError
-from budget_cpython.cli import drop_output
 
 _PORT = f"""\
 The board is the one at --port, else at ${PORT_VARIABLE}, else at the only USB serial port.
-Its program is interrupted, and restarted at the end."""
+Its program is interrupted, MicroPython restarted without it, and at the end the program too."""
 
 
 def add_board(commands: Any) -> None:
@@ -30,9 +32,8 @@ def add_board(commands: Any) -> None:
 
 
 def _add_list(below: Any) -> None:
-    examples = ["microbudget board list --probe"]
-    parser = _command(below, _list, "show the boards and the serial ports", examples, port=False)
-    parser.add_argument("--probe", action="store_true", help="ask each port what is on it")
+    examples = ["microbudget board list"]
+    _command(below, _list, "show the boards and the serial ports", examples, port=False)
 
 
 def _add_deploy(below: Any) -> None:
@@ -150,29 +151,24 @@ def _add_yes(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from budget_cpython.board.catalogue import about, known_boards
-    from budget_cpython.board.ports import serial_ports
-    from budget_cpython.board.state import describe
+    from budget_cpython.board.connection import serial_ports
+    from budget_cpython.board.known_boards import known_boards
 
-    boards = known_boards()
-    width = max(map(len, boards), default=0)
-    print("boards")
-    for name, folder in boards.items():
-        print(f"  {name:{width}}  {about(folder)}".rstrip())
+    print("boards", *known_boards(), sep="\n  ")
     ports = serial_ports()
     print("serial ports" if ports else "no serial port found")
     for port, what in ports.items():
-        found = f": {describe(port)}" if options.probe else ""
-        print(f"  {port}  {what}{found}".rstrip())
+        print(f"  {port}  {what}".rstrip())
     return 0
 
 
 def _deploy(options: argparse.Namespace) -> int:
-    from budget_cpython.board.build import Form, build_board
-    from budget_cpython.board.catalogue import find_board
+    from budget_cpython.board.build import SECRETS, Form, build_board
     from budget_cpython.board.check import check_board, check_rooms, check_secrets
-    from budget_cpython.board.deploy import Deploy, secrets_missing, state_lost
+    from budget_cpython.board.deploy import Deploy
     from budget_cpython.board.device import work_on
+    from budget_cpython.board.known_boards import find_board
+    from budget_cpython.board.state import find_state
 
     board = find_board(options.board)
     check_rooms(board, options.without)
@@ -180,15 +176,16 @@ def _deploy(options: argparse.Namespace) -> int:
     secrets = None if options.secrets is None else check_secrets(options.secrets)
     build = build_board(board, Form(options.form), options.without)
     with work_on(options.port, restart=not options.no_reset) as device:
-        device.with_room(lambda: Deploy(device, build, _say, secrets).run())
-        if folder := device.with_room(lambda: state_lost(device)):
-            _say(
-                f"the budget's state in {folder} is gone: the board counts its day as spent; "
+        Deploy(device, build, partial(print, flush=True), secrets).run()
+        state, made = find_state(device)
+        if not made:
+            print(
+                f"the budget's state in {state} is gone: the board counts its day as spent; "
                 "`microbudget board reset` makes a new one"
             )
         example = board / "secret_example.py"
-        if needs_secrets and example.is_file() and secrets_missing(device):
-            _say(
+        if needs_secrets and example.is_file() and not device.digests([SECRETS]):
+            print(
                 f"the board has no /secret.py: fill in a copy of {example} and deploy it with "
                 "--secrets"
             )
@@ -204,37 +201,34 @@ def _run(options: argparse.Namespace) -> int:
         ) from None
     if options.board == "unix" and options.port is None:
         return _run_unix(options)
-    from budget_cpython.board.catalogue import find_board
+    from budget_cpython.board.connection import BoardConnection, choose_port
+    from budget_cpython.board.device import Device
+    from budget_cpython.board.known_boards import find_board
+    from budget_cpython.board.state import deployed_board
+    from budget_cpython.board.terminal import attach_terminal
 
     name = find_board(options.board).name
-    from budget_cpython.board.device import Device
-    from budget_cpython.board.link import Link
-    from budget_cpython.board.ports import choose_port
-    from budget_cpython.board.state import deployed_board
-    from budget_cpython.board.watch import watch
-
-    with Link(choose_port(options.port)) as link:
-        device = Device(link)
-        deployed = device.with_room(lambda: deployed_board(device))
-        link.restart()
+    with BoardConnection(choose_port(options.port)) as connection:
+        deployed = deployed_board(Device(connection))
+        connection.restart()
         if deployed != name:
             raise BoardError(
-                f"the board at {link.port} has {deployed or 'nothing of microbudget'}, not {name}: "
-                "deploy it first, or choose another port"
+                f"the board at {connection.port} has {deployed or 'nothing of microbudget'}, not "
+                f"{name}: deploy it first, or choose another port"
             )
-        watch(link)
+        attach_terminal(connection)
     print("\ndisconnected; the program continues", file=sys.stderr)
     return 0
 
 
 def _status(options: argparse.Namespace) -> int:
     from budget_cpython.board.device import work_on
-    from budget_cpython.board.state import is_damaged, lines, report_of
+    from budget_cpython.board.state import lines, report_of
 
     with work_on(options.port) as device:
         report = report_of(device)
     print(json.dumps(report) if options.json else "\n".join(lines(report)))
-    return 1 if is_damaged(report) else 0
+    return 0 if report["error"] is None else 1
 
 
 def _reset(options: argparse.Namespace) -> int:
@@ -256,7 +250,7 @@ def _pull(options: argparse.Namespace) -> int:
     from budget_cpython.board.state import pull
 
     with work_on(options.port) as device:
-        count = device.with_room(lambda: pull(device, folder))
+        count = pull(device, folder)
     print(f"copied {count} files to {folder}")
     return 0
 
@@ -269,29 +263,43 @@ def _push(options: argparse.Namespace) -> int:
 
     with work_on(options.port) as device:
         _confirm(what_is_lost(report_of(device)), options.yes)
-        device.with_room(lambda: push(device, options.folder, files))
+        push(device, options.folder, files)
         print(f"copied {len(files)} files to the board")
         print("\n".join(lines(report_of(device))))
     return 0
 
 
 def _run_unix(options: argparse.Namespace) -> int:
+    """Serve an emulated board until Ctrl-C; after a power cut Enter turns it on again."""
     try:
-        from budget_cpython.board.emulator import run
+        from budget_cpython.board.emulator import UnixBoard
     except ImportError:
         raise BoardError("the unix board needs: pip install 'microbudget[board]'") from None
     try:
-        return run(options)
+        with (
+            suppress(KeyboardInterrupt, EOFError),
+            TemporaryDirectory() as folder,
+            UnixBoard(
+                options.flash or Path(folder, "flash.img"),
+                heap=options.heap,
+                filesystem=options.fs,
+                cut_power_after=options.cut_power_after,
+                clock=options.clock,
+                romfs=options.romfs,
+            ) as board,
+        ):
+            while True:
+                print(f"the board is on: mpremote connect {board.port} (Ctrl-C turns it off)")
+                print("next, in another terminal:")
+                for command in ("deploy", "run"):
+                    print(f"  microbudget board {command} unix --port {board.port}", flush=True)
+                board.wait_for_power_cut()
+                print(f"its power was cut after {board.operations} block operations", flush=True)
+                input("Enter turns it on again, without a limit: ")
+                board.power_on()
     except (ValueError, OSError, RuntimeError) as error:
         raise BoardError(f"the unix board: {error}") from None
-
-
-def _say(line: str) -> None:
-    """Print a step; the deploy continues if nothing reads it."""
-    try:
-        print(line, flush=True)
-    except BrokenPipeError:
-        drop_output()
+    return 0
 
 
 def _confirm(loss: str, yes: bool) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from budget_core.errors import BudgetError
 
 if TYPE_CHECKING:
+    from budget_core.ledger._types import LedgerProtocol
     from budget_cpython.serve import KeyFile
 
 ENGINE_VARIABLE = "MICROBUDGET_ENGINE"
@@ -64,7 +65,6 @@ def add_serve(commands: Any) -> None:
     holds = "for memory:, the most live holds (1000000)"
     option("--max-holds", type=int, metavar="N", help=holds)
     for name, default, text in (
-        ("expire-every", 10.0, "look for expired holds every S seconds"),
         ("engine-timeout", 10.0, "the engine has S seconds to answer"),
         ("grace", 20.0, "when stopped, answer requests for up to S seconds"),
     ):
@@ -162,14 +162,8 @@ def _serve(options: argparse.Namespace) -> int:
             _warn("keys travel unencrypted: use a reverse proxy with TLS, or give --ssl-certfile")
     ledger = _open_ledger(options)
     try:
-        app = make_app(
-            ledger,
-            keys,
-            expire_every=options.expire_every,
-            engine_timeout=options.engine_timeout,
-        )
         code = run_service(
-            app,
+            make_app(ledger, keys, engine_timeout=options.engine_timeout),
             address,
             grace=options.grace,
             access_log=options.access_log,
@@ -179,14 +173,14 @@ def _serve(options: argparse.Namespace) -> int:
         text = f"with {' and '.join(filter(None, certificate))}: " if certificate else ""
         raise OSError(f"cannot serve on {address}: {text}{error.strerror or error}") from error
     finally:
-        closing = threading.Thread(target=getattr(ledger, "close", bool), daemon=True)
+        closing = threading.Thread(target=ledger.close, daemon=True)
         closing.start()
         closing.join(CLOSING_S)
     os._exit(code)  # waits for no thread: one may hang in the engine
 
 
-def _open_ledger(options: argparse.Namespace) -> Any:
-    """Open the ledger, and ask it once: a file that cannot be used now never will be."""
+def _open_ledger(options: argparse.Namespace) -> "LedgerProtocol":
+    """Open the ledger, and ask it once: a file that cannot be used is an error at once."""
     from budget_cpython.ledger.opening import open_ledger
 
     url = options.engine or os.environ.get(ENGINE_VARIABLE)

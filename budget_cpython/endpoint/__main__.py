@@ -17,8 +17,8 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(number, lambda *_: stop.set())
     try:
         endpoint = ScriptedEndpoint(options.api_key, options.port)
-    except OSError as error:
-        print(f"cannot serve on {HOST}:{options.port}: {error.strerror}", file=sys.stderr)
+    except (OSError, OverflowError) as error:
+        print(f"cannot serve on {HOST}:{options.port}: {error}", file=sys.stderr)
         return 1
     with endpoint:
         print(endpoint.base_url, flush=True)
@@ -38,18 +38,12 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--port", type=_port, default=0, metavar="N", help="port to serve on (default: a free one)"
+        "--port", type=int, default=0, metavar="N", help="port to serve on (default: a free one)"
     )
     parser.add_argument(
         "--api-key", metavar="K", help="refuse requests without this bearer token (default: none)"
     )
     return parser
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
-        raise argparse.ArgumentTypeError("a port is a whole number from 0 to 65535")
-    return int(text)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,18 @@
 """Serve the scripted model: routes, the API key, and a record of the requests."""
 
-import hmac
 import itertools
 import json
 import socket
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from contextlib import suppress
 from socketserver import ThreadingTCPServer
 from typing import Any, Final
 
 from budget_cpython.endpoint.completions import completion, prompt_parts, shared_chars, usage
 from budget_cpython.endpoint.faults import FAULTS, answer_as
-from budget_cpython.endpoint.http_handler import HttpHandler, shut
+from budget_cpython.endpoint.http_handler import HttpHandler
 from budget_cpython.endpoint.model import next_reply
 from budget_cpython.endpoint.protocol import ApiError, Json, check_request
 
@@ -46,10 +45,7 @@ class ScriptedEndpoint:
 
     @property
     def requests(self) -> list[Json]:
-        """Return the latest chat request bodies, oldest first, refused ones included.
-
-        At most `MAX_RECORDED` are kept.
-        """
+        """Return the last `MAX_RECORDED` chat request bodies, oldest first, refused ones too."""
         return list(self._requests)
 
     def close(self) -> None:
@@ -64,12 +60,10 @@ class ScriptedEndpoint:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def record(self, body: Json) -> None:
-        """Record a chat request body; only the last `MAX_RECORDED` are kept."""
-        self._requests.append(body)
-
     def complete(self, body: Json) -> Json:
-        """Return the `chat.completion` object that answers a checked request body."""
+        """Record a request body, check it, and return the `chat.completion` that answers it."""
+        self._requests.append(body)
+        check_request(body)
         model, prompt, reply = body["model"], prompt_parts(body), next_reply(body)
         with self._lock:
             number = next(self._numbers)
@@ -101,7 +95,8 @@ class _Server(ThreadingTCPServer):
 
     def cut_connections(self) -> None:
         for connection in list(self._open):
-            shut(connection, socket.SHUT_RDWR)
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exception(), OSError):
@@ -112,35 +107,29 @@ class _Handler(HttpHandler):
     server: _Server
 
     def answer(self, raw: bytes) -> None:
-        path = self.path.partition("?")[0]
-        if path not in _ROUTES:
-            raise ApiError(404, f"Invalid URL ({self.command} {path})", code="unknown_url")
-        method, act = _ROUTES[path]
-        if self.command != method:
-            message = f"Not allowed to {self.command} on {path}."
-            raise ApiError(405, message, code="method_not_supported", headers={"Allow": method})
-        self._check_key()
-        act(self, raw)
+        match self.command, self.path.partition("?")[0]:
+            case "POST", "/v1/chat/completions":
+                self._check_key()
+                self._chat(raw)
+            case "GET", "/v1/models":
+                self._check_key()
+                self._models()
+            case method, path:
+                raise ApiError(404, f"Invalid URL ({method} {path})", code="unknown_url")
 
     def _check_key(self) -> None:
         key = self.server.endpoint.api_key
-        if key is None:
-            return
-        scheme, _, given = self.headers.get("Authorization", "").partition(" ")
-        same = hmac.compare_digest(given.strip().encode("latin-1", "replace"), key.encode())
-        if scheme.lower() != "bearer" or not same:
+        if key is not None and self.headers.get("Authorization") != f"Bearer {key}":
             headers = {"WWW-Authenticate": "Bearer"}
             message = "Incorrect API key provided."
             raise ApiError(401, message, code="invalid_api_key", headers=headers)
 
-    def chat(self, raw: bytes) -> None:
+    def _chat(self, raw: bytes) -> None:
         body = _parse(raw)
-        endpoint = self.server.endpoint
-        endpoint.record(body)
-        check_request(body)
-        answer_as(body["model"])(self, body, endpoint.complete(body))
+        completion = self.server.endpoint.complete(body)
+        answer_as(body["model"])(self, body, completion)
 
-    def models(self, raw: bytes) -> None:
+    def _models(self) -> None:
         kind = {"object": "model", "created": 0, "owned_by": "microbudget"}
         data = [{"id": name, **kind} for name in (DEFAULT_MODEL, *FAULTS)]
         self.send_json(200, {"object": "list", "data": data})
@@ -154,9 +143,3 @@ def _parse(raw: bytes) -> Json:
     if not isinstance(body, dict):
         raise ApiError(400, "The JSON body of your request must be an object.")
     return body
-
-
-_ROUTES: Final[dict[str, tuple[str, Callable[[_Handler, bytes], None]]]] = {
-    "/v1/chat/completions": ("POST", _Handler.chat),
-    "/v1/models": ("GET", _Handler.models),
-}

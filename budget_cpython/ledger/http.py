@@ -47,16 +47,14 @@ class _PooledHttpLedger(http_client.HttpLedger):
     async def close(self) -> None:
         self._drop()
 
-    async def _exchange(
-        self, method: str, path: str, headers: list[str], body: bytes
-    ) -> tuple[int, bytes]:
+    async def _exchange(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         sent: bool | None = False
         connection = self._connection()
         try:
             if connection.sock is None:
                 connection.connect()
             sent = None
-            pairs = dict(line.split(": ", 1) for line in headers)
+            pairs = dict(line.split(": ", 1) for line in self._endpoint.headers)
             connection.request(method, path, body or None, pairs)
             answer = self._read(connection.getresponse())
         except (OSError, ValueError, HTTPException) as error:
@@ -76,17 +74,18 @@ class _PooledHttpLedger(http_client.HttpLedger):
         try:
             return self._idle.pop()
         except IndexError:
-            secure, host, port, _ = self._place
-        if secure:
-            return HTTPSConnection(host, port, timeout=self._timeout_s, context=self._tls)
-        return HTTPConnection(host, port, timeout=self._timeout_s)
+            to = self._endpoint
+        if to.secure:
+            return HTTPSConnection(to.host, to.port, timeout=to.timeout_s, context=to.tls)
+        return HTTPConnection(to.host, to.port, timeout=to.timeout_s)
 
     def _read(self, response: HTTPResponse) -> tuple[int, bytes]:
         with response:
             framed = response.chunked or response.length is not None
-            data = response.read(self._max_bytes + 1)
-            if len(data) > self._max_bytes:
-                raise HTTPException(f"the answer is larger than {self._max_bytes} bytes")
+            most = self._endpoint.max_bytes
+            data = response.read(most + 1)
+            if len(data) > most:
+                raise HTTPException(f"the answer is larger than {most} bytes")
             if not framed or response.length:
                 raise HTTPException("the answer broke off")
             return response.status, data

@@ -158,8 +158,8 @@ async def _read_fields(operation: Operation, request: Request) -> dict[str, Any]
         fields = parse_object(request.headers.get("content-type", ""), await request.body())
     for name in fields:
         if name not in known:
-            text = ", ".join(known) or "none"
-            raise ValueError(f"unknown field {name[:64]!r}: the known ones are {text}")
+            text = f"the known ones are {', '.join(known)}" if known else "there are none"
+            raise ValueError(f"unknown field {name[:64]!r}: {text}")
     for name in operation.required:
         if name not in fields:
             raise ValueError(f"the field {name!r} is missing")

@@ -79,7 +79,10 @@ def ledger_error_response(error: LedgerError, key: Key | None) -> Response:
             break
     else:
         status, word, fields = 500, "ledger_error", ()
-    answer = {"error": word, "message": str(error)}
+    message = str(error)
+    if status >= 500 and key is not None:  # it may name files and hosts of the service
+        message = f"{word.replace('_', ' ')}: the service's log says more"
+    answer = {"error": word, "message": message}
     answer.update((field, getattr(error, field)) for field in fields)
     return JSONResponse(answer, status, headers)
 

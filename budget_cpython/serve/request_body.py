@@ -40,7 +40,7 @@ def read_body_first(app: ASGIApp) -> ASGIApp:
 async def _read(headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
     """Return the body, or `None` if the client has gone."""
     length = headers.get(b"content-length", b"0")
-    if not length.isdigit() or (length != b"0" and b"transfer-encoding" in headers):
+    if not length.isdigit() or {b"content-length", b"transfer-encoding"} <= headers.keys():
         text = "give the body's length once, as Content-Length or by Transfer-Encoding"
         raise Refusal(400, text, Connection="close")
     too_large = Refusal(413, f"a request has at most {MAX_BYTES} bytes", Connection="close")

@@ -22,5 +22,5 @@ CA_FILES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem")
 QUESTION = "Read the files you are given and tell me in a few lines what they are about."
 SYSTEM_PROMPT = (
     "You answer questions about the files of one folder. List them first, then read what you need. "
-    "Heed every notice about your budget at once."
+    "Obey every notice about your budget at once."
 )

@@ -14,7 +14,7 @@ from budget_core.agent.envelope import Envelope
 from budget_core.agent.stop import StopReason
 from budget_core.agent.toolbox import CANCELLED
 from budget_core.turn_state import MAX_REPAIR_ATTEMPTS, TIMED_OUT
-from budget_core.usage import MEASURED, read_usage
+from budget_core.usage import Usage, read_usage
 from tests.agent.run_worlds import PRICES, Entry, World, admitted
 from tests_micro.script import check_conversation
 
@@ -98,7 +98,7 @@ def check_call(world: World, entry: Entry) -> None:
     assert limit is not None or not caps
     assert entry.misfits == []
     [used] = entry.used
-    if read_usage(entry.reported).status == MEASURED:
+    if read_usage(entry.reported).status == Usage.MEASURED:
         usage = entry.reported
         cost = price.cost(usage["prompt_tokens"], usage["completion_tokens"])
         assert used == (usage["total_tokens"], cost)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from budget_cpython.board import link
+from budget_cpython.board import connection
 from budget_cpython.board.build import Form, build_board
 from budget_cpython.board.deploy import Deploy
 from budget_cpython.board.device import work_on
@@ -21,9 +21,8 @@ from .support import HEAP, PATIENCE, Cli, make_board
 def patient() -> Iterator[None]:
     """Wait longer than for a real board: on a busy machine all of one may stand still."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(link, "ANSWER_S", (1, 2, 4, 8, 16, 32))
-        patch.setattr(link, "SILENCE_S", PATIENCE)
-        patch.setattr(link, "BUSY_S", PATIENCE)
+        patch.setattr(connection, "ANSWER_S", (1, 2, 4, 8, 16, 32))
+        patch.setattr(connection, "SILENCE_S", PATIENCE)
         patch.setattr(serial_line, "_PATIENCE_MS", PATIENCE * 1000)
         yield
 

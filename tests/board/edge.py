@@ -1,10 +1,9 @@
-"""Start a board's programs on the unix port of MicroPython, with the hardware made up at its edge.
+"""Start a board's programs on the unix port of MicroPython, with simulated hardware.
 
     micropython tests/board/edge.py FOLDER
 
-FOLDER is the board's flash, and its `edge.json` says what is to happen at the edge. What a chip's
-firmware has and this port lacks is here: the radio, the server of time, the sensors, and a clock
-that nobody has set. The last line is JSON: the heap at work.
+FOLDER is the board's flash, and its `edge.json` says how the hardware behaves. Simulated are the
+radio, the time server, the sensors, and a clock that is not set. The last line is JSON: the heap.
 """
 
 import gc
@@ -23,7 +22,7 @@ UNSET = 1_609_459_200  # 2021-01-01, where the clock of an rp2 starts
 
 
 class Port:
-    """What is made up: how often the radio and the server of time fail, and what time it is."""
+    """How often the radio and the time server fail, and what time it is."""
 
     def __init__(self, told: "dict[str, Any]") -> None:
         self.wifi_failures = told.get("wifi_failures", 0)
@@ -126,7 +125,7 @@ class Chip:
 
 
 class Heap:
-    """The most that the heap held whenever the console was told of an event."""
+    """The largest heap at any event of the console."""
 
     def __init__(self) -> None:
         self.peak = 0

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from budget_cpython.board.build import LIBRARY, Build
+from budget_cpython.board.connection import BoardConnection
 from budget_cpython.board.device import UNFINISHED, Device
 from budget_cpython.board.emulator import UnixBoard
-from budget_cpython.board.link import Link
 from budget_cpython.board.state import ASIDE
 from budget_cpython.cli import main
 from tests.paths import ROOT
@@ -45,7 +45,7 @@ tracker.record({{"total_tokens": {tokens}}})
 
 @dataclass
 class Said:
-    """What a command came to."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -105,29 +105,28 @@ def make_board(folder: Path, main: str = MAIN) -> Path:
 
 def digests(board: UnixBoard) -> dict[str, str]:
     """Return the hash of every file on a board, and leave its program stopped."""
-    with Link(board.port) as link:
-        device = Device(link)
-        device.forget_program()
-        roots = link.run("import os\nprint(*sorted(os.listdir('/')))").split()
+    with BoardConnection(board.port) as connection:
+        device = Device(connection)
+        roots = connection.run("import os\nprint(*sorted(os.listdir('/')))").split()
         return device.digests([f"/{name}" for name in roots if name != "rom"])
 
 
 def spend(board: UnixBoard, tokens: int) -> None:
     """Let a deployed board count tokens of today."""
-    with Link(board.port) as link:
-        link.run(_SPEND.format(tokens=tokens))
+    with BoardConnection(board.port) as connection:
+        connection.run(_SPEND.format(tokens=tokens))
 
 
 def write(board: UnixBoard, path: str, text: str) -> None:
     """Write a file on a board as it is."""
-    with Link(board.port) as link:
-        link.run(f"file = open({path!r}, 'wb')\nfile.write({text.encode()!r})\nfile.close()")
+    with BoardConnection(board.port) as connection:
+        connection.run(f"file = open({path!r}, 'wb')\nfile.write({text.encode()!r})\nfile.close()")
 
 
 def remove(board: UnixBoard, paths: list[str]) -> None:
     """Remove files from a board."""
-    with Link(board.port) as link:
-        link.run(f"import os\nfor path in {paths!r}:\n    os.remove(path)")
+    with BoardConnection(board.port) as connection:
+        connection.run(f"import os\nfor path in {paths!r}:\n    os.remove(path)")
 
 
 def programs(found: dict[str, str]) -> dict[str, str]:
@@ -155,10 +154,10 @@ def copied(said: str) -> int:
 
 
 def restart(board: UnixBoard, words: str) -> None:
-    """Start a board's program anew, and wait until it says something."""
-    with Link(board.port) as link:
-        link.restart()
-        read_until(link.fileno(), words)
+    """Restart a board's program, and wait for some words of it."""
+    with BoardConnection(board.port) as connection:
+        connection.restart()
+        read_until(connection.fileno(), words)
 
 
 def out(process: "subprocess.Popen[str]") -> int:

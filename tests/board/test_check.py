@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from budget_cpython.board.catalogue import known_boards
 from budget_cpython.board.check import check_board
+from budget_cpython.board.known_boards import known_boards
 
 from .support import Cli, make_board
 
@@ -34,9 +34,9 @@ def deploy(mine: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
         ("NOTICE_AT = 0.5", "NOTICE_AT = 0.5"),
         ("CALL_TIMEOUT_S = '60'", "CALL_TIMEOUT_S = '60'"),
         ("BASE_URL = 'ftp://x'", "BASE_URL = 'ftp://x'"),
-        ("1 +", "settings.py, line 5: this is no Python: invalid syntax"),
+        ("1 +", "settings.py, line 5: this is not Python: invalid syntax"),
         ("1 / 0", "settings.py, line 5: ZeroDivisionError: division by zero"),
-        ("def f(): x = 1 / 0\nf()", "settings.py, line 6: ZeroDivisionError"),
+        ("def f(): x = 1 / 0\nf()", "settings.py, line 5: ZeroDivisionError"),
         ("del STATE", "settings.py lacks STATE"),
     ],
 )
@@ -50,7 +50,7 @@ def test_settings_that_the_core_would_refuse_are_named(
     assert words in said.err
 
 
-def test_what_an_agent_reads_is_asked_of_its_board_alone(deploy: Cli, mine: Path) -> None:
+def test_settings_of_the_agent_are_needed_only_on_its_boards(deploy: Cli, mine: Path) -> None:
     assert deploy.bare("deploy", mine, *NOWHERE).code == 1
     (mine / "main.py").write_text(AGENT)
     said = deploy.bare("deploy", mine, *NOWHERE)
@@ -61,27 +61,27 @@ def test_what_an_agent_reads_is_asked_of_its_board_alone(deploy: Cli, mine: Path
     assert "WIFI_TIMEOUT_S" in deploy.bare("deploy", mine, *NOWHERE).err
 
 
-def test_what_a_board_s_own_program_reads_is_asked_for(deploy: Cli, mine: Path) -> None:
+def test_settings_that_the_program_reads_are_needed(deploy: Cli, mine: Path) -> None:
     (mine / "main.py").write_text("import settings\nprint(settings.LAMP_PIN)\n")
     assert "lacks LAMP_PIN:" in deploy.bare("deploy", mine, *NOWHERE).err
 
 
-def test_settings_that_only_a_board_can_run_are_left_to_it(deploy: Cli, mine: Path) -> None:
+def test_settings_that_import_a_module_of_the_board_are_not_run(deploy: Cli, mine: Path) -> None:
     (mine / "settings.py").write_text("from machine import Pin\nSTATE = '/budget'\n")
     assert deploy.bare("deploy", mine, *NOWHERE).code == 1
 
 
 @pytest.mark.parametrize("text", ["API_KEY = 'sk-mine", "API_KEY = sk-mine'", "API_KEY = 'sk-\0'"])
-def test_secrets_that_are_no_python_are_in_no_output(deploy: Cli, mine: Path, text: str) -> None:
+def test_secrets_with_a_syntax_error_are_not_printed(deploy: Cli, mine: Path, text: str) -> None:
     (mine / "secret.py").write_text("WIFI_NAME = 'w'\n" + text + "\n")
     said = deploy.bare("deploy", mine, "--secrets", mine / "secret.py", *NOWHERE)
     assert said.code == 2
     assert "secret.py" in said.err
-    assert "this is no Python" in said.err
+    assert "this is not Python" in said.err
     assert "sk" not in said.out + said.err
 
 
-def test_a_backslash_in_a_secret_is_none_of_our_business(deploy: Cli, mine: Path) -> None:
+def test_a_backslash_in_a_secret_is_not_a_warning(deploy: Cli, mine: Path) -> None:
     (mine / "secret.py").write_text(r"WIFI_PASSWORD = 'a\d'")
     said = deploy.bare("deploy", mine, "--secrets", mine / "secret.py", *NOWHERE)
     assert (said.code, "there is no port" in said.err) == (1, True)

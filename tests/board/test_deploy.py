@@ -7,10 +7,9 @@ import pytest
 
 from budget_core.wall_clock import BUILT
 from budget_cpython.board.build import Form, build_board
-from budget_cpython.board.catalogue import known_boards
+from budget_cpython.board.known_boards import known_boards
 
 from .support import (
-    PATIENCE,
     Cli,
     copied,
     digests,
@@ -21,7 +20,6 @@ from .support import (
     read_until,
     remove,
     spend,
-    start,
     write,
 )
 
@@ -43,7 +41,7 @@ def test_a_deploy_copies_all_and_the_next_copies_nothing(
     assert second.out == f"all {len(wanted)} files are there already: nothing to copy\n"
 
 
-def test_precompiling_is_what_it_does_unless_told_otherwise(cli: Cli, mine: Path) -> None:
+def test_precompiled_is_the_default(cli: Cli, mine: Path) -> None:
     assert "nothing to copy" in cli("deploy", mine).out
 
 
@@ -66,7 +64,7 @@ def test_a_module_that_changed_on_the_board_is_copied_and_the_programs_come_back
     assert programs(digests(cli.board)) == hashes(build_board(mine, Form.MPY))
 
 
-def test_what_would_be_loaded_instead_is_removed(cli: Cli, mine: Path) -> None:
+def test_files_that_would_be_imported_instead_are_removed(cli: Cli, mine: Path) -> None:
     write(cli.board, "/lib/budget_core/usage.py", "wrong = True")
     write(cli.board, "/lib/budget_core/from_long_ago.mpy", "old")
     said = cli("deploy", mine)
@@ -76,7 +74,7 @@ def test_what_would_be_loaded_instead_is_removed(cli: Cli, mine: Path) -> None:
     assert programs(digests(cli.board)) == hashes(build_board(mine, Form.MPY))
 
 
-def test_as_romfs_the_core_is_in_the_partition_alone_and_back(new_cli: Cli, mine: Path) -> None:
+def test_a_deploy_moves_the_core_to_romfs_and_back(new_cli: Cli, mine: Path) -> None:
     assert new_cli("deploy", mine).code == 0
     said = new_cli("deploy", mine, "--romfs")
     assert said.code == 0
@@ -88,7 +86,7 @@ def test_as_romfs_the_core_is_in_the_partition_alone_and_back(new_cli: Cli, mine
     assert programs(digests(new_cli.board)) == hashes(build_board(mine, Form.MPY))
 
 
-def test_as_romfs_it_needs_a_partition_and_changes_nothing_without(cli: Cli, mine: Path) -> None:
+def test_without_a_romfs_partition_nothing_changes(cli: Cli, mine: Path) -> None:
     before = digests(cli.board)
     said = cli("deploy", mine, "--romfs")
     assert said.code == 1
@@ -119,7 +117,7 @@ def test_secrets_are_copied_when_asked_and_are_in_no_output(cli: Cli, mine: Path
     assert copied(cli("deploy", mine, "--secrets", secrets).out) == 0
 
 
-def test_a_board_that_lacks_the_secrets_it_needs_is_told_of(cli: Cli, mine: Path) -> None:
+def test_secrets_that_are_missing_are_named(cli: Cli, mine: Path) -> None:
     (mine / "secret_example.py").write_text("API_KEY = ''")
     assert "secret" not in cli("deploy", mine).out
     with (mine / "settings.py").open("a") as file:
@@ -158,7 +156,7 @@ def test_a_room_can_be_left_out_and_the_program_runs(cli: Cli, mine: Path) -> No
     assert cli("status").code == 0
 
 
-def test_what_only_type_checkers_read_is_on_no_board(mine: Path) -> None:
+def test_modules_for_type_checkers_are_not_deployed(mine: Path) -> None:
     files = build_board(mine, Form.SOURCE).files
     assert not [path for path in files if path.endswith("_types.py")]
     assert "/lib/budget_core/tracker.py" in files
@@ -173,7 +171,7 @@ def test_every_board_of_ours_can_be_deployed(cli: Cli) -> None:
         assert programs(digests(cli.board)) == wanted
 
 
-def test_the_new_program_is_started_unless_told_otherwise(cli: Cli, mine: Path) -> None:
+def test_the_new_program_is_started_without_no_reset(cli: Cli, mine: Path) -> None:
     (mine / "main.py").write_text("open('/ran', 'w').close()\nprint('it ran')\n")
     cli("deploy", mine, "--no-reset")
     assert "/ran" not in digests(cli.board)
@@ -182,13 +180,3 @@ def test_the_new_program_is_started_unless_told_otherwise(cli: Cli, mine: Path) 
     assert "it boots" in read_until(line, "it ran")
     os.close(line)
     assert "/ran" in digests(cli.board)
-
-
-def test_a_pipe_that_closes_stops_no_deploy(cli: Cli, mine: Path) -> None:
-    with start("deploy", mine, "--source", "--port", cli.board.port) as deploy:
-        assert deploy.stdout is not None
-        deploy.stdout.close()
-        assert deploy.wait(PATIENCE) == 0
-        assert deploy.stderr is not None
-        assert deploy.stderr.read() == ""
-    assert programs(digests(cli.board)) == hashes(build_board(mine, Form.SOURCE))

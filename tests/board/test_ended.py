@@ -1,4 +1,4 @@
-"""What is left where the process of a command is ended from outside."""
+"""A command that is ended by a signal."""
 
 import fcntl
 import os
@@ -48,7 +48,7 @@ def kill_after(board: UnixBoard, mine: Path, files: int, how: signal.Signals) ->
         return process.wait(PATIENCE), process.stderr.read()
 
 
-def test_killed_after_a_file_the_next_goes_on(cli: Cli, mine: Path) -> None:
+def test_the_next_deploy_continues_after_one_that_was_killed(cli: Cli, mine: Path) -> None:
     after = build_board(mine, Form.SOURCE)
     there = 4  # the settings, the programs and what says what was deployed
     for files in (1, 30):
@@ -70,7 +70,7 @@ def test_ctrl_c_ends_it_with_130_and_no_traceback(cli: Cli, mine: Path) -> None:
     assert is_idle(digests(cli.board))
 
 
-def test_a_process_that_is_terminated_lets_the_program_run_on(cli: Cli) -> None:
+def test_the_program_runs_again_after_a_command_was_terminated(cli: Cli) -> None:
     ours, theirs = pty.openpty()
     with start("reset", "--port", cli.board.port, stdin=theirs) as process:
         read_until(out(process), "Do it? [y/N]")

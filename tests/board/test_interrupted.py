@@ -7,11 +7,11 @@ from typing import Literal
 import pytest
 
 from budget_cpython.board.build import Build, Form, build_board
+from budget_cpython.board.connection import BoardConnection
 from budget_cpython.board.deploy import Deploy
 from budget_cpython.board.device import Device, work_on
 from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.errors import BoardError
-from budget_cpython.board.link import Link
 
 from .support import HEAP, PATIENCE, Cli, digests, is_idle, is_whole
 
@@ -20,24 +20,25 @@ class StoppedError(Exception):
     """The end of a process, as far as the board can tell."""
 
 
-class ShortLink(Link):
-    """A link to a process that ends before its last step."""
+class ShortConnection(BoardConnection):
+    """A connection to a process that ends before its last step."""
 
     def __init__(self, port: str, steps: int) -> None:
         super().__init__(port)
         self.steps = steps
 
     def run(self, program: str) -> str:
+        self.step()
+        return super().run(program)
+
+    def write(self, path: str, data: bytes) -> None:
+        self.step()
+        super().write(path, data)
+
+    def step(self) -> None:
         self.steps -= 1
         if self.steps < 0:
             raise StoppedError
-        return super().run(program)
-
-
-def idle_device(link: Link) -> Device:
-    device = Device(link)
-    device.forget_program()
-    return device
 
 
 def deploy(device: Device, build: Build) -> None:
@@ -62,7 +63,7 @@ def two_builds(mine: Path) -> tuple[Build, Build]:
     return replace(old, files=first), replace(old, files=second)
 
 
-def test_ended_at_any_step_no_mix_is_left_to_run(
+def test_a_deploy_that_ends_at_any_step_leaves_no_mix_that_runs(
     blank: UnixBoard, two_builds: tuple[Build, Build]
 ) -> None:
     now, then = two_builds
@@ -70,9 +71,9 @@ def test_ended_at_any_step_no_mix_is_left_to_run(
         deploy(device, now)
     done, steps = False, 0
     while not done:
-        with ShortLink(blank.port, steps) as link:
+        with ShortConnection(blank.port, steps) as connection:
             try:
-                deploy(idle_device(link), then)
+                deploy(Device(connection), then)
                 done = True
             except StoppedError:
                 steps += 1
@@ -87,15 +88,15 @@ def test_ended_at_any_step_no_mix_is_left_to_run(
     assert steps > 15
 
 
-def test_a_first_deploy_ended_at_any_step_is_made_up_for(
+def test_the_next_deploy_completes_a_first_one_that_ended_at_any_step(
     blank: UnixBoard, two_builds: tuple[Build, Build]
 ) -> None:
     build, _ = two_builds
     done, steps = False, 0
     while not done:
-        with ShortLink(blank.port, steps) as link:
+        with ShortConnection(blank.port, steps) as connection:
             try:
-                deploy(idle_device(link), build)
+                deploy(Device(connection), build)
                 done = True
             except StoppedError:
                 steps += 1
@@ -106,7 +107,7 @@ def test_a_first_deploy_ended_at_any_step_is_made_up_for(
 
 
 @pytest.mark.parametrize("filesystem", ["littlefs", "fat"])
-def test_a_power_cut_in_a_deploy_is_made_up_for(
+def test_the_next_deploy_completes_one_that_lost_power(
     mine: Path,
     two_builds: tuple[Build, Build],
     tmp_path: Path,
@@ -134,7 +135,7 @@ def test_a_power_cut_in_a_deploy_is_made_up_for(
         assert operations > 40
 
 
-def test_the_image_of_a_board_is_untouched_by_one_that_only_looks(cli: Cli, mine: Path) -> None:
+def test_a_deploy_with_nothing_to_copy_writes_nothing_to_flash(cli: Cli, mine: Path) -> None:
     assert cli("deploy", mine).code == 0
     cli.board.power_off()
     before = cli.board.flash.read_bytes()

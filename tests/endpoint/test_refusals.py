@@ -9,10 +9,9 @@ import pytest
 
 from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.endpoint.faults import FAULTS
-from budget_cpython.endpoint.http_handler import MAX_BODY
 from budget_cpython.endpoint.server import MAX_RECORDED
 
-from .support import CALL, CALLING, HELLO, PATIENCE, RESULT, TOOLS, connect, plus, sdk, send
+from .support import CALL, CALLING, HELLO, RESULT, TOOLS, connect, plus, sdk, send
 
 
 @pytest.mark.parametrize(
@@ -58,12 +57,6 @@ def test_a_key_is_checked_when_the_endpoint_has_one() -> None:
         assert len(endpoint.requests) == 1
 
 
-def test_a_key_under_another_scheme_is_refused() -> None:
-    with ScriptedEndpoint(api_key="right") as endpoint, closing(connect(endpoint)) as connection:
-        connection.request("GET", "/v1/models", headers={"Authorization": "Basic right"})
-        assert connection.getresponse().status == 401
-
-
 def test_the_models_list_names_the_modes(client: openai.OpenAI) -> None:
     assert {model.id for model in client.models.list()} == {"scripted", *FAULTS}
 
@@ -75,10 +68,9 @@ def test_the_models_list_names_the_modes(client: openai.OpenAI) -> None:
         (b"{", "could not parse"),
         (b"\xff\xfe\xfd", "could not parse"),
         (b"[1]", "must be an object"),
-        (b"[" * 200_000, "nested too deeply"),
     ],
 )
-def test_a_body_that_is_no_json_object_is_refused(
+def test_a_body_that_is_not_a_json_object_is_refused(
     endpoint: ScriptedEndpoint, raw: bytes, words: str
 ) -> None:
     response, body = send(endpoint, raw)
@@ -165,7 +157,7 @@ MALFORMED: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("param", "body"), MALFORMED)
-def test_a_malformed_request_is_refused_by_the_place_of_its_fault(
+def test_a_malformed_request_is_refused_with_the_invalid_field(
     endpoint: ScriptedEndpoint, param: str, body: Any
 ) -> None:
     response, answer = send(endpoint, body)
@@ -189,51 +181,30 @@ def test_parallel_calls_may_be_answered_in_any_order(endpoint: ScriptedEndpoint)
     assert response.status == 200
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/completions", "/v1/chat/completions/"])
-def test_another_path_is_not_found(endpoint: ScriptedEndpoint, path: str) -> None:
-    response, body = send(endpoint, plus(), path=path)
-    assert response.status == 404
-    assert path in body["error"]["message"]
-
-
 @pytest.mark.parametrize(
-    ("method", "path", "allowed"),
+    ("method", "path"),
     [
-        ("GET", "/v1/chat/completions", "POST"),
-        ("PUT", "/v1/chat/completions", "POST"),
-        ("DELETE", "/v1/models", "GET"),
-        ("POST", "/v1/models", "GET"),
+        ("POST", "/"),
+        ("POST", "/v1/completions"),
+        ("POST", "/v1/chat/completions/"),
+        ("POST", "/v1/models"),
+        ("GET", "/v1/chat/completions"),
     ],
 )
-def test_another_method_is_not_allowed(
-    endpoint: ScriptedEndpoint, method: str, path: str, allowed: str
+def test_another_path_or_method_is_not_found(
+    endpoint: ScriptedEndpoint, method: str, path: str
 ) -> None:
     response, body = send(endpoint, plus(), method, path)
-    assert response.status == 405
-    assert response.headers["Allow"] == allowed
-    assert method in body["error"]["message"]
+    assert response.status == 404
+    assert f"{method} {path}" in body["error"]["message"]
 
 
-def test_an_invented_method_is_refused_in_the_same_shape(endpoint: ScriptedEndpoint) -> None:
-    response, body = send(endpoint, b"", "BREW", "/v1/models")
-    assert response.status == 501
-    assert "BREW" in body["error"]["message"]
-
-
-def test_a_refusal_of_head_has_no_body(endpoint: ScriptedEndpoint) -> None:
-    with closing(connect(endpoint)) as connection:
-        connection.request("HEAD", "/v1/models")
-        assert connection.getresponse().read() == b""
-        connection.request("GET", "/v1/models")
-        assert connection.getresponse().status == 200
-
-
-def test_a_query_is_no_part_of_the_path(endpoint: ScriptedEndpoint) -> None:
+def test_the_query_is_ignored(endpoint: ScriptedEndpoint) -> None:
     response, _ = send(endpoint, plus(), path="/v1/chat/completions?api-version=1")
     assert response.status == 200
 
 
-def test_one_connection_serves_on_after_a_refusal(endpoint: ScriptedEndpoint) -> None:
+def test_a_connection_serves_again_after_a_refusal(endpoint: ScriptedEndpoint) -> None:
     with closing(connect(endpoint)) as connection:
         statuses = []
         for body in ("{", json.dumps(plus(stream=True)), json.dumps(plus())):
@@ -245,40 +216,9 @@ def test_one_connection_serves_on_after_a_refusal(endpoint: ScriptedEndpoint) ->
     assert statuses == [(400, True), (200, True), (200, True)]
 
 
-def test_a_body_beyond_the_bound_is_refused_with_an_answer(
-    endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("budget_cpython.endpoint.http_handler.DRAIN_SECONDS", PATIENCE)
-    response, body = send(endpoint, b" " * (MAX_BODY + 1))
-    assert response.status == 413
-    assert str(MAX_BODY) in body["error"]["message"]
-
-
-@pytest.mark.parametrize(
-    ("header", "status"),
-    [
-        (b"Content-Length: 99999999999999999999", b"413"),
-        (b"Content-Length: -1", b"400"),
-        (b"Content-Length: ten", b"400"),
-        (b"Transfer-Encoding: chunked", b"411"),
-    ],
-)
-def test_a_body_of_unusable_length_is_refused_before_it_is_read(
-    endpoint: ScriptedEndpoint, header: bytes, status: bytes
-) -> None:
-    with closing(connect(endpoint)) as connection:
-        connection.connect()
-        connection.sock.sendall(b"POST /v1/chat/completions HTTP/1.1\r\n" + header + b"\r\n\r\n")
-        with connection.sock.makefile("rb") as answer:
-            head, _, body = answer.read().partition(b"\r\n\r\n")
-    assert head.split()[1] == status
-    assert b"Connection: close" in head
-    assert json.loads(body)["error"]["type"] == "invalid_request_error"
-
-
 def test_requests_are_kept_up_to_a_bound(endpoint: ScriptedEndpoint) -> None:
     for number in range(MAX_RECORDED + 2):
-        endpoint.record({"n": number})
-    assert len(endpoint.requests) == MAX_RECORDED
-    assert endpoint.requests[0] == {"n": 2}
-    assert endpoint.requests[-1] == {"n": MAX_RECORDED + 1}
+        endpoint.complete({**plus(), "n": 1, "user": str(number)})
+    assert [request["user"] for request in endpoint.requests] == [
+        str(number) for number in range(2, MAX_RECORDED + 2)
+    ]

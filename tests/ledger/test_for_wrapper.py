@@ -1,6 +1,8 @@
-"""What a ledger is told of calls that a real client makes of a real endpoint."""
+"""What a ledger counts of calls that a real client makes of a real endpoint."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -139,3 +141,15 @@ def test_a_run_that_hangs_keeps_its_hold(endpoint: ScriptedEndpoint, ledger: Led
     assert result.reason.kind == "timeout"
     spent, held = standing(ledger)
     assert spent == 0 < held
+
+
+def test_a_ledger_that_wrappers_have_used_is_freed_with_them() -> None:
+    ledger = Ledger(lambda: NOON)
+    ledger.set_limits("org", [Limit("tokens", 10_000, "day")])
+    before = dict(vars(ledger))
+    wrapper = BudgetWrapper(ChatClient("http://127.0.0.1:1", "key"), ledger=ledger, account="org")
+    assert vars(ledger) == before
+    freed = weakref.ref(ledger)
+    del ledger, wrapper, before
+    gc.collect()
+    assert freed() is None

@@ -57,6 +57,18 @@ class Client:
         return answer
 
 
+class Failing:
+    """A ledger whose engine fails."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def reserve(self, *arguments: object) -> object:
+        raise self.error
+
+    limits = reserve
+
+
 def make_client(*rows: tuple[str, str, int | None, str], **options: Any) -> Client:
     """Return a client of a new ledger at noon, with limits: `(path, axis, cap, window)`."""
     ledger = Ledger(FakeClock(NOON))

@@ -1,6 +1,7 @@
 """The file of keys: what it contains, who may write it, and that a change counts at once."""
 
 import hashlib
+import hmac
 import json
 import os
 import subprocess
@@ -50,6 +51,23 @@ def test_a_key_is_known_by_itself_whole_and_by_nothing_else(keys: KeyFile) -> No
     wrong += [hashlib.sha256(token.encode()).hexdigest(), f"x.a.{secret}"]
     for one in wrong:
         assert keys.check(one) is None, one
+
+
+def test_a_key_is_compared_in_constant_time_whether_its_name_is_known_or_not(
+    keys: KeyFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = keys.add("a", "org", ["read"])
+    compared: list[tuple[str, str]] = []
+
+    def compare(one: str, other: str) -> bool:
+        compared.append((one, other))
+        return False
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    for number, one in enumerate((token, token[:-1], "mb.b.x", "")):
+        assert keys.check(one) is None
+        assert len(compared) == number + 1
+        assert {len(digest) for digest in compared[number]} == {64}
 
 
 def test_rights_are_kept_in_one_order_and_once(keys: KeyFile) -> None:

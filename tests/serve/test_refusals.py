@@ -10,7 +10,7 @@ import pytest
 
 from budget_core.ledger.errors import LedgerFullError, LedgerUnavailableError
 from budget_cpython.serve import KeyFile
-from tests.serve.support import Client, make_client
+from tests.serve.support import Client, Failing, make_client
 
 JSON = {"Content-Type": "application/json"}
 
@@ -172,7 +172,8 @@ def test_the_size_is_limited_before_a_key_is_looked_at(tmp_path: Path, key: str 
 
 def test_a_length_that_is_stated_twice_or_badly_is_refused(ask: Client) -> None:
     twice = {"Content-Length": "2", "Transfer-Encoding": "chunked"}
-    for headers in (twice, {"Content-Length": "-1"}, {"Content-Length": "1, 1"}):
+    none = {**twice, "Content-Length": "0"}
+    for headers in (twice, none, {"Content-Length": "-1"}, {"Content-Length": "1, 1"}):
         answer = ask("POST", "/v1/reserve/org", content=b"{}", headers={**JSON, **headers})
         assert (answer.status_code, answer.headers["connection"]) == (400, "close"), headers
 
@@ -246,18 +247,6 @@ def test_with_keys_a_page_of_any_site_may_ask(tmp_path: Path) -> None:
     headers = {"Origin": "https://app.example", "Sec-Fetch-Site": "cross-site"}
     answer = make_client(keys=keys)("GET", "/v1/accounts", key=token, headers=headers)
     assert answer.status_code == 200
-
-
-class Failing:
-    """A ledger whose engine fails."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-    def reserve(self, *arguments: object) -> object:
-        raise self.error
-
-    limits = reserve
 
 
 @pytest.mark.parametrize("applied", [False, None])

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from budget_core.ledger.errors import LedgerError, LedgerFullError, LedgerUnavailableError
 from budget_cpython.serve import RIGHTS, KeyFile
-from tests.serve.support import Client, make_client
+from tests.serve.support import Client, Failing, make_client
 
 REQUESTS: dict[str, tuple[str, str, object]] = {
     "reserve": ("POST", "/v1/reserve/{}", {"amounts": {"tokens": 1}, "key": "k"}),
@@ -193,6 +194,19 @@ def test_a_missing_right_is_refused_before_the_fields_are_checked(made: Made) ->
     assert (
         client("POST", "/v1/reserve/org", {"what": 5}, key("org/team", "read")).status_code == 403
     )
+
+
+@pytest.mark.parametrize("kind", [LedgerUnavailableError, LedgerFullError])
+def test_a_key_sees_that_the_engine_fails_and_not_where_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: type[LedgerError]
+) -> None:
+    keys = KeyFile(tmp_path / "keys.json")
+    token = keys.add("pico", "org", ["reserve"])
+    client = Client(Failing(kind("the ledger '/srv/ledger.db' cannot be used")), keys)
+    answer = client("POST", "/v1/reserve/org", {"amounts": {}}, token)
+    assert answer.status_code in (503, 507)
+    assert "/srv" not in answer.text
+    assert "/srv/ledger.db" in caplog.text
 
 
 def test_no_key_is_in_an_answer_or_in_the_log(made: Made, caplog: pytest.LogCaptureFixture) -> None:

@@ -36,12 +36,10 @@ class OverHttp(HttpLedger):
     async def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
         return marked(key, await super().charge(path, amounts, key))
 
-    async def _exchange(
-        self, method: str, path: str, headers: list[str], body: bytes
-    ) -> tuple[int, bytes]:
+    async def _exchange(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         sent, url = body.replace(b'"#', b'"'), path.replace("%23", "")
-        pairs = dict(line.split(": ", 1) for line in headers)
-        answer = await self._client.request(method, url, content=sent, headers=pairs)
+        headers = {"Content-Type": "application/json"}
+        answer = await self._client.request(method, url, content=sent, headers=headers)
         return answer.status_code, answer.content
 
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from budget_core.board.console import HELP, Console, main, trimmed
-from budget_core.board.line_input import Keyboard, LineEditor
+from budget_core.board.line_input import Keyboard
 from budget_core.board.make_agent import make_client, make_operative
 from budget_core.board.tools import chip_tool, note_tools
 from budget_core.config import DailyBudgetConfig, Enforcement
@@ -12,7 +12,8 @@ from budget_core.errors import ProviderError
 from budget_core.memory_store import InMemoryBudgetStore
 from budget_core.wall_clock import BUILT, WALL, WallClock
 from tests_micro.script import SHOUT, TOOLS, Script, calls, says
-from tests_micro.support import FakeClock, raises, temp_folder
+from tests_micro.support import FakeClock, raises, raises_async, temp_folder
+from tests_micro.wire import Wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,16 +82,16 @@ def test_a_line_is_a_turn_and_shows_the_answer_and_what_is_left() -> None:
     assert [message["role"] for message in chat.script.sent[0]] == ["system", "user"]
 
 
-def test_the_second_line_goes_on_from_the_first() -> None:
+def test_the_second_turn_continues_from_the_first() -> None:
     chat = Chat("One?", "Two?", answers=[says("First."), says("Second.")])
-    told = [message["content"] for message in chat.script.sent[1]]
-    assert told == ["Be brief.", "One?", "First.", "Two?"]
+    sent = [message["content"] for message in chat.script.sent[1]]
+    assert sent == ["Be brief.", "One?", "First.", "Two?"]
 
 
-def test_the_next_turn_is_told_of_no_tool_call() -> None:
+def test_the_next_turn_is_sent_no_tool_call() -> None:
     chat = Chat("Shout!", "And now?", answers=[SHOUT, says("Done."), says("Nothing.")])
-    told = [message["content"] for message in chat.script.sent[2]]
-    assert told == ["Be brief.", "Shout!", "Done.", "And now?"]
+    sent = [message["content"] for message in chat.script.sent[2]]
+    assert sent == ["Be brief.", "Shout!", "Done.", "And now?"]
 
 
 def test_tools_are_called_and_named() -> None:
@@ -148,7 +149,7 @@ def test_an_endpoint_that_fails_ends_only_its_turn() -> None:
     assert asked == ["Be brief.", "Two?"]
 
 
-def test_what_goes_wrong_outside_a_run_ends_only_its_turn() -> None:
+def test_an_error_outside_a_run_ends_only_its_turn() -> None:
     chat = Chat()
 
     def refuse(*_: object) -> None:
@@ -189,7 +190,7 @@ def test_a_spent_day_is_cut_off_without_a_call() -> None:
     assert "today 100/100 tokens, 0 left" in chat.shown[-1]
 
 
-def test_a_store_that_fails_is_told() -> None:
+def test_a_store_that_fails_is_shown() -> None:
     chat = Chat("/quit")
 
     def fail(state: object) -> None:
@@ -213,9 +214,8 @@ def test_a_conversation_loses_its_oldest_turns_first() -> None:
 
 def test_a_line_is_typed_with_mistakes() -> None:
     def typed(data: bytes, most: int = 20) -> "tuple[str | None, str]":
-        line = LineEditor(most)
-        shown = "".join([line.take(data[n : n + 1]) for n in range(len(data))])
-        return line.done, shown
+        lines, shown = read_lines(data, most=most)
+        return lines[0], shown.split("> ")[1]
 
     assert typed(b"hi\r") == ("hi", "hi\r\n")
     assert typed(b"hy\x7fi\n") == ("hi", "hy\b \bi\r\n")
@@ -225,17 +225,18 @@ def test_a_line_is_typed_with_mistakes() -> None:
     assert typed(b"a" + UP + b"b" + DELETE + b"c\x1bOHd\t\x00\r")[0] == "abcd"
     assert typed(b"a\xff\xff\xff\xffb\r")[0] == "ab"
     assert typed(b"abcd\r", 3) == ("abc", "abc\a\r\n")
+    assert typed(b"a\x1bb\x1b\x1b[Ac\r")[0] == "ac"
     assert typed(b"unfinished")[0] is None
 
 
-def read_lines(data: bytes, echo: bool = True) -> "tuple[list[str | None], str]":
+def read_lines(data: bytes, echo: bool = True, most: int = 100) -> "tuple[list[str | None], str]":
     shown: list[str] = []
     lines: list[str | None] = [""]
     with temp_folder() as folder:
         with open(folder + "/typed", "wb") as file:
             file.write(data)
         with open(folder + "/typed", "rb") as file:
-            keyboard = Keyboard(echo, 100, file, shown.append)
+            keyboard = Keyboard(echo, most, file, shown.append)
             while lines[-1] is not None:
                 lines.append(asyncio.run(keyboard.line("> ")))
     return lines[1:], "".join(shown)
@@ -315,7 +316,7 @@ def test_a_note_is_cut_between_characters_and_one_that_is_no_text_is_refused() -
         assert "not text" in str(raises(ValueError, reading.run, path="b"))
 
 
-def test_a_client_comes_from_the_settings_unless_the_secrets_say_otherwise() -> None:
+async def test_a_client_comes_from_the_settings_unless_the_secrets_say_otherwise() -> None:
     class Secret:
         API_KEY = "sk-Secret-0123456789"
         BASE_URL = "http://other.example/v1"
@@ -324,7 +325,9 @@ def test_a_client_comes_from_the_settings_unless_the_secrets_say_otherwise() -> 
     assert repr(make_client(Settings, None)) == "ChatClient('http://127.0.0.1:1/v1', 'small')"
     client = make_client(Settings, Secret)
     assert repr(client) == "ChatClient('http://other.example/v1', 'large')"
-    assert client._api_key == Secret.API_KEY
+    wire = Wire()
+    await raises_async(ProviderError, wire.connected, client.chat, [])
+    assert Secret.API_KEY.encode() in wire.sent
 
 
 def test_certificates_that_are_not_there_are_named() -> None:
@@ -332,10 +335,10 @@ def test_certificates_that_are_not_there_are_named() -> None:
         BASE_URL = "https://llm.example/v1"
 
     assert "'/no/such/ca.pem'" in str(raises(ValueError, make_client, Secure, None))
-    main(Secure, [])  # tells it, and ends
+    main(Secure, [])  # prints it, and ends
 
 
-def test_the_chip_tells_its_state() -> None:
+def test_the_chip_reports_its_state() -> None:
     assert "21.5 degrees Celsius" in chip_tool(lambda: 21.46).run()
     assert "degrees" not in chip_tool().run()
     assert chip_tool().run().startswith("up for ")

@@ -44,50 +44,50 @@ class Board:
         module: Any = __import__("budget_core.board.status", None, None, ("WALL",))
         try:
             module.WALL = WallClock(self.clock)
-            told: dict[str, Any] = json.loads(json.dumps(report(self.settings)))
+            reported: dict[str, Any] = json.loads(json.dumps(report(self.settings)))
         finally:
             module.WALL = WALL
-        return told
+        return reported
 
 
 def test_a_new_board_has_spent_nothing() -> None:
     with temp_folder() as path:
-        told = Board(path).report()
-    assert (told["spent"], told["left"], told["cap"]) == (0, 1000, 1000)
-    assert told["slots"] == ["missing", "missing", "missing"]
-    assert told["error"] is None
-    assert told["trusted"] is True
-    assert told["day"] == NOON // DAY
-    assert told["resets_at"] == (NOON // DAY + 1) * DAY
+        reported = Board(path).report()
+    assert (reported["spent"], reported["left"], reported["cap"]) == (0, 1000, 1000)
+    assert reported["slots"] == ["missing", "missing", "missing"]
+    assert reported["error"] is None
+    assert reported["trusted"] is True
+    assert reported["day"] == NOON // DAY
+    assert reported["resets_at"] == (NOON // DAY + 1) * DAY
 
 
-def test_what_was_spent_is_told_with_the_slots() -> None:
+def test_what_was_spent_is_reported_with_the_slots() -> None:
     with temp_folder() as path:
         board = Board(path)
         board.use(300)
         board.use(400)
-        told = board.report()
-    assert (told["spent"], told["left"], told["ahead"]) == (700, 300, 0)
-    assert sorted(told["slots"]) == ["empty", "newest", "older"]
+        reported = board.report()
+    assert (reported["spent"], reported["left"], reported["ahead"]) == (700, 300, 0)
+    assert sorted(reported["slots"]) == ["empty", "newest", "older"]
 
 
 def test_what_is_written_ahead_counts_as_a_restart_counts_it() -> None:
     with temp_folder() as path:
         board = Board(path)
         board.use(300, write_ahead=200)
-        told = board.report()
-        assert told["spent"] == 300 + told["ahead"]
-        assert 0 < told["ahead"] <= 200
+        reported = board.report()
+        assert reported["spent"] == 300 + reported["ahead"]
+        assert 0 < reported["ahead"] <= 200
         board.use(0)
-        assert board.report()["spent"] == told["spent"]
+        assert board.report()["spent"] == reported["spent"]
 
 
 def test_more_than_the_cap_leaves_nothing() -> None:
     with temp_folder() as path:
         board = Board(path)
         board.use(1700)
-        told = board.report()
-    assert (told["spent"], told["left"]) == (1700, 0)
+        reported = board.report()
+    assert (reported["spent"], reported["left"]) == (1700, 0)
 
 
 def test_an_unlimited_day_has_no_rest() -> None:
@@ -95,8 +95,8 @@ def test_an_unlimited_day_has_no_rest() -> None:
         board = Board(path)
         board.settings.DAILY_BUDGET = None
         board.use(1700)
-        told = board.report()
-    assert (told["spent"], told["left"], told["cap"]) == (1700, None, None)
+        reported = board.report()
+    assert (reported["spent"], reported["left"], reported["cap"]) == (1700, None, None)
 
 
 def test_the_day_before_is_over() -> None:
@@ -104,8 +104,8 @@ def test_the_day_before_is_over() -> None:
         board = Board(path)
         board.use(300)
         board.clock.advance(DAY)
-        told = board.report()
-    assert (told["spent"], told["day"]) == (0, NOON // DAY + 1)
+        reported = board.report()
+    assert (reported["spent"], reported["day"]) == (0, NOON // DAY + 1)
 
 
 def test_an_unset_clock_leaves_the_stored_day_standing() -> None:
@@ -113,10 +113,10 @@ def test_an_unset_clock_leaves_the_stored_day_standing() -> None:
         board = Board(path)
         board.use(300)
         board.clock.now = 0
-        told = board.report()
-    assert told["trusted"] is False
-    assert (told["spent"], told["day"]) == (300, NOON // DAY)
-    assert told["resets_at"] == (NOON // DAY + 1) * DAY
+        reported = board.report()
+    assert reported["trusted"] is False
+    assert (reported["spent"], reported["day"]) == (300, NOON // DAY)
+    assert reported["resets_at"] == (NOON // DAY + 1) * DAY
 
 
 def test_a_damaged_state_counts_as_spent_and_says_why() -> None:
@@ -126,10 +126,10 @@ def test_a_damaged_state_counts_as_spent_and_says_why() -> None:
         for slot in ("0", "1", "2"):
             with open(f"{board.settings.STATE}/{slot}/state.json", "wb") as file:
                 file.write(b"x" * 128)
-        told = board.report()
-        assert (told["spent"], told["left"]) == (1000, 0)
-        assert "damaged, damaged, damaged" in told["error"]
-        assert told["slots"] == ["damaged", "damaged", "damaged"]
+        reported = board.report()
+        assert (reported["spent"], reported["left"]) == (1000, 0)
+        assert "damaged, damaged, damaged" in reported["error"]
+        assert reported["slots"] == ["damaged", "damaged", "damaged"]
         board.settings.ALLOWANCE = 100
         assert board.report()["left"] == 100
         board.use(10)
@@ -141,8 +141,8 @@ def test_a_state_of_something_else_counts_as_spent() -> None:
     with temp_folder() as path:
         board = Board(path)
         open_store(board.settings).save({"tokens": 3})
-        told = board.report()
-    assert (told["left"], bool(told["error"])) == (0, True)
+        reported = board.report()
+    assert (reported["left"], bool(reported["error"])) == (0, True)
 
 
 def test_asking_changes_nothing_on_the_board() -> None:
@@ -152,15 +152,15 @@ def test_asking_changes_nothing_on_the_board() -> None:
         assert __import__("os").listdir(path) == []
 
 
-def test_a_slot_that_cannot_be_read_is_told_and_no_error() -> None:
+def test_a_slot_that_cannot_be_read_is_reported_and_no_error() -> None:
     with temp_folder() as path:
         board = Board(path)
         board.use(300)
         os.remove(board.settings.STATE + "/2/state.json")
         os.mkdir(board.settings.STATE + "/2/state.json")
-        told = board.report()
-    assert told["slots"][2] == "unreadable"
-    assert (told["spent"], told["error"]) == (300, None)
+        reported = board.report()
+    assert reported["slots"][2] == "unreadable"
+    assert (reported["spent"], reported["error"]) == (300, None)
 
 
 def test_a_state_whose_fields_are_no_numbers_counts_as_spent() -> None:
@@ -168,6 +168,6 @@ def test_a_state_whose_fields_are_no_numbers_counts_as_spent() -> None:
         with temp_folder() as path:
             board = Board(path)
             open_store(board.settings).save(state or {"tokens": "5"})
-            told = board.report()
-        assert told["left"] == 0, state
-        assert "not a daily tracker's" in told["error"], state
+            reported = board.report()
+        assert reported["left"] == 0, state
+        assert "not a daily tracker's" in reported["error"], state

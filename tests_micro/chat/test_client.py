@@ -49,7 +49,7 @@ def test_a_key_that_could_break_out_of_its_header_is_refused_without_being_shown
         for key in (f"sk-hidden{char}", f"{char}sk-hidden", f"sk-hid{char}X-Evil: hidden"):
             error = raises(ValueError, ChatClient, URL, "m", key)
             assert "hid" not in str(error), key
-            assert "api_key" in str(error), key
+            assert "the key must be" in str(error), key
 
 
 def test_the_key_is_in_no_repr() -> None:
@@ -116,8 +116,8 @@ async def test_an_option_that_is_zero_or_empty_is_sent() -> None:
 
 
 async def test_every_option_is_sent_under_its_own_name() -> None:
-    request = await sent(reasoning_effort="low", response_format={"type": "json_object"})
-    assert request["reasoning_effort"] == "low"
+    request = await sent(reasoning_effort="low", response_format={"type": "json_object"}, top_p=1)
+    assert (request["reasoning_effort"], request["top_p"]) == ("low", 1)
     assert request["response_format"] == {"type": "json_object"}
 
 
@@ -293,14 +293,9 @@ async def test_json_of_another_shape_is_refused_at_every_level() -> None:
             assert (await refused(data)).status == 200, data
 
 
-async def test_json_nested_without_end_is_refused_or_left_alone() -> None:
+async def test_json_nested_without_end_is_refused() -> None:
     await refused(DEEP.encode())
-    body = b'{"choices":[{"message":{"content":"hi"}}],"usage":' + DEEP.encode() + b"}"
-    try:
-        content = (await ask(body)).content
-    except ProviderError:  # CPython does not load it
-        return
-    assert content == "hi"
+    await refused(b'{"choices":[{"message":{"content":"hi"}}],"usage":' + DEEP.encode() + b"}")
 
 
 async def test_parts_of_another_kind_are_taken_for_missing() -> None:

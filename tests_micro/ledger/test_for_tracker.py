@@ -134,7 +134,7 @@ def test_what_is_left_above_bounds_a_day_and_a_turn() -> None:
     daily.record(USED)
     for tracker, used, cap in ((daily, 400, 500), (turns, 0, 100)):
         tracker.maybe_auto_reset()
-        assert (tracker.count.tokens, tracker.count.token_cap) == (used, cap)
+        assert (tracker.total_tokens, tracker.token_cap) == (used, cap)
         assert not tracker.is_at_limit()
     ledger.charge("org/other", {"calls": 1})
     for tracker in (daily, turns):
@@ -159,7 +159,7 @@ def test_a_day_counts_its_primary_models_only_and_an_unlimited_one_is_counted() 
     tracker.record(USED, "big")
     tracker.record(USED, "small")
     tracker.maybe_auto_reset()
-    assert (tracker.total_tokens, tracker.count.token_cap) == (400, None)
+    assert (tracker.total_tokens, tracker.token_cap) == (400, None)
     assert spent(ledger, "org/agent") == 400
 
 

@@ -274,7 +274,7 @@ async def test_what_no_ledger_takes_is_refused_before_it_is_sent() -> None:
 
 
 def test_what_a_client_is_made_with_is_checked() -> None:
-    for options in ({"key": "a b"}, {"key": ""}, {"key": "a\r\nX: y"}, {"timeout_s": 0}):
+    for options in ({"key": "a b"}, {"key": "a\r\nX: y"}, {"timeout_s": 0}):
         raises(ValueError, HttpLedger, URL, **options)
     for options in ({"timeout_s": 86_401}, {"max_response_bytes": 0}):
         raises(ValueError, HttpLedger, URL, **options)

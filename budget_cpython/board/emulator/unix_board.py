@@ -1,22 +1,39 @@
-"""An emulated board: its flash, its clock, its port, and its processes."""
+"""An emulated board: its flash, clock, port, and a process from each reset to the next."""
 
+import json
+import os
+import shutil
 import struct
+import subprocess
 import tempfile
 import threading
 import time
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self
 
 from budget_cpython.board.emulator import firmware
-from budget_cpython.board.emulator.images import LockedFile, check_size
-from budget_cpython.board.emulator.micropython import check_heap, find_micropython
-from budget_cpython.board.emulator.process import CLOCKS, NOT_MOUNTED, POWER_CUT, BoardProcesses
+from budget_cpython.board.emulator.images import BLOCK_SIZES, locked, prepare_flash, prepare_romfs
 from budget_cpython.board.emulator.serial_line import SerialLine
 
-FILESYSTEMS = ("littlefs", "fat")
+_SOFT_RESET, _SOFT_RESET_RAW, _HARD_RESET, _POWER_CUT, _NOT_MOUNTED = range(10, 15)
+_EPOCH_2000 = 946_684_800
+# Of each clock: the time at power-up, `None` for the host's, and the epoch in Unix seconds.
+_CLOCKS = {
+    None: (None, 0),
+    "unset": (datetime(2021, 1, 1, tzinfo=UTC), 0),
+    "2000": (None, _EPOCH_2000),
+    "unset-2000": (datetime(2000, 1, 1, tzinfo=UTC), _EPOCH_2000),
+}
+# What lasts over resets: the limit and the count of block operations, and the nanoseconds that the
+# board's clock is ahead of the host's.
 _KEPT = struct.Struct("<qqq")
+_HOW_TO_GET_IT = """\
+there is no MicroPython: install it and have it on the PATH, or name it with MICROPYTHON=/path/to/it
+  Debian 13, Ubuntu 26.04 and later:  apt install micropython
+  Homebrew:                           brew install micropython
+  in a checkout of microbudget:       make micropython"""
 
 
 class UnixBoard:
@@ -27,9 +44,9 @@ class UnixBoard:
     MicroPython's `-X heapsize=`. `cut_power_after` is the number of block operations after which
     the first power-up ends; `power_on` sets the next. `clock` is `None` for the host's, else
     `unset` (2021 at power-up, as on an rp2), `2000` (the host's time, counted from 2000), or
-    `unset-2000` (2000 at power-up, as on an ESP32). Raises `ValueError` for anything else,
-    `FileNotFoundError` if there is no MicroPython. Turning it on raises `ValueError` if the file
-    has another file system, `RuntimeError` if another board uses it or MicroPython ends early.
+    `unset-2000` (2000 at power-up, as on an ESP32). Raises `FileNotFoundError` if there is no
+    MicroPython. Turning it on raises `ValueError` if the file has another file system,
+    `RuntimeError` if another board uses it or MicroPython ends early.
     """
 
     def __init__(
@@ -44,21 +61,14 @@ class UnixBoard:
         romfs_size: int = 1 << 19,
         micropython: str | None = None,
     ) -> None:
-        if filesystem not in FILESYSTEMS:
-            raise ValueError(f"the file system is one of {FILESYSTEMS}, not {filesystem!r}")
-        if clock is not None and clock not in CLOCKS:
-            raise ValueError(f"the clock is one of {tuple(CLOCKS)}, not {clock!r}")
-        check_heap(heap)
-        check_size(flash_size, filesystem, "it")
         self.flash = flash.resolve()
         self.romfs = None if romfs is None else romfs.resolve()
         self._sizes = (flash_size, romfs_size)
         self._filesystem = filesystem
-        self._micropython = micropython or find_micropython()
+        self._heap = heap
+        self._micropython = micropython or _find_micropython()
         self._first_limit = _checked(cut_power_after)
-        self._processes = BoardProcesses(
-            self.flash, self.romfs, heap, filesystem, clock, self._micropython
-        )
+        self._starts_at, self._epoch = _CLOCKS[clock]
         self._thread: threading.Thread | None = None
         self._started = threading.Event()
         self._ended = threading.Event()
@@ -66,11 +76,11 @@ class UnixBoard:
     def __enter__(self) -> Self:
         flash_size, romfs_size = self._sizes
         with ExitStack() as stack:
-            stack.enter_context(LockedFile(self.flash)).prepare_flash(
-                flash_size, self._filesystem, self._micropython
-            )
+            stack.enter_context(locked(self.flash))
+            prepare_flash(self.flash, flash_size, self._filesystem, self._micropython)
             if self.romfs is not None:
-                stack.enter_context(LockedFile(self.romfs)).prepare_romfs(romfs_size)
+                stack.enter_context(locked(self.romfs))
+                prepare_romfs(self.romfs, romfs_size)
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="microbudget-board-"))
             self._kept = Path(folder, "kept")
             self._firmware = Path(folder, "firmware.romfs")
@@ -80,12 +90,7 @@ class UnixBoard:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._stack.close()
 
     @property
@@ -108,8 +113,7 @@ class UnixBoard:
         """Turn it on, or off and on, with a limit of block operations or none."""
         limit = _checked(cut_power_after)
         self.power_off()
-        offset = self._processes.clock_offset(time.time_ns())
-        self._kept.write_bytes(_KEPT.pack(limit or 0, 0, offset))
+        self._kept.write_bytes(_KEPT.pack(limit or 0, 0, self._clock_offset()))
         self._line = SerialLine()
         self._booted = False
         self._started.clear()
@@ -136,16 +140,22 @@ class UnixBoard:
         """
         if not self._ended.wait(timeout):
             return False
-        if self._status != POWER_CUT:
+        if self._status != _POWER_CUT:
             raise RuntimeError(f"the board is off: its last process ended with {self._status}")
         return True
 
+    def _clock_offset(self) -> int:
+        if self._starts_at is None:
+            return 0
+        return int(self._starts_at.timestamp()) * 10**9 - time.time_ns()
+
     def _work(self) -> None:
-        self._status, self._failure = None, None
+        """Run a process from each reset to the next, until one ends otherwise or is stopped."""
+        self._status: int | None = _HARD_RESET
+        self._failure: OSError | None = None
         try:
-            self._status = self._processes.run(
-                self._line, self._firmware, self._kept, self._note_boot
-            )
+            while self._status in (_SOFT_RESET, _SOFT_RESET_RAW, _HARD_RESET):
+                self._run_process(raw=self._status == _SOFT_RESET_RAW)
         except OSError as error:
             self._failure = error
         finally:
@@ -153,15 +163,52 @@ class UnixBoard:
             self._ended.set()
             self._started.set()
 
-    def _note_boot(self) -> None:
-        self._booted = True
-        self._started.set()
+    def _run_process(self, raw: bool) -> None:
+        """Run one process; its status is `None` if it was stopped."""
+        self._line.reset()
+        boots, booting = os.pipe()
+        with os.fdopen(boots, "rb", 0) as says, os.fdopen(booting, "wb", 0) as to_say:
+            process = self._start_process(raw, booting)
+            to_say.close()
+            with process:
+                ended = os.pidfd_open(process.pid)
+                booted = boots in self._line.pump((boots, ended)) and says.read(1) != b""
+                if booted:
+                    self._booted = True
+                    self._started.set()
+                self._line.pump((ended,), process.pid if booted else None)
+                self._status = process.poll()
+                process.kill()
+            os.close(ended)
+        self._line.drain()
+
+    def _start_process(self, raw: bool, booting: int) -> "subprocess.Popen[bytes]":
+        settings = {
+            "flash": str(self.flash),
+            "filesystem": self._filesystem,
+            "block_size": BLOCK_SIZES[self._filesystem],
+            "romfs": str(self.romfs or ""),
+            "epoch": self._epoch,
+            "kept": str(self._kept),
+            "raw": raw,
+            "booting": booting,
+        }
+        command = [self._micropython, "-X", f"heapsize={self._heap}"]
+        return subprocess.Popen(  # noqa: S603 - the user's own MicroPython
+            [*command, "-c", firmware.program(self._firmware)],
+            stdin=self._line.terminal,
+            stdout=self._line.terminal,
+            stderr=self._line.terminal,
+            env={**os.environ, "TZ": "UTC", "MICROBUDGET_BOARD": json.dumps(settings)},
+            start_new_session=True,
+            pass_fds=(booting,),
+        )
 
     def _complain(self) -> None:
         """Raise the reason why the first process ended before the board was on."""
         if self._failure is not None:
             raise self._failure
-        if self._status == NOT_MOUNTED:
+        if self._status == _NOT_MOUNTED:
             raise ValueError(
                 f"{self.flash} has no {self._filesystem} that can be mounted, and it is not empty, "
                 "so it is not formatted: name its file system, or another file, or a new one"
@@ -171,6 +218,13 @@ class UnixBoard:
             f"{self._micropython} ended with {self._status} before it was a board: "
             f"{said or 'it printed nothing'}"
         )
+
+
+def _find_micropython() -> str:
+    found = shutil.which(os.environ.get("MICROPYTHON", "micropython"))
+    if found is None:
+        raise FileNotFoundError(_HOW_TO_GET_IT)
+    return found
 
 
 def _checked(limit: int | None) -> int | None:

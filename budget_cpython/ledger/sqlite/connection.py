@@ -10,6 +10,7 @@ from budget_core.ledger.errors import LedgerError, LedgerFullError, LedgerUnavai
 from budget_cpython.ledger.sqlite import schema
 from budget_cpython.ledger.sqlite.ledger_file import LOG, LedgerFile
 
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # the latter from damaged text
 _LONGEST_NAP = 0.01
 _PAGE = 1024  # bytes: an operation writes a few pages, whole
 _LOG_PAGES = 2000  # 2 MB: while a log grows, each sync costs more
@@ -48,7 +49,7 @@ class Connection:
                     return self._db
                 schema.check(self._db, self._file.path)
                 raise LedgerUnavailableError(f"there is no ledger in {self._file.path!r} any more")
-            except sqlite3.Error as error:
+            except SQLITE_ERRORS as error:
                 if _code(error) != sqlite3.SQLITE_BUSY:
                     self.roll_back(error)
                     raise self.ledger_error(error) from error

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from budget_core.ledger.errors import LedgerError
 from budget_cpython.ledger.sqlite import forks
-from budget_cpython.ledger.sqlite.connection import Connection
+from budget_cpython.ledger.sqlite.connection import SQLITE_ERRORS, Connection
 
 T = TypeVar("T")
 Rows = TypeVar("Rows")
@@ -62,18 +62,22 @@ class GroupCommit(Generic[Rows]):
         Raises `LedgerUnavailableError` and `LedgerFullError` if the file cannot be used, or others
         have it for the connection's `timeout`. A commit that fails fails all operations in it.
         """
+        if self._leader == get_ident():  # in a signal's handler, or a clock
+            raise self._connection.locked()
         request = _Request(operation, time.monotonic() + self._connection.timeout)
-        if self._leads(request):
-            batch: list[_Request] = []
-            try:
+        batch: list[_Request] = []
+        try:
+            if self._leads(request):
                 with self._in_use:
                     with self._lock:
                         batch, self._waiting = self._waiting, []
                     left = batch
                     while left and not self._transact(left, request.until):
                         left = [one for one in left if not one.done]
-            finally:
                 self._hand_over(batch, request)
+        except BaseException:
+            self._hand_over(batch, request)  # again, if an interrupt came during the first
+            raise
         if request.error is not None:
             raise request.error
         result: T = request.result
@@ -110,39 +114,32 @@ class GroupCommit(Generic[Rows]):
     def _leads(self, request: _Request) -> bool:
         """Wait until a request is done, which is `False`, or it is this thread's turn to lead."""
         with self._lock:
-            if self._leader == get_ident():  # in a signal's handler, or a clock
-                raise self._connection.locked()
             self._waiting.append(request)
-        try:
-            while True:
-                with self._lock:
-                    if request.done:
-                        return False
-                    if not self._leader:
-                        self._leader = get_ident()
-                        return True
-                    left = -1.0
-                    if request in self._waiting:
-                        left = request.until - time.monotonic()
-                        if left <= 0:
-                            raise self._connection.locked()
-                request.turn.acquire(timeout=left)
-        except BaseException:
-            self._hand_over([], request)
-            raise
+        while True:
+            with self._lock:
+                if request.done:
+                    return False
+                if not self._leader:
+                    self._leader = get_ident()
+                    return True
+                left = -1.0
+                if request in self._waiting:
+                    left = request.until - time.monotonic()
+                    if left <= 0:
+                        raise self._connection.locked()
+            request.turn.acquire(timeout=left)
 
     def _hand_over(self, batch: list[_Request], own: _Request) -> None:
         """Wake the threads whose requests are done, and one that leads next."""
         with self._lock:
             own.done = True  # or given up: no thread does it later
+            for one in batch:
+                if one.done and one is not own:
+                    _wake(one)
+            self._waiting = [one for one in [*batch, *self._waiting] if not one.done]
+            batch.clear()
             if self._leader == get_ident():
                 self._leader = 0
-            left, self._waiting = [*batch, *self._waiting], []
-            for one in left:
-                if not one.done:
-                    self._waiting.append(one)
-                elif one is not own:
-                    _wake(one)
             if self._waiting and not self._leader:
                 _wake(self._waiting[0])
 
@@ -163,7 +160,7 @@ class GroupCommit(Generic[Rows]):
                     one.error = error
                 except Exception as error:  # noqa: BLE001 - its own thread raises it
                     one.error = error
-                    if isinstance(error, sqlite3.Error):
+                    if isinstance(error, SQLITE_ERRORS):
                         one.error = connection.ledger_error(error)
                     if one.error is not error or db.total_changes != changes:
                         one.done = True
@@ -171,17 +168,17 @@ class GroupCommit(Generic[Rows]):
                         return False
             committing = True
             db.execute("COMMIT")
+            for one in batch:
+                one.done = True
         except sqlite3.Error as error:
             for one in batch:
-                one.error = connection.ledger_error(error, None)
+                one.error, one.done = connection.ledger_error(error, None), True
             connection.roll_back(error)
         except BaseException:
             if not connection.roll_back() and committing:  # it came right after the commit
                 for one in batch:
                     one.done = True
             raise
-        for one in batch:
-            one.done = True
         return True
 
 

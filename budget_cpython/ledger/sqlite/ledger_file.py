@@ -7,8 +7,8 @@ from pathlib import Path
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_cpython.plain_file import (
     NotPlainError,
+    SafePath,
     check_plain,
-    leads_into,
     make_folder,
     sync_folder,
     write_new,
@@ -18,23 +18,8 @@ LOG = "-wal"
 _BESIDE = ("", LOG, "-shm", "-journal")
 
 
-class LedgerFile:
-    """The path of a ledger's file, made absolute at once, and outside an agent's workspace.
-
-    A path that leads into `workspace`, through links or without, is a `ValueError` now and a
-    `LedgerUnavailableError` later on.
-    """
-
-    def __init__(
-        self, path: "str | os.PathLike[str]", workspace: "str | os.PathLike[str] | None" = None
-    ) -> None:
-        path = os.fspath(path)
-        if not isinstance(path, str) or not os.path.basename(path) or "\0" in path:
-            raise ValueError(f"path must name a file, not {path!r}")
-        self.path = os.path.join(os.getcwd(), path)
-        self._workspace = None if workspace is None else os.path.join(os.getcwd(), workspace)
-        if self._is_exposed():
-            raise ValueError(f"path {path!r} is inside the agent's workspace {workspace!r}")
+class LedgerFile(SafePath):
+    """The path of a ledger's file, and what SQLite keeps beside it."""
 
     def prepare(self) -> None:
         """Check what lies there; if nothing does, make the file, for its owner alone, durably.
@@ -55,7 +40,7 @@ class LedgerFile:
 
     def check(self) -> None:
         """Refuse anything but a plain file with one name, and a path inside the workspace."""
-        if self._is_exposed():
+        if self.is_exposed():
             text = f"the ledger {self.path!r} is inside the agent's workspace by now"
             raise LedgerUnavailableError(text)
         for beside in _BESIDE:
@@ -78,6 +63,3 @@ class LedgerFile:
     def uri(self, mode: str) -> str:
         """Return the address that SQLite opens, with `mode` `rw` or `ro`."""
         return f"{Path(self.path).as_uri()}?mode={mode}"
-
-    def _is_exposed(self) -> bool:
-        return self._workspace is not None and leads_into(self.path, self._workspace)

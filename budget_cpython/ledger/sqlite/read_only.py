@@ -5,6 +5,7 @@ from contextlib import ExitStack, closing
 
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_cpython.ledger.sqlite import forks, schema
+from budget_cpython.ledger.sqlite.connection import SQLITE_ERRORS
 from budget_cpython.ledger.sqlite.ledger_file import LedgerFile
 
 
@@ -31,7 +32,7 @@ def open_read_only(file: LedgerFile) -> ReadOnlyConnection:
             db.execute("PRAGMA query_only = ON")
             if not schema.check(db, file.path):
                 raise LedgerUnavailableError(f"there is no ledger in {file.path!r} yet")
-        except (sqlite3.Error, OSError) as error:
+        except (*SQLITE_ERRORS, OSError) as error:
             raise LedgerUnavailableError(f"cannot read {file.path!r}: {error}", error) from error
         forks.close_before(db)
         stack.pop_all()  # it stays open

@@ -182,17 +182,21 @@ class Rows:
 
     def _hold(self, row: Any) -> Hold:
         number, name, path, amounts, numbers, state, expires, actual = row
-        ids = list(map(int, numbers.split()))
+        try:
+            ids = list(map(int, numbers.split()))
+            amounts, actual = _decode(amounts)[0], actual and _decode(actual)[0]
+        except ValueError as error:
+            raise sqlite3.DatabaseError(f"the hold {name!r} is damaged: {error}") from error
         buckets: dict[str, tuple[Bucket, ...]] = {}
         for *row, axis in self._db.execute(_OF_HOLD % ", ".join("?" * len(ids)), ids):
             buckets[axis] = (*buckets.get(axis, ()), self._bucket(row))
         hold = Hold(
             path,
             name if name[0] == "#" else name.partition("/")[2],
-            _decode(amounts)[0],
+            amounts,
             state,
             expires,
-            actual and _decode(actual)[0],
+            actual,
             buckets,
         )
         self._holds[hold] = (number, state, expires)

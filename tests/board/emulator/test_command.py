@@ -120,7 +120,7 @@ def test_a_board_that_computes_ends_with_the_process_that_runs_it(tmp_path: Path
             (board,) = {*processes_of(tmp_path)} - {served.pid}
             ended = os.pidfd_open(board)
             served.kill()
-            assert select.select([ended], [], [], PATIENCE)[0], "it goes on"
+            assert select.select([ended], [], [], PATIENCE)[0], "it still runs"
             os.close(ended)
     finally:
         signal.signal(signal.SIGHUP, before)
@@ -137,14 +137,6 @@ def test_without_micropython_it_says_how_to_get_one(
         assert words in said
 
 
-def test_a_micropython_that_is_not_there_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MICROPYTHON", "/nowhere/micropython")
-    with pytest.raises(FileNotFoundError, match="/nowhere/micropython is not a program"):
-        UnixBoard(tmp_path / "flash.img")
-
-
 @pytest.mark.parametrize(
     ("program", "words"),
     [
@@ -154,7 +146,7 @@ def test_a_micropython_that_is_not_there_is_named(
     ],
     ids=["another", "older", "none"],
 )
-def test_what_a_first_process_printed_is_said_when_it_ends(
+def test_the_error_has_the_output_of_a_first_process_that_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, words: str
 ) -> None:
     flash = tmp_path / "flash.img"

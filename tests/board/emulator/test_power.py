@@ -19,7 +19,7 @@ COUNTED = "print(open('count').read())"
 
 
 @pytest.mark.parametrize("filesystem", ["littlefs", "fat"])
-def test_power_is_cut_at_any_block_operation_and_the_board_goes_on(
+def test_a_board_works_after_a_power_cut_at_any_block_operation(
     tmp_path: Path, filesystem: Literal["littlefs", "fat"]
 ) -> None:
     with UnixBoard(tmp_path / "flash.img", filesystem=filesystem) as board:
@@ -64,7 +64,7 @@ def test_mpremote_fails_when_the_power_is_cut(tmp_path: Path) -> None:
         assert board.wait_for_power_cut()
 
 
-def test_nothing_is_kept_of_what_was_not_flushed(tmp_path: Path) -> None:
+def test_data_that_was_not_flushed_is_lost_with_the_power(tmp_path: Path) -> None:
     with UnixBoard(tmp_path / "flash.img") as board:
         with Terminal(board.port) as terminal:
             terminal.run("file = open('open', 'w'); file.write('not closed')")

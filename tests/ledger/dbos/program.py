@@ -142,7 +142,7 @@ def _tracked(source: SQLAlchemyDatasource) -> Callable[..., Any]:
         saves.append(USED)
         tracker.record({"total_tokens": CHARGED})
         error = tracker.store_error
-        return tracker.count.tokens, None if error is None else str(error)
+        return tracker.total_tokens, None if error is None else str(error)
 
     return tracked
 

@@ -126,7 +126,7 @@ def test_a_damaged_state_counts_as_a_day_spent(store: Store) -> None:
         store.load()
     found = tracker(DBOSBudgetStore(store.source, store.name, allowance=100))
     assert found.state_error is not None
-    assert found.count.tokens == 900
+    assert found.total_tokens == 900
     assert not found.is_at_limit()
 
 
@@ -167,10 +167,10 @@ def test_in_a_workflow_a_replay_writes_nothing_and_loads_what_it_loaded(
 
     def script() -> None:
         own = tracker(DBOSBudgetStore(engine.source, store.name))
-        seen.append(own.count.tokens)
+        seen.append(own.total_tokens)
         record(own, 10)
         record(own, 5)
-        seen.append((own.count.tokens, own.store_error))
+        seen.append((own.total_tokens, own.store_error))
 
     engine.run("own tracker", script)
     assert stored(store) == 115
@@ -211,7 +211,7 @@ def test_a_tracker_that_outlives_workflows_belongs_into_steps(
 
     engine.run("in a step", script)
     engine.again("in a step")
-    assert (stored(store), one.count.tokens, one.store_error) == (10, 10, None)
+    assert (stored(store), one.total_tokens, one.store_error) == (10, 10, None)
 
     engine.run("in its own code", lambda: record(one, 7))
     assert "use its tracker in steps" in str(one.store_error)
@@ -223,7 +223,7 @@ def test_an_async_workflow_may_have_a_tracker_too(engine: Launched, store: Store
         own = tracker(DBOSBudgetStore(engine.source, store.name))
         record(own, 10)
         assert own.store_error is None
-        return own.count.tokens
+        return own.total_tokens
 
     assert asyncio.run(engine.run_async("async tracker", script)) == 10
     assert engine.again("async tracker") == 10

@@ -140,6 +140,28 @@ def test_a_damaged_file_denies(ledger: SqliteLedger, path: Path) -> None:
     assert stored(path) == (201, 0)
 
 
+@pytest.mark.parametrize(
+    ("text", "damaged"),
+    [
+        (b"buckets_current ON", b"buckets_current \xe4N"),
+        (b"org/key-1", b"org/key\xe41"),
+        (b'{"tokens": 1}', b'{"tokens": x}'),
+    ],
+)
+def test_damaged_text_denies(ledger: SqliteLedger, path: Path, text: bytes, damaged: bytes) -> None:
+    ledger.reserve("org", ONE, key="key-1", ttl=1)
+    ledger.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(text, damaged))
+    with SqliteLedger(path, clock=lambda: NOON + 2) as later:
+        for _ in range(2):
+            with pytest.raises(LedgerUnavailableError) as found:
+                later.balance("org")
+            assert found.value.applied is False
+        path.write_bytes(whole)
+        assert later.balance("org")[0].spent == 1
+
+
 @pytest.fixture
 def unprivileged() -> Iterator[Path]:
     """A ledger of a user who is not root, to whom file modes apply."""

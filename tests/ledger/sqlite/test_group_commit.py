@@ -5,9 +5,10 @@ import signal
 import sqlite3
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from budget_core.ledger.errors import (
     LedgerUnavailableError,
 )
 from budget_core.ledger.limit import Limit
-from budget_cpython.ledger.sqlite import SqliteLedger
+from budget_cpython.ledger.sqlite import SqliteLedger, connection, group_commit
 from tests.forked import in_child
 from tests.ledger.patience import NO_HURRY
 from tests.ledger.sqlite.watch import (
@@ -259,6 +260,51 @@ def test_a_thread_that_is_interrupted_while_it_waits_leaves_the_others_served(
     kinds = sorted(type(one.finish()).__name__ for one in [leader, *others])
     assert kinds == ["Hold"] * (5 - in_flight) + ["KeyboardInterrupt"] * in_flight
     assert stored(path) == (5 - in_flight, 0)
+
+
+@pytest.mark.parametrize("others", [0, 2])
+def test_an_interrupt_at_any_call_leaves_the_ledger_usable(
+    ledger: SqliteLedger, path: Path, watch: Watch, others: int
+) -> None:
+    ledger.set_limits("org", [Limit("tokens", None, "day")])
+    charge = partial(ledger.charge, "org", ONE)
+    found: list[Any] = [None]
+    before = 0
+    for at in itertools.count(1):
+        if found == []:
+            break
+        found.clear()
+        threads = while_it_commits(
+            watch, partial(interrupt_at, at, charge, found), [charge] * others
+        )
+        watch.committing = lambda: None  # it may not have come to a commit
+        assert {one.state for one in threads} <= {"committed"}
+        spent, held = counted(ledger)
+        assert spent - before - len(threads) in ((0, 1) if found else (1,))
+        assert (held, stored(path)) == (0, (spent, 0))
+        before = spent
+    assert at > 15
+
+
+def interrupt_at(at: int, act: Callable[[], Any], found: list[Any]) -> None:
+    """Interrupt the group commit where Python looks for signals, at that call, counted from 1.
+
+    `found` is given the interrupt.
+    """
+    calls = itertools.count(1)
+
+    def step(frame: FrameType, event: str, _: Any) -> None:
+        inside = frame.f_code.co_filename in (group_commit.__file__, connection.__file__)
+        if inside and event in ("call", "c_return") and next(calls) == at:
+            raise KeyboardInterrupt
+
+    sys.setprofile(step)
+    try:
+        act()
+    except KeyboardInterrupt as error:
+        found.append(error)
+    finally:
+        sys.setprofile(None)
 
 
 def blocked(watch: Watch, ledger: SqliteLedger) -> tuple[InThread, threading.Event]:

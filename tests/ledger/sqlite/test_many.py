@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from budget_core.ledger.errors import BudgetExceededError, UnknownHoldError
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.memory import Ledger
 from budget_core.ledger.records import Hold
-from budget_cpython import BudgetWrapper, ChatResponse
+from budget_cpython import BudgetWrapper
 from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.ledger.sqlite import ledger as ledger_module
 from budget_cpython.ledger.sqlite import rows as rows_module
@@ -25,6 +24,7 @@ from tests.ledger.patience import NO_HURRY
 from tests.ledger.sqlite import kills as ledger_kills
 from tests.ledger.sqlite.conftest import MEMORY
 from tests.ledger.sqlite.watch import Watch, watched
+from tests_micro.script import Script, says
 
 NOON = 20_000 * 86_400 + 43_200
 ONE = {"tokens": 1}
@@ -384,16 +384,10 @@ def test_an_operation_reads_and_writes_as_little_beside_many_others(
 
 
 def test_a_wrapped_call_takes_two_transactions(tmp_path: Path, watch: Watch) -> None:
-    class Model:
-        def get_default_model(self) -> str:
-            return "small"
-
-        async def chat(self, *_: Any, **__: Any) -> ChatResponse:
-            return ChatResponse("Hello!", usage={"prompt_tokens": 6, "completion_tokens": 3})
-
+    answer = says("Hello!", {"prompt_tokens": 6, "completion_tokens": 3})
     with SqliteLedger(tmp_path / "ledger.db", clock=lambda: NOON) as ledger:
         ledger.set_limits("org", [Limit("tokens", None)])
-        model = BudgetWrapper(Model(), ledger=ledger, account="org/agent")
+        model = BudgetWrapper(Script(answer), ledger=ledger, account="org/agent")
         before = len(watch.statements)
         asyncio.run(model.chat([{"role": "user", "content": "Hello!"}]))
         statements = watch.statements[before:]

@@ -50,7 +50,7 @@ def boot(namespace):
     use_hardware(settings, cells, rom)
     namespace.clear()
     namespace["__name__"] = "__main__"
-    return _repl.Repl(namespace, settings["mode"], settings["booting"]).run
+    return _repl.Repl(namespace, settings["raw"], settings["booting"]).run
 
 
 def mapped(path):
@@ -86,7 +86,6 @@ def take_terminal():
 def use_hardware(settings, cells, rom):
     """Put a board's modules in the place of the unix port's."""
     _time.start(cells, settings["epoch"])
-    _machine.IDENTITY = bytes(settings["identity"], "ascii")
     sys.modules.update({"time": _time, "machine": _machine, "micropython": _terminal})
     if rom:
         module, partition = rom

@@ -1,4 +1,4 @@
-"""Flash that lies in a file of the host, mapped into memory; its power can be cut."""
+"""Flash in a file of the host, mapped into memory; its power can be cut."""
 # mypy: ignore-errors
 
 import ffi

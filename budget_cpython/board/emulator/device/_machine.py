@@ -1,4 +1,4 @@
-"""A board's `machine`: its clock, its resets, its identity."""
+"""A board's `machine`: its clock and its resets."""
 # mypy: ignore-errors
 
 import _flash
@@ -7,7 +7,6 @@ from machine import *  # noqa: F403 - it takes that module's place
 from micropython import const
 
 _HARD_RESET = const(12)
-IDENTITY = b""
 
 
 class RTC:
@@ -32,12 +31,3 @@ def reset():
 
 def soft_reset():
     raise SystemExit
-
-
-def unique_id():
-    return IDENTITY
-
-
-def deepsleep(time_ms=0):
-    _time.sleep_ms(time_ms)
-    reset()

@@ -65,7 +65,7 @@ def greet():
 
 
 def is_unfinished(text):
-    """Return whether a statement goes on in the next line."""
+    """Return whether a statement continues in the next line."""
     if text.endswith("\n"):
         return False
     open_brackets = 0
@@ -79,25 +79,24 @@ def is_unfinished(text):
 class Repl:
     """Runs what is typed, in a namespace, until a soft reset is asked for."""
 
-    def __init__(self, namespace, mode, booting):
+    def __init__(self, namespace, raw, booting):
         self.namespace = namespace
-        self.mode = mode
         self.booting = booting
-        self.raw = mode == "raw"
+        self.raw = raw
         self.text = None
 
     def run(self):
         """Run the programs of the flash, then what is typed, until a soft reset is asked for."""
         gc.collect()
-        goes_on = True
+        continues = True
         try:
             _terminal.kbd_intr(3)
             _flash.WRITE(self.booting, "b", 1)
-            goes_on = self.run_files()
+            continues = self.run_files()
         except KeyboardInterrupt:  # between two programs
             pass
         _terminal.prompt()
-        while goes_on and (self.serve_raw if self.raw else self.serve_friendly)():
+        while continues and (self.serve_raw if self.raw else self.serve_friendly)():
             self.raw = not self.raw
         write("MPY: soft reboot\n")
         _flash.EXIT(_SOFT_RESET_RAW if self.raw else _SOFT_RESET)
@@ -105,7 +104,7 @@ class Repl:
     def run_files(self):
         """Run `boot.py`, and `main.py` if it is to be; return whether neither exited."""
         for path in ("boot.py", "main.py"):
-            if path == "main.py" and self.mode in ("raw", "crash"):
+            if path == "main.py" and self.raw:
                 return True
             try:
                 os.stat(path)
@@ -174,11 +173,11 @@ class Repl:
         error = caught(self.compile, kind)
         _terminal.prompt()
         write(end)
-        goes_on = not isinstance(error, SystemExit)
-        if error and goes_on:
+        continues = not isinstance(error, SystemExit)
+        if error and continues:
             report(error)
         write(end)
-        return goes_on
+        return continues
 
     def compile(self, kind):
         _terminal.kbd_intr(3)
@@ -197,7 +196,7 @@ def caught(function, *arguments):
 
 
 def report(error):
-    """Show an exception as a board does, without what of the traceback lies in here."""
+    """Show an exception as a board does, without the lines of this firmware."""
     gc.collect()
     try:
         shown = io.StringIO()

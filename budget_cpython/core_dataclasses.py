@@ -10,9 +10,8 @@ if TYPE_CHECKING:
 def dataclass_of(base: "Any", module: str, *, frozen: bool, coerce: bool, **body: "Any") -> "Any":
     """Return a dataclass whose fields are the arguments of a core class.
 
-    Where `coerce`, values are checked and brought into shape by the core's own constructor, also
-    those of a dataclass that derives from the one returned. A `body` with `__hash__` keeps the
-    core's own `==`.
+    With `coerce`, the core's own constructor checks and converts the values, also those of a
+    subclass. A `body` with `__hash__` keeps the core's own `==`.
     """
     init = base.__init__
     names = [name for name in init.__annotations__ if name != "return"]

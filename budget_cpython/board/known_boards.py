@@ -5,14 +5,14 @@ from pathlib import Path
 from budget_cpython.board.errors import UsageError
 
 _HERE = Path(__file__).resolve()
-IN_WHEEL = _HERE.parents[1] / "boards"
-IN_CHECKOUT = _HERE.parents[2] / "boards"
+_IN_WHEEL = _HERE.parents[1] / "boards"
+_IN_CHECKOUT = _HERE.parents[2] / "boards"
 _MARK = "settings.py"
 
 
 def known_boards() -> dict[str, Path]:
     """Return the folders of the boards that come with the package, by name."""
-    home = IN_WHEEL if IN_WHEEL.is_dir() else IN_CHECKOUT
+    home = _IN_WHEEL if _IN_WHEEL.is_dir() else _IN_CHECKOUT
     return {path.parent.name: path.parent for path in sorted(home.glob(f"*/{_MARK}"))}
 
 
@@ -28,13 +28,3 @@ def find_board(name: str) -> Path:
         names = ", ".join(boards)
         raise UsageError(f"there is no board {name!r}; boards: {names}, or the path of a folder")
     return boards[name]
-
-
-def about(board: Path) -> str:
-    """Return the first sentence of a board's page, or an empty string."""
-    page = board / "README.md"
-    text = page.read_text("utf-8") if page.is_file() else ""
-    paragraphs = [part.strip() for part in text.split("\n\n")]
-    plain = [part for part in paragraphs if part and not part.startswith("#")]
-    sentence = " ".join(plain[0].split()).partition(". ")[0] if plain else ""
-    return sentence.rstrip(".") + "." if sentence else ""

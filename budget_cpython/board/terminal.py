@@ -6,21 +6,21 @@ import select
 import sys
 from collections.abc import Iterator
 
-from budget_cpython.board.link import Link
+from budget_cpython.board.connection import BoardConnection
 
 RESTARTED = b"soft reboot"
 
 
-def watch(link: Link) -> None:
+def attach_terminal(connection: BoardConnection) -> None:
     """Connect this terminal to a program that starts, until Ctrl-C; the program continues."""
     keyboard = sys.stdin.fileno()
-    sources = [link.fileno()]
+    sources = [connection.fileno()]
     shown = b""
     with contextlib.suppress(KeyboardInterrupt), _unechoed(keyboard):
         while True:
             ready, _, _ = select.select(sources, [], [])
-            if link.fileno() in ready:
-                said = link.receive().replace(b"\x04", b"")
+            if connection.fileno() in ready:
+                said = connection.receive().replace(b"\x04", b"")
                 sys.stdout.buffer.write(said)
                 sys.stdout.buffer.flush()
                 if RESTARTED not in shown:
@@ -31,7 +31,7 @@ def watch(link: Link) -> None:
                 typed = os.read(keyboard, 256)
                 if not typed:
                     sources.remove(keyboard)
-                link.send(typed.replace(b"\n", b"\r"))
+                connection.send(typed.replace(b"\n", b"\r"))
 
 
 @contextlib.contextmanager
