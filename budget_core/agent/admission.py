@@ -2,7 +2,7 @@
 
 import asyncio
 
-from budget_core.agent.allowance_tree import least
+from budget_core.agent.allowance_tree import smaller_limit
 from budget_core.agent.cancellation import wait_until
 from budget_core.agent.stop import StoppedError, StopReason
 
@@ -139,7 +139,7 @@ class Admission:
                 if text and axis == "tokens" and (envelope.tokens.left(held) or 0) > prompt:
                     text += " and a last call"
                 return 0, envelope.lacking(axis, text)
-            limit = least(limit, room)
+            limit = smaller_limit(limit, room)
         return limit, None
 
     def _left(self, count: "SharedAllowance", held: bool) -> int | None:

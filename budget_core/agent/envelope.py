@@ -2,7 +2,7 @@
 
 import sys
 
-from budget_core.agent.allowance_tree import SharedAllowance, least
+from budget_core.agent.allowance_tree import SharedAllowance, smaller_limit
 from budget_core.agent.budget import Budget
 from budget_core.agent.stop import AXES, StopReason, at_limit, in_words
 from budget_core.checks import check_count
@@ -72,8 +72,10 @@ class Envelope:
         self.parent = parent
         self.name = name
         above = budget if parent is None else parent
-        self.max_tokens_per_turn = least(budget.max_tokens_per_turn, above.max_tokens_per_turn)
-        self.max_context_tokens = least(budget.max_context_tokens, above.max_context_tokens)
+        self.max_tokens_per_turn = smaller_limit(
+            budget.max_tokens_per_turn, above.max_tokens_per_turn
+        )
+        self.max_context_tokens = smaller_limit(budget.max_context_tokens, above.max_context_tokens)
         self.stopped: StopReason | None = None
         self.closing = self.in_use = False
         self.pauses: list[dict[str, Any]] = []
@@ -97,7 +99,7 @@ class Envelope:
         ):
             cap = getattr(budget, "max_" + axis)
             drawn_on = None if parent is None else getattr(parent, axis)
-            setattr(self, axis, SharedAllowance(axis, cap, self.lock, drawn_on, kept))
+            setattr(self, axis, SharedAllowance(name, cap, self.lock, drawn_on, kept))
         self.steps = self.turns
         self._calls: dict[str, SharedAllowance] = {}
 
@@ -290,13 +292,9 @@ class Envelope:
         """Return the reason of a refusal: whose limit on an axis it was, here or above."""
         own = getattr(self, axis)
         tightest = own.tightest(False)[0]
-        name = self.name
-        for envelope in self.chain():
-            if getattr(envelope, axis) is tightest:
-                name = envelope.name
         kept = 0 if tightest.closing and tightest is own else tightest.kept
         kind, unit = AXES[axis]
-        return StopReason(kind, text, unit, tightest.used, tightest.cap, kept, name)
+        return StopReason(kind, text, unit, tightest.used, tightest.cap, kept, tightest.scope)
 
     def nearest(self) -> "tuple[int, int, int, str, str]":
         """Return `(share, used, cap, unit, name)` of the limit nearest to its end, here or above.
@@ -352,7 +350,7 @@ class Envelope:
         """Return the count of calls of one tool."""
         if name not in self._calls:
             above = None if self.parent is None else self.parent.calls(name)
-            count = SharedAllowance(name, self.budget.max_calls.get(name), self.lock, above)
+            count = SharedAllowance(self.name, self.budget.max_calls.get(name), self.lock, above)
             self._calls.setdefault(name, count)  # another thread may have been first
         return self._calls[name]
 

@@ -151,8 +151,6 @@ class ExoclawBudget:
     def _is_answer(self, response: "Any", tools: "Tools | None") -> bool:
         """Remove tool calls that cannot be made; tell whether exoclaw can use what is left."""
         calls = response.tool_calls or []
-        if self.reason is None and not calls and response.finish_reason == "length":
-            self._gate.reason = self._gate.cut_off()
         offered = {tool["function"]["name"] for tool in tools or ()}
         may_call = self.reason is None and self.budget.why_over() is None
         if self.budget.tool_calls.left() == 0:  # no tool is offered: the refusal ends the run

@@ -1,7 +1,7 @@
 """The one way from a run to its model: every call is admitted, bounded, counted and settled."""
 
 from budget_core.agent.admission import Admission
-from budget_core.agent.allowance_tree import least
+from budget_core.agent.allowance_tree import smaller_limit
 from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.llm_call import LlmCall, Request
 from budget_core.agent.stop import StoppedError, StopReason, StopRequested, in_words
@@ -91,8 +91,6 @@ class Gate:
         self.reason: StopReason | None = None
         self.turn = 0
         self.partial_text = ""
-        self._limit: int | None = None
-        self._completion: int | None = None
         self.wind_down = wind_down or WindDown()
         self.essential = set(essential)
         envelope.notes = {}
@@ -178,14 +176,12 @@ class Gate:
             await call.make(request, notices, on_delta)
         finally:
             await call.settle(self.state)
-            self._limit = hold.limit
-            self._completion = call.usage.output
             self.partial_text = joined(before, call.text)
         if call.reason is not None:
             self.emit("response_failed", reason=call.reason, usage=call.report, model=model)
             raise StoppedError(call.reason)
         self.emit("response", response=call.response, usage=call.report, model=model)
-        response = await self._after_llm(request, call.response)
+        response = await self._after_llm(request, call)
         self.partial_text = before
         return response
 
@@ -194,7 +190,7 @@ class Gate:
         prompt = await self._fit(request, notices)
         check_limit("max_tokens of the request", request.max_tokens)
         envelope = self.envelope
-        limit = least(request.max_tokens, envelope.max_tokens_per_turn)
+        limit = smaller_limit(request.max_tokens, envelope.max_tokens_per_turn)
         models = [request.model or self.model or self.inner.get_default_model()]
         if self.fallback_model not in (None, models[0]):
             models.append(self.fallback_model)
@@ -234,8 +230,9 @@ class Gate:
         kind, scope = StopReason.CONTEXT_LIMIT, self.envelope.name
         raise StoppedError(StopReason(kind, "", "context tokens", size, cap, scope=scope))
 
-    async def _after_llm(self, request: Request, response: "Any") -> "Any":
-        """Return an answer as middleware leaves it."""
+    async def _after_llm(self, request: Request, call: LlmCall) -> "Any":
+        """Return an answer as middleware leaves it, and note why the run is over with it, if so."""
+        response = call.response
         try:
             for one in reversed(self.middleware):
                 changed = await self.run_hook(one.after_llm, request, response, self.envelope)
@@ -247,14 +244,12 @@ class Gate:
         scope = getattr(response, "cut_off_by", None)
         if scope:
             self.reason = StopReason(StopReason.CUT_OFF, response.content or "", scope=scope)
+        elif self.reason is None and not response.tool_calls and response.finish_reason == "length":
+            text = "the answer was cut off at the end of its tokens"
+            kind, scope, limit = StopReason.TOKEN_BUDGET, self.envelope.name, call.hold.limit
+            used = None if limit is None else call.usage.output
+            self.reason = StopReason(kind, text, "completion tokens", used, limit, scope=scope)
         return response
-
-    def cut_off(self) -> StopReason:
-        """Return the reason of a run whose last answer ended at its limit of tokens."""
-        text = "the answer was cut off at the end of its tokens"
-        used = None if self._limit is None else self._completion
-        kind, scope = StopReason.TOKEN_BUDGET, self.envelope.name
-        return StopReason(kind, text, "completion tokens", used, self._limit, scope=scope)
 
 
 def joined(before: str, text: str | None) -> str:

@@ -122,8 +122,6 @@ class Run:
             reason = await self._call_tools(calls)
             # at a limit, the gate has one more call to make
             return reason is not None and reason.kind in FINAL, reason
-        if response.finish_reason == "length":
-            return True, self._gate.cut_off()
         if self._reflect is None or not self.budget.reflections.claim():
             return True, None
         try:
