@@ -137,7 +137,7 @@ class ExoclawBudget:
                 if error is None or stopped.reason.kind != StopReason.CONTEXT_LIMIT:
                     return self._substitute(messages)
                 gate.reason = None  # the loop shortens the prompt and asks again
-                raise error from None
+                raise error
             self._text = response.content or self._text
             if self._is_answer(response, request.tools):
                 spoken = response.content or gate.reason is None

@@ -47,12 +47,13 @@ class Request:
 class LlmCall:
     """What an admitted call asks for, and what became of it.
 
-    `hold` is its `Admission`.
-    `response` is the answer, or `reason` why there is none; `text` what has come of the answer;
-    `usage` what was used, `nano_usd` what that cost, `None` where no price is known, and `report`
-    the provider's report or an estimate in its form; `billed` whether the call may cost something.
-    `priced` tells whether money is counted at all. `ledger` is what is held for the call in a
-    ledger, if anything.
+    - `hold`: its `Admission`; `ledger`: what is held for it in a ledger, if anything.
+    - `response`: the answer, or `reason`: why there is none. `text`: what has come of the answer.
+    - `usage`: what was used. `nano_usd`: what that cost, `None` where no price is known.
+    - `report`: the provider's report, or an estimate in its form.
+    - `billed`: whether the call may cost something.
+
+    `priced` tells whether money is counted at all.
     """
 
     response: "Any" = None
