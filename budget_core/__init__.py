@@ -25,8 +25,7 @@ provider ChatResponse ToolCall
 threads thread_lock
 tracker BudgetTracker TurnBudgetTracker
 turn_budget TurnBudget
-turn_records CitationAccumulator ToolTraceEntry
-turn_state TurnRuntimeState
+turn_state CitationAccumulator ToolTraceEntry TurnRuntimeState
 wall_clock WALL WallClock
 wrapper BudgetWrapper"""
 

@@ -176,9 +176,6 @@ class AdmittedCall(Protocol):
     """What a ledger reads and sets of an LLM call that an envelope has admitted."""
 
     inner: Any
-    model: str
-    price: Any
-    limit: int | None
     hold: Any
     ledger: Any
     response: Any

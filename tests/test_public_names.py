@@ -18,7 +18,6 @@ from budget_core import (
     deadline_token,
     tracker,
     turn_budget,
-    turn_records,
     turn_state,
 )
 from budget_core.agent import budget, envelope, exoclaw, operative, wind_down
@@ -28,7 +27,7 @@ from tests.paths import ROOT
 
 UPGRADED = {
     "Budget": budget.Budget,
-    "CitationAccumulator": turn_records.CitationAccumulator,
+    "CitationAccumulator": turn_state.CitationAccumulator,
     "DailyBudgetConfig": config.DailyBudgetConfig,
     "DailyBudgetTracker": daily_tracker.DailyBudgetTracker,
     "Deadline": deadline.Deadline,
@@ -37,7 +36,7 @@ UPGRADED = {
     "ExoclawBudget": exoclaw.ExoclawBudget,
     "Ledger": memory.Ledger,
     "Operative": operative.Operative,
-    "ToolTraceEntry": turn_records.ToolTraceEntry,
+    "ToolTraceEntry": turn_state.ToolTraceEntry,
     "TurnBudget": turn_budget.TurnBudget,
     "TurnBudgetConfig": config.TurnBudgetConfig,
     "TurnBudgetTracker": tracker.TurnBudgetTracker,

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from budget_core.agent.allowance_tree import smaller_limit
 from budget_core.agent.cancellation import wait_until
 from budget_core.agent.stop import StoppedError, StopReason
 
@@ -14,39 +15,18 @@ if TYPE_CHECKING:
     from budget_core.prices import Price
 
 
-class CallHold:
-    """What one call in flight may use: tokens and money that are held; its turn is used by now.
-
-    `limit` bounds its completion tokens, `None` does not. Every hold is settled once.
-    """
-
-    def __init__(self, envelope: "Envelope", limit: int | None, tokens: int, nano_usd: int) -> None:
-        self.envelope = envelope
-        self.limit = limit
-        self.tokens = tokens
-        self.nano_usd = nano_usd
-
-    def settle(self, tokens: int, nano_usd: int, *unclear: str) -> None:
-        """Replace what was held by what was used, also if that is more.
-
-        `unclear` names the counts of poorly known calls to add to: `estimated`, `missing`,
-        `unpriced`.
-        """
-        held = (self.tokens, self.nano_usd)
-        self.tokens = self.nano_usd = 0
-        self.envelope.book(tokens, nano_usd, unclear, *held)
-
-
 class Admission:
-    """One LLM call that asks an envelope for a turn, tokens and money.
+    """One LLM call that asks an envelope for a turn, tokens and money, and holds them.
 
     - `prompt`: the size of the prompt as far as it was counted.
-    - `limit`: the most completion tokens wanted.
+    - `limit`: the most completion tokens; wanted, and once admitted, allowed. `None` is no bound.
     - `price`, `model`: what its tokens cost, where that is known, and the model's name.
+    - `tokens`, `nano_usd`: what is held until the call is settled; its turn is used by then.
     - `lacking`: the count that it waits for, once it has to wait.
     - `left`: what the envelope had left before this call.
     """
 
+    tokens = nano_usd = 0
     lacking: "SharedAllowance | None" = None
     left: "dict[str, int | None]"
 
@@ -58,44 +38,51 @@ class Admission:
         price: "Price | None" = None,
         model: str = "",
     ) -> None:
-        self._envelope = envelope
+        self.envelope = envelope
+        self.limit = limit
+        self.price = price
+        self.model = model
         self._prompt = prompt
-        self._limit = limit
-        self._price = price
-        self._model = model
 
-    async def wait(self) -> CallHold:
-        """Return a hold as soon as there is room and it is this call's turn.
+    def settle(self, tokens: int, nano_usd: int, *unclear: str) -> None:
+        """Replace what is held by what was used, also if that is more; once for every call.
+
+        `unclear` names the counts of poorly known calls to add to: `estimated`, `missing`,
+        `unpriced`.
+        """
+        held = (self.tokens, self.nano_usd)
+        self.tokens = self.nano_usd = 0
+        self.envelope.book(tokens, nano_usd, unclear, *held)
+
+    async def wait(self) -> None:
+        """Return when the call is admitted: there is room, and it is this call's turn.
 
         Raises `StoppedError` if there will be no room, or the run ends first.
         """
-        queue = self._envelope.queue
+        queue = self.envelope.queue
         self._loop: Any = asyncio.get_event_loop()
         queue.append(self)
         try:
-            found = await wait_until(self._answer, self._envelope, self._envelope.remaining_s)
+            found = await wait_until(self._answer, self.envelope, self.envelope.remaining_s)
         finally:
             queue.remove(self)
             if self.lacking is not None:
-                self._envelope.changed()
-        hold: CallHold | None = found[0]
-        if hold is None:
-            raise StoppedError(found[1])
-        return hold
+                self.envelope.changed()
+        if found is not self:
+            raise StoppedError(found)
 
     def _answer(self) -> "Any":
         if self._is_first():
-            self.left = self._envelope.remaining()
-            hold, reason = self.claim()
-            if hold is not None or reason is not None:
-                return hold, reason
-        reason = self._envelope.check()
-        return reason and (None, reason)
+            self.left = self.envelope.remaining()
+            answer = self.claim()
+            if answer is not None:
+                return answer
+        return self.envelope.check()
 
     def _is_first(self) -> bool:
         """Tell whether no earlier call waits for what this one would take."""
-        own = [count for one in self._envelope.chain() for count in (one.tokens, one.nano_usd)]
-        for earlier in self._envelope.queue:
+        own = [count for one in self.envelope.chain() for count in (one.tokens, one.nano_usd)]
+        for earlier in self.envelope.queue:
             if earlier is self:
                 break
             running = getattr(earlier._loop, "is_running", None)
@@ -103,32 +90,33 @@ class Admission:
                 return False
         return True
 
-    def claim(self) -> "tuple[CallHold | None, StopReason | None]":
+    def claim(self) -> "Admission | StopReason | None":
         """Claim a turn, tokens and money in one step, here and above.
 
-        Return a hold; or the reason why there is none; or neither if calls in flight hold what is
-        left: ask again when one of them is settled.
+        Return this call if it is admitted, or the reason why it never will be. Return `None` if
+        calls in flight hold what is left: ask again when one of them is settled.
         """
-        envelope = self._envelope
+        envelope = self.envelope
         with envelope.lock:
             reason = envelope.why_stopped() or self._room(False)[1]
             if reason is not None:
-                return None, reason
+                return reason
             limit, reason = self._room(True)
             if reason is not None:
                 axis = envelope.tokens if reason.axis == "tokens" else envelope.nano_usd
                 self.lacking = axis.tightest()[0]
-                return None, None
-            tokens = 0 if limit is None else self._prompt + limit
-            nano_usd = 0 if self._price is None else self._price.cost(self._prompt, limit or 0)
+                return None
+            self.limit = limit
+            self.tokens = 0 if limit is None else self._prompt + limit
+            self.nano_usd = 0 if self.price is None else self.price.cost(self._prompt, limit or 0)
             envelope.turns.add(1)
-            envelope.tokens.add(0, tokens)
-            envelope.nano_usd.add(0, nano_usd)
-            return CallHold(envelope, limit, tokens, nano_usd), None
+            envelope.tokens.add(0, self.tokens)
+            envelope.nano_usd.add(0, self.nano_usd)
+            return self
 
     def _room(self, held: bool) -> "tuple[int | None, StopReason | None]":
         """Return the completion tokens that there is room for, or why there is none."""
-        envelope, prompt, limit = self._envelope, self._prompt, self._limit
+        envelope, prompt, limit = self.envelope, self._prompt, self.limit
         if envelope.turns.left() == 0:
             return 0, envelope.lacking("turns")
         if limit is not None and limit < 1:
@@ -137,9 +125,9 @@ class Admission:
         tokens = self._left(envelope.tokens, held)
         money = self._left(envelope.nano_usd, held)
         if money is not None:
-            if self._price is None:
-                return 0, envelope.lacking("nano_usd", f"no price is known for {self._model}")
-            money = self._price.affordable(money, prompt)
+            if self.price is None:
+                return 0, envelope.lacking("nano_usd", f"no price is known for {self.model}")
+            money = self.price.affordable(money, prompt)
         for axis, room in (
             ("tokens", None if tokens is None else tokens - prompt),
             ("nano_usd", money),
@@ -151,7 +139,7 @@ class Admission:
                 if text and axis == "tokens" and (envelope.tokens.left(held) or 0) > prompt:
                     text += " and a last call"
                 return 0, envelope.lacking(axis, text)
-            limit = room if limit is None else min(limit, room)
+            limit = smaller_limit(limit, room)
         return limit, None
 
     def _left(self, count: "SharedAllowance", held: bool) -> int | None:

@@ -8,12 +8,19 @@ if TYPE_CHECKING:
     from budget_core._types import Lock
 
 
+def smaller_limit(one: int | None, other: int | None) -> int | None:
+    """Return the smaller of two limits; `None` is unlimited."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
 class SharedAllowance(Allowance):
     """An `Allowance` that draws on `parent`: what is used here is used above as well.
 
-    `kept` of the cap is reserved for the owner's last call, once `closing` is set, and never for
-    those below. `held` is promised to calls in flight. `refused` counts the claims that failed
-    because this allowance had no more.
+    `scope` is the name of its envelope. `kept` of the cap is reserved for the owner's last call,
+    once `closing` is set, and never for those below. `held` is promised to calls in flight.
+    `refused` counts the claims that failed because this allowance had no more.
 
     `Allowance` itself stays without these: the trackers of a chip count with it, and neither share
     nor reserve anything.
@@ -21,13 +28,14 @@ class SharedAllowance(Allowance):
 
     def __init__(
         self,
-        name: str,
+        scope: str,
         cap: int | None,
         lock: "Lock",
         parent: "SharedAllowance | None" = None,
         kept: int = 0,
     ) -> None:
-        super().__init__(name, cap, lock)
+        super().__init__("cap", cap, lock)
+        self.scope = scope
         self.parent = parent
         self.kept = kept
         self.held = self.refused = 0

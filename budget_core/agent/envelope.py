@@ -2,7 +2,7 @@
 
 import sys
 
-from budget_core.agent.allowance_tree import SharedAllowance
+from budget_core.agent.allowance_tree import SharedAllowance, smaller_limit
 from budget_core.agent.budget import Budget
 from budget_core.agent.stop import AXES, StopReason, at_limit, in_words
 from budget_core.checks import check_count
@@ -33,6 +33,7 @@ class Envelope:
       `SharedAllowance`.
     - `estimated`, `missing`, `unpriced`: calls whose usage was estimated, or is not known, and
       those whose price is not known.
+    - `max_tokens_per_turn`, `max_context_tokens`: the smallest here and above, or `None`.
     - `name`: the envelope's name in reasons.
     - `stopped`: the reason that was given to `stop`, or `None`.
     - `closing`: whether the last call has begun.
@@ -40,7 +41,7 @@ class Envelope:
     - `queue`: the calls of the whole tree that wait for admission, the first to come first.
     - `in_use`: whether a run has begun with it and not ended.
     - `ledger`: the account that it draws on, or `None`.
-    - `notes`: what stop conditions remember of the run.
+    - `notes`: what stop conditions and the wind-down remember of the run.
 
     Times are the monotonic clock's. `lock` is any context manager; a child has its parent's.
     """
@@ -53,6 +54,8 @@ class Envelope:
     nano_usd: SharedAllowance
     tool_calls: SharedAllowance
     reflections: SharedAllowance
+    max_tokens_per_turn: int | None
+    max_context_tokens: int | None
     clock: "MonotonicClock"
     lock: "Lock"
 
@@ -69,16 +72,17 @@ class Envelope:
         self.budget = budget
         self.parent = parent
         self.name = name
-        self.max_context_tokens = budget.max_context_tokens
-        above = None if parent is None else parent.max_context_tokens
-        if above is not None and self.fits_context(above):
-            self.max_context_tokens = above
+        above = budget if parent is None else parent
+        self.max_tokens_per_turn = smaller_limit(
+            budget.max_tokens_per_turn, above.max_tokens_per_turn
+        )
+        self.max_context_tokens = smaller_limit(budget.max_context_tokens, above.max_context_tokens)
         self.stopped: StopReason | None = None
         self.closing = self.in_use = False
         self.pauses: list[dict[str, Any]] = []
         self.estimated = self.missing = self.unpriced = 0
         self.queue: list[Any] = [] if parent is None else parent.queue
-        self.notes: dict[int, Any] = {}
+        self.notes: dict[Any, Any] = {}
         self.ledger: Any = None if parent is None else parent.ledger
         self._watchers: list[Callable[[], object]] = [] if parent is None else parent._watchers
         self._timeout_ms = None if budget.timeout is None else in_ms("timeout", budget.timeout)
@@ -95,8 +99,8 @@ class Envelope:
             ("reflections", 0),
         ):
             cap = getattr(budget, "max_" + axis)
-            above = None if parent is None else getattr(parent, axis)
-            setattr(self, axis, SharedAllowance(axis, cap, self.lock, above, kept))
+            drawn_on = None if parent is None else getattr(parent, axis)
+            setattr(self, axis, SharedAllowance(name, cap, self.lock, drawn_on, kept))
         self.steps = self.turns
         self._calls: dict[str, SharedAllowance] = {}
 
@@ -120,11 +124,20 @@ class Envelope:
         if not isinstance(budget, Budget):
             raise ValueError(f"budget must be a Budget, not {budget!r}")
         envelope = cls(budget, clock, lock)
-        if (ledger, account, max_tokens, ttl) != (None, None, None, None):
-            from budget_core.ledger.for_run import account_for  # loaded for the first ledger
-
-            envelope.ledger = account_for(None, ledger, account, max_tokens, ttl)
+        envelope.draw_on(ledger, account, max_tokens, ttl)
         return envelope
+
+    def draw_on(self, *account: "Any") -> bool:
+        """Have every LLM call draw on an account too, and return `True`, if one is given.
+
+        `account` is the `ledger`, the path, and the `max_tokens` and `ttl` of `open`.
+        """
+        if account.count(None) == len(account):
+            return False
+        from budget_core.ledger.for_run import account_for  # loaded for the first ledger
+
+        self.ledger = account_for(self.ledger, *account)
+        return True
 
     def child(self, budget: Budget | None = None, name: str = "", **limits: "Any") -> "Self":
         """Return an envelope that draws on this one, with a `Budget` or its fields as limits."""
@@ -152,10 +165,7 @@ class Envelope:
 
     def chain(self) -> "list[Envelope]":
         """Return this envelope and all above it, the nearest first."""
-        found: list[Envelope] = [self]
-        while found[-1].parent is not None:
-            found.append(found[-1].parent)
-        return found
+        return [self] if self.parent is None else [self] + self.parent.chain()
 
     # Time
 
@@ -283,13 +293,9 @@ class Envelope:
         """Return the reason of a refusal: whose limit on an axis it was, here or above."""
         own = getattr(self, axis)
         tightest = own.tightest(False)[0]
-        name = self.name
-        for envelope in self.chain():
-            if getattr(envelope, axis) is tightest:
-                name = envelope.name
         kept = 0 if tightest.closing and tightest is own else tightest.kept
         kind, unit = AXES[axis]
-        return StopReason(kind, text, unit, tightest.used, tightest.cap, kept, name)
+        return StopReason(kind, text, unit, tightest.used, tightest.cap, kept, tightest.scope)
 
     def nearest(self) -> "tuple[int, int, int, str, str]":
         """Return `(share, used, cap, unit, name)` of the limit nearest to its end, here or above.
@@ -328,18 +334,6 @@ class Envelope:
             left["time_ms"] = max(0, -int((self.clock.read() - end) // self.clock.per_ms))
         return left
 
-    def tightest_completion(self, wanted: int | None) -> int | None:
-        """Return how many completion tokens a call may have: `wanted`, or less where limited."""
-        for envelope in self.chain():
-            cap = envelope.budget.max_tokens_per_turn
-            if cap is not None and (wanted is None or cap < wanted):
-                wanted = cap
-        return wanted
-
-    def fits_context(self, tokens: int) -> bool:
-        """Tell whether a prompt of that many tokens fits the context."""
-        return self.max_context_tokens is None or tokens <= self.max_context_tokens
-
     def claim_tool_call(self, name: str = "") -> bool:
         """Use one tool call, in all and of this tool, and return `True`; or `False`: none left."""
         counts = [self.tool_calls]
@@ -357,7 +351,7 @@ class Envelope:
         """Return the count of calls of one tool."""
         if name not in self._calls:
             above = None if self.parent is None else self.parent.calls(name)
-            count = SharedAllowance(name, self.budget.max_calls.get(name), self.lock, above)
+            count = SharedAllowance(self.name, self.budget.max_calls.get(name), self.lock, above)
             self._calls.setdefault(name, count)  # another thread may have been first
         return self._calls[name]
 

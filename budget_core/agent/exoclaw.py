@@ -5,7 +5,6 @@ from budget_core.agent.envelope import Envelope
 from budget_core.agent.llm_call import Request
 from budget_core.agent.llm_gate import Gate
 from budget_core.agent.stop import StoppedError, StopReason
-from budget_core.errors import ProviderError
 from budget_core.provider import ChatResponse, settle
 
 TYPE_CHECKING = False
@@ -15,10 +14,9 @@ if TYPE_CHECKING:
     from budget_core._types import Messages, Provider, Tools
     from budget_core.ledger._types import AnyLedger
 
-OF_ONE_RUN = ("stop_when", "on_event", "state")
-REFUSED = "[Budget] None of the tools you called can be called now. Go on without them."
-NOTHING = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
-NO_TOOLS = "the model calls tools that it does not have"
+_OF_ONE_RUN = ("stop_when", "on_event", "state")
+_REFUSED = "[Budget] None of the tools you called can be called now. Go on without them."
+_NO_TOOLS = "the model calls tools that it does not have"
 
 
 class ExoclawBudget:
@@ -52,7 +50,6 @@ class ExoclawBudget:
         **gate: "Any",
     ) -> None:
         self.inner = provider
-        self._model = _ModelProvider(provider)
         self._limits: Budget | None = None
         self._parent: ExoclawBudget | None = None
         self._name = ""
@@ -75,7 +72,7 @@ class ExoclawBudget:
         this loop; a turn of its own renews nothing. It has this one's provider and options, but
         `stop_when`, `on_event` and `state`, which are a single run's.
         """
-        options = {key: self._options[key] for key in self._options if key not in OF_ONE_RUN}
+        options = {key: self._options[key] for key in self._options if key not in _OF_ONE_RUN}
         budget = Budget(**limits)
         child = type(self)(self.inner, self.budget.child(budget, name), **options)
         child._limits, child._parent, child._name = budget, self, name
@@ -99,7 +96,11 @@ class ExoclawBudget:
     async def should_continue(self, iteration: int, tools_used: "list[str]") -> bool:
         """Allow the next LLM call unless the run is over; iteration 0 begins a new turn."""
         if iteration == 0:
-            self._begin()
+            if self._parent is None and self._limits is not None:
+                self._open(self.ENVELOPE.open(self._limits))  # a whole budget of its own
+            elif not self._current().closing:
+                self._open(self.budget)  # the rest
+            self._text = ""
         return self.reason is None
 
     async def on_limit_reached(self, iteration: int, tools_used: "list[str]") -> str:
@@ -131,47 +132,37 @@ class ExoclawBudget:
             request = Request(asked, offered, model, max_tokens, given)
             try:
                 response = await gate.ask(request, on_delta)
-            except StoppedError:
-                return self._substitute(messages)
-            overflow, self._model.overflow = self._model.overflow, None
-            if overflow is not None:
-                if gate.reason is None:
-                    raise overflow
-                return self._substitute(messages)
+            except StoppedError as stopped:
+                error = stopped.reason.error
+                if error is None or stopped.reason.kind != StopReason.CONTEXT_LIMIT:
+                    return self._substitute(messages)
+                gate.reason = None  # the loop shortens the prompt and asks again
+                raise error
             self._text = response.content or self._text
             if self._is_answer(response, request.tools):
                 spoken = response.content or gate.reason is None
                 return response if spoken else self._substitute(messages)
             if response.content:
                 asked.append({"role": "assistant", "content": response.content})
-            asked.append({"role": "user", "content": REFUSED})
-        gate.reason = StopReason(StopReason.NO_PROGRESS, NO_TOOLS, scope=self.budget.name)
+            asked.append({"role": "user", "content": _REFUSED})
+        gate.reason = StopReason(StopReason.NO_PROGRESS, _NO_TOOLS, scope=self.budget.name)
         return self._substitute(messages)
 
     def _is_answer(self, response: "Any", tools: "Tools | None") -> bool:
         """Remove tool calls that cannot be made; tell whether exoclaw can use what is left."""
         calls = response.tool_calls or []
-        if self.reason is None and not calls and response.finish_reason == "length":
-            self._gate.reason = self._gate.cut_off()
         offered = {tool["function"]["name"] for tool in tools or ()}
         may_call = self.reason is None and self.budget.why_over() is None
-        kept = [call for call in calls if may_call and self._claim(call.name, offered)]
+        if self.budget.tool_calls.left() == 0:  # no tool is offered: the refusal ends the run
+            offered.update([call.name for call in calls])
+        kept = [
+            call
+            for call in calls
+            if may_call and call.name in offered and self.budget.claim_tool_call(call.name)
+        ]
         if len(kept) < len(calls):
             response.tool_calls = kept
         return bool(kept or not calls) or self.reason is not None
-
-    def _claim(self, name: str, offered: "set[str]") -> bool:
-        # Once no call is left no tool is offered, and the refusal is what ends the run.
-        wanted = name in offered or self.budget.tool_calls.left() == 0
-        return wanted and self.budget.claim_tool_call(name)
-
-    def _begin(self) -> None:
-        """Begin a turn, with a whole budget where this has one of its own, else with the rest."""
-        if self._parent is None and self._limits is not None:
-            self._open(self.ENVELOPE.open(self._limits))
-        elif not self._current().closing:
-            self._open(self.budget)
-        self._text = ""
 
     def _current(self) -> Envelope:
         """Return the envelope in use; a child's moves below the one that its parent uses now."""
@@ -183,7 +174,7 @@ class ExoclawBudget:
 
     def _open(self, envelope: Envelope) -> None:
         self.budget = envelope
-        self._gate = Gate(self._model, envelope, **self._options)
+        self._gate = Gate(self.inner, envelope, **self._options)
 
     def _substitute(self, messages: "Messages") -> ChatResponse:
         """Return an answer in the model's place: why there is none, and what there is of one."""
@@ -197,32 +188,8 @@ class ExoclawBudget:
                 done.append(message)
         lines = [self._reason_text(), self._text, self._gate.partial_text or digest(done)]
         self._text = "\n".join([line for line in lines if line])
-        return ChatResponse(self._text, usage=dict(NOTHING), cut_off_by="budget")
+        nothing = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+        return ChatResponse(self._text, usage=nothing, cut_off_by="budget")
 
     def _reason_text(self) -> str:
         return f"[Stopped: {self.reason or 'another turn has begun'}]"
-
-
-class _ModelProvider:
-    """The model's provider as the gate sees it: a prompt that is too long is not a failure."""
-
-    def __init__(self, inner: "Provider") -> None:
-        self.inner = inner
-        self.overflow: Exception | None = None
-
-    def __getattr__(self, name: str) -> "Any":
-        if name == "inner" or name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.inner, name)
-
-    async def chat(self, **asked: "Any") -> "Any":
-        try:
-            response = await self.inner.chat(**asked)
-        except Exception as error:
-            if type(error).__name__ != "ContextWindowExceededError":
-                raise
-            self.overflow = error
-            return ChatResponse("", usage=dict(NOTHING))
-        if getattr(response, "finish_reason", None) == "error":  # exoclaw's word for a failure
-            raise ProviderError(0, response.content or "the provider failed")
-        return response

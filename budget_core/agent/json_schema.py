@@ -60,7 +60,7 @@ def check_schema(name: str, schema: "Any") -> "dict[str, Any]":
     return schema
 
 
-def complaint_about(schema: "Any", value: "Any", path: str = "arguments") -> str | None:
+def complaint_about(schema: "Any", value: "Any") -> str | None:
     """Return what is wrong with a JSON value, in one sentence, or `None` if it fits the schema.
 
     `check_schema` has accepted the schema. A value that takes too many steps to check does not fit.
@@ -70,9 +70,11 @@ def complaint_about(schema: "Any", value: "Any", path: str = "arguments") -> str
         if found is None:
             return None
         place, rule, sent = found
-        return f"{path}{place} must {rule}" + (", not " + _shown(sent) if rule[:2] == "be" else "")
+        return f"arguments{place} must {rule}" + (
+            ", not " + _shown(sent) if rule[:2] == "be" else ""
+        )
     except RuntimeError:  # also where the stack of a chip ends first
-        return path + " must be simpler: this is too deep or too long to check"
+        return "arguments must be simpler: this is too deep or too long to check"
 
 
 class _Checker:

@@ -2,6 +2,7 @@
 
 from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.stop import StopReason, in_words
+from budget_core.errors import ProviderError
 from budget_core.provider import ChatResponse, settle
 from budget_core.usage import Usage, read_usage
 from budget_core.usage_estimate import as_report, at_least_estimated, is_billed
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Messages, Provider, Tools
-    from budget_core.agent.admission import CallHold
-    from budget_core.prices import Price
+    from budget_core.agent.admission import Admission
     from budget_core.turn_state import TurnRuntimeState
 
 
@@ -47,11 +47,13 @@ class Request:
 class LlmCall:
     """What an admitted call asks for, and what became of it.
 
-    `response` is the answer, or `reason` why there is none; `text` what has come of the answer;
-    `usage` what was used, `nano_usd` what that cost, `None` where no price is known, and `report`
-    the provider's report or an estimate in its form; `billed` whether the call may cost something.
-    `priced` tells whether money is counted at all. `ledger` is what is held for the call in a
-    ledger, if anything.
+    - `hold`: its `Admission`; `ledger`: what is held for it in a ledger, if anything.
+    - `response`: the answer, or `reason`: why there is none. `text`: what has come of the answer.
+    - `usage`: what was used. `nano_usd`: what that cost, `None` where no price is known.
+    - `report`: the provider's report, or an estimate in its form.
+    - `billed`: whether the call may cost something.
+
+    `priced` tells whether money is counted at all.
     """
 
     response: "Any" = None
@@ -62,43 +64,35 @@ class LlmCall:
     billed = False
     ledger: "Any" = None
 
-    def __init__(
-        self,
-        inner: "Provider",
-        model: str,
-        hold: "CallHold",
-        price: "Price | None",
-        priced: bool,
-    ) -> None:
+    def __init__(self, inner: "Provider", hold: "Admission", priced: bool) -> None:
         self.inner = inner
-        self.model = model
-        self.limit = hold.limit
         self.hold = hold
-        self.price = price
         self._priced = priced
         self._asked: dict[str, Any] = {}
         self._streamed = StreamedAnswer()
         self.usage = read_usage(None)
 
-    def prepare(self, request: Request, notices: "Messages", on_delta: "Any") -> None:
-        """Set what to ask for: a request, the `notices` that go with it once, and a stream."""
-        self._asked = asked = dict(request.options, model=self.model, tools=request.tools)
-        asked["messages"] = request.messages + notices
-        if self.limit is not None:
-            asked["max_tokens"] = self.limit
-        if on_delta is not None and getattr(self.inner, "supports_response_deltas", False):
-            asked["on_delta"] = self._streamed = StreamedAnswer(on_delta, self.limit)
+    async def make(self, request: Request, notices: "Messages", on_delta: "Any") -> None:
+        """Make a call, with the `notices` that go with it once, and with a stream.
 
-    async def make(self) -> None:
-        """Make the call; an exception of the provider becomes the reason."""
+        An exception of the provider becomes the reason.
+        """
+        self._asked = asked = dict(request.options, model=self.hold.model, tools=request.tools)
+        asked["messages"] = request.messages + notices
+        if self.hold.limit is not None:
+            asked["max_tokens"] = self.hold.limit
+        if on_delta is not None and getattr(self.inner, "supports_response_deltas", False):
+            asked["on_delta"] = self._streamed = StreamedAnswer(on_delta, self.hold.limit)
         self.billed = True
         try:
             await call_within(self.hold.envelope, self._chat)
         except CutShortError as error:
             self.reason = error.reason
         except Exception as error:  # noqa: BLE001 - a provider may raise anything
-            self.billed = is_billed(error)
-            self.reason = StopReason(StopReason.PROVIDER_ERROR, in_words(error), error=error)
+            too_long = type(error).__name__ == "ContextWindowExceededError"  # as exoclaw names it
+            kind = StopReason.CONTEXT_LIMIT if too_long else StopReason.PROVIDER_ERROR
+            self.billed = not too_long and is_billed(error)
+            self.reason = StopReason(kind, in_words(error), error=error)
         if self.response is not None:
             self.reason = None
         elif self.reason is None:
@@ -108,7 +102,9 @@ class LlmCall:
         try:
             response = await settle(self.inner.chat(**self._asked))
             if response is not None:  # a malformed answer raises here, not later
-                _ = (response.content, response.tool_calls, response.finish_reason)
+                _ = (response.content, response.tool_calls)
+                if response.finish_reason == "error":  # exoclaw's word for a failure
+                    raise ProviderError(0, response.content or "the provider failed")
         except AnswerTooLongError:
             response = ChatResponse(self._streamed.text, finish_reason="length")
         self.response = response
@@ -138,10 +134,10 @@ class LlmCall:
         else:
             self.report = getattr(self.response, "usage", self._streamed.usage)
         unclear = {Usage.ESTIMATED: ["estimated"], Usage.INVALID: ["missing"]}.get(usage.status, [])
-        if self.price is not None:
+        if self.hold.price is not None:
             from budget_core.prices import cost_of_usage  # loaded where there are prices
 
-            self.nano_usd = cost_of_usage(usage, self.price)
+            self.nano_usd = cost_of_usage(usage, self.hold.price)
         else:
             self.nano_usd = None
             if self._priced and self.billed:

@@ -1,10 +1,11 @@
 """The one way from a run to its model: every call is admitted, bounded, counted and settled."""
 
 from budget_core.agent.admission import Admission
+from budget_core.agent.allowance_tree import smaller_limit
 from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.llm_call import LlmCall, Request
 from budget_core.agent.stop import StoppedError, StopReason, StopRequested, in_words
-from budget_core.agent.wind_down import Stages, WindDown
+from budget_core.agent.wind_down import WindDown
 from budget_core.checks import check_limit
 from budget_core.usage_estimate import estimate_tokens
 
@@ -85,19 +86,15 @@ class Gate:
         self.prices = prices
         self.count_tokens = count_tokens
         self.compact = compact
-        self.emit = on_event or _ignore
+        self.emit = on_event or (lambda kind, **fields: None)
         self.state = state
         self.reason: StopReason | None = None
         self.turn = 0
         self.partial_text = ""
-        self._limit: int | None = None
-        self._completion: int | None = None
-        self._stages = Stages(envelope, wind_down or WindDown(), set(essential))
+        self.wind_down = wind_down or WindDown()
+        self.essential = set(essential)
         envelope.notes = {}
-        if (ledger, account, max_tokens, ttl) != (None, None, None, None):
-            from budget_core.ledger.for_run import account_for  # loaded for the first ledger
-
-            envelope.ledger = account_for(envelope.ledger, ledger, account, max_tokens, ttl)
+        if envelope.draw_on(ledger, account, max_tokens, ttl):
             envelope.ledger.refuse_twice(inner)
         if stop_when is not None:
             stop_when.reset()
@@ -111,18 +108,34 @@ class Gate:
         spare = Request(
             request.messages, request.tools, request.model, request.max_tokens, request.options
         )
+        envelope = self.envelope
+        reason = envelope.check()
         if self.stop_when is not None:
-            self.stop_when.note(request.messages, self.envelope)
-        try:
-            self._raise_if_over(self.stop_when)
-            return await self._call(request, on_delta)
-        except StoppedError as error:
-            self.reason = error.reason
+            self.stop_when.note(request.messages, envelope)
+            reason = reason or self.stop_when.check(envelope)
+        if reason is None:
+            try:
+                return await self._call(request, on_delta)
+            except StoppedError as error:
+                reason = error.reason
+        self.reason = reason
+        broken = reason.kind == StopReason.PROVIDER_ERROR and not self.fallback_model
+        if reason.kind in FINAL or broken or envelope.closing or envelope.budget.last_call is None:
+            raise StoppedError(reason)
+        envelope.begin_last_call()
+        if envelope.check() is not None:
+            raise StoppedError(reason)
         if not request.compacted:
             request.messages = spare.messages
         request.options, request.max_tokens = spare.options, spare.max_tokens
         request.model = self.fallback_model or spare.model
-        return await self._last_call(request, on_delta, self.reason)
+        try:
+            return await self._call(request, on_delta, reason)
+        except StoppedError as error:
+            kind = error.reason.kind
+            if kind in FINAL and kind != StopReason.CONTEXT_LIMIT:
+                self.reason = reason = error.reason
+            raise StoppedError(reason)
 
     async def run_hook(self, hook: "Callable[..., Any]", *arguments: "Any") -> "Any":
         """Return what a hook of the user's returns; `StoppedError` if it stops the run or fails.
@@ -139,82 +152,60 @@ class Gate:
             reason = StopReason(StopReason.FAILED, in_words(error), error=error)
         raise StoppedError(reason)
 
-    async def _last_call(self, request: Request, on_delta: "Any", reason: StopReason) -> "Any":
-        envelope = self.envelope
-        broken = reason.kind == StopReason.PROVIDER_ERROR and not self.fallback_model
-        if reason.kind in FINAL or broken or envelope.closing or envelope.budget.last_call is None:
-            raise StoppedError(reason)
-        envelope.begin_last_call()
-        if envelope.check() is not None:
-            raise StoppedError(reason)
-        try:
-            return await self._call(request, on_delta, reason)
-        except StoppedError as error:
-            kind = error.reason.kind
-            if kind in FINAL and kind != StopReason.CONTEXT_LIMIT:
-                self.reason = reason = error.reason
-            raise StoppedError(reason)
-
     async def _call(
         self, request: Request, on_delta: "Any", last: StopReason | None = None
     ) -> "Any":
         """Make one call, the last one where a reason is given."""
         for one in self.middleware:
             await self.run_hook(one.before_llm, request, self.envelope)
-        if last is None:
-            self._raise_if_over()
-        stage, texts = self._stages.apply(request, last)
+        reason = self.envelope.check()
+        if reason is not None and last is None:
+            raise StoppedError(reason)
+        stage, texts = self.wind_down.apply(request, self.envelope, self.essential, last)
         notices = [{"role": "user", "content": text} for text in texts]
         before = self.partial_text
         if before:
             notices.insert(0, {"role": "assistant", "content": before})
-        call, left = await self._admit(request, notices)
+        call = await self._admit(request, notices)
+        hold, model = call.hold, call.hold.model
         self.turn += 1
         try:
-            call.prepare(request, notices, on_delta)
-            self.emit("turn_started", turn=self.turn, remaining=left, stage=stage, model=call.model)
+            self.emit("turn_started", turn=self.turn, remaining=hold.left, stage=stage, model=model)
             for text in texts:
                 self.emit("notice", text=text, stage=stage)
-            await call.make()
+            await call.make(request, notices, on_delta)
         finally:
             await call.settle(self.state)
-            self._limit = call.limit
-            self._completion = call.usage.output
             self.partial_text = joined(before, call.text)
         if call.reason is not None:
-            self.emit("response_failed", reason=call.reason, usage=call.report, model=call.model)
+            self.emit("response_failed", reason=call.reason, usage=call.report, model=model)
             raise StoppedError(call.reason)
-        self.emit("response", response=call.response, usage=call.report, model=call.model)
-        response = await self._after_llm(request, call.response)
+        self.emit("response", response=call.response, usage=call.report, model=model)
+        response = await self._after_llm(request, call)
         self.partial_text = before
         return response
 
-    async def _admit(
-        self, request: Request, notices: "Messages"
-    ) -> "tuple[LlmCall, dict[str, int | None]]":
-        """Return a call that may be made, and what was left before it.
-
-        Where the model is too dear, the call is the fallback's.
-        """
+    async def _admit(self, request: Request, notices: "Messages") -> LlmCall:
+        """Return a call that may be made; where the model is too dear, it is the fallback's."""
         prompt = await self._fit(request, notices)
         check_limit("max_tokens of the request", request.max_tokens)
         envelope = self.envelope
-        limit = envelope.tightest_completion(request.max_tokens)
+        limit = smaller_limit(request.max_tokens, envelope.max_tokens_per_turn)
         models = [request.model or self.model or self.inner.get_default_model()]
         if self.fallback_model not in (None, models[0]):
             models.append(self.fallback_model)
         first: Any = None
         for model in models:
             price = None if self.prices is None else self.prices.get(model)
-            admission = Admission(envelope, prompt, limit, price, model)
+            hold = Admission(envelope, prompt, limit, price, model)
             try:
-                hold = await admission.wait()
-                call = LlmCall(self.inner, model, hold, price, self.prices is not None)
+                await hold.wait()
+                call = LlmCall(self.inner, hold, self.prices is not None)
                 if envelope.ledger is None:
-                    return call, admission.left
+                    return call
                 reason = await envelope.ledger.admit(call, request, notices, prompt)
                 if reason is None:
-                    return call, admission.left
+                    return call
             except StoppedError as error:
                 reason = error.reason
             first = first or reason
@@ -222,26 +213,26 @@ class Gate:
 
     async def _fit(self, request: Request, notices: "Messages") -> int:
         """Return the size of the prompt as far as it is counted; compact it if need be."""
-        envelope = self.envelope
-        if self.count_tokens is None and envelope.max_context_tokens is None:
+        cap = self.envelope.max_context_tokens
+        if self.count_tokens is None and cap is None:
             return 0
         count = self.count_tokens or estimate_tokens
         size: int = count(request.messages + notices, request.tools)
-        if not envelope.fits_context(size) and self.compact is not None:
+        if self.compact is not None and cap is not None and size > cap:
             request.messages = list(await self.run_hook(self.compact, request.messages))
             request.compacted = True
             if self.state is not None:
                 self.state.context_was_compacted = True
             before, size = size, count(request.messages + notices, request.tools)
             self.emit("compacted", before=before, after=size)
-        if envelope.fits_context(size):
+        if cap is None or size <= cap:
             return 0 if self.count_tokens is None else size
-        cap = envelope.max_context_tokens
-        kind = StopReason.CONTEXT_LIMIT
-        raise StoppedError(StopReason(kind, "", "context tokens", size, cap, scope=envelope.name))
+        kind, scope = StopReason.CONTEXT_LIMIT, self.envelope.name
+        raise StoppedError(StopReason(kind, "", "context tokens", size, cap, scope=scope))
 
-    async def _after_llm(self, request: Request, response: "Any") -> "Any":
-        """Return an answer as middleware leaves it."""
+    async def _after_llm(self, request: Request, call: LlmCall) -> "Any":
+        """Return an answer as middleware leaves it, and note why the run is over with it, if so."""
+        response = call.response
         try:
             for one in reversed(self.middleware):
                 changed = await self.run_hook(one.after_llm, request, response, self.envelope)
@@ -253,27 +244,14 @@ class Gate:
         scope = getattr(response, "cut_off_by", None)
         if scope:
             self.reason = StopReason(StopReason.CUT_OFF, response.content or "", scope=scope)
+        elif self.reason is None and not response.tool_calls and response.finish_reason == "length":
+            text = "the answer was cut off at the end of its tokens"
+            kind, scope, limit = StopReason.TOKEN_BUDGET, self.envelope.name, call.hold.limit
+            used = None if limit is None else call.usage.output
+            self.reason = StopReason(kind, text, "completion tokens", used, limit, scope=scope)
         return response
-
-    def cut_off(self) -> StopReason:
-        """Return the reason of a run whose last answer ended at its limit of tokens."""
-        text = "the answer was cut off at the end of its tokens"
-        used = None if self._limit is None else self._completion
-        kind, scope = StopReason.TOKEN_BUDGET, self.envelope.name
-        return StopReason(kind, text, "completion tokens", used, self._limit, scope=scope)
-
-    def _raise_if_over(self, also: "StopCondition | None" = None) -> None:
-        reason = self.envelope.check()
-        if reason is None and also is not None:
-            reason = also.check(self.envelope)
-        if reason is not None:
-            raise StoppedError(reason)
 
 
 def joined(before: str, text: str | None) -> str:
     """Return two texts as one, an empty one left out."""
     return f"{before}\n\n{text}" if before and text else before or text or ""
-
-
-def _ignore(kind: str, **fields: object) -> None:
-    pass

@@ -82,7 +82,7 @@ class Operative:
         for tool in self.tools:
             if not isinstance(tool, Tool):
                 refuse("tools", "a list of Tool(name, description, function, …)", tool)
-        for name, attribute in (("stop_when", "check"), ("wind_down", "notice_at")):
+        for name, attribute in (("stop_when", "check"), ("wind_down", "apply")):
             if gate.get(name) is not None and not hasattr(gate[name], attribute):
                 refuse(name, "a StopCondition or a WindDown, as its name says", gate[name])
         gate.update(ledger=ledger, account=account)

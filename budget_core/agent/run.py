@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from budget_core.provider import ToolCall
 
 NOT_CALLED = "Error: not called, the run has stopped"
-UNLIMITED = "this run has no limit on turns, tokens, time or money"
+_UNLIMITED = "this run has no limit on turns, tokens, time or money"
 
 
 class Run:
@@ -78,7 +78,7 @@ class Run:
         try:
             self.emit("started", budget=self.budget, remaining=self.budget.remaining())
             if self.budget.parent is None and self.budget.budget.is_unlimited():
-                self.emit("warning", text=UNLIMITED)
+                self.emit("warning", text=_UNLIMITED)
             reason = await self._turns()
         except StoppedError as error:
             reason = error.reason
@@ -122,24 +122,16 @@ class Run:
             reason = await self._call_tools(calls)
             # at a limit, the gate has one more call to make
             return reason is not None and reason.kind in FINAL, reason
-        if response.finish_reason == "length":
-            return True, self._gate.cut_off()
+        if self._reflect is None or not self.budget.reflections.claim():
+            return True, None
         try:
-            remark = await self._remark_on_draft()
+            remark = await self._gate.run_hook(self._reflect, self._text, self.budget)
         except StoppedError as error:
             return True, error.reason
-        if not remark:
-            return True, None
-        self._messages.append({"role": "user", "content": remark})
-        return False, None
-
-    async def _remark_on_draft(self) -> str:
-        """Return the remark on the draft, if one is allowed and there is one."""
-        if self._reflect is None or not self.budget.reflections.claim():
-            return ""
-        remark = await self._gate.run_hook(self._reflect, self._text, self.budget)
         self.emit("reflection", remark=remark)
-        return remark or ""
+        if remark:
+            self._messages.append({"role": "user", "content": remark})
+        return not remark, None
 
     async def _call_tools(self, calls: "list[ToolCall]") -> StopReason | None:
         """Call the tools in their order; return why the run is to stop."""

@@ -76,17 +76,16 @@ class AllOf(AnyOf):
 
 
 class AtMost(StopCondition):
-    """Fires when a limit less what is `kept` of it is used; a subclass says of which `AXIS`."""
+    """Fires when a limit is used up; a subclass says of which `AXIS`."""
 
     AXIS = ""
 
-    def __init__(self, limit: int, kept: int = 0) -> None:
+    def __init__(self, limit: int) -> None:
         self.limit = check_count("limit", limit)
-        self.kept = check_count("kept", kept)
 
     def check(self, envelope: "Any") -> StopReason | None:
         """Return why the run is to end, or `None`."""
-        return at_limit(envelope, self.AXIS, self.limit, self.kept)
+        return at_limit(envelope, self.AXIS, self.limit)
 
 
 class MaxIterations(AtMost):

@@ -6,7 +6,7 @@ from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.envelope import Envelope
 from budget_core.agent.json_schema import complaint_about
 from budget_core.agent.stop import StopReason, in_words
-from budget_core.agent.tool import ToolOutput, cost_of, usage_of
+from budget_core.agent.tool import ToolOutput, reported_usage
 from budget_core.provider import settle
 from budget_core.turn_state import COMPLETED, TIMED_OUT
 from budget_core.usage import read_usage
@@ -37,11 +37,13 @@ class ToolEnd:
     `"cancelled"` (with the run). `answer` is what a tool that stops the run leaves as its text.
     """
 
-    def __init__(self, status: str, content: str, stop_reason: str | None = None) -> None:
+    def __init__(
+        self, status: str, content: str, stop_reason: str | None = None, answer: str = ""
+    ) -> None:
         self.status = status
         self.content = content
         self.stop_reason = stop_reason
-        self.answer = ""
+        self.answer = answer
 
 
 class Toolbox:
@@ -92,23 +94,20 @@ class Toolbox:
 
     async def run(self, call: "ToolCall", trace_id: str) -> ToolEnd:
         """Call a tool whose arguments were checked, and return how that ended; raises nothing."""
-        tool = self.tools[call.name]
-
-        def claim() -> bool:
-            return self.envelope.claim_tool_call(call.name)
-
-        if not self.state.set_trace_running(trace_id, call.name, claim):
-            text = f"Error: no call of {call.name} is left; go on without it."
-            return ToolEnd(DENIED, text)
+        tool, envelope = self.tools[call.name], self.envelope
+        if not self.state.set_trace_running(
+            trace_id, call.name, lambda: envelope.claim_tool_call(call.name)
+        ):
+            return ToolEnd(DENIED, f"Error: no call of {call.name} is left; go on without it.")
         named = self.keywords(tool, call)
         token: Any = None
         if tool.cooperative:
             from budget_core.deadline_token import DeadlineToken  # loaded for the first such tool
 
-            token = named["token"] = DeadlineToken.from_budget(self.envelope, tool.cap_s)
+            token = named["token"] = DeadlineToken.from_budget(envelope, tool.cap_s)
         work = (tool, call, named, trace_id)
         try:
-            end: ToolEnd = await call_within(self.envelope, self._work, *work, cap_s=tool.cap_s)
+            end: ToolEnd = await call_within(envelope, self._work, *work, cap_s=tool.cap_s)
         except CutShortError:
             self.state.mark_trace_timed_out(trace_id)
             return self.cut_short(call.name)
@@ -160,19 +159,18 @@ class Toolbox:
 
     def count(self, value: "Any") -> None:
         """Count what a tool says it used of a model itself."""
-        report = usage_of(value)
+        report, nano_usd = reported_usage(value)
         if report is not None:
             usage = read_usage(report)
-            self.envelope.charge_report(usage, cost_of(value))
+            self.envelope.charge_report(usage, nano_usd)
             self.state.add_usage(usage)
 
 
 def as_end(value: "Any") -> ToolEnd:
     """Return the end of a call that returned `value`."""
     if isinstance(value, ToolOutput):
-        end = ToolEnd(COMPLETED, value.content or value.stop_reason or "", value.stop_reason)
-        end.answer = value.content
-        return end
+        content = value.content or value.stop_reason or ""
+        return ToolEnd(COMPLETED, content, value.stop_reason, value.content)
     return ToolEnd(COMPLETED, as_text(value))
 
 

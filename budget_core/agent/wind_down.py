@@ -17,10 +17,10 @@ LAST_CALL = (
     "[Budget exhausted] {reason}. This is your last answer and there are no tools any more: tell "
     "the user what you have found, what you have done, and what is missing."
 )
-NORMAL = "normal"
-NARROWED = "narrowed"
-TOOLS_OFF = "tools_off"
-LAST = "last_call"
+_NORMAL = "normal"
+_NARROWED = "narrowed"
+_TOOLS_OFF = "tools_off"
+_LAST = "last_call"
 
 
 class WindDown(Config):
@@ -54,47 +54,44 @@ class WindDown(Config):
         self.tools_template = check_text("tools_template", tools_template)
         self.last_call_template = check_text("last_call_template", last_call_template)
 
-
-class Stages:
-    """The stage that one run has reached; `apply` is called once before each LLM call."""
-
-    def __init__(self, envelope: "Envelope", config: WindDown, essential: "set[str]") -> None:
-        self._envelope = envelope
-        self._config = config
-        self._essential = essential
-        self._last_notice_ppm = -1
-
-    def apply(self, request: "Request", reason: "StopReason | None") -> "tuple[str, list[str]]":
+    def apply(
+        self,
+        request: "Request",
+        envelope: "Envelope",
+        essential: "set[str]",
+        reason: "StopReason | None",
+    ) -> "tuple[str, list[str]]":
         """Return `(stage, notices)` of the next call, and take the tools that are off from it.
 
-        It is the last call where a reason is given.
+        It is the last call where a reason is given. Which notices were given is in the envelope's
+        `notes`.
         """
         if reason is not None:
             request.tools = None
             values: dict[str, Any] = {"reason": str(reason)}
-            return LAST, [substitute(self._config.last_call_template, values)]
-        envelope, config = self._envelope, self._config
+            return _LAST, [substitute(self.last_call_template, values)]
         share, used, cap, unit, scope = envelope.nearest()
         values = {"scope": scope, "used": used, "cap": cap, "unit": unit}
         notices = []
-        crossed = [_ppm(at) for at in config.notice_at if self._last_notice_ppm < _ppm(at) <= share]
+        noticed = envelope.notes.get("notice", -1)
+        crossed = [_ppm(at) for at in self.notice_at if noticed < _ppm(at) <= share]
         if crossed:
-            self._last_notice_ppm = max(crossed)
-            values["pct"] = (self._last_notice_ppm + 5_000) // 10_000
-            notices.append(substitute(config.notice_template, values))
-        off = envelope.tool_calls.left() == 0 or share >= _ppm(config.tools_off_at)
-        narrow = self._essential and share >= _ppm(config.narrow_at)
+            envelope.notes["notice"] = max(crossed)
+            values["pct"] = (max(crossed) + 5_000) // 10_000
+            notices.append(substitute(self.notice_template, values))
+        off = envelope.tool_calls.left() == 0 or share >= _ppm(self.tools_off_at)
+        narrow = essential and share >= _ppm(self.narrow_at)
         if not request.tools or not (off or narrow):
-            return NORMAL, notices
-        kept = [tool for tool in request.tools if not off and _name(tool) in self._essential]
+            return _NORMAL, notices
+        kept = [tool for tool in request.tools if not off and _name(tool) in essential]
         gone = [_name(tool) for tool in request.tools if tool not in kept]
         if not gone:
-            return NORMAL, notices
+            return _NORMAL, notices
         request.tools = kept or None
         values["pct"] = min(100, share // 10_000)
         values["disallow_clause"] = disallow_clause(tuple(gone) if kept else ())
-        notices.append(substitute(config.tools_template, values))
-        return NARROWED if kept else TOOLS_OFF, notices
+        notices.append(substitute(self.tools_template, values))
+        return _NARROWED if kept else _TOOLS_OFF, notices
 
 
 def _ppm(share: float | None) -> int:

@@ -26,14 +26,12 @@ def account_for(
     account: str | None = None,
     max_tokens: int | None = None,
     ttl: float | None = None,
-) -> "RunAccount | None":
+) -> "RunAccount":
     """Return the account that an envelope's calls draw on, `above` being its parent's, if any.
 
     What is `None` is as above. Raises `ValueError` for an account that is not the one above or
     below it: what a child uses, its parent uses too.
     """
-    if (ledger, account, max_tokens, ttl) == (None, None, None, None):
-        return above
     if above is None:
         return RunAccount(ledger, account, max_tokens, ttl)
     if ledger is not None and ledger is not above.ledger:
@@ -62,7 +60,7 @@ class RunAccount(LedgerAccount):
         reason: StopReason | None
 
         async def reserve() -> None:
-            taken = await self.reserve(call.model, prompt, call.limit, call.price)
+            taken = await self.reserve(hold.model, prompt, hold.limit, hold.price)
             if over:
                 taken.abandon()
             else:
@@ -71,7 +69,7 @@ class RunAccount(LedgerAccount):
         try:
             self.refuse_twice(call.inner)
             await call_within(hold.envelope, reserve)
-            call.limit = call.ledger.limit
+            hold.limit = call.ledger.limit
             call.ledger.begin()
             return None
         except CutShortError as error:

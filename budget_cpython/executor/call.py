@@ -16,7 +16,7 @@ from typing import Any
 
 from budget_core.agent.envelope import Envelope
 from budget_core.agent.stop import in_words
-from budget_core.agent.tool import cost_of, usage_of
+from budget_core.agent.tool import reported_usage
 from budget_core.errors import DeadlineExceeded
 from budget_core.turn_state import COMPLETED as TRACE_COMPLETED
 from budget_core.usage import read_usage
@@ -219,12 +219,12 @@ class Call:
             await asyncio.wait({self.task}, timeout=CLEAN_UP_S)
 
     def _end(self, value: Any, error: BaseException | None) -> None:
-        report = usage_of(value if error is None else error)
+        report, nano_usd = reported_usage(value if error is None else error)
         if report is not None:
             usage = read_usage(report)
             self.state.add_usage(usage)
             if isinstance(self.budget, Envelope):
-                self.budget.charge_report(usage, cost_of(value))
+                self.budget.charge_report(usage, nano_usd)
         outcome = self.outcome_now(COMPLETED, value) if error is None else self._failure(error)
         gave_up = outcome.status == TIMED_OUT and self.state.mark_trace_timed_out(self.trace_id)
         if gave_up or self.state.complete_trace(

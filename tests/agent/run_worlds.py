@@ -10,7 +10,7 @@ from typing import Any
 
 import budget_core
 import budget_cpython
-from budget_core.agent.admission import CallHold
+from budget_core.agent.admission import Admission
 from budget_core.agent.budget import Budget
 from budget_core.agent.envelope import Envelope
 from budget_core.agent.middleware import Middleware
@@ -43,9 +43,9 @@ class Entry:
     asked: dict[str, Any]
     reported: Any = None
 
-    def __init__(self, hold: CallHold, tokens: int, nano_usd: int) -> None:
+    def __init__(self, hold: Admission) -> None:
         self.envelope = hold.envelope
-        self.held = (tokens, nano_usd)
+        self.held = (hold.tokens, hold.nano_usd)
         self.used: list[tuple[int, int]] = []
         self.misfits = [name for name, fits in self._fits() if not fits]
 

@@ -76,10 +76,10 @@ def test_admitted_calls_hold_and_use_exactly_what_there_is() -> None:
     def work(child: Any) -> int:
         used = 0
         for _ in range(8):
-            hold = Admission(child, 0, 10, price).claim()[0]
+            hold = Admission(child, 0, 10, price).claim()
             with top.lock:  # between two steps of a settlement both counts would have it
                 assert top.tokens.used + top.tokens.held <= CAP * 10
-            if hold is not None:
+            if isinstance(hold, Admission):
                 assert hold.limit == 10
                 hold.settle(10, price.cost(0, 10))
                 used += 10

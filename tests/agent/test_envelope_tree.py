@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from budget_core import Budget, Envelope, Price
-from budget_core.agent.admission import Admission, CallHold
+from budget_core.agent.admission import Admission
 from tests_micro.support import RecordingLock, stopped_clock
 
 DEPTH = 4
@@ -101,7 +101,7 @@ class TreeMachine(RuleBasedStateMachine):
         self.fake, self.clock = stopped_clock()
         self.lock = RecordingLock()
         self.tree: list[tuple[Envelope, Node]] = []
-        self.holds: list[tuple[CallHold, Node, int, int]] = []
+        self.holds: list[tuple[Admission, Node, int, int]] = []
         self.open_pauses: list[tuple[Any, Node]] = []
 
     def now(self) -> int:
@@ -155,12 +155,13 @@ class TreeMachine(RuleBasedStateMachine):
     def hold(self, pick: int, prompt: int, limit: int | None, per_token: int | None) -> None:
         envelope, node = self.any_of(pick)
         price = None if per_token is None else Price(per_token / 1000, per_token / 1000)
-        hold, reason = Admission(envelope, prompt, limit, price, "model").claim()
+        hold = Admission(envelope, prompt, limit, price, "model")
+        answer = hold.claim()
         room = self.room(node, prompt, limit, per_token, True)
-        assert (hold is not None) is (not node.reasons() and room != 0)
-        if hold is None:
+        assert (answer is hold) is (not node.reasons() and room != 0)
+        if answer is not hold:
             never = bool(node.reasons()) or self.room(node, prompt, limit, per_token, False) == 0
-            assert (reason is not None) is never
+            assert (answer is not None) is never
             return
         assert hold.limit == room
         tokens = 0 if room is None else prompt + room

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from budget_core.agent.admission import CallHold
+from budget_core.agent.admission import Admission
 from budget_core.agent.envelope import Envelope
 from budget_core.agent.stop import StopReason
 from budget_core.agent.toolbox import CANCELLED
@@ -49,24 +49,24 @@ def test_no_schedule_passes_a_limit_loses_work_or_leaves_anything_behind(
 async def play(runtime: str, seed: int) -> list[str]:
     """Play one world, check it, and return what was seen in it."""
     entries: list[Entry] = []
-    by_hold: dict[CallHold, Entry] = {}
-    make, settle = CallHold.__init__, CallHold.settle
+    by_hold: dict[Admission, Entry] = {}
+    claim, settle = Admission.claim, Admission.settle
 
-    def made(
-        hold: CallHold, envelope: Envelope, limit: int | None, tokens: int, nano_usd: int
-    ) -> None:
-        make(hold, envelope, limit, tokens, nano_usd)
-        entry = by_hold[hold] = Entry(hold, tokens, nano_usd)
-        entries.append(entry)
-        admitted.set(entry)
+    def claimed(hold: Admission) -> Admission | StopReason | None:
+        answer = claim(hold)
+        if answer is hold:
+            entry = by_hold[hold] = Entry(hold)
+            entries.append(entry)
+            admitted.set(entry)
+        return answer
 
-    def settled(hold: CallHold, tokens: int, nano_usd: int, *unclear: str) -> None:
+    def settled(hold: Admission, tokens: int, nano_usd: int, *unclear: str) -> None:
         by_hold[hold].used.append((tokens, nano_usd))
         settle(hold, tokens, nano_usd, *unclear)
 
     with (
-        mock.patch.object(CallHold, "__init__", made),
-        mock.patch.object(CallHold, "settle", settled),
+        mock.patch.object(Admission, "claim", claimed),
+        mock.patch.object(Admission, "settle", settled),
     ):
         world = World(runtime, random.Random(seed))  # noqa: S311 - no secret
         await world.play()

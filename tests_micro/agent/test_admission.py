@@ -1,7 +1,7 @@
 """What an LLM call may use is set aside before it, and what it used is recorded after it."""
 
 from budget_core import Budget, Envelope, Price, StopReason
-from budget_core.agent.admission import Admission, CallHold
+from budget_core.agent.admission import Admission
 from tests_micro.support import RecordingLock, stopped_clock
 
 TYPE_CHECKING = False
@@ -18,18 +18,16 @@ def opened(lock: "Any" = None, **limits: "Any") -> Envelope:
     return Envelope.open(budget, stopped_clock()[1], lock or RecordingLock())
 
 
-def held(envelope: Envelope, *arguments: "Any", **named: "Any") -> CallHold:
-    hold, reason = Admission(envelope, *arguments, **named).claim()
-    assert hold is not None, reason
-    assert reason is None
-    return hold
+def held(envelope: Envelope, *arguments: "Any", **named: "Any") -> Admission:
+    admission = Admission(envelope, *arguments, **named)
+    assert admission.claim() is admission
+    return admission
 
 
 def refused(envelope: Envelope, *arguments: "Any", **named: "Any") -> StopReason:
     before = counts(envelope)
-    hold, reason = Admission(envelope, *arguments, **named).claim()
-    assert hold is None
-    assert reason is not None, "it has to wait"
+    reason = Admission(envelope, *arguments, **named).claim()
+    assert isinstance(reason, StopReason), reason
     assert counts(envelope) == before
     return reason
 
@@ -37,7 +35,7 @@ def refused(envelope: Envelope, *arguments: "Any", **named: "Any") -> StopReason
 def waits(envelope: Envelope, *arguments: "Any", **named: "Any") -> bool:
     before = counts(envelope)
     answer = Admission(envelope, *arguments, **named).claim()
-    return answer == (None, None) and counts(envelope) == before
+    return answer is None and counts(envelope) == before
 
 
 def counts(envelope: Envelope) -> "list[tuple[int, int]]":
@@ -149,7 +147,7 @@ def test_what_others_hold_is_waited_for_and_then_given_or_refused() -> None:
         first = held(run)
         assert waits(run, 0, 10)
         first.settle(tokens, 0)
-        assert (Admission(run, 0, 10).claim()[0] is not None) is admitted
+        assert isinstance(Admission(run, 0, 10).claim(), Admission) is admitted
 
 
 def test_money_that_others_hold_is_waited_for_too() -> None:
@@ -262,7 +260,7 @@ def test_three_children_of_five_calls_under_a_parent_of_ten_make_ten() -> None:
     made = [0, 0, 0]
     for _ in range(20):
         for index, child in enumerate(children):
-            made[index] += Admission(child).claim()[0] is not None
+            made[index] += isinstance(Admission(child).claim(), Admission)
     assert made == [4, 3, 3]
     assert top.turns.used == 10
 

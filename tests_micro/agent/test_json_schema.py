@@ -134,8 +134,8 @@ def wrapped(schema: "Any") -> "dict[str, Any]":
 def test_every_vector_is_judged_as_it_says() -> None:
     for schema, value, expected in VECTORS:
         root = check_schema("tool", wrapped(schema))
-        complaint = complaint_about(root, {"v": value}, "a")
-        assert complaint == (expected and "a.v" + expected), (schema, value, complaint)
+        complaint = complaint_about(root, {"v": value})
+        assert complaint == (expected and "arguments.v" + expected), (schema, value, complaint)
 
 
 def test_a_schema_that_leads_to_itself_judges_every_level() -> None:

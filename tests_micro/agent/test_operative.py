@@ -16,6 +16,7 @@ from budget_core.agent.tool import Tool, ToolOutput
 from budget_core.config import TurnBudgetConfig
 from budget_core.errors import ProviderError
 from budget_core.prices import Price
+from budget_core.provider import ChatResponse
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.wrapper import BudgetWrapper
 from tests_micro.script import (
@@ -540,6 +541,24 @@ async def test_the_fallback_model_answers_for_a_provider_that_failed() -> None:
     assert played.reason.kind == StopReason.PROVIDER_ERROR
     assert played.script.models == ["script", "cheap"]
     assert (played.script.offered[-1], played.result.text) == (None, "Hi.")
+
+
+async def test_a_provider_may_report_a_failure_as_an_answer() -> None:
+    played = await play(ChatResponse("overloaded", finish_reason="error"))
+    assert played.reason.kind == StopReason.PROVIDER_ERROR
+    assert "overloaded" in played.reason.reason
+    assert played.result.text == ""
+
+
+async def test_a_prompt_that_the_provider_finds_too_long_ends_the_run() -> None:
+    class ContextWindowExceededError(Exception):
+        pass
+
+    error = ContextWindowExceededError("9000 tokens")
+    played = await play(error, fallback_model="cheap")
+    assert (played.reason.kind, played.reason.error) == (StopReason.CONTEXT_LIMIT, error)
+    assert played.script.models == ["script"]
+    assert (played.result.usage["turns"], played.result.usage["tokens"]) == (1, 0)
 
 
 async def test_a_provider_that_returns_nothing_has_failed() -> None:

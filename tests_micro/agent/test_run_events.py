@@ -2,7 +2,6 @@
 
 from budget_core.agent.budget import Budget
 from budget_core.agent.middleware import Middleware
-from budget_core.agent.run import UNLIMITED
 from budget_core.agent.stop import StopRequested
 from budget_core.agent.tool import Tool, ToolOutput
 from budget_core.errors import ProviderError
@@ -125,7 +124,9 @@ async def test_events_come_in_the_order_of_what_happens() -> None:
 async def test_a_run_without_limits_begins_with_a_warning() -> None:
     played = await play(says("Hi."))
     assert played.diary.kinds[:2] == ["started", "warning"]
-    assert played.diary.of("warning") == [{"text": UNLIMITED}]
+    assert played.diary.of("warning") == [
+        {"text": "this run has no limit on turns, tokens, time or money"}
+    ]
 
 
 async def test_a_turn_begins_with_what_remains_on_each_axis() -> None:

@@ -132,22 +132,10 @@ def test_nothing_allowed_ends_a_run_before_it_begins() -> None:
     assert MaxToolCalls(0).check(unlimited()) is None
 
 
-def test_what_is_kept_ends_a_run_so_much_sooner_and_is_told() -> None:
-    seen = unlimited()
-    seen.tokens.charge(89)
-    condition = MaxTokens(100, 10)
-    assert condition.check(seen) is None
-    seen.tokens.charge(1)
-    reason = condition.check(seen)
-    assert figures(reason) == ("token_budget", "tokens", 90, 100, 10, "run")
-    assert str(reason) == "token budget: 90 of 100 tokens, 10 kept for the last call"
-
-
 def test_limits_are_checked_when_built() -> None:
     for kind in (MaxIterations, MaxTokens, MaxCost, MaxToolCalls):
         for bad in NO_COUNTS:
             assert "limit" in str(raises(ValueError, kind, bad)), (kind, bad)
-            assert "kept" in str(raises(ValueError, kind, 1, bad)), (kind, bad)
     for bad in (-1, float("nan"), "6", True, None):
         assert "seconds" in str(raises(ValueError, Timeout, bad)), bad
     for bad in NO_COUNTS:
