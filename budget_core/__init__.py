@@ -25,7 +25,8 @@ provider ChatResponse ToolCall
 threads thread_lock
 tracker BudgetTracker TurnBudgetTracker
 turn_budget TurnBudget
-turn_state CitationAccumulator ToolTraceEntry TurnRuntimeState
+turn_records CitationAccumulator ToolTraceEntry
+turn_state TurnRuntimeState
 wall_clock WALL WallClock
 wrapper BudgetWrapper"""
 

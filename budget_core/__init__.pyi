@@ -62,8 +62,8 @@ from budget_core.threads import thread_lock as thread_lock
 from budget_core.tracker import BudgetTracker as BudgetTracker
 from budget_core.tracker import TurnBudgetTracker as TurnBudgetTracker
 from budget_core.turn_budget import TurnBudget as TurnBudget
-from budget_core.turn_state import CitationAccumulator as CitationAccumulator
-from budget_core.turn_state import ToolTraceEntry as ToolTraceEntry
+from budget_core.turn_records import CitationAccumulator as CitationAccumulator
+from budget_core.turn_records import ToolTraceEntry as ToolTraceEntry
 from budget_core.turn_state import TurnRuntimeState as TurnRuntimeState
 from budget_core.usage_estimate import estimate_tokens as estimate_tokens
 from budget_core.wall_clock import WALL as WALL

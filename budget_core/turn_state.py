@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Lock
+    from budget_core.turn_records import CitationAccumulator, ToolTraceEntry
     from budget_core.usage import Usage
 
 MAX_REPAIR_ATTEMPTS = 2
@@ -16,42 +17,6 @@ RUNNING = "running"
 COMPLETED = "completed"
 TIMED_OUT = "timed_out"
 TIMED_OUT_LATE = "timed_out_late"
-
-
-class CitationAccumulator:
-    """What the answer may cite: vault anchors, web sources, and paths of rendered web pages."""
-
-    def __init__(
-        self,
-        local: "set[str] | None" = None,
-        web: "list[dict[str, Any]] | None" = None,
-        rendered_paths: "list[str] | None" = None,
-    ) -> None:
-        self.local = set() if local is None else local
-        self.web = [] if web is None else web
-        self.rendered_paths = [] if rendered_paths is None else rendered_paths
-
-
-class ToolTraceEntry:
-    """Where one tool call stands; a change of status makes a new entry.
-
-    `status` is `"running"`, `"completed"`, `"timed_out"` or `"timed_out_late"`; `retryable` whether
-    it may be tried again.
-    """
-
-    def __init__(
-        self,
-        tool_name: str,
-        status: str,
-        trace_id: str,
-        latency_ms: int = 0,
-        retryable: bool = False,
-    ) -> None:
-        self.tool_name = tool_name
-        self.status = status
-        self.trace_id = trace_id
-        self.latency_ms = latency_ms
-        self.retryable = retryable
 
 
 class TurnRuntimeState:
@@ -68,8 +33,7 @@ class TurnRuntimeState:
     """
 
     LOCK: "Callable[[], Lock]" = NoLock
-    CITATIONS = CitationAccumulator
-    ENTRY = ToolTraceEntry
+    RECORDS = "budget_core.turn_records"  # loaded when something is read
 
     input_tokens = output_tokens = 0
     cache_read_tokens = cache_creation_tokens = 0
@@ -77,6 +41,7 @@ class TurnRuntimeState:
     final_text = prompt_render_hash = ""
     timed_out = context_was_compacted = False
     _closed = False
+    _citations: "CitationAccumulator | None" = None
 
     def __init__(self, session_id: str, budget: "Any", lock: "Lock | None" = None) -> None:
         self.session_id = check_text("session_id", session_id)
@@ -85,8 +50,7 @@ class TurnRuntimeState:
         self.blocked_tool_names: set[str] = set()
         self.validation_repair_counts: dict[str, int] = {}
         self.late_receipts: list[ToolTraceEntry] = []
-        self.citations = self.CITATIONS()
-        self._trace: dict[str, ToolTraceEntry] = {}
+        self._trace: dict[str, tuple[str, str, str, int, bool]] = {}  # what makes a ToolTraceEntry
         self.lock = lock or self.LOCK()
 
     def add_tokens(
@@ -132,10 +96,18 @@ class TurnRuntimeState:
             return True
 
     @property
+    def citations(self) -> "CitationAccumulator":
+        """What the answer may cite."""
+        with self.lock:
+            if self._citations is None:
+                self._citations = self._record("CitationAccumulator")
+            return self._citations
+
+    @property
     def tool_trace(self) -> "dict[str, ToolTraceEntry]":
         """Where each tool call stands, by trace id: a copy."""
         with self.lock:
-            return dict(self._trace)
+            return {key: self._record("ToolTraceEntry", *a) for key, a in self._trace.items()}
 
     def set_trace_running(
         self, trace_id: str, tool_name: str, claim: "Callable[[], bool] | None" = None
@@ -150,7 +122,7 @@ class TurnRuntimeState:
                 raise ValueError(f"trace id {trace_id!r} is taken: each call needs its own")
             if self._closed or (claim and not claim()):
                 return False
-            self._trace[trace_id] = self.ENTRY(tool_name, RUNNING, trace_id)
+            self._trace[trace_id] = (tool_name, RUNNING, trace_id, 0, False)
             return True
 
     def mark_trace_timed_out(self, trace_id: str) -> bool:
@@ -168,7 +140,7 @@ class TurnRuntimeState:
             if self._move(trace_id, RUNNING, COMPLETED, latency_ms, retryable):
                 return True
             if self._move(trace_id, TIMED_OUT, TIMED_OUT_LATE, latency_ms, retryable):
-                self.late_receipts.append(self._trace[trace_id])
+                self.late_receipts.append(self._record("ToolTraceEntry", *self._trace[trace_id]))
             return False
 
     def is_accepting_writes(self) -> bool:
@@ -191,7 +163,10 @@ class TurnRuntimeState:
         retryable: bool = False,
     ) -> bool:
         entry = self._trace.get(trace_id)
-        if entry is None or entry.status != start:
+        if entry is None or entry[1] != start:
             return False
-        self._trace[trace_id] = self.ENTRY(entry.tool_name, end, trace_id, latency_ms, retryable)
+        self._trace[trace_id] = (entry[0], end, trace_id, latency_ms, retryable)
         return True
+
+    def _record(self, name: str, *fields: "Any") -> "Any":
+        return getattr(__import__(self.RECORDS, None, None, (name,)), name)(*fields)

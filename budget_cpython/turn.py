@@ -2,7 +2,7 @@
 
 from threading import Lock
 
-from budget_core import turn_budget, turn_state
+from budget_core import turn_budget, turn_records, turn_state
 from budget_cpython.core_dataclasses import dataclass_of
 from budget_cpython.deadline import Deadline
 
@@ -10,20 +10,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, ClassVar
 
-    class CitationAccumulator(turn_state.CitationAccumulator):
+    class CitationAccumulator(turn_records.CitationAccumulator):
         """The core's, as a dataclass."""
 
         __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    class ToolTraceEntry(turn_state.ToolTraceEntry):
+    class ToolTraceEntry(turn_records.ToolTraceEntry):
         """The core's, frozen."""
 
         __dataclass_fields__: ClassVar[dict[str, Any]]
 else:
     CitationAccumulator = dataclass_of(
-        turn_state.CitationAccumulator, __name__, frozen=False, coerce=True
+        turn_records.CitationAccumulator, __name__, frozen=False, coerce=True
     )
-    ToolTraceEntry = dataclass_of(turn_state.ToolTraceEntry, __name__, frozen=True, coerce=False)
+    ToolTraceEntry = dataclass_of(turn_records.ToolTraceEntry, __name__, frozen=True, coerce=False)
 
 
 class TurnBudget(turn_budget.TurnBudget):
@@ -41,6 +41,5 @@ class TurnRuntimeState(turn_state.TurnRuntimeState):
     """
 
     LOCK = Lock
-    CITATIONS = CitationAccumulator
-    ENTRY = ToolTraceEntry
+    RECORDS = __name__
     budget: TurnBudget

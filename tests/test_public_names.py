@@ -18,6 +18,7 @@ from budget_core import (
     deadline_token,
     tracker,
     turn_budget,
+    turn_records,
     turn_state,
 )
 from budget_core.agent import budget, envelope, exoclaw, operative, wind_down
@@ -27,7 +28,7 @@ from tests.paths import ROOT
 
 UPGRADED = {
     "Budget": budget.Budget,
-    "CitationAccumulator": turn_state.CitationAccumulator,
+    "CitationAccumulator": turn_records.CitationAccumulator,
     "DailyBudgetConfig": config.DailyBudgetConfig,
     "DailyBudgetTracker": daily_tracker.DailyBudgetTracker,
     "Deadline": deadline.Deadline,
@@ -36,7 +37,7 @@ UPGRADED = {
     "ExoclawBudget": exoclaw.ExoclawBudget,
     "Ledger": memory.Ledger,
     "Operative": operative.Operative,
-    "ToolTraceEntry": turn_state.ToolTraceEntry,
+    "ToolTraceEntry": turn_records.ToolTraceEntry,
     "TurnBudget": turn_budget.TurnBudget,
     "TurnBudgetConfig": config.TurnBudgetConfig,
     "TurnBudgetTracker": tracker.TurnBudgetTracker,

@@ -415,6 +415,8 @@ def test_every_writing_takes_the_lock_once_and_leaves_it() -> None:
         lambda: state.add_tokens(1, None, -1),
         lambda: state.claim_repair("c1"),
         lambda: state.tool_trace,
+        lambda: state.citations,
+        lambda: state.citations,
         state.close_writes,
     ]
     for count, call in enumerate(calls):
