@@ -20,7 +20,7 @@ from budget_cpython.board.build import compile_package, romfs_image
 
 MAX_TRACKERS = 30_000
 MAX_AGENT = 100_000
-MAX_TURN_IN_FLASH = 12 * 1024
+MAX_TURN_IN_FLASH = 15 * 1024
 MAX_TRACKERS_MPY = 12_500
 MAX_ALL_MPY = 118_000
 OURS = "budget_core"
