@@ -104,6 +104,8 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     for file, text in changes.items():
+        if text == file.read_text():
+            continue
         if options.dry_run:
             name = str(file.relative_to(ROOT))
             lines = file.read_text().splitlines(), text.splitlines()
