@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 DAY = 86_400
 SLACK = 600  # seconds by which clocks are wrong, and are set right
-BUILT = 1_795_219_200  # 2026-11-21: a clock that is behind this release has not been set
+BUILT = 1_795_305_600  # 2026-11-22: a clock that is behind this release has not been set
 
 
 def epoch_offset(gmtime: "Callable[[int], Sequence[int]]") -> int:
