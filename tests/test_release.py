@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from budget_core.wall_clock import BUILT
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 LEFT_OUT = (".git", ".local", ".hypothesis", "*cache*", "__pycache__", "tests*", "dist")
 NEXT = "999.0.1"
 IDENTITY = {
@@ -50,12 +50,17 @@ def release(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]"
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with one change that was not released yet."""
+    """A checkout of an old release, with one change that was not released yet."""
     folder = tmp_path / "checkout"
     shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*LEFT_OUT))
     changelog = folder / "CHANGELOG.md"
     entry = "## [Unreleased]\n\n### Added\n\n- A thing of the future.\n"
     changelog.write_text(changelog.read_text().replace("## [Unreleased]\n", entry))
+    clock = folder / "budget_core/wall_clock.py"
+    old = re.sub(
+        r"^BUILT = .* # [0-9-]+", "BUILT = 86_400  # 1970-01-02", clock.read_text(), flags=re.M
+    )
+    clock.write_text(old)
     git(folder, "init", "--quiet")
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--message", "Begin")
