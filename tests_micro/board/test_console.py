@@ -1,6 +1,7 @@
 """The chat over a serial line: what is typed, what is answered, what ends it."""
 
 import asyncio
+from time import gmtime
 
 from budget_core.board.console import HELP, Console, main, trimmed
 from budget_core.board.line_input import Keyboard
@@ -10,7 +11,7 @@ from budget_core.config import DailyBudgetConfig, Enforcement
 from budget_core.daily_tracker import DailyBudgetTracker
 from budget_core.errors import ProviderError
 from budget_core.memory_store import InMemoryBudgetStore
-from budget_core.wall_clock import BUILT, WALL, WallClock
+from budget_core.wall_clock import BUILT, DAY, WALL, WallClock, epoch_offset
 from tests_micro.script import SHOUT, TOOLS, Script, calls, says
 from tests_micro.support import FakeClock, raises, raises_async, temp_folder
 from tests_micro.wire import Wire
@@ -117,7 +118,8 @@ def test_the_budget_line_says_when_the_day_ends_where_the_clock_is_believed() ->
     module: Any = __import__("budget_core.board.console", None, None, ("WALL",))
     try:
         module.WALL = WallClock(FakeClock(BUILT))
-        assert Chat("/budget").text.endswith(" left until 2026-11-22 00:00 UTC")
+        year, month, day = gmtime(BUILT + DAY - epoch_offset(gmtime))[:3]
+        assert Chat("/budget").text.endswith(f" left until {year}-{month:02}-{day:02} 00:00 UTC")
         module.WALL = WallClock(FakeClock(BUILT), needs_sync=True)
         assert Chat("/budget").text.endswith(" left, clock not set")
     finally:
