@@ -32,8 +32,8 @@ class BudgetTracker:
     `by_model` tells whether models count differently; `expires`, whether the window can end alone.
     `alert` is `False` only while there is nothing to warn about, strip or stop, so that a call well
     within its budget asks nothing else; a subclass with limits of its own sets `ALWAYS_ASK`.
-    `lock` is any context manager; without one
-    a single thread may use the tracker.
+    `lock` is any context manager; without one a single thread may use the tracker. The axes are
+    plain numbers: one record moves both under one lock, and never refuses.
     """
 
     SCOPE = ""
