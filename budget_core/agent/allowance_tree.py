@@ -22,8 +22,8 @@ class SharedAllowance(Allowance):
     once `closing` is set, and never for those below. `held` is promised to calls in flight.
     `refused` counts the claims that failed because this allowance had no more.
 
-    `Allowance` itself stays without these: the trackers of a chip count with it, and neither share
-    nor reserve anything.
+    `Allowance` itself stays without these: a `TurnBudget` on a chip counts with it, and neither
+    shares nor reserves anything.
     """
 
     def __init__(
