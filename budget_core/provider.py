@@ -49,7 +49,7 @@ class ChatResponse:
         return len(self.tool_calls) > 0
 
 
-async def settle(value: "Any") -> "Any":
+async def maybe_await(value: "Any") -> "Any":
     """Return a value; await it first if it can be awaited.
 
     MicroPython's coroutines are generators and have no `__await__`.

@@ -88,10 +88,10 @@ class BudgetWrapper:
 
     async def close(self) -> None:
         """Close the inner provider if it can be closed, by a plain or an async `close()`."""
-        from budget_core.provider import settle  # most programs never close a provider
+        from budget_core.provider import maybe_await  # most programs never close a provider
 
         if hasattr(self.inner, "close"):
-            await settle(self.inner.close())
+            await maybe_await(self.inner.close())
 
     async def chat(
         self,

@@ -8,7 +8,7 @@ from budget_core.agent.envelope import Envelope
 from budget_core.agent.operative import Operative
 from budget_core.agent.tool import Tool
 from budget_core.monotonic import MONOTONIC
-from budget_core.provider import ChatResponse, ToolCall, settle
+from budget_core.provider import ChatResponse, ToolCall, maybe_await
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Script:
         self.requests.append(request)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if callable(answer):
-            answer = await settle(answer(dict(request, messages=messages)))
+            answer = await maybe_await(answer(dict(request, messages=messages)))
         if isinstance(answer, BaseException):
             raise answer
         return costs(answer) if isinstance(answer, int) else answer

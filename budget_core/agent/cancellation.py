@@ -4,7 +4,7 @@ import asyncio
 
 from budget_core.durations import in_ms, inf
 from budget_core.errors import BudgetError
-from budget_core.provider import settle
+from budget_core.provider import maybe_await
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class _Call:
 
     async def _run(self, function: "Callable[..., Any]", arguments: "tuple[Any, ...]") -> None:
         try:
-            self.value = await settle(function(*arguments))
+            self.value = await maybe_await(function(*arguments))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - raised by the caller

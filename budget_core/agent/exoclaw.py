@@ -5,7 +5,7 @@ from budget_core.agent.envelope import Envelope
 from budget_core.agent.llm_call import Request
 from budget_core.agent.llm_gate import Gate
 from budget_core.agent.stop import StoppedError, StopReason
-from budget_core.provider import ChatResponse, settle
+from budget_core.provider import ChatResponse, maybe_await
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class ExoclawBudget:
     async def close(self) -> None:
         """Close the inner provider if it can be closed, by a plain or an async `close()`."""
         if hasattr(self.inner, "close"):
-            await settle(self.inner.close())
+            await maybe_await(self.inner.close())
 
     async def should_continue(self, iteration: int, tools_used: "list[str]") -> bool:
         """Allow the next LLM call unless the run is over; iteration 0 begins a new turn."""

@@ -3,7 +3,7 @@
 from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.errors import ProviderError
-from budget_core.provider import ChatResponse, settle
+from budget_core.provider import ChatResponse, maybe_await
 from budget_core.usage import Usage, read_usage
 from budget_core.usage_estimate import as_report, at_least_estimated, is_billed
 from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer
@@ -100,7 +100,7 @@ class LlmCall:
 
     async def _chat(self) -> None:
         try:
-            response = await settle(self.inner.chat(**self._asked))
+            response = await maybe_await(self.inner.chat(**self._asked))
             if response is not None:  # a malformed answer raises here, not later
                 _ = (response.content, response.tool_calls)
                 if response.finish_reason == "error":  # exoclaw's word for a failure

@@ -7,7 +7,7 @@ from budget_core.agent.envelope import Envelope
 from budget_core.agent.json_schema import complaint_about
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.agent.tool import ToolOutput, reported_usage
-from budget_core.provider import settle
+from budget_core.provider import maybe_await
 from budget_core.turn_state import COMPLETED, TIMED_OUT
 from budget_core.usage import read_usage
 
@@ -128,7 +128,7 @@ class Toolbox:
         self, tool: "Tool", call: "ToolCall", named: "dict[str, Any]", trace_id: str
     ) -> ToolEnd:
         since = self.envelope.elapsed_ms()
-        value = await settle(tool.run(**named))
+        value = await maybe_await(tool.run(**named))
         self.count(value)
         end = as_end(value)
         if self.state.complete_trace(trace_id, self.envelope.elapsed_ms() - since):

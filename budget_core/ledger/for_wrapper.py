@@ -7,7 +7,7 @@ from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
 from budget_core.ledger.llm_account import LedgerAccount, UnpricedError, used_by
 from budget_core.notices import UNAVAILABLE, substitute
 from budget_core.prices import cost_of_usage
-from budget_core.provider import ChatResponse, settle
+from budget_core.provider import ChatResponse, maybe_await
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.usage import Usage
 from budget_core.usage_estimate import at_least_estimated, estimate_tokens, is_billed
@@ -94,7 +94,7 @@ class LedgerProvider:
         """Deliver what the ledger is owed; close the inner provider if it can be closed."""
         await self.flush()
         if hasattr(self.inner, "close"):
-            await settle(self.inner.close())
+            await maybe_await(self.inner.close())
 
     async def chat(
         self,

@@ -12,7 +12,7 @@ from budget_core.ledger.limit import MOST, check_path
 from budget_core.ledger.llm_hold import LlmHold
 from budget_core.ledger.outbox import CHARGE, Entry, Outbox, new_key
 from budget_core.ledger.records import TTL, Hold, check_ttl
-from budget_core.provider import settle
+from budget_core.provider import maybe_await
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class LedgerAccount:
         return await self.outbox.reserve(self._ask, self.path, asked, new_key(), self.ttl)
 
     async def _ask(self, operation: str, *arguments: "Any") -> "Any":
-        return await settle(getattr(self.ledger, operation)(*arguments))
+        return await maybe_await(getattr(self.ledger, operation)(*arguments))
 
     def unheld(self, prompt: int, limit: int | None, price: "Price | None" = None) -> LlmHold:
         """Return a stand-in for the hold of a call that is made whatever is left, then charged."""

@@ -5,7 +5,7 @@ import asyncio
 from budget_core.ledger.errors import HoldSettledError, UnknownHoldError
 from budget_core.ledger.outbox import CHARGE, COMMIT, RELEASE, Entry, new_key
 from budget_core.ledger.records import Hold
-from budget_core.provider import settle
+from budget_core.provider import maybe_await
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class LlmHold:
         while True:
             await asyncio.sleep(account.ttl / 3)
             try:
-                await settle(account.ledger.extend(self.hold, account.ttl))
+                await maybe_await(account.ledger.extend(self.hold, account.ttl))
             except (HoldSettledError, UnknownHoldError):
                 return  # a late commit is recorded all the same
             except Exception as error:  # noqa: BLE001 - the call continues

@@ -3,7 +3,7 @@
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.outbox import Outbox
 from budget_core.monotonic import MONOTONIC
-from budget_core.provider import settle
+from budget_core.provider import maybe_await
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Upstream:
             text = f"the ledger is out of reach, and is asked again later: {self._cause}"
             raise LedgerUnavailableError(text, self._cause)
         try:
-            result = await settle(getattr(self.ledger, operation)(*arguments))
+            result = await maybe_await(getattr(self.ledger, operation)(*arguments))
         except LedgerUnavailableError as error:
             now = self.now()
             if now >= self._again:
@@ -76,4 +76,4 @@ class Upstream:
         await self.deliver()
         close = getattr(self.ledger, "close", None)
         if close is not None:
-            await settle(close())
+            await maybe_await(close())

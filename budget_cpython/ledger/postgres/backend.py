@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_core.provider import settle
+from budget_core.provider import maybe_await
 from budget_cpython.ledger.postgres.connections import Connections, Driver
 from budget_cpython.ledger.postgres.error_mapping import READ_ONLY, RETRY, is_lost, ledger_error
 from budget_cpython.ledger.postgres.schema import install
@@ -52,8 +52,8 @@ class PostgresBackend:
 
     async def _prepare(self, connection: Any) -> None:
         """Check a first connection, and make the schema if there is none."""
-        cursor = await settle(connection.execute("SHOW transaction_isolation"))
-        (level,) = await settle(cursor.fetchone())
+        cursor = await maybe_await(connection.execute("SHOW transaction_isolation"))
+        (level,) = await maybe_await(cursor.fetchone())
         if level != "read committed":  # each statement must see what was committed before it
             raise LedgerUnavailableError(
                 f"the ledger's connections must be READ COMMITTED, not {level.upper()}: set "
@@ -76,12 +76,12 @@ class PostgresBackend:
     async def _execute(self, statement: Statement, parameters: list[Any]) -> list[Any]:
         pool, connection = await self._connections.take()
         try:
-            cursor = await settle(connection.execute(statement.text, parameters))
-            (reply,) = await settle(cursor.fetchone())
+            cursor = await maybe_await(connection.execute(statement.text, parameters))
+            (reply,) = await maybe_await(cursor.fetchone())
         except psycopg.Error as error:
             if is_lost(error) or error.sqlstate == READ_ONLY:
                 await self._connections.drop(pool)
             raise ledger_error(error, sent=True) from None
         finally:
-            await settle(pool.putconn(connection))
+            await maybe_await(pool.putconn(connection))
         return list(reply)

@@ -9,7 +9,7 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
 
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_core.provider import settle
+from budget_core.provider import maybe_await
 from budget_cpython.ledger.forked import begin_again_in_children
 from budget_cpython.ledger.locks import TaskGate, ThreadGate
 from budget_cpython.ledger.postgres.error_mapping import ledger_error
@@ -75,7 +75,7 @@ class Connections:
         while True:
             pool = self._usable() or await self._open()
             try:
-                return pool, await settle(pool.getconn())
+                return pool, await maybe_await(pool.getconn())
             except PoolClosed:
                 continue  # another call has found its connection lost
             except PoolTimeout as error:
@@ -86,7 +86,7 @@ class Connections:
         """Close a pool that lost a connection: the others may be lost as well."""
         if self._pool is pool:
             self._pool = None
-        await settle(pool.close())
+        await maybe_await(pool.close())
 
     async def close(self) -> None:
         """Close the connections now, those in use as they are given back."""
@@ -119,11 +119,11 @@ class Connections:
 
     async def _connect(self) -> Any:
         conninfo = self._conninfo if isinstance(self._conninfo, str) else self._conninfo()
-        connection = await settle(self._kind.connect(conninfo, autocommit=True))
+        connection = await maybe_await(self._kind.connect(conninfo, autocommit=True))
         try:
             await self._prepare(connection)
         finally:
-            await settle(connection.close())
+            await maybe_await(connection.close())
         pool = self._driver.pool(
             self._conninfo,
             connection_class=self._kind,
@@ -136,9 +136,9 @@ class Connections:
             open=False,
         )
         try:
-            await settle(pool.open(wait=True, timeout=self._timeout))
+            await maybe_await(pool.open(wait=True, timeout=self._timeout))
         except BaseException:  # a task that is cancelled
-            await settle(pool.close())
+            await maybe_await(pool.close())
             raise
         return pool
 

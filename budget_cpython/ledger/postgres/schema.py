@@ -4,7 +4,7 @@ from importlib.resources import files
 from typing import Any
 
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_core.provider import settle
+from budget_core.provider import maybe_await
 
 MIGRATIONS = ("001_tables",)  # in order; the schema's version is how many were done
 FUNCTIONS = ("common", "windows", "reserve", "charge", "settlement", "accounts")
@@ -70,8 +70,8 @@ async def _version(connection: Any, schema: str) -> int | None:
 
 async def _execute(connection: Any, text: str, *parameters: Any) -> Any:
     """Execute statements, and return the first row, if they give any."""
-    cursor = await settle(connection.execute(text.encode(), parameters or None))
-    return await settle(cursor.fetchone()) if cursor.description else None
+    cursor = await maybe_await(connection.execute(text.encode(), parameters or None))
+    return await maybe_await(cursor.fetchone()) if cursor.description else None
 
 
 def _read(name: str, schema: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 from redis.exceptions import ResponseError
 
 from budget_core.ledger.limit import MOST
-from budget_core.provider import settle
+from budget_core.provider import maybe_await
 from budget_cpython.ledger.redis import replies, script_args
 from budget_cpython.ledger.redis.error_mapping import (
     ERRORS,
@@ -55,7 +55,7 @@ class RedisBackend:
         """Close the client, if it is owned."""
         if self._owned:
             close = getattr(self._client, "aclose", self._client.close)
-            await settle(close())
+            await maybe_await(close())
 
     async def _run_on_path(self, operation: str, arguments: Arguments) -> Sequence[Any]:
         keys = self._keys.of_path(arguments["path"])
@@ -150,7 +150,7 @@ class RedisBackend:
             registered = self._scripts[name] = self._client.register_script(script(name))
         try:
             reply = registered(keys, args)
-            if hasattr(reply, "__await__"):  # `settle` would cost each call a coroutine
+            if hasattr(reply, "__await__"):  # `maybe_await` would cost each call a coroutine
                 reply = await reply
         except ERRORS as error:
             await self._raise(error)
@@ -162,7 +162,7 @@ class RedisBackend:
         cursor = None
         while cursor != 0:
             try:
-                cursor, members = await settle(scan(key, cursor or 0, count=PAGE))
+                cursor, members = await maybe_await(scan(key, cursor or 0, count=PAGE))
             except ERRORS as error:
                 await self._raise(error)
             found.update(replies.text(list(members)))
@@ -171,14 +171,14 @@ class RedisBackend:
     async def _raise(self, error: Exception) -> NoReturn:
         pool = getattr(self._client, "connection_pool", None)
         if pool is not None and is_read_only(error):  # the address may be another server's by now
-            await settle(pool.disconnect(inuse_connections=False))
+            await maybe_await(pool.disconnect(inuse_connections=False))
         raise ledger_error(error, self._keys.prefix, retries=not self._owned) from error
 
     async def _refuse_eviction(self) -> None:
         """Raise `ValueError` if the server may evict keys; one that does not tell passes."""
         info: Any = {}
         try:
-            info = await settle(self._client.info("memory"))
+            info = await maybe_await(self._client.info("memory"))
         except ERRORS as error:
             if not (isinstance(error, ResponseError) and is_forbidden(error)):
                 await self._raise(error)
