@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Deadline:
     """An instant on the monotonic clock by which work has to be over.
 
-    Made by `from_now`, `never` or `from_wire`, and never changed. Deadlines of one clock compare:
-    the earlier is the smaller. In a `with` statement one that has passed raises
+    Made by `from_now`, `at`, `never` or `from_wire`, and never changed. Deadlines of one clock
+    compare: the earlier is the smaller. In a `with` statement one that has passed raises
     `DeadlineExceeded`, and the body is not run.
     """
 
@@ -38,6 +38,20 @@ class Deadline:
         return cls.from_wire(in_ms("seconds", seconds, -inf), clock)
 
     @classmethod
+    def at(cls, instant: float, clock: "MonotonicClock" = MONOTONIC) -> "Self":
+        """Return the deadline at an instant, in seconds of the monotonic clock.
+
+        On CPython that is `time.monotonic()` and a loop's `time()`. An instant that has passed, one
+        that never comes and errors are as in `from_now`.
+        """
+        ms = in_ms("instant", instant, -inf)
+        if ms is None:
+            return cls.never(clock)
+        now = clock.read()
+        cls.from_wire(max(0, ms - now // clock.per_ms), clock)  # refuses what it cannot measure
+        return cls(max(now, ms * clock.per_ms), now, clock)
+
+    @classmethod
     def never(cls, clock: "MonotonicClock" = MONOTONIC) -> "Self":
         """Return the deadline that never passes."""
         return cls.from_wire(None, clock)
@@ -56,11 +70,8 @@ class Deadline:
         return cls(now + remaining_ms * clock.per_ms, now, clock)
 
     @property
-    def at(self) -> float:
-        """The instant in seconds of the monotonic clock; infinity for never.
-
-        On CPython that is the clock of `time.monotonic()` and of asyncio's loops.
-        """
+    def instant(self) -> float:
+        """The instant in seconds of the monotonic clock, as `at` takes it; infinity for never."""
         return self._due / (1000 * self._clock.per_ms)
 
     def is_never(self) -> bool:

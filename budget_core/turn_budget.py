@@ -95,7 +95,7 @@ class TurnBudget:
 
     def tool_deadline(self, cap_s: float | None = None) -> float:
         """Return that deadline's instant, in seconds of the monotonic clock."""
-        return self.deadline_within(cap_s).at
+        return self.deadline_within(cap_s).instant
 
     def per_tool_remaining_s(self, cap_s: float | None = None) -> float:
         """Return the seconds that a tool which starts now is given before it is abandoned.

@@ -87,7 +87,7 @@ class Deadline(core.Deadline):
         if self.is_never():
             return None
         if self._clock is MONOTONIC:
-            return self.at
+            return self.instant
         from asyncio import get_running_loop
 
         return get_running_loop().time() + self.remaining_seconds()

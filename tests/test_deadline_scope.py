@@ -179,7 +179,7 @@ def test_a_timer_is_set_for_the_very_instant_and_none_where_it_never_comes(
         deadline = Deadline.from_now(60)
         async with Deadline.never().scope(), deadline.scope(), Deadline.never().scope():
             await asyncio.sleep(0)
-        assert timers == [deadline.at]
+        assert timers == [deadline.instant]
 
     asyncio.run(main())
 

@@ -64,7 +64,7 @@ def test_no_seconds_and_fewer_have_passed_already() -> None:
         assert deadline.is_expired(), seconds
         assert not deadline.is_never(), seconds
         assert deadline.remaining_seconds() == 0, seconds
-        assert nearly(deadline.at, 1), seconds
+        assert nearly(deadline.instant, 1), seconds
 
 
 def test_infinity_is_never() -> None:
@@ -74,7 +74,7 @@ def test_infinity_is_never() -> None:
         assert deadline.is_never()
         assert not deadline.is_expired()
         assert deadline.remaining_seconds() == INFINITY
-        assert deadline.at == INFINITY
+        assert deadline.instant == INFINITY
         deadline.check_or_raise()
 
 
@@ -119,15 +119,40 @@ def test_what_was_allowed_stays_the_same() -> None:
     assert never.allowed_seconds() == INFINITY
 
 
-def test_at_is_the_instant_in_seconds() -> None:
+def test_the_instant_is_in_seconds() -> None:
     _, clock = stopped_clock(2500)
-    assert nearly(Deadline.from_now(1.25, clock).at, 3.75)
-    assert Deadline.never(clock).at == INFINITY
+    assert nearly(Deadline.from_now(1.25, clock).instant, 3.75)
+    assert Deadline.never(clock).instant == INFINITY
+
+
+def test_a_deadline_at_an_instant_passes_then() -> None:
+    fake, clock = stopped_clock(2500)
+    for instant in (3.75, 3, 2.5, 2, 0, -1, -INFINITY):
+        fake.now = 2500
+        deadline = Deadline.at(instant, clock)
+        assert nearly(deadline.instant, max(2.5, instant)), instant
+        assert nearly(deadline.remaining_seconds(), max(0, instant - 2.5)), instant
+        assert deadline.is_expired() is (instant <= 2.5), instant
+        assert deadline.allowed_seconds() >= 0, instant
+        assert Deadline.at(deadline.instant, clock) == deadline, instant
+        fake.now = 4000
+        assert deadline.is_expired(), instant
+    assert Deadline.at(INFINITY, clock).is_never()
+
+
+def test_an_instant_that_a_clock_cannot_measure_or_that_is_no_number_is_refused() -> None:
+    fake = FakeClock(1_000_000)
+    clock = MonotonicClock(lambda: int(fake()), 1, 5000)
+    assert nearly(Deadline.at(1005, clock).remaining_seconds(), 5)
+    assert "5 s ahead, not 6 s" in str(raises(ValueError, Deadline.at, 1006, clock))
+    for value in NO_NUMBERS:
+        text = str(raises(ValueError, Deadline.at, value, clock))
+        assert "instant must be a number of seconds, not " + repr(value) in text, text
 
 
 def test_a_public_attribute_cannot_be_set() -> None:
     deadline = Deadline.from_now(5)
-    raises(AttributeError, set_attribute, deadline, "at", 7)
+    raises(AttributeError, set_attribute, deadline, "instant", 7)
     if slots_are_enforced():
         raises(AttributeError, set_attribute, deadline, "seconds", 7)
         assert not hasattr(deadline, "__dict__")
@@ -348,7 +373,7 @@ def test_instants_of_different_clocks_are_neither_equal_nor_ordered() -> None:
 
 def test_a_deadline_compares_with_deadlines_only() -> None:
     deadline: Any = Deadline.from_now(5)
-    for other in (5, 5.0, None, "5", deadline.at):
+    for other in (5, 5.0, None, "5", deadline.instant):
         assert deadline != other
         assert (deadline == other) is False
         for compare in (
@@ -454,7 +479,7 @@ def test_a_finer_clock_tells_the_same() -> None:
     fine, fast = FakeClock(1_000_000), MonotonicClock(lambda: int(fine()), 1000)
     both = [Deadline.from_now(2, clock) for clock in (slow, fast)]
     tells: list[Callable[[Deadline], Any]] = [
-        lambda deadline: deadline.at,
+        lambda deadline: deadline.instant,
         lambda deadline: deadline.is_expired(),
         lambda deadline: deadline.remaining_seconds(),
         lambda deadline: deadline.elapsed_seconds(),

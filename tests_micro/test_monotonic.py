@@ -191,7 +191,7 @@ def test_this_machines_clock_only_goes_forward() -> None:
 def test_this_machines_instants_are_those_of_its_own_monotonic_clock() -> None:
     if hasattr(time, "monotonic"):
         before = time.monotonic()
-        at = Deadline.from_now(0).at
+        at = Deadline.from_now(0).instant
         assert before - 0.001 <= at <= time.monotonic()
 
 

@@ -164,7 +164,7 @@ def test_a_tool_may_not_run_past_the_turn_or_its_cap() -> None:
     ):
         fake.now = 1000 + later * 1000
         assert nearly(budget.tool_deadline(cap_s=cap), at), (later, cap)
-        assert nearly(budget.deadline_within(cap).at, at), (later, cap)
+        assert nearly(budget.deadline_within(cap).instant, at), (later, cap)
     assert nearly(budget.tool_deadline(), 61)
 
 

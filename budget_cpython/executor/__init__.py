@@ -3,8 +3,12 @@
 from budget_cpython.executor.executor import BoundedToolExecutor
 from budget_cpython.executor.options import ToolOptions, tool_options
 from budget_cpython.executor.outcome import ToolOutcome
-from budget_cpython.executor.slots import NoSlotError
-from budget_cpython.executor.timeout import ToolTimeoutError, tool_timeout, with_timeout
+from budget_cpython.executor.timeout import (
+    NoSlotError,
+    ToolTimeoutError,
+    tool_timeout,
+    with_timeout,
+)
 
 __all__ = [
     "BoundedToolExecutor",

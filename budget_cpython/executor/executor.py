@@ -8,7 +8,7 @@ from budget_core.durations import in_ms
 from budget_cpython.executor.call import Call, Hooks, Settings
 from budget_cpython.executor.options import describe
 from budget_cpython.executor.outcome import DENIED, ToolOutcome
-from budget_cpython.executor.slots import NoSlotError, Slots
+from budget_cpython.executor.slots import Slots, SlotsBusyError
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
 
 TURN_IS_OVER = "the turn is over: it accepts no more writes"
@@ -100,7 +100,7 @@ class BoundedToolExecutor:
             _check(call)
             self._slots.take(call, call.left_s)
             _claim(call)
-        except (_DeniedError, NoSlotError) as denied:
+        except (_DeniedError, SlotsBusyError) as denied:
             return _denied(call, denied)
         call.run()
         return call.result()
@@ -129,7 +129,7 @@ class BoundedToolExecutor:
             _check(call)
             await self._slots.take_async(call, call.left_s)
             _claim(call)
-        except (_DeniedError, NoSlotError) as denied:
+        except (_DeniedError, SlotsBusyError) as denied:
             return _denied(call, denied)
         await call.run_async()
         return call.result()
@@ -186,4 +186,6 @@ def _claim(call: Call) -> None:
 
 
 def _denied(call: Call, denied: Exception) -> ToolOutcome:
-    return call.outcome_now(DENIED, reason=str(denied), retryable=isinstance(denied, NoSlotError))
+    return call.outcome_now(
+        DENIED, reason=str(denied), retryable=isinstance(denied, SlotsBusyError)
+    )

@@ -9,11 +9,10 @@ from threading import TIMEOUT_MAX, Event, Lock
 from weakref import WeakSet
 
 from budget_core.checks import check_limit
-from budget_core.errors import BudgetError
 
 
-class NoSlotError(BudgetError):
-    """A tool was not started: too many run, or outlived their time and still run."""
+class SlotsBusyError(Exception):
+    """There is no slot for a call: too many tools run, or outlived their time and still run."""
 
 
 class Slots:
@@ -45,7 +44,7 @@ class Slots:
     def take(self, call: object, left_s: Callable[[], float]) -> None:
         """Take a slot, and wait for one if need be.
 
-        Raises `NoSlotError` once `left_s()` is 0, and as soon as abandoned tools have every slot.
+        Raises `SlotsBusyError` once `left_s()` is 0, or as soon as abandoned tools have all slots.
         """
         if self._try_take(call):
             return
@@ -91,7 +90,7 @@ class Slots:
                 return True
             lost = self.abandoned
             if lost >= self.limit:
-                raise NoSlotError(
+                raise SlotsBusyError(
                     f"{lost} tools have outlived their time and still run "
                     f"(max_abandoned={self.limit})"
                 )
@@ -106,8 +105,8 @@ class Slots:
         finally:
             self._watchers.remove(watcher)
 
-    def _busy(self) -> NoSlotError:
-        return NoSlotError(
+    def _busy(self) -> SlotsBusyError:
+        return SlotsBusyError(
             f"{self.running} tools run and {self.abandoned} have outlived their time: no slot "
             f"became free in time (max_abandoned={self.limit})"
         )

@@ -11,7 +11,7 @@ from budget_core.durations import in_ms
 from budget_core.errors import DeadlineExceeded
 from budget_cpython.deadline import Deadline
 from budget_cpython.executor.options import Function, is_async
-from budget_cpython.executor.slots import Slots
+from budget_cpython.executor.slots import Slots, SlotsBusyError
 from budget_cpython.executor.threads import THREADS
 
 Overrides = Mapping[str, float | None]
@@ -20,14 +20,21 @@ Overrides = Mapping[str, float | None]
 class ToolTimeoutError(DeadlineExceeded):
     """A function did not end within its time limit: `tool` is its name, `timeout_s` the limit."""
 
-    def __init__(self, tool: str, timeout_s: float, deadline: Deadline) -> None:
+    def __init__(self, tool: str, timeout_s: float, deadline: Deadline, text: str = "") -> None:
         super().__init__(deadline)
         self.tool = tool
         self.timeout_s = timeout_s
-        self.args = (f"{tool} did not end within {timeout_s:g} s",)
+        self.args = (text or f"{tool} did not end within {timeout_s:g} s",)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.tool, self.timeout_s, self.deadline), vars(self)
+        return type(self), (self.tool, self.timeout_s, self.deadline, *self.args), vars(self)
+
+
+class NoSlotError(ToolTimeoutError):
+    """A function was not started within its time limit, and has done nothing.
+
+    Too many calls of it run, or outlived their time and still run: see `max_abandoned`.
+    """
 
 
 def tool_timeout(
@@ -63,9 +70,9 @@ def with_timeout(
 
     A call that takes too long raises `ToolTimeoutError`. An async function is cancelled. Any other
     runs in a thread, which is left behind and whose result is dropped: at most `max_abandoned` at a
-    time, and as many calls run at once. `NoSlotError` is raised if no slot becomes free in time. A
-    function that calls itself needs a slot for each depth. Raises `ValueError` for a malformed
-    limit, at once or at the call, and `TypeError` for a generator function.
+    time, and as many calls run at once. If no slot becomes free in time, that is its subclass
+    `NoSlotError`. A function that calls itself needs a slot for each depth. Raises `ValueError` for
+    a malformed limit, at once or at the call, and `TypeError` for a generator function.
     """
     if not callable(function):
         raise TypeError(f"there must be a function to limit, not {function!r}")
@@ -131,7 +138,10 @@ def _run(tool: str, seconds: float, slots: Slots, function: Callable[[], Any]) -
             finally:
                 slots.free(slot)
 
-        slots.take(slot, deadline.remaining_seconds)
+        try:
+            slots.take(slot, deadline.remaining_seconds)
+        except SlotsBusyError as busy:
+            raise NoSlotError(tool, held, deadline, f"{tool} was not started: {busy}") from None
         try:
             future = THREADS.submit(functools.partial(copy_context().run, work))
         except RuntimeError:  # the system gives no more threads

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from budget_cpython.executor import BoundedToolExecutor, NoSlotError, with_timeout
-from budget_cpython.executor.slots import Slots
+from budget_cpython.executor import BoundedToolExecutor, with_timeout
+from budget_cpython.executor.slots import Slots, SlotsBusyError
 from budget_cpython.executor.threads import MAX_IDLE, DaemonThreads
 from tests.executor.support import PATIENCE_S, eventually, turn
 
@@ -85,13 +85,13 @@ def test_calls_that_wait_in_vain_leave_no_watchers() -> None:
     slots = Slots(1)
     slots.take("first", lambda: 0)
     for _ in range(3):
-        with pytest.raises(NoSlotError):
+        with pytest.raises(SlotsBusyError):
             slots.take("second", lambda: 0)
     assert slots._watchers == []
 
     async def main() -> None:
         for _ in range(3):
-            with pytest.raises(NoSlotError):
+            with pytest.raises(SlotsBusyError):
                 await slots.take_async("second", lambda: 0)
 
     asyncio.run(main())

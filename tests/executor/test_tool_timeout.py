@@ -118,8 +118,12 @@ def test_so_many_abandoned_calls_are_refused_until_one_ends() -> None:
         for _ in range(2):
             with pytest.raises(ToolTimeoutError):
                 wrapped()
-        with pytest.raises(NoSlotError, match="2 tools have outlived"):
+        with pytest.raises(
+            NoSlotError, match="run was not started: 2 tools have outlived"
+        ) as caught:
             wrapped()
+        assert isinstance(caught.value, ToolTimeoutError)
+        assert (caught.value.tool, caught.value.timeout_s) == ("run", 0.02)
         assert with_timeout(add, 1)(1) == 2
         tool.gate.set()
         limits["run"] = 600
