@@ -37,9 +37,10 @@ def run_in_process(
 ) -> Any:
     """Return what the function returns in a new process, or raise what it raises there.
 
-    When the token is cancelled, the process and its group get TERM, and what is left of them KILL
-    as soon as it has ended, at the latest `kill_grace_s` later; then `ToolKilled` is raised. A
-    process that left the group (a daemon) is not found. Raises `ToolProcessError` for a function
+    When the process has ended, what is left of its group gets KILL, also where the function has
+    returned. When the token is cancelled, the process and its group get TERM, and KILL at the
+    latest `kill_grace_s` later; then `ToolKilled` is raised. A process that left the group (a
+    daemon) is not found. Raises `ToolProcessError` for a function
     or arguments that cannot be sent, and for a process that ends without a result.
     """
     try:
@@ -122,8 +123,8 @@ class _Child:
         lingers.cancel()
         with self._lock:
             self._over = True
-            if self.stopped:  # what is left of its group, before the group's id may be another's
-                _send(self._pid, signal.SIGKILL)
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._pid, signal.SIGKILL)  # before the group's id may be another's
         self._process.join()
         _groups.discard(self._pid)
         self._pipe.close()

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -113,6 +114,21 @@ def test_a_process_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> 
     eventually(lambda: executor.abandoned == 0)
     for pid in left.split():
         eventually(partial(is_gone, int(pid)))
+
+
+@pytest.mark.parametrize("end", [False, True])
+def test_what_a_process_started_ends_with_it_also_where_it_was_in_time(
+    tmp_path: Path, end: bool
+) -> None:
+    arguments = {"folder": str(tmp_path), "end": end}
+    outcome = BoundedToolExecutor().execute(tools.leave_children, arguments, *turn(), cap_s=500)
+    child = int((tmp_path / "pid").read_text())
+    try:
+        assert outcome.status == ("failed" if end else "completed"), outcome.reason
+        eventually(lambda: is_gone(child))
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
 
 
 def test_a_process_that_ignores_term_gets_kill(tmp_path: Path) -> None:
@@ -347,22 +363,24 @@ def test_a_forked_child_begins_with_free_slots_and_threads_of_its_own() -> None:
 
 
 IGNORED = """
-import signal
+import signal, sys
 from tests.executor import tools
 from tests.executor.support import turn
 from budget_cpython.executor import BoundedToolExecutor
 
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 executor = BoundedToolExecutor(kill_grace_s=600)
-outcome = executor.execute(tools.add, {"a": 1, "b": 2}, *turn(), cap_s=500)
+arguments = {"folder": sys.argv[1], "end": False}
+outcome = executor.execute(tools.leave_children, arguments, *turn(), cap_s=500)
 print(outcome.status, outcome.value, outcome.reason)
 """
 
 
-def test_a_program_that_ignores_its_children_has_their_results() -> None:
-    with program(IGNORED) as parent:
+def test_a_program_that_ignores_its_children_has_their_results(tmp_path: Path) -> None:
+    with program(IGNORED, tmp_path) as parent:
         said, complaints = parent.communicate(timeout=2 * PATIENCE_S)
-    assert (said, complaints) == ("completed 3 \n", "")
+    assert (said, complaints) == ("completed answer \n", "")
+    eventually(partial(is_gone, int((tmp_path / "pid").read_text())))
 
 
 def test_is_gone_can_tell() -> None:

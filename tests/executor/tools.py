@@ -77,6 +77,21 @@ def hang_with_child(folder: str) -> None:
 
 
 @tool_options(process=True)
+def leave_children(folder: str, end: bool) -> str:
+    """Start a process that ignores TERM, leave its id, and return, or end without an answer."""
+    code = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True)"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code + "; time.sleep(600)"], stdout=subprocess.PIPE
+    )
+    assert child.stdout
+    child.stdout.readline()
+    leave(folder, str(child.pid))
+    if end:
+        os._exit(3)
+    return "answer"
+
+
+@tool_options(process=True)
 def ignore_term(folder: str) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     leave(folder, str(os.getpid()))
