@@ -133,8 +133,6 @@ class Deadline:
             since = other._read() - elapsed
         return type(self)(other._due, since, other._clock)
 
-    intersect_deadline = intersect
-
     def within_ms(self, ms: int | None) -> "Self":
         """Return this deadline, or the one that many milliseconds from now if that is earlier."""
         if ms is None:

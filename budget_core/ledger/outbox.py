@@ -158,11 +158,14 @@ class Outbox:
         Several callers may deliver at once. Returns an error that kept an entry here, or else the
         last refusal.
         """
-        waiting = [entry for entry in self.entries if not entry.sending]
-        own = [one for one in waiting if path is not None and root(one.hold.path) == root(path)]
+        own: list[Entry] = []
+        others: list[Entry] = []
+        for entry in self.entries:
+            is_own = path is not None and root(entry.hold.path) == root(path)
+            (own if is_own else others).append(entry)
         kept = refused = None
-        for entry in own + [entry for entry in waiting if entry not in own]:
-            if entry not in self.entries:
+        for entry in own + others:
+            if entry.sending or entry not in self.entries:
                 continue
             try:
                 refused = await self._send(ask, entry) or refused
