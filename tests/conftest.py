@@ -6,6 +6,8 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import properties
+
 settings.register_profile(
     "unhurried",
     settings(),  # of a developer, or of CI
@@ -15,7 +17,13 @@ settings.register_profile(
 settings.load_profile("unhurried")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    """Say before any test is loaded whether the slow ones are left out; set up signals."""
+    properties.without_slow = config.option.markexpr == "not slow"
+    use_the_usual_signals()
+
+
+def use_the_usual_signals() -> None:
     """Start programs with the usual signals, and leave none of them behind when terminated.
 
     `nohup`, and a shell that starts the tests in the background, ignore signals, and what is

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -18,6 +18,7 @@ from budget_core import (
     TurnBudgetConfig,
     TurnBudgetTracker,
 )
+from tests.properties import examples
 from tests_micro.script import Script
 from tests_micro.support import unclear
 
@@ -159,7 +160,7 @@ reports = st.dictionaries(
 weights = st.floats(min_value=0, max_value=1_000_000)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(usage=reports | json_values, as_object=st.booleans(), cached=weights, model=weights)
 def test_any_json_is_counted_without_raising(
     usage: Any, as_object: bool, cached: float, model: float
@@ -170,7 +171,7 @@ def test_any_json_is_counted_without_raising(
     check_record(DailyBudgetTracker(DailyBudgetConfig(cached_token_weight=cached)), report, "m")
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(
     usage=st.fixed_dictionaries(
         {
@@ -193,7 +194,7 @@ def test_whatever_is_no_count_is_seen(usage: dict[str, Any]) -> None:
         assert tracker.usage_seen["missing"] == 1
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(
     prompt=st.integers(0, 10**9),
     completion=st.integers(0, 10**9),
@@ -370,11 +371,11 @@ class DayMachine(TrackerModel):
 
 TestTurn = TurnMachine.TestCase
 TestDay = DayMachine.TestCase
-TestTurn.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestTurn.settings = examples(150, stateful_step_count=30)
 TestDay.settings = TestTurn.settings
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     mode=st.sampled_from(["observe", "warn", "cutoff", "fallback"]),
     cap=st.integers(0, 60),

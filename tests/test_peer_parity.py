@@ -22,10 +22,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import budget_core as ours
+from tests.properties import examples
 from tests_micro.script import Script
 
 peer = pytest.importorskip("exoclaw_turn_budget")
@@ -148,7 +149,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     turn=turn_configs,
     daily=daily_configs,
@@ -168,7 +169,7 @@ def test_a_stack_decides_like_the_peer(
         assert sent(mine) == sent(theirs), (place, step)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(config=turn_configs, reports=st.lists(usages, max_size=25), ask=st.randoms())
 def test_a_turn_tracker_says_what_the_peers_says(
     config: dict[str, Any], reports: list[dict[str, int]], ask: Any
@@ -191,7 +192,7 @@ def test_a_turn_tracker_says_what_the_peers_says(
             assert mine.consume_at_limit_warning() == theirs.consume_at_limit_warning()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(config=daily_configs, reports=st.lists(usages, max_size=25), ask=st.randoms())
 def test_a_restarted_day_remembers_what_the_peers_remembers(
     config: dict[str, Any], reports: list[dict[str, int]], ask: Any

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from budget_core import ToolTraceEntry, TurnBudget, TurnRuntimeState
+from tests.properties import examples
 
 trace_ids = st.sampled_from(["t1", "t2", "t3", "t4"])
 latencies = st.integers(0, 60_000)
@@ -127,4 +127,4 @@ class TraceMachine(RuleBasedStateMachine):
 
 
 TestTrace: Any = TraceMachine.TestCase
-TestTrace.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestTrace.settings = examples(300, stateful_step_count=40)

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from budget_core import Budget, Envelope, Price
 from budget_core.agent.admission import Admission
+from tests.properties import examples
 from tests_micro.support import RecordingLock, stopped_clock
 
 DEPTH = 4
@@ -333,4 +333,4 @@ class TreeMachine(RuleBasedStateMachine):
 
 
 TestTree: Any = TreeMachine.TestCase
-TestTree.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestTree.settings = examples(150, stateful_step_count=40)

@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from budget_core.agent.json_schema import check_schema, complaint_about
+from tests.properties import examples
 from tests_micro.agent.test_json_schema import ESCAPED, TREE, VECTORS, wrapped
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -79,7 +80,7 @@ def agree(root: Any, value: Any) -> None:
     assert (complaint is None) == Draft202012Validator(root).is_valid(value), complaint
 
 
-@settings(max_examples=600, deadline=None)
+@examples(600)
 @given(st.data())
 def test_the_verdict_is_that_of_the_library(data: st.DataObject) -> None:
     one, two = data.draw(SCHEMAS), data.draw(SCHEMAS)
@@ -88,7 +89,7 @@ def test_the_verdict_is_that_of_the_library(data: st.DataObject) -> None:
     agree(root, {"v": data.draw(near(schema, VALUES))})
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.recursive(SCALARS, lambda v: st.fixed_dictionaries({}, optional={"name": v, "left": v})))
 def test_the_verdict_on_a_tree_is_that_of_the_library(value: Any) -> None:
     agree(TREE, value)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -13,6 +12,7 @@ from budget_core.ledger.records import Hold
 from budget_core.ledger.upstream import MOST_MS
 from budget_cpython.ledger.lease import LeasedLedger
 from budget_cpython.ledger.offline_cap import OfflineCapLedger
+from tests.properties import examples
 from tests_micro.ledger.faults import DAY, Faulty
 from tests_micro.support import FakeClock, stopped_clock
 
@@ -195,5 +195,5 @@ def test_process_dies_once_its_block_has_expired() -> None:
 
 TestLeasingFleet = LeasingFleet.TestCase
 TestAllowingFleet = AllowingFleet.TestCase
-TestLeasingFleet.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLeasingFleet.settings = examples(60, stateful_step_count=40)
 TestAllowingFleet.settings = TestLeasingFleet.settings

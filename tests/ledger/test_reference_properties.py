@@ -3,7 +3,6 @@
 from functools import partial
 from typing import Any, cast
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -16,6 +15,7 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger import Ledger
 from tests.ledger.reference_model import NOON, SIZES, Model, Rule
+from tests.properties import examples
 from tests.racing import in_threads, restless, unsettle
 
 __all__ = ["restless"]
@@ -194,7 +194,7 @@ def outcome(call: Any, *args: Any) -> Any:
 
 
 TestReference = Reference.TestCase
-TestReference.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestReference.settings = examples(100, stateful_step_count=40)
 
 
 # Threads

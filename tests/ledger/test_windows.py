@@ -8,7 +8,7 @@ import zoneinfo
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from budget_core.ledger import window as core_window
@@ -17,6 +17,7 @@ from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ledger.windows import parse_window
 from tests.paths import ROOT
+from tests.properties import examples
 
 HOUR = 3_600_000
 ZONES = (
@@ -139,7 +140,7 @@ windows = st.one_of(
 moments = st.integers(ms("1971-02-01 00:00"), ms("2110-01-01 00:00"))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(windows, moments)
 def test_a_window_contains_its_moment_and_touches_the_next(name: str, now: int) -> None:
     window = parse_window(name)
@@ -150,7 +151,7 @@ def test_a_window_contains_its_moment_and_touches_the_next(name: str, now: int) 
     assert window.bounds(start - 1)[2] == start
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.sampled_from(ZONES), st.integers(0, 23), moments)
 def test_a_day_begins_at_the_first_moment_of_its_reset_hour(zone: str, hour: int, now: int) -> None:
     _, start, _ = parse_window(f"day@{hour} {zone}").bounds(now)
@@ -161,7 +162,7 @@ def test_a_day_begins_at_the_first_moment_of_its_reset_hour(zone: str, hour: int
     assert jumped or (at.hour, at.minute, at.second) == (hour, 0, 0)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.sampled_from(UNITS[:5] + ("week", "week@9", "month", "month@7")), moments)
 def test_a_zone_that_is_utc_is_the_cores_window(unit: str, now: int) -> None:
     wanted = core_window.parse_window(unit).bounds(now)

@@ -6,7 +6,6 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from budget_core.ledger.errors import BudgetExceededError
@@ -17,6 +16,7 @@ from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
 from tests.ledger.machine import LedgerMachine
 from tests.ledger.patience import PATIENCE
 from tests.ledger.postgres.server import Emptier, server
+from tests.properties import examples
 from tests_micro.ledger import cases as ledger_cases
 
 CASES = list(ledger_cases.cases())
@@ -97,9 +97,7 @@ def test_any_history_is_as_in_memory(blocking: Opened) -> None:
         def end(self) -> None:
             """Keep it for the next."""
 
-    run_state_machine_as_test(
-        Machine, settings=settings(max_examples=25, stateful_step_count=30, deadline=None)
-    )
+    run_state_machine_as_test(Machine, settings=examples(25, stateful_step_count=30))
 
 
 def test_a_window_is_kept_as_long_as_something_is_held_in_it(blocking: Opened) -> None:

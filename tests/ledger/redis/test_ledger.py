@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import redis
-from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from budget_core.ledger.errors import (
@@ -28,6 +27,7 @@ from tests.ledger.claims import Claims
 from tests.ledger.machine import LedgerMachine
 from tests.ledger.patience import PATIENCE
 from tests.ledger.redis.server import RedisServer, server
+from tests.properties import examples
 from tests_micro.ledger import cases as ledger_cases
 
 CASES = list(ledger_cases.cases())
@@ -117,9 +117,7 @@ def test_any_history_is_as_in_memory(empty: RedisServer) -> None:
             """Keep the client for the next."""
 
     with closing(client):
-        run_state_machine_as_test(
-            Machine, settings=settings(max_examples=40, stateful_step_count=30, deadline=None)
-        )
+        run_state_machine_as_test(Machine, settings=examples(40, stateful_step_count=30))
 
 
 def test_processes_that_are_killed_are_granted_the_limit_exactly(empty: RedisServer) -> None:

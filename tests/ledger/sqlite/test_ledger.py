@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
@@ -13,6 +12,7 @@ from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.limit import MOST
 from budget_cpython.ledger.sqlite import SqliteLedger, ledger, rows
 from tests.ledger.machine import LedgerMachine, comparable, paths, ttls
+from tests.properties import examples
 from tests_micro.ledger import cases as ledger_cases
 
 CASES = list(ledger_cases.cases())
@@ -40,9 +40,7 @@ def test_any_history_is_as_in_memory(tmp_path: Path) -> None:
         def make(self, clock: Any, keep: int) -> SqliteLedger:
             return SqliteLedger(tmp_path / f"{next(numbers)}.db", clock=clock, keep=keep)
 
-    run_state_machine_as_test(
-        Machine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
-    )
+    run_state_machine_as_test(Machine, settings=examples(60, stateful_step_count=40))
 
 
 class Together:
@@ -88,6 +86,4 @@ def test_any_history_of_several_ledgers_on_one_file_is_too(
             for _ in range(count):
                 self.reserve(path, {"tokens": 1}, None, ttl)
 
-    run_state_machine_as_test(
-        Machine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
-    )
+    run_state_machine_as_test(Machine, settings=examples(60, stateful_step_count=40))
