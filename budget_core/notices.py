@@ -2,6 +2,7 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from budget_core._types import Tracker
@@ -31,14 +32,27 @@ def substitute(template: str, values: "dict[str, Any]") -> str:
     """Return `template` with each known `{name}` replaced by its value, the rest left as it is.
 
     Literal substitution in one pass: `{0.__class__}` and `{x:>99}` are plain text, and no value is
-    searched for names.
+    searched for names. Money is shown in dollars, without a unit.
     """
+    show, unit = show_on(values.get("unit", ""))
+    if show is not str:
+        values = dict(values, used=show(values["used"]), cap=show(values["cap"]))
+        template = template.replace(" {unit}", unit)
     parts = template.split("{")
     text = parts[0]
     for part in parts[1:]:
         name, brace, rest = part.partition("}")
         text += f"{values[name]}{rest}" if brace and name in values else "{" + part
     return text
+
+
+def show_on(axis: str) -> "tuple[Callable[[int], str], str]":
+    """Return what shows an amount on an axis, and the unit that follows: money is in dollars."""
+    if not axis.startswith("nano_usd"):
+        return str, " " + axis
+    from budget_core.money import dollars  # loaded for the first amount of money
+
+    return dollars, axis[8:]
 
 
 def last_words(tracker: "Tracker", enforcement: str) -> str:

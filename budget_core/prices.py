@@ -1,28 +1,31 @@
 """What tokens cost, in whole numbers."""
 
-from budget_core.config import check_share
+from budget_core.errors import refuse
+from budget_core.money import in_nano
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core.usage import Usage
 
-_MAX_USD = 1_000_000
+_MOST = 1_000_000_000_000  # millionths of a dollar
 
 
 class Price:
     """What a model's tokens cost: US dollars per million, as price lists have them.
 
-    `cached` is for prompt tokens read from a cache and `cache_write` for those written to one, both
-    as `input` unless given. A table of prices is a dict of them by model, or any object with such a
-    `get(model)`. Raises `ValueError` for a price that is not a number from 0 to a million.
+    A price is decimal text such as `"0.075"`, a whole number, or a float, which is taken to the
+    nearest millionth. `cached` is for prompt tokens read from a cache and `cache_write` for those
+    written to one, both as `input` unless given. A table of prices is a dict of them by model, or
+    any object with such a `get(model)`. Raises `ValueError` for a price that is not from 0 to a
+    million, and for text finer than a millionth of a dollar.
     """
 
     def __init__(
         self,
-        input: float,
-        output: float,
-        cached: float | None = None,
-        cache_write: float | None = None,
+        input: "float | str",
+        output: "float | str",
+        cached: "float | str | None" = None,
+        cache_write: "float | str | None" = None,
     ) -> None:
         self._input = _micro("input", input)
         self._output = _micro("output", output)
@@ -59,6 +62,9 @@ def cost_of_usage(usage: "Usage", price: "Price") -> int:
     return max(0, price.cost(prompt, usage.total - prompt, usage.cached, *written))
 
 
-def _micro(name: str, usd: float) -> int:
+def _micro(name: str, usd: "float | str") -> int:
     """Return millionths of a dollar."""
-    return int(check_share(name, usd, _MAX_USD) * 1_000_000 + 0.5)
+    micro = in_nano(name, usd, 6)
+    if micro > _MOST:
+        refuse(name, "at most a million dollars", usd)
+    return micro

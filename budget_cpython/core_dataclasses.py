@@ -24,7 +24,9 @@ def dataclass_of(base: "Any", module: str, *, frozen: bool, coerce: bool, **body
     ]
 
     def check(self: "Any") -> None:
-        vars(self).update(vars(base(**{name: vars(self)[name] for name in names})))
+        checked = vars(base(**{name: vars(self)[name] for name in names}))
+        vars(self).clear()
+        vars(self).update(checked)
 
     body |= {"__doc__": base.__doc__, "__module__": module}
     if coerce:

@@ -14,7 +14,8 @@ class Budget(Config):
     - `timeout`: seconds, waiting for models, tools and approvals included.
     - `max_tool_calls`, `max_reflections`: of all tools together, and on drafts of the answer.
     - `max_calls`: calls of single tools, by the tool's name.
-    - `max_nano_usd`: money, in billionths of a dollar; a model without a known price is refused.
+    - `max_usd`: money, in dollars such as `"0.50"` or 0.5, which is kept as `max_nano_usd`, in
+      billionths of a dollar; a model without a known price is refused.
     - `max_context_tokens`: tokens of one prompt, as far as they are counted beforehand.
     - `last_call`: the share of tokens, money and time that is kept back, with one LLM call where
       there are two or more, so that a run at its limit can still answer; `None` keeps nothing.
@@ -35,6 +36,7 @@ class Budget(Config):
         max_nano_usd: int | None = None,
         max_context_tokens: int | None = None,
         last_call: float | None = 0.1,
+        max_usd: "float | str | None" = None,
     ) -> None:
         self.max_turns = check_limit("max_turns", max_turns)
         self.max_tokens = check_limit("max_tokens", max_tokens)
@@ -50,6 +52,10 @@ class Budget(Config):
         for name in self.max_calls:
             check_text("max_calls", name)
             check_limit(f"max_calls[{name!r}]", self.max_calls[name])
+        if max_usd is not None:
+            from budget_core.money import in_nano  # loaded for the first limit in dollars
+
+            max_nano_usd = in_nano("max_usd", max_usd)
         self.max_nano_usd = check_limit("max_nano_usd", max_nano_usd)
         self.max_context_tokens = check_limit("max_context_tokens", max_context_tokens)
         self.last_call = check_share("last_call", last_call, 1, True)

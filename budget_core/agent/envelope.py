@@ -400,11 +400,17 @@ class Envelope:
     def extend(self, **more: "Any") -> None:
         """Raise limits while the run goes on, each by an amount: `extend(max_tokens=1000)`.
 
+        `max_usd` is in dollars.
+
         An unlimited axis stays unlimited, the limits above hold as before, and what is kept stays
         as it is. A stop is not undone. Raises `ValueError` for the name of no limit of a run, and
         for an amount that cannot be added; then nothing changes.
         """
         known = {"max_" + axis: count for axis, count in self._counts()}
+        if "max_usd" in more:
+            from budget_core.money import in_nano
+
+            more["max_nano_usd"] = in_nano("max_usd", more.pop("max_usd"))
         with self.lock:
             ms = self._timeout_ms
             for name, amount in more.items():

@@ -1,6 +1,7 @@
 """Say when a run is to end, and why."""
 
 from budget_core.errors import BudgetError
+from budget_core.notices import show_on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ class StopReason:
 
     - `kind`: one of the constants.
     - `axis`, `used`, `limit`: the figures that caused it, in whole numbers (turns, tokens,
-      milliseconds, nano-USD).
+      milliseconds, nano-USD, which the text shows in dollars).
     - `kept`: the part of the limit that is reserved for the last call.
     - `scope`: the name of the envelope whose limit it was.
     - `reason`: the words given with an explicit stop.
@@ -62,9 +63,10 @@ class StopReason:
             return self.reason
         text = self.kind.replace("_", " ")
         if self.used is not None:
-            text += f": {self.used} of {self.limit} {self.axis}"
+            show, unit = show_on(self.axis)
+            text += f": {show(self.used)} of {show(self.limit or 0)}{unit}"
             if self.kept:
-                text += f", {self.kept} kept for the last call"
+                text += f", {show(self.kept)} kept for the last call"
         if self.scope != "run":
             text += f" ({self.scope})"
         return f"{text}: {self.reason}" if self.reason else text
@@ -92,7 +94,7 @@ class StoppedError(BudgetError):
 AXES = {
     "turns": (StopReason.TURN_LIMIT, "turns"),
     "tokens": (StopReason.TOKEN_BUDGET, "tokens"),
-    "nano_usd": (StopReason.COST_LIMIT, "nano-USD"),
+    "nano_usd": (StopReason.COST_LIMIT, "nano_usd"),
     "tool_calls": (StopReason.TOOL_CALL_LIMIT, "tool calls"),
     "elapsed_ms": (StopReason.TIMEOUT, "ms"),
 }

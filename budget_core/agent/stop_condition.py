@@ -3,6 +3,7 @@
 from budget_core.agent.stop import StopReason, at_limit
 from budget_core.checks import check_count
 from budget_core.durations import in_ms
+from budget_core.money import in_nano
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,9 +102,12 @@ class MaxTokens(AtMost):
 
 
 class MaxCost(AtMost):
-    """Fires when that many nano-USD (billionths of a dollar) are spent."""
+    """Fires when that many US dollars are spent, such as `"0.50"` or 0.5."""
 
     AXIS = "nano_usd"
+
+    def __init__(self, usd: "float | str") -> None:
+        super().__init__(in_nano("usd", usd))
 
 
 class MaxToolCalls(AtMost):

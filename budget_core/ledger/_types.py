@@ -1,7 +1,7 @@
 """What every ledger does, as type checkers know it; no program loads this."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import TTL, Balance, Hold
@@ -23,14 +23,14 @@ class LedgerProtocol(Protocol):
         """Return the paths of all accounts, sorted."""
 
     def reserve(
-        self, path: str, amounts: Mapping[str, int | None], key: str | None = None, ttl: float = TTL
+        self, path: str, amounts: Mapping[str, Any], key: str | None = None, ttl: float = TTL
     ) -> Hold:
         """Hold amounts on every limit of the path and of the accounts above it, or raise."""
 
-    def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
+    def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
         """Record amounts as spent, without asking."""
 
-    def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
+    def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
         """Settle a hold with what the call used."""
 
     def release(self, hold: Hold) -> Hold:
@@ -65,12 +65,12 @@ class AsyncLedgerProtocol(Protocol):
     async def accounts(self) -> list[str]: ...
 
     async def reserve(
-        self, path: str, amounts: Mapping[str, int | None], key: str | None = None, ttl: float = TTL
+        self, path: str, amounts: Mapping[str, Any], key: str | None = None, ttl: float = TTL
     ) -> Hold: ...
 
-    async def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold: ...
+    async def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold: ...
 
-    async def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold: ...
+    async def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold: ...
 
     async def release(self, hold: Hold) -> Hold: ...
 

@@ -42,9 +42,12 @@ class BudgetExceededError(LedgerError):
         self.left = left = max(0, limit - spent - held)
         self.resets_at = resets_at
         when = "" if resets_at is None else f", until {resets_at} (Unix time)"
+        from budget_core.notices import show_on  # loaded for the first refusal
+
+        show, unit = show_on(f"{axis} per {window}")
         super().__init__(
-            f"{scope} has {left} of {limit} {axis} per {window} left, not {asked}{when}: "
-            f"{spent} spent, {held} held"
+            f"{scope} has {show(left)} of {show(limit)}{unit} left, not {show(asked)}{when}: "
+            f"{show(spent)} spent, {show(held)} held"
         )
 
 

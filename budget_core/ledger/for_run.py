@@ -6,6 +6,7 @@ from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.llm_account import LedgerAccount, UnpricedError, used_by
+from budget_core.notices import show_on
 from budget_core.usage import Usage
 from budget_core.usage_estimate import estimate_tokens
 
@@ -94,7 +95,8 @@ class RunAccount(LedgerAccount):
     def _why_not(self, error: Exception) -> StopReason:
         if isinstance(error, BudgetExceededError):
             until = "" if error.resets_at is None else f", until {error.resets_at} (Unix time)"
-            text = f"per {error.window}, {error.held} of it held, {error.asked} asked{until}"
+            show = show_on(error.axis)[0]
+            text = f"per {error.window}, {show(error.held)} held, {show(error.asked)} asked{until}"
             kind = _KINDS.get(error.axis, StopReason.TOKEN_BUDGET)
             used = error.spent + error.held
             return StopReason(kind, text, error.axis, used, error.limit, 0, error.scope, error)

@@ -84,7 +84,7 @@ class HttpLedger:
     async def reserve(
         self,
         path: str,
-        amounts: "Mapping[str, int | None]",
+        amounts: "Mapping[str, Any]",
         key: str | None = None,
         ttl: float = TTL,
     ) -> "Hold":
@@ -93,12 +93,12 @@ class HttpLedger:
         fields = {"amounts": check_amounts(amounts, True), "key": _key(key), "ttl": ttl}
         return await self._ask_hold("reserve", path, fields)
 
-    async def charge(self, path: str, amounts: "dict[str, int]", key: str | None = None) -> "Hold":
+    async def charge(self, path: str, amounts: "dict[str, Any]", key: str | None = None) -> "Hold":
         """Record amounts as spent, without asking."""
         fields = {"amounts": check_amounts(amounts), "key": _key(key)}
         return await self._ask_hold("charge", path, fields)
 
-    async def commit(self, hold: "Hold", actual: "dict[str, int] | None" = None) -> "Hold":
+    async def commit(self, hold: "Hold", actual: "dict[str, Any] | None" = None) -> "Hold":
         """Settle a hold with what the call used."""
         used = None if actual is None else check_amounts(actual)
         return await self._ask_hold("commit", hold.path, {"id": hold.id, "actual": used})

@@ -86,7 +86,7 @@ class LeasedLedger:
     def claim(
         self,
         path: str,
-        amounts: "Mapping[str, int | None]",
+        amounts: "Mapping[str, Any]",
         key: str | None = None,
         ttl: float = TTL,
     ) -> Hold | None:
@@ -95,7 +95,7 @@ class LeasedLedger:
         now = self.upstream.now()
         if lease is None or now >= self._due or None in amounts.values():
             return None
-        return lease.claim(dict(amounts), key, ttl, now)  # type: ignore[arg-type]
+        return lease.claim(dict(amounts), key, ttl, now)
 
     def record(self, hold: Hold, actual: "dict[str, int] | None" = None) -> Hold:
         """Settle a hold here, at once; if `is_due` then, `maintain` tells the ledger."""
@@ -112,7 +112,7 @@ class LeasedLedger:
     async def reserve(
         self,
         path: str,
-        amounts: "Mapping[str, int | None]",
+        amounts: "Mapping[str, Any]",
         key: str | None = None,
         ttl: float = TTL,
     ) -> Hold:
@@ -138,7 +138,7 @@ class LeasedLedger:
                 self._plan()
         return hold
 
-    async def commit(self, hold: Hold, actual: "dict[str, int] | None" = None) -> Hold:
+    async def commit(self, hold: Hold, actual: "dict[str, Any] | None" = None) -> Hold:
         """Record what a call used in the place of its hold, here at once and upstream in time.
 
         What is more than was leased is charged upstream as soon as that can be reached.
@@ -159,7 +159,7 @@ class LeasedLedger:
         await self.maintain()
         return found
 
-    async def charge(self, path: str, amounts: "dict[str, int]", key: str | None = None) -> Hold:
+    async def charge(self, path: str, amounts: "dict[str, Any]", key: str | None = None) -> Hold:
         """Record amounts upstream without asking, now or when it can be reached."""
         used = check_amounts(amounts)
         name = new_key() if key is None else check_key(key)

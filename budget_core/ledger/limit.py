@@ -23,15 +23,17 @@ _PRINTABLE = _SEGMENT + "!\"#$%&'()*,/:;<>?[\\]^`{|}~"
 class Limit:
     """What an account may use of one axis in one window.
 
-    - `axis`: what is counted, such as `tokens`, `calls` or `nano_usd`: up to 64 letters, digits,
-      `_` and `-`.
+    - `axis`: what is counted, such as `tokens` or `calls`: up to 64 letters, digits, `_` and `-`.
+      Money is in dollars on `usd`, such as `"5.00"`, and is counted on `nano_usd`.
     - `cap`: `None` for unlimited, which is counted all the same; `0` for nothing.
     - `window`: the name of a window, as `parse_window` takes it; `run` never ends.
     """
 
-    def __init__(self, axis: str, cap: int | None, window: str = "run") -> None:
+    def __init__(self, axis: str, cap: "Any", window: str = "run") -> None:
+        if axis == "usd":
+            axis, cap = "nano_usd", None if cap is None else _in_nano("cap of usd", cap)
         self.axis = check_axis(axis)
-        self.cap = None if cap is None else check_amount("cap of " + axis, cap)
+        self.cap: int | None = None if cap is None else check_amount("cap of " + axis, cap)
         if not isinstance(window, str):
             refuse("window", "a string", window)
         self.window = window
@@ -149,7 +151,8 @@ def check_amount(name: str, value: "Any") -> int:
 def check_amounts(amounts: "Any", unbounded: bool = False) -> "dict[str, Any]":
     """Accept amounts of up to 16 axes, and return a copy of them.
 
-    With `unbounded`, one may be `None`: how much that will be is not known.
+    Dollars on `usd` become nano-USD. With `unbounded`, one may be `None`: how much that will be is
+    not known.
     """
     if not isinstance(amounts, dict):
         refuse("amounts", "a dict of whole numbers by axis", amounts)
@@ -158,7 +161,13 @@ def check_amounts(amounts: "Any", unbounded: bool = False) -> "dict[str, Any]":
     found = {}
     for axis in amounts:
         value = amounts[axis]
-        if axis.__class__ is not str:
+        if axis == "usd":
+            if "nano_usd" in amounts:
+                raise ValueError("amounts must be of usd or nano_usd, not of both")
+            axis = "nano_usd"
+            if value is not None:
+                value = _in_nano("the amount of usd", value)
+        elif axis.__class__ is not str:
             axis = check_axis(axis)
         if (value.__class__ is not int or not 0 <= value <= MOST) and not (
             unbounded and value is None
@@ -166,6 +175,12 @@ def check_amounts(amounts: "Any", unbounded: bool = False) -> "dict[str, Any]":
             value = check_amount("the amount of " + check_axis(axis), value)
         found[axis] = value
     return found
+
+
+def _in_nano(name: str, usd: "Any") -> int:
+    from budget_core.money import in_nano  # loaded for the first amount in dollars
+
+    return in_nano(name, usd)
 
 
 def _plain(text: str) -> str:

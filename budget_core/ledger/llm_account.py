@@ -35,7 +35,7 @@ class UnpricedError(LedgerError):
 
     def __init__(self, scope: str, model: str) -> None:
         self.scope = scope
-        super().__init__(f"no price is known for {model}, and {scope} has a limit on nano_usd")
+        super().__init__(f"no price is known for {model}, and {scope} has a limit on money")
 
 
 class _InProcess:

@@ -126,7 +126,7 @@ class Ledger:
     def reserve(
         self,
         path: str,
-        amounts: "Mapping[str, int | None]",
+        amounts: "Mapping[str, Any]",
         key: str | None = None,
         ttl: float = TTL,
     ) -> Hold:
@@ -166,7 +166,7 @@ class Ledger:
                     bucket.held += held[axis]
             return hold
 
-    def charge(self, path: str, amounts: "dict[str, int]", key: str | None = None) -> Hold:
+    def charge(self, path: str, amounts: "dict[str, Any]", key: str | None = None) -> Hold:
         """Record amounts as spent without asking, also past a limit, and return them, committed.
 
         With the `key` of an earlier charge nothing more is recorded. Raises as `reserve` does, but
@@ -195,7 +195,7 @@ class Ledger:
                 self._settled[name] = hold
             return hold
 
-    def commit(self, hold: Hold, actual: "dict[str, int] | None" = None) -> Hold:
+    def commit(self, hold: Hold, actual: "dict[str, Any] | None" = None) -> Hold:
         """Record what a call used in the place of its hold, in the windows the hold was taken in.
 
         More than was held, or than the limit, is recorded too. An axis that `actual` does not name

@@ -130,9 +130,13 @@ class Balance:
         return 0 if self.limit is None else max(0, self.spent - self.limit)
 
     def __repr__(self) -> str:
+        from budget_core.notices import show_on
+
+        show, unit = show_on(f"{self.axis} per {self.window}")
+        cap = "no limit" if self.limit is None else show(self.limit)
         return (
-            f"<Balance of {self.account!r}: {self.axis} per {self.window}, {self.spent} spent and "
-            f"{self.held} held of {self.limit}>"
+            f"<Balance of {self.account!r}: {show(self.spent)} of {cap}{unit} spent, "
+            f"{show(self.held)} held>"
         )
 
 

@@ -94,13 +94,13 @@ class LeasedLedger(BlockingLedger):
         self._leased.begin_again(Lock(), ThreadGate())
 
     def reserve(
-        self, path: str, amounts: Mapping[str, int | None], key: str | None = None, ttl: float = TTL
+        self, path: str, amounts: Mapping[str, Any], key: str | None = None, ttl: float = TTL
     ) -> Hold:
         """Hold amounts of what is leased, or of a block drawn for them."""
         hold = self._leased.claim(path, amounts, key, ttl)
         return finish(self._leased.reserve(path, amounts, key, ttl)) if hold is None else hold
 
-    def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
+    def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
         """Record what a call used in the place of its hold, upstream in time."""
         found = self._leased.record(hold, actual)
         if self._leased.is_due:

@@ -1,13 +1,10 @@
 """Read limits from a line of text, as in settings and commands."""
 
 import re
-from decimal import Decimal
-from fractions import Fraction
 
-from budget_core.ledger.limit import MOST, Limit
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.windows import parse_window
 
-NANO = 10**9
 _AMOUNT = re.compile(
     r"\$(?P<money>[0-9]+(_[0-9]+)*(\.[0-9]+)?)|(?P<count>[0-9]+(_[0-9]+)*)\s+(?P<axis>[A-Za-z0-9_-]+)"
 )
@@ -16,9 +13,9 @@ _AMOUNT = re.compile(
 def parse_limits(text: str) -> list[Limit]:
     """Return the limits of a text such as `$5/day + 100 calls/hour`, in its order.
 
-    Each is dollars (`$0.50`, on the axis `nano_usd`) or a whole number and an axis (`1_000_000
-    tokens`), then `/` and a window as `parse_window` takes it; without one it is for a run. A `+`
-    between blanks joins several.
+    Each is dollars (`$0.50`) or a whole number and an axis (`1_000_000 tokens`), then `/` and a
+    window as `parse_window` takes it; without one it is for a run. A `+` between blanks joins
+    several.
 
     Raises `ValueError` for anything else, for money finer than a nano-dollar, and for two limits on
     one axis and window.
@@ -43,10 +40,6 @@ def _limit(part: str) -> Limit:
             f"'$5/day', not {part!r}"
         )
     name = parse_window(window.strip()).name if slash else "run"
-    axis = parts["axis"] or "nano_usd"
-    amount = Fraction(Decimal(parts["count"] or parts["money"])) * (1 if parts["axis"] else NANO)
-    if amount.denominator != 1 or amount > MOST:
-        raise ValueError(
-            f"a limit must be a whole number, of nano-dollars for money, up to 2**53 - 1: {part!r}"
-        )
-    return Limit(axis, int(amount), name)
+    if parts["axis"]:
+        return Limit(parts["axis"], int(parts["count"]), name)
+    return Limit("usd", parts["money"].replace("_", ""), name)

@@ -78,7 +78,7 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         return len(self._grants) + len(self.upstream.outbox.entries)
 
     async def reserve(
-        self, path: str, amounts: Mapping[str, int | None], key: str | None = None, ttl: float = TTL
+        self, path: str, amounts: Mapping[str, Any], key: str | None = None, ttl: float = TTL
     ) -> Hold:
         """Hold amounts upstream, or of the cap while that is out of reach.
 
@@ -96,7 +96,7 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
             async with self._gate:
                 return self._grant(Hold(path, name, asked), ttl, error, key is None)
 
-    async def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
+    async def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
         """Record amounts as spent without asking, now or later."""
         used = check_amounts(amounts)
         name = new_key() if key is None else check_key(key)
@@ -107,7 +107,7 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
                 self.upstream.outbox.charge(path, used, name)
             return Hold(path, name, used, Hold.COMMITTED, None, used)
 
-    async def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
+    async def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
         """Record what a call used in the place of its hold, now or later."""
         used = None if actual is None else check_amounts(actual)
         if self._granted(hold):

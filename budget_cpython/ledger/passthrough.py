@@ -25,14 +25,14 @@ class Passthrough:
         return self._ask("accounts")
 
     def reserve(
-        self, path: str, amounts: Mapping[str, int | None], key: str | None = None, ttl: float = TTL
+        self, path: str, amounts: Mapping[str, Any], key: str | None = None, ttl: float = TTL
     ) -> Hold:
         return self._ask("reserve", path, amounts, key, ttl)
 
-    def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
+    def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
         return self._ask("charge", path, amounts, key)
 
-    def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
+    def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
         return self._ask("commit", hold, actual)
 
     def release(self, hold: Hold) -> Hold:
@@ -73,14 +73,14 @@ class AsyncPassthrough:
         return await self._ask("accounts")
 
     async def reserve(
-        self, path: str, amounts: Mapping[str, int | None], key: str | None = None, ttl: float = TTL
+        self, path: str, amounts: Mapping[str, Any], key: str | None = None, ttl: float = TTL
     ) -> Hold:
         return await self._ask("reserve", path, amounts, key, ttl)
 
-    async def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
+    async def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
         return await self._ask("charge", path, amounts, key)
 
-    async def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
+    async def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
         return await self._ask("commit", hold, actual)
 
     async def release(self, hold: Hold) -> Hold:

@@ -104,7 +104,7 @@ class AsyncRemoteLedger:
         return sorted(await self._ask("accounts", ""))
 
     async def reserve(
-        self, path: str, amounts: Mapping[str, int | None], key: str | None = None, ttl: float = TTL
+        self, path: str, amounts: Mapping[str, Any], key: str | None = None, ttl: float = TTL
     ) -> Hold:
         """Hold amounts on every limit of the path and of the accounts above it, or raise."""
         asked = self._check_axes(check_amounts(amounts, True))
@@ -131,13 +131,13 @@ class AsyncRemoteLedger:
         except LedgerError:
             pass
 
-    async def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
+    async def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
         """Record amounts as spent, without asking."""
         used = self._check_axes(check_amounts(amounts))
         named = {"id": next(self._ids) if key is None else check_key(key)}
         return Hold(*await self._ask("charge", _path(path), amounts=used, **named))
 
-    async def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
+    async def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
         """Settle a hold with what the call used."""
         used = None if actual is None else self._check_axes(check_amounts(actual))
         return Hold(*await self._ask("commit", _path(hold.path), id=_hold_id(hold.id), actual=used))

@@ -367,7 +367,7 @@ async def test_money_bounds_a_run_and_its_completions() -> None:
     budget = Budget(max_nano_usd=4_000_000)
     played = await play(SHOUT, SHOUT, says("Enough."), budget=budget, prices=PRICES)
     assert played.script.limits == [36, 17, 2]
-    assert played.figures == ("cost_limit", "nano-USD", 3_800_000, 4_000_000, 400_000, "run")
+    assert played.figures == ("cost_limit", "nano_usd", 3_800_000, 4_000_000, 400_000, "run")
     assert played.result.usage["nano_usd"] == 5_700_000
 
 
@@ -383,7 +383,7 @@ async def test_the_fallback_model_makes_the_calls_that_the_first_is_too_dear_for
 
 async def test_where_money_is_limited_a_model_without_a_price_makes_no_call() -> None:
     played = await play(says("No."), budget=Budget(max_nano_usd=5), prices={})
-    assert played.figures == ("cost_limit", "nano-USD", 0, 5, 0, "run")
+    assert played.figures == ("cost_limit", "nano_usd", 0, 5, 0, "run")
     assert played.reason.reason == "no price is known for script"
     assert played.script.sent == []
 

@@ -90,9 +90,10 @@ def test_tokens_end_a_run_when_that_many_are_used() -> None:
 def test_money_ends_a_run_when_so_much_is_spent() -> None:
     seen = unlimited()
     seen.nano_usd.charge(9)
-    assert MaxCost(10).check(seen) is None
+    most = MaxCost("0.00000001")
+    assert most.check(seen) is None
     seen.nano_usd.charge(1)
-    assert figures(MaxCost(10).check(seen)) == ("cost_limit", "nano-USD", 10, 10, 0, "run")
+    assert figures(most.check(seen)) == ("cost_limit", "nano_usd", 10, 10, 0, "run")
 
 
 def test_a_run_may_use_all_its_tool_calls_and_ends_when_it_asks_for_one_more() -> None:
@@ -133,9 +134,11 @@ def test_nothing_allowed_ends_a_run_before_it_begins() -> None:
 
 
 def test_limits_are_checked_when_built() -> None:
-    for kind in (MaxIterations, MaxTokens, MaxCost, MaxToolCalls):
+    for kind in (MaxIterations, MaxTokens, MaxToolCalls):
         for bad in NO_COUNTS:
             assert "limit" in str(raises(ValueError, kind, bad)), (kind, bad)
+    for bad in (-1, float("nan"), "six", True, None):
+        assert "usd" in str(raises(ValueError, MaxCost, bad)), bad
     for bad in (-1, float("nan"), "6", True, None):
         assert "seconds" in str(raises(ValueError, Timeout, bad)), bad
     for bad in NO_COUNTS:

@@ -134,11 +134,10 @@ async def test_a_call_that_does_not_fit_is_answered_in_the_models_place() -> Non
         ledger = make_ledger(**caps)
         response = await wrapped(model, ledger).chat(HELLO, max_tokens=100)
         assert (response.cut_off_by, response.usage["total_tokens"]) == ("org/team", 0)
-        [axis] = caps
-        if caps[axis]:
-            left = (
-                f"[Budget exhausted] org/team has {caps[axis]} of {caps[axis]} {axis} per day left"
-            )
+        if "tokens" in caps:
+            left = "[Budget exhausted] org/team has 10 of 10 tokens per day left"
+        elif "nano_usd" in caps:
+            left = "[Budget exhausted] org/team has $0.000019999 of $0.000019999 per day left"
         else:
             left = "[Budget exhausted] The org/team budget is spent (0/0 calls per day)"
         assert response.content.startswith(left)

@@ -148,7 +148,7 @@ def test_holds_and_balances_read_well() -> None:
     hold = ledger.reserve("org", {"tokens": 5}, "k")
     assert repr(hold) == "<Hold 'k' on 'org': held {'tokens': 5}>"
     row = ledger.balance("org")[0]
-    assert repr(row) == "<Balance of 'org': tokens per day, 0 spent and 5 held of 100>"
+    assert repr(row) == "<Balance of 'org': 0 of 100 tokens per day spent, 5 held>"
 
 
 def test_a_refusal_says_what_is_left_and_until_when() -> None:

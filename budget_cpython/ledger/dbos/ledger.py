@@ -49,7 +49,7 @@ class AsyncDBOSLedger(AsyncPassthrough):
         self._blocks = not inspect.iscoroutinefunction(ledger.reserve)
 
     async def reserve(
-        self, path: str, amounts: Mapping[str, int | None], key: str | None = None, ttl: float = TTL
+        self, path: str, amounts: Mapping[str, Any], key: str | None = None, ttl: float = TTL
     ) -> Hold:
         """Hold amounts on every limit of the path and of the accounts above it, or raise."""
         if key is not None or workflow() is None:
@@ -66,7 +66,7 @@ class AsyncDBOSLedger(AsyncPassthrough):
 
         return cast(Hold, await self._record("reserve", step))
 
-    async def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
+    async def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
         """Record amounts as spent, without asking."""
         if key is not None or workflow() is None:
             return await super().charge(path, amounts, key)

@@ -86,7 +86,7 @@ class SqliteLedger:
     def reserve(
         self,
         path: str,
-        amounts: Mapping[str, int | None],
+        amounts: Mapping[str, Any],
         key: str | None = None,
         ttl: float = TTL,
     ) -> Hold:
@@ -95,13 +95,13 @@ class SqliteLedger:
             lambda rows: rows.load_accounts(path, key).reserve(path, amounts, key, ttl)
         )
 
-    def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
+    def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
         """Record amounts as spent without asking."""
         return self._commits.run(
             lambda rows: rows.load_accounts(path, key).charge(path, amounts, key)
         )
 
-    def commit(self, hold: Hold, actual: dict[str, int] | None = None) -> Hold:
+    def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
         """Record what a call used in the place of its hold."""
         return self._commits.run(
             lambda rows: rows.load_hold(hold.path, hold.id).commit(hold, actual)
