@@ -2,6 +2,7 @@
 
 PUBLIC = """\
 ledger.limit Limit
+chat.refusal ContextWindowExceededError
 agent.budget Budget
 agent.envelope Envelope
 usage_estimate estimate_tokens

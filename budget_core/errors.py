@@ -31,14 +31,18 @@ class StateCorruptError(StoreError):
 class ProviderError(BudgetError):
     """A model's endpoint refused, failed, or could not be reached.
 
-    `status` is the HTTP status, or 0 where there was no answer at all. `sent` is false where the
-    request cannot have reached the endpoint. `message` never contains the API key.
+    `status` is the HTTP status, or 0 where there was no answer at all; with 200 an answer had
+    begun. `code` is the endpoint's own word for a refusal, if it has one. `sent` is false where the
+    request cannot have reached the endpoint whole. `attempts` is how often it was made. `message`
+    never contains the API key.
     """
 
     sent = True
+    attempts = 1
+    code: str | None = None
 
     def __init__(self, status: int, message: str) -> None:
-        super().__init__(f"{message} (HTTP {status})" if status else message)
+        super().__init__(f"{message} (HTTP {status})" if status not in (0, 200) else message)
         self.status = status
         self.message = message
 

@@ -14,6 +14,10 @@ class ToolCall:
     `arguments` is the JSON object that the model sent, or `None` if it sent something else.
     """
 
+    id: str
+    name: str
+    arguments: "Any"
+
     def __init__(self, id: str, name: str, arguments: "Any") -> None:
         self.id = id
         self.name = name
@@ -23,9 +27,23 @@ class ToolCall:
 class ChatResponse:
     """A model's answer: text, tool calls, or both.
 
-    `usage` is the provider's report as it came. `cut_off_by` names the scope of the budget that
-    answered in the model's place, and is `None` where a model answered.
+    - `usage`: the provider's report as it came.
+    - `cost`: what the provider says it billed, in US dollars, and `service_tier` the tier that it
+      says it served; `None` where it says nothing.
+    - `cut_off_by`: the scope of the budget that answered in the model's place; `None` where a model
+      answered.
+    - `attempts`: how often the request was made.
     """
+
+    content: str | None
+    tool_calls: "list[ToolCall]"
+    finish_reason: str
+    usage: "dict[str, Any]"
+    reasoning_content: str | None
+    thinking_blocks: "list[dict[str, Any]] | None"
+    cost: float | None
+    service_tier: str | None
+    attempts = 1
 
     def __init__(
         self,
@@ -33,15 +51,21 @@ class ChatResponse:
         tool_calls: "list[ToolCall] | None" = None,
         finish_reason: str = "stop",
         usage: "dict[str, Any] | None" = None,
+        reasoning_content: str | None = None,
+        thinking_blocks: "list[dict[str, Any]] | None" = None,
+        cost: float | None = None,
+        service_tier: str | None = None,
         cut_off_by: str | None = None,
     ) -> None:
         self.content = content
         self.tool_calls = [] if tool_calls is None else tool_calls
         self.finish_reason = finish_reason
         self.usage = {} if usage is None else usage
+        self.reasoning_content = reasoning_content
+        self.thinking_blocks = thinking_blocks
+        self.cost = cost
+        self.service_tier = service_tier
         self.cut_off_by = cut_off_by
-        self.reasoning_content = None
-        self.thinking_blocks = None
 
     @property
     def has_tool_calls(self) -> bool:

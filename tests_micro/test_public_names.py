@@ -18,6 +18,7 @@ NAMES = (
     "ChatResponse",
     "CitationAccumulator",
     "CompositePolicy",
+    "ContextWindowExceededError",
     "DailyBudgetConfig",
     "DailyBudgetTracker",
     "Deadline",

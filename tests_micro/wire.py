@@ -21,8 +21,8 @@ DEEP = "[" * 5000 + "]" * 5000
 class Wire:
     """A connection that brings `pieces`, then ends; one that is an exception is raised.
 
-    `sent` is what the client wrote, `closed` how often it closed the connection. Within `connected`
-    it is what `budget_core.chat.http` takes for `asyncio`.
+    `sent` is what the client wrote, `closed` how often it closed a connection. Within `connected`
+    it is what `budget_core.chat.http` takes for `asyncio`. First, connections fail by `refusals`.
     """
 
     TimeoutError = asyncio.TimeoutError
@@ -32,6 +32,8 @@ class Wire:
         self.sent = b""
         self.closed = 0
         self.opened: list[tuple[str, int]] = []
+        self.connections = 0
+        self.refusals: list[OSError] = []
 
     async def connected(self, function: "Callable[..., Awaitable[Any]]", *args: "Any") -> "Any":
         """Return what the function comes to while this is the network."""
@@ -43,8 +45,11 @@ class Wire:
             module.asyncio = asyncio
 
     async def open_connection(self, host: str, port: int, **options: "Any") -> "tuple[Wire, Wire]":
-        """Connect, always."""
+        """Connect."""
         self.opened.append((host, port))
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.connections += 1
         return self, self
 
     async def wait_for(self, waiting: "Awaitable[Any]", seconds: float) -> "Any":
@@ -73,10 +78,21 @@ class Wire:
 
 
 class Client(ChatClient):
-    """A client at a wire's end."""
+    """A client at a wire's end that makes one attempt unless told otherwise.
+
+    `waits` has the seconds that it waited between attempts; no time passes.
+    """
+
+    def __init__(self, *args: "Any", **options: "Any") -> None:
+        self.waits: list[float] = []
+        super().__init__(*args, **dict({"retries": 0, "sleep": self.wait}, **options))
+
+    async def wait(self, seconds: float) -> None:
+        """Take note of a wait."""
+        self.waits.append(seconds)
 
     async def ask(self, wire: Wire, **options: "Any") -> "ChatResponse":
-        """Return the answer, and see the connection closed whatever comes of it."""
+        """Return the answer, and see each connection closed whatever comes of it."""
 
         async def chat() -> "ChatResponse":
             return await self.chat(HELLO, **options)
@@ -84,7 +100,7 @@ class Client(ChatClient):
         try:
             response: ChatResponse = await wire.connected(chat)
         finally:
-            assert wire.closed == 1
+            assert wire.closed == wire.connections
         return response
 
 

@@ -32,7 +32,7 @@ class Envelope:
     - `turns` (also `steps`), `tokens`, `nano_usd`, `tool_calls`, `reflections`: each a
       `SharedAllowance`.
     - `estimated`, `missing`, `unpriced`: calls whose usage was estimated, or is not known, and
-      those whose price is not known.
+      those whose price is not known. `retries`: attempts beyond the first of each call.
     - `max_tokens_per_turn`, `max_context_tokens`: the smallest here and above, or `None`.
     - `name`: the envelope's name in reasons.
     - `stopped`: the reason that was given to `stop`, or `None`.
@@ -80,7 +80,7 @@ class Envelope:
         self.stopped: StopReason | None = None
         self.closing = self.in_use = False
         self.pauses: list[dict[str, Any]] = []
-        self.estimated = self.missing = self.unpriced = 0
+        self.estimated = self.missing = self.unpriced = self.retries = 0
         self.queue: list[Any] = [] if parent is None else parent.queue
         self.notes: dict[Any, Any] = {}
         self.ledger: Any = None if parent is None else parent.ledger
@@ -316,7 +316,7 @@ class Envelope:
         with self.lock:
             seen = {axis: count.used for axis, count in self._counts()}
             seen["elapsed_ms"] = self.elapsed_ms()
-            for name in ("estimated", "missing", "unpriced"):
+            for name in ("estimated", "missing", "unpriced", "retries"):
                 seen[name] = getattr(self, name)
         return seen
 

@@ -83,6 +83,8 @@ class LlmCall:
             asked["max_tokens"] = self.hold.limit
         if on_delta is not None and getattr(self.inner, "supports_response_deltas", False):
             asked["on_delta"] = self._streamed = StreamedAnswer(on_delta, self.hold.limit)
+        if getattr(self.inner, "supports_left_s", False):
+            asked["left_s"] = self.hold.envelope.remaining_s
         self.billed = True
         try:
             await call_within(self.hold.envelope, self._chat)
@@ -134,6 +136,9 @@ class LlmCall:
         else:
             self.report = getattr(self.response, "usage", self._streamed.usage)
         unclear = {Usage.ESTIMATED: ["estimated"], Usage.INVALID: ["missing"]}.get(usage.status, [])
+        made = getattr(self.reason, "error", None) if self.response is None else self.response
+        attempts = getattr(made, "attempts", 1)
+        unclear += ["retries"] * (attempts - 1 if type(attempts) is int else 0)
         if self.hold.price is not None:
             from budget_core.prices import cost_of_usage  # loaded where there are prices
 

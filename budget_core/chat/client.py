@@ -1,9 +1,11 @@
 """Talk to an OpenAI-compatible chat endpoint, from a chip or a server."""
 
+import asyncio
 import json
 
-from budget_core.chat.completion import complaint, parse_answer
+from budget_core.chat.completion import parse_answer
 from budget_core.chat.http import HttpEndpoint, HttpExchange
+from budget_core.checks import check_count
 from budget_core.errors import ProviderError
 
 TYPE_CHECKING = False
@@ -14,18 +16,24 @@ if TYPE_CHECKING:
     from budget_core._types import Messages, Tools
     from budget_core.provider import ChatResponse
 
-_MAX_MESSAGE = 300
-
 
 class ChatClient:
     """A provider that speaks the chat-completions protocol over HTTP or HTTPS.
 
-    `timeout_s` bounds every wait for the network, up to a day; `max_response_bytes` every answer,
-    its head included. `tls` is a context for https, by default `tls_context()`. The API key is in
-    no message, log or repr.
+    - `timeout_s`: bounds every wait for the network, up to a day.
+    - `max_response_bytes`: bounds every answer, its head included.
+    - `tls`: a context for https, by default `tls_context()`.
+    - `retries`: how often a request is repeated that did not arrive, or was refused with 408, 409,
+      429 or 5xx; each time after `Retry-After`, or longer than the time before.
+    - `limit_name`: the name under which `max_tokens` is sent. It becomes `max_completion_tokens`
+      once a model refuses `max_tokens`.
+    - `sleep`: waits between attempts, by default `asyncio.sleep`.
+
+    The API key is in no message, log or repr.
     """
 
     supports_response_deltas = True
+    supports_left_s = True
 
     def __init__(
         self,
@@ -35,9 +43,15 @@ class ChatClient:
         timeout_s: float = 60,
         max_response_bytes: int = 262_144,
         tls: "Any" = None,
+        retries: int = 2,
+        limit_name: str = "max_tokens",
+        sleep: "Callable[[float], Awaitable[Any]]" = asyncio.sleep,
     ) -> None:
         self.base_url = base_url
         self.model = model
+        self.retries = check_count("retries", retries)
+        self.limit_name = limit_name
+        self._sleep = sleep
         self._endpoint = HttpEndpoint(base_url, api_key, timeout_s, max_response_bytes, tls)
         self._key = api_key
 
@@ -54,13 +68,16 @@ class ChatClient:
         tools: "Tools | None" = None,
         model: str | None = None,
         on_delta: "Callable[[str], Awaitable[None]] | None" = None,
+        left_s: "Callable[[], float] | None" = None,
         **options: "Any",
     ) -> "ChatResponse":
         """Return the model's answer; with `on_delta`, stream its text there piece by piece.
 
         `options`, such as `max_tokens` and `temperature`, are sent under their names; those that
-        are `None` are not sent. Raises `ProviderError` if the endpoint refuses, fails, breaks off,
-        answers in another form, or cannot be reached.
+        are `None` are not sent. A wait for the next attempt is not begun where it takes longer than
+        the seconds that `left_s()` returns. Raises `ProviderError` if the endpoint refuses, fails,
+        breaks off, answers in another form, or cannot be reached, and its subclass
+        `ContextWindowExceededError` if the prompt is too long for the model.
         """
         request = {name: value for name, value in options.items() if value is not None}
         request["model"] = model or self.model
@@ -70,18 +87,31 @@ class ChatClient:
         if on_delta is not None:
             request["stream"] = True
             request["stream_options"] = {"include_usage": True}
-        exchange = HttpExchange(self._endpoint)
-        try:
-            return await self._answer(exchange, json.dumps(request).encode(), on_delta)
-        except ProviderError as error:
-            message = error.message
-            if self._key:
-                message = message.replace(self._key, "[API key]")
-            line = [char if char >= " " else " " for char in message[:_MAX_MESSAGE]]
-            failure = ProviderError(error.status, "".join(line))
-            failure.sent = error.sent
-        finally:
-            await exchange.close()
+        attempts = 0
+        while True:
+            if "max_tokens" in request:
+                request[self.limit_name] = request.pop("max_tokens")
+            attempts += 1
+            exchange = HttpExchange(self._endpoint)
+            try:
+                response = await self._answer(exchange, json.dumps(request).encode(), on_delta)
+                response.attempts = attempts
+                return response
+            except ProviderError as error:
+                failure = error
+            finally:
+                await exchange.close()
+            from budget_core.chat.refusal import other_limit, wait_s, without_key  # once it fails
+
+            failure = without_key(failure, self._key)
+            failure.attempts = attempts
+            if "max_tokens" in request and other_limit(failure):
+                self.limit_name = "max_completion_tokens"
+                continue
+            wait = None if attempts > self.retries else wait_s(failure, exchange.advice, attempts)
+            if wait is None or (left_s is not None and wait >= left_s()):
+                break
+            await self._sleep(wait)
         raise failure  # outside the handler: a chained error could show the key
 
     async def _answer(
@@ -92,7 +122,9 @@ class ChatClient:
     ) -> "ChatResponse":
         await exchange.send("POST", self._endpoint.path + "/chat/completions", body)
         if exchange.status != 200:
-            raise ProviderError(exchange.status, complaint(await exchange.read_all()))
+            from budget_core.chat.refusal import refusal
+
+            raise refusal(exchange.status, await exchange.read_all())
         if on_delta is None:
             return parse_answer(await exchange.read_all())
         from budget_core.chat.stream import read_stream  # loaded for the first streamed answer

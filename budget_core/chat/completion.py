@@ -25,13 +25,14 @@ def parse_answer(body: bytes) -> ChatResponse:
             ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
             for call in message.get("tool_calls") or ()
         ]
-        return make_answer(content, calls, choice.get("finish_reason"), data.get("usage"))
+        usage, tier = data.get("usage"), data.get("service_tier")
+        return make_answer(content, calls, choice.get("finish_reason"), usage, tier)
     except (AttributeError, IndexError, KeyError, TypeError):
         raise ProviderError(200, "the answer is not a chat completion")
 
 
 def make_answer(
-    content: "Any", calls: "list[ToolCall]", finish_reason: "Any", usage: "Any"
+    content: "Any", calls: "list[ToolCall]", finish_reason: "Any", usage: "Any", tier: "Any"
 ) -> ChatResponse:
     """Return a response from the parts of an answer, each checked.
 
@@ -45,7 +46,13 @@ def make_answer(
         content = None
     if not isinstance(finish_reason, str):
         finish_reason = "tool_calls" if calls else "stop"
-    return ChatResponse(content, calls, finish_reason, usage)
+    response = ChatResponse(content, calls, finish_reason, usage)
+    cost = usage.get("cost") if isinstance(usage, dict) else None
+    if isinstance(cost, (int, float)) and not isinstance(cost, bool):
+        response.cost = cost
+    if isinstance(tier, str):
+        response.service_tier = tier
+    return response
 
 
 def parse_object(text: "Any") -> "dict[str, Any] | None":
@@ -89,17 +96,6 @@ def parse_json(data: bytes) -> "Any":
         return _joined(value) if b"\\ud" in data or b"\\uD" in data else value
     except RuntimeError:
         raise ValueError("nested too deeply")
-
-
-def complaint(body: bytes) -> str:
-    """Return the error message of an endpoint, from any of the usual shapes."""
-    try:
-        data = parse_json(body)
-        error = data.get("error") or data.get("message") or data.get("detail")
-        text = error.get("message") if isinstance(error, dict) else error
-    except (AttributeError, ValueError):
-        text = None
-    return text if text and isinstance(text, str) else "the endpoint refused the request"
 
 
 def _joined(value: "Any") -> "Any":

@@ -18,11 +18,15 @@ def tls_context(ca_file: str | None = None) -> "Any":
     """Return a TLS client context that verifies servers against the certificates in `ca_file`.
 
     Without `ca_file` CPython trusts the system's certificates; MicroPython then trusts no server.
+    Raises `ValueError` where the firmware has no TLS.
     """
     try:
         import ssl
     except ImportError:
-        ssl = __import__("tls")  # what small ports have of it
+        try:
+            ssl = __import__("tls")  # what small ports have of it
+        except ImportError:
+            raise ValueError("this firmware has no TLS: use an http URL, or a build with tls")
     if hasattr(ssl, "create_default_context"):
         return ssl.create_default_context(cafile=ca_file)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -80,12 +84,14 @@ class HttpExchange:
     """One request and its answer: `status`, then the body piece by piece.
 
     `framed` tells whether the body ends by its length or its chunks; else it ends with the
-    connection, and may be cut short. Every failure is a `ProviderError`. Call `close` in any case.
+    connection, and may be cut short. `advice` has the answer's headers on retries. Every failure is
+    a `ProviderError`. Call `close` in any case.
     """
 
     def __init__(self, endpoint: HttpEndpoint) -> None:
         self.status = 0
         self.framed = False
+        self.advice: dict[bytes, bytes] = {}
         self._endpoint = endpoint
         self._seen = 0
         self._buffer = b""
@@ -95,20 +101,24 @@ class HttpExchange:
         self._writer: Any = None
 
     async def send(self, method: str, path: str, body: bytes) -> None:
-        """Send a request and read the head of its answer."""
+        """Send a request and read the head of its answer.
+
+        An error with `sent` false says that the request did not arrive whole. MicroPython notices
+        only while it sends that no connection was made.
+        """
         to = self._endpoint
         options = {"ssl": to.tls, "server_hostname": to.host} if to.secure else {}
         # MicroPython tries a name's first address only, and where that is ::1 few servers listen.
         place = "127.0.0.1" if to.host == "localhost" else to.host
         opening = asyncio.open_connection(place, to.port, **options)
+        head = [f"{method} {path} HTTP/1.1", f"Host: {to.host}:{to.port}", "Connection: close"]
+        head += to.headers + [f"Content-Length: {len(body)}", "", ""]
         try:
             self._reader, self._writer = await self._within(opening, "connecting to")
+            await self._within(self._write("\r\n".join(head).encode() + body), "sending to")
         except ProviderError as error:
             error.sent = False
             raise
-        head = [f"{method} {path} HTTP/1.1", f"Host: {to.host}:{to.port}", "Connection: close"]
-        head += to.headers + [f"Content-Length: {len(body)}", "", ""]
-        await self._within(self._write("\r\n".join(head).encode() + body), "sending to")
         while self.status < 200:  # a status below 200 only announces the answer
             await self._read_head()
 
@@ -188,6 +198,8 @@ class HttpExchange:
                 self.framed, self._rest = True, self._number(value.strip(), 10)
             elif name == b"transfer-encoding" and value.strip() == b"chunked":
                 self.framed = self._chunked = True
+            elif name in (b"retry-after", b"x-should-retry"):
+                self.advice[name] = value.strip()
             line = await self._line()
         if self._chunked:
             self._rest = 0

@@ -1,6 +1,6 @@
 """Read a streamed chat answer."""
 
-from budget_core.chat.completion import complaint, make_answer, parse_json
+from budget_core.chat.completion import make_answer, parse_json
 from budget_core.errors import ProviderError
 from budget_core.provider import ChatResponse, ToolCall
 from budget_core.usage_stream import as_streamed
@@ -43,7 +43,7 @@ async def read_stream(
         raise ProviderError(exchange.status, "the streamed answer broke off")
     calls = [parts.calls[index] for index in sorted(parts.calls)]
     sink.pieces[before:] = [text]  # the answer's own string: its text is there once
-    return make_answer(text or None, calls, parts.finish_reason, parts.usage)
+    return make_answer(text or None, calls, parts.finish_reason, parts.usage, parts.tier)
 
 
 class _Parts:
@@ -54,6 +54,7 @@ class _Parts:
         self.calls: dict[int, ToolCall] = {}
         self.finish_reason: str | None = None
         self.usage: Any = None
+        self.tier: Any = None
         self.done = False
 
     def add(self, event: bytes) -> str | None:
@@ -67,7 +68,9 @@ class _Parts:
         try:
             chunk = parse_json(data)
             if chunk.get("error"):
-                raise ProviderError(200, "the stream ended in an error: " + complaint(data))
+                from budget_core.chat.refusal import complaint  # loaded for the first error
+
+                raise ProviderError(200, "the stream reported an error: " + complaint(data)[0])
             return self._add(chunk)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
             raise ProviderError(200, "the streamed answer is malformed")
@@ -76,6 +79,7 @@ class _Parts:
         sink = self._sink
         if chunk.get("usage"):
             self.usage = sink.usage = chunk["usage"]
+        self.tier = chunk.get("service_tier") or self.tier
         if not chunk["choices"]:
             return None
         choice = chunk["choices"][0]

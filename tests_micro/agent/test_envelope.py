@@ -732,6 +732,7 @@ def test_usage_counts_in_whole_numbers() -> None:
         "estimated": 0,
         "missing": 1,
         "unpriced": 0,
+        "retries": 0,
     }
 
 

@@ -154,7 +154,8 @@ async def test_a_turn_ends_with_what_it_used_and_what_was_used_so_far() -> None:
     slow = Tool("slow", "Slow.", lambda: fake.advance(2_000))
     played = await play(calls(("slow", {})), says("Hi."), tools=[slow], clock=clock)
     first, second = played.diary.of("turn_completed")
-    none = {"nano_usd": 0, "reflections": 0, "estimated": 0, "missing": 0, "unpriced": 0}
+    names = ("nano_usd", "reflections", "estimated", "missing", "unpriced", "retries")
+    none = dict.fromkeys(names, 0)
     used = dict(none, turns=1, tokens=100, tool_calls=1, elapsed_ms=2_000)
     assert (first["turn"], first["usage"], first["cumulative_usage"]) == (1, used, used)
     assert second["usage"] == dict(none, turns=1, tokens=100, tool_calls=0, elapsed_ms=0)

@@ -176,13 +176,13 @@ async def test_an_error_in_a_stream_is_told_without_the_key() -> None:
     for error in ({"message": "Overloaded, " + KEY}, "Overloaded, " + KEY):
         data = b"data: " + json.dumps({"error": error}).encode() + b"\n\n"
         found = await broken(TEXT, data, DONE)
-        assert found.message == "the stream ended in an error: Overloaded, [API key]"
+        assert found.message == "the stream reported an error: Overloaded, [API key]"
 
 
 async def test_an_error_in_a_stream_is_an_error_whatever_its_shape() -> None:
     for error in ({}, {"message": None}, 5, ["x"], True, {"code": 1}):
         data = b"data: " + json.dumps({"error": error or 1}).encode() + b"\n\n"
-        assert "ended in an error" in str(await broken(TEXT, data, FINISH, DONE)), error
+        assert "reported an error" in str(await broken(TEXT, data, FINISH, DONE)), error
 
 
 async def test_a_chunk_that_says_there_was_no_error_is_none() -> None:
