@@ -166,7 +166,7 @@ async def test_what_was_billed_and_served_is_in_the_answer() -> None:
         "usage": {"total_tokens": 7, "cost": 0.25},
         "service_tier": "flex",
     }
-    stream = [{"choices": [{"delta": {"content": "Hi."}, "finish_reason": "stop"}]}]
+    stream: list[Any] = [{"choices": [{"delta": {"content": "Hi."}, "finish_reason": "stop"}]}]
     stream += [{"choices": [], "usage": body["usage"], "service_tier": "flex"}]
     lines = b"".join([b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in stream])
 
@@ -179,8 +179,9 @@ async def test_what_was_billed_and_served_is_in_the_answer() -> None:
 
 
 async def test_a_cost_or_tier_of_another_kind_is_none() -> None:
-    for odd in (None, "1", True, [], {}):
-        body = {"choices": [{"message": {"content": "Hi."}}], "usage": {"cost": odd}}
+    odds: list[Any] = [None, "1", True, [], {}]
+    for odd in odds:
+        body: Any = {"choices": [{"message": {"content": "Hi."}}], "usage": {"cost": odd}}
         raw = json.dumps(dict(body, service_tier=odd if odd != "1" else 1)).encode()
         response = await Client(URL, "small").ask(Wire(answer(raw)))
         assert (response.cost, response.service_tier) == (None, None), odd
