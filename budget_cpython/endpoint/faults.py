@@ -8,6 +8,7 @@ from budget_cpython.endpoint.http_handler import JSON, HttpHandler
 from budget_cpython.endpoint.protocol import ApiError, Json
 
 DRIP_SECONDS: Final = 0.05
+CONTEXT_TOKENS: Final = 200
 
 Act = Callable[[HttpHandler, Json, Json], None]
 
@@ -83,6 +84,35 @@ def _stream_cut(http: HttpHandler, body: Json, completion: Json) -> None:
     http.send_completion(body, completion, cut_short=True)
 
 
+def _busy(http: HttpHandler, body: Json, completion: Json) -> None:
+    if int(completion["id"].rpartition("-")[2]) % 2:
+        message = "Rate limit reached."
+        details: Any = {"kind": "requests", "code": "rate_limit_exceeded"}
+        raise ApiError(429, message, headers={"Retry-After": "0"}, **details)
+    http.send_completion(body, completion)
+
+
+def _other_limit(http: HttpHandler, body: Json, completion: Json) -> None:
+    if body.get("max_tokens") is not None:
+        message = (
+            "Unsupported parameter: 'max_tokens' is not supported with this model. "
+            "Use 'max_completion_tokens' instead."
+        )
+        raise ApiError(400, message, param="max_tokens", code="unsupported_parameter")
+    http.send_completion(body, completion)
+
+
+def _small_context(http: HttpHandler, body: Json, completion: Json) -> None:
+    tokens = completion["usage"]["prompt_tokens"]
+    if tokens > CONTEXT_TOKENS:
+        message = (
+            f"This model's maximum context length is {CONTEXT_TOKENS} tokens. "
+            f"However, your messages resulted in {tokens} tokens."
+        )
+        raise ApiError(400, message, param="messages", code="context_length_exceeded")
+    http.send_completion(body, completion)
+
+
 FAULTS: Final = {
     "error-400": Fault(_fail(400, param="model"), "answers 400"),
     "error-401": Fault(_fail(401, code="invalid_api_key"), "answers 401"),
@@ -91,6 +121,9 @@ FAULTS: Final = {
         "answers 429 with Retry-After",
     ),
     "error-500": Fault(_fail(500, kind="server_error"), "answers 500"),
+    "busy": Fault(_busy, "answers every other request with 429, the first one too"),
+    "other-limit": Fault(_other_limit, "takes max_completion_tokens only"),
+    "small-context": Fault(_small_context, f"takes prompts of {CONTEXT_TOKENS} tokens at most"),
     "hang": Fault(_hang, "accepts the request and never answers"),
     "drip": Fault(_drip, "sends one byte now and then, without end"),
     "huge": Fault(_huge, "sends a body without end"),

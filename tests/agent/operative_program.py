@@ -53,6 +53,7 @@ RUNS: "tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]" = (
     ("bad-arguments", {"max_turns": 4}, {}),
     ("hang", {"timeout": 0.2, "last_call": None}, {}),
     ("error-429", {"max_turns": 20}, {}),
+    ("busy", {"max_turns": 4}, {"wind_down": UNTOLD}),
     ("error-500", {"max_turns": 20}, {"fallback_model": "rescue"}),
 )
 
@@ -72,11 +73,15 @@ TOOLS = [
 ]
 
 
+async def no_time(seconds: float) -> None:
+    """Wait for nothing."""
+
+
 class Client(ChatClient):
     """A client with whose first call the clock begins to go."""
 
     def __init__(self, base: str, model: str, late: LateClock) -> None:
-        super().__init__(base, model)
+        super().__init__(base, model, sleep=no_time)
         self.late = late
 
     async def chat(self, *arguments: "Any", **options: "Any") -> "Any":

@@ -145,7 +145,15 @@ def test_an_endpoint_that_hangs_costs_the_timeout(played: Played) -> None:
 def test_an_endpoint_that_refuses_costs_nothing(played: Played) -> None:
     saw = played["error-429"]
     assert (saw["kind"], saw["status"], saw["usage"]["tokens"]) == ("provider_error", 429, 0)
-    assert saw["turns"] == len(played.asked("error-429")) == 1
+    assert saw["turns"] == 1
+    assert len(played.asked("error-429")) == 1 + saw["usage"]["retries"] == 3
+
+
+def test_a_run_outlives_an_endpoint_that_is_busy(played: Played) -> None:
+    saw = played["busy"]
+    assert (saw["kind"], saw["turns"]) == ("turn_limit", 4)
+    assert len(played.asked("busy")) == 4 + saw["usage"]["retries"] >= 7
+    assert saw["text"] != ""
 
 
 def test_the_fallback_model_answers_for_an_endpoint_that_fails(played: Played) -> None:

@@ -64,7 +64,7 @@ class Listener:
 
 
 def client(base: str, timeout_s: float = PATIENT, tls: "Any" = None) -> ChatClient:
-    return ChatClient(base.replace(" ", "%20"), "small", KEY, timeout_s, 65_536, tls)
+    return ChatClient(base.replace(" ", "%20"), "small", KEY, timeout_s, 65_536, tls, retries=0)
 
 
 def descriptors() -> int:

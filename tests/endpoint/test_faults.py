@@ -14,6 +14,7 @@ import pytest
 from budget_cpython import (
     BudgetWrapper,
     ChatClient,
+    ContextWindowExceededError,
     ProviderError,
     TurnBudgetTracker,
     estimate_tokens,
@@ -49,6 +50,48 @@ def test_closing_ends_hung_dripping_and_idle_clients() -> None:
                 pass
     assert endpoint._server.fileno() == -1  # its port may be another program's by now
     endpoint.close()
+
+
+def test_busy_serves_every_other_request(
+    client: openai.OpenAI, endpoint: ScriptedEndpoint
+) -> None:
+    with pytest.raises(openai.RateLimitError) as refused:
+        client.chat.completions.create(model="busy", messages=HELLO)
+    assert refused.value.response.headers["retry-after"] == "0"
+    assert client.chat.completions.create(model="busy", messages=HELLO).choices
+    provider = ChatClient(endpoint.base_url, "busy")
+    for stream in ({}, {"on_delta": _ignore}):
+        answer = asyncio.run(provider.chat(HELLO, **stream))
+        assert (bool(answer.content), answer.attempts) == (True, 2)
+
+
+def test_other_limit_takes_max_completion_tokens_only(
+    client: openai.OpenAI, endpoint: ScriptedEndpoint
+) -> None:
+    with pytest.raises(openai.BadRequestError, match="Use 'max_completion_tokens'"):
+        client.chat.completions.create(model="other-limit", messages=HELLO, max_tokens=5)
+    provider = ChatClient(endpoint.base_url, "other-limit")
+    attempts = [asyncio.run(provider.chat(HELLO, max_tokens=5)).attempts for _ in range(2)]
+    assert attempts == [2, 1]
+    sent = [sorted(body) for body in endpoint.requests]
+    assert [("max_tokens" in names, "max_completion_tokens" in names) for names in sent] == [
+        (True, False),
+        (True, False),
+        (False, True),
+        (False, True),
+    ]
+
+
+def test_small_context_refuses_long_prompts(endpoint: ScriptedEndpoint) -> None:
+    provider = ChatClient(endpoint.base_url, "small-context")
+    long = [{"role": "user", "content": "tomato " * 200}]
+    with pytest.raises(ContextWindowExceededError, match="maximum context length is 200 tokens"):
+        asyncio.run(provider.chat(long))
+    assert asyncio.run(provider.chat(HELLO)).content
+
+
+async def _ignore(text: str) -> None:
+    """Take a piece of a stream."""
 
 
 def test_drip_sends_blanks_without_a_length_or_an_end(endpoint: ScriptedEndpoint) -> None:

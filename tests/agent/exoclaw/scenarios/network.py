@@ -42,7 +42,8 @@ class ReadFile(Tool):
 
 
 def _budgets(model: str = "scripted", **turn: "Any") -> Budgets:
-    return Budgets(ChatClient(os.getenv("SCENARIO_ENDPOINT") or "", model), **turn)
+    client = ChatClient(os.getenv("SCENARIO_ENDPOINT") or "", model, retries=0)
+    return Budgets(client, **turn)
 
 
 def _tools() -> "list[Tool]":
