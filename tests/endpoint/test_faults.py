@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from contextlib import closing
+from typing import Any
 
 import openai
 import pytest
@@ -52,15 +53,14 @@ def test_closing_ends_hung_dripping_and_idle_clients() -> None:
     endpoint.close()
 
 
-def test_busy_serves_every_other_request(
-    client: openai.OpenAI, endpoint: ScriptedEndpoint
-) -> None:
+def test_busy_serves_every_other_request(client: openai.OpenAI, endpoint: ScriptedEndpoint) -> None:
     with pytest.raises(openai.RateLimitError) as refused:
         client.chat.completions.create(model="busy", messages=HELLO)
     assert refused.value.response.headers["retry-after"] == "0"
     assert client.chat.completions.create(model="busy", messages=HELLO).choices
     provider = ChatClient(endpoint.base_url, "busy")
-    for stream in ({}, {"on_delta": _ignore}):
+    streams: list[dict[str, Any]] = [{}, {"on_delta": _ignore}]
+    for stream in streams:
         answer = asyncio.run(provider.chat(HELLO, **stream))
         assert (bool(answer.content), answer.attempts) == (True, 2)
 
