@@ -1,6 +1,6 @@
 """Count what one limit has used in one window."""
 
-from budget_core.ledger.limit import MOST, Limit
+from budget_core.ledger.limit import Limit
 from budget_core.ledger.window import NO_DATE
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ class Bucket:
     """What is spent and held of one limit in one window, or in one bucket of a rolling one.
 
     `earlier` are the other buckets of a rolling window that still count. Times are Unix
-    milliseconds. `cap` is `MOST` for an unlimited one.
+    milliseconds. `cap` is `None` for an unlimited one.
 
     It is no `Allowance`: that belongs to one run, has one lock and lives as long as its cap. A
     bucket belongs to a window and is superseded when that ends, while its holds still settle in it,
@@ -36,14 +36,14 @@ class Bucket:
         end: int,
         spent: int = 0,
         held: int = 0,
-        cap: int = MOST,
+        cap: int | None = None,
     ) -> None:
         self.limit = limit
         self.start = start
         self.end = end
         self.spent = spent
         self.held = held
-        self.cap = cap
+        self.cap: Any = cap
         self.earlier: Any = ()
 
     def totals(self) -> "tuple[int, int]":
@@ -52,31 +52,29 @@ class Bucket:
         for bucket in self.earlier:
             spent += bucket.spent
             held += bucket.held
-        return min(MOST, spent), min(MOST, held)
+        return spent, held
 
     def shortage(self, asked: int | None) -> "tuple[Any, ...] | None":
-        """Return what `refusal` needs if there is too little left, or `None`; `None` asks for all.
+        """Return what `refusal` needs if there is too little left, else `None`.
 
-        An amount without a bound is refused by every cap.
+        Every cap refuses an amount of `None`, which has no bound.
         """
+        if self.cap is None:
+            return None
         spent, held = self.totals() if self.earlier else (self.spent, self.held)
-        if self.cap == MOST if asked is None else spent + held + asked <= self.cap:
+        if asked is not None and spent + held + asked <= self.cap:
             return None
         limit = self.limit
         place = (limit.account, limit.axis, limit.window.name)
-        return self.end, place, MOST if asked is None else asked, self.cap, spent, held
-
-    def record(self, used: int) -> None:
-        """Add to what is spent, also past the limit, up to what engines can count."""
-        self.spent = min(MOST, self.spent + used)
+        return self.end, place, asked, self.cap, spent, held
 
     def settle(self, was: str, amount: int, used: int) -> None:
         """Replace the amount of a hold, which had the state `was`, by what was used."""
         if was == HELD:
-            self.held = max(0, self.held - amount)
+            self.held -= amount
         elif was == EXPIRED:
-            self.spent = max(0, self.spent - amount)
-        self.record(used)
+            self.spent -= amount
+        self.spent += used
 
 
 class CountedLimit:
@@ -98,7 +96,7 @@ class CountedLimit:
             self.bucket = Bucket(self, start, end)
         elif now >= self.bucket.end or 0 < now < self.bucket.start:
             self.follow(now)
-        self.bucket.cap = MOST if cap is None else cap
+        self.bucket.cap = cap
 
     def follow(self, now: int) -> None:
         """Move to the window of `now`, with its count if it was counted before.
@@ -126,8 +124,7 @@ class CountedLimit:
 
     def limit(self) -> Limit:
         """Return what was configured."""
-        cap = self.bucket.cap
-        return Limit(self.axis, None if cap == MOST else cap, self.window.name)
+        return Limit(self.axis, self.bucket.cap, self.window.name)
 
 
 def _start(bucket: Bucket) -> int:

@@ -16,7 +16,7 @@ class BudgetExceededError(LedgerError):
     """A reservation was refused and nothing was held: `asked` is more than is `left`.
 
     `scope` is the path of the account with the limit; `axis`, `window` and `limit` say which limit,
-    `spent` and `held` what stands against it. `asked` is 2**53 - 1 for an amount without a bound.
+    `spent` and `held` what stands against it. `asked` is `None` for an amount without a bound.
     `resets_at` is the Unix second at which its window, or the current bucket of a rolling one,
     ends; `None` if it never does.
     """
@@ -26,7 +26,7 @@ class BudgetExceededError(LedgerError):
         scope: str,
         axis: str,
         window: str,
-        asked: int,
+        asked: int | None,
         limit: int,
         spent: int,
         held: int,
@@ -46,7 +46,8 @@ class BudgetExceededError(LedgerError):
 
         show, unit = show_on(f"{axis} per {window}")
         super().__init__(
-            f"{scope} has {show(left)} of {show(limit)}{unit} left, not {show(asked)}{when}: "
+            f"{scope} has {show(left)} of {show(limit)}{unit} left, not "
+            f"{'an amount without a bound' if asked is None else show(asked)}{when}: "
             f"{show(spent)} spent, {show(held)} held"
         )
 

@@ -96,7 +96,8 @@ class RunAccount(LedgerAccount):
         if isinstance(error, BudgetExceededError):
             until = "" if error.resets_at is None else f", until {error.resets_at} (Unix time)"
             show = show_on(error.axis)[0]
-            text = f"per {error.window}, {show(error.held)} held, {show(error.asked)} asked{until}"
+            asked = show(error.asked or 0)
+            text = f"per {error.window}, {show(error.held)} held, {asked} asked{until}"
             kind = _KINDS.get(error.axis, StopReason.TOKEN_BUDGET)
             used = error.spent + error.held
             return StopReason(kind, text, error.axis, used, error.limit, 0, error.scope, error)

@@ -232,13 +232,20 @@ def _balances(said: "Any") -> "list[Balance]":
             check_text("axis", row["axis"]),
             check_text("window", row["window"]),
             check_limit("limit", row["limit"]),
-            check_count("spent", row["spent"]),
-            check_count("held", row["held"]),
+            _sum(row["spent"]),
+            _sum(row["held"]),
             check_count("begins_at", row["begins_at"]),
             check_limit("resets_at", row["resets_at"]),
         )
         for row in said["balances"]
     ]
+
+
+def _sum(value: "Any") -> int:
+    """Accept a whole number of any size."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError
+    return value
 
 
 def _refusal(status: int, said: "dict[str, Any]") -> Exception:
@@ -251,10 +258,10 @@ def _refusal(status: int, said: "dict[str, Any]") -> Exception:
                 check_text("scope", said["scope"]),
                 check_text("axis", said["axis"]),
                 check_text("window", said["window"]),
-                check_count("asked", said["asked"]),
+                check_limit("asked", said["asked"]),
                 check_count("limit", said["limit"]),
-                check_count("spent", said["spent"]),
-                check_count("held", said["held"]),
+                _sum(said["spent"]),
+                _sum(said["held"]),
                 check_limit("resets_at", said["resets_at"]),
             )
         if word == "unknown_account":

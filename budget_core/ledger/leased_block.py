@@ -2,7 +2,7 @@
 
 from budget_core.ledger.bucket import EXPIRED
 from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
-from budget_core.ledger.limit import MOST, Limit, check_axis
+from budget_core.ledger.limit import MOST, check_axis
 from budget_core.ledger.memory import Ledger
 from budget_core.ledger.outbox import add_amounts
 from budget_core.ledger.window import FAR
@@ -152,7 +152,7 @@ class PathLease:
         for lease in block.leases:
             axes += [axis for axis in lease.amounts if axis not in axes]
         axes += [axis for axis in block.settled if axis not in axes]
-        self.local.set_limits(self.path, [Limit(axis, block.cap(axis)) for axis in axes])
+        self.local.set_limits(self.path, {axis: block.cap(axis) for axis in axes})  # type: ignore[arg-type]
         buckets = self.local.charge(self.path, {}).buckets or {}
         block.buckets = {axis: buckets[axis][0] for axis in buckets}
 
@@ -165,13 +165,13 @@ class PathLease:
 
 
 class _LocalLedger(Ledger):
-    """A ledger that admits nothing on an axis without a limit, and takes any number of limits."""
+    """A ledger that admits nothing on an axis without a limit, and takes caps by axis as limits."""
 
     def _read_limits(self, limits: "Any") -> "list[tuple[str, Window, int | None]]":
         window = self._reader.window("run")
-        return [(one.axis, window, one.cap) for one in limits]
+        return [(axis, window, limits[axis]) for axis in limits]
 
-    def _uncounted(self, axis: str) -> "tuple[()]":
+    def _check_uncounted(self, axis: str) -> None:
         raise UnknownAccountError(check_axis(axis))
 
 
@@ -192,7 +192,7 @@ class LeasedBlock:
 
     def cap(self, axis: str) -> int:
         """Return how much of an axis may be used, all in all."""
-        return min(MOST, self.settled.get(axis, 0) + self._covered(axis))
+        return self.settled.get(axis, 0) + self._covered(axis)
 
     def free(self, axis: str) -> int:
         """Return how much of an axis may still be claimed; below 0 if commits used more."""
@@ -228,8 +228,8 @@ class LeasedBlock:
                 self.leases.remove(lease)
                 add_amounts(self.settled, used)
         for axis in self.buckets:
-            beyond = self._unsettled(axis, in_flight) - self._covered(axis)
-            if beyond > 0:
+            while self._unsettled(axis, in_flight) > self._covered(axis):
+                beyond = min(MOST, self._unsettled(axis, in_flight) - self._covered(axis))
                 outbox.charge(path, {axis: beyond})
                 add_amounts(self.settled, {axis: beyond})
 

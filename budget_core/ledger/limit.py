@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from budget_core.ledger.window import Window
 
-MOST = (1 << 53) - 1  # what every engine counts exactly, Lua's doubles included
+MOST = (1 << 53) - 1  # of a cap and of one operation; sums have no bound
 MAX_DEPTH = 8
 MAX_LIMITS = 16  # of an account, and axes of an operation
 MAX_SEGMENT = 64
@@ -25,7 +25,7 @@ class Limit:
 
     - `axis`: what is counted, such as `tokens` or `calls`: up to 64 letters, digits, `_` and `-`.
       Money is in dollars on `usd`, such as `"5.00"`, and is counted on `nano_usd`.
-    - `cap`: `None` for unlimited, which is counted all the same; `0` for nothing.
+    - `cap`: up to 2**53 - 1; `None` for unlimited, which is counted all the same; `0` for nothing.
     - `window`: the name of a window, as `parse_window` takes it; `run` never ends.
     """
 
@@ -142,7 +142,7 @@ def check_key(key: "Any") -> str:
 
 
 def check_amount(name: str, value: "Any") -> int:
-    """Accept a whole number from 0 to 2**53 - 1, which every engine counts exactly."""
+    """Accept a whole number from 0 to 2**53 - 1."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
         refuse(name, "a whole number from 0 to 2**53 - 1", value)
     return int(value)

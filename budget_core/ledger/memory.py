@@ -141,30 +141,7 @@ class Ledger:
         `UnknownAccountError`; `LedgerFullError`; `KeyReusedError` if the key stands for another
         path or other amounts; `ValueError` for a malformed path, amount, key or ttl.
         """
-        asked = check_amounts(amounts, True)
-        held = asked
-        if None in asked.values():
-            held = {axis: asked[axis] for axis in asked if asked[axis] is not None}
-        ttl_ms = check_ttl(ttl)
-        if path.__class__ is not str:
-            path = check_path(path)
-        name = None if key is None else _name(path, key)
-        with self._lock:
-            now = self._now()
-            if name is not None:
-                known = self._known(name, path, held, False)
-                if known is not None:
-                    return known
-            buckets = self._buckets(path, now)
-            self._admit(buckets, asked)
-            if key is None:
-                key = self._new_id()
-            hold = Hold(path, key, held, HELD, now + ttl_ms, None, buckets)
-            self._keep(name or key, hold, now)
-            for axis in held:
-                for bucket in buckets.get(axis, ()):
-                    bucket.held += held[axis]
-            return hold
+        return self._take(path, check_amounts(amounts, True), key, check_ttl(ttl))
 
     def charge(self, path: str, amounts: "dict[str, Any]", key: str | None = None) -> Hold:
         """Record amounts as spent without asking, also past a limit, and return them, committed.
@@ -172,28 +149,7 @@ class Ledger:
         With the `key` of an earlier charge nothing more is recorded. Raises as `reserve` does, but
         for `BudgetExceededError`.
         """
-        used = check_amounts(amounts)
-        if path.__class__ is not str:
-            path = check_path(path)
-        name = None if key is None else _name(path, key)
-        with self._lock:
-            now = self._now()
-            if name is not None:
-                known = self._known(name, path, used, True)
-                if known is not None:
-                    return known
-            buckets = self._buckets(path, now)
-            self._check_uncounted(used, buckets)
-            for axis in used:
-                for bucket in buckets.get(axis, ()):
-                    bucket.record(used[axis])
-            if key is None:
-                key = self._new_id()
-            hold = Hold(path, key, used, COMMITTED, None, used, buckets)
-            if name is not None:
-                self._forget_settled(now)
-                self._settled[name] = hold
-            return hold
+        return self._take(path, check_amounts(amounts), key, None)
 
     def commit(self, hold: Hold, actual: "dict[str, Any] | None" = None) -> Hold:
         """Record what a call used in the place of its hold, in the windows the hold was taken in.
@@ -210,7 +166,8 @@ class Ledger:
             if hold.state != COMMITTED:
                 spent = hold.amounts
                 if used is not None:
-                    self._check_uncounted(used, hold.buckets or {})
+                    for axis in used:
+                        self._reader.check_axis(axis)
                     spent = dict(spent)
                     spent.update(used)
                 self._settle(hold, COMMITTED, spent)
@@ -296,6 +253,43 @@ class Ledger:
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def _take(
+        self, path: str, asked: "dict[str, int | None]", key: str | None, ttl_ms: int | None
+    ) -> Hold:
+        """Hold amounts, or, without a `ttl_ms`, record them as spent."""
+        amounts: Any = asked
+        if None in asked.values():
+            amounts = {axis: asked[axis] for axis in asked if asked[axis] is not None}
+        if path.__class__ is not str:
+            path = check_path(path)
+        name = None if key is None else _name(path, key)
+        with self._lock:
+            now = self._now()
+            known = None if name is None else self._known(name, path, amounts, ttl_ms is None)
+            if known is not None:
+                return known
+            buckets = self._buckets(path, now)
+            for axis in asked:
+                if axis not in buckets:
+                    self._check_uncounted(axis)
+            hold = Hold(path, key or self._new_id(), amounts, HELD, None, None, buckets)
+            if ttl_ms is not None:
+                self._admit(buckets, asked)
+                hold.expires_ms = now + ttl_ms
+                self._keep(name or hold.id, hold, now)
+                for axis in amounts:
+                    for bucket in buckets.get(axis, ()):
+                        bucket.held += amounts[axis]
+                return hold
+            hold.state, hold.actual = COMMITTED, amounts
+            if name is not None:
+                self._forget_settled(now)
+                self._settled[name] = hold
+            for axis in amounts:
+                for bucket in buckets.get(axis, ()):
+                    bucket.spent += amounts[axis]
+            return hold
+
     def _now(self) -> int:
         return int(self._clock() * 1000)
 
@@ -345,20 +339,14 @@ class Ledger:
         account.until = min([one.bucket.end for one in limits])
         account.version = self._version
 
-    def _uncounted(self, axis: str) -> "tuple[()]":
+    def _check_uncounted(self, axis: str) -> None:
         self._reader.check_axis(axis)
-        return ()
-
-    def _check_uncounted(self, amounts: "dict[str, int]", buckets: "Buckets") -> None:
-        for axis in amounts:
-            if axis not in buckets:
-                self._reader.check_axis(axis)
 
     def _admit(self, buckets: "Buckets", asked: "dict[str, int | None]") -> None:
         """Raise `BudgetExceededError` if a limit has too little left."""
         refused = []
         for axis in asked:
-            for bucket in buckets.get(axis) or self._uncounted(axis):
+            for bucket in buckets.get(axis, ()):
                 short = bucket.shortage(asked[axis])
                 if short is not None:
                     refused.append(short)

@@ -236,10 +236,12 @@ def _become(
 
 
 def _takes(entry: Entry, path: str, amounts: "dict[str, int]") -> bool:
-    """Tell whether amounts may be added to an entry: an operation has at most 16 axes."""
+    """Tell whether amounts may be added to an entry, within what one operation may have."""
     if entry.tried or entry.operation != CHARGE or entry.hold.path != path:
         return False
-    return len(set(entry.actual or {}) | set(amounts)) <= MAX_LIMITS
+    total = dict(entry.actual or {})
+    add_amounts(total, amounts)
+    return len(total) <= MAX_LIMITS and max(total.values(), default=0) <= MOST
 
 
 def _check_axes(amounts: "dict[str, int]") -> None:
@@ -248,9 +250,9 @@ def _check_axes(amounts: "dict[str, int]") -> None:
 
 
 def add_amounts(total: "dict[str, int]", amounts: "dict[str, int]") -> None:
-    """Add amounts to a total, by axis, up to what engines can count."""
+    """Add amounts to a total, by axis."""
     for axis in amounts:
-        total[axis] = min(MOST, total.get(axis, 0) + amounts[axis])
+        total[axis] = total.get(axis, 0) + amounts[axis]
 
 
 def finish(coroutine: "Any") -> "Any":

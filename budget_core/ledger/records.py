@@ -3,7 +3,6 @@
 from budget_core.errors import refuse
 from budget_core.ledger.bucket import COMMITTED, EXPIRED, HELD, RELEASED
 from budget_core.ledger.errors import BudgetExceededError
-from budget_core.ledger.limit import MOST
 from budget_core.ledger.window import FAR
 
 TYPE_CHECKING = False
@@ -100,8 +99,7 @@ class Balance:
         """Return the balance of a bucket, of which so much is spent and held."""
         limit = bucket.limit
         names = (limit.account, limit.axis, limit.window.name)
-        cap = None if bucket.cap == MOST else bucket.cap
-        return cls.read(*names, cap, spent, held, bucket.start, bucket.end)
+        return cls.read(*names, bucket.cap, spent, held, bucket.start, bucket.end)
 
     @classmethod
     def read(
@@ -148,7 +146,7 @@ def bounded(asked: "dict[str, Any]", balances: "list[Balance]") -> "dict[str, in
     for row in balances:
         if asked.get(row.axis, 0) is None and row.limit is not None:
             place = (row.account, row.axis, row.window)
-            raise BudgetExceededError(*place, MOST, row.limit, row.spent, row.held, row.resets_at)
+            raise BudgetExceededError(*place, None, row.limit, row.spent, row.held, row.resets_at)
     return {axis: asked[axis] for axis in asked if asked[axis] is not None}
 
 

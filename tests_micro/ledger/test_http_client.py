@@ -241,6 +241,12 @@ async def test_balances_and_history_are_read_row_by_row() -> None:
     assert await wires.ledger.history("org") == []
 
 
+async def test_sums_of_any_size_are_read() -> None:
+    large = dict(BALANCE, spent=1 << 70, held=1 << 61)
+    (row,) = await Wires(ok({"balances": [large]})).ledger.balance("org")
+    assert (row.spent, row.held, row.left) == (1 << 70, 1 << 61, 0)
+
+
 async def test_accounts_come_page_by_page_until_there_are_no_more() -> None:
     wires = Wires(ok({"accounts": ["a", "b"], "next": "b"}), ok({"accounts": ["c"], "next": None}))
     assert await wires.ledger.accounts() == ["a", "b", "c"]

@@ -402,3 +402,21 @@ async def test_paths_are_bounded_and_those_that_lease_nothing_make_room() -> Non
 def test_a_block_names_at_least_one_axis() -> None:
     raises(ValueError, World().leased, block={})
     raises(ValueError, World().leased, block={"calls": -1})
+
+
+async def test_more_than_the_largest_amount_is_owed_in_parts_and_nothing_is_lost() -> None:
+    largest = (1 << 53) - 1
+    world = World()
+    leased = world.leased()
+    await use(leased)
+    holds = []
+    for _ in range(3):
+        holds.append(await leased.reserve(PATH, {"tokens": 1}))
+    world.faulty.down = "before"
+    for hold in holds:
+        await leased.commit(hold, {"tokens": largest})
+    world.faulty.down = ""
+    world.advance(5)
+    await leased.close()
+    spent, held = world.stands("tokens")
+    assert (spent - 3 * largest, held) == (50, 0)

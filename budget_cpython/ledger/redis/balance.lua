@@ -13,11 +13,10 @@ end
 local rows = {}
 for _, account in ipairs(accounts) do
   for _, limit in ipairs(account.limits) do
+    local spent, spent_high, held, held_high = totals(limit)
     rows[#rows + 1] = {
       account.depth, limit[AXIS], limit[WINDOW], limit[CAP],
-      math.min(MOST, limit[SPENT] + limit[EARLIER_SPENT]),
-      math.min(MOST, limit[HELD] + limit[EARLIER_HELD]),
-      limit[START], limit[END],
+      spent, spent_high, held, held_high, limit[START], limit[END],
     }
   end
 end

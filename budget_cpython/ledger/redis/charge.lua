@@ -15,7 +15,8 @@ for _, account in ipairs(accounts) do
   for _, limit in ipairs(account.limits) do
     local used = amounts[limit[AXIS]]
     if used then
-      limit[SPENT], account.changed = math.min(MOST, limit[SPENT] + used), true
+      add(limit, SPENT, used)
+      account.changed = true
     end
   end
 end

@@ -33,7 +33,7 @@ local function follow(accounts, moves)
     if limit[END] == NO_DATE or (start < limit[START] and not again) then
       limit[START], limit[END] = start, over
     else
-      again = again or {0, start, over, 0, 0, redis.call('INCR', KEYS[2])}
+      again = again or {0, start, over, 0, 0, 0, 0, redis.call('INCR', KEYS[2])}
       table.insert(rest, 1, {unpack(limit, CAP, CELL)})
       for at = START, CELL do
         limit[at] = again[at]
@@ -44,7 +44,7 @@ local function follow(accounts, moves)
     add_earlier(limit, past)
     local kept = {}
     for at, cell in ipairs(past) do
-      if at <= KEPT or first <= cell[START] or cell[HELD] ~= 0 then
+      if at <= KEPT or first <= cell[START] or cell[HELD] ~= 0 or cell[HELD + 1] ~= 0 then
         kept[#kept + 1] = cell
       end
     end

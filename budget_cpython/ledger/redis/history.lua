@@ -18,7 +18,7 @@ if own.key == KEYS[#KEYS] then
     for _, cell in ipairs(past) do
       rows[#rows + 1] = {
         own.depth, limit[AXIS], limit[WINDOW], cell[CAP],
-        cell[SPENT], cell[HELD], cell[START], cell[END],
+        cell[SPENT], cell[SPENT + 1], cell[HELD], cell[HELD + 1], cell[START], cell[END],
       }
     end
   end

@@ -14,11 +14,15 @@ end
 
 -- Count what is over and still within reach of a rolling window.
 local function add_earlier(limit, past)
-  local spent, held = 0, 0
+  for at = 0, 3 do
+    limit[EARLIER_SPENT + at] = 0
+  end
   for _, cell in ipairs(past) do
     if limit[FIRST] <= cell[START] and cell[START] < limit[START] then
-      spent, held = math.min(MOST, spent + cell[SPENT]), math.min(MOST, held + cell[HELD])
+      for at = 0, 2, 2 do
+        add(limit, EARLIER_SPENT + at, cell[SPENT + at])
+        limit[EARLIER_SPENT + at + 1] = limit[EARLIER_SPENT + at + 1] + cell[SPENT + at + 1]
+      end
     end
   end
-  limit[EARLIER_SPENT], limit[EARLIER_HELD] = spent, held
 end

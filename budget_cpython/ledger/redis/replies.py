@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from budget_core.ledger.bucket import COMMITTED, HELD
-from budget_core.ledger.limit import MOST, chain
+from budget_core.ledger.limit import chain
 from budget_cpython.ledger.redis.script_args import Arguments
 
 
@@ -22,14 +22,13 @@ def read(operation: str, arguments: Arguments, reply: Sequence[Any]) -> Sequence
     word, *details = reply
     path = arguments["path"]
     if word == "refused":
-        return word, [_with_account(row, path, 1) for row in details[0]]
+        return word, [_summed(_with_account(row, path, 1), 6) for row in details[0]]
     if word != "ok" or not details:
         return word, *details, None
     if operation == "limits":
-        return word, [(axis, window, _cap(cap)) for axis, window, cap in details[0]]
+        return word, details[0]
     if operation in ("balance", "history"):
-        rows = [_with_account(row, path, 0) for row in details[0]]
-        return word, [(*row[:3], _cap(row[3]), *row[4:]) for row in rows]
+        return word, [_summed(_with_account(row, path, 0), 4) for row in details[0]]
     amounts, state, expires, actual = details
     used = None if actual is None else _amounts(actual)
     return word, (path, arguments["id"], _amounts(amounts), state, expires, used)
@@ -54,8 +53,10 @@ def _with_account(row: Sequence[Any], path: str, at: int) -> list[Any]:
     return [*row[:at], chain(path)[row[at] - 1], *row[at + 1 :]]
 
 
-def _cap(cap: int) -> int | None:
-    return None if cap == MOST else cap
+def _summed(row: list[Any], at: int) -> list[Any]:
+    """Return a row with what is spent and held, given as two numbers each, as one each."""
+    spent, spent_high, held, held_high = row[at : at + 4]
+    return [*row[:at], spent + (spent_high << 52), held + (held_high << 52), *row[at + 4 :]]
 
 
 def _amounts(flat: Sequence[Any]) -> dict[str, int]:

@@ -14,16 +14,15 @@ end
 local refused, cells = {}, {}
 for _, account in ipairs(accounts) do
   for _, limit in ipairs(account.limits) do
-    local asked = amounts[limit[AXIS]]
-    if unbounded[limit[AXIS]] and limit[CAP] < MOST then
-      asked = MOST
-    end
-    if asked then
-      local spent = math.min(MOST, limit[SPENT] + limit[EARLIER_SPENT])
-      local held = math.min(MOST, limit[HELD] + limit[EARLIER_HELD])
-      if spent + held + asked > limit[CAP] then
-        refused[#refused + 1] =
-          {limit[END], account.depth, limit[AXIS], limit[WINDOW], asked, limit[CAP], spent, held}
+    local asked, left = amounts[limit[AXIS]], limit[CAP]
+    if left and (asked or unbounded[limit[AXIS]]) then
+      local spent, spent_high, held, held_high = totals(limit)
+      left = left - spent - spent_high * BASE - held - held_high * BASE -- exact, or below 0
+      if not asked or left < asked then
+        refused[#refused + 1] = {
+          limit[END], account.depth, limit[AXIS], limit[WINDOW], asked or false, limit[CAP],
+          spent, spent_high, held, held_high,
+        }
       end
     end
     cells[#cells + 1] = limit[CELL]
@@ -36,7 +35,8 @@ for _, account in ipairs(accounts) do
   for _, limit in ipairs(account.limits) do
     local asked = amounts[limit[AXIS]]
     if asked then
-      limit[HELD], account.changed = limit[HELD] + asked, true
+      add(limit, HELD, asked)
+      account.changed = true
     end
   end
 end

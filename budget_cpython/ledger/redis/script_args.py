@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from budget_core.ledger.limit import MOST
-
 Arguments = dict[str, Any]
 
 
@@ -29,7 +27,7 @@ def common(arguments: Arguments, *own: Any) -> list[Any]:
 
 def limits(arguments: Arguments, listed: bool) -> list[Any]:
     """Return the further arguments of `set_limits`."""
-    caps = [MOST if one is None else one for row in arguments["limits"] for one in row]
+    caps = ["" if one is None else one for row in arguments["limits"] for one in row]
     return [bounds(arguments), int(listed), *caps]
 
 

@@ -10,7 +10,8 @@ end
 for at = 7, #ARGV, 3 do
   local axis, window = ARGV[at], ARGV[at + 1]
   local name = axis .. ' ' .. window
-  limits[#limits + 1] = before[name] or {0, 0, NO_DATE, 0, 0, false, axis, window, 0, 0, 0}
+  limits[#limits + 1] = before[name]
+    or {false, 0, NO_DATE, 0, 0, 0, 0, false, axis, window, 0, 0, 0, 0, 0}
   before[name] = nil
 end
 local account = {key = key, limits = limits, changed = true}
@@ -24,7 +25,7 @@ if #limits > 0 and not packed and ARGV[6] == '0' then -- a new account's move wr
   return {'new'}
 end
 for index, limit in ipairs(limits) do
-  limit[CAP] = tonumber(ARGV[6 + 3 * index])
+  limit[CAP] = tonumber(ARGV[6 + 3 * index]) or false
   limit[CELL] = limit[CELL] or redis.call('INCR', KEYS[2])
 end
 if #limits == 0 then

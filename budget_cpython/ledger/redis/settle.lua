@@ -9,11 +9,11 @@ local function settle(hold, accounts, state, used)
 
   local function settle_cell(cell, amount, spent)
     if was == 'held' then
-      cell[HELD] = cell[HELD] - amount
+      add(cell, HELD, -amount)
     elseif was == 'expired' then
-      cell[SPENT] = math.max(0, cell[SPENT] - amount)
+      add(cell, SPENT, -amount)
     end
-    cell[SPENT] = math.min(MOST, cell[SPENT] + spent)
+    add(cell, SPENT, spent)
   end
 
   for _, account in ipairs(accounts) do

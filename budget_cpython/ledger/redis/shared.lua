@@ -12,12 +12,14 @@
 -- Functions are made anew at each run, so that a script has few: scripts.py says what each is loaded
 -- with.
 
-local MOST, NO_DATE, KEPT = 9007199254740991, 1, 32
+local BASE, NO_DATE, KEPT = 2 ^ 52, 1, 32
 -- a hold
 local PATH, STATE, EXPIRES, AMOUNTS, ACTUAL, CELLS, KNOWN_UNTIL = 1, 2, 3, 4, 5, 6, 7
--- a cell, of a window that is over; and a limit, which begins with its current cell
-local CAP, START, END, SPENT, HELD, CELL = 1, 2, 3, 4, 5, 6
-local AXIS, WINDOW, FIRST, EARLIER_SPENT, EARLIER_HELD = 7, 8, 9, 10, 11
+-- a cell, of a window that is over; and a limit, which begins with its current cell. What is spent
+-- and held are two numbers each, of which the second counts in units of `BASE`: a Lua number is
+-- exact up to 2^53 only, and sums have no bound. `CAP` is false for unlimited.
+local CAP, START, END, SPENT, HELD, CELL = 1, 2, 3, 4, 6, 8
+local AXIS, WINDOW, FIRST, EARLIER_SPENT, EARLIER_HELD = 9, 10, 11, 12, 14
 
 local now, path, id, keys = tonumber(ARGV[1]), ARGV[3], ARGV[4], KEYS
 if not now then
@@ -55,6 +57,20 @@ local function open(last)
     end
   end
   return accounts, over
+end
+
+-- Add an amount, which may be below 0, to what is spent or held.
+local function add(cell, at, amount)
+  local low = cell[at] + amount % BASE
+  cell[at] = low % BASE
+  cell[at + 1] = cell[at + 1] + math.floor(amount / BASE) + math.floor(low / BASE)
+end
+
+-- Return what is spent and held in the whole window, as two numbers each.
+local function totals(limit)
+  local s, h, es, eh = SPENT, HELD, EARLIER_SPENT, EARLIER_HELD
+  return limit[s] + limit[es], limit[s + 1] + limit[es + 1],
+    limit[h] + limit[eh], limit[h + 1] + limit[eh + 1]
 end
 
 local function save(accounts)

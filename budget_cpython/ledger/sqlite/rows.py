@@ -8,7 +8,7 @@ from typing import Any
 
 from budget_core.ledger.bucket import HELD, Bucket, CountedLimit
 from budget_core.ledger.errors import UnknownHoldError
-from budget_core.ledger.limit import MAX_DEPTH, Limit, chain, check_key, check_path, root
+from budget_core.ledger.limit import MAX_DEPTH, MOST, Limit, chain, check_key, check_path, root
 from budget_core.ledger.records import Hold
 from budget_cpython.ledger.sqlite.loaded_ledger import LoadedLedger
 
@@ -23,11 +23,7 @@ _CURRENT = _BUCKET + (
 _CHAINS = [_CURRENT % ", ".join("?" * depth) for depth in range(MAX_DEPTH + 1)]
 _OF_LIMIT = " FROM buckets WHERE account = ? AND axis = ? AND window = ?"
 _PAST = _BUCKET + _OF_LIMIT + " AND NOT current ORDER BY starts DESC"
-_EARLIER = (
-    "SELECT coalesce(sum(spent), 0), coalesce(sum(held), 0)"
-    + _OF_LIMIT
-    + " AND starts >= ? AND starts < ?"
-)
+_EARLIER = "SELECT spent, held" + _OF_LIMIT + " AND starts >= ? AND starts < ?"
 _OF_HOLD = _BUCKET + ", axis FROM buckets WHERE id IN (%s)"
 _UPDATE_BUCKET = "UPDATE buckets SET spent = ?, held = ? WHERE id = ?"
 _UPDATE_WINDOW = "UPDATE buckets SET current = ?, starts = ?, ends = ?, cap = ? WHERE id = ?"
@@ -91,8 +87,11 @@ class Rows:
                 limit.past = [self._bucket(row, limit) for row in self._db.execute(_PAST, names)]
             elif limit.window.reach:  # one stands for all that still count: they may be many
                 first = limit.window.bounds(bucket.start)[0]
-                (sums,) = self._db.execute(_EARLIER, (*names, first, bucket.start))
-                bucket.earlier = (Bucket(limit, first, bucket.start, *sums),)
+                earlier = Bucket(limit, first, bucket.start)
+                for spent, held in self._db.execute(_EARLIER, (*names, first, bucket.start)):
+                    earlier.spent += int(spent)
+                    earlier.held += int(held)
+                bucket.earlier = (earlier,)
             self._windows[limit] = (bucket, bucket.start, bucket.end, bucket.cap)
             found.setdefault(account, []).append(limit)
         for account in found:
@@ -156,7 +155,7 @@ class Rows:
         db = self._db
         for bucket, (number, spent, held) in self._loaded.items():
             if bucket.spent != spent or bucket.held != held:
-                db.execute(_UPDATE_BUCKET, (bucket.spent, bucket.held, number))
+                db.execute(_UPDATE_BUCKET, (_sum(bucket.spent), _sum(bucket.held), number))
         for limit, window in self._windows.items():
             bucket = limit.bucket
             if window != (bucket, bucket.start, bucket.end, bucket.cap):
@@ -170,8 +169,9 @@ class Rows:
         if new is not None and new not in self._holds:
             self._insert(new)
 
-    def _bucket(self, row: Sequence[int], limit: Any = None) -> Bucket:
+    def _bucket(self, row: Sequence[Any], limit: Any = None) -> Bucket:
         number, start, end, spent, held, cap = row
+        spent, held = int(spent), int(held)
         bucket = self._by_id.get(number)
         if bucket is None:
             bucket = self._by_id[number] = Bucket(limit, start, end, spent, held, cap)
@@ -214,7 +214,8 @@ class Rows:
                 db.execute(_UPDATE_WINDOW, (one is bucket, one.start, one.end, one.cap, number))
         if bucket not in self._loaded:
             names = (limit.account, limit.axis, limit.window.name)
-            row = (bucket.start, bucket.end, bucket.spent, bucket.held, bucket.cap, *names)
+            sums = _sum(bucket.spent), _sum(bucket.held)
+            row = (bucket.start, bucket.end, *sums, bucket.cap, *names)
             self._loaded[bucket] = (db.execute(_INSERT_BUCKET, row).lastrowid or 0, 0, 0)
 
     def _insert(self, hold: Hold) -> None:
@@ -230,6 +231,10 @@ class Rows:
         hold.buckets = None
         if number % SWEEP_EVERY == 0:
             self.sweep(SWEPT)
+
+
+def _sum(value: int) -> int | str:
+    return value if value <= MOST else str(value)
 
 
 def _json(amounts: dict[str, int]) -> str:

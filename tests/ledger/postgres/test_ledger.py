@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
-from budget_core.ledger.errors import BudgetExceededError
-from budget_core.ledger.limit import MOST, Limit
+from budget_core.ledger.limit import Limit
 from budget_core.ledger.memory import Ledger
 from budget_cpython.ledger import remote
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
@@ -118,17 +117,3 @@ def test_a_window_is_kept_as_long_as_something_is_held_in_it(blocking: Opened) -
         histories.append([(one.begins_at, one.spent, one.held) for one in ledger.history("org")])
     assert histories[0] == histories[1]
     assert (len(histories[0]), histories[0][-1][1:]) == (33, (40, 0))
-
-
-def test_a_rolling_window_past_the_largest_number_stands_at_it(blocking: Opened) -> None:
-    now = [1_772_411_400.0]
-    ledger = blocking.make(lambda: now[0])
-    ledger.set_limits("org", [Limit("tokens", None, "rolling 4/4")])
-    for used in (MOST, MOST, 2):
-        now[0] += 1
-        ledger.charge("org", {"tokens": used})
-    assert ledger.balance("org")[0].spent == MOST
-    with pytest.raises(BudgetExceededError) as refused:
-        ledger.reserve("org", {"tokens": 1})
-    assert (refused.value.spent, refused.value.left) == (MOST, 0)
-    assert ledger.reserve("org", {"tokens": 0}).state == "held"

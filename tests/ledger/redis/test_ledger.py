@@ -381,21 +381,6 @@ def test_an_account_that_cannot_be_made_takes_no_place(
         assert ledger.accounts() == ["other"]
 
 
-def test_a_rolling_window_past_the_largest_number_stands_at_it(empty: RedisServer) -> None:
-    now = [NOON]
-    with closing(RedisLedger(empty.url, timeout=PATIENCE, clock=lambda: now[0])) as ledger:
-        ledger.set_limits("org", [Limit("tokens", None, "rolling 4/4")])
-        for used in (MOST, MOST, 2):
-            now[0] += 1
-            ledger.charge("org", {"tokens": used})
-        (row,) = ledger.balance("org")
-        assert row.spent == MOST
-        with pytest.raises(BudgetExceededError) as refused:
-            ledger.reserve("org", {"tokens": 1})
-        assert (refused.value.spent, refused.value.left) == (MOST, 0)
-        assert ledger.reserve("org", {"tokens": 0}).state == "held"
-
-
 def test_a_missing_library_is_named() -> None:
     code = "import sys; sys.modules['redis'] = None; import budget_cpython.ledger.redis"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

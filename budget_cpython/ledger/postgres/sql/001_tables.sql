@@ -1,19 +1,19 @@
 -- Limits with what their current window counts, windows that are over, and holds.
--- Times are Unix milliseconds, amounts whole numbers up to 2**53 - 1.
+-- Times are Unix milliseconds. Caps and amounts are whole numbers up to 2**53 - 1, sums of any size.
 
 CREATE TABLE microbudget.limits (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     account text COLLATE "C" NOT NULL,
     axis text COLLATE "C" NOT NULL,
     span text COLLATE "C" NOT NULL,    -- the window's name
-    cap bigint NOT NULL,               -- 2**53 - 1: unlimited
+    cap bigint,                        -- NULL: unlimited
     cell bigint NOT NULL DEFAULT 0,    -- the number of the current window among all of this limit
     moves bigint NOT NULL DEFAULT 0,   -- from window to window so far
     earliest bigint NOT NULL,          -- windows that began since then count too
     start bigint NOT NULL,
     finish bigint NOT NULL,
-    spent bigint NOT NULL DEFAULT 0,
-    held bigint NOT NULL DEFAULT 0,
+    spent numeric NOT NULL DEFAULT 0,
+    held numeric NOT NULL DEFAULT 0,
     UNIQUE (account, axis, span)
 ) WITH (fillfactor = 50);
 
@@ -21,11 +21,11 @@ CREATE TABLE microbudget.past (
     limit_id bigint NOT NULL,
     cell bigint NOT NULL,
     moved bigint NOT NULL,             -- the limit's `moves` when it was left
-    cap bigint NOT NULL,
+    cap bigint,
     start bigint NOT NULL,
     finish bigint NOT NULL,
-    spent bigint NOT NULL,
-    held bigint NOT NULL,
+    spent numeric NOT NULL,
+    held numeric NOT NULL,
     PRIMARY KEY (limit_id, cell)
 );
 

@@ -35,7 +35,7 @@ BEGIN
     END IF;
     FOR wanted IN
         SELECT new.value ->> 0 AS axis, new.value ->> 1 AS span,
-            coalesce((new.value ->> 2)::bigint, 9007199254740991) AS cap
+            (new.value ->> 2)::bigint AS cap
         FROM jsonb_array_elements(p_limits) new
     LOOP
         bounds := microbudget.bounds_of(p_bounds::jsonb, wanted.span, now);
@@ -66,7 +66,7 @@ END $$;
 CREATE OR REPLACE FUNCTION microbudget.limits(p_path text) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_array('ok', coalesce(jsonb_agg(
-        jsonb_build_array(one.axis, one.span, nullif(one.cap, 9007199254740991))
+        jsonb_build_array(one.axis, one.span, one.cap)
         ORDER BY one.axis, one.span), '[]'))
     FROM microbudget.limits one WHERE one.account = p_path
 $$;
@@ -111,7 +111,7 @@ BEGIN
         RETURN instead;
     END IF;
     SELECT jsonb_agg(jsonb_build_array(
-        one.account, one.axis, one.span, nullif(one.cap, 9007199254740991),
+        one.account, one.axis, one.span, one.cap,
         whole.spent, whole.held, one.start, one.finish)
         ORDER BY one.account, one.axis, one.span) INTO rows
     FROM microbudget.limits one CROSS JOIN LATERAL microbudget.reached(one) whole
@@ -138,7 +138,7 @@ BEGIN
         RETURN '["no account"]';
     END IF;
     SELECT jsonb_agg(jsonb_build_array(
-        one.account, one.axis, one.span, nullif(ended.cap, 9007199254740991),
+        one.account, one.axis, one.span, ended.cap,
         ended.spent, ended.held, ended.start, ended.finish)
         ORDER BY one.axis, one.span, ended.start DESC) INTO rows
     FROM microbudget.limits one JOIN microbudget.past ended ON ended.limit_id = one.id

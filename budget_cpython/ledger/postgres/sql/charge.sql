@@ -37,8 +37,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN jsonb_build_array('again', now);
     END IF;
-    UPDATE microbudget.limits SET
-        spent = least(9007199254740991, spent + (p_amounts ->> axis)::bigint)
+    UPDATE microbudget.limits SET spent = spent + (p_amounts ->> axis)::bigint
     WHERE id = ANY (ids) AND p_amounts ? axis;
     IF p_forget > 0 THEN
         PERFORM microbudget.forget(now - p_keep, p_forget);

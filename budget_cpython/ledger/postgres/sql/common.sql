@@ -40,13 +40,11 @@ BEGIN
         back := CASE h.state WHEN 'expired' THEN amount ELSE 0 END;
         IF h.cells[array_position(h.limits, l.id)] = l.cell THEN
             UPDATE microbudget.limits SET
-                held = held - off,
-                spent = least(9007199254740991, greatest(0, spent - back) + used)
+                held = held - off, spent = spent - back + used
             WHERE id = l.id;
         ELSE
             UPDATE microbudget.past SET
-                held = held - off,
-                spent = least(9007199254740991, greatest(0, spent - back) + used)
+                held = held - off, spent = spent - back + used
             WHERE limit_id = l.id AND cell = h.cells[array_position(h.limits, l.id)];
         END IF;
     END LOOP;

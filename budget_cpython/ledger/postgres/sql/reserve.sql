@@ -7,7 +7,6 @@ CREATE OR REPLACE FUNCTION microbudget.reserve(
 ) RETURNS jsonb
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 DECLARE
-    most CONSTANT bigint := 9007199254740991;
     amounts jsonb := jsonb_strip_nulls(p_asked);
     path text := p_chain[cardinality(p_chain)];
     now bigint;
@@ -55,10 +54,9 @@ BEGIN
                 l.spent := whole.spent;
                 l.held := whole.held;
             END IF;
-            IF amount IS NULL AND l.cap < most OR l.spent + l.held + amount > l.cap THEN
+            IF l.cap IS NOT NULL AND (amount IS NULL OR l.spent + l.held + amount > l.cap) THEN
                 refused := refused || jsonb_build_array(jsonb_build_array(
-                    l.finish, l.account, l.axis, l.span, coalesce(amount, most), l.cap,
-                    l.spent, l.held));
+                    l.finish, l.account, l.axis, l.span, amount, l.cap, l.spent, l.held));
             END IF;
         END LOOP;
         EXIT WHEN rolled OR NOT over;

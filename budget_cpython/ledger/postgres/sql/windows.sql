@@ -2,11 +2,10 @@
 
 -- What stands against a limit, with what windows before its own count that are within its reach.
 CREATE OR REPLACE FUNCTION microbudget.reached(
-    l microbudget.limits, OUT spent bigint, OUT held bigint
+    l microbudget.limits, OUT spent numeric, OUT held numeric
 )
 LANGUAGE sql STABLE AS $$
-    SELECT least(9007199254740991, l.spent + coalesce(sum(one.spent), 0))::bigint,
-        least(9007199254740991, l.held + coalesce(sum(one.held), 0))::bigint
+    SELECT l.spent + coalesce(sum(one.spent), 0), l.held + coalesce(sum(one.held), 0)
     FROM microbudget.past one
     WHERE one.limit_id = l.id AND one.start >= l.earliest AND one.start < l.start
 $$;

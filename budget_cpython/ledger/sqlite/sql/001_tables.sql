@@ -2,12 +2,13 @@ CREATE TABLE ledger (accounts INTEGER NOT NULL);
 
 INSERT INTO ledger VALUES (0);
 
--- What one limit counted in one window. Holds name buckets, so no id is used a second time.
+-- What one limit counted in one window. Holds name buckets, so no id is used a second time. `cap` is
+-- NULL for unlimited. A sum above 2**53 - 1 is text: SQLite's integers end.
 CREATE TABLE buckets (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     account TEXT NOT NULL, axis TEXT NOT NULL, window TEXT NOT NULL, current INTEGER NOT NULL,
     starts INTEGER NOT NULL, ends INTEGER NOT NULL,
-    spent INTEGER NOT NULL, held INTEGER NOT NULL, cap INTEGER NOT NULL
+    spent NOT NULL, held NOT NULL, cap INTEGER
 );
 
 CREATE INDEX buckets_current ON buckets (account, axis, window) WHERE current;
@@ -30,7 +31,7 @@ CREATE VIEW balances AS
 SELECT account, axis, window, cap, spent, held,
     max(0, cap - spent - held) AS "left", begins_at, resets_at
 FROM (
-    SELECT c.account, c.axis, c.window, nullif(c.cap, 9007199254740991) AS cap,
+    SELECT c.account, c.axis, c.window, c.cap,
         c.spent + coalesce(sum(e.spent), 0) AS spent, c.held + coalesce(sum(e.held), 0) AS held,
         c.starts / 1000 AS begins_at,
         CASE WHEN c.ends < 1099511627776000 THEN c.ends / 1000 END AS resets_at
@@ -50,7 +51,7 @@ SELECT path,
 FROM holds WHERE state = 'held';
 
 CREATE VIEW history AS
-SELECT account, axis, window, nullif(cap, 9007199254740991) AS cap, spent, held,
+SELECT account, axis, window, cap, spent, held,
     starts / 1000 AS begins_at,
     CASE WHEN ends < 1099511627776000 THEN ends / 1000 END AS resets_at
 FROM buckets WHERE NOT current;
