@@ -5,7 +5,7 @@ The shapes are exoclaw's `LLMProvider` and `LLMResponse`, so its loop and ours t
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, ClassVar
 
 
 class ToolCall:
@@ -14,6 +14,8 @@ class ToolCall:
     `arguments` is the JSON object that the model sent, or `None` if it sent something else.
     """
 
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, Any]]  # on CPython
     id: str
     name: str
     arguments: "Any"
@@ -35,6 +37,8 @@ class ChatResponse:
     - `attempts`: how often the request was made.
     """
 
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, Any]]  # on CPython
     content: str | None
     tool_calls: "list[ToolCall]"
     finish_reason: str

@@ -1,7 +1,7 @@
 """Budgets for LLM agents on CPython: the core's public names, some of them upgraded.
 
 Upgraded are the trackers and what a turn or run has (a lock), the configurations (frozen
-dataclasses), deadlines (cancellation, a current one), the file store (one file, durable), the
+dataclasses), answers (dataclasses), deadlines (cancellation, a current one), the file store (one file, durable), the
 clock (goes on while the machine sleeps), the operative (events, tools in threads) and the ledgers
 (threads, time zones). New are what bounds tools, a list of prices, and ledgers that outlive a
 process. A name is loaded from its module when it is first asked for.
@@ -49,11 +49,23 @@ _OWN = {
     "with_timeout": "executor",
 }
 
+# What makes, passes on or takes answers, which are dataclasses from then on.
+_ANSWERING = (
+    "BudgetWrapper",
+    "ChatClient",
+    "ChatResponse",
+    "ExoclawBudget",
+    "Operative",
+    "ToolCall",
+)
+
 
 def __getattr__(name: str) -> object:
     if name == "__all__":
         return _all()
     home = budget_core
+    if name in _ANSWERING:
+        __import__(__name__ + ".provider")
     if name in _OWN:
         home = __import__(f"{__name__}.{_OWN[name]}", fromlist=(name,))
     elif name not in _all():

@@ -1,5 +1,7 @@
 """Keep exoclaw's agent loop, and those of its sub-agents, within one budget."""
 
+import sys
+
 from budget_core.agent.budget import Budget
 from budget_core.agent.envelope import Envelope
 from budget_core.agent.llm_call import Request
@@ -137,6 +139,9 @@ class ExoclawBudget:
                 if error is None or stopped.reason.kind != StopReason.CONTEXT_LIMIT:
                     return self._substitute(messages)
                 gate.reason = None  # the loop shortens the prompt and asks again
+                theirs: Any = sys.modules.get("exoclaw.providers.types")
+                if theirs is not None and not isinstance(error, theirs.ContextWindowExceededError):
+                    error = theirs.ContextWindowExceededError(str(error))
                 raise error
             self._text = response.content or self._text
             if self._is_answer(response, request.tools):

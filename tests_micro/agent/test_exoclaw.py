@@ -367,7 +367,8 @@ async def test_a_prompt_too_long_is_left_to_the_loop_and_costs_no_tokens() -> No
     provider = Scripted(ContextWindowExceededError("too long"), "Short enough.")
     adapter = ExoclawBudget(provider, Budget(max_turns=5), fallback_model="small")
     await adapter.should_continue(0, [])
-    await raises_async(ContextWindowExceededError, adapter.chat, QUESTION)
+    error = await raises_async(Exception, adapter.chat, QUESTION)
+    assert type(error).__name__ == "ContextWindowExceededError"  # exoclaw's, where it is in use
     assert await adapter.should_continue(1, [])
     assert (await adapter.chat(QUESTION)).content == "Short enough."
     assert adapter.reason is None

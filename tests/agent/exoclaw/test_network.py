@@ -67,3 +67,17 @@ def test_arguments_that_are_no_object_come_back_to_the_model_as_an_error(played:
     saw = played["malformed"]
     assert saw["history"][2].startswith("tool: Error executing list_files:")
     assert saw["reply"] == "[cutoff] 100% of the turn: 2/2 iterations"
+
+
+def test_a_prompt_too_long_for_the_model_is_shortened_and_sent_again(played: Played) -> None:
+    saw = played["overflown_in_a_budget"]
+    assert (saw["reply"], saw["recoveries"]) == ('You said: "Anything?".', 1)
+    assert (saw["usage"]["turns"], saw["usage"]["estimated"]) == (2, 0)
+
+
+def test_it_is_shortened_too_where_wrappers_keep_the_budget(played: Played, runtime: str) -> None:
+    saw = played["overflown_in_wrappers"]
+    if runtime == "cpython":
+        assert (saw["reply"], saw["recoveries"]) == ('You said: "Anything?".', 1)
+    else:
+        assert saw["status"] == 400

@@ -2,7 +2,13 @@
 
 import os
 
-from budget_core import ChatClient, ProviderError
+from budget_core import (
+    Budget,
+    ChatClient,
+    ContextWindowExceededError,
+    ExoclawBudget,
+    ProviderError,
+)
 
 from .agents import Budgets, agent, stream
 from .parts import Memory, Tool, said
@@ -89,4 +95,38 @@ async def malformed() -> "Facts":
     return dict(budgets.facts(), reply=reply, history=said(memory.messages))
 
 
-ALL = (wound_down, wound_down_as_a_stream, refused, unreported, malformed)
+async def _overflown(provider: "Any", policy: "Any") -> "Facts":
+    """Ask in a conversation that is too long for the model, which the loop then shortens."""
+    memory = Memory()
+    memory.messages = [{"role": "user", "content": "tomato " * 200}]
+    memory.messages += [{"role": "assistant", "content": "Well."}]
+    loop = agent(provider, policy, conversation=memory)
+    reply = await loop.process_direct("Anything?")
+    return {"reply": reply, "recoveries": memory.recoveries}
+
+
+async def overflown_in_a_budget() -> "Facts":
+    client = ChatClient(os.getenv("SCENARIO_ENDPOINT") or "", "small-context")
+    adapter = ExoclawBudget(client, Budget(max_turns=4))
+    saw = await _overflown(adapter, adapter)
+    return dict(saw, usage=adapter.budget.usage())
+
+
+async def overflown_in_wrappers() -> "Facts":
+    budgets = _budgets("small-context")
+    try:
+        saw = await _overflown(budgets.wrapper, budgets.policy)
+    except ContextWindowExceededError as error:  # our own: MicroPython's errors have one base
+        saw = {"status": error.status}
+    return dict(budgets.facts(), **saw)
+
+
+ALL = (
+    wound_down,
+    wound_down_as_a_stream,
+    refused,
+    unreported,
+    malformed,
+    overflown_in_a_budget,
+    overflown_in_wrappers,
+)
