@@ -1,10 +1,10 @@
 """Budgets for LLM agents on CPython: the core's public names, some of them upgraded.
 
 Upgraded are the trackers and what a turn or run has (a lock), the configurations (frozen
-dataclasses), answers (dataclasses), deadlines (cancellation, a current one), the file store (one file, durable), the
-clock (goes on while the machine sleeps), the operative (events, tools in threads) and the ledgers
-(threads, time zones). New are what bounds tools, a list of prices, and ledgers that outlive a
-process. A name is loaded from its module when it is first asked for.
+dataclasses), answers (dataclasses), deadlines (cancellation, a current one), the file store (one
+file, durable), the clock (goes on while the machine sleeps), the operative (events, tools in
+threads) and the ledgers (threads, time zones). New are what bounds tools, a list of prices, and
+ledgers that outlive a process. A name is loaded from its module when it is first asked for.
 """
 
 import budget_core
