@@ -5,6 +5,8 @@ from budget_core.errors import BudgetError
 from budget_core.usage import Usage, read_usage
 from budget_core.usage_estimate import bytes_in, estimate_tokens, estimated, tokens_in
 
+_SPARE = 64  # characters: a single token may be long
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,8 +23,10 @@ class StreamedAnswer:
     """An `on_delta` that keeps and counts the pieces of one call's answer, and passes them on.
 
     `pieces` is the text as it came, `usage` the provider's last report, `None` until one came.
-    Each piece is at least a token: the first piece past `limit` is counted, is not passed on, and
-    raises `AnswerTooLongError`.
+
+    A piece past `limit` tokens is counted, not passed on, and raises `AnswerTooLongError`. Tokens
+    are what the provider reports meanwhile. Where it reports nothing, each piece is at least one,
+    and so are 6 characters or 12 bytes of text, with room for 64 more.
     """
 
     def __init__(
@@ -32,7 +36,7 @@ class StreamedAnswer:
         self.usage: Any = None
         self._on_delta = on_delta
         self._limit = check_limit("limit", limit)
-        self._counted = self._bytes = 0
+        self._counted = self._chars = self._bytes = 0
 
     async def __call__(self, text: str) -> None:
         """Keep, count and pass on a piece of text."""
@@ -47,9 +51,13 @@ class StreamedAnswer:
         if not text:
             return
         self._counted += 1
+        self._chars += len(text)
         self._bytes += bytes_in(text)
-        if self._limit is not None and self._counted > self._limit:
-            raise AnswerTooLongError(f"the answer is longer than its limit of {self._limit} tokens")
+        limit = self._limit
+        if limit is not None:
+            least = max((self._chars - _SPARE) // 6, (self._bytes - _SPARE) // 12, self._counted)
+            if least > limit or (self.usage and (read_usage(self.usage).output or 0) > limit):
+                raise AnswerTooLongError(f"the answer is longer than its limit of {limit} tokens")
 
     @property
     def text(self) -> str:

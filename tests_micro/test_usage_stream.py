@@ -107,11 +107,54 @@ async def test_the_piece_past_the_limit_is_counted_and_not_handed_on() -> None:
         assert answer.tokens == limit + 1
 
 
-async def test_the_limit_is_held_against_pieces_however_long_they_are() -> None:
-    answer = StreamedAnswer(limit=1)
-    await answer("x" * 4000)
-    assert answer.tokens == 1000
-    raises(AnswerTooLongError, answer.count, "y")
+async def cut_at(limit: int, piece: str, pieces: int = 100_000) -> "int | None":
+    """Return the characters that came before such pieces were cut; `None` if they were not."""
+    answer = StreamedAnswer(limit=limit)
+    for number in range(pieces):
+        try:
+            answer.count(piece)
+        except AnswerTooLongError:
+            return (number + 1) * len(piece)
+    return None
+
+
+async def test_the_limit_holds_for_pieces_of_many_tokens() -> None:
+    for piece in ("x" * 1000, "word " * 200, "слово " * 170, "ä" * 1000):
+        for limit in (0, 100, 5000):
+            found = await cut_at(limit, piece)
+            assert found is not None
+            assert found <= limit * 6 + 64 + len(piece), (limit, piece[:5])
+    found = await cut_at(5000, "词" * 1000)
+    assert found is not None
+    assert found * 3 <= 5000 * 12 + 64 + 3000
+
+
+async def test_a_single_piece_of_any_length_is_counted_and_cut() -> None:
+    listener = Listener()
+    answer = StreamedAnswer(listener.hear, limit=1000)
+    await raises_async(AnswerTooLongError, answer, "x" * 100_000)
+    assert (answer.tokens, listener.heard) == (25_000, [])
+
+
+async def test_an_answer_within_its_limit_is_whole_in_any_language() -> None:
+    # characters a token in a common tokenizer, rounded up
+    for text, chars in (("word ", 5), ("слово ", 4), ("हिंदी ", 3), ("词", 2), ("ไทย", 3)):
+        for limit in (1, 8, 100, 5000):
+            long = text * limit
+            assert await cut_at(limit, long[: limit * chars], 1) is None, (text, limit)
+    assert await cut_at(1, "Donaudampfschifffahrtsgesellschaft", 1) is None
+
+
+async def test_the_limit_holds_for_tokens_that_are_reported_meanwhile() -> None:
+    answer = StreamedAnswer(limit=10)
+    answer.usage = {"prompt_tokens": 90, "completion_tokens": 10, "total_tokens": 100}
+    answer.count("ten tokens")
+    answer.usage = {"prompt_tokens": 90, "completion_tokens": 11, "total_tokens": 101}
+    raises(AnswerTooLongError, answer.count, "one more")
+    for odd in ({"completion_tokens": -5}, {"completion_tokens": "99"}, 5, ["x"], {"prompt": 1}):
+        answer = StreamedAnswer(limit=10)
+        answer.usage = odd
+        answer.count("still within")
 
 
 async def test_without_a_limit_there_is_none() -> None:

@@ -4,7 +4,7 @@ import sys
 
 from budget_core.agent.budget import Budget
 from budget_core.agent.envelope import Envelope
-from budget_core.agent.llm_call import Request
+from budget_core.agent.llm_call import Request, text_of
 from budget_core.agent.llm_gate import Gate
 from budget_core.agent.stop import StoppedError, StopReason
 from budget_core.provider import ChatResponse, maybe_await
@@ -143,7 +143,7 @@ class ExoclawBudget:
                 if theirs is not None and not isinstance(error, theirs.ContextWindowExceededError):
                     error = theirs.ContextWindowExceededError(str(error))
                 raise error
-            self._text = response.content or self._text
+            self._text = text_of(response.content) or self._text
             if self._is_answer(response, request.tools):
                 spoken = response.content or gate.reason is None
                 return response if spoken else self._substitute(messages)

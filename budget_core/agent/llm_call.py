@@ -113,7 +113,7 @@ class LlmCall:
 
     async def settle(self, state: "TurnRuntimeState | None") -> None:
         """Count what was reported, or an estimate where nothing was, in the place of the hold."""
-        self.text = getattr(self.response, "content", None) or self._streamed.text
+        self.text = text_of(getattr(self.response, "content", None)) or self._streamed.text
         try:
             unclear = self._count()
             tokens, nano_usd = self.usage.total, self.nano_usd
@@ -149,3 +149,12 @@ class LlmCall:
                 unclear.append("unpriced")
         self.usage = usage
         return unclear
+
+
+def text_of(content: "Any") -> str | None:
+    """Return an answer's content as text, whatever it is; `None` where there is none."""
+    if content is None or isinstance(content, str):
+        return content
+    from budget_core.agent.content import text_in  # loaded for the first that is no text
+
+    return text_in(content)

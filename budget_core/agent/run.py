@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 
-from budget_core.agent.llm_call import Request
+from budget_core.agent.llm_call import Request, text_of
 from budget_core.agent.llm_gate import FINAL, Gate, joined
 from budget_core.agent.result import OperativeResult, digest
 from budget_core.agent.stop import StoppedError, StopReason, in_words
@@ -111,11 +111,12 @@ class Run:
     async def _handle_answer(self, response: "Any") -> "tuple[bool, StopReason | None]":
         """Act on the model's answer; return whether the run is over, and why."""
         last = self._gate.reason
-        self._text = response.content or self._gate.partial_text or self._text
-        content = joined(self._gate.partial_text, response.content)
+        text, before = text_of(response.content), self._gate.partial_text
+        self._text = text or before or self._text
+        content = joined(before, text) if before and last else response.content
         self._gate.partial_text = ""
         calls = [] if last is not None else list(response.tool_calls or ())
-        self._messages.append(as_message(content if last else response.content, calls))
+        self._messages.append(as_message(content, calls))
         if last is not None:
             return True, last
         if calls:

@@ -818,3 +818,49 @@ async def test_a_watcher_that_raises_changes_nothing() -> None:
     envelope.add_watcher(watch)
     played = await play(says("Hi."), budget=envelope)
     assert (played.result.text, played.result.completed, envelope.tokens.held) == ("Hi.", True, 0)
+
+
+async def test_an_answer_that_is_no_text_becomes_text_and_is_kept_as_it_was() -> None:
+    parts = [{"type": "thinking"}, {"type": "text", "text": "Hi"}, {"type": "text", "text": "."}]
+    odds: list[tuple[Any, str]] = [
+        (5, "5"),
+        (True, "true"),
+        ({"a": 1}, '{"a": 1}'),
+        (b"Gr\xc3\xbc\xc3\x9fe", "Grüße"),
+        (b"\xff", str(b"\xff")),
+        (parts, "Hi."),
+        (["Hi", "."], "Hi."),
+        ([1, 2], "[1, 2]"),
+        ({1}, str({1})),
+    ]
+    for content, text in odds:
+        played = prepare(says(content))
+        await played.run.finish()
+        assert (played.reason, played.result.text) == (None, text), content
+        assert played.result.messages[-1]["content"] is content
+
+
+async def test_a_draft_that_is_no_text_is_reflected_on_as_text() -> None:
+    drafts: list[str] = []
+    parts: Any = [{"type": "text", "text": "Hi."}]
+    budget = Budget(max_reflections=1)
+    await play(says(parts), budget=budget, reflect=lambda text, _: drafts.append(text))
+    assert drafts == ["Hi."]
+
+
+async def test_words_beside_tool_calls_that_are_no_text_are_kept_as_they_were() -> None:
+    beside = calls(("shout", {"text": "hi"}))
+    beside.content = [{"type": "text", "text": "Look."}]  # type: ignore[assignment]
+    played = await play(beside, RuntimeError("down"))
+    assert played.result.text == "Look."
+    assert played.result.messages[1]["content"] == [{"type": "text", "text": "Look."}]
+
+
+async def test_what_is_no_text_joins_what_came_before() -> None:
+    async def broken(asked: "Any") -> None:
+        await asked["on_delta"]("Once")
+        raise OSError(5)
+
+    upon: Any = says(["upon"])  # type: ignore[arg-type]
+    played = await play(broken, upon, stream=True, fallback_model="other")
+    assert (played.result.text, played.result.messages[-1]["content"]) == ("upon", "Once\n\nupon")

@@ -85,6 +85,14 @@ async def test_a_stream_past_the_limit_ends_before_the_budget_is_passed_by_much(
     assert played.result.usage["tokens"] == prompt + 91
 
 
+async def test_a_stream_of_long_pieces_passes_its_budget_by_half_at_most() -> None:
+    many = pieces(*["x" * 1000] * 260)
+    played = await play(many, budget=Budget(max_tokens_per_turn=5_000), stream=True)
+    assert played.reason.kind == "token_budget"
+    assert len(played.diary.of("delta")) == 30
+    assert played.diary.of("response")[0]["usage"]["completion_tokens"] == 31 * 250
+
+
 async def test_a_stream_that_is_stopped_in_flight_keeps_what_came() -> None:
     async def hangs(asked: "Any") -> None:
         await asked["on_delta"]("Once")

@@ -361,6 +361,15 @@ async def test_a_stream_past_its_limit_is_left_off_there() -> None:
         assert len(wire.pieces) >= 4, raw
 
 
+async def test_the_limit_holds_for_long_pieces_of_every_kind() -> None:
+    piece = "x" * 1000
+    for raw in (event(content=piece), part(0, piece, id="c", name="f"), event(reasoning=piece)):
+        sink = StreamedAnswer(limit=500)
+        wire = Wire(b"HTTP/1.1 200 OK\r\n\r\n", *[raw] * 99)
+        await raises_async(AnswerTooLongError, Client(URL, "small").ask, wire, on_delta=sink)
+        assert sink.tokens <= 500 * 6 // 4 + 16 + 1 + 250, raw[:60]
+
+
 async def test_an_answer_is_its_own_text_and_usage_after_an_attempt_that_failed() -> None:
     sink = StreamedAnswer()
     client = Client(URL, "small")
