@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
     E = TypeVar("E", bound=BaseException)
 
+_FLOATS = (1.0, 2.5, float("nan"), float("inf"), -float("inf"))
+NO_LIMITS: "tuple[Any, ...]" = (-1, -5, True, False, "6", b"6", [6], 1 << 60) + _FLOATS
+NO_COUNTS: "tuple[Any, ...]" = NO_LIMITS + (None,)
+
 
 def raises(
     error: "type[E]", function: "Callable[..., object]", *args: "Any", **kwargs: "Any"

@@ -1,10 +1,7 @@
 """A cap and a count."""
 
 from budget_core import Allowance
-from tests_micro.support import RecordingLock, raises
-
-NO_LIMITS = (-1, -5, 1.0, 2.5, float("nan"), float("inf"), True, False, "6", b"6", [6], 1 << 60)
-NO_COUNTS = NO_LIMITS + (None,)
+from tests_micro.support import NO_COUNTS, NO_LIMITS, RecordingLock, raises
 
 
 def granted(allowance: Allowance, claims: int) -> int:

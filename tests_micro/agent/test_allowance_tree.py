@@ -1,23 +1,11 @@
 """Counts that count on one another: what is used below is used above."""
 
 from budget_core.agent.allowance_tree import SharedAllowance
-from tests_micro.support import RecordingLock, raises
+from tests_micro.support import NO_COUNTS, RecordingLock, raises
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-NO_COUNTS: "tuple[Any, ...]" = (
-    -1,
-    1.0,
-    float("nan"),
-    float("inf"),
-    True,
-    False,
-    "6",
-    None,
-    1 << 60,
-)
 
 
 def family(*caps: int | None, kept: int = 0) -> "list[SharedAllowance]":

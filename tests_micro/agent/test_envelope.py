@@ -2,7 +2,7 @@
 
 from budget_core import Budget, Envelope, StopReason
 from budget_core.agent.admission import Admission
-from tests_micro.support import FakeClock, RecordingLock, raises, stopped_clock
+from tests_micro.support import NO_COUNTS, FakeClock, RecordingLock, raises, stopped_clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,17 +10,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 AXES = ("turns", "tokens", "nano_usd", "tool_calls", "reflections")
-NO_COUNTS: "tuple[Any, ...]" = (
-    -1,
-    1.0,
-    float("nan"),
-    float("inf"),
-    True,
-    False,
-    "6",
-    None,
-    1 << 60,
-)
 
 
 def opened(**limits: "Any") -> Envelope:

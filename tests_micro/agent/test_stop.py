@@ -17,23 +17,11 @@ from budget_core import (
 )
 from budget_core.agent.no_progress import NoProgress, turn_print
 from budget_core.agent.stop import in_words
-from tests_micro.support import raises, stopped_clock
+from tests_micro.support import NO_COUNTS, raises, stopped_clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-NO_COUNTS: "tuple[Any, ...]" = (
-    -1,
-    1.0,
-    float("nan"),
-    float("inf"),
-    True,
-    False,
-    "6",
-    None,
-    1 << 60,
-)
 
 
 class Fires(StopCondition):
