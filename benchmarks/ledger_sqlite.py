@@ -7,14 +7,9 @@ and the ratio is that of the median round.
 
 Then 32 threads reserve and commit together, round by round beside one thread alone: on this disk,
 and in a folder in memory where every commit sleeps until it has taken 0.3 ms, as on a quick disk.
-
-Last, one call of `BudgetWrapper.chat` on such a ledger: the transactions that it begins, and the
-Python functions that it enters, as `sys.setprofile` tells them.
 """
 
-import asyncio
 import sqlite3
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +22,6 @@ from unittest import mock
 
 from benchmarks.figures import Figure
 from budget_core.ledger.limit import Limit
-from budget_cpython import BudgetWrapper, ChatResponse
 from budget_cpython.ledger.sqlite import SqliteLedger
 
 _DISK = Path(__file__).parent.parent / ".local"  # other places may be in memory
@@ -37,8 +31,6 @@ IN_A_ROW = 10  # a turn: alone, each would find the caches full of the others' w
 THREADS = 32
 MOST_TIME = 1 / 2.5  # of an operation, to that of one thread
 MOST_COMMITS = 1 / 6  # for an operation
-MOST_BEGUN = 2  # transactions of a wrapped call
-MOST_ENTERED = 120  # functions of a wrapped call
 COMMIT = 0.0003  # seconds
 SLACK = 0.00006  # that a sleep takes longer
 ACCOUNTS = ("org", "org/team", "org/team/agent")
@@ -64,7 +56,6 @@ def measure(quick: bool = False) -> list[Figure]:
         Figure("ledger, SQLite: the same, three accounts deep", three),
         *together,
         *slowly,
-        *asyncio.run(_wrapped_call()),
     ]
 
 
@@ -115,7 +106,7 @@ def _together(
     where: str, folder: Path, least: float, target: float | None, rounds: int
 ) -> list[Figure]:
     """Return what operations of many threads cost to those of one, and how they share commits."""
-    with _watched(least) as (_, commits), SqliteLedger(folder / "many.db", timeout=60) as ledger:
+    with _watched(least) as commits, SqliteLedger(folder / "many.db", timeout=60) as ledger:
         ledger.set_limits(ACCOUNTS[0], [Limit("tokens", None, "day")])
         _at_once(ledger, 1, 20)
         ratios, alone, shared = [], [], []
@@ -154,62 +145,18 @@ def _at_once(ledger: SqliteLedger, threads: int, claims: int) -> float:
     return (time.perf_counter() - began) / (threads * claims * 2)
 
 
-class _Model:
-    def get_default_model(self) -> str:
-        return "small"
-
-    async def chat(self, *_: Any, **__: Any) -> ChatResponse:
-        usage = {"prompt_tokens": 6, "completion_tokens": 3, "total_tokens": 9}
-        return ChatResponse("Hello!", usage=usage)
-
-
-async def _wrapped_call() -> list[Figure]:
-    entered = 0
-
-    def count(_: object, event: str, __: object) -> None:
-        nonlocal entered
-        entered += event == "call"
-
-    with (
-        TemporaryDirectory() as folder,
-        _watched(0) as (statements, _),
-        SqliteLedger(Path(folder) / "call.db") as ledger,
-    ):
-        ledger.set_limits("org", [Limit("tokens", None, "day")])
-        model = BudgetWrapper(_Model(), ledger=ledger, account="org")
-        messages = [{"role": "user", "content": "Hello!"}]
-        for _ in range(3):
-            await model.chat(messages)
-        statements.clear()
-        await model.chat(messages)
-        begun = statements.count("BEGIN IMMEDIATE")
-        with mock.patch("sqlite3.connect", _plain_connect):
-            ledger.close()
-            await model.chat(messages)
-        sys.setprofile(count)
-        await model.chat(messages)
-        sys.setprofile(None)
-    return [
-        Figure("ledger, SQLite: transactions of a wrapped call", begun, "", MOST_BEGUN),
-        Figure("ledger, SQLite: functions entered in it", entered, "", MOST_ENTERED),
-    ]
-
-
 @contextmanager
-def _watched(least: float) -> Iterator[tuple[list[str], list[float]]]:
-    """Yield lists that take statements, and the seconds of commits, each of `least` at least."""
-    statements: list[str] = []
+def _watched(least: float) -> Iterator[list[float]]:
+    """Yield a list that takes the seconds of commits, each of which takes `least` at least."""
     seconds: list[float] = []
 
     class Watched(sqlite3.Connection):
         def execute(self, statement: str, values: Any = (), /) -> sqlite3.Cursor:
-            statements.append(statement)
-            if statement != "COMMIT":
-                return super().execute(statement, values)
             began = time.perf_counter()
             cursor = super().execute(statement, values)
-            time.sleep(max(0, began + least - SLACK - time.perf_counter()))
-            seconds.append(time.perf_counter() - began)
+            if statement == "COMMIT":
+                time.sleep(max(0, began + least - SLACK - time.perf_counter()))
+                seconds.append(time.perf_counter() - began)
             return cursor
 
     def connect(*args: Any, **options: Any) -> sqlite3.Connection:
@@ -217,4 +164,4 @@ def _watched(least: float) -> Iterator[tuple[list[str], list[float]]]:
         return db
 
     with mock.patch("sqlite3.connect", connect):
-        yield statements, seconds
+        yield seconds
