@@ -1,13 +1,13 @@
 """Boards that are on, with and without what a deploy puts there."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from budget_cpython.board import connection
+from budget_cpython.board import build, connection
 from budget_cpython.board.build import Form, build_board
 from budget_cpython.board.deploy import Deploy
 from budget_cpython.board.device import work_on
@@ -34,14 +34,31 @@ def patience() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="package", autouse=True)
+def core_built_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Build each form of the core once: that takes a process for each of its modules."""
+    folder = tmp_path_factory.mktemp("core")
+    build_core = build.build_core
+
+    def copy_core(form: Form, target: Path, without: Collection[str] = ()) -> None:
+        built = folder / "-".join([form.value, *sorted(without)])
+        if not built.exists():
+            build_core(form, built, without)
+        shutil.copytree(built, target, dirs_exist_ok=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "build_core", copy_core)
+        yield
+
+
 @pytest.fixture(scope="package")
-def deployed_flash(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def deployed_flash(tmp_path_factory: pytest.TempPathFactory, core_built_once: None) -> Path:
     """The flash of a board with a program of our own, precompiled."""
     folder = tmp_path_factory.mktemp("deployed")
-    build = build_board(make_board(folder / "mine"), Form.MPY)
+    mine = build_board(make_board(folder / "mine"), Form.MPY)
     flash = folder / "flash.img"
     with patient(), NoonBoard(flash, heap=HEAP) as board, work_on(board.port) as device:
-        Deploy(device, build, lambda line: None).run()
+        Deploy(device, mine, lambda line: None).run()
     return flash
 
 

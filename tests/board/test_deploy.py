@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from budget_core.wall_clock import BUILT
-from budget_cpython.board.build import Form, build_board
+from budget_cpython.board.build import CORE, Form, build_board, compile_package
 from budget_cpython.board.known_boards import known_boards
 
 from .support import (
@@ -139,6 +139,11 @@ def test_a_state_that_went_missing_is_not_made_again(cli: Cli, mine: Path) -> No
 
 
 def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
+    cores = []
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        compile_package(CORE, folder)
+        cores.append({str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*.mpy")})
+    assert cores[0] == cores[1] != {}
     builds = [build_board(make_board(tmp_path / str(n)), Form.MPY) for n in range(2)]
     first, second = ({**build.files, "/deployed.py": b""} for build in builds)
     assert first == second

@@ -63,8 +63,9 @@ def two_builds(mine: Path) -> tuple[Build, Build]:
     return replace(old, files=first), replace(old, files=second)
 
 
+@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_deploy_that_ends_at_any_step_leaves_no_mix_that_runs(
-    blank: UnixBoard, two_builds: tuple[Build, Build]
+    blank: UnixBoard, two_builds: tuple[Build, Build], stride: int
 ) -> None:
     now, then = two_builds
     with work_on(blank.port) as device:
@@ -76,7 +77,7 @@ def test_a_deploy_that_ends_at_any_step_leaves_no_mix_that_runs(
                 deploy(Device(connection), then)
                 done = True
             except StoppedError:
-                steps += 1
+                steps += stride
         found = digests(blank)
         assert is_idle(found) or is_whole(found, now) or is_whole(found, then)
         if not done:

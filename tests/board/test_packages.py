@@ -36,7 +36,9 @@ def test_package_json_lists_every_module_that_a_board_can_load() -> None:
     assert everything.count("budget_core/") == 2 * len(modules_for_boards())
 
 
-@pytest.mark.parametrize("folder", ["", "budget_core", "budget_core/ledger"])
+@pytest.mark.parametrize(
+    "folder", ["budget_core", "budget_core/ledger", pytest.param("", marks=pytest.mark.slow)]
+)
 def test_mpremote_mip_installs_all_the_trackers_or_a_room(new_cli: Cli, folder: str) -> None:
     port = new_cli.board.port
     command = [sys.executable, "-m", "mpremote", "connect", port, "mip", "install"]

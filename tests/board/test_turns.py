@@ -21,7 +21,6 @@ from tests.board.emulator.noon import NoonBoard
 PROMPT = b"\n> "
 WRITE_AHEAD = 4_000  # of boards/unix/settings.py
 QUESTION = b"What is left to do?\r"
-FORMS = ("source", "mpy", "romfs")
 # What each form needs of a chip's heap for a turn of six calls, and for another after it.
 CHIP_KIB = {"source": 192, "mpy": 160, "romfs": 96}
 
@@ -106,8 +105,17 @@ def chat_on(terminal: Terminal) -> None:
         terminal.answer(QUESTION, PROMPT)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize(
+    ("form", "bits"),
+    [
+        ("mpy", 64),
+        ("romfs", 32),
+        pytest.param("mpy", 32, marks=pytest.mark.slow),
+        pytest.param("romfs", 64, marks=pytest.mark.slow),
+        pytest.param("source", 32, marks=pytest.mark.slow),
+        pytest.param("source", 64, marks=pytest.mark.slow),
+    ],
+)
 def test_a_board_does_its_turns_in_the_heap_of_a_chip(
     form: str,
     bits: int,
@@ -125,7 +133,7 @@ def test_a_board_does_its_turns_in_the_heap_of_a_chip(
         assert spent(board, capsys) == total
 
 
-@pytest.mark.parametrize("filesystem", ["littlefs", "fat"])
+@pytest.mark.parametrize("filesystem", ["littlefs", pytest.param("fat", marks=pytest.mark.slow)])
 def test_a_power_cut_during_a_turn_loses_no_call(
     filesystem: Literal["littlefs", "fat"],
     tmp_path: Path,
