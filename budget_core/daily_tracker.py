@@ -36,7 +36,6 @@ class DailyBudgetTracker(BudgetTracker):
 
     SCOPE = "daily"
     config: DailyBudgetConfig
-    state_error: "Exception | None" = None
     _stored: "Any" = None
 
     def __init__(

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 _NAMES = ("day", "tokens", "ahead", "warned", "announced", "behind")
 _DOUBT = 1 << 6  # above what may be announced
 _HOUR = 3600
+DAMAGED = (
+    "[Budget unavailable] The stored state of the daily budget is damaged, so the day counts as "
+    "spent. It begins again tomorrow; to go on today, the owner restores or removes the state."
+)
 
 
 class DayState:
@@ -56,7 +60,7 @@ class DayState:
             self.tokens, self.ahead, self.warned = tokens, ahead, warned
             self.announced = announced % _DOUBT
             if announced >= _DOUBT:
-                self.state_error = ValueError("an earlier state of this day was not to be trusted")
+                self.state_error = ValueError("an earlier state of this day was damaged")
 
 
 class StoredDay:
@@ -97,6 +101,7 @@ class StoredDay:
                 tracker.warned_ppm = state.warned
                 tracker.announced = state.announced
             elif state.state_error is not None:
+                tracker.warned_ppm = 1_000_001  # no threshold is crossed by damage
                 self.save(0)
         tracker.covered = -1  # no call before the store has shown that it takes a count
 

@@ -24,11 +24,14 @@ class FileBudgetStore:
 
     A flipped bit is repaired. A slot that is half written, gone, unreadable or worn out gives way
     to the next one. If no slot is whole, two are half written, or one has another size, which no
-    power cut does, the state cannot be trusted. If all are missing, the board is new, unless
-    `provision` was finished, which leaves a file `made`. `provisioned` says so from outside, for a
-    board that formats its flash when it cannot be mounted. `allowance` is how many tokens a day may
-    still use whose state cannot be trusted. One store writes to a folder: another one gets a
-    `StoreError` at its next save. Raises `ValueError` if the path is empty.
+    power cut does, the state is damaged. If all are missing, the board is new, unless `provision`
+    was finished, which leaves a file `made`. `provisioned` says so from outside, for a board that
+    formats its flash when it cannot be mounted. `allowance` is how many tokens a day may still use
+    whose state is damaged.
+
+    Files of others in the place of the slots are left alone: without `made` and a whole slot, they
+    give a `StoreError`. One store writes to a folder: another one gets a `StoreError` at its next
+    save. Raises `ValueError` if the path is empty.
     """
 
     def __init__(self, path: str, provisioned: bool = False, allowance: int = 0) -> None:
@@ -52,23 +55,21 @@ class FileBudgetStore:
         read.
         """
         try:
-            slots = [self._slot(slot) for slot in range(SLOTS)]
+            slots, used = self._look()
             self._turns = _turns(slots)
             self._due = slots.count("cut") or 1
             newest = slots[self._turns[-1]]
             self._number = max(0, _number(newest))
-            used = (
-                slots.count("missing") < SLOTS or self.provisioned or _size(self._made) is not None
-            )
-            whole = isinstance(newest, dict)
-            for slot in slots:
-                if isinstance(slot, OSError) and not whole:
-                    raise slot
         except OSError as error:
             self._turns = []
             raise StoreError(f"cannot read budget state {self.path!r}: {error}", error)
-        if used and (not whole or "cut" in slots or slots.count("torn") > 1):
-            raise StateCorruptError(f"the slots of {self.path!r} are {', '.join(self.slots())}")
+        whole = isinstance(newest, dict)
+        if (used or self.provisioned) and (not whole or "cut" in slots or slots.count("torn") > 1):
+            words = ", ".join(self.slots())
+            raise StateCorruptError(
+                f"budget state {self.path!r} is damaged: its slots are {words}. "
+                "The day counts as spent; reset the state to begin it again"
+            )
         if not whole:
             return None
         newest.pop("seq")
@@ -120,8 +121,9 @@ class FileBudgetStore:
     def provision(self) -> None:
         """Make the slots that are not whole, then the file `made`; may raise `StoreError`."""
         try:
+            slots, _ = self._look()
             for slot in range(SLOTS):
-                if not isinstance(self._slot(slot), dict):
+                if not isinstance(slots[slot], dict):
                     self._write(slot, encode({"seq": 0}, SLOT_BYTES, True))
             _put(self._made, "wb", b"")
         except OSError as error:
@@ -132,6 +134,19 @@ class FileBudgetStore:
         from budget_core.slot_report import words  # loaded for a report only
 
         return words([self._slot(slot) for slot in range(SLOTS)])
+
+    def _look(self) -> "tuple[list[Any], bool]":
+        """Return the slots and whether the folder is a store's; refuse files of others."""
+        slots = [self._slot(slot) for slot in range(SLOTS)]
+        made = _size(self._made) is not None
+        found = slots.count("missing") < SLOTS
+        if found and not any(isinstance(slot, dict) for slot in slots):
+            for slot in slots:
+                if isinstance(slot, OSError):
+                    raise slot
+            if not made:
+                raise StoreError(f"{self.path!r} is not a budget state: it is left alone")
+        return slots, made or found
 
     def _file(self, slot: int) -> str:
         return f"{self.path}/{slot}/state.json"

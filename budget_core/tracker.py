@@ -39,6 +39,7 @@ class BudgetTracker:
     SCOPE = ""
     ALWAYS_ASK = False
     ledger_account: "Any" = None  # what counts on a ledger's account for this one, if anything
+    state_error: "Exception | None" = None
     store_error: "Exception | None" = None
 
     iterations_seen: int
@@ -243,6 +244,10 @@ class BudgetTracker:
             from budget_core.notices import UNAVAILABLE  # loaded for the first notice
 
             return UNAVAILABLE
+        if self.state_error is not None:
+            from budget_core.day_state import DAMAGED  # that day's alone
+
+            return DAMAGED
         config = self.config
         fallback = (enforcement or config.enforcement) == Enforcement.FALLBACK
         return self._message(config.fallback_template if fallback else config.cutoff_template, 1)

@@ -55,9 +55,9 @@ class FileLock:
         make_folder(os.path.dirname(self._path))
         file = open_plain(self._path + ".lock", os.O_RDWR | os.O_CREAT)
         try:
+            owner = _read_owner(file, self._path)
             _lock(file)
-        except OSError as error:
-            owner = _read_owner(file)
+        except (OSError, StoreError) as error:
             os.close(file)
             if not isinstance(error, (BlockingIOError, PermissionError)):
                 raise
@@ -78,10 +78,15 @@ class FileLock:
     __del__ = close
 
 
-def _read_owner(file: int) -> str:
-    with suppress(OSError, ValueError):
-        return f"process {int(os.read(file, 32))}"
-    return "another process"
+def _read_owner(file: int, path: str) -> str:
+    """Return who has the lock; raise `StoreError` for a file that holds something else."""
+    said = b""
+    with suppress(OSError):  # Windows reads nothing that is locked
+        said = os.read(file, 33).strip(b"\0\n")
+        os.lseek(file, 0, os.SEEK_SET)
+    if said and not said.isdigit():
+        raise StoreError(f"{path + '.lock'!r} is not a lock: it is left alone, use another path")
+    return f"process {int(said)}" if said else "another process"
 
 
 def _leave_to_parent() -> None:

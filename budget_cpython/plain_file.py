@@ -44,10 +44,11 @@ def read_plain(path: str, max_bytes: int) -> "tuple[bytes, os.stat_result]":
 def replace_file(path: str, data: bytes) -> None:
     """Replace a file durably; `OSError`, and then the old one stays.
 
-    The new file is `path` + `.tmp` until it is synced; after a failure it stays until the next
-    replacement. Where only the last step fails, syncing the folder, a crash may leave either file.
+    The new file is `path` + `.microbudget.tmp` until it is synced; after a failure it stays until
+    the next replacement. Where only the last step fails, syncing the folder, a crash may leave
+    either file.
     """
-    new = path + ".tmp"
+    new = path + ".microbudget.tmp"
     with suppress(FileNotFoundError):
         os.unlink(new)
     write_new(new, data)

@@ -29,7 +29,7 @@ STORES: dict[str, Callable[[str], Any]] = {
     "core": budget_core.file_store.FileBudgetStore,
 }
 FILES = {
-    "server": {"", ".tmp", ".lock"},
+    "server": {"", ".microbudget.tmp", ".lock"},
     "core": {f"/{slot}/state.json{end}" for slot in range(SLOTS) for end in ("", ".new")}
     | {"/made"},
 }

@@ -139,7 +139,12 @@ def sealed(text: bytes) -> bytes:
 
 def stored(state: dict[str, Any]) -> bytes:
     """Return what the file of that state contains."""
-    return encode(state, file_store.MAX_BYTES)
+    return encode({"microbudget": 1, **state}, file_store.MAX_BYTES)
+
+
+def text_of(state: dict[str, Any]) -> bytes:
+    """Return a state's text, for `sealed`."""
+    return json.dumps({"microbudget": 1, **state}, separators=(",", ":")).encode()
 
 
 # ------------------------------------------------------------------------------- what it keeps
@@ -211,17 +216,18 @@ def test_a_save_syncs_the_whole_file_before_and_the_folder_after_the_rename(
     synced: list[bytes] = []
 
     def sync(file: int) -> None:
-        new = Path(f"{path}.tmp")
+        new = Path(f"{path}.microbudget.tmp")
         synced.append(new.read_bytes() if new.exists() else b"")
         os.fsync(file)
 
     calls = watch(monkeypatch, fsync=sync)
     store.save(NEW)
     assert calls.log == [
-        "unlink state.json.tmp",
-        "open state.json.tmp",
-        "fsync state.json.tmp",
-        "replace state.json.tmp",
+        "open state.json",
+        "unlink state.json.microbudget.tmp",
+        "open state.json.microbudget.tmp",
+        "fsync state.json.microbudget.tmp",
+        "replace state.json.microbudget.tmp",
         "open kept",
         "fsync kept",
         "close kept",
@@ -236,7 +242,7 @@ def test_each_new_folder_is_synced_into_its_parent(
     FileBudgetStore(tmp_path / "a" / "b" / NAME).save(OLD)
     kept = [line for line in calls.log if line.split()[0] in ("mkdir", "fsync")]
     expected = ["mkdir a", f"fsync {tmp_path.name}", "mkdir b", "fsync a"]
-    assert kept == expected + ["fsync state.json.tmp", "fsync b"]
+    assert kept == expected + ["fsync state.json.microbudget.tmp", "fsync b"]
 
 
 def calls_of_a_save(folder: Path) -> list[str]:
@@ -263,7 +269,7 @@ def test_whatever_call_of_a_save_fails_a_whole_state_stays_and_the_next_save_wor
         assert caught.value.cause.errno == code
         for module in (file_store, plain_file):
             monkeypatch.setattr(module, "os", os)
-        renamed = nth > steps.log.index("replace state.json.tmp")
+        renamed = nth > steps.log.index("replace state.json.microbudget.tmp")
         assert store.load() == (NEW if renamed else OLD), step
         store.save(OLD)
         assert files(path) == [NAME, LOCK]
@@ -336,7 +342,7 @@ def test_a_platform_without_the_posix_flags_will_do(
     assert store.load() == NEW
     path.rename(path.with_name("elsewhere"))
     path.symlink_to("elsewhere")
-    with pytest.raises(StateCorruptError, match="not a plain file"):
+    with pytest.raises(StoreError, match="not a plain file"):
         store.load()
 
 
@@ -348,7 +354,7 @@ def test_what_an_unfinished_save_left_is_never_read_and_goes_with_the_next(
     store = FileBudgetStore(path)
     if before:
         store.save(before)
-    Path(f"{path}.tmp").write_bytes(stored(NEW)[:keep])
+    Path(f"{path}.microbudget.tmp").write_bytes(stored(NEW)[:keep])
     assert store.load() == before
     store.save(NEW)
     assert store.load() == NEW
@@ -403,19 +409,121 @@ PUT = [put_symlink, put_dangling, put_endless, put_hard_link, put_folder, put_fi
 
 @pytest.mark.usefixtures("no_hang")
 @pytest.mark.parametrize("put", PUT)
-def test_only_a_plain_file_is_read_and_anything_else_denies(
+def test_only_a_plain_file_is_used_and_anything_else_denies_and_is_left_alone(
     store: FileBudgetStore, path: Path, put: Callable[[Path], None]
 ) -> None:
     put(path)
-    before = {other: other.read_bytes() for other in path.parent.iterdir() if other.is_file()}
-    with pytest.raises(StateCorruptError, match=r"is not a plain file.* who put it there"):
-        store.load()
+    before = look_of(path.parent)
+    for use in (store.load, lambda: store.save(NEW), store.clear):
+        with pytest.raises(StoreError, match=r"state.json' is not a plain file.* left alone"):
+            use()
     store.close()
+    for _ in range(2):
+        tracker = tracker_on(path)
+        assert tracker.is_at_limit()
+        assert "state.json' is not a plain file" in str(tracker.store_error)
+        tracker.record({"total_tokens": 1})
+        tracker.maybe_auto_reset()
+        assert not tracker.flush()
+    assert look_of(path.parent) == before
+
+
+def look_of(folder: Path) -> dict[str, object]:
+    """Return what every name in a folder is, and holds."""
+    return {
+        path.name: (
+            path.lstat().st_mode,
+            path.lstat().st_ino,
+            path.read_bytes() if stat.S_ISREG(path.lstat().st_mode) else None,
+        )
+        for path in folder.iterdir()
+    }
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a device")
+def test_a_device_is_refused_and_stays_a_device(path: Path) -> None:
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    except OSError:
+        pytest.skip("devices cannot be made here")
     tracker = tracker_on(path)
-    assert tracker.is_at_limit()
     tracker.record({"total_tokens": 1})
-    for other, data in before.items():
-        assert other == path or other.read_bytes() == data
+    assert tracker.is_at_limit()
+    assert "is not a plain file" in str(tracker.store_error)
+    assert stat.S_ISCHR(path.lstat().st_mode)
+    assert files(path) == [NAME]
+
+
+FOREIGN = {
+    "a configuration": b'{"model": "small-model", "retries": 3}\n',
+    "a poem": b"Rough winds do shake the darling buds of May,\n",
+    "a list": b"[1]",
+    "a record": b'["a1b2c3d4",{"id":7}]',
+    "a checked record": sealed(b'{"id":7}'),
+    "a sealed list": sealed(b"[1]"),
+    "another program's count": b'{"day_key": 20000, "total_tokens": 1}',
+    "one byte": b"7",
+    "a line end": b"\n",
+    "nothing but zeros": bytes(160),
+    "an erased sector": b"\xff" * 160,
+    "deep": b"[" * 200_000,
+    "a mark in front": b"\xef\xbb\xbf" + stored(OLD),
+    "a space in front": b" " + stored(OLD),
+    "more than a state has": stored(OLD) + b" " * 4096,
+}
+
+
+@pytest.mark.parametrize("data", FOREIGN.values(), ids=FOREIGN.keys())
+def test_a_file_that_is_not_a_state_is_refused_by_name_and_left_as_it_was(
+    path: Path, data: bytes
+) -> None:
+    path.write_bytes(data)
+    path.chmod(0o644)
+    before = look_of(path.parent)
+    for _ in range(2):
+        tracker = tracker_on(path)
+        assert tracker.is_at_limit()
+        assert f"{str(path)!r} is not a budget state" in str(tracker.store_error)
+        assert tracker.state_error is None
+        tracker.record({"total_tokens": 1})
+        tracker.maybe_auto_reset()
+        assert not tracker.flush()
+    store = FileBudgetStore(path)
+    for use in (store.load, lambda: store.save(NEW), store.clear):
+        with pytest.raises(StoreError, match="is not a budget state: it is left alone"):
+            use()
+    assert look_of(path.parent) == before
+
+
+def test_a_file_that_takes_the_states_place_is_left_as_it_was(path: Path) -> None:
+    tracker = tracker_on(path)
+    tracker.record({"total_tokens": 1})
+    path.write_bytes(FOREIGN["a poem"])
+    tracker.record({"total_tokens": 1})
+    assert tracker.is_at_limit()
+    assert path.read_bytes() == FOREIGN["a poem"]
+    path.unlink()
+    tracker.maybe_auto_reset()
+    assert not tracker.is_at_limit()
+    assert json.loads(path.read_bytes())[1]["tokens"] == 2
+
+
+def test_a_refused_file_that_is_moved_away_lets_the_day_begin(path: Path) -> None:
+    path.write_bytes(FOREIGN["a configuration"])
+    tracker = tracker_on(path)
+    path.rename(path.with_name("config.json"))
+    tracker.maybe_auto_reset()
+    assert not tracker.is_at_limit()
+
+
+@pytest.mark.parametrize("data", [b"[[package]]\n", b"3.14\n", b"12 34", b"9" * 40])
+def test_a_lock_file_that_is_something_else_is_left_as_it_was(path: Path, data: bytes) -> None:
+    path.with_name(LOCK).write_bytes(data)
+    tracker = tracker_on(path)
+    assert tracker.is_at_limit() is (data != b"9" * 40)
+    if tracker.is_at_limit():
+        assert "state.json.lock' is not a lock" in str(tracker.store_error)
+        assert path.with_name(LOCK).read_bytes() == data
 
 
 def test_a_device_is_not_opened() -> None:
@@ -442,7 +550,7 @@ def test_anything_under_the_temporary_name_is_removed_and_not_written_to(
 ) -> None:
     if first:
         store.clear()
-    new = Path(f"{path}.tmp")
+    new = Path(f"{path}.microbudget.tmp")
     new.write_bytes(b"a victim")
     put(new)
     store.save(NEW)
@@ -462,7 +570,7 @@ def test_what_appears_under_the_temporary_name_in_between_is_not_written_to(
     monkeypatch: pytest.MonkeyPatch,
     put: Callable[[Path], None],
 ) -> None:
-    new = Path(f"{path}.tmp")
+    new = Path(f"{path}.microbudget.tmp")
     new.write_bytes(b"a victim")
     put(new)
     victims = {file: file.read_bytes() for file in path.parent.iterdir() if file.is_file()}
@@ -477,45 +585,118 @@ def test_what_appears_under_the_temporary_name_in_between_is_not_written_to(
 def test_a_folder_under_the_temporary_name_keeps_the_old_state(
     store: FileBudgetStore, path: Path
 ) -> None:
-    Path(f"{path}.tmp").mkdir()
+    Path(f"{path}.microbudget.tmp").mkdir()
     with pytest.raises(StoreError):
         store.save(NEW)
     assert store.load() == OLD
 
 
-BAD = {
+DAMAGED = {
     "empty": b"",
-    "nothing but zeros": bytes(160),
-    "another program's": b'{"day_key": 20000, "total_tokens": 1}',
-    "deep": b"[" * 200_000,
-    "deep within bounds": sealed(b"[" * 4000),
-    "long integer": sealed(b'{"total_tokens": ' + b"9" * 5000 + b"}"),
-    "long integer within bounds": sealed(json.dumps(OLD).encode().replace(b"400", b"9" * 3900)),
-    "mark in front": b"\xef\xbb\xbf" + stored(OLD),
+    "a byte": b"[",
+    "the head": stored(OLD)[:27],
+    "half": stored(OLD)[:60],
+    "half zeros": stored(OLD)[:60] + bytes(60),
+    "another checksum": b'["01234567"' + stored(OLD)[11:],
+    "edited": stored(OLD).replace(b"400", b"4"),
+    "deep within bounds": sealed(b'{"microbudget":1,"tokens":' + b"[" * 4000),
+    "a long integer": sealed(text_of(OLD).replace(b"400", b"9" * 3900)),
     "trailing": stored(OLD) + b"\n",
     "twice": stored(OLD) * 2,
     "negative": stored(dict(OLD, tokens=-5)),
-    "not finite": sealed(json.dumps(OLD).encode().replace(b"400", b"NaN")),
-    "infinite": sealed(json.dumps(OLD).encode().replace(b"400", b"1e999")),
+    "not finite": sealed(text_of(OLD).replace(b"400", b"NaN")),
+    "infinite": sealed(text_of(OLD).replace(b"400", b"1e999")),
     "fraction": stored(dict(OLD, tokens=0.5)),
     "text": stored(dict(OLD, tokens="1")),
     "boolean": stored(dict(OLD, tokens=True)),
     "nothing in it": stored({}),
-    "a list": sealed(b"[1]"),
 }
+UNREADABLE = [name for name in DAMAGED if sealed(DAMAGED[name][12:-1]) != DAMAGED[name]]
 
 
-@pytest.mark.parametrize("data", BAD.values(), ids=BAD.keys())
-def test_a_state_that_cannot_be_trusted_denies_and_stays_denied_after_a_restart(
-    path: Path, data: bytes
-) -> None:
+@pytest.mark.parametrize("data", DAMAGED.values(), ids=DAMAGED.keys())
+def test_a_damaged_state_denies_and_stays_denied_after_a_restart(path: Path, data: bytes) -> None:
     path.write_bytes(data)
     assert restarted(path) == 1000
     assert restarted(path) == 1000
 
 
+def test_a_damaged_state_says_so_and_what_to_do(path: Path) -> None:
+    path.write_bytes(DAMAGED["half"])
+    for restarts in range(2):
+        with FileBudgetStore(path) as store:
+            tracker = DailyBudgetTracker(DAILY, lambda: NOON, store)
+            for mode in ("cutoff", "fallback", "warn"):
+                message = tracker.at_limit_message(mode)
+                assert "damaged" in message, message
+                assert "1000/1000" not in message
+            if restarts == 0:
+                reason = str(tracker.state_error)
+                assert f"{str(path)!r}: stored state is damaged or was edited" in reason
+                assert f"a copy is in '{path}.damaged'" in reason
+                assert "stop the program and remove the file" in reason
+    path.unlink()
+    assert restarted(path) == 0
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_the_bytes_of_a_damaged_state_are_kept_for_their_owner_alone(path: Path, name: str) -> None:
+    kept = path.with_name(NAME + ".damaged")
+    before = os.umask(0)
+    try:
+        path.write_bytes(DAMAGED[name])
+        restarted(path)
+        restarted(path)
+    finally:
+        os.umask(before)
+    if name == "empty":
+        assert not kept.exists()
+    else:
+        assert kept.read_bytes() == DAMAGED[name]
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+def test_one_damaged_state_is_kept_the_newest(path: Path) -> None:
+    for name in ("half", "edited", "empty"):
+        path.write_bytes(DAMAGED[name])
+        restarted(path)
+    assert files(path) == [NAME, f"{NAME}.damaged", LOCK]
+    assert path.with_name(NAME + ".damaged").read_bytes() == DAMAGED["edited"]
+
+
+@pytest.mark.parametrize("put", [*PUT, None])
+def test_a_damaged_state_is_not_kept_over_a_file_of_others(
+    path: Path, put: Callable[[Path], None] | None
+) -> None:
+    kept = path.with_name(NAME + ".damaged")
+    kept.write_bytes(FOREIGN["a poem"])
+    if put:
+        put(kept)
+    before = look_of(path.parent)
+    path.write_bytes(DAMAGED["half"])
+    tracker = tracker_on(path)
+    assert tracker.is_at_limit()
+    assert "could not be copied: " in str(tracker.state_error)
+    after = look_of(path.parent)
+    assert {name: after[name] for name in before} == before
+
+
+def test_a_disk_without_room_for_the_copy_denies_all_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sync(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path.write_bytes(DAMAGED["half"])
+    watch(monkeypatch, fsync=sync)
+    tracker = tracker_on(path)
+    assert tracker.is_at_limit()
+    assert "No space left" in str(tracker.state_error)
+    assert path.read_bytes() == DAMAGED["half"]
+
+
 def test_a_day_whose_file_is_damaged_may_use_the_allowance(path: Path) -> None:
-    path.write_bytes(b"?")
+    path.write_bytes(b"")
     tracker = tracker_on(path, allowance=100)
     assert tracker.total_tokens == 900
     assert not tracker.is_at_limit()
@@ -528,7 +709,8 @@ def test_an_allowance_is_a_whole_number(path: Path, allowance: Any) -> None:
 
 
 def test_a_key_stated_twice_never_lowers_the_count_below_its_last(path: Path) -> None:
-    path.write_bytes(sealed(b'{"tokens": 1, ' + json.dumps(OLD).encode()[1:]))
+    twice = text_of(OLD).replace(b'"day"', b'"tokens":1,"day"')
+    path.write_bytes(sealed(twice))
     assert restarted(path) >= 400
 
 
@@ -537,7 +719,7 @@ def test_a_hundred_megabytes_are_not_read_into_memory(path: Path) -> None:
         file.truncate(100_000_000)
     tracemalloc.start()
     try:
-        with pytest.raises(StateCorruptError, match="larger than 4096 bytes"):
+        with pytest.raises(StoreError, match="is not a budget state"):
             FileBudgetStore(path).load()
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
@@ -558,7 +740,7 @@ def test_no_flipped_bit_lowers_a_count_or_raises(
         flipped = bytearray(whole)
         flipped[place // 8] ^= 1 << place % 8
         path.write_bytes(flipped)
-        assert restarted(path) >= 400
+        assert restarted(path) == 1000
 
 
 def test_no_truncation_lowers_a_count_or_raises(
@@ -568,7 +750,7 @@ def test_no_truncation_lowers_a_count_or_raises(
     whole = stored(OLD)
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
-        assert restarted(path) >= 400
+        assert restarted(path) == 1000
 
 
 def test_a_disk_that_fails_denies_and_recovers_with_the_count_it_had(

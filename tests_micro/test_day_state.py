@@ -1,14 +1,17 @@
 """What a day remembers after a restart, and what it does while its store fails or lies."""
 
+import asyncio
 import json
 
 from budget_core import (
+    BudgetWrapper,
     DailyBudgetConfig,
     DailyBudgetTracker,
     InMemoryBudgetStore,
     StateCorruptError,
     StoreError,
 )
+from tests_micro.script import Script
 from tests_micro.support import FakeClock
 
 TYPE_CHECKING = False
@@ -474,6 +477,22 @@ def test_a_broken_state_whose_store_cannot_be_written_denies_all_the_same() -> N
     tracker.maybe_auto_reset()
     check_denies(tracker, "written")
     check_denies(day_of(store), "restarted")
+
+
+def test_a_damaged_state_says_so_in_place_of_a_notice_and_a_limit() -> None:
+    for thresholds in ((), (0.5, 1)):
+        store = Store({})
+        for _ in range(2):
+            tracker = day_of(store, warning_thresholds=thresholds, enforcement="cutoff")
+            wrapper = BudgetWrapper(Script([]), tracker)
+            text = asyncio.run(wrapper.chat([])).content
+            assert "daily budget is damaged, so the day counts as spent" in text, text
+            assert "100" not in text, text
+            assert tracker.consume_threshold_warning(True) is None
+        tracker.clock.advance(DAY)
+        tracker.maybe_auto_reset()
+        tracker.record(tokens(100))
+        assert "100/100 tokens" in tracker.at_limit_message()
 
 
 # The store in memory

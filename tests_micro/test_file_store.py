@@ -239,8 +239,43 @@ def test_slots_full_of_something_else_are_no_new_board() -> None:
         os.remove(folder + "/day/made")
         for number in SLOTS:
             write(slot(folder, number), b"\xff" * SLOT_BYTES)
-        raises(StateCorruptError, store_in(folder).load)
-        assert day_of(store_in(folder)).is_at_limit()
+        for use in ("load", "provision", "clear"):
+            error = raises(StoreError, getattr(store_in(folder), use))
+            assert folder + "/day' is not a budget state: it is left alone" in str(error)
+        tracker = day_of(store_in(folder))
+        tracker.record({"total_tokens": 1})
+        tracker.maybe_auto_reset()
+        assert tracker.is_at_limit()
+        assert os.listdir(folder + "/day/0") == ["state.json"]
+        assert "made" not in os.listdir(folder + "/day")
+        for number in SLOTS:
+            assert read(slot(folder, number)) == b"\xff" * SLOT_BYTES
+
+
+def test_a_file_of_others_in_the_place_of_a_slot_is_left_alone() -> None:
+    for number in SLOTS:
+        for data in (b"", b"{}", b"x" * SLOT_BYTES, b"x" * 1000):
+            with temp_folder() as folder:
+                os.mkdir(folder + "/day")
+                os.mkdir(f"{folder}/day/{number}")
+                write(slot(folder, number), data)
+                tracker = day_of(store_in(folder))
+                tracker.record({"total_tokens": 1})
+                assert tracker.is_at_limit()
+                assert "not a budget state" in str(tracker.store_error)
+                assert os.listdir(folder + "/day") == [str(number)]
+                assert read(slot(folder, number)) == data
+
+
+def test_a_file_in_the_place_of_the_folder_is_left_alone() -> None:
+    with temp_folder() as folder:
+        write(folder + "/day", b'{"model": "small-model"}')
+        tracker = day_of(store_in(folder))
+        tracker.record({"total_tokens": 1})
+        assert tracker.is_at_limit()
+        assert folder + "/day" in str(tracker.store_error)
+        assert os.listdir(folder) == ["day"]
+        assert read(folder + "/day") == b'{"model": "small-model"}'
 
 
 def test_what_says_that_the_slots_were_made_is_made_again() -> None:

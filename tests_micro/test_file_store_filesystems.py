@@ -75,6 +75,24 @@ if KINDS:
         for kind in KINDS:
             assert loaded(Flash(kind)) is None, kind
 
+    def test_files_of_others_are_left_as_they_were() -> None:
+        for kind in KINDS:
+            for taken in (PATH, PATH + "/0/state.json"):
+                with Flash(kind):
+                    for end in range(len(ROOT) + 1, len(taken)):
+                        if taken[end] == "/":
+                            os.mkdir(taken[:end])
+                    with open(taken, "wb") as file:
+                        file.write(b"not a state")
+                    tracker = day_of()
+                    tracker.record({"total_tokens": 1})
+                    tracker.maybe_auto_reset()
+                    assert tracker.is_at_limit(), (kind, taken)
+                    assert PATH in str(tracker.store_error), (kind, taken)
+                    assert os.listdir(taken[: taken.rfind("/")]) == [taken[taken.rfind("/") + 1 :]]
+                    with open(taken, "rb") as file:
+                        assert file.read() == b"not a state", (kind, taken)
+
     def test_a_chip_formatted_anew_is_denied_where_the_program_knows_that_it_was_in_use() -> None:
         for kind in KINDS:
             with Flash(kind):
