@@ -37,7 +37,9 @@ class WallClock:
     A date is believed if it is not before `built` and, where `needs_sync`, once `mark_synced` was
     called. From then on the monotonic clock carries it: setting the wall clock changes nothing
     until the next sync. A sync may set the date anywhere once in a day of monotonic time, and else
-    back, or no more than ten minutes ahead of where that one would have it.
+    back, or no more than ten minutes ahead of where that one would have it. Where ticks start again
+    at 0 and nothing read them meanwhile, once in a day it may also be so many whole turns of them
+    ahead, to ten minutes.
 
     `read` returns Unix seconds. docs/chips.md states the rules.
     """
@@ -57,6 +59,9 @@ class WallClock:
         self._offset: int | None = None  # from the monotonic clock to Unix time, in its units
         self._most = 0  # what a sync may set that to
         self._synced: int | None = None  # when a sync set that, by the monotonic clock
+        self._turn = monotonic.reach_ms * monotonic.per_ms * 2
+        self._missed = 0  # of the monotonic clock: turns that nothing read
+        self._missed_at = 0
 
     @property
     def needs_sync(self) -> bool:
@@ -75,12 +80,15 @@ class WallClock:
             date = self._date()
             if self._needs_sync or not date:
                 return 0
-            self._offset = date - self.monotonic()
-        return (self.monotonic() + self._offset) // self._second
+            self._offset = date - self._count()
+        return (self._count() + self._offset) // self._second
 
     def elapsed(self) -> int:
         """Return the monotonic clock's seconds."""
-        return self.monotonic() // self._second
+        return self._count() // self._second
+
+    def _count(self) -> int:
+        return self.monotonic() + self._missed
 
     @property
     def trusted(self) -> bool:
@@ -90,7 +98,7 @@ class WallClock:
     @property
     def stale(self) -> bool:
         """Whether the date is not believed, or the last sync a day of monotonic time ago."""
-        return self._synced is None or self.monotonic() - self._synced >= DAY * self._second
+        return self._synced is None or self._count() - self._synced >= DAY * self._second
 
     def mark_synced(self) -> bool:
         """Take the wall clock's date for the true one: a server of time has just set it.
@@ -98,12 +106,19 @@ class WallClock:
         Return whether it is believed. It is not if it is before `built`, or a second great jump
         forward within a day.
         """
-        date, now = self._date(), self.monotonic()
+        date, slack = self._date(), SLACK * self._second
         if not date:
             return False
+        turns, off = divmod(date - self._count() - self._most + 2 * slack, self._turn)
+        read = self.monotonic()
+        again = self._missed and read - self._missed_at < DAY * self._second
+        if not (self.stale or again) and turns > 0 and off <= 2 * slack:
+            self._missed += turns * self._turn
+            self._missed_at = read
+        now = self._count()
         if self.stale:
             self._synced = now
-            self._most = date - now + SLACK * self._second
+            self._most = date - now + slack
         elif date - now > self._most:
             return False
         self._offset = date - now

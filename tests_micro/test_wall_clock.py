@@ -4,6 +4,7 @@ import time
 
 from budget_core import DailyBudgetConfig, DailyBudgetTracker, InMemoryBudgetStore
 from budget_core.day_window import OVER, STAYS, DayWindow
+from budget_core.monotonic import clock_of
 from budget_core.wall_clock import BUILT, DAY, WALL, WallClock, epoch_offset, unix_time
 from tests_micro.support import FakeClock, stopped_clock
 
@@ -77,6 +78,10 @@ class Machine:
         self.wall = FakeClock(date)
         self.ticks, monotonic = stopped_clock()
         self.clock = WallClock(self.wall, monotonic, needs_sync, BUILT_THEN)
+
+    def turn_ticks(self) -> None:
+        """Give it the ticks of a chip, which start again at 0 after 12.4 days."""
+        self.clock = WallClock(self.wall, clock_of(Ticks(self.ticks)), True, BUILT_THEN)
 
     def sleep(self, seconds: int) -> None:
         self.wall.advance(seconds)
@@ -184,6 +189,79 @@ def test_the_first_sync_of_a_server_that_began_with_a_late_clock_sets_it_right()
     machine.wall.now = NOON
     assert machine.clock.mark_synced()
     assert machine.clock() == NOON
+
+
+class Ticks:
+    """A port's `time` module whose ticks have 30 bits."""
+
+    def __init__(self, fake: FakeClock) -> None:
+        self._fake = fake
+
+    def ticks_ms(self) -> int:
+        return int(self._fake()) % TURN_MS
+
+    def ticks_add(self, ticks: int, by: int) -> int:
+        return (ticks + by) % TURN_MS
+
+
+TURN_MS = 1 << 30
+TURN = 1_073_741  # seconds
+
+
+def board(date: int = NOON) -> Machine:
+    """Return a chip whose clock was set now."""
+    machine = Machine(date)
+    machine.turn_ticks()
+    assert machine.clock.mark_synced()
+    return machine
+
+
+def test_a_sync_is_believed_after_a_gap_that_the_ticks_cannot_have_seen() -> None:
+    for gap in (TURN + 5, TURN + 36_000, TURN + DAY - 700, 2 * TURN + 60, 30 * TURN + 3600):
+        for drift in (-300, 0, 300):
+            machine = board()
+            tracker = DailyBudgetTracker(DailyBudgetConfig(daily_budget=5), machine.clock)
+            tracker.record({"total_tokens": 5})
+            machine.sleep(gap)
+            machine.wall.advance(drift)
+            tracker.maybe_auto_reset()
+            assert tracker.is_at_limit() is (gap % TURN < DAY // 2), gap
+            assert machine.clock.mark_synced(), (gap, drift)
+            assert abs(machine.clock() - machine.wall()) <= 1, (gap, drift)
+            tracker.maybe_auto_reset()
+            assert not tracker.is_at_limit(), (gap, drift)
+            assert tracker.resets_at - DAY <= machine.wall() < tracker.resets_at
+            tracker.record({"total_tokens": 5})
+            machine.sleep(3600)
+            assert machine.clock.mark_synced()
+            tracker.maybe_auto_reset()
+            assert tracker.is_at_limit() is (
+                machine.clock() // DAY == (machine.clock() - 3600) // DAY
+            )
+
+
+def test_a_sync_that_is_ahead_by_no_whole_turn_of_the_ticks_is_not_believed() -> None:
+    for ahead in (DAY, TURN - 700, TURN + 700, TURN + DAY // 2, 30 * 365 * DAY, TURN // 2):
+        machine = board()
+        machine.wall.advance(ahead)
+        assert not machine.clock.mark_synced(), ahead
+        assert machine.clock() == NOON, ahead
+
+
+def test_a_time_server_that_lies_by_whole_turns_gives_one_more_day_in_a_day() -> None:
+    machine = board()
+    tracker = DailyBudgetTracker(DailyBudgetConfig(daily_budget=1), machine.clock)
+    days = 3
+    used = 0
+    for _ in range(days * 48):
+        machine.wall.advance(TURN)
+        machine.clock.mark_synced()
+        tracker.maybe_auto_reset()
+        if not tracker.is_at_limit():
+            tracker.record({"total_tokens": 1})
+            used += 1
+        machine.sleep(1800)
+    assert used <= 2 * days + 2, used
 
 
 def test_a_date_is_stale_a_day_after_its_sync() -> None:
