@@ -134,7 +134,7 @@ def test_a_damaged_state_counts_as_spent_and_says_why() -> None:
         assert board.report()["left"] == 100
         board.use(10)
         assert board.report()["left"] == 90
-        assert "not to be trusted" in board.report()["error"]
+        assert "was damaged" in board.report()["error"]
 
 
 def test_a_state_of_something_else_counts_as_spent() -> None:
