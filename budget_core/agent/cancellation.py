@@ -5,6 +5,7 @@ import asyncio
 from budget_core.durations import in_ms, inf
 from budget_core.errors import BudgetError
 from budget_core.provider import maybe_await
+from budget_core.waking import from_any_thread, wait_for_event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ async def wait_until(
     `left_s()` seconds.
     """
     event = asyncio.Event() if wake is None else wake
-    watcher = _from_any_thread(event.set)
+    watcher = from_any_thread(event.set)
     envelope.add_watcher(watcher)
     try:
         while True:
@@ -122,31 +123,6 @@ async def wait_until(
             answer = ask()
             if answer:
                 return answer
-            left = left_s()
-            # not wait_for: CPython 3.11's forgets a cancellation that comes with the event
-            alarm = None if left == inf else asyncio.create_task(_set_after(left, event))
-            try:
-                await event.wait()
-            finally:
-                if alarm is not None:
-                    alarm.cancel()
+            await wait_for_event(event, left_s())
     finally:
         envelope.remove_watcher(watcher)
-
-
-async def _set_after(seconds: float, event: asyncio.Event) -> None:
-    await asyncio.sleep(seconds)
-    event.set()
-
-
-def _from_any_thread(callback: "Callable[[], object]") -> "Callable[[], object]":
-    """Return a function that any thread may call, and that has the running loop call `callback`."""
-    soon: Any = getattr(asyncio.get_event_loop(), "call_soon_threadsafe", None)
-
-    def call() -> None:
-        try:
-            soon(callback)
-        except RuntimeError:
-            pass  # the loop is closed: nothing waits in it any more
-
-    return call if soon else callback

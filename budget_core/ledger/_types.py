@@ -23,7 +23,12 @@ class LedgerProtocol(Protocol):
         """Return the paths of all accounts, sorted."""
 
     def reserve(
-        self, path: str, amounts: Mapping[str, Any], key: str | None = None, ttl: float = TTL
+        self,
+        path: str,
+        amounts: Mapping[str, Any],
+        key: str | None = None,
+        ttl: float = TTL,
+        wait: float | None = None,
     ) -> Hold:
         """Hold amounts on every limit of the path and of the accounts above it, or raise."""
 
@@ -65,7 +70,12 @@ class AsyncLedgerProtocol(Protocol):
     async def accounts(self) -> list[str]: ...
 
     async def reserve(
-        self, path: str, amounts: Mapping[str, Any], key: str | None = None, ttl: float = TTL
+        self,
+        path: str,
+        amounts: Mapping[str, Any],
+        key: str | None = None,
+        ttl: float = TTL,
+        wait: float | None = None,
     ) -> Hold: ...
 
     async def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold: ...

@@ -18,7 +18,7 @@ class BudgetExceededError(LedgerError):
     `scope` is the path of the account with the limit; `axis`, `window` and `limit` say which limit,
     `spent` and `held` what stands against it. `asked` is `None` for an amount without a bound.
     `resets_at` is the Unix second at which its window, or the current bucket of a rolling one,
-    ends; `None` if it never does.
+    ends; `None` if it never does. `waited_ms` is how long the call waited for what others held.
     """
 
     def __init__(
@@ -31,6 +31,7 @@ class BudgetExceededError(LedgerError):
         spent: int,
         held: int,
         resets_at: int | None,
+        waited_ms: int = 0,
     ) -> None:
         self.scope = scope
         self.axis = axis
@@ -41,6 +42,8 @@ class BudgetExceededError(LedgerError):
         self.held = held
         self.left = left = max(0, limit - spent - held)
         self.resets_at = resets_at
+        self.waited_ms = waited_ms
+        waited = f"; waited {waited_ms / 1000:.1f} s" if waited_ms else ""
         when = "" if resets_at is None else f", until {resets_at} (Unix time)"
         from budget_core.notices import show_on  # loaded for the first refusal
 
@@ -48,8 +51,13 @@ class BudgetExceededError(LedgerError):
         super().__init__(
             f"{scope} has {show(left)} of {show(limit)}{unit} left, not "
             f"{'an amount without a bound' if asked is None else show(asked)}{when}: "
-            f"{show(spent)} spent, {show(held)} held"
+            f"{show(spent)} spent, {show(held)} held{waited}"
         )
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is held, not spent: others may give back what is missing."""
+        return _is_free(self.asked, self.limit, self.spent)
 
 
 class UnknownAccountError(LedgerError):
@@ -114,8 +122,9 @@ class LedgerUnavailableError(LedgerError):
 def refusal(found: "list[Any]") -> BudgetExceededError:
     """Return the error for one of several limits with too little left.
 
-    Each is `(end, (account, axis, window), asked, cap, spent, held)`. The error is for the one that
-    resets last, and of equals the nearest: a caller that waits for it waits long enough.
+    Each is `(end, (account, axis, window), asked, cap, spent, held)`. One that is spent comes
+    before one that is only held, then the one that resets last, and of equals the nearest: a caller
+    that waits for it waits long enough.
     """
     end, (account, axis, window), asked, cap, spent, held = min(found, key=_order)
     resets_at = None if end >= FAR else end // 1000
@@ -123,4 +132,9 @@ def refusal(found: "list[Any]") -> BudgetExceededError:
 
 
 def _order(refused: "Any") -> "Any":
-    return -refused[0], -len(refused[1][0]), refused[1]
+    end, place, asked, cap, spent, _ = refused
+    return _is_free(asked, cap, spent), -end, -len(place[0]), place
+
+
+def _is_free(asked: int | None, limit: int, spent: int) -> bool:
+    return asked is not None and spent + asked <= limit

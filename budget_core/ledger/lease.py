@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Lock
+    from budget_core.ledger.leased_block import LeasedBlock
     from budget_core.ledger.records import Balance
     from budget_core.monotonic import MonotonicClock
 
@@ -115,11 +116,16 @@ class LeasedLedger:
         amounts: "Mapping[str, Any]",
         key: str | None = None,
         ttl: float = TTL,
+        wait: float | None = None,
     ) -> Hold:
         """Hold amounts of what is leased, or of a block drawn for them.
 
         Raises as `Ledger.reserve` does, and `LedgerUnavailableError`.
         """
+        if wait:
+            from budget_core.ledger.waiting import reserve_waiting  # most programs never wait
+
+            return await reserve_waiting(self, path, amounts, key, ttl, wait)
         hold = self.claim(path, amounts, key, ttl)
         if hold is not None:
             return hold
@@ -290,15 +296,17 @@ class LeasedLedger:
             except BudgetExceededError as error:
                 axis, least = error.axis, lack.get(error.axis, 0)
                 if error.left < least or not want.get(axis):
-                    raise _refusal(error, asked.get(axis, 0), lease.block.free(axis))
+                    raise _refusal(error, asked.get(axis, 0), lease.block)
                 want = dict(want)
                 want[axis] = max(least, error.left // 2)
                 if not want[axis]:
                     del want[axis]
 
 
-def _refusal(error: BudgetExceededError, asked: int, free: int) -> BudgetExceededError:
+def _refusal(error: BudgetExceededError, asked: int, block: "LeasedBlock") -> BudgetExceededError:
     """Return the error for the caller, to whom what is leased and free was left as well."""
-    held = max(0, error.held - max(0, free))
+    used = block.unsettled(error.axis)
+    held = max(0, error.held - used - max(0, block.free(error.axis)))
     place = (error.scope, error.axis, error.window)
-    return BudgetExceededError(*place, asked, error.limit, error.spent, held, error.resets_at)
+    limit, spent, resets_at = error.limit, error.spent + used, error.resets_at
+    return BudgetExceededError(*place, asked, limit, spent, held, resets_at)

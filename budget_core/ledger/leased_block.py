@@ -209,7 +209,7 @@ class LeasedBlock:
 
     def is_owing(self) -> bool:
         """Whether more was used than was settled."""
-        return any(self._unsettled(axis, False) for axis in self.buckets)
+        return any(self.unsettled(axis) for axis in self.buckets)
 
     def settle(
         self, outbox: "Outbox", path: str, all: bool = False, in_flight: bool = False
@@ -220,7 +220,7 @@ class LeasedBlock:
         """
         for lease in list(self.leases):
             used = {
-                axis: min(lease.amounts[axis], self._unsettled(axis, in_flight))
+                axis: min(lease.amounts[axis], self.unsettled(axis, in_flight))
                 for axis in lease.amounts
             }
             if all or used == lease.amounts:
@@ -228,12 +228,13 @@ class LeasedBlock:
                 self.leases.remove(lease)
                 add_amounts(self.settled, used)
         for axis in self.buckets:
-            while self._unsettled(axis, in_flight) > self._covered(axis):
-                beyond = min(MOST, self._unsettled(axis, in_flight) - self._covered(axis))
+            while self.unsettled(axis, in_flight) > self._covered(axis):
+                beyond = min(MOST, self.unsettled(axis, in_flight) - self._covered(axis))
                 outbox.charge(path, {axis: beyond})
                 add_amounts(self.settled, {axis: beyond})
 
-    def _unsettled(self, axis: str, in_flight: bool) -> int:
+    def unsettled(self, axis: str, in_flight: bool = False) -> int:
+        """Return how much was used that the ledger upstream still has as held."""
         bucket = self.buckets.get(axis)
         used = 0 if bucket is None else bucket.spent + (bucket.held if in_flight else 0)
         return max(0, used - self.settled.get(axis, 0))

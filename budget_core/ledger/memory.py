@@ -53,6 +53,8 @@ class Ledger:
     This ledger is in memory, and defines what every other engine does; see docs/ledger.md.
     """
 
+    IS_SHARED = False  # with other processes
+
     def __init__(
         self,
         clock: "Callable[[], float]" = WALL,
@@ -129,6 +131,7 @@ class Ledger:
         amounts: "Mapping[str, Any]",
         key: str | None = None,
         ttl: float = TTL,
+        wait: float | None = None,
     ) -> Hold:
         """Hold amounts, by axis, in one step on every limit of the path and of all above it.
 
@@ -137,10 +140,18 @@ class Ledger:
         nothing of it is held. The `key` of an earlier operation below the same root returns that
         operation's hold, whatever became of it, and holds nothing more.
 
-        Raises `BudgetExceededError` if a limit has too little left, for the one that resets last;
-        `UnknownAccountError`; `LedgerFullError`; `KeyReusedError` if the key stands for another
-        path or other amounts; `ValueError` for a malformed path, amount, key or ttl.
+        Where others hold what is missing, it waits up to `wait` seconds for its turn, the first to
+        come first. This blocks the thread; `reserve_waiting` does the same in an event loop.
+
+        Raises `BudgetExceededError` if a limit has too little left, for one that is spent before
+        one that is held, then for the one that resets last; `UnknownAccountError`;
+        `LedgerFullError`; `KeyReusedError` if the key stands for another path or other amounts;
+        `ValueError` for a malformed path, amount, key, ttl or wait.
         """
+        if wait:
+            from budget_core.ledger.waiting import reserve_blocking  # most programs never wait
+
+            return reserve_blocking(self, path, amounts, key, ttl, wait)
         return self._take(path, check_amounts(amounts, True), key, check_ttl(ttl))
 
     def charge(self, path: str, amounts: "dict[str, Any]", key: str | None = None) -> Hold:

@@ -8,6 +8,7 @@ from budget_core.ledger import lease
 from budget_core.ledger._types import AnyLedger, LedgerProtocol
 from budget_core.ledger.outbox import finish
 from budget_core.ledger.records import TTL, Hold
+from budget_core.ledger.waiting import reserve_blocking
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.ledger.blocking import BlockingLedger
 from budget_cpython.ledger.forked import begin_again_in_children
@@ -94,9 +95,16 @@ class LeasedLedger(BlockingLedger):
         self._leased.begin_again(Lock(), ThreadGate())
 
     def reserve(
-        self, path: str, amounts: Mapping[str, Any], key: str | None = None, ttl: float = TTL
+        self,
+        path: str,
+        amounts: Mapping[str, Any],
+        key: str | None = None,
+        ttl: float = TTL,
+        wait: float | None = None,
     ) -> Hold:
         """Hold amounts of what is leased, or of a block drawn for them."""
+        if wait:
+            return reserve_blocking(self, path, amounts, key, ttl, wait)
         hold = self._leased.claim(path, amounts, key, ttl)
         return finish(self._leased.reserve(path, amounts, key, ttl)) if hold is None else hold
 

@@ -23,6 +23,7 @@ from budget_cpython.ledger.blocking import BlockingLedger
 from budget_cpython.ledger.forked import begin_again_in_children
 from budget_cpython.ledger.locks import TaskGate, ThreadGate
 from budget_cpython.ledger.passthrough import AsyncPassthrough
+from budget_cpython.ledger.waiting import reserve_waiting
 from budget_cpython.wall_clock import WALL
 
 OFFLINE = (LedgerUnavailableError, LedgerFullError)
@@ -78,12 +79,19 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         return len(self._grants) + len(self.upstream.outbox.entries)
 
     async def reserve(
-        self, path: str, amounts: Mapping[str, Any], key: str | None = None, ttl: float = TTL
+        self,
+        path: str,
+        amounts: Mapping[str, Any],
+        key: str | None = None,
+        ttl: float = TTL,
+        wait: float | None = None,
     ) -> Hold:
         """Hold amounts upstream, or of the cap while that is out of reach.
 
         Raises as `Ledger.reserve` does; once the cap is used up, why the ledger is out of reach.
         """
+        if wait:
+            return await reserve_waiting(self, path, amounts, key, ttl, wait)
         asked = check_amounts(amounts, True)
         check_path(path)
         check_ttl(ttl)

@@ -7,10 +7,17 @@ from typing import Any
 
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import TTL, Balance, Hold
+from budget_core.ledger.waiting import reserve_blocking
+from budget_cpython.ledger.waiting import reserve_waiting
 
 
 class Passthrough:
-    """A `LedgerProtocol` all of whose operations are done by `_ask`."""
+    """A `LedgerProtocol` all of whose operations are done by `_ask`.
+
+    `WAITS_INSIDE` is whether what is asked waits for holds by itself.
+    """
+
+    WAITS_INSIDE = False
 
     def _ask(self, operation: str, *arguments: Any) -> Any:
         raise NotImplementedError
@@ -25,8 +32,17 @@ class Passthrough:
         return self._ask("accounts")
 
     def reserve(
-        self, path: str, amounts: Mapping[str, Any], key: str | None = None, ttl: float = TTL
+        self,
+        path: str,
+        amounts: Mapping[str, Any],
+        key: str | None = None,
+        ttl: float = TTL,
+        wait: float | None = None,
     ) -> Hold:
+        if wait and self.WAITS_INSIDE:
+            return self._ask("reserve", path, amounts, key, ttl, wait)
+        if wait:
+            return reserve_blocking(self, path, amounts, key, ttl, wait)
         return self._ask("reserve", path, amounts, key, ttl)
 
     def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
@@ -73,8 +89,15 @@ class AsyncPassthrough:
         return await self._ask("accounts")
 
     async def reserve(
-        self, path: str, amounts: Mapping[str, Any], key: str | None = None, ttl: float = TTL
+        self,
+        path: str,
+        amounts: Mapping[str, Any],
+        key: str | None = None,
+        ttl: float = TTL,
+        wait: float | None = None,
     ) -> Hold:
+        if wait:
+            return await reserve_waiting(self, path, amounts, key, ttl, wait)
         return await self._ask("reserve", path, amounts, key, ttl)
 
     async def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_EXCEEDED = ("scope", "axis", "window", "asked", "limit", "spent", "held", "resets_at")
+_EXCEEDED = ("scope", "axis", "window", "asked", "limit", "spent", "held", "resets_at", "waited_ms")
 ERRORS: "dict[type[LedgerError], tuple[str, ...]]" = {
     BudgetExceededError: _EXCEEDED,
     UnknownAccountError: ("path",),

@@ -22,6 +22,7 @@ from budget_core.ledger.limit import Limit, LimitReader, check_amounts, check_ke
 from budget_core.ledger.records import TTL, Balance, Hold, check_ttl
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.forked import begin_again_in_children
+from budget_cpython.ledger.waiting import reserve_waiting
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.wall_clock import WALL
 
@@ -104,9 +105,16 @@ class AsyncRemoteLedger:
         return sorted(await self._ask("accounts", ""))
 
     async def reserve(
-        self, path: str, amounts: Mapping[str, Any], key: str | None = None, ttl: float = TTL
+        self,
+        path: str,
+        amounts: Mapping[str, Any],
+        key: str | None = None,
+        ttl: float = TTL,
+        wait: float | None = None,
     ) -> Hold:
         """Hold amounts on every limit of the path and of the accounts above it, or raise."""
+        if wait:
+            return await reserve_waiting(self, path, amounts, key, ttl, wait)
         asked = self._check_axes(check_amounts(amounts, True))
         held = {axis: asked[axis] for axis in asked if asked[axis] is not None}
         hold = Hold(

@@ -139,9 +139,9 @@ class RefusesCharges(Ledger):
 
 
 class LetsNothingThroughInDebt(Ledger):
-    def reserve(self, path: str, amounts: "Any", key: "Any" = None, ttl: float = 300) -> "Any":
+    def reserve(self, path: str, amounts: "Any", *more: "Any", **named: "Any") -> "Any":
         some = {axis: amounts[axis] for axis in amounts if amounts[axis]}
-        return super().reserve(path, some, key, ttl)
+        return super().reserve(path, some, *more, **named)
 
 
 class ForgetsAtEveryChange(Ledger):
@@ -190,17 +190,17 @@ class AsksTheNearestLimitOnly(Ledger):
 
 
 class AdmitsWhatHasNoBound(Ledger):
-    def reserve(self, path: str, amounts: "Any", key: "Any" = None, ttl: float = 300) -> "Any":
+    def reserve(self, path: str, amounts: "Any", *more: "Any", **named: "Any") -> "Any":
         some = {axis: amounts[axis] for axis in amounts or () if amounts[axis] is not None}
-        return super().reserve(path, some, key, ttl)
+        return super().reserve(path, some, *more, **named)
 
 
 class HoldsWhatHasNoBound(Ledger):
-    def reserve(self, path: str, amounts: "Any", key: "Any" = None, ttl: float = 300) -> "Any":
+    def reserve(self, path: str, amounts: "Any", *more: "Any", **named: "Any") -> "Any":
         if isinstance(amounts, dict) and None in amounts.values():
             super().reserve(path, amounts)
             amounts = {axis: amounts[axis] or 1 for axis in amounts}
-        return super().reserve(path, amounts, key, ttl)
+        return super().reserve(path, amounts, *more, **named)
 
 
 WRONG = [

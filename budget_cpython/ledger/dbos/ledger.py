@@ -16,6 +16,7 @@ from budget_cpython.ledger.blocking import BlockingLedger
 from budget_cpython.ledger.dbos.plain import pack, unpack
 from budget_cpython.ledger.dbos.workflow import step_key, workflow
 from budget_cpython.ledger.passthrough import AsyncPassthrough
+from budget_cpython.ledger.waiting import reserve_waiting
 
 _Step: TypeAlias = Callable[[], Awaitable[Any]]
 
@@ -49,22 +50,42 @@ class AsyncDBOSLedger(AsyncPassthrough):
         self._blocks = not inspect.iscoroutinefunction(ledger.reserve)
 
     async def reserve(
-        self, path: str, amounts: Mapping[str, Any], key: str | None = None, ttl: float = TTL
+        self,
+        path: str,
+        amounts: Mapping[str, Any],
+        key: str | None = None,
+        ttl: float = TTL,
+        wait: float | None = None,
     ) -> Hold:
         """Hold amounts on every limit of the path and of the accounts above it, or raise."""
-        if key is not None or workflow() is None:
-            return await super().reserve(path, amounts, key, ttl)
+        if workflow() is None:
+            return await self._reserve(path, amounts, key, ttl, wait)
 
         async def step() -> Any:
-            key, turn = step_key(self._name), 1
+            if key is not None:
+                return await self._reserve(path, amounts, key, ttl, wait)
+            made, turn = step_key(self._name), 1
             while True:
-                named = key if turn == 1 else f"{key}.{turn}"
-                hold = await self._call("reserve", path, amounts, named, ttl)
+                named = made if turn == 1 else f"{made}.{turn}"
+                hold = await self._reserve(path, amounts, named, ttl, wait)
                 if hold.state not in (Hold.COMMITTED, Hold.RELEASED):
                     return hold
                 turn += 1  # the workflow was rewound: its former hold stands for another call
 
         return cast(Hold, await self._record("reserve", step))
+
+    async def _reserve(
+        self,
+        path: str,
+        amounts: Mapping[str, Any],
+        key: str | None,
+        ttl: float,
+        wait: float | None,
+    ) -> Hold:
+        """Reserve without a step of its own: the waiting is within one."""
+        if wait:
+            return await reserve_waiting(self._ledger, path, amounts, key, ttl, wait, self._call)
+        return cast(Hold, await self._call("reserve", path, amounts, key, ttl))
 
     async def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
         """Record amounts as spent, without asking."""
@@ -105,6 +126,9 @@ class AsyncDBOSLedger(AsyncPassthrough):
 class _BlockingDBOSLedger(AsyncDBOSLedger):
     """The same for a ledger that blocks: nothing that is awaited ever waits."""
 
+    async def _reserve(self, *arguments: Any) -> Hold:
+        return cast(Hold, await self._call("reserve", *arguments))
+
     async def _call(self, operation: str, *arguments: Any) -> Any:
         return getattr(self._ledger, operation)(*arguments)
 
@@ -117,6 +141,8 @@ class _BlockingDBOSLedger(AsyncDBOSLedger):
 
 class DBOSLedger(BlockingLedger):
     """Any ledger that blocks, for DBOS workflows that do; `AsyncDBOSLedger` says the rest."""
+
+    WAITS_INSIDE = True
 
     def __init__(self, ledger: LedgerProtocol, name: str = "dbos") -> None:
         super().__init__(_BlockingDBOSLedger(ledger, name))

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from budget_core.ledger.errors import LedgerError
 from budget_core.ledger.limit import Limit, check_path
 from budget_core.ledger.records import TTL, Balance, Hold
+from budget_core.ledger.waiting import reserve_blocking
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.sqlite.connection import Connection
 from budget_cpython.ledger.sqlite.group_commit import GroupCommit
@@ -89,8 +90,11 @@ class SqliteLedger:
         amounts: Mapping[str, Any],
         key: str | None = None,
         ttl: float = TTL,
+        wait: float | None = None,
     ) -> Hold:
         """Hold amounts on every limit of the path and of all above it, or raise."""
+        if wait:
+            return reserve_blocking(self, path, amounts, key, ttl, wait)
         return self._commits.run(
             lambda rows: rows.load_accounts(path, key).reserve(path, amounts, key, ttl)
         )

@@ -1,0 +1,307 @@
+"""Wait for what others hold of a ledger's limits, the first to come first."""
+
+import asyncio
+import os
+import time
+
+from budget_core.durations import in_ms
+from budget_core.ledger.errors import BudgetExceededError, UnknownHoldError
+from budget_core.ledger.limit import MOST, check_amounts, check_path, root
+from budget_core.monotonic import MONOTONIC
+from budget_core.provider import maybe_await
+from budget_core.waking import from_any_thread, wait_for_event
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+    from typing import Any
+
+    from budget_core.ledger.records import Hold
+
+    Ask = Callable[..., Any]
+
+FIRST_MS = 50  # until the first of a queue asks again, if nothing is settled here
+MOST_MS = 500
+TURNS = 16  # of one process in a row, while others may wait too
+SETTLING = ("commit", "release", "charge", "expire", "set_limits")
+
+
+class _NoThreads:
+    """The event of a port without threads: while one waits, only time changes anything."""
+
+    def wait(self, seconds: float) -> None:
+        """Sleep."""
+        time.sleep(seconds)
+
+    def set(self) -> None:
+        """Do nothing."""
+
+    def clear(self) -> None:
+        """Do nothing."""
+
+
+try:
+    _ThreadEvent: "Any" = __import__("threading").Event
+except (ImportError, AttributeError):
+    _ThreadEvent = _NoThreads
+
+_ROOMS: "MutableMapping[Any, WaitingRoom]" = {}
+try:
+    _ROOMS = __import__("weakref").WeakKeyDictionary()
+except (ImportError, AttributeError):
+    pass  # on MicroPython ledgers live as long as the program
+
+
+def reserve_blocking(
+    ledger: "Any",
+    path: str,
+    amounts: "Mapping[str, Any]",
+    key: str | None,
+    ttl: float,
+    wait: float,
+) -> "Hold":
+    """Do `ledger.reserve`, and block this thread for up to `wait` seconds while others hold it."""
+    from budget_core.ledger.outbox import finish  # nothing is awaited here
+
+    event = _ThreadEvent()
+
+    async def pause(seconds: float) -> None:
+        event.wait(seconds)
+        event.clear()
+
+    waiter = _Waiter(path, amounts, key, ttl, wait, pause, event.set)
+    hold: Hold = finish(room_of(ledger).reserve(_asks(ledger), waiter))
+    return hold
+
+
+async def reserve_waiting(
+    ledger: "Any",
+    path: str,
+    amounts: "Mapping[str, Any]",
+    key: str | None,
+    ttl: float,
+    wait: float,
+    ask: "Ask | None" = None,
+) -> "Hold":
+    """Do `ledger.reserve`, and wait up to `wait` seconds in the event loop while others hold it.
+
+    The ledger blocks or is awaited; `ask(operation, *arguments)` does one operation of it.
+    """
+    event = asyncio.Event()
+
+    async def pause(seconds: float) -> None:
+        await wait_for_event(event, seconds)
+        event.clear()
+
+    waiter = _Waiter(path, amounts, key, ttl, wait, pause, from_any_thread(event.set))
+    return await room_of(ledger).reserve(ask or _asks(ledger), waiter)
+
+
+def _asks(ledger: "Any") -> "Ask":
+    return lambda operation, *arguments: getattr(ledger, operation)(*arguments)
+
+
+def room_of(ledger: "Any") -> "WaitingRoom":
+    """Return where the calls of this process wait for a ledger."""
+    room = _ROOMS.get(ledger)
+    if room is None:
+        made = WaitingRoom(getattr(ledger, "IS_SHARED", True))
+        room = _ROOMS.setdefault(ledger, made)
+        if room is made:
+            room.follow(ledger)
+    return room
+
+
+def forget_waiters() -> None:
+    """Begin again in a forked process: the calls that wait are its parent's."""
+    for room in list(_ROOMS.values()):
+        room.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forget_waiters)
+
+
+class WaitingRoom:
+    """The calls of one process that wait for what others hold of one ledger's limits.
+
+    Calls that compete for a limit are admitted in the order in which they came. The first asks the
+    ledger after each settlement in this process, and by itself 50 ms after it was refused, then
+    after twice as long each time, up to half a second, each time less a random part of up to a
+    half. The ledger's own `reserve` decides; the room only decides who asks.
+
+    If a ledger `is_shared` with other processes, whose order among one another is not kept, this
+    one gives way for half a second after each 16 calls that had to wait.
+    """
+
+    def __init__(self, is_shared: bool = True) -> None:
+        self._queue: list[_Waiter] = []
+        self._is_shared = is_shared
+        self._served = 0
+        self._gives_way = False
+        self._closed_until = 0
+
+    def follow(self, ledger: "Any") -> None:
+        """Have the calls that wait ask again when something is settled through this ledger."""
+        for name in SETTLING:
+            operation = getattr(ledger, name, None)
+            if operation is not None:
+                setattr(ledger, name, self._waking(operation))
+
+    @property
+    def waiting(self) -> int:
+        """How many calls were refused, and wait."""
+        return len([waiter for waiter in self._queue if waiter.refused])
+
+    def clear(self) -> None:
+        """Forget all who wait."""
+        self._queue = []
+
+    def wake(self, path: str | None = None) -> None:
+        """Have those ask again who are first, below the root of a path or everywhere."""
+        if self._gives_way:
+            self._gives_way = False
+            self._closed_until = _now() + MOST_MS
+        for waiter in list(self._queue):
+            if (path is None or root(path) == waiter.root) and self._is_first(waiter):
+                waiter.wake()
+
+    async def reserve(self, ask: "Ask", waiter: "_Waiter") -> "Hold":
+        """Return a hold, as soon as it is this call's turn and the ledger grants it.
+
+        Raises `BudgetExceededError` once the amount is spent, or the time is over.
+        """
+        self._queue.append(waiter)
+        try:
+            may_ask = waiter.key is not None and await self._is_known(ask, waiter)
+            while True:
+                error, is_final = (None, False) if may_ask else self._refusal_before(waiter)
+                may_ask = False
+                if error is None and (not waiter.waited or _now() >= self._closed_until):
+                    try:
+                        hold: Hold = await maybe_await(ask("reserve", *waiter.arguments))
+                        self._count(waiter)
+                        return hold
+                    except BudgetExceededError as refused:
+                        error, is_final = refused, not refused.is_held
+                        waiter.pause_ms = min(MOST_MS, waiter.pause_ms * 2 or FIRST_MS)
+                error = error or waiter.last
+                waiter.note(error)
+                left_ms = waiter.until - _now()
+                if is_final or left_ms <= 0:
+                    raise _copy(error, error.asked, error.held, waiter.wait_ms - max(0, left_ms))
+                await waiter.pause(min(left_ms, _shortened(waiter.pause_ms or MOST_MS)) / 1000)
+                waiter.waited = True
+        finally:
+            if waiter in self._queue:
+                self._queue.remove(waiter)
+            self.wake(waiter.path)
+
+    async def _is_known(self, ask: "Ask", waiter: "_Waiter") -> bool:
+        """Tell whether a call would be put behind others although its key has its hold already."""
+        if self._is_first(waiter):
+            return False
+        try:
+            await maybe_await(ask("hold", waiter.path, waiter.key))
+            return True
+        except UnknownHoldError:
+            return False
+
+    def _is_first(self, waiter: "_Waiter") -> bool:
+        return self._refusal_before(waiter)[0] is None
+
+    def _refusal_before(self, waiter: "_Waiter") -> "tuple[BudgetExceededError | None, bool]":
+        """Return why a call has to wait behind an earlier one, and whether it waits in vain.
+
+        What an earlier call waits for counts as held.
+        """
+        now = _now()
+        for earlier in list(self._queue):
+            if earlier is waiter:
+                break
+            if earlier.root == waiter.root and earlier.until > now:  # else it was left behind
+                for error in list(earlier.refused.values()):
+                    if waiter.asks(error):
+                        held = error.held + (error.asked or 0)
+                        held = min(max(0, error.limit - error.spent), held)
+                        found = _copy(error, waiter.amounts[error.axis], held, 0)
+                        return found, error is earlier.last and not found.is_held
+        return None, False
+
+    def _count(self, waiter: "_Waiter") -> None:
+        if self._is_shared and waiter.waited:
+            self._served += 1
+            self._gives_way = self._served % TURNS == 0
+
+    def _waking(self, operation: "Ask") -> "Ask":
+        def then_wake(*arguments: "Any", **named: "Any") -> "Any":
+            result = operation(*arguments, **named)
+            path: Any = getattr(arguments[0], "path", arguments[0]) if arguments else None
+            path = path if isinstance(path, str) else None
+            if hasattr(result, "__await__") or hasattr(result, "send"):
+                return self._wake_after(result, path)
+            self.wake(path)
+            return result
+
+        return then_wake
+
+    async def _wake_after(self, result: "Awaitable[Any]", path: str | None) -> "Any":
+        try:
+            return await result
+        finally:
+            self.wake(path)
+
+
+class _Waiter:
+    """One call that asks, or waits to ask; `refused` has its last refusal by scope and axis."""
+
+    last: BudgetExceededError
+    waited = False
+
+    def __init__(
+        self,
+        path: str,
+        amounts: "Mapping[str, Any]",
+        key: str | None,
+        ttl: float,
+        wait: float,
+        pause: "Callable[[float], Awaitable[None]]",
+        wake: "Callable[[], object]",
+    ) -> None:
+        self.path = check_path(path)
+        self.root = root(path)
+        self.key = key
+        wait_ms = in_ms("wait", wait)
+        self.wait_ms = MOST if wait_ms is None else wait_ms
+        self.until = _now() + self.wait_ms
+        self.amounts = check_amounts(amounts, True)
+        self.arguments = (path, self.amounts, key, ttl)
+        self.pause = pause
+        self.wake = wake
+        self.pause_ms = 0
+        self.refused: dict[tuple[str, str], BudgetExceededError] = {}
+
+    def note(self, error: BudgetExceededError) -> None:
+        """Remember a refusal: later calls that ask for the same wait behind this one."""
+        self.last = error
+        self.refused[error.scope, error.axis] = error
+
+    def asks(self, error: BudgetExceededError) -> bool:
+        """Tell whether this call asks for what another one was refused."""
+        along = (self.path + "/").startswith(error.scope + "/")
+        return along and self.amounts.get(error.axis, 0) != 0
+
+
+def _now() -> int:
+    return MONOTONIC.read() // MONOTONIC.per_ms
+
+
+def _shortened(ms: int) -> int:
+    """Return a random time between a half and all of one, so that processes ask apart."""
+    return ms - ms * os.urandom(1)[0] // 512
+
+
+def _copy(error: BudgetExceededError, asked: int, held: int, waited_ms: int) -> BudgetExceededError:
+    limit, spent, resets_at = error.limit, error.spent, error.resets_at
+    place = (error.scope, error.axis, error.window)
+    return BudgetExceededError(*place, asked, limit, spent, held, resets_at, waited_ms)

@@ -1,0 +1,227 @@
+"""Calls that wait for holds, from threads and from event loops, on every engine of this machine."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from budget_core.ledger.waiting import room_of
+from budget_cpython import BudgetExceededError, Ledger, Limit
+from budget_cpython.ledger.lease import LeasedLedger
+from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
+from budget_cpython.ledger.sqlite import SqliteLedger
+from budget_cpython.ledger.threaded import ThreadedLedger
+from tests.forked import in_child
+from tests.ledger.patience import NO_HURRY, PATIENCE
+from tests.ledger.redis.server import server
+
+AMOUNT = {"tokens": 60}
+
+
+def sqlite(folder: Path) -> Any:
+    return SqliteLedger(folder / "ledger.db", timeout=NO_HURRY)
+
+
+def leased(folder: Path) -> Any:
+    return LeasedLedger(Ledger(), {"tokens": 10})
+
+
+def in_redis(folder: Path) -> Any:
+    with closing(server().client()) as client:
+        client.flushall()
+    return RedisLedger(server().url, timeout=PATIENCE)
+
+
+MAKERS = [lambda folder: Ledger(), sqlite, leased, in_redis]
+
+
+@pytest.fixture(params=MAKERS, ids=["memory", "sqlite", "leased", "redis"])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    with closing(request.param(tmp_path)) as opened:
+        opened.set_limits("org", [Limit("tokens", 100)])
+        yield opened
+
+
+class Waiters:
+    """Threads that wait for holds of one ledger; `served` has their names, in order."""
+
+    def __init__(self, ledger: Any) -> None:
+        self.ledger = ledger
+        self.served: list[str] = []
+        self.holds: dict[str, Any] = {}
+        self.errors: list[BudgetExceededError] = []
+        self._threads: list[threading.Thread] = []
+
+    def come(self, name: str, tokens: int, wait: float = NO_HURRY) -> None:
+        """Have a call come, and return once it waits."""
+
+        def ask() -> None:
+            try:
+                self.holds[name] = self.ledger.reserve("org", {"tokens": tokens}, wait=wait)
+                self.served.append(name)
+            except BudgetExceededError as error:
+                self.errors.append(error)
+
+        room = room_of(self.ledger)
+        before = room.waiting
+        self._threads.append(threading.Thread(target=ask, daemon=True))
+        self._threads[-1].start()
+        until(lambda: room.waiting > before)
+
+    def hold_of(self, name: str) -> Any:
+        """Return the hold of a call, once it has one."""
+        until(lambda: name in self.holds)
+        return self.holds[name]
+
+    def join(self) -> None:
+        """Return once all calls have ended."""
+        for thread in self._threads:
+            thread.join(NO_HURRY)
+            assert not thread.is_alive()
+
+
+def until(ask: Callable[[], object]) -> None:
+    """Return when `ask()` is true."""
+    end = time.monotonic() + NO_HURRY
+    while not ask():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_threads_are_served_in_the_order_in_which_they_came(ledger: Any) -> None:
+    waiters = Waiters(ledger)
+    last = ledger.reserve("org", {"tokens": 90})
+    for name in "1234":
+        waiters.come(name, 60)
+    for name in "1234":
+        ledger.commit(last, {"tokens": 1})
+        last = waiters.hold_of(name)
+    waiters.join()
+    assert waiters.served == list("1234")
+
+
+def test_a_thread_that_waits_hears_that_it_is_spent(ledger: Any) -> None:
+    waiters = Waiters(ledger)
+    hold = ledger.reserve("org", AMOUNT)
+    waiters.come("1", 60)
+    ledger.commit(hold)
+    waiters.join()
+    [error] = waiters.errors
+    assert (error.asked, error.is_held) == (60, False)
+
+
+def test_tasks_of_a_threaded_ledger_wait_without_a_thread_each(tmp_path: Path) -> None:
+    async def play(ledger: Any) -> int:
+        async def call() -> None:
+            hold = await ledger.reserve("org", AMOUNT, wait=NO_HURRY)
+            await asyncio.sleep(0)
+            await ledger.commit(hold, {"tokens": 1})
+
+        await asyncio.gather(*[call() for _ in range(40)])
+        [row] = await ledger.balance("org")
+        return int(row.spent)
+
+    with closing(sqlite(tmp_path)) as ledger:
+        ledger.set_limits("org", [Limit("tokens", 100)])
+        assert asyncio.run(play(ThreadedLedger(ledger))) == 40
+
+
+def test_a_task_that_is_cancelled_while_the_ledger_is_asked_leaves_nothing(tmp_path: Path) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    class Slow(Ledger):
+        def reserve(self, *arguments: Any, **named: Any) -> Any:
+            begun.set()
+            assert goes_on.wait(NO_HURRY)
+            return super().reserve(*arguments, **named)
+
+    async def play() -> None:
+        slow = Slow()
+        slow.set_limits("org", [Limit("tokens", 100)])
+        task = asyncio.create_task(ThreadedLedger(slow).reserve("org", AMOUNT, wait=NO_HURRY))
+        await asyncio.to_thread(begun.wait, NO_HURRY)
+        task.cancel()
+        goes_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        [row] = slow.balance("org")
+        assert (row.spent, row.held) == (0, 0)
+
+    asyncio.run(play())
+
+
+def test_tasks_on_redis_wait_in_turn() -> None:
+    with closing(server().client()) as client:
+        client.flushall()
+
+    async def play() -> list[int]:
+        ledger = AsyncRedisLedger(server().url, timeout=PATIENCE)
+        await ledger.set_limits("org", [Limit("tokens", 100)])
+        served: list[int] = []
+
+        async def call(number: int) -> None:
+            hold = await ledger.reserve("org", AMOUNT, wait=NO_HURRY)
+            served.append(number)
+            await ledger.commit(hold, {"tokens": 1})
+
+        held = await ledger.reserve("org", AMOUNT)
+        tasks = [asyncio.create_task(call(number)) for number in range(20)]
+        await asyncio.to_thread(until, lambda: room_of(ledger).waiting == len(tasks))
+        await ledger.release(held)
+        await asyncio.gather(*tasks)
+        await ledger.close()
+        return served
+
+    assert asyncio.run(play()) == list(range(20))
+
+
+def test_a_process_whose_calls_always_wait_gives_way_to_another_one(tmp_path: Path) -> None:
+    """Two ledgers on one file are as two processes: neither sees the other's settlements."""
+    own, other = sqlite(tmp_path), sqlite(tmp_path)
+    own.set_limits("org", [Limit("tokens", 100)])
+    held = own.reserve("org", AMOUNT)
+    served = threading.Event()
+
+    def call_until_it_is_served() -> None:
+        while not served.is_set():
+            own.commit(own.reserve("org", AMOUNT, wait=NO_HURRY), {"tokens": 0})
+
+    def call_once() -> None:
+        other.commit(other.reserve("org", AMOUNT, wait=NO_HURRY), {"tokens": 0})
+        served.set()
+
+    threads = [threading.Thread(target=call_until_it_is_served, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    until(lambda: room_of(own).waiting == 4)
+    threads.append(threading.Thread(target=call_once, daemon=True))
+    threads[-1].start()
+    until(lambda: room_of(other).waiting == 1)
+    own.release(held)
+    assert served.wait(NO_HURRY)
+    for thread in threads:
+        thread.join(NO_HURRY)
+    own.close()
+    other.close()
+
+
+def test_a_forked_process_does_not_wait_behind_its_parents_calls() -> None:
+    ledger = Ledger()
+    ledger.set_limits("org", [Limit("tokens", 100)])
+    waiters = Waiters(ledger)
+    held = ledger.reserve("org", AMOUNT)
+    waiters.come("1", 60)
+
+    assert in_child(lambda: ledger.reserve("org", {"tokens": 40}, wait=NO_HURRY)) == 0
+    ledger.commit(held, {"tokens": 1})
+    waiters.join()
+
+
+def test_a_hold_commits_as_before_where_nobody_ever_waited() -> None:
+    ledger = Ledger()
+    assert "commit" not in vars(ledger)
