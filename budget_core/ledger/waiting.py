@@ -301,7 +301,9 @@ def _shortened(ms: int) -> int:
     return ms - ms * os.urandom(1)[0] // 512
 
 
-def _copy(error: BudgetExceededError, asked: int, held: int, waited_ms: int) -> BudgetExceededError:
+def _copy(
+    error: BudgetExceededError, asked: int | None, held: int, waited_ms: int
+) -> BudgetExceededError:
     limit, spent, resets_at = error.limit, error.spent, error.resets_at
     place = (error.scope, error.axis, error.window)
     return BudgetExceededError(*place, asked, limit, spent, held, resets_at, waited_ms)
