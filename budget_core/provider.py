@@ -14,8 +14,7 @@ class ToolCall:
     `arguments` is the JSON object that the model sent, or `None` if it sent something else.
     """
 
-    if TYPE_CHECKING:
-        __dataclass_fields__: ClassVar[dict[str, Any]]  # on CPython
+    __dataclass_fields__: "ClassVar[dict[str, Any]]"  # on CPython
     id: str
     name: str
     arguments: "Any"
@@ -37,8 +36,7 @@ class ChatResponse:
     - `attempts`: how often the request was made.
     """
 
-    if TYPE_CHECKING:
-        __dataclass_fields__: ClassVar[dict[str, Any]]  # on CPython
+    __dataclass_fields__: "ClassVar[dict[str, Any]]"  # on CPython
     content: str | None
     tool_calls: "list[ToolCall]"
     finish_reason: str

@@ -101,17 +101,13 @@ class ChatClient:
                 failure = error
             finally:
                 await exchange.close()
-            from budget_core.chat.refusal import other_limit, wait_s, without_key  # once it fails
+            from budget_core.chat.refusal import judge  # loaded for the first failure
 
-            failure = without_key(failure, self._key)
-            failure.attempts = attempts
-            if "max_tokens" in request and other_limit(failure):
-                self.limit_name = "max_completion_tokens"
-                continue
-            wait = None if attempts > self.retries else wait_s(failure, exchange.advice, attempts)
+            failure, wait = judge(self, failure, self._key, request, exchange.advice, attempts)
             if wait is None or (left_s is not None and wait >= left_s()):
                 break
-            await self._sleep(wait)
+            if wait:
+                await self._sleep(wait)
         raise failure  # outside the handler: a chained error could show the key
 
     async def _answer(

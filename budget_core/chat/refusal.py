@@ -14,6 +14,8 @@ _MAX_MESSAGE = 300
 _FIRST_WAIT_S = 0.5
 _LONGEST_BACKOFF_S = 8
 _LONGEST_WAIT_S = 60
+_OTHER_LIMIT = "max_completion_tokens"
+_UNSUPPORTED = "unsupported_parameter"
 _TOO_LONG = ("context_length", "context length", "context window", "context_size", "is too long")
 
 
@@ -59,7 +61,30 @@ def _too_long() -> "type[ProviderError]":
         return ContextWindowExceededError
 
 
-def without_key(error: ProviderError, key: str | None) -> ProviderError:
+def judge(
+    client: "Any",
+    error: ProviderError,
+    key: str | None,
+    request: "dict[str, Any]",
+    advice: "dict[bytes, bytes]",
+    attempts: int,
+) -> "tuple[ProviderError, float | None]":
+    """Return a failure as it is raised, and the seconds to wait before the next attempt.
+
+    They are `None` where there should be no other attempt, and 0 where the client now sends the
+    request's limit under the name that the model takes.
+    """
+    failure = _without_key(error, key)
+    failure.attempts = attempts
+    said = failure.message
+    if failure.status == 400 and "max_tokens" in request:
+        if _OTHER_LIMIT in said or (failure.code == _UNSUPPORTED and "max_tokens" in said):
+            client.limit_name = _OTHER_LIMIT
+            return failure, 0
+    return failure, None if attempts > client.retries else _wait_s(failure, advice, attempts)
+
+
+def _without_key(error: ProviderError, key: str | None) -> ProviderError:
     """Return an error of the same kind, its message one line without the API key."""
     message = error.message
     if key:
@@ -71,13 +96,7 @@ def without_key(error: ProviderError, key: str | None) -> ProviderError:
     return clean
 
 
-def other_limit(error: ProviderError) -> bool:
-    """Tell whether a model refused `max_tokens` because it takes `max_completion_tokens`."""
-    refused = error.code == "unsupported_parameter" and "max_tokens" in error.message
-    return error.status == 400 and (refused or "max_completion_tokens" in error.message)
-
-
-def wait_s(error: ProviderError, advice: "dict[bytes, bytes]", attempt: int) -> float | None:
+def _wait_s(error: ProviderError, advice: "dict[bytes, bytes]", attempt: int) -> float | None:
     """Return the seconds to wait before the next attempt, `None` where none should be made.
 
     Repeated are requests that cost nothing and may succeed later: those that never arrived, and
@@ -90,7 +109,7 @@ def wait_s(error: ProviderError, advice: "dict[bytes, bytes]", attempt: int) -> 
     if asked == b"false" or not (passing or (asked == b"true" and error.status >= 400)):
         return None
     backoff: float = min(_FIRST_WAIT_S * (1 << min(attempt, 9) - 1), _LONGEST_BACKOFF_S)
-    jitter = backoff / 2 * urandom(1)[0] / 256
+    jitter = backoff / 2 * (urandom(1)[0] + 1) / 256
     try:
         wait = float(advice.get(b"retry-after", b""))
     except ValueError:  # absent, or a date
