@@ -65,6 +65,15 @@ def at_least_estimated(report: "Any", response: "Any", messages: "Any", tools: "
     return estimate if estimate.total >= usage.total else usage
 
 
+def usage_of(response: "Any") -> Usage:
+    """Return what an answer's own report says was used; never raises, also without an answer."""
+    try:
+        report = response.usage
+    except Exception:  # noqa: BLE001 - a provider's answer may be any object
+        report = None
+    return read_usage(report)
+
+
 def as_report(usage: Usage) -> "dict[str, Any]":
     """Return an estimate as a usage report in OpenAI's form that says it is one."""
     return {

@@ -3,7 +3,13 @@
 from budget_core.checks import check_limit
 from budget_core.errors import BudgetError
 from budget_core.usage import Usage, read_usage
-from budget_core.usage_estimate import bytes_in, estimate_tokens, estimated, tokens_in
+from budget_core.usage_estimate import (
+    bytes_in,
+    estimate_tokens,
+    estimated,
+    tokens_in,
+    usage_of,
+)
 
 _SPARE = 64  # characters: a single token may be long
 
@@ -22,7 +28,8 @@ class AnswerTooLongError(BudgetError):
 class StreamedAnswer:
     """An `on_delta` that keeps and counts the pieces of one call's answer, and passes them on.
 
-    `pieces` is the text as it came, `usage` the provider's last report, `None` until one came.
+    `pieces` is the text as it came, `usage` the provider's last report, `None` until one came,
+    `cut` whether it went past its limit.
 
     A piece past `limit` tokens is counted, not passed on, and raises `AnswerTooLongError`. Tokens
     are what the provider reports meanwhile. Where it reports nothing, each piece is at least one,
@@ -34,6 +41,7 @@ class StreamedAnswer:
     ) -> None:
         self.pieces: list[str] = []
         self.usage: Any = None
+        self.cut = False
         self._on_delta = on_delta
         self._limit = check_limit("limit", limit)
         self._counted = self._chars = self._bytes = 0
@@ -57,6 +65,7 @@ class StreamedAnswer:
         if limit is not None:
             least = max((self._chars - _SPARE) // 6, (self._bytes - _SPARE) // 12, self._counted)
             if least > limit or (self.usage and (read_usage(self.usage).output or 0) > limit):
+                self.cut = True
                 raise AnswerTooLongError(f"the answer is longer than its limit of {limit} tokens")
 
     @property
@@ -81,15 +90,6 @@ class StreamedAnswer:
         if usage.status == Usage.MISSING and self._counted:
             usage = estimated(estimate_tokens(messages, tools), self.tokens)
         return usage
-
-
-def usage_of(response: "Any") -> Usage:
-    """Return what an answer's own report says was used; never raises, also without an answer."""
-    try:
-        report = response.usage
-    except Exception:  # noqa: BLE001 - a provider's answer may be any object
-        report = None
-    return read_usage(report)
 
 
 def as_streamed(on_delta: "Any") -> "Any":

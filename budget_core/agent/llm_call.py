@@ -5,8 +5,7 @@ from budget_core.agent.stop import StopReason, in_words
 from budget_core.errors import ProviderError
 from budget_core.provider import ChatResponse, maybe_await
 from budget_core.usage import Usage, read_usage
-from budget_core.usage_estimate import as_report, at_least_estimated, is_billed
-from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer
+from budget_core.usage_estimate import as_report, at_least_estimated, is_billed, usage_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,13 +62,13 @@ class LlmCall:
     text = ""
     billed = False
     ledger: "Any" = None
+    _streamed: "Any" = None
 
     def __init__(self, inner: "Provider", hold: "Admission", priced: bool) -> None:
         self.inner = inner
         self.hold = hold
         self._priced = priced
         self._asked: dict[str, Any] = {}
-        self._streamed = StreamedAnswer()
         self.usage = read_usage(None)
 
     async def make(self, request: Request, notices: "Messages", on_delta: "Any") -> None:
@@ -82,6 +81,8 @@ class LlmCall:
         if self.hold.limit is not None:
             asked["max_tokens"] = self.hold.limit
         if on_delta is not None and getattr(self.inner, "supports_response_deltas", False):
+            from budget_core.usage_stream import StreamedAnswer  # loaded for the first stream
+
             asked["on_delta"] = self._streamed = StreamedAnswer(on_delta, self.hold.limit)
         if getattr(self.inner, "supports_left_s", False):
             asked["left_s"] = self.hold.envelope.remaining_s
@@ -106,14 +107,18 @@ class LlmCall:
             if response is not None:  # a malformed answer raises here, not later
                 _ = (response.content, response.tool_calls)
                 if response.finish_reason == "error":  # exoclaw's word for a failure
-                    raise ProviderError(0, response.content or "the provider failed")
-        except AnswerTooLongError:
+                    raise ProviderError(0, text_of(response.content) or "the provider failed")
+        except Exception:
+            if self._streamed is None or not self._streamed.cut:
+                raise
             response = ChatResponse(self._streamed.text, finish_reason="length")
         self.response = response
 
     async def settle(self, state: "TurnRuntimeState | None") -> None:
         """Count what was reported, or an estimate where nothing was, in the place of the hold."""
-        self.text = text_of(getattr(self.response, "content", None)) or self._streamed.text
+        self.text = text_of(getattr(self.response, "content", None)) or ""
+        if self._streamed is not None:
+            self.text = self.text or self._streamed.text
         try:
             unclear = self._count()
             tokens, nano_usd = self.usage.total, self.nano_usd
@@ -128,13 +133,15 @@ class LlmCall:
     def _count(self) -> "list[str]":
         """Note what was used and what it cost; return the counts of poorly known calls to raise."""
         messages, tools = self._asked.get("messages", []), self._asked.get("tools")
-        usage = self._streamed.usage_of(self.response, messages, tools)
+        usage, streamed = usage_of(self.response), self._streamed
+        if streamed is not None:
+            usage = streamed.usage_of(self.response, messages, tools)
         if self.billed:
             usage = at_least_estimated(usage, self.response, messages, tools)
         if usage.status == Usage.ESTIMATED:
             self.report = as_report(usage)
         else:
-            self.report = getattr(self.response, "usage", self._streamed.usage)
+            self.report = getattr(self.response, "usage", streamed and streamed.usage)
         unclear = {Usage.ESTIMATED: ["estimated"], Usage.INVALID: ["missing"]}.get(usage.status, [])
         made = getattr(self.reason, "error", None) if self.response is None else self.response
         attempts = getattr(made, "attempts", 1)

@@ -77,10 +77,10 @@ def judge(
     failure = _without_key(error, key)
     failure.attempts = attempts
     said = failure.message
-    if failure.status == 400 and "max_tokens" in request:
-        if _OTHER_LIMIT in said or (failure.code == _UNSUPPORTED and "max_tokens" in said):
-            client.limit_name = _OTHER_LIMIT
-            return failure, 0
+    other = _OTHER_LIMIT in said or (failure.code == _UNSUPPORTED and "max_tokens" in said)
+    if other and failure.status == 400 and "max_tokens" in request:
+        client.limit_name = _OTHER_LIMIT
+        return failure, 0
     return failure, None if attempts > client.retries else _wait_s(failure, advice, attempts)
 
 

@@ -10,8 +10,8 @@ from budget_core.prices import cost_of_usage
 from budget_core.provider import ChatResponse, maybe_await
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.usage import Usage
-from budget_core.usage_estimate import at_least_estimated, estimate_tokens, is_billed
-from budget_core.usage_stream import as_streamed, usage_of
+from budget_core.usage_estimate import at_least_estimated, estimate_tokens, is_billed, usage_of
+from budget_core.usage_stream import as_streamed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

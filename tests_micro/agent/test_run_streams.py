@@ -3,7 +3,7 @@
 import asyncio
 
 from budget_core.agent.budget import Budget
-from budget_core.errors import ProviderError
+from budget_core.errors import BudgetError, ProviderError
 from tests_micro.script import SHOUT, USAGE, play, prepare, says
 
 TYPE_CHECKING = False
@@ -75,6 +75,20 @@ async def test_a_provider_that_ignores_its_limit_is_cut() -> None:
     assert played.result.text == "word " * 4
     assert played.diary.of("response")[0]["usage"]["completion_tokens"] == 5
     assert played.result.usage["estimated"] == 1
+
+
+async def test_a_provider_is_cut_also_where_it_wraps_our_error_in_its_own() -> None:
+    async def wraps(asked: "Any") -> "Any":
+        try:
+            for _ in range(9):
+                await asked["on_delta"]("word ")
+        except BudgetError:
+            pass
+        raise OSError(5)
+
+    played = await play(wraps, budget=Budget(max_tokens_per_turn=3), stream=True)
+    assert played.figures == ("token_budget", "completion tokens", 5, 3, 0, "run")
+    assert played.result.text == "word " * 4
 
 
 async def test_a_stream_past_the_limit_ends_before_the_budget_is_passed_by_much() -> None:
