@@ -64,7 +64,13 @@ def add_serve(commands: Any) -> None:
     option("--axes", type=_split, metavar="AXIS,…", help="the only axes, as in tokens,calls (any)")
     holds = "for memory:, the most live holds (1000000)"
     option("--max-holds", type=int, metavar="N", help=holds)
+    for name, count, text in (
+        ("connections", 1000, "the most connections; a new one takes the place of a stalled one"),
+        ("connections-per-address", 250, "the most of one client's address; more behind a proxy"),
+    ):
+        option(f"--{name}", type=_count, default=count, metavar="N", help=f"{text} ({count})")
     for name, default, text in (
+        ("idle-timeout", 30.0, "close a connection without progress for S seconds"),
         ("engine-timeout", 10.0, "the engine has S seconds to answer"),
         ("grace", 20.0, "when stopped, answer requests for up to S seconds"),
     ):
@@ -119,6 +125,12 @@ def _split(text: str) -> list[str]:
     return text.split(",")
 
 
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:8]) <= 1_000_000):
+        raise argparse.ArgumentTypeError(f"a number from 1 to 1000000, not {text!r}")
+    return int(text)
+
+
 def _seconds(text: str) -> float:
     try:
         value = float(text)
@@ -145,6 +157,7 @@ def _serve(options: argparse.Namespace) -> int:
     """Serve a ledger until told to stop."""
     from budget_cpython.serve import make_app
     from budget_cpython.serve.addresses import ListenAddress
+    from budget_cpython.serve.connections import ConnectionLimits
     from budget_cpython.serve.server import run_service
 
     address = ListenAddress.parse(options.listen)
@@ -167,6 +180,9 @@ def _serve(options: argparse.Namespace) -> int:
             address,
             grace=options.grace,
             access_log=options.access_log,
+            limits=ConnectionLimits(
+                options.connections, options.connections_per_address, options.idle_timeout
+            ),
             certificate=certificate,
         )
     except OSError as error:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+_BUFFER = 65_536  # bytes; a request and an answer fit
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:]+)(?::([0-9]{1,5}))?", re.ASCII | re.IGNORECASE)
 
 
@@ -35,6 +36,16 @@ def is_cross_site(headers: Mapping[str, str]) -> bool:
         if scheme not in ("http", "https") or not names_loopback(host):
             return True
     return headers.get("sec-fetch-site") == "cross-site"
+
+
+def client_network(host: str) -> str:
+    """Return a client's IPv4 address, or its IPv6 network: it has all addresses of that."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if address.version == 4:
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address, 64), strict=False))
 
 
 @dataclass(frozen=True)
@@ -77,10 +88,12 @@ class ListenAddress:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         address = (self.host, self.port)
         listener = socket.create_server(address, family=family, dualstack_ipv6=both)
-        # Accepted connections inherit these: small answers are sent at once, and connections
-        # whose peer has vanished end.
+        # Accepted connections inherit these: small answers are sent at once, connections whose
+        # peer has vanished end, and little is kept for a client that does not read its answers.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            listener.setsockopt(socket.SOL_SOCKET, buffer, _BUFFER)
         return listener
 
     def _check_unused(self) -> None:

@@ -1,6 +1,7 @@
 """The HTTP service as an ASGI app: authorize a request, call the ledger, answer."""
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -67,6 +68,7 @@ class _Service:
     def __init__(self, ledger: ServedLedger, keys: KeyFile | None) -> None:
         self.ledger = ledger
         self._keys = keys
+        self._description = json.dumps(describe(keys is not None)).encode()
 
     def routes(self) -> list[Route]:
         routes = [
@@ -87,7 +89,7 @@ class _Service:
         return JSONResponse({"status": "ok" if ready else "unavailable"}, 200 if ready else 503)
 
     async def _openapi(self, request: Request) -> Response:
-        return JSONResponse(describe(self._keys is not None))
+        return Response(self._description, media_type="application/json")
 
     async def _answer(self, operation: Operation, request: Request) -> Response:
         key = None

@@ -1,17 +1,19 @@
 """Run the service with uvicorn until it is told to stop."""
 
 import logging
+import re
 import socket
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import uvicorn
 
 from budget_cpython.serve.addresses import ListenAddress
+from budget_cpython.serve.connections import Connection, ConnectionLimits
 
-MAX_CONNECTIONS = 1000
 MAX_HEADERS = 16_384
-KEEP_ALIVE_S = 30
+_KEY = re.compile(r"(mb\.[\w-]+\.)[\w-]+")
 
 
 def run_service(
@@ -20,6 +22,7 @@ def run_service(
     *,
     grace: float,
     access_log: bool = False,
+    limits: ConnectionLimits = ConnectionLimits(),  # noqa: B008 - it is frozen
     certificate: "tuple[str, str | None] | None" = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT, then until all requests are answered, or `grace` s passed.
@@ -31,7 +34,7 @@ def run_service(
     logging.basicConfig(format="%(levelname)s: %(message)s")
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=cast("Any", partial(Connection, limits)),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -39,14 +42,16 @@ def run_service(
         access_log=access_log,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=MAX_CONNECTIONS,
+        limit_concurrency=limits.total + 1,  # of requests: connections end before
         h11_max_incomplete_event_size=MAX_HEADERS,
-        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_keep_alive=max(1, round(limits.idle_s)),
         timeout_graceful_shutdown=max(1, round(grace)),
         ssl_certfile=certificate and certificate[0],
         ssl_keyfile=certificate and certificate[1],
     )
-    logging.getLogger("uvicorn.access").setLevel(logging.INFO)
+    access = logging.getLogger("uvicorn.access")
+    access.setLevel(logging.INFO)
+    access.addFilter(_hide_keys)
     with address.listen() as listener:
         url = str(address)
         if not address.path:
@@ -57,6 +62,13 @@ def run_service(
             server.run(sockets=[listener])
     address.remove_socket()
     return 0 if server.started else 1
+
+
+def _hide_keys(record: logging.LogRecord) -> bool:
+    """Log a URL without its query, and without a key in its path: both are mistakes that happen."""
+    address, method, url, *more = cast("tuple[str, ...]", record.args)
+    record.args = (address, method, _KEY.sub(r"\1...", url.partition("?")[0]), *more)
+    return True
 
 
 class _Server(uvicorn.Server):

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
 from budget_core.chat.http import tls_context
 from budget_cpython.cli import main
 from budget_cpython.ledger.http import HttpLedger
 from budget_cpython.serve import KeyFile
 from budget_cpython.serve.addresses import ListenAddress
-from budget_cpython.serve.server import MAX_CONNECTIONS, MAX_HEADERS, run_service
+from budget_cpython.serve.server import MAX_HEADERS
 from tests.paths import ROOT
 from tests.ports import kept_port
 from tests.serve.support import PATIENCE, Service
@@ -68,7 +67,9 @@ def test_it_says_where_it_listens_and_serves_until_a_signal(number: signal.Signa
 
 def test_a_request_on_its_way_is_answered_before_it_ends() -> None:
     body = json.dumps({"amounts": {"tokens": 1}}).encode()
-    with Service(*MEMORY, "--grace", PATIENCE) as service, connect(service) as connection:
+    many = ("--connections", 10**6, "--connections-per-address", 10**6)  # see `is_open`
+    options = ("--grace", PATIENCE, *many)
+    with Service(*MEMORY, *options) as service, connect(service) as connection:
         request(connection, "PUT", "/v1/limits/org", LIMITS, JSON)
         connection.putrequest("POST", "/v1/reserve/org")
         for name, value in (*JSON.items(), ("Content-Length", str(len(body)))):
@@ -150,15 +151,15 @@ def test_headers_are_limited_in_size(shared: Service) -> None:
     assert answer[:12] in (b"HTTP/1.1 400", b"")
 
 
-def test_connections_are_limited_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[uvicorn.Config] = []
-
-    def run(server: uvicorn.Server, sockets: Any) -> None:
-        seen.append(server.config)
-
-    monkeypatch.setattr(uvicorn.Server, "run", run)
-    assert run_service(None, ListenAddress.parse("127.0.0.1:0"), grace=1) == 1
-    assert seen[0].limit_concurrency == MAX_CONNECTIONS
+def test_the_log_of_requests_shows_no_key(tmp_path: Path) -> None:
+    secret = KeyFile(tmp_path / "keys.json").add("pico", "org", ["read"])
+    with Service(*MEMORY, "--access-log") as service, connect(service) as connection:
+        for url in ("/v1/accounts?key=", "/v1/balance/org/", "/v1/accounts?after=a%3F&b="):
+            request(connection, "GET", url + secret)
+        _, log = service.end()
+    assert '"GET /v1/accounts HTTP/1.1" 422' in log
+    assert "/v1/balance/org/mb.pico.... HTTP" in log
+    assert secret[-43:] not in log
 
 
 def test_an_engine_that_hangs_does_not_keep_the_service_from_ending() -> None:

@@ -1,0 +1,109 @@
+"""Bound the service's connections: their number, and the time that one may make no progress."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Any, cast
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from budget_cpython.serve.addresses import client_network
+
+log = logging.getLogger("budget_cpython.serve")
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """At most `total` connections, `per_address` of one address, `idle_s` without progress."""
+
+    total: int = 1000
+    per_address: int = 250
+    idle_s: float = 30
+
+
+class Connection(H11Protocol):
+    """A connection that ends if it makes no progress, or if its place is needed.
+
+    The beginning of a request, a finished answer and a write that is blocked or continues are
+    progress. A request that is being worked on ends for neither reason.
+    """
+
+    def __init__(self, limits: ConnectionLimits, **options: Any) -> None:
+        super().__init__(**options)
+        self._limits = limits
+        self._timer: asyncio.TimerHandle | None = None
+        self.progress_at = self.loop.time()
+        self.network: str | None = None
+
+    @property
+    def is_working(self) -> bool:
+        """Whether a whole request is there, and nothing but the service delays its answer."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or cycle.more_body:
+            return False
+        return not self.flow.write_paused
+
+    def worth(self) -> tuple[bool, bool, float]:
+        """Return what sorts first the connection that must end first: it pipelines, or stalls."""
+        is_paused = self.flow.read_paused or self.flow.write_paused
+        return not is_paused, self.is_working, self.progress_at
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin; where there are too many, end the one that has made no progress for longest."""
+        super().connection_made(transport)
+        self.network = client_network(self.client[0]) if self.client else None
+        self._watch()
+        crowd = self._crowd()
+        if crowd:
+            min(crowd, key=Connection.worth).end("its place was needed")
+
+    def data_received(self, data: bytes) -> None:
+        """Take a request's bytes; only the first ones after an answer are progress."""
+        if self.timeout_keep_alive_task is not None:
+            self.progress_at = self.loop.time()
+        super().data_received(data)
+
+    def on_response_complete(self) -> None:
+        """Await the next request."""
+        self.progress_at = self.loop.time()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        """Await a client that does not read."""
+        self.progress_at = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Continue with a client that reads again."""
+        self.progress_at = self.loop.time()
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the watch."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def end(self, reason: str) -> None:
+        """Close the connection at once, also where its client does not read."""
+        log.info("closed a connection of %s: %s", self.network or "a local client", reason)
+        self.connections.discard(self)
+        self.transport.abort()
+
+    def _crowd(self) -> "list[Connection]":
+        """Return the connections one of which must end, if there are too many."""
+        everyone = cast("list[Connection]", list(self.connections))
+        same = [one for one in everyone if one.network == self.network]
+        if self.network is not None and len(same) > self._limits.per_address:
+            return same
+        return everyone if len(everyone) > self._limits.total else []
+
+    def _watch(self) -> None:
+        now = self.loop.time()
+        if self.is_working:
+            self.progress_at = now
+        left = self.progress_at + self._limits.idle_s - now
+        if left > 0:
+            self._timer = self.loop.call_later(left, self._watch)
+        else:
+            self.end(f"no progress for {self._limits.idle_s:g} s")
