@@ -80,7 +80,7 @@ def ledger_error_response(error: LedgerError, key: Key | None) -> Response:
     else:
         status, word, fields = 500, "ledger_error", ()
     message = str(error)
-    if status >= 500 and key is not None:  # it may name files and hosts of the service
+    if status >= 500:  # it may name files and hosts of the service
         message = f"{word.replace('_', ' ')}: the service's log says more"
     answer = {"error": word, "message": message}
     answer.update((field, getattr(error, field)) for field in fields)

@@ -34,7 +34,7 @@ def _object(optional: tuple[str, ...] = (), /, **properties: Json) -> Json:
     return dict(found, additionalProperties=False)
 
 
-_ONCE = "a repeated request with the same key is done once; unique among one root's accounts"
+_ONCE = "a repeated request with the same key is done once"
 _BY_AXIS = "the amount of each axis; an axis without limits is not counted; `null`, in `reserve` \
 only, has no bound: any cap refuses it"
 _WINDOWS = "run, hour, day, week, month, day@5 (from 5:00 UTC), rolling 86400/24, …"

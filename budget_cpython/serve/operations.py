@@ -1,5 +1,6 @@
 """The operations over HTTP: each with its method, right, fields and answer."""
 
+import hashlib
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -7,7 +8,8 @@ from typing import Any
 
 from budget_core.errors import refuse
 from budget_core.ledger.bucket import HELD
-from budget_core.ledger.limit import Limit, check_amounts, check_key
+from budget_core.ledger.errors import HoldSettledError, KeyReusedError, UnknownHoldError
+from budget_core.ledger.limit import MAX_KEY, Limit, check_amounts, check_key
 from budget_core.ledger.records import TTL, Balance, Hold
 from budget_cpython.serve.error_responses import may_see
 from budget_cpython.serve.keys import Key
@@ -69,47 +71,40 @@ def operation(method: str, right: str, answer: str, **more: Any) -> Callable[[Ha
 )
 async def reserve(call: Call) -> Json:
     """Hold amounts before a call, on every limit of the account and of its parents, or refuse."""
-    amounts, ttl = call.fields["amounts"], call.fields.get("ttl")
-    hold = await call.ledger.call(
-        "reserve", call.path, amounts, _key(call), TTL if ttl is None else ttl
-    )
-    return show_hold(hold)
+    ttl = call.fields.get("ttl")
+    return await _record(call, "reserve", TTL if ttl is None else ttl)
 
 
 @operation("POST", "charge", "Hold", required=("amounts",), optional=("key",), errors=(409,))
 async def charge(call: Call) -> Json:
     """Record amounts as spent, also above the limits."""
-    return show_hold(
-        await call.ledger.call("charge", call.path, call.fields["amounts"], _key(call))
-    )
+    return await _record(call, "charge")
 
 
 @operation("POST", "reserve", "Hold", required=("id",), optional=("actual",))
 async def commit(call: Call) -> Json:
     """Settle a hold with the amounts that its call used."""
     actual = call.fields.get("actual")
-    used = None if actual is None else check_amounts(actual)
-    return show_hold(await call.ledger.call("commit", _hold_named(call), used))
+    return await _settle(call, "commit", None if actual is None else check_amounts(actual))
 
 
 @operation("POST", "reserve", "Hold", required=("id",))
 async def release(call: Call) -> Json:
     """Give back a hold whose call was not made."""
-    return show_hold(await call.ledger.call("release", _hold_named(call)))
+    return await _settle(call, "release")
 
 
 @operation("POST", "reserve", "Hold", required=("id",), optional=("ttl",), errors=(409,))
 async def extend(call: Call) -> Json:
     """Keep a hold live for at least `ttl` seconds from now."""
     ttl = call.fields.get("ttl")
-    hold = await call.ledger.call("extend", _hold_named(call), TTL if ttl is None else ttl)
-    return show_hold(hold)
+    return await _settle(call, "extend", TTL if ttl is None else ttl)
 
 
 @operation("GET", "read", "Hold", required=("id",))
 async def hold(call: Call) -> Json:
     """Look up a hold."""
-    return show_hold(await call.ledger.call("hold", call.path, _hold_named(call).id))
+    return await _settle(call, "hold")
 
 
 @operation("GET", "read", "Balances")
@@ -167,9 +162,10 @@ def url_of(name: str) -> str:
     return "/v1/limits" if name == "set_limits" else f"/v1/{name}"
 
 
-def show_hold(hold: Hold) -> Json:
-    """Return a hold as JSON."""
+def show_hold(hold: Hold, known_as: str) -> Json:
+    """Return a hold as JSON, with the id that the client knows."""
     shown = {name: getattr(hold, name) for name in HOLD}
+    shown["id"] = known_as
     if shown["state"] == HELD:
         shown["actual"] = None  # another thread may have settled it after `state` was read
     return shown
@@ -193,10 +189,48 @@ def _key(call: Call) -> str:
     return check_key(header if key is None else key)
 
 
-def _hold_named(call: Call) -> Hold:
-    found = call.fields["id"]
-    check_key(found[1:] if isinstance(found, str) and found[:1] == "#" else found)
-    return Hold(call.path, found)
+async def _record(call: Call, operation: str, *more: Any) -> Json:
+    """Reserve or charge amounts, once for each idempotency key."""
+    key = _key(call)
+    try:
+        arguments = (call.path, call.fields["amounts"], _key_of_account(call, key), *more)
+        return show_hold(await call.ledger.call(operation, *arguments), key)
+    except KeyReusedError as error:
+        raise KeyReusedError(call.path, key) from error
+
+
+async def _settle(call: Call, operation: str, *more: Any) -> Json:
+    """Settle, extend or look up a hold."""
+    given = call.fields["id"]
+    check_key(given[1:] if isinstance(given, str) and given[:1] == "#" else given)
+
+    async def settle(name: str) -> Json:
+        named = (call.path, name) if operation == "hold" else (Hold(call.path, name),)
+        return show_hold(await call.ledger.call(operation, *named, *more), given)
+
+    name = _key_of_account(call, given)
+    try:
+        return await settle(name)
+    except HoldSettledError as error:
+        raise HoldSettledError(given, error.state) from error
+    except UnknownHoldError:
+        if name == given:
+            raise
+    return await settle(given)  # it may be of a program that uses the engine itself
+
+
+def _key_of_account(call: Call, key: str) -> str:
+    """Return what the ledger knows a key as.
+
+    In a ledger, keys are of one root. A service's client must not learn from a refusal that a
+    sibling uses a key, so there its account is a part of the key.
+    """
+    if call.key is None or key[0] == "#":
+        return key
+    account = hashlib.sha256(call.path.encode()).hexdigest()[:16]
+    if len(key) >= MAX_KEY - len(account):
+        key = hashlib.sha256(key.encode()).hexdigest()
+    return f"{account}.{key}"
 
 
 def _read_limit(row: Any) -> Limit:

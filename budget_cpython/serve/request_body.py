@@ -1,6 +1,7 @@
 """Read a request's body: small, whole before the app sees the request, and unambiguous JSON."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -9,13 +10,15 @@ from budget_core.ledger.limit import MOST
 from budget_cpython.serve.error_responses import Refusal
 
 MAX_BYTES = 16_384
+ONCE = ("authorization", "content-length", "content-type", "idempotency-key", "host", "origin")
 
 
 def read_body_first(app: ASGIApp) -> ASGIApp:
     """Return an app that reads each request's body before it calls `app`.
 
     So an answer always leaves the connection at the next request. A body above `MAX_BYTES`, or with
-    its length stated in two ways, is refused, and the connection closed.
+    its length stated in two ways, is refused, and so is a header of `ONCE` that is repeated: a
+    proxy and the service might each take another one. The connection is then closed.
     """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -23,6 +26,7 @@ def read_body_first(app: ASGIApp) -> ASGIApp:
             await app(scope, receive, send)
             return
         try:
+            _check_once(scope["headers"])
             body = await _read(dict(scope["headers"]), receive)
         except Refusal as refusal:
             await refusal.response()(scope, receive, send)
@@ -35,6 +39,13 @@ def read_body_first(app: ASGIApp) -> ASGIApp:
             await app(scope, receive_body, send)
 
     return answer
+
+
+def _check_once(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    names = [name.decode("latin-1") for name, _ in headers]
+    for name in ONCE:
+        if names.count(name) > 1:
+            raise Refusal(400, f"the header {name.title()} is given twice", Connection="close")
 
 
 async def _read(headers: dict[bytes, bytes], receive: Receive) -> bytes | None:

@@ -23,6 +23,7 @@ class ServedLedger:
         self._ledger = ledger
         self._timeout_s = timeout_s
         self._is_async = inspect.iscoroutinefunction(ledger.reserve)
+        self._readiness: asyncio.Future[bool] | None = None
         self._threads = ThreadPoolExecutor(THREADS, "microbudget-serve")
 
     async def call(self, operation: str, *arguments: Any) -> Any:
@@ -45,8 +46,13 @@ class ServedLedger:
             raise LedgerUnavailableError(text, error, applied) from error
 
     async def is_ready(self) -> bool:
-        """Tell whether the engine answers, by asking for an account that need not exist."""
-        return await self._succeeds("limits", "readyz")
+        """Tell whether the engine answers, by asking for an account that need not exist.
+
+        All who ask at the same time share one question to the engine: they need no key.
+        """
+        if self._readiness is None or self._readiness.done():
+            self._readiness = asyncio.ensure_future(self._succeeds("limits", "readyz"))
+        return await asyncio.shield(self._readiness)
 
     async def expire_forever(self, every_s: float) -> None:
         """Count expired holds as spent, every `every_s` seconds."""

@@ -146,6 +146,15 @@ def test_a_body_with_two_lengths_is_refused_and_its_connection_ends(shared: Serv
     assert answer.count(b"HTTP/1.1") == 1
 
 
+@pytest.mark.parametrize("name", ["Authorization", "Idempotency-Key"])
+def test_a_header_that_is_given_twice_ends_the_connection(shared: Service, name: str) -> None:
+    twice = f"{name}: a\r\n{name.lower()}: b\r\n"
+    head = f"GET /v1/accounts HTTP/1.1\r\nHost: localhost\r\n{twice}\r\n".encode()
+    answer = ask_raw(shared, head + head)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
 def test_headers_are_limited_in_size(shared: Service) -> None:
     answer = ask_raw(shared, b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 2 * MAX_HEADERS)
     assert answer[:12] in (b"HTTP/1.1 400", b"")

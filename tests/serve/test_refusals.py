@@ -178,6 +178,21 @@ def test_a_length_that_is_stated_twice_or_badly_is_refused(ask: Client) -> None:
         assert (answer.status_code, answer.headers["connection"]) == (400, "close"), headers
 
 
+@pytest.mark.parametrize("name", ["Authorization", "Idempotency-Key", "Content-Type", "Origin"])
+@pytest.mark.parametrize("second", ["a", "b"])
+def test_a_header_that_is_given_twice_is_refused(ask: Client, name: str, second: str) -> None:
+    headers = [(name, "a"), (name, second)]
+    transport = httpx.ASGITransport(ask.app)
+
+    async def answer() -> httpx.Response:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.post("/v1/reserve/org", content=b"{}", headers=headers)
+
+    found = asyncio.run(answer())
+    assert (found.status_code, found.headers["connection"]) == (400, "close")
+    assert found.json()["message"] == f"the header {name} is given twice"
+
+
 def test_a_client_that_leaves_in_the_middle_of_a_body_changes_nothing(ask: Client) -> None:
     sent: list[Any] = []
     messages = [
@@ -254,8 +269,8 @@ def test_an_engine_that_fails_is_unavailable(applied: bool | None) -> None:
     ask = Client(Failing(LedgerUnavailableError("it is down", applied=applied)))
     answer = ask("POST", "/v1/reserve/org", {"amounts": {}})
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-    said = {"error": "ledger_unavailable", "message": "it is down", "applied": applied}
-    assert answer.json() == said
+    said = {"error": "ledger_unavailable", "applied": applied}
+    assert answer.json() == {**said, "message": "ledger unavailable: the service's log says more"}
     assert ask("GET", "/readyz").status_code == 503
     assert ask("GET", "/healthz").status_code == 200
 

@@ -126,6 +126,49 @@ def test_a_hold_of_others_cannot_be_settled_below_the_same_root(made: Made) -> N
     assert client.ledger.hold("org/other", "theirs").state == "held"
 
 
+def test_an_idempotency_key_is_of_its_account_alone(made: Made) -> None:
+    client, key = made
+    for path, used in (("org/team", 1), ("org/other", 2), ("org/team/a", 3)):
+        token, body = key(path, "reserve"), {"amounts": {"tokens": used}, "key": "call-17"}
+        for _ in range(2):
+            held = client("POST", f"/v1/reserve/{path}", body, token).json()
+            assert (held["id"], held["amounts"]) == ("call-17", {"tokens": used})
+    assert [row.held for row in client.ledger.balance("org/team")] == [6, 4]
+
+
+def test_a_key_that_is_used_again_for_another_operation_is_refused(made: Made) -> None:
+    client, key = made
+    token = key("org/team", "reserve")
+    for amount, status in ((1, 200), (2, 409)):
+        body = {"amounts": {"tokens": amount}, "key": "call-17"}
+        answer = client("POST", "/v1/reserve/org/team", body, token)
+        assert answer.status_code == status
+    said = answer.json()
+    assert (said["error"], said["path"], said["key"]) == ("key_reused", "org/team", "call-17")
+
+
+def test_a_hold_is_settled_by_each_key_of_its_account(made: Made) -> None:
+    client, key = made
+    team, above = key("org/team", "reserve"), key("org", "reserve", "read")
+    for name in ("call-17", "k" * 200):
+        body = {"amounts": {"tokens": 1}, "key": name}
+        assert client("POST", "/v1/reserve/org/team", body, team).json()["id"] == name
+        assert client("GET", f"/v1/hold/org/team?id={name}", key=above).json()["state"] == "held"
+        said = client("POST", "/v1/release/org/team", {"id": name}, above).json()
+        assert (said["id"], said["state"]) == (name, "released")
+        said = client("POST", "/v1/extend/org/team", {"id": name}, team).json()
+        assert (said["error"], said["id"]) == ("hold_settled", name)
+
+
+def test_a_hold_that_a_program_took_from_the_engine_is_settled_over_http(made: Made) -> None:
+    client, key = made
+    held = [client.ledger.reserve("org/team", {"tokens": 1}, name) for name in ("k", None)]
+    token = key("org/team", "reserve")
+    for hold in held:
+        said = client("POST", "/v1/commit/org/team", {"id": hold.id}, token).json()
+        assert (said["id"], said["state"]) == (hold.id, "committed")
+
+
 def test_of_accounts_above_its_own_a_key_sees_what_is_left_and_no_more(made: Made) -> None:
     client, key = made
     client.ledger.charge("org/other", {"tokens": 900})

@@ -136,3 +136,20 @@ def test_an_engine_with_an_unexpected_error_is_not_ready() -> None:
             raise AttributeError(path)
 
     assert asyncio.run(ServedLedger(Wrong(), PATIENCE).is_ready()) is False
+
+
+def test_all_who_ask_at_once_whether_it_is_ready_ask_the_engine_once() -> None:
+    hung = Hung()
+    hung.limits = hung.reserve  # type: ignore[attr-defined]
+
+    async def ask() -> list[bool]:
+        ledger = ServedLedger(hung, PATIENCE)
+        asking = [asyncio.create_task(ledger.is_ready()) for _ in range(2 * THREADS)]
+        await hung.was_asked(1)
+        asking.pop(0).cancel()
+        hung.may_answer.set()
+        answers = await asyncio.gather(*asking)
+        return [*answers, await ledger.is_ready()]
+
+    assert asyncio.run(ask()) == [True] * 2 * THREADS
+    assert hung.asked == 2
