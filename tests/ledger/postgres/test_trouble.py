@@ -283,6 +283,7 @@ def test_too_many_connections_are_said_so(server: PostgresServer) -> None:
     finally:
         for other in others:
             other.close()
+        until(lambda: server.execute("SELECT 1"), psycopg.OperationalError)  # its processes end
 
 
 def test_threads_wait_for_a_connection_and_no_longer_than_told(
