@@ -18,7 +18,7 @@ from budget_core.ledger.errors import (
     UnknownHoldError,
 )
 from budget_core.ledger.limit import Limit, check_amounts, check_key, check_path
-from budget_core.ledger.records import TTL, Balance, Hold, check_ttl
+from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,20 +101,22 @@ class HttpLedger:
     async def commit(self, hold: "Hold", actual: "dict[str, Any] | None" = None) -> "Hold":
         """Settle a hold with what the call used."""
         used = None if actual is None else check_amounts(actual)
-        return await self._ask_hold("commit", hold.path, {"id": hold.id, "actual": used})
+        return await self._ask_hold(
+            "commit", check_hold(hold).path, {"id": hold.id, "actual": used}
+        )
 
     async def release(self, hold: "Hold") -> "Hold":
         """Give back a hold whose call was never made."""
-        return await self._ask_hold("release", hold.path, {"id": hold.id})
+        return await self._ask_hold("release", check_hold(hold).path, {"id": hold.id})
 
     async def extend(self, hold: "Hold", ttl: float = TTL) -> "Hold":
         """Keep a hold live for at least `ttl` seconds from now."""
         check_ttl(ttl)
-        return await self._ask_hold("extend", hold.path, {"id": hold.id, "ttl": ttl})
+        return await self._ask_hold("extend", check_hold(hold).path, {"id": hold.id, "ttl": ttl})
 
     async def hold(self, path: str, id: str) -> "Hold":
         """Return a hold by its path and `id`."""
-        target = "hold/" + check_path(path) + "?id=" + _quoted(id)
+        target = "hold/" + check_path(path) + "?id=" + _quoted(check_text("id", id))
         return await self._ask(_hold, "GET", target)
 
     async def expire(self) -> int:

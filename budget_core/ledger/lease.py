@@ -17,7 +17,7 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.leased_block import PathLease
 from budget_core.ledger.limit import check_amounts, check_key
 from budget_core.ledger.outbox import new_key
-from budget_core.ledger.records import TTL, Hold, bounded, check_ttl
+from budget_core.ledger.records import TTL, Hold, bounded, check_hold, check_ttl
 from budget_core.ledger.upstream import Upstream
 from budget_core.ledger.window import FAR
 from budget_core.monotonic import MONOTONIC
@@ -214,7 +214,7 @@ class LeasedLedger:
             await self.upstream.close()
 
     def _lease_of(self, hold: Hold) -> PathLease:
-        lease = self._leases.get(hold.path)
+        lease = self._leases.get(check_hold(hold).path)
         if lease is None:
             raise UnknownHoldError(hold.path, hold.id)
         return lease

@@ -171,7 +171,7 @@ class _LocalLedger(Ledger):
         window = self._reader.window("run")
         return [(axis, window, limits[axis]) for axis in limits]
 
-    def _check_uncounted(self, axis: str) -> None:
+    def _check_uncounted(self, axis: str, charged: bool) -> None:
         raise UnknownAccountError(check_axis(axis))
 
 

@@ -1,6 +1,7 @@
 """Name accounts, axes, keys and amounts, and say what an account may use."""
 
 from budget_core.errors import refuse
+from budget_core.ledger.window import parse_window
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from budget_core.ledger.window import Window
 
 MOST = (1 << 53) - 1  # of a cap and of one operation; sums have no bound
+AXES = ("tokens", "calls", "nano_usd")  # on which amounts are counted wherever a limit is
 MAX_DEPTH = 8
 MAX_LIMITS = 16  # of an account, and axes of an operation
 MAX_SEGMENT = 64
@@ -26,7 +28,8 @@ class Limit:
     - `axis`: what is counted, such as `tokens` or `calls`: up to 64 letters, digits, `_` and `-`.
       Money is in dollars on `usd`, such as `"5.00"`, and is counted on `nano_usd`.
     - `cap`: up to 2**53 - 1; `None` for unlimited, which is counted all the same; `0` for nothing.
-    - `window`: the name of a window, as `parse_window` takes it; `run` never ends.
+    - `window`: the name of a window, as `parse_window` takes it; `run` never ends. What follows a
+      blank, such as a time zone, is for the ledger to read.
     """
 
     def __init__(self, axis: str, cap: "Any", window: str = "run") -> None:
@@ -34,8 +37,8 @@ class Limit:
             axis, cap = "nano_usd", None if cap is None else _in_nano("cap of usd", cap)
         self.axis = check_axis(axis)
         self.cap: int | None = None if cap is None else check_amount("cap of " + axis, cap)
-        if not isinstance(window, str):
-            refuse("window", "a string", window)
+        known = not isinstance(window, str) or window.startswith("rolling ")
+        parse_window(window if known else window.partition(" ")[0])
         self.window = window
 
     def __repr__(self) -> str:
@@ -54,13 +57,16 @@ class Limit:
 class LimitReader:
     """Reads limits for a ledger.
 
-    `windows` reads the names of windows. `axes` are the only ones that a limit or an amount may
-    have; `None` allows any.
+    `windows` reads the names of windows, which begin with those that `Limit` knows. `axes` are the
+    only ones that a limit or an amount may have; `None` allows any, but to a reservation only
+    `AXES` and those that a limit on its path counts.
     """
 
     def __init__(self, windows: "Callable[[Any], Window]", axes: "Sequence[str] | None") -> None:
         self._read_window = windows
         self._windows: dict[str, Window] = {}  # each read once
+        if isinstance(axes, str):
+            refuse("axes", "a list of axes", axes)
         self._axes = None if axes is None else [check_axis(axis) for axis in axes]
 
     def read(self, limits: "Any") -> "list[tuple[str, Window, int | None]]":
@@ -91,11 +97,18 @@ class LimitReader:
             self._windows[name] = window
         return window
 
-    def check_axis(self, axis: str) -> None:
-        """Raise `ValueError` for a malformed axis, and for one that is not counted."""
+    def check_axis(self, axis: str, counted: bool = True) -> None:
+        """Raise `ValueError` for an axis that may not be, or only if a limit has `counted` it."""
         check_axis(axis)
         if self._axes is not None and axis not in self._axes:
             refuse("axis", "one of " + ", ".join(self._axes), axis)
+        if not counted and self.must_count(axis):
+            known = ", ".join(AXES)
+            refuse("axis", f"one that a limit on the path counts, one of {known}, or in axes", axis)
+
+    def must_count(self, axis: str) -> bool:
+        """Return whether a reservation is refused on an axis that no limit counts."""
+        return self._axes is None and axis not in AXES
 
 
 def check_path(path: "Any") -> str:

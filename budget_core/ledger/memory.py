@@ -1,6 +1,7 @@
 """Hold what calls may use, and record what they did, on accounts that many share."""
 
 from budget_core.checks import check_count
+from budget_core.errors import refuse
 from budget_core.ledger.bucket import COMMITTED, EXPIRED, HELD, RELEASED, CountedLimit
 from budget_core.ledger.errors import (
     HoldSettledError,
@@ -18,7 +19,7 @@ from budget_core.ledger.limit import (
     check_path,
     root,
 )
-from budget_core.ledger.records import TTL, Balance, Hold, check_ttl
+from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl
 from budget_core.ledger.window import FAR, parse_window
 from budget_core.locks import NoLock
 from budget_core.wall_clock import WALL
@@ -45,10 +46,11 @@ class Ledger:
     it, and is refused if there are none.
 
     `clock` returns Unix seconds, and 0 while it does not know the date. `lock` is any context
-    manager; without one a ledger is for one thread. `windows` reads the names of windows. Only
-    `axes` are counted; `None` allows any. There are at most `max_accounts` accounts and `max_holds`
-    live holds. A settled hold with a key is known for `keep` seconds at least, and up to twice as
-    long.
+    manager; without one a ledger is for one thread. `windows` reads the names of windows. Limits
+    and amounts are on `axes` only; without them a reservation is refused on an axis that is none of
+    `AXES` and that no limit on its path counts. There are at most `max_accounts` accounts and
+    `max_holds` live holds. A settled hold with a key is known for `keep` seconds at least, and up
+    to twice as long.
 
     This ledger is in memory, and defines what every other engine does; see docs/ledger.md.
     """
@@ -67,6 +69,8 @@ class Ledger:
         keep: int = 86_400,
     ) -> None:
         self._reader = LimitReader(windows, axes)
+        if not callable(clock):
+            refuse("clock", "a function that returns Unix seconds", clock)
         self._clock = clock
         self._lock = lock or NoLock()
         self._max_accounts = check_count("max_accounts", max_accounts)
@@ -135,10 +139,10 @@ class Ledger:
     ) -> Hold:
         """Hold amounts, by axis, in one step on every limit of the path and of all above it.
 
-        The hold is live for `ttl` seconds; not settled by then, it counts as spent. An axis without
-        limits is not counted. An amount of `None` has no bound: any cap on its axis refuses it, and
-        nothing of it is held. The `key` of an earlier operation below the same root returns that
-        operation's hold, whatever became of it, and holds nothing more.
+        The hold is live for `ttl` seconds; not settled by then, it counts as spent. An amount of
+        `None` has no bound: any cap on its axis refuses it, and nothing of it is held. The `key` of
+        an earlier operation below the same root returns that operation's hold, whatever became of
+        it, and holds nothing more.
 
         Where others hold what is missing, it waits up to `wait` seconds for its turn, the first to
         come first. This blocks the thread; `reserve_waiting` does the same in an event loop.
@@ -146,7 +150,8 @@ class Ledger:
         Raises `BudgetExceededError` if a limit has too little left, for one that is spent before
         one that is held, then for the one that resets last; `UnknownAccountError`;
         `LedgerFullError`; `KeyReusedError` if the key stands for another path or other amounts;
-        `ValueError` for a malformed path, amount, key, ttl or wait.
+        `ValueError` for a malformed path, amount, key, ttl or wait, and for an axis that nothing
+        counts, which may be mistyped.
         """
         if wait:
             from budget_core.ledger.waiting import reserve_blocking  # most programs never wait
@@ -239,7 +244,7 @@ class Ledger:
         with self._lock:
             now = self._now()
             self._expire(now)
-            self._buckets(path, now)
+            self._buckets(check_path(path), now)
             limits = [one for place in chain(path) for one in self._limits_of(place)]
             return [Balance.of(one.bucket, *one.bucket.totals()) for one in limits]
 
@@ -251,7 +256,7 @@ class Ledger:
         with self._lock:
             now = self._now()
             self._expire(now)
-            self._buckets(path, now)
+            self._buckets(check_path(path), now)
             over = [bucket for one in self._limits_of(path) for bucket in one.newest()]
             return [Balance.of(bucket, bucket.spent, bucket.held) for bucket in over]
 
@@ -282,7 +287,7 @@ class Ledger:
             buckets = self._buckets(path, now)
             for axis in asked:
                 if axis not in buckets:
-                    self._check_uncounted(axis)
+                    self._check_uncounted(axis, ttl_ms is None)
             hold = Hold(path, key or self._new_id(), amounts, HELD, None, None, buckets)
             if ttl_ms is not None:
                 self._admit(buckets, asked)
@@ -350,8 +355,8 @@ class Ledger:
         account.until = min([one.bucket.end for one in limits])
         account.version = self._version
 
-    def _check_uncounted(self, axis: str) -> None:
-        self._reader.check_axis(axis)
+    def _check_uncounted(self, axis: str, charged: bool) -> None:
+        self._reader.check_axis(axis, charged)
 
     def _admit(self, buckets: "Buckets", asked: "dict[str, int | None]") -> None:
         """Raise `BudgetExceededError` if a limit has too little left."""
@@ -389,6 +394,7 @@ class Ledger:
 
     def _find(self, hold: Hold) -> Hold:
         """Return the ledger's own object for a hold, or raise `UnknownHoldError`."""
+        check_hold(hold)
         if hold.id[:1] == "#":
             found = self._live.get(hold.id)
             if found is None and hold.state != HELD:

@@ -150,6 +150,15 @@ def bounded(asked: "dict[str, Any]", balances: "list[Balance]") -> "dict[str, in
     return {axis: asked[axis] for axis in asked if asked[axis] is not None}
 
 
+def check_hold(hold: "Any") -> Hold:
+    """Accept a hold, with an id that is a string."""
+    if not isinstance(hold, Hold):
+        refuse("hold", "a Hold, as reserve returns it", hold)
+    if not isinstance(hold.id, str):
+        refuse("id", "a string", hold.id)
+    return hold
+
+
 def check_ttl(ttl: "Any") -> int:
     """Accept seconds above 0 and up to a day, and return milliseconds."""
     if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not 0 < ttl <= MAX_TTL:

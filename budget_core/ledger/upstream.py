@@ -1,5 +1,6 @@
 """Ask a ledger that may be out of reach, less often the longer it stays so."""
 
+from budget_core.errors import refuse
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.outbox import Outbox
 from budget_core.monotonic import MONOTONIC
@@ -26,6 +27,8 @@ class Upstream:
     def __init__(
         self, ledger: "Any", monotonic: "MonotonicClock" = MONOTONIC, most: int = 10_000
     ) -> None:
+        if not hasattr(ledger, "reserve"):
+            refuse("ledger", "a Ledger", ledger)
         self.ledger = ledger
         self._read = monotonic.read
         self._per_ms = monotonic.per_ms

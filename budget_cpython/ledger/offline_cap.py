@@ -16,7 +16,7 @@ from budget_core.ledger.errors import (
 )
 from budget_core.ledger.limit import MAX_LIMITS, Limit, check_amounts, check_key, check_path
 from budget_core.ledger.outbox import new_key
-from budget_core.ledger.records import TTL, Hold, check_ttl
+from budget_core.ledger.records import TTL, Hold, check_hold, check_ttl
 from budget_core.ledger.upstream import Upstream
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.ledger.blocking import BlockingLedger
@@ -203,6 +203,7 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
 
     def _granted(self, hold: Hold) -> bool:
         """Tell whether a hold was granted here."""
+        check_hold(hold)
         try:
             return hold.id[:1] != "#" and self._local.hold(hold.path, hold.id) is not None
         except UnknownHoldError:
@@ -300,7 +301,10 @@ class _Grant:
 
 
 class _OneAccount(memory.Ledger):
-    """A ledger in which all paths draw on one account."""
+    """A ledger in which all paths draw on one account, and any axis is admitted."""
 
     def _nearest(self, path: str) -> Any:
         return self._accounts[_ALL]
+
+    def _check_uncounted(self, axis: str, charged: bool) -> None:
+        self._reader.check_axis(axis)

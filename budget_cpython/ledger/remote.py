@@ -19,7 +19,7 @@ from budget_core.ledger.errors import (
     refusal,
 )
 from budget_core.ledger.limit import Limit, LimitReader, check_amounts, check_key, check_path
-from budget_core.ledger.records import TTL, Balance, Hold, check_ttl
+from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.forked import begin_again_in_children
 from budget_cpython.ledger.waiting import reserve_waiting
@@ -42,6 +42,7 @@ class Backend(Protocol):
       `(account, axis, window, cap, spent, held, start, end)`, times in milliseconds;
     - `roll`, the server's milliseconds and the names of windows: call again with their `bounds`;
     - `refused` and a list of `(end, account, axis, window, asked, cap, spent, held)`;
+    - `uncounted` and an axis of the argument `counted` that no limit on the path counts;
     - `no account`; `no hold`; `reused`; `settled` and the hold's state; `full` and a text.
 
     Raises `LedgerUnavailableError` and `LedgerFullError`.
@@ -74,6 +75,8 @@ class AsyncRemoteLedger:
         keep: int = 86_400,
     ) -> None:
         self._reader = LimitReader(windows, axes)
+        if clock is not None and not callable(clock):
+            refuse("clock", "a function that returns Unix seconds", clock)
         self._check_axis = lru_cache(AXES)(self._reader.check_axis)
         self._backend = backend
         self._clock = clock
@@ -123,6 +126,7 @@ class AsyncRemoteLedger:
                 _path(path),
                 amounts=held,
                 unbounded=[axis for axis in asked if axis not in held],
+                counted=[axis for axis in asked if self._reader.must_count(axis)],
                 id=next(self._ids) if key is None else check_key(key),
                 ttl_ms=check_ttl(ttl),
             )
@@ -148,16 +152,20 @@ class AsyncRemoteLedger:
     async def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
         """Settle a hold with what the call used."""
         used = None if actual is None else self._check_axes(check_amounts(actual))
-        return Hold(*await self._ask("commit", _path(hold.path), id=_hold_id(hold.id), actual=used))
+        return Hold(
+            *await self._ask(
+                "commit", _path(check_hold(hold).path), id=_hold_id(hold.id), actual=used
+            )
+        )
 
     async def release(self, hold: Hold) -> Hold:
         """Give back a hold whose call was never made."""
-        return Hold(*await self._ask("release", _path(hold.path), id=_hold_id(hold.id)))
+        return Hold(*await self._ask("release", _path(check_hold(hold).path), id=_hold_id(hold.id)))
 
     async def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
         """Keep a hold live for at least `ttl` seconds from now."""
         named = {"id": _hold_id(hold.id), "ttl_ms": check_ttl(ttl)}
-        return Hold(*await self._ask("extend", _path(hold.path), **named))
+        return Hold(*await self._ask("extend", _path(check_hold(hold).path), **named))
 
     async def hold(self, path: str, id: str) -> Hold:
         """Return a hold by its path and `id`."""
@@ -196,6 +204,8 @@ class AsyncRemoteLedger:
                 continue
             if reply[0] == "ok":
                 return reply[1]
+            if reply[0] == "uncounted":
+                self._reader.check_axis(reply[1], False)
             if reply[0] != "roll":
                 raise _error(reply, path, arguments)
             arguments["bounds"] = self._bounds(reply[1], reply[2])

@@ -58,10 +58,12 @@ class Faulty:
 class World:
     """A ledger with limits on `org`, clocks that stand still, and processes that lease from it."""
 
-    def __init__(self, calls: int = 1000, window: str = "run", slow: bool = False) -> None:
+    def __init__(
+        self, calls: int = 1000, window: str = "run", slow: bool = False, axes: "Any" = None
+    ) -> None:
         self.clock = FakeClock(DAY + 3600)
         self.ticks, self.monotonic = stopped_clock()
-        self.ledger = Ledger(self.clock)
+        self.ledger = Ledger(self.clock, axes=axes)
         self.ledger.set_limits("org", [Limit("calls", calls, window), Limit("tokens", None)])
         self.faulty = Faulty(self.ledger, slow)
 

@@ -83,7 +83,7 @@ async def test_an_axis_of_which_nothing_is_leased_is_asked_for_upstream() -> Non
 
 
 async def test_nothing_of_an_axis_is_admitted_though_nothing_of_it_is_left() -> None:
-    for axis in ("calls", "tokens", "other"):
+    for axis in ("calls", "tokens", "nano_usd"):
         world = World(calls=0)
         leased = world.leased(block={"tokens": 10})
         for _ in range(3):
@@ -92,8 +92,8 @@ async def test_nothing_of_an_axis_is_admitted_though_nothing_of_it_is_left() -> 
 
 
 async def test_more_axes_are_leased_and_passed_up_than_one_operation_takes() -> None:
-    world = World()
     axes = [f"axis{number}" for number in range(16)]
+    world = World(axes=axes + ["calls", "tokens"])
     leased = world.leased(block=dict.fromkeys(axes, 10))
     many = await leased.reserve(PATH, dict.fromkeys(axes, 10))
     one = await leased.reserve(PATH, {"calls": 1})

@@ -12,6 +12,7 @@ from budget_core.ledger.errors import (
     UnknownAccountError,
     UnknownHoldError,
 )
+from budget_core.ledger.lease import LeasedLedger
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.memory import Ledger
 from budget_core.ledger.records import Hold
@@ -204,9 +205,9 @@ def test_windows_are_read_by_the_reader_that_was_given() -> None:
 
     ledger = Ledger(FakeClock(NOON), windows=read)
     for path in ("a", "b"):
-        ledger.set_limits(path, [Limit("calls", 1, "a day of ours")])
+        ledger.set_limits(path, [Limit("calls", 1, "day of ours")])
     assert ledger.limits("a") == [Limit("calls", 1, "day")]
-    assert asked == ["a day of ours"]
+    assert asked == ["day of ours"]
 
 
 def test_configuration_that_makes_no_sense_is_refused() -> None:
@@ -305,9 +306,43 @@ def test_limits_that_cannot_be_set_leave_the_others_as_they_were() -> None:
             raise ValueError("no such time")
 
     def read(name: str) -> Window:
-        return Broken(name, int) if name == "broken" else parse_window(name)  # type: ignore[arg-type]
+        return Broken(name, int) if name == "run broken" else parse_window(name)  # type: ignore[arg-type]
 
     ledger = Ledger(FakeClock(1_800_000_000), windows=read)
     ledger.set_limits("org", [Limit("calls", 10)])
-    raises(ValueError, ledger.set_limits, "org", [Limit("calls", 5), Limit("tokens", 1, "broken")])
+    raises(
+        ValueError, ledger.set_limits, "org", [Limit("calls", 5), Limit("tokens", 1, "run broken")]
+    )
     assert ledger.limits("org") == [Limit("calls", 10)]
+
+
+def test_a_window_that_is_mistyped_is_refused_when_its_limit_is_built() -> None:
+    for window in ("dya", "", "day@24", "rolling 60", "dya Europe/Berlin", "Day", 5, None):
+        assert "window must be" in str(raises(ValueError, Limit, "tokens", 10, window)), window
+    for window in ("day", "month@5", "rolling 60/6", "day@5 Europe/Berlin", "week sunday"):
+        assert Limit("tokens", 10, window).window == window
+
+
+def test_an_argument_of_another_type_is_refused_by_name() -> None:
+    ledger = Ledger(FakeClock(NOON))
+    ledger.set_limits("org", [Limit("calls", 10)])
+    for operation in (ledger.commit, ledger.release, ledger.extend):
+        for hold in ("id", None, 5, ledger):
+            assert "hold must be a Hold" in str(raises(ValueError, operation, hold))
+        assert "id must be" in str(raises(ValueError, operation, Hold("org", 5)))  # type: ignore[arg-type]
+    for other in (5, None, ["org"]):
+        for look in (ledger.balance, ledger.history, ledger.limits):
+            assert "path must be" in str(raises(ValueError, look, other))
+        assert "id must be" in str(raises(ValueError, ledger.hold, "org", other))
+    assert "clock must be" in str(raises(ValueError, Ledger, 5))
+    assert "axes must be" in str(raises(ValueError, Ledger, FakeClock(NOON), axes="tokens"))
+    assert "ledger must be" in str(raises(ValueError, LeasedLedger, "sqlite:budget.db"))
+
+
+def test_a_mistyped_axis_is_named_beside_those_that_are_known() -> None:
+    ledger = Ledger(FakeClock(NOON))
+    ledger.set_limits("acme", [Limit("tokens", 10)])
+    ledger.charge("acme", {"token": 5})  # what was used is always recorded
+    text = str(raises(ValueError, ledger.reserve, "acme", {"token": 10**9}))
+    assert "'token'" in text
+    assert "tokens, calls, nano_usd" in text

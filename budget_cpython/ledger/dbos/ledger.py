@@ -7,6 +7,7 @@ from typing import Any, TypeAlias, cast
 
 from dbos import DBOS
 
+from budget_core.errors import refuse
 from budget_core.ledger._types import AnyLedger, LedgerProtocol
 from budget_core.ledger.errors import LedgerError
 from budget_core.ledger.limit import check_key
@@ -45,6 +46,8 @@ class AsyncDBOSLedger(AsyncPassthrough):
     def __init__(self, ledger: AnyLedger, name: str = "dbos") -> None:
         if len(check_key(name)) > MAX_NAME:
             raise ValueError(f"name must have at most {MAX_NAME} characters, not {name!r}")
+        if not hasattr(ledger, "reserve"):
+            refuse("ledger", "a Ledger", ledger)
         self._ledger = ledger
         self._name = name
         self._blocks = not inspect.iscoroutinefunction(ledger.reserve)

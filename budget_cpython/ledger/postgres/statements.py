@@ -9,7 +9,7 @@ Arguments = dict[str, Any]
 BATCH = 200  # holds that one call expires or forgets at most
 
 _PARAMETERS = {
-    "reserve": "chain id asked ttl_ms now bounds keep_ms forget",
+    "reserve": "chain id asked counted ttl_ms now bounds keep_ms forget",
     "charge": "chain id amounts now bounds keep_ms forget",
     "commit": "root path id actual now keep_ms",
     "release": "root path id now keep_ms",

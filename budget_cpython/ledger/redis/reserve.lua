@@ -3,7 +3,7 @@
 if find() then
   return {'known'}
 end
-local amounts, unbounded = read_amounts(6)
+local amounts, unbounded, counted = read_amounts(6)
 local accounts, over = open(#KEYS - 1)
 if #accounts == 0 then
   return {'no account'}
@@ -25,8 +25,11 @@ for _, account in ipairs(accounts) do
         }
       end
     end
-    cells[#cells + 1] = limit[CELL]
+    cells[#cells + 1], counted[limit[AXIS]] = limit[CELL], nil
   end
+end
+if next(counted) then
+  return {'uncounted', (next(counted))}
 end
 if #refused > 0 then
   return {'refused', refused}

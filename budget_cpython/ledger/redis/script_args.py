@@ -15,6 +15,8 @@ def of_operation(operation: str, arguments: Arguments) -> list[Any]:
         found += (axis, amount)
     for axis in arguments.get("unbounded", ()):
         found += (axis, -1)
+    for axis in arguments.get("counted", ()):
+        found += (axis, -2)
     return found
 
 

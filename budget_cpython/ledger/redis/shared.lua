@@ -27,19 +27,21 @@ if not now then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Return amounts by axis from the last arguments, which are the axis and the amount of each, and
--- the axes whose amount has no bound, given as -1.
+-- Return amounts by axis from the last arguments, which are the axis and the amount of each, the
+-- axes whose amount has no bound, given as -1, and those that a limit has to count, given as -2.
 local function read_amounts(first)
-  local amounts, unbounded = {}, {}
+  local amounts, unbounded, counted = {}, {}, {}
   for at = first, #ARGV, 2 do
-    local amount = tonumber(ARGV[at + 1])
-    if amount < 0 then
-      unbounded[ARGV[at]] = true
+    local axis, amount = ARGV[at], tonumber(ARGV[at + 1])
+    if amount == -2 then
+      counted[axis] = true
+    elseif amount == -1 then
+      unbounded[axis] = true
     else
-      amounts[ARGV[at]] = amount
+      amounts[axis] = amount
     end
   end
-  return amounts, unbounded
+  return amounts, unbounded, counted
 end
 
 -- Return the path's accounts from the keys up to `last`, and whether one of their windows is over;

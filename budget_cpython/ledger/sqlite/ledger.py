@@ -5,9 +5,10 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from budget_core.checks import check_text
 from budget_core.ledger.errors import LedgerError
 from budget_core.ledger.limit import Limit, check_path
-from budget_core.ledger.records import TTL, Balance, Hold
+from budget_core.ledger.records import TTL, Balance, Hold, check_hold
 from budget_core.ledger.waiting import reserve_blocking
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.sqlite.connection import Connection
@@ -108,20 +109,26 @@ class SqliteLedger:
     def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
         """Record what a call used in the place of its hold."""
         return self._commits.run(
-            lambda rows: rows.load_hold(hold.path, hold.id).commit(hold, actual)
+            lambda rows: rows.load_hold(check_hold(hold).path, hold.id).commit(hold, actual)
         )
 
     def release(self, hold: Hold) -> Hold:
         """Give back a hold whose call was never made."""
-        return self._commits.run(lambda rows: rows.load_hold(hold.path, hold.id).release(hold))
+        return self._commits.run(
+            lambda rows: rows.load_hold(check_hold(hold).path, hold.id).release(hold)
+        )
 
     def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
         """Keep a hold live for `ttl` seconds from now at least."""
-        return self._commits.run(lambda rows: rows.load_hold(hold.path, hold.id).extend(hold, ttl))
+        return self._commits.run(
+            lambda rows: rows.load_hold(check_hold(hold).path, hold.id).extend(hold, ttl)
+        )
 
     def hold(self, path: str, id: str) -> Hold:
         """Return a hold by its path and `id`."""
-        return self._commits.run(lambda rows: rows.load_hold(path, id).hold(path, id))
+        return self._commits.run(
+            lambda rows: rows.load_hold(path, check_text("id", id)).hold(path, id)
+        )
 
     def expire(self) -> int:
         """Count as spent what holds stand for that are over; return how many there were.

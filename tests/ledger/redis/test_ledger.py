@@ -400,3 +400,11 @@ def test_a_client_that_was_given_stays_its_owners(empty: RedisServer, most: int)
         for _ in range(3):
             RedisLedger(client).reserve("org", {"tokens": 1})  # none of them is closed
         assert client.info("stats")["total_connections_received"] == before
+
+
+def test_an_argument_of_another_type_is_refused_by_name(ledger: RedisLedger) -> None:
+    for operation in (ledger.commit, ledger.release, ledger.extend):
+        with pytest.raises(ValueError, match="hold must be a Hold"):
+            operation("id")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="clock must be"):
+        RedisLedger("redis://localhost", clock=5)  # type: ignore[arg-type]

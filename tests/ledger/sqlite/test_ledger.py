@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 from budget_core.ledger.errors import BudgetExceededError
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.sqlite import SqliteLedger, ledger, rows
 from tests.ledger.machine import LedgerMachine, comparable, paths, ttls
 from tests.properties import examples
@@ -86,3 +87,16 @@ def test_any_history_of_several_ledgers_on_one_file_is_too(
                 self.reserve(path, {"tokens": 1}, None, ttl)
 
     run_state_machine_as_test(Machine, settings=examples(60, stateful_step_count=40))
+
+
+def test_an_argument_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
+    with SqliteLedger(tmp_path / "budget.db") as ledger:
+        ledger.set_limits("org", [Limit("tokens", 10)])
+        for operation in (ledger.commit, ledger.release, ledger.extend):
+            with pytest.raises(ValueError, match="hold must be a Hold"):
+                operation("id")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="id must be"):
+            ledger.hold("org", 5)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="tokens, calls, nano_usd"):
+            ledger.reserve("org", {"token": 10**9})
+        assert ledger.balance("org")[0].held == 0

@@ -2,8 +2,8 @@
 -- bound: any cap refuses it, and nothing of it is held.
 
 CREATE OR REPLACE FUNCTION microbudget.reserve(
-    p_chain text[], p_id text, p_asked jsonb, p_ttl bigint, p_now bigint, p_bounds text,
-    p_keep bigint, p_forget integer
+    p_chain text[], p_id text, p_asked jsonb, p_counted jsonb, p_ttl bigint, p_now bigint,
+    p_bounds text, p_keep bigint, p_forget integer
 ) RETURNS jsonb
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 DECLARE
@@ -68,6 +68,16 @@ BEGIN
     END LOOP;
     IF ids = '{}' THEN
         RETURN '["no account"]';
+    END IF;
+    IF p_counted <> '[]' THEN
+        SELECT jsonb_build_array('uncounted', asked.axis) INTO answer
+        FROM jsonb_array_elements_text(p_counted) asked(axis)
+        WHERE NOT EXISTS (
+            SELECT FROM microbudget.limits one WHERE one.id = ANY (ids) AND one.axis = asked.axis)
+        LIMIT 1;
+        IF FOUND THEN
+            RETURN answer;
+        END IF;
     END IF;
     IF refused <> '[]' THEN
         PERFORM 1 FROM microbudget.holds one WHERE one.root = p_chain[1] AND one.id = p_id;
