@@ -3,8 +3,9 @@
 import asyncio
 import gc
 
-from budget_core.board.device import optional, refresh_clock, stamp
+from budget_core.board.device import optional, refresh_clock
 from budget_core.errors import BudgetError
+from budget_core.until import until
 from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False
@@ -132,7 +133,8 @@ class Console:
         if cap is not None:
             left = 0 if daily.store_error else max(0, cap - used)
             text = f"today {used}/{cap} {unit}, {left} left"
-        text += f" until {stamp(daily.resets_at)}" if WALL.trusted else ", clock not set"
+        now = WALL()
+        text += f" until {until(daily.resets_at, now)}" if now else ", clock not set"
         trouble = daily.store_error or daily.state_error
         return text if trouble is None else f"{text}; counts as spent: {trouble}"
 

@@ -1,8 +1,6 @@
 """Share between a board's programs the optional modules, the clock and the day's store."""
 
-import time
-
-from budget_core.wall_clock import WALL, epoch_offset
+from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,9 +46,3 @@ def open_store(settings: "Any") -> "FileBudgetStore":
 
     provisioned = getattr(optional("deployed"), "PROVISIONED", False)
     return FileBudgetStore(settings.STATE, provisioned, settings.ALLOWANCE)
-
-
-def stamp(unix_seconds: int) -> str:
-    """Return a Unix time as a date and an hour, UTC."""
-    parts = time.gmtime(unix_seconds - epoch_offset(time.gmtime))
-    return f"{parts[0]}-{parts[1]:02}-{parts[2]:02} {parts[3]:02}:{parts[4]:02} UTC"

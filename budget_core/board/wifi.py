@@ -3,8 +3,9 @@
 from time import sleep
 
 from budget_core.board import device
-from budget_core.board.device import prepare_clock, stamp
+from budget_core.board.device import prepare_clock
 from budget_core.errors import BudgetError
+from budget_core.until import stamp
 from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False

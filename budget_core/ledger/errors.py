@@ -18,7 +18,8 @@ class BudgetExceededError(LedgerError):
     `scope` is the path of the account with the limit; `axis`, `window` and `limit` say which limit,
     `spent` and `held` what stands against it. `asked` is `None` for an amount without a bound.
     `resets_at` is the Unix second at which its window, or the current bucket of a rolling one,
-    ends; `None` if it never does. `waited_ms` is how long the call waited for what others held.
+    ends; `None` if it never does. `now` is when it was refused, 0 if the date is not known;
+    `waited_ms` is how long the call waited for what others held.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class BudgetExceededError(LedgerError):
         spent: int,
         held: int,
         resets_at: int | None,
+        now: int = 0,
         waited_ms: int = 0,
     ) -> None:
         self.scope = scope
@@ -42,9 +44,14 @@ class BudgetExceededError(LedgerError):
         self.held = held
         self.left = left = max(0, limit - spent - held)
         self.resets_at = resets_at
+        self.now = now
         self.waited_ms = waited_ms
         waited = f"; waited {waited_ms / 1000:.1f} s" if waited_ms else ""
-        when = "" if resets_at is None else f", until {resets_at} (Unix time)"
+        when = ""
+        if resets_at is not None:
+            from budget_core.until import until
+
+            when = f", until {until(resets_at, now)}"
         from budget_core.notices import show_on  # loaded for the first refusal
 
         show, unit = show_on(f"{axis} per {window}")
@@ -119,16 +126,16 @@ class LedgerUnavailableError(LedgerError):
         self.applied = applied
 
 
-def refusal(found: "list[Any]") -> BudgetExceededError:
+def refusal(found: "list[Any]", now: int) -> BudgetExceededError:
     """Return the error for one of several limits with too little left.
 
     Each is `(end, (account, axis, window), asked, cap, spent, held)`. One that is spent comes
     before one that is only held, then the one that resets last, and of equals the nearest: a caller
-    that waits for it waits long enough.
+    that waits for it waits long enough. Times are Unix milliseconds.
     """
     end, (account, axis, window), asked, cap, spent, held = min(found, key=_order)
-    resets_at = None if end >= FAR else end // 1000
-    return BudgetExceededError(account, axis, window, asked, cap, spent, held, resets_at)
+    times = (None if end >= FAR else end // 1000, now // 1000)
+    return BudgetExceededError(account, axis, window, asked, cap, spent, held, *times)
 
 
 def _order(refused: "Any") -> "Any":

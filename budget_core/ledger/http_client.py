@@ -19,6 +19,7 @@ from budget_core.ledger.errors import (
 )
 from budget_core.ledger.limit import Limit, check_amounts, check_key, check_path
 from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl
+from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -265,6 +266,7 @@ def _refusal(status: int, said: "dict[str, Any]") -> Exception:
                 _sum(said["spent"]),
                 _sum(said["held"]),
                 check_limit("resets_at", said["resets_at"]),
+                WALL(),
             )
         if word == "unknown_account":
             return UnknownAccountError(check_text("path", said["path"]))

@@ -308,5 +308,5 @@ def _refusal(error: BudgetExceededError, asked: int, block: "LeasedBlock") -> Bu
     used = block.unsettled(error.axis)
     held = max(0, error.held - used - max(0, block.free(error.axis)))
     place = (error.scope, error.axis, error.window)
-    limit, spent, resets_at = error.limit, error.spent + used, error.resets_at
-    return BudgetExceededError(*place, asked, limit, spent, held, resets_at)
+    limit, spent, times = error.limit, error.spent + used, (error.resets_at, error.now)
+    return BudgetExceededError(*place, asked, limit, spent, held, *times)

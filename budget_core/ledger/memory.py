@@ -367,7 +367,7 @@ class Ledger:
                 if short is not None:
                     refused.append(short)
         if refused:
-            raise refusal(refused)
+            raise refusal(refused, self._now())
 
     def _keep(self, name: str, hold: Hold, now: int) -> None:
         if name[0] != "#":

@@ -208,7 +208,7 @@ class Outbox:
                 await ask(COMMIT, hold, entry.actual)
             else:
                 await ask(RELEASE, hold)
-        except BudgetExceededError:
+        except (BudgetExceededError, ValueError):  # the latter for an axis that nothing counts
             if operation != REDEEM:
                 raise
             return _become(entry, REDEEM, CHARGE, hold)

@@ -306,4 +306,4 @@ def _copy(
 ) -> BudgetExceededError:
     limit, spent, resets_at = error.limit, error.spent, error.resets_at
     place = (error.scope, error.axis, error.window)
-    return BudgetExceededError(*place, asked, limit, spent, held, resets_at, waited_ms)
+    return BudgetExceededError(*place, asked, limit, spent, held, resets_at, error.now, waited_ms)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_EXCEEDED = ("scope", "axis", "window", "asked", "limit", "spent", "held", "resets_at", "waited_ms")
+_EXCEEDED = (
+    "scope", "axis", "window", "asked", "limit", "spent", "held", "resets_at", "now", "waited_ms"
+)  # fmt: skip
 ERRORS: "dict[type[LedgerError], tuple[str, ...]]" = {
     BudgetExceededError: _EXCEEDED,
     UnknownAccountError: ("path",),

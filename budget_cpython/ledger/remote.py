@@ -20,6 +20,7 @@ from budget_core.ledger.errors import (
 )
 from budget_core.ledger.limit import Limit, LimitReader, check_amounts, check_key, check_path
 from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl
+from budget_core.until import stamp
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.forked import begin_again_in_children
 from budget_cpython.ledger.waiting import reserve_waiting
@@ -164,8 +165,8 @@ class AsyncRemoteLedger:
 
     async def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
         """Keep a hold live for at least `ttl` seconds from now."""
-        named = {"id": _hold_id(hold.id), "ttl_ms": check_ttl(ttl)}
-        return Hold(*await self._ask("extend", _path(check_hold(hold).path), **named))
+        named = {"id": _hold_id(check_hold(hold).id), "ttl_ms": check_ttl(ttl)}
+        return Hold(*await self._ask("extend", _path(hold.path), **named))
 
     async def hold(self, path: str, id: str) -> Hold:
         """Return a hold by its path and `id`."""
@@ -220,8 +221,8 @@ class AsyncRemoteLedger:
             own = WALL()
             if own and abs(now // 1000 - own) > DAY:
                 raise LedgerUnavailableError(
-                    f"the ledger's server says it is {now // 1000} (Unix time), this machine says "
-                    f"{own}: set the clock that is wrong"
+                    f"the ledger's server says it is {stamp(now // 1000)}, this machine says "
+                    f"{stamp(own)}: set the clock that is wrong"
                 )
         found = {}
         for name in names:
@@ -252,7 +253,8 @@ def _hold_id(id: Any) -> str:
 def _error(reply: Sequence[Any], path: str, arguments: dict[str, Any]) -> Exception:
     word, name = reply[0], arguments.get("id", "")
     if word == "refused":
-        return refusal([(row[0], tuple(row[1:4]), *row[4:]) for row in reply[1]])
+        now = WALL() * 1000 if arguments["now"] is None else arguments["now"]
+        return refusal([(row[0], tuple(row[1:4]), *row[4:]) for row in reply[1]], now)
     if word == "settled":
         return HoldSettledError(name, reply[1])
     if word == "full":

@@ -72,7 +72,7 @@ def ledger_error_response(error: LedgerError, key: Key | None) -> Response:
             headers["Retry-After"] = formatdate(error.resets_at, usegmt=True)
         if not may_see(key, error.scope):
             names = (error.scope, error.axis, error.window, error.asked)
-            error = BudgetExceededError(*names, error.left, 0, 0, error.resets_at)
+            error = BudgetExceededError(*names, error.left, 0, 0, error.resets_at, error.now)
     for kind, row in LEDGER_ERRORS.items():
         if isinstance(error, kind):
             status, word, fields = row

@@ -37,7 +37,7 @@ class Reference(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.model = Model()
-        self.ledger = Ledger(lambda: self.model.now // 1000, keep=1 << 40)
+        self.ledger = Ledger(lambda: self.model.now // 1000, axes=["t", "c"], keep=1 << 40)
         self.set_limits("a", {("t", "rolling 7200/2"): 12, ("c", "day"): 9})
         self.taken: list[Any] = []
 

@@ -119,7 +119,9 @@ def test_the_budget_line_says_when_the_day_ends_where_the_clock_is_believed() ->
     try:
         module.WALL = WallClock(FakeClock(BUILT))
         year, month, day = gmtime(BUILT + DAY - epoch_offset(gmtime))[:3]
-        assert Chat("/budget").text.endswith(f" left until {year}-{month:02}-{day:02} 00:00 UTC")
+        assert Chat("/budget").text.endswith(
+            f" left until {year}-{month:02}-{day:02} 00:00 UTC, in 1 d"
+        )
         module.WALL = WallClock(FakeClock(BUILT), needs_sync=True)
         assert Chat("/budget").text.endswith(" left, clock not set")
     finally:

@@ -76,7 +76,7 @@ async def test_a_refusal_is_a_reason_that_names_the_limit_and_uses_no_turn() -> 
         reason: Any = result.reason
         assert (reason.kind, reason.axis, reason.scope) == (kind, axis, "org/team")
         assert (reason.used, reason.limit) == (5, 5)
-        assert f", until {reason.error.resets_at} (Unix time)" in str(reason)
+        assert ", until 00:00 UTC, in 16 h" in str(reason)
         assert (script.sent, result.usage["turns"], result.usage["tokens"]) == ([], 0, 0)
         assert run.budget.tokens.held == 0
 

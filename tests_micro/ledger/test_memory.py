@@ -161,8 +161,7 @@ def test_a_refusal_says_what_is_left_and_until_when() -> None:
     assert (error.limit, error.spent, error.held, error.left) == (100, 40, 30, 30)
     assert error.resets_at == NOON + 43_200
     assert str(error) == (
-        "org has 30 of 100 tokens per day left, not 50, until 1772496000 (Unix time): "
-        "40 spent, 30 held"
+        "org has 30 of 100 tokens per day left, not 50, until 00:00 UTC, in 12 h: 40 spent, 30 held"
     )
 
 
