@@ -3,8 +3,9 @@
 Upgraded are the trackers and what a turn or run has (a lock), the configurations (frozen
 dataclasses), answers (dataclasses), deadlines (cancellation, a current one), the file store (one
 file, durable), the clock (goes on while the machine sleeps), the operative (events, tools in
-threads) and the ledgers (threads, time zones). New are what bounds tools, a list of prices, and
-ledgers that outlive a process. A name is loaded from its module when it is first asked for.
+threads) and the ledgers (threads, time zones). New are what makes tools of functions and bounds
+them, a list of prices, and ledgers that outlive a process. A name is loaded from its module when it
+is first asked for.
 """
 
 import budget_core
@@ -44,6 +45,7 @@ _OWN = {
     "open_async_ledger": "ledger.opening",
     "open_ledger": "ledger.opening",
     "parse_limits": "ledger.limit_parser",
+    "tool": "agent.tool",
     "tool_options": "executor",
     "tool_timeout": "executor",
     "with_timeout": "executor",

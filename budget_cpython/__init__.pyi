@@ -57,6 +57,7 @@ from budget_cpython.agent.parallel import Event as Event
 from budget_cpython.agent.run_config import Budget as Budget
 from budget_cpython.agent.run_config import WindDown as WindDown
 from budget_cpython.agent.run_handle import RunHandle as RunHandle
+from budget_cpython.agent.tool import tool as tool
 from budget_cpython.config import DailyBudgetConfig as DailyBudgetConfig
 from budget_cpython.config import TurnBudgetConfig as TurnBudgetConfig
 from budget_cpython.deadline import Deadline as Deadline

@@ -116,7 +116,7 @@ def test_importing_the_package_loads_nothing_but_the_core() -> None:
 
 def test_only_what_talks_to_models_and_runs_tools_needs_what_is_slow_to_import() -> None:
     slow = {"ChatClient", "tls_context", "Operative", "ExoclawBudget", *executor.__all__}
-    slow |= {"Event", "Request", "RunHandle"}
+    slow |= {"Event", "Request", "RunHandle", "tool"}
     slow |= {"HttpLedger", "LeasedLedger", "SqliteLedger", "open_async_ledger", "open_ledger"}
     slow |= {"AsyncLedgerProtocol", "LedgerProtocol", "parse_limits"}
     names = sorted({*budget_cpython.__all__} - slow)

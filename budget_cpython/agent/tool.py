@@ -1,0 +1,165 @@
+"""Make tools of functions: name, description and schema are read from them."""
+
+import functools
+import inspect
+import re
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Generic, Literal, ParamSpec, TypeVar, Union, overload
+
+from budget_core.agent import envelope as core_envelope
+from budget_core.agent.tool import Tool
+from budget_core.deadline_token import DeadlineToken
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_TYPES = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+_WANTED = "str, int, float, bool, None, list, dict, Literal, Annotated, Any, or a union of these"
+
+
+class FunctionTool(Tool, Generic[P, R]):
+    """A `Tool` that `tool` made of a function; call it like the function itself."""
+
+    def __init__(self, function: Callable[P, R], schema: dict[str, Any], **options: Any) -> None:
+        super().__init__(run=function, parameters=schema, **options)
+        self.function = function
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function."""
+        return self.function(*args, **kwargs)
+
+
+@overload
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    cap_s: float | None = None,
+    essential: bool = False,
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+
+
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a `Tool` of a function: `@tool`, or `@tool(cap_s=5)` with options of `Tool`.
+
+    - Its name is the function's, its description the docstring's first paragraph.
+    - Its schema comes from the type hints; what has a default is not required. A parameter is
+      described by `Annotated[str, "…"]`, or by its line below `Args:` in the docstring.
+    - A parameter `token: DeadlineToken` makes it cooperative, and with `budget: Envelope` it draws
+      on the run's budget. The model sees neither.
+
+    Raises `ValueError` naming the parameter whose type hint is missing or cannot be a schema, and
+    for a function without a docstring where there is no `description`.
+    """
+    if function is None:
+        return lambda function: _made_of(function, **options)
+    return _made_of(function, **options)
+
+
+def _made_of(
+    function: Callable[..., Any],
+    name: str | None = None,
+    description: str | None = None,
+    **options: Any,
+) -> FunctionTool[..., Any]:
+    if not callable(function):
+        raise ValueError(f"a tool is made of a function, not {function!r}")
+    if name is None:
+        name = str(getattr(function, "__name__", type(function).__name__))
+    doc = inspect.getdoc(function) or ""
+    description = description or " ".join(doc.partition("\n\n")[0].split())
+    if not description:
+        raise ValueError(f"{name} needs a docstring, whose first paragraph describes it")
+    schema: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+    required = []
+    described = _described(doc)
+    for parameter, hint in _parameters(function, name):
+        if parameter.name == "token" and _is_a(hint, DeadlineToken):
+            options["cooperative"] = True
+        elif parameter.name == "budget" and _is_a(hint, core_envelope.Envelope):
+            options["draws"] = True
+        else:
+            part = _schema_of(hint, f"parameter {parameter.name} of {name}")
+            if parameter.name in described:
+                part.setdefault("description", described[parameter.name])
+            if parameter.default is parameter.empty:
+                required.append(parameter.name)
+            elif type(parameter.default) in _TYPES:
+                part["default"] = parameter.default
+            schema["properties"][parameter.name] = part
+    if required:
+        schema["required"] = required
+    return FunctionTool(function, schema, name=name, description=description, **options)
+
+
+def _parameters(function: Callable[..., Any], name: str) -> Iterator[tuple[inspect.Parameter, Any]]:
+    """Yield each parameter of a function with its type hint."""
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except Exception as error:
+        raise ValueError(f"a type hint of {name} cannot be resolved: {error}") from error
+    for parameter in inspect.signature(function).parameters.values():
+        place = f"parameter {parameter.name} of {name}"
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise ValueError(f"{place} must be one that can be given by its name")
+        if parameter.name not in hints:
+            raise ValueError(f"{place} needs a type hint")
+        yield parameter, hints[parameter.name]
+
+
+def _schema_of(hint: Any, place: str) -> dict[str, Any]:
+    """Return the JSON schema of a type hint."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any or hint is object:
+        return {}
+    if hint in _TYPES:
+        return {"type": _TYPES[hint]}
+    if origin is Annotated:
+        texts = [text for text in inner[1:] if isinstance(text, str)]
+        schema = _schema_of(inner[0], place)
+        return {**schema, "description": texts[0]} if texts else schema
+    if origin is Literal and all(type(value) in (str, int, bool, type(None)) for value in inner):
+        return {"enum": list(inner)}
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [_schema_of(one, place) for one in inner]}
+    if origin is list:
+        return {"type": "array", "items": _schema_of(inner[0], place)}
+    if origin is dict and inner[0] is str:
+        return {"type": "object", "additionalProperties": _schema_of(inner[1], place)}
+    shown = hint.__name__ if isinstance(hint, type) and not inner else hint
+    raise ValueError(f"{place} has the type hint {shown}; it must be {_WANTED}")
+
+
+def _is_a(hint: Any, kind: type) -> bool:
+    return isinstance(hint, type) and issubclass(hint, kind)
+
+
+def _described(doc: str) -> dict[str, str]:
+    """Return what the `Args:` of a docstring say of each parameter; further lines are indented."""
+    section = re.search(r"^Args:\n((?: +.*\n?|\n)*)", doc, re.MULTILINE)
+    found: dict[str, str] = {}
+    name = ""
+    for line in textwrap.dedent(section[1]).splitlines() if section else ():
+        entry = re.match(r"(\w+)(?: \(.*?\))?: *(.*)", line)
+        if entry:
+            name = entry[1]
+        if name:
+            text = entry[2] if entry else line
+            found[name] = f"{found.get(name, '')} {text.strip()}".strip()
+    return found
