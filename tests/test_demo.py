@@ -1,5 +1,6 @@
 """The demo on both runtimes, against the embedded endpoint over a real socket."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -16,17 +17,22 @@ PATIENCE = 300
 RUNTIMES = ("micropython", "cpython")
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """Return a copy of what the demo needs, so that its state is the test's own."""
+def copy(folder: Path) -> Path:
+    """Copy what the demo needs, so that its state is the test's own."""
     for name in ("examples", "budget_core", "budget_cpython", "docs"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    program = tmp_path / "examples/folder_agent/main.py"
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    program = folder / "examples/folder_agent/main.py"
     begun, day = program.read_text(), "DailyBudgetConfig("
     assert begun.count(day) == 1
     in_half_a_day = (time.gmtime().tm_hour + 12) % 24  # the day does not end in the midst of a test
     program.write_text(begun.replace(day, f"{day}reset_hour_utc={in_half_a_day}, "))
-    return tmp_path
+    return folder
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a copy of the demo for a test."""
+    return copy(tmp_path)
 
 
 def demo(checkout: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -54,28 +60,114 @@ def tokens_today(output: str) -> list[int]:
     return [int(re.findall(r"(\d+)/\d+ tokens", line)[0]) for line in lines(output, "today")]
 
 
-def test_a_budgeted_run_winds_down_on_both_runtimes_alike(checkout: Path) -> None:
-    done = demo(checkout)
+def parts(output: str) -> dict[str, str]:
+    """Return what the demo prints, by its headings."""
+    _, *found = re.split(r"^--- (.+)\n", output, flags=re.MULTILINE)
+    return dict(zip(found[::2], found[1::2], strict=True))
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return what the demo shows by default, by its headings."""
+    folder = tmp_path_factory.mktemp("demo")
+    done = demo(copy(folder))
     assert (done.returncode, done.stderr) == (0, "")
-    _, on_micropython, on_cpython = re.split(r"--- \w+\n", done.stdout)
-    for output in (on_micropython, on_cpython):
-        assert len(lines(output, "notice")) == 1
-        assert lines(output, "end")[0].startswith("completed after")
-        assert "because of the budget notice" in output
-        calls = len(lines(output, "call"))
-        assert len(lines(output, "budget")) == len(lines(output, "turn")) == calls > 2
-        assert lines(output, "limit") == []
-    assert lines(on_micropython, "tool") == lines(on_cpython, "tool")
+    return parts(done.stdout)
+
+
+def test_a_budgeted_run_winds_down_and_is_shown_in_full_once(shown: dict[str, str]) -> None:
+    assert list(shown) == [
+        "micropython, with a wind-down",
+        "the same run on cpython",
+        "verdict",
+    ]
+    output = shown["micropython, with a wind-down"]
+    assert len(lines(output, "notice")) == 1
+    assert lines(output, "end")[0].startswith("completed after")
+    assert "because of the budget notice" in output
+    calls = len(lines(output, "call"))
+    assert len(lines(output, "budget")) == len(lines(output, "turn")) == calls > 2
+    assert lines(output, "limit") == []
+    assert lines("".join(list(shown.values())[1:]), "call") == []
+
+
+def test_the_other_runtime_stands_beside_it_in_a_few_lines(shown: dict[str, str]) -> None:
+    table = shown["the same run on cpython"].splitlines()
+    rows = {line[:12].strip(): line[12:].split("  ") for line in table}
+    rows = {name: [one.strip() for one in row if one.strip()] for name, row in rows.items()}
+    assert len(rows) <= 8
+    assert rows["runtime"][0].startswith("micropython ")
+    assert rows["runtime"][1].startswith("cpython 3.")
+    for name in ("calls", "tool calls", "limit"):
+        assert len(set(rows[name])) == 1, name
+    assert rows["answer"] == ["word for word the same"]
+    calls = len(lines(shown["micropython, with a wind-down"], "call"))
+    assert rows["calls"] == [str(calls)] * 2
+
+
+def test_the_verdict_contrasts_both_ends_and_explains_cached_tokens(shown: dict[str, str]) -> None:
+    verdict = shown["verdict"]
+    gentle, answer, abrupt, last, *_ = verdict.splitlines()
+    assert gentle.startswith("with wind-down  finished: 6 calls")
+    assert "I read 4 of 13 files." in answer or re.search(r"I read \d+ of \d+ files\.", answer)
+    assert abrupt.startswith("without         stopped, turn limit: 8 of 8 turns: 8 calls")
+    assert "Reading " in last
+    times = float(re.findall(r"spent ([\d.]+) times as many tokens", verdict)[0])
+    assert times > 1.2
+    used, cached, counted = map(
+        int,
+        re.findall(
+            r"first run's (\d+) tokens, (\d+) were.*day counts a tenth of each: (\d+)",
+            verdict,
+            re.DOTALL,
+        )[0],
+    )
+    assert 0 < cached < used
+    assert abs(used - 0.9 * cached - counted) < 10
 
 
 def test_the_days_total_goes_on_across_runtimes_and_restarts(checkout: Path) -> None:
-    totals = tokens_today(demo(checkout).stdout + demo(checkout).stdout)
-    assert len(totals) == 8
-    assert totals[0] == 0
-    for before, after in zip(totals[1::2], totals[2::2], strict=False):
-        assert before == after
-    assert totals == sorted(totals)
-    assert totals[-1] > totals[1] > 0
+    outputs = [demo(checkout).stdout, demo(checkout).stdout]
+    totals = [tokens_today(output) for output in outputs]
+    others = [int(re.findall(r"^the day +\d+ +(\d+)$", text, re.MULTILINE)[0]) for text in outputs]
+    assert totals[0][0] == 0
+    assert totals[0][0] < totals[0][1] < others[0] < totals[1][0] < totals[1][1] < others[1]
+
+
+def test_the_abrupt_run_can_be_the_one_that_is_shown(checkout: Path) -> None:
+    found = parts(demo(checkout, "--no-warnings").stdout)
+    assert next(iter(found)) == "micropython, without a wind-down"
+    assert found["verdict"].startswith("with wind-down  finished: ")
+    assert lines(next(iter(found.values())), "limit") == ["turn limit: 8 of 8 turns"]
+
+
+def on_a_terminal(checkout: Path, **environment: str) -> str:
+    """Return what the demo writes to a terminal."""
+    inherited = {name: os.environ[name] for name in ("PATH", "MICROPYTHON") if name in os.environ}
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "examples/folder_agent/demo.py", "--only", "micropython"],
+        cwd=checkout,
+        env={**inherited, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+    ) as running:
+        os.close(theirs)
+        found = b""
+        with contextlib.suppress(OSError):  # its end, on Linux
+            while piece := os.read(ours, 4096):
+                found += piece
+        assert running.wait(PATIENCE) == 0
+    os.close(ours)
+    return found.decode()
+
+
+def test_there_are_colours_on_a_terminal_only_and_not_if_unwanted(checkout: Path) -> None:
+    coloured = on_a_terminal(checkout)
+    assert "\x1b[33mnotice  \x1b[0m[Budget notice]" in coloured
+    assert "\x1b[32manswer  \x1b[0m" in coloured
+    assert "\x1b" not in on_a_terminal(checkout, NO_COLOR="1")
+    assert "\x1b" not in demo(checkout, "--only", "micropython").stdout
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -139,7 +231,7 @@ def test_a_damaged_state_denies_for_the_day(checkout: Path, runtime: str) -> Non
         slot.write_bytes(slot.read_bytes().replace(b'"tokens":', b'"tokens":-'))
     done = demo(checkout, "--only", runtime)
     assert {line.split(" ")[1] for line in lines(done.stdout, "call")} == {"scripted-mini,"}
-    assert tokens_today(done.stdout)[-1] >= 50_000
+    assert tokens_today(done.stdout)[-1] >= 200_000
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

@@ -1,10 +1,11 @@
 """An agent that reads the files of a folder within the budgets of a run and of a day.
 
-Runs on MicroPython and on CPython: `main.py [--no-warnings] [FOLDER [QUESTION]]`. The endpoint is
-named by OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL.
+Runs on MicroPython and on CPython; `main.py --help` says how. The endpoint is named by
+OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL.
 """
 
 import asyncio
+import json
 import os
 import sys
 
@@ -29,9 +30,14 @@ from report import Narrator, Report
 from budget_core import FileBudgetStore  # the chips', whose files both runtimes read
 
 USAGE = """\
-usage: main.py [--no-warnings] [FOLDER [QUESTION]]
+usage: main.py [--no-warnings] [--color] [--facts=FILE] [FOLDER [QUESTION]]
 
-Asks the model at OPENAI_BASE_URL (OPENAI_MODEL, OPENAI_API_KEY) about the files in FOLDER."""
+Asks the model at OPENAI_BASE_URL (OPENAI_MODEL, OPENAI_API_KEY) about the files in FOLDER.
+  --no-warnings   no notices, and nothing kept for a last answer
+  --color         colour the first word of each line
+  --facts=FILE    write what came of the run to FILE, as JSON"""
+
+OPTIONS = ("--no-warnings", "--color")
 
 
 def environment(name: str) -> str:
@@ -116,11 +122,19 @@ def make_daily(client: "budget.ChatClient") -> "budget.DailyBudgetTracker":
     )
 
 
-async def run(path: str, question: str, warnings: bool) -> int:
+def write_json(path: str, facts: "dict[str, object]") -> None:
+    """Write facts to a file."""
+    with open(path, "w") as file:
+        json.dump(facts, file)
+
+
+async def run(path: str, question: str, options: "list[str]") -> int:
     """Run the agent once and report it line by line; return the exit code."""
+    warnings = "--no-warnings" not in options
     client = make_client()
     daily = make_daily(client)
-    report = Report(daily)
+    before = daily.total_tokens
+    report = Report(daily, "--color" in options)
     report.start(client, path)
     narrated = Narrator(client, report)
     operative = budget.Operative(
@@ -132,6 +146,9 @@ async def run(path: str, question: str, warnings: bool) -> int:
         wind_down=make_wind_down(warnings),
     )
     result = await operative.run(question)
+    for option in options:
+        if option.startswith("--facts="):
+            write_json(option[8:], report.facts(result, before))
     if result.reason is not None and result.reason.error is not None:
         print(f"error: {result.reason}", file=sys.stderr)
         return 1
@@ -140,8 +157,8 @@ async def run(path: str, question: str, warnings: bool) -> int:
 
 def main(arguments: "list[str]") -> int:
     """Run the program; return its exit code."""
-    warnings = "--no-warnings" not in arguments
-    words = [word for word in arguments if word != "--no-warnings"]
+    options = [word for word in arguments if word in OPTIONS or word.startswith("--facts=")]
+    words = [word for word in arguments if word not in options]
     if len(words) > 2 or any(word.startswith("-") for word in words):
         print(USAGE)
         return 0 if words in (["-h"], ["--help"]) else 2
@@ -153,7 +170,7 @@ def main(arguments: "list[str]") -> int:
         return 2
     try:
         question = words[1] if len(words) > 1 else settings.QUESTION
-        return asyncio.run(run(path, question, warnings))
+        return asyncio.run(run(path, question, options))
     except (budget.BudgetError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -9,23 +9,29 @@ if TYPE_CHECKING:
     import budget_core as budget
 
 
-class Report:
-    """Prints the events of one run."""
+COLORS = {"notice": 33, "limit": 31, "answer": 32, "tool": 36, "budget": 34, "today": 34}
 
-    def __init__(self, daily: "budget.DailyBudgetTracker") -> None:
+
+class Report:
+    """Prints the events of one run, in colour if asked to."""
+
+    def __init__(self, daily: "budget.DailyBudgetTracker", color: bool = False) -> None:
         self.daily = daily
+        self.color = color
         self.budget: Any = None
         self.told: set[str] = set()
         self.calls = 0
 
     def line(self, kind: str, text: str) -> None:
         """Print one line: what it is about, then what happened."""
-        print(f"{kind:<8}{text}")
+        start = f"{kind:<8}"
+        if self.color and kind in COLORS:
+            start = f"\x1b[{COLORS[kind]}m{start}\x1b[0m"
+        print(start + text)
 
     def start(self, client: "budget.ChatClient", folder: str) -> None:
         """Say who runs where, and what the day has used so far."""
-        version = ".".join([str(part) for part in sys.implementation.version[:3]])
-        self.line("agent", f"{sys.implementation.name} {version}, {client!r}, folder {folder}")
+        self.line("agent", f"{runtime()}, {client!r}, folder {folder}")
         self.today()
 
     def event(self, kind: str, **fields: "Any") -> None:
@@ -82,6 +88,19 @@ class Report:
         self.line("end", f"{kind} after {self.calls} calls: {used['tokens']} tokens{more}")
         self.today()
 
+    def facts(self, result: "budget.OperativeResult", before: int) -> "dict[str, Any]":
+        """Return what came of a run, as JSON can hold it; `before` is the day's total before it."""
+        return {
+            "runtime": runtime(),
+            "calls": self.calls,
+            "tokens": result.usage["tokens"],
+            "cached": result.state.cache_read_tokens,
+            "tool calls": result.usage["tool_calls"],
+            "limit": str(result.reason or ""),
+            "answer": result.text,
+            "today": [before, self.daily.total_tokens],
+        }
+
     def today(self) -> None:
         """Show the day's total."""
         used, cap, unit = self.daily.dominant_axis()
@@ -114,6 +133,12 @@ class Narrator:
         response = await self.inner.chat(messages=messages, tools=tools, model=model, **options)
         self.report.call(model or self.get_default_model(), response)
         return response
+
+
+def runtime() -> str:
+    """Return the name and the version of what runs this."""
+    version = ".".join([str(part) for part in sys.implementation.version[:3]])
+    return f"{sys.implementation.name} {version}"
 
 
 def left(remaining: "dict[str, Any]") -> str:
