@@ -10,6 +10,7 @@ from typing import Any, Protocol
 Hook = Callable[..., object]
 Messages = list[dict[str, Any]]
 Tools = list[dict[str, Any]]
+Axis = tuple[str, str, int, int | None, int]
 
 
 class Lock(Protocol):
@@ -95,22 +96,6 @@ class UsageParts(Protocol):
     status: str
 
 
-class Tracker(Protocol):
-    """What texts and hooks need to know of a tracker."""
-
-    SCOPE: str
-    config: Any
-
-    def dominant_axis(self) -> tuple[int, int | None, str]:
-        """Return `(used, cap, unit)` of the axis nearest to its cap."""
-
-    def consume_threshold_warning(self, force: bool = False) -> str | None:
-        """Return the warning for the highest threshold newly crossed, once; else `None`."""
-
-    def at_limit_message(self, enforcement: str | None = None) -> str:
-        """Return what to say at the limit."""
-
-
 class Wrapper(Protocol):
     """What decides over a call near the edge of a budget: a `BudgetWrapper`'s settings."""
 
@@ -124,6 +109,7 @@ class Wrapper(Protocol):
     on_limit_reached: Hook | None
     hook_error: Exception | None
     estimates: bool
+    account: Any
 
 
 class StoredTracker(Protocol):

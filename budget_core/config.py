@@ -57,20 +57,30 @@ def check_each(name: str, values: "Any", check: "Callable[[str, Any], Any]") -> 
     return tuple([check(name, value) for value in values])
 
 
+WHOLE = 1_000_000
+"""The parts of a whole: shares, thresholds and weights are counted in them."""
+
+
+def in_ppm(share: float) -> int:
+    """Return a share or weight in parts per million, to the nearest, also from 32-bit floats."""
+    whole = int(share)
+    return whole * WHOLE + int((share - whole) * WHOLE + 0.5)
+
+
 WARNING = (
-    "[Budget notice] {pct}% of your {scope} budget is used ({used}/{cap} {unit}). "
+    "[Budget notice] {pct}% of your {scope} budget is used ({used} of {cap} {unit}{reserved}). "
     "Finish what you are doing and answer the user soon."
 )
 CUTOFF = (
-    "[Budget exhausted] The {scope} budget is spent ({used}/{cap} {unit}). "
+    "[Budget exhausted] The {scope} budget is spent ({used} of {cap} {unit}). "
     "Work stops here; a smaller task may fit."
 )
 FALLBACK = (
-    "[Budget exhausted] The {scope} budget is spent ({used}/{cap} {unit}). "
+    "[Budget exhausted] The {scope} budget is spent ({used} of {cap} {unit}). "
     "A cheaper model takes over until it resets."
 )
 TOOL_STRIP = (
-    "[Budget critical] Over {pct}% of your {scope} budget is used ({used}/{cap} {unit}). "
+    "[Budget critical] {pct}% of your {scope} budget is used ({used} of {cap} {unit}{reserved}). "
     "{disallow_clause} for this answer: sum up and reply to the user now."
 )
 _MAX_WEIGHT = 1_000_000
@@ -102,8 +112,8 @@ class TurnBudgetConfig(Config):
       named in `tool_strip_disallow`; `None` never strips.
     - `cached_token_weight`: what a prompt token read from the provider's cache counts for.
     - `model_weights`: what a token of a model counts for, by model name; others count 1.
-    - templates: texts with `{scope} {pct} {used} {cap} {unit}`, and `{disallow_clause}` in
-      `tool_strip_template`.
+    - templates: texts with `{scope} {pct} {used} {cap} {unit} {reserved}`, and `{disallow_clause}`
+      in `tool_strip_template`.
 
     Raises `ValueError` naming the field that is wrong.
     """

@@ -1,7 +1,7 @@
 """Count one day's tokens, and remember them after a restart."""
 
 from budget_core.checks import check_count
-from budget_core.config import DailyBudgetConfig
+from budget_core.config import WHOLE, DailyBudgetConfig
 from budget_core.day_window import OVER, STAYS, DayWindow
 from budget_core.tracker import NEVER, BudgetTracker
 from budget_core.wall_clock import WALL
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from budget_core._types import BudgetStateStore, Lock
+    from budget_core._types import Axis, BudgetStateStore, Lock
     from budget_core.ledger._types import LedgerProtocol
 
 
@@ -67,17 +67,19 @@ class DailyBudgetTracker(BudgetTracker):
             self._stored.read()
             self._arm()
 
-    def _weight(self, model: object) -> float | None:
-        return 1 if model in self.config.primary_models and model != self.fallback_model else None
+    def _weight(self, model: object) -> int | None:
+        return (
+            WHOLE if model in self.config.primary_models and model != self.fallback_model else None
+        )
 
     @property
     def resets_at(self) -> int:
         """The Unix time at which the day that is counted ends."""
         return self._window.end
 
-    def dominant_axis(self) -> "tuple[int, int | None, str]":
-        """Return `(used, cap, unit)`: a day has no other axis than tokens."""
-        return self.total_tokens, self.token_cap, "tokens"
+    def axes(self) -> "list[Axis]":
+        """Return `(scope, unit, used, cap, kept)` of a day's one axis, its tokens."""
+        return super().axes()[1:]
 
     def maybe_auto_reset(self) -> None:
         """Begin a new day when the old one is over; try a store that failed again."""
@@ -96,7 +98,7 @@ class DailyBudgetTracker(BudgetTracker):
                 return
             if self._stored is not None:
                 self._stored.read()
-            self._changed()
+            self.changed()
 
     def flush(self) -> bool:
         """Store the exact count, before a sleep or a restart that is meant; tell whether it is."""

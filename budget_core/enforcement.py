@@ -1,27 +1,38 @@
-"""What happens to a call when its budget comes near the edge."""
+"""What a tracker's budget says and does near its limit, and what becomes of a call there."""
 
 import sys
 
-from budget_core.config import Enforcement
-from budget_core.notices import last_words
+from budget_core.config import WHOLE, Enforcement, in_ppm
+from budget_core.edge import is_reached, nearest, newly_reached, withdraw
+from budget_core.notices import UNAVAILABLE, fill
 from budget_core.provider import ChatResponse
+from budget_core.tracker import OUTAGE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from budget_core._types import Hook, Messages, Tools, Wrapper
+    from budget_core._types import Axis, Hook, Messages, Tools, Wrapper
+    from budget_core.tracker import BudgetTracker
+
+# What was announced of the limit, as bits: to the model, to the limit's hook, and to the hook of a
+# threshold crossed by the same call. Times OUTAGE, the same where the limit is a failing store.
+_WARNED = 1
+_HOOK_CALLED = 2
+_STRANDED = 4
 
 
-def enforce(
+async def enforce(
     wrapper: "Wrapper", messages: "Messages", tools: "Tools | None", model: str | None
 ) -> "tuple[ChatResponse | None, Messages, Tools | None, str | None]":
     """Return `(answer, messages, tools, model)`: an answer that ends the turn, or what to send.
 
     Notices that are due are appended to a copy of `messages`; stripped tools are left out, and an
-    emptied list is `None`; past the limit the model may be the fallback.
+    emptied list is `None`; past the limit the model may be the fallback. Of the tracker's axes and
+    those of the account that the wrapper draws on, the nearest to its end counts.
     """
     tracker = wrapper.tracker
+    config = tracker.config
     notices: list[str | None] = []
     if tracker.is_at_limit():
         report_limit(wrapper)
@@ -30,26 +41,41 @@ def enforce(
         if wrapper.enforcement == Enforcement.FALLBACK:
             model = wrapper.fallback_model
         elif wrapper.enforcement == Enforcement.WARN:
-            notices.append(tracker.consume_at_limit_warning(Enforcement.WARN))
-    notices.append(_threshold_warning(wrapper))
-    if tools and tracker.should_strip_tools():
-        notices.append(tracker.tool_strip_message())
-        disallowed = tracker.config.tool_strip_disallow
-        kept = [tool for tool in tools if disallowed and _name(tool) not in disallowed]
-        tools = kept or None
+            notices.append(limit_warning(tracker, Enforcement.WARN))
+    axes = tracker.axes()
+    if wrapper.account is not None:
+        axes += await wrapper.account.axes(tracker)
+    axis = nearest(axes)
+    share = _consume_crossing(tracker, axis)
+    if share is not None:
+        if wrapper.on_threshold_crossed:
+            call_hook(wrapper, wrapper.on_threshold_crossed, axis, threshold=share)
+        notices.append(fill(config.warning_template, axis))
+    if tools and config.tool_strip_threshold is not None:
+        off = config.tool_strip_disallow
+        stage = (in_ppm(config.tool_strip_threshold), lambda name: off and name not in off)
+        tools, gone = withdraw(tools, axis, [stage])
+        if gone:
+            notices.append(fill(config.tool_strip_template, axis, gone if tools else ()))
     said = [{"role": "user", "content": notice} for notice in notices if notice]
-    return None, list(messages) + said, tools, model
+    return None, list(messages) + said, tools or None, model
 
 
 def report_limit(wrapper: "Wrapper") -> None:
     """Call the hooks, once for each time, when the budget is spent, and for a threshold with it."""
     tracker = wrapper.tracker
+    axis = nearest(tracker.axes())
     if wrapper.on_threshold_crossed and wrapper.enforcement == Enforcement.CUTOFF:
-        share = tracker.consume_stranded_crossing()
-        if share is not None:
-            call_hook(wrapper, wrapper.on_threshold_crossed, threshold=share)
-    if wrapper.on_limit_reached and tracker.consume_limit_crossing():
-        call_hook(wrapper, wrapper.on_limit_reached)
+        with tracker.lock:
+            share = _newly_crossed(tracker, axis, True)
+            stranded = share is not None and _announce(tracker, _STRANDED)
+        if stranded:  # its text is still to come, with the one that ends the turn
+            call_hook(wrapper, wrapper.on_threshold_crossed, axis, threshold=share)
+    if wrapper.on_limit_reached:
+        with tracker.lock:
+            reached = _announce(tracker, _HOOK_CALLED)
+        if reached:
+            call_hook(wrapper, wrapper.on_limit_reached, axis)
 
 
 def _cut_off(wrapper: "Wrapper") -> ChatResponse:
@@ -58,22 +84,10 @@ def _cut_off(wrapper: "Wrapper") -> ChatResponse:
     return ChatResponse(text, usage=nothing, cut_off_by=wrapper.tracker.SCOPE)
 
 
-def _threshold_warning(wrapper: "Wrapper") -> str | None:
-    share = wrapper.tracker.consume_threshold_crossing()
-    if share is None:
-        return None
-    if wrapper.on_threshold_crossed:
-        call_hook(wrapper, wrapper.on_threshold_crossed, threshold=share)
-    warning: str = wrapper.tracker.threshold_message(share)
-    return warning
-
-
-def call_hook(wrapper: "Wrapper", hook: "Hook", **more: object) -> None:
-    """Call a hook with its tracker's figures, or those given; what it raises is kept."""
-    tracker = wrapper.tracker
-    used, cap, unit = tracker.dominant_axis()
-    share = tracker.utilization()
-    scope: object = tracker.SCOPE
+def call_hook(wrapper: "Wrapper", hook: "Hook", axis: "Axis", **more: object) -> None:
+    """Call a hook with an axis' figures; what it raises is kept."""
+    scope, unit, used, cap, _ = axis
+    share = 0.0 if cap is None else used / cap if cap else 1.0
     figures = {"scope": scope, "utilization": share, "used": used, "cap": cap, "unit": unit}
     figures.update(more)
     try:
@@ -83,13 +97,86 @@ def call_hook(wrapper: "Wrapper", hook: "Hook", **more: object) -> None:
             raise TypeError("a hook must be a plain function, not an async one")
     except Exception as error:  # noqa: BLE001 - a hook may raise anything, the call continues
         if wrapper.hook_error is None:
-            print(f"microbudget: a {figures['scope']} hook raised {error!r}", file=sys.stderr)
+            print(f"microbudget: a {scope} hook raised {error!r}", file=sys.stderr)
         wrapper.hook_error = error
 
 
-def _name(tool: "Any") -> "Any":
-    """Return a tool's name in OpenAI's shape (`function.name`) or a flat one (`name`)."""
-    if not isinstance(tool, dict):
+def last_words(tracker: "BudgetTracker", enforcement: str) -> str:
+    """Return the text that ends a turn, after a warning that the exhausting call left unsaid."""
+    warning = threshold_warning(tracker, True)
+    text = limit_text(tracker, enforcement)
+    return f"{warning}\n\n{text}" if warning else text
+
+
+def threshold_warning(tracker: "BudgetTracker", force: bool) -> str | None:
+    """Return the warning that is due, as `consume_threshold_warning` says."""
+    axis = nearest(tracker.axes())
+    share = _consume_crossing(tracker, axis, force)
+    return None if share is None else fill(tracker.config.warning_template, axis)
+
+
+def _consume_crossing(tracker: "BudgetTracker", axis: "Axis", force: bool = False) -> float | None:
+    """Return the highest threshold newly crossed on an axis, once, as it was configured."""
+    with tracker.lock:
+        share = _newly_crossed(tracker, axis, force)
+        if share is not None:
+            tracker.last_consumed_threshold = share
+            tracker.warned_ppm = in_ppm(share) + 1
+            tracker.changed()
+        return share
+
+
+def _newly_crossed(tracker: "BudgetTracker", axis: "Axis", force: bool) -> float | None:
+    if _is_outage(tracker) if force else tracker.is_at_limit() or is_reached(axis, WHOLE):
         return None
-    function = tool.get("function")
-    return (isinstance(function, dict) and function.get("name")) or tool.get("name")
+    shares = {in_ppm(share): share for share in tracker.config.warning_thresholds}
+    ppm = newly_reached(axis, list(shares), tracker.warned_ppm)
+    return None if ppm is None else shares[ppm]
+
+
+def limit_warning(tracker: "BudgetTracker", enforcement: str | None) -> str | None:
+    """Return the limit's message once, when it is first reached; else `None`."""
+    with tracker.lock:
+        return limit_text(tracker, enforcement) if _announce(tracker, _WARNED) else None
+
+
+def _announce(tracker: "BudgetTracker", bit: int) -> bool:
+    """Note an announcement of the limit; `False` if it was made before, or is not due."""
+    if _is_outage(tracker):
+        bit *= OUTAGE  # a store's failure uses up no announcement of a spent budget
+    if tracker.announced & bit or not tracker.is_at_limit():
+        return False
+    tracker.announced |= bit
+    tracker.changed()
+    return True
+
+
+def _is_outage(tracker: "BudgetTracker") -> bool:
+    """Tell whether the tracker is at its limit for want of its store or ledger alone."""
+    return tracker.is_out_of_reach() and not is_reached(nearest(tracker.axes()), WHOLE)
+
+
+def limit_text(tracker: "BudgetTracker", enforcement: str | None) -> str:
+    """Return what to say at the limit, as `at_limit_message` says."""
+    if tracker.is_out_of_reach():
+        return UNAVAILABLE
+    if tracker.state_error is not None:
+        from budget_core.day_state import DAMAGED  # that day's alone
+
+        return DAMAGED
+    config = tracker.config
+    fallback = (enforcement or config.enforcement) == Enforcement.FALLBACK
+    template = config.fallback_template if fallback else config.cutoff_template
+    return fill(template, nearest(tracker.axes()))
+
+
+def strips_tools(tracker: "BudgetTracker") -> bool:
+    """Tell whether the threshold of `tool_strip_threshold` is reached."""
+    strip = tracker.config.tool_strip_threshold
+    return strip is not None and is_reached(nearest(tracker.axes()), in_ppm(strip))
+
+
+def strip_text(tracker: "BudgetTracker") -> str:
+    """Return the notice that tools are off, and which."""
+    config = tracker.config
+    return fill(config.tool_strip_template, nearest(tracker.axes()), config.tool_strip_disallow)

@@ -2,42 +2,50 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
-    from budget_core._types import Tracker
+    from budget_core._types import Axis
 
 
 UNAVAILABLE = "[Budget unavailable] The budget's state cannot be read or written now."
 
 
-def fill(template: str, tracker: "Tracker", share: float) -> str:
-    """Return `template` with a tracker's figures in place of their names.
+def fill(template: str, axis: "Axis", tools: "Sequence[str]" = ()) -> str:
+    """Return `template` with an axis' figures in place of their names.
 
-    The names are `{scope} {pct} {used} {cap} {unit} {disallow_clause}`.
+    The names are `{scope} {pct} {used} {cap} {unit} {reserved} {disallow_clause}`. `{cap}` is what
+    may be used before the final answer, `{pct}` the whole percent of it that is used. Money is
+    shown in dollars, without a unit.
     """
-    used, cap, unit = tracker.dominant_axis()
+    scope, axis_unit, used, cap, kept = axis
+    show, unit = show_on(axis_unit)
+    room = 0 if cap is None else cap - kept
     values = {
-        "scope": tracker.SCOPE,
-        "pct": int(share * 100 + 0.5),
-        "used": used,
-        "cap": "unlimited" if cap is None else cap,
-        "unit": unit,
-        "disallow_clause": disallow_clause(tracker.config.tool_strip_disallow),
+        "scope": scope,
+        "pct": 100 * used // room if room else 100 if cap is not None else 0,
+        "used": show(used),
+        "cap": "unlimited" if cap is None else show(room),
+        "unit": axis_unit,
+        "reserved": reserved(kept, show),
+        "disallow_clause": disallow_clause(tools),
     }
+    if show is not str:
+        template = template.replace(" {unit}", unit)
     return substitute(template, values)
+
+
+def reserved(kept: int, show: "Callable[[int], str]" = str) -> str:
+    """Return the clause that says what is reserved for the final answer, after the figures."""
+    return f", and {'one' if kept == 1 else show(kept)} reserved for the answer" if kept else ""
 
 
 def substitute(template: str, values: "dict[str, Any]") -> str:
     """Return `template` with each known `{name}` replaced by its value, the rest left as it is.
 
     Literal substitution in one pass: `{0.__class__}` and `{x:>99}` are plain text, and no value is
-    searched for names. Money is shown in dollars, without a unit.
+    searched for names.
     """
-    show, unit = show_on(values.get("unit", ""))
-    if show is not str:
-        values = dict(values, used=show(values["used"]), cap=show(values["cap"]))
-        template = template.replace(" {unit}", unit)
     parts = template.split("{")
     text = parts[0]
     for part in parts[1:]:
@@ -55,14 +63,7 @@ def show_on(axis: str) -> "tuple[Callable[[int], str], str]":
     return dollars, axis[8:]
 
 
-def last_words(tracker: "Tracker", enforcement: str) -> str:
-    """Return the text that ends a turn, after a warning that the exhausting call left unsaid."""
-    warning = tracker.consume_threshold_warning(True)
-    text = tracker.at_limit_message(enforcement)
-    return f"{warning}\n\n{text}" if warning else text
-
-
-def disallow_clause(tools: "tuple[str, ...]") -> str:
+def disallow_clause(tools: "Sequence[str]") -> str:
     """Return the clause that says which tools are off; no names means all of them."""
     if not tools:
         return "Tools are disabled"

@@ -37,6 +37,6 @@ class TurnBudgetPolicy:
 
     async def on_limit_reached(self, iteration: int, tools_used: "list[str]") -> str:
         """Return the text that ends the turn."""
-        from budget_core.notices import last_words  # loaded for the first turn that is stopped
+        from budget_core.enforcement import last_words  # loaded for the first turn that is stopped
 
         return last_words(self._tracker, self.enforcement)

@@ -4,7 +4,7 @@ Unknown is not zero: usage is measured, estimated, invalid or missing, and the d
 visible.
 """
 
-_MEASURED = "measured"
+MEASURED = "measured"
 _MOST = 1 << 40
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ class Usage:
     `input` and `output` are `None` where they were not reported.
     """
 
-    MEASURED = _MEASURED
+    MEASURED = MEASURED
     ESTIMATED = "estimated"
     INVALID = "invalid"
     MISSING = "missing"
@@ -63,7 +63,7 @@ def read_usage(report: "Any") -> Usage:
             and prompt + completion <= total <= _MOST
             and (len(report) == 3 or _has_plain_details(usage, report))
         ):
-            usage.status = _MEASURED
+            usage.status = MEASURED
             return usage
     except Exception:  # noqa: BLE001, S110 - another form of report, or a broken one
         pass
@@ -87,8 +87,3 @@ def _has_plain_details(usage: Usage, report: "dict[str, Any]") -> bool:
         and 0 <= reasoning <= (usage.output or 0)
         and len(report) == known
     )
-
-
-def weigh(tokens: int, weight: float) -> int:
-    """Return `tokens * weight`, truncated; the weight is taken to the nearest millionth."""
-    return tokens * int(weight * 1_000_000 + 0.5) // 1_000_000

@@ -76,6 +76,7 @@ class BudgetWrapper:
         self.on_limit_reached = on_limit_reached
         self.hook_error: Exception | None = None
         self.estimates = estimates
+        self.account = getattr(inner, "ledger_account", None) if ledger is not None else None
 
     def __getattr__(self, name: str) -> "Any":
         if name == "inner" or name.startswith("__"):  # asked before __init__ ran, as copy does
@@ -110,27 +111,27 @@ class BudgetWrapper:
         estimated; where some of its answer had reached `on_delta`, its usage is what the provider
         had reported by then, or an estimate.
         """
-        tracker = self.tracker
+        tracker, inner = self.tracker, self.inner
         if tracker.expires:
             tracker.maybe_auto_reset()
         if tracker.alert:
             from budget_core.enforcement import enforce  # loaded when a budget nears its edge
 
-            answer, messages, tools, model = enforce(self, messages, tools, model)
+            answer, messages, tools, model = await enforce(self, messages, tools, model)
             if answer is not None:
                 return answer
         if rest:
             options.update(zip(_OPTIONS, rest))
         counted = model
-        if model is None and tracker.by_model:
-            counted = self.inner.get_default_model()
+        if tracker.by_model and model is None:
+            counted = inner.get_default_model()
         usage = response = failure = streamed = None
         if "on_delta" in options:
             from budget_core.usage_stream import as_streamed  # most programs never stream
 
             options["on_delta"] = streamed = as_streamed(options["on_delta"])
         try:
-            response = await self.inner.chat(messages=messages, tools=tools, model=model, **options)
+            response = await inner.chat(messages=messages, tools=tools, model=model, **options)
             try:
                 usage = response.usage
             except Exception:  # noqa: BLE001, S110 - an answer is not lost for want of its usage

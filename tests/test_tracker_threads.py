@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from budget_core.enforcement import report_limit
 from budget_cpython import (
     BudgetWrapper,
     DailyBudgetConfig,
@@ -101,11 +102,19 @@ def test_one_thread_gets_the_warning_of_a_threshold(count: int) -> None:
 def test_one_thread_gets_the_warning_of_the_limit_and_one_its_crossing(count: int) -> None:
     tracker = turn(token_budget=100)
     tracker.record({"total_tokens": 100})
-    said = in_threads(
-        lambda: (tracker.consume_at_limit_warning(), tracker.consume_limit_crossing())
+    crossed: list[Any] = []
+    wrapper = BudgetWrapper(
+        Script(), tracker, on_limit_reached=lambda **event: crossed.append(event)
     )
-    assert len([text for text, _ in said if text]) == 1
-    assert len([crossed for _, crossed in said if crossed]) == 1
+
+    def tell() -> str | None:
+        report_limit(wrapper)
+        text: str | None = tracker.consume_at_limit_warning()
+        return text
+
+    said = in_threads(tell)
+    assert len([text for text in said if text]) == 1
+    assert len(crossed) == 1
 
 
 def test_each_threshold_warns_once_while_threads_record() -> None:

@@ -74,14 +74,15 @@ def test_a_days_thresholds_fire_once_the_highest_first() -> None:
         told.append(tracker.last_consumed_threshold if tracker.consume_threshold_warning() else 0)
     assert told == [0, 0, 0, 0, 0, 0.5, 0, 0, 0.8, 0]
     late = tracker_with(85, daily_budget=100, warning_thresholds=(0.5, 0.8))
-    assert "80%" in late.consume_threshold_warning()
+    assert "85%" in late.consume_threshold_warning()
     assert not late.consume_threshold_warning()
 
 
 def test_a_spent_day_tells_no_threshold_unless_forced() -> None:
     tracker = tracker_with(100, daily_budget=100, warning_thresholds=(0.5, 0.8))
     assert tracker.consume_threshold_warning() is None
-    assert "80%" in tracker.consume_threshold_warning(force=True)
+    assert "100%" in tracker.consume_threshold_warning(force=True)
+    assert tracker.last_consumed_threshold == 0.8
 
 
 def test_a_day_warns_of_nothing_by_default() -> None:

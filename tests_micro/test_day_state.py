@@ -164,7 +164,7 @@ def test_warnings_are_not_repeated_after_a_restart() -> None:
     tracker = day_of(store, warning_thresholds=(0.5, 0.8))
     assert tracker.consume_threshold_warning() is None
     tracker.record(tokens(30))
-    assert "80%" in tracker.consume_threshold_warning()
+    assert "85%" in tracker.consume_threshold_warning()
 
 
 def test_lower_thresholds_stay_told_after_a_restart() -> None:
@@ -322,7 +322,7 @@ def test_a_store_that_fails_says_so_in_the_limit_message() -> None:
     tracker = day_of(store)
     store.save_error = OSError(28)
     tracker.record(tokens(5))
-    assert "5/100" not in tracker.at_limit_message()
+    assert "5 of 100" not in tracker.at_limit_message()
 
 
 def test_a_record_whose_save_fails_does_not_raise() -> None:
@@ -369,7 +369,7 @@ def test_an_outage_does_not_use_up_the_warning_for_the_real_limit() -> None:
     store.save_error = None
     tracker.maybe_auto_reset()
     tracker.record(tokens(95))
-    assert "100/100 tokens" in (tracker.consume_at_limit_warning() or "nothing was said")
+    assert "100 of 100 tokens" in (tracker.consume_at_limit_warning() or "nothing was said")
 
 
 # A state that cannot be trusted

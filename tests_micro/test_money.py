@@ -13,7 +13,7 @@ from budget_core import (
     WindDown,
 )
 from budget_core.money import dollars, in_nano
-from budget_core.notices import substitute
+from budget_core.notices import fill
 from tests_micro.script import SHOUT, play, says
 from tests_micro.support import raises
 
@@ -162,15 +162,15 @@ def test_a_balance_shows_dollars() -> None:
 
 def test_a_reason_shows_dollars() -> None:
     reason = StopReason(StopReason.COST_LIMIT, "", "nano_usd", 4 * DOLLAR, 5 * DOLLAR, DOLLAR // 2)
-    assert str(reason) == "cost limit: $4.00 of $5.00, $0.50 kept for the last call"
+    assert str(reason) == "cost limit: $4.00 of $4.50, and $0.50 reserved for the answer"
 
 
 def test_a_notice_shows_dollars_and_no_unit() -> None:
-    values = {"used": 4 * DOLLAR, "cap": 5 * DOLLAR, "unit": "nano_usd"}
-    assert substitute("{used} of {cap} {unit} used", values) == "$4.00 of $5.00 used"
-    values["unit"] = "nano_usd per day"
-    assert substitute("({used}/{cap} {unit})", values) == "($4.00/$5.00 per day)"
-    assert values["used"] == 4 * DOLLAR
+    axis: Any = ("acme", "nano_usd", 4 * DOLLAR, 5 * DOLLAR, 0)
+    assert fill("{used} of {cap} {unit} used", axis) == "$4.00 of $5.00 used"
+    axis = ("acme", "nano_usd per day", 4 * DOLLAR, 5 * DOLLAR, DOLLAR)
+    told = "($4.00/$4.00 per day, and $1.00 reserved for the answer)"
+    assert fill("({used}/{cap} {unit}{reserved})", axis) == told
 
 
 async def test_a_run_that_nears_its_limit_of_money_reads_dollars() -> None:

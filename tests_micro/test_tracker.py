@@ -144,7 +144,7 @@ def test_thresholds_need_no_order() -> None:
 
 def test_of_several_crossed_at_once_the_highest_speaks_and_the_lower_never_do() -> None:
     tracker = tracker_at(1, 850, token_budget=1000)
-    assert "80%" in tracker.consume_threshold_warning()
+    assert "85%" in tracker.consume_threshold_warning()
     assert tracker.last_consumed_threshold == 0.8
     assert tracker.consume_threshold_warning() is None
     tracker.record(tokens(50))
@@ -152,8 +152,8 @@ def test_of_several_crossed_at_once_the_highest_speaks_and_the_lower_never_do() 
 
 
 def test_a_threshold_is_crossed_on_either_axis() -> None:
-    assert "25/50 iterations" in tracker_at(25).consume_threshold_warning()
-    assert "750000/1500000 tokens" in tracker_at(1, 750_000).consume_threshold_warning()
+    assert "25 of 50 iterations" in tracker_at(25).consume_threshold_warning()
+    assert "750000 of 1500000 tokens" in tracker_at(1, 750_000).consume_threshold_warning()
 
 
 def test_a_threshold_told_on_one_axis_is_not_told_again_on_the_other() -> None:
@@ -172,7 +172,7 @@ def test_no_threshold_fires_once_the_budget_is_exhausted() -> None:
 
 def test_force_tells_the_highest_stranded_threshold_once() -> None:
     tracker = tracker_at(10, iteration_budget=10)
-    assert "90%" in tracker.consume_threshold_warning(force=True)
+    assert "100%" in tracker.consume_threshold_warning(force=True)
     assert tracker.last_consumed_threshold == 0.9
     assert tracker.consume_threshold_warning(force=True) is None
 
@@ -239,7 +239,7 @@ def test_a_turn_does_not_end_by_itself() -> None:
 def test_the_limit_message_names_scope_use_cap_and_unit() -> None:
     message = tracker_at(10, 5, iteration_budget=10).at_limit_message()
     assert "turn" in message
-    assert "10/10 iterations" in message
+    assert "10 of 10 iterations" in message
 
 
 def test_a_turn_says_the_same_whether_it_is_cut_off_or_demoted() -> None:

@@ -77,7 +77,7 @@ async def test_a_warning_goes_last_in_the_role_of_the_user() -> None:
     assert len(notice) == 1
     assert sorted(notice[0]) == ["content", "role"]
     assert notice[0]["role"] == "user"
-    assert "5/10 iterations" in notice[0]["content"]
+    assert "5 of 10 iterations" in notice[0]["content"]
 
 
 async def test_each_warning_is_in_one_call_only() -> None:
@@ -108,7 +108,7 @@ async def test_warnings_fire_in_every_mode() -> None:
 async def test_of_several_warnings_crossed_by_one_call_the_highest_is_told() -> None:
     inner = spends(850)
     await chat(turn_of(inner), 3)
-    assert "80%" in extra(inner, 1)[0]["content"]
+    assert "85%" in extra(inner, 1)[0]["content"]
     assert extra(inner, 2) == []
 
 
@@ -133,7 +133,7 @@ async def test_warning_tells_the_limit_once_and_goes_on() -> None:
     notices = extra(inner, 10)
     assert len(notices) == 1
     assert notices[0]["role"] == "user"
-    assert "10/10 iterations" in notices[0]["content"]
+    assert "10 of 10 iterations" in notices[0]["content"]
     assert extra(inner, 11) == extra(inner, 12) == []
     assert inner.requests[12]["model"] == "m"
 
@@ -176,7 +176,7 @@ async def test_a_stranded_warning_goes_into_the_cut_off_answer() -> None:
     inner = spends(100, 950)
     wrapper = turn_of(inner, warning_template="at {pct}", cutoff_template="over {used}")
     answer = await chat(wrapper, 3)
-    assert answer.content == "at 90\n\nover 1050"
+    assert answer.content == "at 105\n\nover 1050"
 
 
 async def test_a_warning_told_before_is_not_in_the_cut_off_answer() -> None:
@@ -411,7 +411,7 @@ async def test_a_warning_due_while_the_store_fails_reaches_the_model_once_it_wor
     await chat(wrapper)
     assert len(inner.requests) == 2
     assert len(extra(inner)) == 1
-    assert "50%" in extra(inner)[0]["content"]
+    assert "60%" in extra(inner)[0]["content"]
 
 
 async def test_a_stranded_warning_goes_into_the_cut_off_answer_after_a_restart_too() -> None:
@@ -420,13 +420,13 @@ async def test_a_stranded_warning_goes_into_the_cut_off_answer_after_a_restart_t
     config["warning_template"] = "at {pct}"
     await chat(day_of(spends(100), store, **config))
     answer = await chat(day_of(spends(), store, **config))
-    assert answer.content.startswith("at 50\n\n")
+    assert answer.content.startswith("at 100\n\n")
 
 
 async def test_a_stranded_warning_is_told_once() -> None:
     wrapper = turn_of(spends(1000), warning_template="at {pct}", cutoff_template="over")
     await chat(wrapper)
-    for text in ("at 90\n\nover", "over"):
+    for text in ("at 100\n\nover", "over"):
         assert (await chat(wrapper)).content == text
 
 
@@ -445,13 +445,11 @@ async def test_a_warning_stranded_by_one_call_is_in_the_policys_last_words() -> 
     await chat(wrapper)
     policy = TurnBudgetPolicy(wrapper.tracker)
     assert not await policy.should_continue(1, [])
-    assert await policy.on_limit_reached(1, []) == "at 90\n\nover"
+    assert await policy.on_limit_reached(1, []) == "at 100\n\nover"
 
 
-async def test_a_tracker_with_limits_of_its_own_is_asked_before_each_call() -> None:
+async def test_a_tracker_with_an_is_at_limit_of_its_own_is_asked_before_each_call() -> None:
     class Two(TurnBudgetTracker):
-        ALWAYS_ASK = True
-
         def is_at_limit(self) -> bool:
             return self.iterations_seen >= 2
 

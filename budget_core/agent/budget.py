@@ -1,7 +1,7 @@
 """What a run of an agent is allowed."""
 
 from budget_core.checks import check_limit, check_text
-from budget_core.config import Config, check_share
+from budget_core.config import WHOLE, Config, check_share, in_ppm
 from budget_core.durations import in_ms
 
 
@@ -69,7 +69,7 @@ class Budget(Config):
         """Return what is kept back of a cap on tokens, money or time; at least 1 is left."""
         if not cap or not self.last_call:
             return 0
-        return min(cap - 1, cap * int(self.last_call * 1_000_000 + 0.5) // 1_000_000)
+        return min(cap - 1, cap * in_ppm(self.last_call) // WHOLE)
 
     def kept_turns(self) -> int:
         """Return the LLM calls that are kept back: one, unless it were the only one."""

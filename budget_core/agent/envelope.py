@@ -7,6 +7,7 @@ from budget_core.agent.budget import Budget
 from budget_core.agent.stop import AXES, StopReason, at_limit, in_words
 from budget_core.checks import check_count
 from budget_core.durations import in_ms, inf
+from budget_core.edge import nearest
 from budget_core.locks import NoLock
 from budget_core.monotonic import MONOTONIC
 from budget_core.usage import read_usage
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, Self
 
-    from budget_core._types import Lock
+    from budget_core._types import Axis, Lock
     from budget_core.deadline import Deadline
     from budget_core.ledger._types import AnyLedger
     from budget_core.monotonic import MonotonicClock
@@ -297,19 +298,31 @@ class Envelope:
         kind, unit = AXES[axis]
         return StopReason(kind, text, unit, tightest.used, tightest.cap, kept, tightest.scope)
 
-    def nearest(self) -> "tuple[int, int, int, str, str]":
-        """Return `(share, used, cap, unit, name)` of the limit nearest to its end, here or above.
+    def axes(self) -> "list[Axis]":
+        """Return `(scope, unit, used, cap, kept)` of each limit that ends a run, here and above.
 
-        `share` is in millionths of what may be used before the last call.
+        A limit of nothing is left out; without any other there are the turns, unlimited.
         """
-        found = (0, 0, 0, "turns", self.name)
+        found: list[Axis] = []
         for envelope in self.chain():
             for axis, cap, kept in envelope.limits():
-                used = envelope.used(axis)
-                share = used * 1_000_000 // (cap - kept) if cap else 0
-                if share > found[0]:
-                    found = (share, used, cap, AXES[axis][1], envelope.name)
-        return found
+                if cap:
+                    unit = AXES[axis][1]
+                    found.append((envelope.name, unit, envelope.used(axis), cap, kept))
+        return found or [(self.name, "turns", self.turns.used, None, 0)]
+
+    def nearest(self) -> "Axis":
+        """Return that of the `axes` which is nearest to its end."""
+        return nearest(self.axes())
+
+    def update(self, reason: StopReason) -> None:
+        """Bring the figures of a reason up to now, if its limit is one of these, here or above."""
+        for envelope in self.chain():
+            for axis, cap, kept in envelope.limits():
+                if (envelope.name, AXES[axis][1]) == (reason.scope, reason.axis):
+                    reason.used, reason.limit = envelope.used(axis), cap
+                    reason.kept = 0 if self.closing and envelope is self else kept
+                    return
 
     def usage(self) -> "dict[str, int]":
         """Return what is used, in whole numbers, children's use included."""

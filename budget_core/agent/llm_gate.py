@@ -161,7 +161,8 @@ class Gate:
         reason = self.envelope.check()
         if reason is not None and last is None:
             raise StoppedError(reason)
-        stage, texts = self.wind_down.apply(request, self.envelope, self.essential, last)
+        axes: list[Any] = []
+        stage, texts = self.wind_down.apply(request, self.envelope, axes, self.essential, last)
         notices = [{"role": "user", "content": text} for text in texts]
         before = self.partial_text
         if before:

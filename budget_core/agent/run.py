@@ -203,6 +203,8 @@ class Run:
 
     def _conclude(self, reason: StopReason | None) -> OperativeResult:
         state, text = self.state, self._text
+        if reason is not None and self.budget.parent is not None:
+            self.budget.update(reason)  # its parent goes on with these figures
         self._answer_the_rest()
         if self._gate.partial_text:
             text = self._gate.partial_text

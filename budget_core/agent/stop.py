@@ -1,7 +1,7 @@
 """Say when a run is to end, and why."""
 
 from budget_core.errors import BudgetError
-from budget_core.notices import show_on
+from budget_core.notices import reserved, show_on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,9 +64,8 @@ class StopReason:
         text = self.kind.replace("_", " ")
         if self.used is not None:
             show, unit = show_on(self.axis)
-            text += f": {show(self.used)} of {show(self.limit or 0)}{unit}"
-            if self.kept:
-                text += f", {show(self.kept)} kept for the last call"
+            cap = (self.limit or 0) - self.kept
+            text += f": {show(self.used)} of {show(cap)}{unit}{reserved(self.kept, show)}"
         if self.scope != "run":
             text += f" ({self.scope})"
         return f"{text}: {self.reason}" if self.reason else text

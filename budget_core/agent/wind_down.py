@@ -1,14 +1,16 @@
 """Bring a run to its end in stages: a notice, fewer tools, no tools, a last call."""
 
 from budget_core.checks import check_text
-from budget_core.config import TOOL_STRIP, WARNING, Config, check_each, check_share
-from budget_core.notices import disallow_clause, substitute
+from budget_core.config import TOOL_STRIP, WARNING, Config, check_each, check_share, in_ppm
+from budget_core.edge import nearest, newly_reached, withdraw
+from budget_core.notices import fill, substitute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from budget_core._types import Axis
     from budget_core.agent.envelope import Envelope
     from budget_core.agent.llm_call import Request
     from budget_core.agent.stop import StopReason
@@ -32,7 +34,7 @@ class WindDown(Config):
     - `narrow_at`: the share from which only tools marked `essential` are offered, if there are any.
     - `tools_off_at`: the share from which no tools are offered, nor are they once all tool calls
       are used.
-    - templates: the texts of the notices, with `{scope} {pct} {used} {cap} {unit}
+    - templates: the texts of the notices, with `{scope} {pct} {used} {cap} {unit} {reserved}
       {disallow_clause}`, and in `last_call_template` `{reason}`.
 
     Raises `ValueError` naming the field that is wrong.
@@ -58,45 +60,39 @@ class WindDown(Config):
         self,
         request: "Request",
         envelope: "Envelope",
+        axes: "list[Axis]",
         essential: "set[str]",
         reason: "StopReason | None",
     ) -> "tuple[str, list[str]]":
         """Return `(stage, notices)` of the next call, and take the tools that are off from it.
 
-        It is the last call where a reason is given. Which notices were given is in the envelope's
+        It is the last call where a reason is given. `axes` are those of an account beside the
+        envelope's. From which threshold on a notice is still to be given is in the envelope's
         `notes`.
         """
         if reason is not None:
             request.tools = None
             values: dict[str, Any] = {"reason": str(reason)}
             return _LAST, [substitute(self.last_call_template, values)]
-        share, used, cap, unit, scope = envelope.nearest()
-        values = {"scope": scope, "used": used, "cap": cap, "unit": unit}
+        axis = nearest(envelope.axes() + axes)
         notices = []
-        noticed = envelope.notes.get("notice", -1)
-        crossed = [_ppm(at) for at in self.notice_at if noticed < _ppm(at) <= share]
-        if crossed:
-            envelope.notes["notice"] = max(crossed)
-            values["pct"] = (max(crossed) + 5_000) // 10_000
-            notices.append(substitute(self.notice_template, values))
-        off = envelope.tool_calls.left() == 0 or share >= _ppm(self.tools_off_at)
-        narrow = essential and share >= _ppm(self.narrow_at)
-        if not request.tools or not (off or narrow):
-            return _NORMAL, notices
-        kept = [tool for tool in request.tools if not off and _name(tool) in essential]
-        gone = [_name(tool) for tool in request.tools if tool not in kept]
+        thresholds = [in_ppm(share) for share in self.notice_at]
+        ppm = newly_reached(axis, thresholds, envelope.notes.get("notice", 0))
+        if ppm is not None:
+            envelope.notes["notice"] = ppm + 1
+            notices.append(fill(self.notice_template, axis))
+        kept, gone = withdraw(request.tools or [], axis, self._stages(envelope, essential))
         if not gone:
             return _NORMAL, notices
         request.tools = kept or None
-        values["pct"] = min(100, share // 10_000)
-        values["disallow_clause"] = disallow_clause(tuple(gone) if kept else ())
-        notices.append(substitute(self.tools_template, values))
+        notices.append(fill(self.tools_template, axis, gone if kept else ()))
         return _NARROWED if kept else _TOOLS_OFF, notices
 
-
-def _ppm(share: float | None) -> int:
-    return 1 << 60 if share is None else int(share * 1_000_000 + 0.5)
-
-
-def _name(tool: "Any") -> str:
-    return str(tool["function"]["name"])
+    def _stages(self, envelope: "Envelope", essential: "set[str]") -> "list[Any]":
+        off = None if self.tools_off_at is None else in_ppm(self.tools_off_at)
+        if envelope.tool_calls.left() == 0:
+            off = 0
+        stages: list[Any] = [(off, lambda name: False)]
+        if essential and self.narrow_at is not None:
+            stages.append((in_ppm(self.narrow_at), lambda name: name in essential))
+        return stages

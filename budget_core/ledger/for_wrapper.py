@@ -1,11 +1,11 @@
 """Have a wrapped provider's calls draw on an account of a ledger."""
 
 from budget_core.config import Enforcement, TurnBudgetConfig
+from budget_core.notices import UNAVAILABLE, fill
 from budget_core.enforcement import call_hook
 from budget_core.errors import refuse
 from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
 from budget_core.ledger.llm_account import LedgerAccount, UnpricedError, used_by
-from budget_core.notices import UNAVAILABLE, substitute
 from budget_core.prices import cost_of_usage
 from budget_core.provider import ChatResponse, maybe_await
 from budget_core.tracker import TurnBudgetTracker
@@ -226,15 +226,9 @@ class LedgerProvider:
         self._reported = self._reported[-_REMEMBERED:] + [place]
         if isinstance(error, BudgetExceededError) and wrapper.on_limit_reached:
             used, cap = error.spent + error.held, error.limit
-            call_hook(
-                wrapper,
-                wrapper.on_limit_reached,
-                scope=error.scope,
-                utilization=max(1.0, used / cap) if cap else 1.0,  # less is left than is asked
-                used=used,
-                cap=cap,
-                unit=error.axis,
-            )
+            share = max(1.0, used / cap) if cap else 1.0  # less is left than is asked
+            axis = (error.scope, error.axis, used, cap, 0)
+            call_hook(wrapper, wrapper.on_limit_reached, axis, utilization=share)
         return self._notice(error) if wrapper.enforcement == Enforcement.WARN else None
 
     def _answer(self, error: Exception) -> ChatResponse:
@@ -248,14 +242,8 @@ class LedgerProvider:
             return f"[Budget unavailable] {error}."
         if not isinstance(error, BudgetExceededError):
             return UNAVAILABLE
-        used, cap = error.spent + error.held, error.limit
-        if used < cap:
+        if error.spent + error.held < error.limit:
             return f"[Budget exhausted] {error}."  # it is not spent, but the call does not fit
-        values = {
-            "scope": error.scope,
-            "pct": 100 * used // cap if cap else 100,
-            "used": used,
-            "cap": cap,
-            "unit": f"{error.axis} per {error.window}",
-        }
-        return substitute(self._wrapper.tracker.config.cutoff_template, values)
+        unit = f"{error.axis} per {error.window}"
+        axis = (error.scope, unit, error.spent + error.held, error.limit, 0)
+        return fill(self._wrapper.tracker.config.cutoff_template, axis)

@@ -45,8 +45,9 @@ class Report:
             self.told.add(fields["text"])
             self.line("notice", fields["text"])
         elif kind == "response":
-            share, used, cap, unit, _ = self.budget.nearest()
-            self.line("budget", f"{bar(share / 1_000_000)} {used}/{cap} {unit}")
+            _, unit, used, cap, kept = self.budget.nearest()
+            most = 0 if cap is None else cap - kept  # `kept` is reserved for the answer
+            self.line("budget", f"{bar(used / most if most else 0)} {used} of {most} {unit}")
         elif kind == "tool_finished":
             call = fields["call"]
             values = ", ".join([str(value) for value in (call.arguments or {}).values()])

@@ -733,25 +733,25 @@ def test_what_calls_in_flight_hold_does_not_remain() -> None:
     assert child.usage()["tokens"] == 0
 
 
-def test_the_nearest_limit_is_told_with_its_share_of_what_comes_before_the_last_call() -> None:
+def test_the_nearest_limit_is_given_with_what_is_kept_of_it() -> None:
     fake, top = timed(max_turns=11, max_tokens=1000, timeout=100)
     child = top.child(max_turns=4, name="child", last_call=None)
-    assert child.nearest() == (0, 0, 0, "turns", "child")
+    assert child.nearest() == ("child", "turns", 0, 4, 0)
     child.turns.charge(1)
-    assert child.nearest() == (250_000, 1, 4, "turns", "child")
-    assert top.nearest() == (100_000, 1, 11, "turns", "run")
+    assert child.nearest() == ("child", "turns", 1, 4, 0)
+    assert top.nearest() == ("run", "turns", 1, 11, 1)
     top.tokens.charge(450)
-    assert child.nearest() == (500_000, 450, 1000, "tokens", "run")
+    assert child.nearest() == ("run", "tokens", 450, 1000, 100)
     fake.advance(90_000)
-    assert child.nearest() == (1_000_000, 90_000, 100_000, "ms", "run")
+    assert child.nearest() == ("run", "ms", 90_000, 100_000, 10_000)
     child.turns.charge(3)
-    assert child.nearest() == (1_000_000, 4, 4, "turns", "child")
+    assert child.nearest() == ("child", "turns", 4, 4, 0)
 
 
 def test_a_cap_of_zero_is_no_limit_that_one_gets_nearer_to() -> None:
     run = opened(max_tool_calls=0, max_turns=3)
     run.claim_tool_call()
-    assert run.nearest() == (0, 0, 0, "turns", "run")
+    assert run.nearest() == ("run", "turns", 0, 3, 1)
 
 
 def test_a_reason_names_whose_limit_was_lacking() -> None:

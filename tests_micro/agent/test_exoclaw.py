@@ -124,7 +124,7 @@ async def test_the_last_turn_is_a_last_call_without_tools() -> None:
     adapter = ExoclawBudget(provider, Budget(max_turns=3))
     assert await Loop(adapter).turn() == "All I found."
     assert provider.offered == [["look", "search"], ["look", "search"], None]
-    assert "[Budget exhausted] turn limit: 2 of 3 turns" in provider.asked()[2][-1]
+    assert "[Budget exhausted] turn limit: 2 of 2 turns" in provider.asked()[2][-1]
     assert adapter.reason is not None
     assert adapter.reason.kind == StopReason.TURN_LIMIT
     assert not await adapter.should_continue(3, [])
@@ -134,7 +134,7 @@ async def test_the_last_turn_is_a_last_call_without_tools() -> None:
 async def test_tool_calls_of_a_last_answer_are_not_made() -> None:
     loop = Loop(ExoclawBudget(Scripted(["look"]), Budget(max_turns=2)))
     assert await loop.turn() == (
-        "[Stopped: turn limit: 1 of 2 turns, 1 kept for the last call]\n"
+        "[Stopped: turn limit: 1 of 1 turns, and one reserved for the answer]\n"
         "What the tools returned:\n- look: LOOK"
     )
     assert loop.called == ["look"]
@@ -277,7 +277,7 @@ async def test_an_envelope_is_used_as_it_is_over_several_turns() -> None:
     loop = Loop(adapter)
     assert [await loop.turn(), await loop.turn()] == ["One.", "Two."]
     assert envelope.usage()["turns"] == 3
-    reply = "[Stopped: turn limit: 2 of 3 turns, 1 kept for the last call]"
+    reply = "[Stopped: turn limit: 2 of 2 turns, and one reserved for the answer]"
     assert await loop.turn() == reply
     assert len(provider.requests) == 3
     assert adapter.budget is envelope
@@ -297,7 +297,9 @@ async def test_a_child_draws_on_its_parent_and_renews_nothing() -> None:
     await adapter.should_continue(0, [])
     child = adapter.child("helper", max_turns=3)
     first = await Loop(child).turn()
-    assert first.startswith("[Stopped: turn limit: 2 of 3 turns, 1 kept for the last call (helper)")
+    assert first.startswith(
+        "[Stopped: turn limit: 2 of 2 turns, and one reserved for the answer (helper)"
+    )
     assert await Loop(child).turn() == first.split("\n")[0]
     assert adapter.budget.usage()["turns"] == 3
     assert adapter.reason is None
@@ -307,7 +309,7 @@ async def test_a_child_gets_nothing_of_what_its_parent_keeps() -> None:
     adapter = ExoclawBudget(Scripted(["look"]), Budget(max_turns=3))
     await adapter.should_continue(0, [])
     reply = await Loop(adapter.child()).turn()
-    assert reply.startswith("[Stopped: turn limit: 2 of 3 turns, 1 kept for the last call]")
+    assert reply.startswith("[Stopped: turn limit: 2 of 2 turns, and one reserved for the answer]")
     assert adapter.budget.usage()["turns"] == 2
 
 

@@ -132,7 +132,7 @@ async def test_a_run_at_its_turns_makes_the_last_of_them_without_tools() -> None
     played = await play(SHOUT, SHOUT, says("So far: HI."), budget=Budget(max_turns=3))
     assert played.figures == ("turn_limit", "turns", 2, 3, 1, "run")
     assert played.script.offered[-1] is None
-    assert played.script.sent[2][-1]["content"].startswith("[Budget exhausted] turn limit: 2 of 3")
+    assert played.script.sent[2][-1]["content"].startswith("[Budget exhausted] turn limit: 2 of 2")
     assert not played.result.state.timed_out
     assert played.result.text == "So far: HI."
     assert played.result.usage["turns"] == played.result.turns == 3

@@ -42,7 +42,7 @@ async def test_an_agent_is_a_tool_that_draws_on_the_run_that_calls_it() -> None:
     assert played.result.turns == 2
 
 
-async def test_an_agents_own_limits_and_those_of_the_tool_hold() -> None:
+async def test_an_agents_own_limits_and_those_of_the_tool_hold_and_it_says_what_it_used() -> None:
     for budget, limits, turns in (
         (Budget(max_turns=2), {}, 2),
         (Budget(max_turns=9), {"max_turns": 2}, 2),
@@ -51,8 +51,7 @@ async def test_an_agents_own_limits_and_those_of_the_tool_hold() -> None:
         tool, script = helper(SHOUT, budget=budget, **limits)
         played = await play(HELP, says("Done."), tools=[tool])
         assert len(script.sent) == turns
-        kept = ", 1 kept for the last call" if turns > 1 else ""
-        told = f"[Stopped: turn limit: 1 of {turns} turns{kept} (helper)]\n"
+        told = f"[Stopped: turn limit: {turns} of {turns} turns (helper)]\n"
         assert played.told == [told + "What the tools returned:\n- shout: HI"]
         assert (played.result.completed, played.statuses) == (True, ["completed"])
 
@@ -61,7 +60,7 @@ async def test_each_call_has_the_limits_anew_within_what_the_parent_has() -> Non
     tool, script = helper(SHOUT, max_turns=2, last_call=None)
     played = await play(HELP, HELP, says("Done."), tools=[tool], budget=Budget(max_turns=6))
     assert "2 of 2 turns (helper)" in played.told[0]
-    assert "5 of 6 turns, 1 kept for the last call" in played.told[1]
+    assert "5 of 5 turns, and one reserved for the answer" in played.told[1]
     assert (len(script.sent), played.result.usage["turns"]) == (3, 6)
     assert (played.reason.kind, played.result.text) == ("turn_limit", "Done.")
 

@@ -43,8 +43,14 @@ async def test_a_run_goes_through_all_stages() -> None:
     told = notices(played)
     assert sorted(told) == [11, 17, 19, 20, 21]
     assert [len(told[turn]) for turn in sorted(told)] == [1, 1, 1, 1, 1]
-    assert "50% of your run budget is used (10/21 turns)" in told[11][0]
-    assert "80% of your run budget is used (16/21 turns)" in told[17][0]
+    assert (
+        "50% of your run budget is used (10 of 20 turns, and one reserved for the answer)"
+        in told[11][0]
+    )
+    assert (
+        "80% of your run budget is used (16 of 20 turns, and one reserved for the answer)"
+        in told[17][0]
+    )
     assert "Tool other is disabled" in told[19][0]
     assert "Tools are disabled" in told[20][0]
     assert told[21] == [LAST_CALL.replace("{reason}", str(played.reason))]
@@ -101,7 +107,7 @@ async def test_thresholds_and_texts_are_the_callers() -> None:
     )
     played = await twenty(wind_down=config)
     told = notices(played)
-    assert told[6] == ["25 5/21 turns run"]
+    assert told[6] == ["25 5/20 turns run"]
     assert told[11] == ["Tool other is disabled 50 {x:>9}"]
     assert told[16] == ["Tools are disabled 75 {x:>9}"]
     assert told[21] == [f"Why: {played.reason}"]
@@ -112,13 +118,13 @@ async def test_thresholds_and_texts_are_the_callers() -> None:
 async def test_several_thresholds_crossed_at_once_are_one_notice() -> None:
     played = await play(SHOUT, says("Done."), budget=Budget(max_tokens=121, last_call=0))
     (told,) = notices(played)[2]
-    assert "80% of your run budget is used (100/121 tokens)" in told
+    assert "82% of your run budget is used (100 of 121 tokens)" in told
 
 
 async def test_a_notice_and_tools_that_are_off_are_told_in_one_call() -> None:
     played = await play(SHOUT, says("Done."), budget=Budget(max_tokens=105, last_call=0))
     first, second = notices(played)[2]
-    assert first.startswith("[Budget notice] 80%")
+    assert first.startswith("[Budget notice] 95%")
     assert "Tools are disabled" in second
     assert [m["content"] for m in played.script.sent[1][-2:]] == [first, second]
 
@@ -134,13 +140,16 @@ async def test_the_axis_nearest_to_its_end_counts() -> None:
         played = await play(
             SHOUT, says("Done."), tools=[slow], budget=budget, clock=clock, messages="?"
         )
-        assert f" {unit})" in notices(played)[2][0], unit
+        assert f" {unit}" in notices(played)[2][0], unit
 
 
 async def test_a_parents_budget_brings_a_child_to_its_end_too() -> None:
     parent = Budget(max_turns=4)
     played = await play(SHOUT, says("Done."), budget=_child(parent))
-    assert "50% of your run budget is used (2/4 turns)" in notices(played)[2][0]
+    assert (
+        "66% of your run budget is used (2 of 3 turns, and one reserved for the answer)"
+        in notices(played)[2][0]
+    )
 
 
 def _child(budget: Budget) -> "Any":

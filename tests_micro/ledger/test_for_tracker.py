@@ -69,8 +69,8 @@ def test_a_day_begins_with_the_ledgers_and_warns_again() -> None:
     for _ in range(2):
         tracker.record(dict(USED, total_tokens=600))
         tracker.maybe_auto_reset()
-        assert tracker.consume_threshold_crossing() == 0.5
-        assert tracker.consume_threshold_crossing() is None
+        assert "60%" in (tracker.consume_threshold_warning() or "")
+        assert tracker.consume_threshold_warning() is None
         assert tracker.resets_at > clock()
         clock.advance(DAY)
         tracker.maybe_auto_reset()
@@ -253,7 +253,7 @@ async def test_a_wrapper_reads_the_balance_once_a_call_before_it() -> None:
         assert ledger.asked == asked
         ledger.asked = []
     assert answer.cut_off_by == "daily"
-    assert "(1200/1000 tokens)" in str(answer.content)
+    assert "(1200 of 1000 tokens)" in str(answer.content)
 
 
 async def test_a_policy_begins_turns_on_the_ledger() -> None:

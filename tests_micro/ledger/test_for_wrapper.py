@@ -139,7 +139,7 @@ async def test_a_call_that_does_not_fit_is_answered_in_the_models_place() -> Non
         elif "nano_usd" in caps:
             left = "[Budget exhausted] org/team has $0.000019999 of $0.000019999 per day left"
         else:
-            left = "[Budget exhausted] The org/team budget is spent (0/0 calls per day)"
+            left = "[Budget exhausted] The org/team budget is spent (0 of 0 calls per day)"
         assert response.content.startswith(left)
         assert set(standing(ledger).values()) == {(0, 0)}
     assert model.given == []

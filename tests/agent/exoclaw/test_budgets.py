@@ -157,7 +157,10 @@ def test_sub_agents_call_at_the_same_time_where_there_is_room(played: Played) ->
 
 def test_a_stopped_sub_agent_hands_its_parent_what_it_found(played: Played) -> None:
     (line,) = [line for line in played["budget_of_a_team"]["sent"] if line.startswith("tool: ")]
-    assert line.count("[Stopped: turn limit: 7 of 8 turns, 1 kept for the last call]" + FOUND) == 2
+    assert (
+        line.count("[Stopped: turn limit: 7 of 7 turns, and one reserved for the answer]" + FOUND)
+        == 2
+    )
 
 
 def test_sub_agents_follow_their_parent_into_its_next_turn(played: Played) -> None:

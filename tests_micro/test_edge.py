@@ -93,13 +93,13 @@ def test_the_clause_says_which_tools_are_off() -> None:
         assert strip_message(*tools) == clause, tools
 
 
-def test_the_strip_message_names_its_threshold_in_whole_percent() -> None:
-    assert strip_message(tool_strip_template="{pct} {scope} {cap}") == "29 turn 50"
+def test_the_strip_message_names_what_is_used_in_whole_percent() -> None:
+    assert strip_message(tool_strip_template="{pct} {scope} {cap}") == "0 turn 50"
 
 
 def test_the_default_strip_message_says_that_tools_are_off() -> None:
     message = TurnBudgetTracker(TurnBudgetConfig(tool_strip_threshold=0.9)).tool_strip_message()
-    assert "90%" in message
+    assert "(0 of 50 iterations)" in message
     assert "Tools are disabled" in message
     assert "{" not in message
 
@@ -121,4 +121,4 @@ def test_a_days_warning_speaks_of_tokens() -> None:
     )
     tracker = DailyBudgetTracker(config)
     tracker.record({"total_tokens": 60})
-    assert tracker.consume_threshold_warning() == "daily 50 60 100 tokens"
+    assert tracker.consume_threshold_warning() == "daily 60 60 100 tokens"
