@@ -96,6 +96,30 @@ class UsageParts(Protocol):
     status: str
 
 
+class Tracker(Protocol):
+    """What is asked and set of a tracker near its limit."""
+
+    SCOPE: str
+    config: Any
+    lock: Any
+    warned_ppm: int
+    announced: int
+    last_consumed_threshold: float | None
+    state_error: Exception | None
+
+    def axes(self) -> list[Axis]:
+        """Return `(scope, unit, used, cap, kept)` of each axis."""
+
+    def is_at_limit(self) -> bool:
+        """Tell whether the budget is spent or cannot be known."""
+
+    def is_out_of_reach(self) -> bool:
+        """Tell whether its store or ledger fails."""
+
+    def changed(self) -> None:
+        """Store what was counted and announced; under the lock."""
+
+
 class Wrapper(Protocol):
     """What decides over a call near the edge of a budget: a `BudgetWrapper`'s settings."""
 

@@ -59,6 +59,10 @@ def check_each(name: str, values: "Any", check: "Callable[[str, Any], Any]") -> 
 
 WHOLE = 1_000_000
 """The parts of a whole: shares, thresholds and weights are counted in them."""
+NEVER = 1 << 100
+"""A count that is never reached."""
+OUTAGE = 8
+"""What was announced of a failing store is kept as what was of a spent budget, times this."""
 
 
 def in_ppm(share: float) -> int:

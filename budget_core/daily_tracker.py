@@ -1,9 +1,9 @@
 """Count one day's tokens, and remember them after a restart."""
 
 from budget_core.checks import check_count
-from budget_core.config import WHOLE, DailyBudgetConfig
+from budget_core.config import NEVER, WHOLE, DailyBudgetConfig
 from budget_core.day_window import OVER, STAYS, DayWindow
-from budget_core.tracker import NEVER, BudgetTracker
+from budget_core.tracker import BudgetTracker
 from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False

@@ -1,7 +1,7 @@
 """Keep a day's count in a store, and continue from it after a restart."""
 
 from budget_core.checks import check_count
-from budget_core.tracker import NEVER, OUTAGE
+from budget_core.config import NEVER, OUTAGE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

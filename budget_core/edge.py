@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from budget_core._types import Axis, Tools
 
 
-
 def nearest(axes: "Sequence[Axis]") -> "Axis":
     """Return the axis that is nearest to its end; of equal ones the first."""
     found = axes[0]

@@ -2,18 +2,16 @@
 
 import sys
 
-from budget_core.config import WHOLE, Enforcement, in_ppm
+from budget_core.config import OUTAGE, WHOLE, Enforcement, in_ppm
 from budget_core.edge import is_reached, nearest, newly_reached, withdraw
 from budget_core.notices import UNAVAILABLE, fill
 from budget_core.provider import ChatResponse
-from budget_core.tracker import OUTAGE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from budget_core._types import Axis, Hook, Messages, Tools, Wrapper
-    from budget_core.tracker import BudgetTracker
+    from budget_core._types import Axis, Hook, Messages, Tools, Tracker, Wrapper
 
 # What was announced of the limit, as bits: to the model, to the limit's hook, and to the hook of a
 # threshold crossed by the same call. Times OUTAGE, the same where the limit is a failing store.
@@ -41,7 +39,7 @@ async def enforce(
         if wrapper.enforcement == Enforcement.FALLBACK:
             model = wrapper.fallback_model
         elif wrapper.enforcement == Enforcement.WARN:
-            notices.append(limit_warning(tracker, Enforcement.WARN))
+            notices.append(consume_at_limit_warning(tracker, Enforcement.WARN))
     axes = tracker.axes()
     if wrapper.account is not None:
         axes += await wrapper.account.axes(tracker)
@@ -101,21 +99,21 @@ def call_hook(wrapper: "Wrapper", hook: "Hook", axis: "Axis", **more: object) ->
         wrapper.hook_error = error
 
 
-def last_words(tracker: "BudgetTracker", enforcement: str) -> str:
+def last_words(tracker: "Tracker", enforcement: str) -> str:
     """Return the text that ends a turn, after a warning that the exhausting call left unsaid."""
-    warning = threshold_warning(tracker, True)
-    text = limit_text(tracker, enforcement)
+    warning = consume_threshold_warning(tracker, True)
+    text = at_limit_message(tracker, enforcement)
     return f"{warning}\n\n{text}" if warning else text
 
 
-def threshold_warning(tracker: "BudgetTracker", force: bool) -> str | None:
-    """Return the warning that is due, as `consume_threshold_warning` says."""
+def consume_threshold_warning(tracker: "Tracker", force: bool) -> str | None:
+    """Return the warning that is due, as the method of that name says."""
     axis = nearest(tracker.axes())
     share = _consume_crossing(tracker, axis, force)
     return None if share is None else fill(tracker.config.warning_template, axis)
 
 
-def _consume_crossing(tracker: "BudgetTracker", axis: "Axis", force: bool = False) -> float | None:
+def _consume_crossing(tracker: "Tracker", axis: "Axis", force: bool = False) -> float | None:
     """Return the highest threshold newly crossed on an axis, once, as it was configured."""
     with tracker.lock:
         share = _newly_crossed(tracker, axis, force)
@@ -126,7 +124,7 @@ def _consume_crossing(tracker: "BudgetTracker", axis: "Axis", force: bool = Fals
         return share
 
 
-def _newly_crossed(tracker: "BudgetTracker", axis: "Axis", force: bool) -> float | None:
+def _newly_crossed(tracker: "Tracker", axis: "Axis", force: bool) -> float | None:
     if _is_outage(tracker) if force else tracker.is_at_limit() or is_reached(axis, WHOLE):
         return None
     shares = {in_ppm(share): share for share in tracker.config.warning_thresholds}
@@ -134,13 +132,13 @@ def _newly_crossed(tracker: "BudgetTracker", axis: "Axis", force: bool) -> float
     return None if ppm is None else shares[ppm]
 
 
-def limit_warning(tracker: "BudgetTracker", enforcement: str | None) -> str | None:
+def consume_at_limit_warning(tracker: "Tracker", enforcement: str | None) -> str | None:
     """Return the limit's message once, when it is first reached; else `None`."""
     with tracker.lock:
-        return limit_text(tracker, enforcement) if _announce(tracker, _WARNED) else None
+        return at_limit_message(tracker, enforcement) if _announce(tracker, _WARNED) else None
 
 
-def _announce(tracker: "BudgetTracker", bit: int) -> bool:
+def _announce(tracker: "Tracker", bit: int) -> bool:
     """Note an announcement of the limit; `False` if it was made before, or is not due."""
     if _is_outage(tracker):
         bit *= OUTAGE  # a store's failure uses up no announcement of a spent budget
@@ -151,13 +149,13 @@ def _announce(tracker: "BudgetTracker", bit: int) -> bool:
     return True
 
 
-def _is_outage(tracker: "BudgetTracker") -> bool:
+def _is_outage(tracker: "Tracker") -> bool:
     """Tell whether the tracker is at its limit for want of its store or ledger alone."""
     return tracker.is_out_of_reach() and not is_reached(nearest(tracker.axes()), WHOLE)
 
 
-def limit_text(tracker: "BudgetTracker", enforcement: str | None) -> str:
-    """Return what to say at the limit, as `at_limit_message` says."""
+def at_limit_message(tracker: "Tracker", enforcement: str | None) -> str:
+    """Return what to say at the limit, as the method of that name says."""
     if tracker.is_out_of_reach():
         return UNAVAILABLE
     if tracker.state_error is not None:
@@ -170,13 +168,13 @@ def limit_text(tracker: "BudgetTracker", enforcement: str | None) -> str:
     return fill(template, nearest(tracker.axes()))
 
 
-def strips_tools(tracker: "BudgetTracker") -> bool:
+def should_strip_tools(tracker: "Tracker") -> bool:
     """Tell whether the threshold of `tool_strip_threshold` is reached."""
     strip = tracker.config.tool_strip_threshold
     return strip is not None and is_reached(nearest(tracker.axes()), in_ppm(strip))
 
 
-def strip_text(tracker: "BudgetTracker") -> str:
+def tool_strip_message(tracker: "Tracker") -> str:
     """Return the notice that tools are off, and which."""
     config = tracker.config
     return fill(config.tool_strip_template, nearest(tracker.axes()), config.tool_strip_disallow)

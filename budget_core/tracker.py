@@ -1,6 +1,6 @@
 """Count what is used of one budget: what every tracker shares."""
 
-from budget_core.config import WHOLE, TurnBudgetConfig, in_ppm
+from budget_core.config import NEVER, WHOLE, TurnBudgetConfig, in_ppm
 from budget_core.locks import NoLock
 from budget_core.usage import MEASURED, Usage, read_usage
 
@@ -10,9 +10,6 @@ if TYPE_CHECKING:
 
     from budget_core._types import Axis, Lock
     from budget_core.ledger._types import LedgerProtocol
-
-NEVER = 1 << 100
-OUTAGE = 8  # announcements of a failing store are those of a limit, times this
 
 
 class BudgetTracker:
@@ -188,26 +185,26 @@ class BudgetTracker:
         Lower thresholds crossed at the same time count as warned about. Silent at the limit, where
         the limit's own message speaks, unless `force`.
         """
-        text: str | None = _enforcement().threshold_warning(self, force)
+        text: str | None = _enforcement().consume_threshold_warning(self, force)
         return text
 
     def consume_at_limit_warning(self, enforcement: str | None = None) -> str | None:
         """Return the limit's message once, when it is first reached; else `None`."""
-        text: str | None = _enforcement().limit_warning(self, enforcement)
+        text: str | None = _enforcement().consume_at_limit_warning(self, enforcement)
         return text
 
     def at_limit_message(self, enforcement: str | None = None) -> str:
         """Return what to say at the limit; `enforcement` is the configured mode unless given."""
-        text: str = _enforcement().limit_text(self, enforcement)
+        text: str = _enforcement().at_limit_message(self, enforcement)
         return text
 
     def should_strip_tools(self) -> bool:
         """Tell whether the configuration has a `tool_strip_threshold`, and it is reached."""
-        return bool(_enforcement().strips_tools(self))
+        return bool(_enforcement().should_strip_tools(self))
 
     def tool_strip_message(self) -> str:
         """Return the notice that tools are off, and which."""
-        return str(_enforcement().strip_text(self))
+        return str(_enforcement().tool_strip_message(self))
 
 
 class TurnBudgetTracker(BudgetTracker):

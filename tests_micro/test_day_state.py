@@ -492,7 +492,7 @@ def test_a_damaged_state_says_so_in_place_of_a_notice_and_a_limit() -> None:
         tracker.clock.advance(DAY)
         tracker.maybe_auto_reset()
         tracker.record(tokens(100))
-        assert "100/100 tokens" in tracker.at_limit_message()
+        assert "100 of 100 tokens" in tracker.at_limit_message()
 
 
 # The store in memory

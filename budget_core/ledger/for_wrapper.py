@@ -1,11 +1,11 @@
 """Have a wrapped provider's calls draw on an account of a ledger."""
 
 from budget_core.config import Enforcement, TurnBudgetConfig
-from budget_core.notices import UNAVAILABLE, fill
 from budget_core.enforcement import call_hook
 from budget_core.errors import refuse
 from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
 from budget_core.ledger.llm_account import LedgerAccount, UnpricedError, used_by
+from budget_core.notices import UNAVAILABLE, fill
 from budget_core.prices import cost_of_usage
 from budget_core.provider import ChatResponse, maybe_await
 from budget_core.tracker import TurnBudgetTracker

@@ -2,7 +2,6 @@
 
 import asyncio
 
-from budget_core.notices import UNAVAILABLE
 from budget_core.errors import ProviderError
 from budget_core.ledger.errors import (
     BudgetExceededError,
@@ -14,6 +13,7 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.llm_account import LedgerAccount
 from budget_core.ledger.memory import Ledger
+from budget_core.notices import UNAVAILABLE
 from budget_core.provider import ChatResponse
 from budget_core.wrapper import BudgetWrapper
 from tests_micro.ledger.test_for_wrapper import (
