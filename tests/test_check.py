@@ -1,5 +1,6 @@
 """`scripts/check.py` tells the truth by its exit code and its last lines."""
 
+import functools
 import os
 import select
 import shutil
@@ -131,10 +132,20 @@ def check(tree: Path, *arguments: str, **variables: str) -> tuple[int, list[str]
 
 
 def environment() -> dict[str, str]:
+    """Return variables with which pytest starts soon: in one process, with one plug-in."""
+    soon = {
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_PLUGINS": "xdist.plugin",
+        "PYTEST_XDIST_AUTO_NUM_WORKERS": "0",
+    }
+    return {**os.environ, **soon, "MICROPYTHON": micropython()}
+
+
+@functools.cache
+def micropython() -> str:
     finder = [ROOT / "scripts/micropython.sh"]
     found = subprocess.run(finder, stdout=subprocess.PIPE, text=True, check=True)
-    one_process = {"PYTEST_XDIST_AUTO_NUM_WORKERS": "0"}  # soon started
-    return {**os.environ, **one_process, "MICROPYTHON": found.stdout.strip()}
+    return found.stdout.strip()
 
 
 @pytest.mark.parametrize(
@@ -279,7 +290,7 @@ def test_a_name_that_matches_no_test_fails(tree: Path, name: str) -> None:
 
 def test_the_tests_get_the_micropython_that_was_found(tree: Path) -> None:
     (tree / "tests/test_a.py").write_text(FINDS)
-    (tree / "micropython").symlink_to(environment()["MICROPYTHON"])
+    (tree / "micropython").symlink_to(micropython())
     code, lines = check(tree, "cpython", MICROPYTHON="./micropython")
     assert code == 0, lines
 

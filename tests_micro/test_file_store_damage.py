@@ -59,16 +59,33 @@ def counted(folder: str, allowance: int) -> int:
     return int(tracker.total_tokens)
 
 
+def flip_a_bit_of_every_slot(allowance: int, step: int) -> None:
+    """Assert that flipping one bit of each slot, every `step` bits, changes no count."""
+    with temp_folder() as folder:
+        files = used(folder, allowance)
+        whole = [read(file) for file in files]
+        count = counted(folder, allowance)
+        for bit in range(0, SLOT_BYTES * 8, step):
+            for file, data in zip(files, whole):  # noqa: B905 - MicroPython has no `strict`
+                write(file, flipped(data, bit))
+            assert counted(folder, allowance) == count, (allowance, bit)
+
+
+def cut_slots(allowance: int, step: int) -> None:
+    """Assert that cutting one slot or all, every `step` bytes, spends the day."""
+    with temp_folder() as folder:
+        files = used(folder, allowance)
+        whole = [read(file) for file in files]
+        for hit in ([files[0]], [files[1]], files):
+            for size in range(0, SLOT_BYTES, step):
+                for file, data in zip(files, whole):  # noqa: B905 - MicroPython has no `strict`
+                    write(file, data[:size] if file in hit else data)
+                assert counted(folder, allowance) >= BUDGET, (hit, size)
+
+
 def test_any_bit_flipped_in_every_slot_changes_no_count() -> None:
     for allowance in ALLOWANCES:
-        with temp_folder() as folder:
-            files = used(folder, allowance)
-            whole = [read(file) for file in files]
-            count = counted(folder, allowance)
-            for bit in range(0, SLOT_BYTES * 8, 1 if allowance == 0 else 11):
-                for file, data in zip(files, whole):  # noqa: B905 - MicroPython has no `strict`
-                    write(file, flipped(data, bit))
-                assert counted(folder, allowance) == count, (allowance, bit)
+        flip_a_bit_of_every_slot(allowance, 11)
 
 
 def test_any_bit_flipped_in_one_slot_changes_no_count() -> None:
@@ -84,14 +101,7 @@ def test_any_bit_flipped_in_one_slot_changes_no_count() -> None:
 
 def test_any_slot_cut_off_anywhere_spends_the_day() -> None:
     for allowance in ALLOWANCES:
-        with temp_folder() as folder:
-            files = used(folder, allowance)
-            whole = [read(file) for file in files]
-            for hit in ([files[0]], [files[1]], files):
-                for size in range(0, SLOT_BYTES, 1 if allowance == 0 else 9):
-                    for file, data in zip(files, whole):  # noqa: B905 - MicroPython has no `strict`
-                        write(file, data[:size] if file in hit else data)
-                    assert counted(folder, allowance) >= BUDGET, (hit, size)
+        cut_slots(allowance, 9)
 
 
 def test_a_day_spent_for_damage_is_the_only_one() -> None:
