@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ENGINE_VARIABLE = "MICROBUDGET_ENGINE"
 KEYS_VARIABLE = "MICROBUDGET_KEYS"
 LISTEN = "127.0.0.1:8321"
-DEVICE_RIGHTS = "reserve,charge,read"
+DEFAULT_RIGHTS = "reserve,read"
 CLOSING_S = 5
 USAGE = 2
 _ABOUT = """\
@@ -31,14 +31,14 @@ on this machine only. For TLS use a reverse proxy or --ssl-certfile."""
 _EXAMPLES = """\
 examples:
   microbudget serve --engine sqlite:ledger.db
-  microbudget serve key add pico --account org/lab --keys keys.json
+  microbudget serve key add pico --account org/lab --rights reserve,charge,read --keys keys.json
   microbudget serve --engine redis://localhost --listen 0.0.0.0:8321 --keys keys.json
   curl -X PUT localhost:8321/v1/limits/org -H 'Content-Type: application/json' \\
       -d '{"limits": [{"axis": "tokens", "cap": 100000, "window": "day"}]}'"""
 _RIGHTS = """\
 rights, on the account and all below it; a device that leases blocks needs the first three:
   reserve  hold amounts before calls, and settle, extend and release holds
-  charge   record amounts as spent
+  charge   record amounts as spent, also past the limits of the account and of those above it
   read     balances, histories, limits, holds
   limits   change limits, also those of the account itself: for operators"""
 _KEYS_HELP = f"the file of keys; or set ${KEYS_VARIABLE}"
@@ -92,9 +92,9 @@ def _add_key(commands: Any) -> None:
     add.add_argument("name", metavar="NAME", help="its name: letters, digits, _ and -")
     account = "its account, and all below it; * is every account"
     add.add_argument("--account", required=True, metavar="PATH", help=account)
-    rights = f"its rights ({DEVICE_RIGHTS})"
+    rights = f"its rights ({DEFAULT_RIGHTS})"
     add.add_argument(
-        "--rights", default=DEVICE_RIGHTS.split(","), type=_split, metavar="RIGHT,…", help=rights
+        "--rights", default=DEFAULT_RIGHTS.split(","), type=_split, metavar="RIGHT,…", help=rights
     )
     _command(below, "list", "show the keys' names, accounts and rights", _list)
     revoke = _command(below, "revoke", "remove a key", _revoke)

@@ -13,6 +13,7 @@ from budget_cpython.serve.addresses import ListenAddress
 from budget_cpython.serve.connections import Connection, ConnectionLimits
 
 MAX_HEADERS = 16_384
+_MAX_LOGGED = 500  # letters of a URL
 _KEY = re.compile(r"(mb\.[\w-]+\.)[\w-]+")
 
 
@@ -38,7 +39,7 @@ def run_service(
         ws="none",
         lifespan="on",
         log_config=None,
-        log_level="warning",
+        log_level="error",  # each malformed request is a warning
         access_log=access_log,
         proxy_headers=False,
         server_header=False,
@@ -67,7 +68,8 @@ def run_service(
 def _hide_keys(record: logging.LogRecord) -> bool:
     """Log a URL without its query, and without a key in its path: both are mistakes that happen."""
     address, method, url, *more = cast("tuple[str, ...]", record.args)
-    record.args = (address, method, _KEY.sub(r"\1...", url.partition("?")[0]), *more)
+    path = _KEY.sub(r"\1...", url.partition("?")[0])
+    record.args = (address, method, path[:_MAX_LOGGED], *more)
     return True
 
 

@@ -24,7 +24,7 @@ from budget_cpython.serve.addresses import ListenAddress
 from budget_cpython.serve.server import MAX_HEADERS
 from tests.paths import ROOT
 from tests.ports import kept_port
-from tests.serve.support import PATIENCE, Service
+from tests.serve.support import PATIENCE, Service, make_client
 
 MEMORY = ("--engine", "memory:", "--listen", "127.0.0.1:0")
 JSON = {"Content-Type": "application/json"}
@@ -145,6 +145,14 @@ def test_a_body_with_two_lengths_is_refused_and_its_connection_ends(shared: Serv
     assert answer.count(b"HTTP/1.1") == 1
 
 
+def test_nobody_can_fill_the_log_without_a_key() -> None:
+    upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    requests = b"GET / HTTP/1.1\r\nHost: localhost\r\n" + upgrade + b"GET\r\n\r\n"
+    with Service(*MEMORY) as service:
+        assert ask_raw(service, requests).count(b"HTTP/1.1 4") == 2
+        assert service.end() == (0, "")
+
+
 @pytest.mark.parametrize("name", ["Authorization", "Idempotency-Key"])
 def test_a_header_that_is_given_twice_ends_the_connection(shared: Service, name: str) -> None:
     twice = f"{name}: a\r\n{name.lower()}: b\r\n"
@@ -164,10 +172,12 @@ def test_the_log_of_requests_shows_no_key(tmp_path: Path) -> None:
     with Service(*MEMORY, "--access-log") as service, connect(service) as connection:
         for url in ("/v1/accounts?key=", "/v1/balance/org/", "/v1/accounts?after=a%3F&b="):
             request(connection, "GET", url + secret)
+        request(connection, "GET", "/" + "a" * 10_000)
         _, log = service.end()
     assert '"GET /v1/accounts HTTP/1.1" 422' in log
     assert "/v1/balance/org/mb.pico.... HTTP" in log
     assert secret[-43:] not in log
+    assert len(log) < 2000
 
 
 def test_an_engine_that_hangs_does_not_keep_the_service_from_ending() -> None:
@@ -422,12 +432,19 @@ def test_keys_are_made_listed_and_revoked(
     assert cli(capsys, "key", "list") == (0, "", "no keys\n")
 
 
-def test_a_key_may_do_by_default_what_a_device_that_leases_needs(
+def test_a_key_may_not_charge_unless_it_is_told_to(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keys = KeyFile(tmp_path / "keys.json")
-    assert cli(capsys, "key", "add", "pico", "--account", "org", "--keys", keys.path)[0] == 0
-    assert keys.keys()["pico"].rights == ("reserve", "charge", "read")
+    made = ("key", "add", "pico", "--account", "org/lab", "--keys", keys.path)
+    code, token, _ = cli(capsys, *made)
+    assert (code, keys.keys()["pico"].rights) == (0, ("reserve", "read"))
+    client = make_client(("org", "tokens", 9, "day"), ("org/lab", "tokens", 1, "day"), keys=keys)
+    for operation, status in (("charge", 403), ("reserve", 429)):
+        body = {"amounts": {"tokens": 5}}
+        answer = client("POST", f"/v1/{operation}/org/lab", body, token.strip())
+        assert answer.status_code == status
+    assert client.ledger.balance("org")[0].left == 9
 
 
 def test_a_command_that_is_missing_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
