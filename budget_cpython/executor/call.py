@@ -22,13 +22,25 @@ from budget_core.turn_state import COMPLETED as TRACE_COMPLETED
 from budget_core.usage import read_usage
 from budget_cpython.deadline import DeadlineToken, current_or_none, set_current
 from budget_cpython.executor.options import Described, ToolOptions
-from budget_cpython.executor.outcome import COMPLETED, FAILED, TIMED_OUT, ToolKilled, ToolOutcome
-from budget_cpython.executor.slots import Slots, happens, wake
+from budget_cpython.executor.outcome import (
+    COMPLETED,
+    DENIED,
+    FAILED,
+    TIMED_OUT,
+    ToolKilled,
+    ToolOutcome,
+)
+from budget_cpython.executor.slots import Slots, SlotsBusyError, happens, wake
 from budget_cpython.executor.threads import THREADS
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
 
 CLEAN_UP_S = 0.025
+TURN_IS_OVER = "the turn is over: it accepts no more writes"
 _numbers = count(1)
+
+
+class DeniedError(Exception):
+    """A tool call is not to be started, and another try would not be either."""
 
 
 class Hooks:
@@ -125,6 +137,37 @@ class Call:
     def left_s(self) -> float:
         """Return the seconds until this call is to be given up."""
         return max(0.0, self.hard_s - (monotonic_ns() - self.since) / 1e9)
+
+    def check(self) -> None:
+        """Raise `DeniedError` if the tool may not be started."""
+        if not self.state.is_accepting_writes():
+            raise DeniedError(TURN_IS_OVER)
+        if self.name in self.state.blocked_tool_names:
+            raise DeniedError(f"{self.name} is blocked for the rest of the turn")
+        if self.budget.is_expired():
+            raise DeniedError("the turn's time is over")
+        if self.hard_s <= 0:
+            raise DeniedError(f"{self.name} may take 0 s")
+
+    def claim(self) -> None:
+        """Use one tool call of the turn, or give the slot back and raise `DeniedError`."""
+        try:
+            self.check()  # again: it may have waited for its slot
+            claim = partial(self.budget.claim_tool_call, self.name)
+            if not self.state.set_trace_running(self.trace_id, self.name, claim):
+                self.check()
+                calls = self.budget.tool_calls
+                if calls.cap is None or calls.used < calls.cap:
+                    raise DeniedError(f"all calls that {self.name} may have are used")
+                raise DeniedError(f"all {calls.cap} tool calls of the turn are used")
+        except BaseException:
+            self.slots.free(self)
+            raise
+
+    def denied(self, error: DeniedError | SlotsBusyError) -> ToolOutcome:
+        """Return the outcome of a call that was not started."""
+        is_busy = isinstance(error, SlotsBusyError)
+        return self.outcome_now(DENIED, reason=str(error), retryable=is_busy)
 
     def run(self) -> None:
         """Run the tool in a thread, to its end or until its time is over."""

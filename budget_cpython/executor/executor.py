@@ -1,21 +1,14 @@
 """Run tools within a turn's budget, and come back in time whatever they do."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from budget_core.durations import in_ms
-from budget_cpython.executor.call import Call, Hooks, Settings
+from budget_cpython.executor.call import Call, DeniedError, Hooks, Settings
 from budget_cpython.executor.options import describe
-from budget_cpython.executor.outcome import DENIED, ToolOutcome
+from budget_cpython.executor.outcome import ToolOutcome
 from budget_cpython.executor.slots import Slots, SlotsBusyError
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
-
-TURN_IS_OVER = "the turn is over: it accepts no more writes"
-
-
-class _DeniedError(Exception):
-    """A tool call is not to be started, and another try would not be either."""
 
 
 class BoundedToolExecutor:
@@ -57,9 +50,9 @@ class BoundedToolExecutor:
         for name, cap in {"cap_s": cap_s, **named}.items():
             if cap is not None:
                 in_ms(name, cap)
-        hooks = Hooks(on_usage, on_late)
-        slots = self._slots = Slots(max_abandoned)
-        self._settings = Settings(slots, hooks, cap_s, caps, grace_s, kill_grace_s)
+        self._slots = Slots(max_abandoned)
+        self._hooks = Hooks(on_usage, on_late)
+        self._settings = Settings(self._slots, self._hooks, cap_s, caps, grace_s, kill_grace_s)
 
     @property
     def abandoned(self) -> int:
@@ -72,9 +65,14 @@ class BoundedToolExecutor:
         return self._slots.running
 
     @property
+    def waiting(self) -> int:
+        """Calls that wait for a slot."""
+        return self._slots.waiting
+
+    @property
     def hook_error(self) -> BaseException | None:
         """The last error that a hook, or a callback of a token, raised."""
-        return self._settings.hooks.error
+        return self._hooks.error
 
     def execute(
         self,
@@ -97,11 +95,11 @@ class BoundedToolExecutor:
         if call.is_async:
             raise TypeError(f"{call.name} is async: await execute_async(...) instead")
         try:
-            _check(call)
+            call.check()
             self._slots.take(call, call.left_s)
-            _claim(call)
-        except (_DeniedError, SlotsBusyError) as denied:
-            return _denied(call, denied)
+            call.claim()
+        except (DeniedError, SlotsBusyError) as denied:
+            return call.denied(denied)
         call.run()
         return call.result()
 
@@ -126,11 +124,11 @@ class BoundedToolExecutor:
         call = self._call(tool, arguments, budget, state, cap_s, trace_id)
         call.on_end = on_end
         try:
-            _check(call)
+            call.check()
             await self._slots.take_async(call, call.left_s)
-            _claim(call)
-        except (_DeniedError, SlotsBusyError) as denied:
-            return _denied(call, denied)
+            call.claim()
+        except (DeniedError, SlotsBusyError) as denied:
+            return call.denied(denied)
         await call.run_async()
         return call.result()
 
@@ -155,37 +153,3 @@ class BoundedToolExecutor:
         if call.is_async and call.options.process:
             raise TypeError(f"{call.name} is async: only functions that are not run in a process")
         return call
-
-
-def _check(call: Call) -> None:
-    """Raise `_DeniedError` if the tool may not be started."""
-    if not call.state.is_accepting_writes():
-        raise _DeniedError(TURN_IS_OVER)
-    if call.name in call.state.blocked_tool_names:
-        raise _DeniedError(f"{call.name} is blocked for the rest of the turn")
-    if call.budget.is_expired():
-        raise _DeniedError("the turn's time is over")
-    if call.hard_s <= 0:
-        raise _DeniedError(f"{call.name} may take 0 s")
-
-
-def _claim(call: Call) -> None:
-    """Use one tool call of the turn, or give the slot back and raise."""
-    try:
-        _check(call)  # again: it may have waited for its slot
-        claim = partial(call.budget.claim_tool_call, call.name)
-        if not call.state.set_trace_running(call.trace_id, call.name, claim):
-            _check(call)
-            calls = call.budget.tool_calls
-            if calls.cap is None or calls.used < calls.cap:
-                raise _DeniedError(f"all calls that {call.name} may have are used")
-            raise _DeniedError(f"all {calls.cap} tool calls of the turn are used")
-    except BaseException:
-        call.slots.free(call)
-        raise
-
-
-def _denied(call: Call, denied: Exception) -> ToolOutcome:
-    return call.outcome_now(
-        DENIED, reason=str(denied), retryable=isinstance(denied, SlotsBusyError)
-    )

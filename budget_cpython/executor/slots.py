@@ -41,6 +41,11 @@ class Slots:
         """Tools that outlived their time and still run."""
         return sum(list(self._taken.values()))
 
+    @property
+    def waiting(self) -> int:
+        """Calls that wait for a slot."""
+        return len(self._watchers)
+
     def take(self, call: object, left_s: Callable[[], float]) -> None:
         """Take a slot, and wait for one if need be.
 

@@ -302,7 +302,7 @@ def test_who_is_cancelled_while_waiting_for_a_place_takes_none() -> None:
         await eventually(lambda: executor.running == 1)
         budget, state = turn()
         second = asyncio.create_task(executor.execute_async(tool, {}, budget, state))
-        await eventually(lambda: executor._slots._watchers)
+        await eventually(lambda: executor.waiting)
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
             await second

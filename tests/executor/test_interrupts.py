@@ -129,7 +129,7 @@ def test_a_cancellation_as_a_slot_becomes_free_is_never_swallowed(steps: int) ->
         with pytest.raises(asyncio.CancelledError):
             await call
         assert executor.running == executor.abandoned == 0
-        assert executor._slots._watchers == []
+        assert executor.waiting == 0
 
     run(main)
 

@@ -87,7 +87,7 @@ def test_calls_that_wait_in_vain_leave_no_watchers() -> None:
     for _ in range(3):
         with pytest.raises(SlotsBusyError):
             slots.take("second", lambda: 0)
-    assert slots._watchers == []
+    assert slots.waiting == 0
 
     async def main() -> None:
         for _ in range(3):
@@ -95,7 +95,7 @@ def test_calls_that_wait_in_vain_leave_no_watchers() -> None:
                 await slots.take_async("second", lambda: 0)
 
     asyncio.run(main())
-    assert slots._watchers == []
+    assert slots.waiting == 0
     assert slots.running == 1
 
 
@@ -104,7 +104,7 @@ def test_a_slot_that_becomes_free_goes_to_a_call_that_waits() -> None:
     slots.take("first", lambda: 0)
     thread = threading.Thread(target=slots.take, args=("second", lambda: PATIENCE_S))
     thread.start()
-    eventually(lambda: slots._watchers)
+    eventually(lambda: slots.waiting)
     slots.free("first")
     thread.join(PATIENCE_S)
 
@@ -113,7 +113,7 @@ def test_a_slot_that_becomes_free_goes_to_a_call_that_waits() -> None:
         await slots.take_async("third", lambda: PATIENCE_S)
 
     asyncio.run(main())
-    assert (slots.running, slots._watchers) == (1, [])
+    assert (slots.running, slots.waiting) == (1, 0)
 
 
 def test_what_has_ended_is_not_abandoned() -> None:

@@ -341,7 +341,7 @@ def test_the_time_that_a_call_waits_for_its_place_is_part_of_its_time(
         )
         thread.start()
         eventually(lambda: len(asked) == 2)  # as it was made, and how long it may wait
-        assert slots._watchers
+        assert executor.waiting == 1
         now[0] = 500 * 10**9
         slots.free("first")
         thread.join(PATIENCE_S)
@@ -430,7 +430,7 @@ def test_a_tool_that_is_blocked_while_its_call_waits_is_denied(way: str) -> None
         threads[0].start()
         assert first.started.acquire(timeout=PATIENCE_S)
         threads[1].start()
-        eventually(lambda: executor._slots._watchers)
+        eventually(lambda: executor.waiting)
         state.blocked_tool_names |= {"forbidden", "forbidden_async"}
         first.gate.set()
         for thread in threads:

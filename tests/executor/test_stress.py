@@ -147,7 +147,7 @@ def test_whatever_races_the_sums_are_right(monkeypatch: pytest.MonkeyPatch) -> N
     eventually(lambda: executor.running == executor.abandoned == 0)
 
     assert world.most <= PLACES
-    assert executor._slots._watchers == []
+    assert executor.waiting == 0
     assert executor.hook_error is None
     for outcome, state in world.calls:
         entry = state.tool_trace.get(outcome.trace_id)
