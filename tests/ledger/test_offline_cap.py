@@ -275,8 +275,8 @@ def test_tasks_share_a_cap() -> None:
 
 def test_threads_are_granted_the_cap_and_no_more_and_all_of_it_is_settled() -> None:
     world = World(calls=10**6)
-    ledger = OfflineCapLedger(Faulty(Ledger(world.clock)), {"calls": 50}, world.clock)
-    faulty: Faulty = ledger._capped.upstream.ledger
+    faulty = Faulty(Ledger(world.clock))
+    ledger = OfflineCapLedger(faulty, {"calls": 50}, world.clock, world.monotonic)
     ledger.set_limits("org", [Limit("calls", 1000)])
     faulty.down = "before"
     granted: list[Hold] = []
@@ -296,7 +296,7 @@ def test_threads_are_granted_the_cap_and_no_more_and_all_of_it_is_settled() -> N
         thread.join()
     assert len(granted) == 50
     faulty.down = ""
-    ledger._capped.upstream.retry_now()
+    world.advance(60)
     ledger.close()
     (found,) = faulty.ledger.balance("org")
     assert (found.spent, found.held) == (50, 0)

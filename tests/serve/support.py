@@ -34,8 +34,11 @@ class Client:
     Each answer, and each request that is not refused, must be as the app's description says.
     """
 
-    def __init__(self, ledger: Any, keys: KeyFile | None = None, **options: Any) -> None:
+    def __init__(
+        self, ledger: Any, keys: KeyFile | None = None, clock: Any = None, **options: Any
+    ) -> None:
         self.ledger = ledger
+        self.clock = clock
         self.app = make_app(ledger, keys, **{"engine_timeout": PATIENCE, **options})
 
     def __call__(
@@ -71,10 +74,11 @@ class Failing:
 
 def make_client(*rows: tuple[str, str, int | None, str], **options: Any) -> Client:
     """Return a client of a new ledger at noon, with limits: `(path, axis, cap, window)`."""
-    ledger = Ledger(FakeClock(NOON))
+    clock = FakeClock(NOON)
+    ledger = Ledger(clock)
     for path, axis, cap, window in rows:
         ledger.set_limits(path, [*ledger.limits(path), Limit(axis, cap, window)])
-    return Client(ledger, **options)
+    return Client(ledger, clock=clock, **options)
 
 
 def check_answer(method: str, url: str, body: Any, answer: httpx.Response) -> None:

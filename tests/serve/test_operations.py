@@ -133,7 +133,7 @@ def test_a_balance_shows_every_limit_above(ask: Client) -> None:
 def test_history_shows_windows_that_are_over(ask: Client) -> None:
     reserve(ask, 60, key="k")
     ask("POST", "/v1/commit/org/a", {"id": "k"})
-    ask.ledger._clock.advance(86_400)
+    ask.clock.advance(86_400)
     (row,) = ask("GET", "/v1/history/org").json()["balances"]
     assert (row["spent"], row["resets_at"]) == (60, MIDNIGHT)
 
@@ -168,7 +168,7 @@ def test_a_page_of_the_longest_accounts_is_not_too_much_for_a_small_client() -> 
 
 def test_expire_counts_expired_holds(ask: Client) -> None:
     reserve(ask, 60, ttl=1)
-    ask.ledger._clock.advance(1)
+    ask.clock.advance(1)
     assert ask("POST", "/v1/expire").json() == {"expired": 1}
 
 
