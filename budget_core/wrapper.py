@@ -31,7 +31,8 @@ class BudgetWrapper:
 
     With a `ledger` and the path of an `account` in it, what a call may use is held there before it
     is made, and what it did is recorded after; a tracker is not needed then. `prices`,
-    `count_tokens`, `max_tokens`, `ttl`, `key` and `raises` belong to it; see docs/ledger.md.
+    `count_tokens`, `max_tokens`, `ttl`, `key`, `raises`, `wait` and `expect` belong to it; see
+    docs/ledger.md.
 
     Everything else is the inner provider's: further arguments and attributes pass through, so one
     that streams still streams. Raises `ValueError` for an unknown mode, and for `FALLBACK` without
@@ -56,8 +57,10 @@ class BudgetWrapper:
         ttl: float | None = None,
         key: "Callable[[], str] | None" = None,
         raises: bool = False,
+        wait: float | None = None,
+        expect: int | str | None = None,
     ) -> None:
-        options = (account, prices, count_tokens, max_tokens, ttl, key, raises)
+        options = (account, prices, count_tokens, max_tokens, ttl, key, raises, wait, expect)
         if ledger is not None or any(options):
             from budget_core.ledger.for_wrapper import draw_on  # loaded for the first ledger
 

@@ -116,22 +116,25 @@ class Envelope:
         account: str | None = None,
         max_tokens: int | None = None,
         ttl: float | None = None,
+        wait: float | None = None,
+        expect: int | str | None = None,
     ) -> "Self":
         """Return a new envelope, whose time runs from now.
 
-        With a `ledger` and the path of an `account` in it, every LLM call draws on that too. Raises
-        `ValueError` if the clock cannot measure the timeout, and if `budget` is not a `Budget`.
+        With a `ledger` and the path of an `account` in it, every LLM call draws on that too; the
+        further options are those of a `LedgerAccount`. Raises `ValueError` if the clock cannot
+        measure the timeout, and if `budget` is not a `Budget`.
         """
         if not isinstance(budget, Budget):
             raise ValueError(f"budget must be a Budget, not {budget!r}")
         envelope = cls(budget, clock, lock)
-        envelope.draw_on(ledger, account, max_tokens, ttl)
+        envelope.draw_on(ledger, account, max_tokens, ttl, wait, expect)
         return envelope
 
     def draw_on(self, *account: "Any") -> bool:
         """Have every LLM call draw on an account too, and return `True`, if one is given.
 
-        `account` is the `ledger`, the path, and the `max_tokens` and `ttl` of `open`.
+        `account` is the `ledger`, the path, `max_tokens`, `ttl`, `wait` and `expect` of `open`.
         """
         if account.count(None) == len(account):
             return False

@@ -51,7 +51,8 @@ class Gate:
     - `on_event(kind, **fields)`: called with `compacted`, `turn_started`, `notice`, `response` and
       `response_failed`.
     - `state`: a `TurnRuntimeState` that counts tokens too.
-    - `ledger` and `account`: the calls draw on that account too, as for `Envelope.open`.
+    - `ledger`, `account`, `max_tokens`, `ttl`, `wait`, `expect`: the calls draw on that account
+      too, as for `Envelope.open`.
 
     `reason` is why the run is over, `turn` the number of calls, `partial_text` the text of calls
     that broke off.
@@ -76,6 +77,8 @@ class Gate:
         account: str | None = None,
         max_tokens: int | None = None,
         ttl: float | None = None,
+        wait: float | None = None,
+        expect: int | str | None = None,
     ) -> None:
         self.inner = inner
         self.envelope = envelope
@@ -94,7 +97,7 @@ class Gate:
         self.wind_down = wind_down or WindDown()
         self.essential = set(essential)
         envelope.notes = {}
-        if envelope.draw_on(ledger, account, max_tokens, ttl):
+        if envelope.draw_on(ledger, account, max_tokens, ttl, wait, expect):
             envelope.ledger.refuse_twice(inner)
         if stop_when is not None:
             stop_when.reset()

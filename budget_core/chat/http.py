@@ -85,8 +85,11 @@ class HttpExchange:
 
     `framed` tells whether the body ends by its length or its chunks; else it ends with the
     connection, and may be cut short. `advice` has the answer's headers on retries. Every failure is
-    a `ProviderError`. Call `close` in any case.
+    a `ProviderError`. Call `close` in any case. `patience_s` is how much longer than `timeout_s`
+    the answer may take to come.
     """
+
+    patience_s: float = 0
 
     def __init__(self, endpoint: HttpEndpoint) -> None:
         self.status = 0
@@ -157,7 +160,7 @@ class HttpExchange:
         to = self._endpoint
         doing = f"while {doing} {to.host}:{to.port}"
         try:
-            return await asyncio.wait_for(waiting, to.timeout_s)
+            return await asyncio.wait_for(waiting, to.timeout_s + self.patience_s)
         except asyncio.TimeoutError:  # noqa: UP041 - MicroPython has no other
             trouble = f"no answer within {to.timeout_s} s {doing}"
         except (OSError, ValueError) as error:  # a ValueError: no name to look up, no certificate

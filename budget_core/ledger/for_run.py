@@ -27,6 +27,8 @@ def account_for(
     account: str | None = None,
     max_tokens: int | None = None,
     ttl: float | None = None,
+    wait: float | None = None,
+    expect: int | str | None = None,
 ) -> "RunAccount":
     """Return the account that an envelope's calls draw on, `above` being its parent's, if any.
 
@@ -34,14 +36,17 @@ def account_for(
     below it: what a child uses, its parent uses too.
     """
     if above is None:
-        return RunAccount(ledger, account, max_tokens, ttl)
+        return RunAccount(ledger, account, max_tokens, ttl, wait, expect)
     if ledger is not None and ledger is not above.ledger:
         raise ValueError(f"ledger must be the one that {above.path!r} above is in")
     account = account or above.path
     if account != above.path and not account.startswith(above.path + "/"):
         raise ValueError(f"account must be {above.path} or one below it, not {account!r}")
     max_tokens = above.max_tokens if max_tokens is None else max_tokens
-    return RunAccount(above.ledger, account, max_tokens, above.ttl if ttl is None else ttl)
+    ttl = above.ttl if ttl is None else ttl
+    wait = above.wait_ms / 1000 if wait is None else wait
+    expect = above.expect if expect is None else expect
+    return RunAccount(above.ledger, account, max_tokens, ttl, wait, expect)
 
 
 class RunAccount(LedgerAccount):

@@ -66,9 +66,11 @@ class LedgerProvider:
         ttl: float | None = None,
         key: "Callable[[], str] | None" = None,
         raises: bool = False,
+        wait: float | None = None,
+        expect: int | str | None = None,
     ) -> None:
         self.inner = inner
-        self.ledger_account = LedgerAccount(ledger, account, max_tokens, ttl)
+        self.ledger_account = LedgerAccount(ledger, account, max_tokens, ttl, wait, expect)
         self._wrapper = wrapper
         self._prices = prices
         self._count = count_tokens or estimate_tokens

@@ -18,7 +18,7 @@ from budget_core.ledger.errors import (
     UnknownHoldError,
 )
 from budget_core.ledger.limit import Limit, check_amounts, check_key, check_path
-from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl
+from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl, check_wait
 from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False
@@ -43,6 +43,8 @@ class HttpLedger:
     key or the request. A request whose answer was lost is sent once more and counts once: a
     reservation or a charge without a key gets one of 128 random bits.
     """
+
+    WAITS_ELSEWHERE = True  # for what others hold: the service has the queue
 
     def __init__(
         self,
@@ -88,10 +90,24 @@ class HttpLedger:
         amounts: "Mapping[str, Any]",
         key: str | None = None,
         ttl: float = TTL,
+        wait: float | None = None,
     ) -> "Hold":
-        """Hold amounts on every limit of the path and of the accounts above it, or raise."""
+        """Hold amounts on every limit of the path and of the accounts above it, or raise.
+
+        The service keeps the order of those who wait. It may wait for less than is asked, and is
+        then asked again.
+        """
         check_ttl(ttl)
         fields = {"amounts": check_amounts(amounts, True), "key": _key(key), "ttl": ttl}
+        left_ms = check_wait(wait)
+        while left_ms:
+            fields["wait"] = left_ms / 1000
+            try:
+                return await self._ask_hold("reserve", path, fields)
+            except BudgetExceededError as error:
+                left_ms -= error.waited_ms
+                if left_ms <= 0 or not (error.is_held and error.waited_ms):
+                    raise
         return await self._ask_hold("reserve", path, fields)
 
     async def charge(self, path: str, amounts: "dict[str, Any]", key: str | None = None) -> "Hold":
@@ -154,10 +170,11 @@ class HttpLedger:
         """
         path = self._endpoint.path + "/v1/" + target
         body = b"" if fields is None else json.dumps(fields).encode()
+        patience_s = 0 if fields is None else fields.get("wait", 0)
         in_doubt = False
         while True:
             try:
-                status, data = await self._exchange(method, path, body)
+                status, data = await self._exchange(method, path, body, patience_s)
                 try:
                     said = json.loads(data.decode())
                 except (ValueError, RuntimeError):  # a RuntimeError: nested too deeply
@@ -177,9 +194,12 @@ class HttpLedger:
             text = "the ledger: what answered at its URL is something else"
             raise LedgerUnavailableError(text, error, None)
 
-    async def _exchange(self, method: str, path: str, body: bytes) -> "tuple[int, bytes]":
+    async def _exchange(
+        self, method: str, path: str, body: bytes, patience_s: float
+    ) -> "tuple[int, bytes]":
         """Make a request, and return the status and the body of its answer."""
         exchange = HttpExchange(self._endpoint)
+        exchange.patience_s = patience_s
         try:
             await exchange.send(method, path, body)
             data = await exchange.read_all()
@@ -267,6 +287,7 @@ def _refusal(status: int, said: "dict[str, Any]") -> Exception:
                 _sum(said["held"]),
                 check_limit("resets_at", said["resets_at"]),
                 WALL(),
+                check_count("waited_ms", said.get("waited_ms", 0)),
             )
         if word == "unknown_account":
             return UnknownAccountError(check_text("path", said["path"]))

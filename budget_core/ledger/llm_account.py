@@ -11,7 +11,9 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.limit import MOST, check_path
 from budget_core.ledger.llm_hold import LlmHold
 from budget_core.ledger.outbox import CHARGE, Entry, Outbox, new_key
-from budget_core.ledger.records import TTL, Hold, check_ttl
+from budget_core.ledger.records import TTL, Hold, check_ttl, check_wait
+from budget_core.ledger.window import FAR
+from budget_core.monotonic import MONOTONIC
 from budget_core.provider import maybe_await
 
 TYPE_CHECKING = False
@@ -25,6 +27,8 @@ TRIES = 8  # how often a call is cut: each limit of the path may be the tightest
 ANSWER = 4096  # tokens of an answer for which no limit is given
 _MOST_LAYERS = 16  # of wrappers round a provider
 _MOST_KEYS = 1024
+_MOST_EXPECTED = 64  # paths and models of which it is known how long answers are
+LEARNED = "learned"
 
 
 class UnpricedError(LedgerError):
@@ -44,6 +48,7 @@ class _InProcess:
     def __init__(self) -> None:
         self.outbox = Outbox()
         self.awaited = False  # as far as is known
+        self.expected: dict[tuple[str, str], int] = {}  # in 256ths of a token, by path and model
         self._keys: set[tuple[str, str]] = set()
         self._former: set[tuple[str, str]] = set()
 
@@ -60,6 +65,15 @@ class _InProcess:
         self._keys.add(place)
         return True
 
+    def learn(self, place: "tuple[str, str]", answer: int, was_cut: bool) -> None:
+        """Note how long an answer was: what is expected sinks slowly from the longest one."""
+        known = self.expected.get(place, 0)
+        if was_cut:
+            answer += answer // 4 + 1  # or more: nobody knows
+        if place not in self.expected and len(self.expected) >= _MOST_EXPECTED:
+            self.expected.clear()
+        self.expected[place] = max(answer << 8, known - (known >> 8))
+
     def disclaim(self, path: str, key: str) -> None:
         """Forget a key whose call was not made."""
         self._keys.discard((path, key))
@@ -73,11 +87,45 @@ except (ImportError, AttributeError):
     pass  # on MicroPython ledgers live as long as the program
 
 
+class _Call:
+    """What one LLM call asks for: `limit` is the most tokens of its answer."""
+
+    def __init__(
+        self,
+        model: str,
+        prompt: int,
+        limit: int,
+        price: "Price | None",
+        clamp: bool,
+        key: str | None,
+    ) -> None:
+        self.model = model
+        self.prompt = prompt
+        self.limit = limit
+        self.price = price
+        self.clamp = clamp
+        self.key = key
+
+    def fitting(self, error: BudgetExceededError, waits: bool = False) -> int:
+        """Return the longest answer that what is left allows, or if it `waits`, what is unspent."""
+        left = error.limit - error.spent if waits else error.left
+        if error.axis == "tokens":
+            return left - self.prompt
+        if error.axis == "nano_usd" and self.price is not None:
+            dearer = _most_of(self.price, self.prompt, 0) - self.price.cost(self.prompt, 0)
+            return self.price.affordable(left - dearer, self.prompt) or 0
+        return 0
+
+
 class LedgerAccount:
     """One account of a ledger, as LLM calls draw on it.
 
     `ledger` blocks or is awaited. A hold is for `ttl` seconds, and is extended while its call takes
     longer. `max_tokens` is the length of an answer for which no other is given.
+
+    A call waits up to `wait` seconds for what others hold. Where the longest answer is not free,
+    only what is `expect`ed is held, and the answer cut to that: so many tokens, or, if `"learned"`,
+    as many as some 95 of 100 of that model's answers had.
 
     An answered call counts as what its provider reported; one whose outcome is unknown as what was
     held for it, or as what it is known to have used if that is more. Failed settlements are kept in
@@ -86,7 +134,13 @@ class LedgerAccount:
     """
 
     def __init__(
-        self, ledger: "Any", path: "Any", max_tokens: int | None = None, ttl: float | None = None
+        self,
+        ledger: "Any",
+        path: "Any",
+        max_tokens: int | None = None,
+        ttl: float | None = None,
+        wait: float | None = None,
+        expect: int | str | None = None,
     ) -> None:
         for name in ("reserve", "commit", "release", "extend", "charge"):
             if not hasattr(ledger, name):
@@ -98,6 +152,10 @@ class LedgerAccount:
         self.max_tokens = check_count("max_tokens", ANSWER if max_tokens is None else max_tokens)
         self.ttl = TTL if ttl is None else ttl
         check_ttl(self.ttl)
+        self.wait_ms = check_wait(wait)
+        self.expect = expect
+        if expect is not None and expect != LEARNED and not check_count("expect", expect):
+            refuse("expect", "1 or more", expect)
         self.error: Exception | None = None
         self._shared = _SHARED.setdefault(ledger, _InProcess())
         self.outbox = self._shared.outbox
@@ -127,43 +185,94 @@ class LedgerAccount:
             raise self.error or LedgerUnavailableError("the ledger is owed what was used before")
         if key is not None and not self._shared.claim(self.path, key):
             key = None
+        call = _Call(model, prompt, limit, price, clamp, key)
         try:
-            return await self._clamped(model, prompt, limit, price, TRIES if clamp else 0, key)
+            if not self.wait_ms:
+                return await self._clamped(call)
+            if getattr(self.ledger, "WAITS_ELSEWHERE", False):
+                return await self._clamped(call, _now() + self.wait_ms)
+            return await self._in_turn(call)
         except BaseException:
             if key is not None:
                 self._shared.disclaim(self.path, key)
             raise
 
-    async def _clamped(
-        self,
-        model: str,
-        prompt: int,
-        limit: int,
-        price: "Price | None",
-        tries: int,
-        key: str | None,
-    ) -> LlmHold:
-        while True:
+    async def _in_turn(self, call: "_Call") -> LlmHold:
+        """Wait for what others hold; when the time is over take what is left, as without."""
+        from budget_core.ledger.waiting import reserve_waiting  # most programs never wait
+
+        async def ask(operation: str, *arguments: "Any") -> "Any":
+            if operation != "reserve":
+                return await self._ask(operation, *arguments)
+            await self.flush()
+            return await self._clamped(call, FAR)
+
+        least = amounts(call.prompt, 1 if call.clamp else call.limit, call.price)
+        try:
+            taken: Any = await reserve_waiting(
+                self.ledger, self.path, least, call.key, self.ttl, self.wait_ms / 1000, ask
+            )
+            return taken  # type: ignore[no-any-return]
+        except BudgetExceededError as error:
+            if not call.clamp or not error.is_held or call.fitting(error) < 1:
+                raise
             try:
-                asked: dict[str, Any] = amounts(prompt, limit, price)
+                return await self._clamped(call)
+            except BudgetExceededError:
+                raise error
+
+    async def _clamped(self, call: "_Call", until: int = 0) -> LlmHold:
+        """Hold what a call may use, cut to what is free, or while it may wait, to what is unspent.
+
+        The ledger waits until that millisecond; at `FAR` the caller does.
+        """
+        limit, price, tries = call.limit, call.price, TRIES if call.clamp else 0
+        expected = self._expected(call) if call.clamp else limit
+        while True:
+            wait_ms = max(0, until - _now()) if limit <= expected and until < FAR else 0
+            try:
+                asked: dict[str, Any] = amounts(call.prompt, limit, price)
                 if price is None:
                     asked["nano_usd"] = None  # a limit on money refuses it
-                held = await self._hold(asked, key)
+                held = await self._hold(asked, call.key, wait_ms)
                 if held.amounts["tokens"] != asked["tokens"]:
-                    limit = max(1, held.amounts["tokens"] - prompt)
-                return LlmHold(self, held, limit)
+                    limit = max(1, held.amounts["tokens"] - call.prompt)
+                return LlmHold(self, held, limit, call.model)
             except BudgetExceededError as error:
                 if price is None and error.axis == "nano_usd":
-                    raise UnpricedError(error.scope, model)
-                limit = _fitting(error, prompt, limit, price)
+                    raise UnpricedError(error.scope, call.model)
+                if error.is_held and limit <= expected:
+                    if until == FAR:
+                        raise
+                    until = 0
+                limit = min(limit - 1, call.fitting(error, until > 0))
+                if error.is_held:
+                    limit = min(limit, expected)
                 if limit < 1 or not tries:
                     raise
                 tries -= 1
 
-    async def _hold(self, asked: "dict[str, int | None]", key: str | None) -> Hold:
+    def _expected(self, call: "_Call") -> int:
+        """Return how many tokens of an answer to hold where not all are free."""
+        expect: Any = self.expect
+        if expect == LEARNED:
+            expect = self._shared.expected.get((self.path, call.model), 0) >> 8
+        return min(call.limit, expect or call.limit)
+
+    def learn(self, held: LlmHold, tokens: int) -> None:
+        """Note what a call used, for what is expected of the next ones."""
+        if self.expect == LEARNED and held.limit is not None:
+            answer = tokens - (held.hold.amounts["tokens"] - held.limit)
+            self._shared.learn((self.path, held.model), max(1, answer), answer >= held.limit)
+
+    async def _hold(self, asked: "dict[str, int | None]", key: str | None, wait_ms: int) -> Hold:
+        def ask(operation: str, *arguments: "Any") -> "Any":
+            more = (wait_ms / 1000,) if wait_ms else ()
+            return self._ask(operation, *(arguments + more))
+
         if key is not None:
             try:
-                known: Hold = await self._ask("reserve", self.path, asked, key, self.ttl)
+                known: Hold = await ask("reserve", self.path, asked, key, self.ttl)
             except KeyReusedError:  # the call that died was cut to another length
                 known = await self._ask("hold", self.path, key)
             if known.state == Hold.HELD and "tokens" in known.amounts:
@@ -175,7 +284,7 @@ class LedgerAccount:
                 return found
             held.close()  # a coroutine that has not begun: one that may be cancelled needs a key
             self._shared.awaited = True
-        return await self.outbox.reserve(self._ask, self.path, asked, new_key(), self.ttl)
+        return await self.outbox.reserve(ask, self.path, asked, new_key(), self.ttl)
 
     async def _ask(self, operation: str, *arguments: "Any") -> "Any":
         return await maybe_await(getattr(self.ledger, operation)(*arguments))
@@ -214,6 +323,10 @@ class LedgerAccount:
             inner = getattr(inner, "inner", None)
 
 
+def _now() -> int:
+    return MONOTONIC.read() // MONOTONIC.per_ms
+
+
 def _is_along(path: str, other: str) -> bool:
     return (path + "/").startswith(other + "/") or other.startswith(path + "/")
 
@@ -239,14 +352,3 @@ def used_by(tokens: int, nano_usd: int | None) -> "dict[str, int]":
 def _most_of(price: "Price", prompt: int, limit: int) -> int:
     """Return the most that a call can cost: writing the prompt to a cache may be dearer."""
     return max(price.cost(prompt, limit), price.cost(prompt, limit, 0, prompt))
-
-
-def _fitting(error: BudgetExceededError, prompt: int, limit: int, price: "Price | None") -> int:
-    """Return the longest answer, shorter than before, that what is left would allow."""
-    room: int | None = 0
-    if error.axis == "tokens":
-        room = error.left - prompt
-    elif error.axis == "nano_usd" and price is not None:
-        dearer = _most_of(price, prompt, 0) - price.cost(prompt, 0)
-        room = price.affordable(error.left - dearer, prompt)
-    return min(limit - 1, room or 0)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
         async def deliver(self, entry: Entry) -> None:
             """Deliver an entry now, or keep it."""
 
+        def learn(self, held: "LlmHold", tokens: int) -> None:
+            """Note what an answered call used."""
+
 
 class LlmHold:
     """What is held for one LLM call. Exactly one of its methods but `begin` ends it, once.
@@ -32,8 +35,9 @@ class LlmHold:
     ledger's; a released one stands for a call that is made without a hold and charged later.
     """
 
-    def __init__(self, account: "Account", hold: Hold, limit: int | None) -> None:
+    def __init__(self, account: "Account", hold: Hold, limit: int | None, model: str = "") -> None:
         self.account = account
+        self.model = model
         self.hold = hold
         self.limit = limit
         self._held = hold.state == Hold.HELD
@@ -63,6 +67,8 @@ class LlmHold:
     async def commit(self, actual: "dict[str, int]", exact: bool = True) -> None:
         """Record what an answered call used; if not `exact`, at least what was held for it."""
         self._stop_extending()
+        if self._held:
+            self.account.learn(self, actual.get("tokens", 0))
         await self.account.deliver(self._record(actual if exact else self._at_least(actual)))
 
     async def keep(self, actual: "dict[str, int]") -> None:

@@ -1,5 +1,6 @@
 """What a ledger hands out: holds, and balances."""
 
+from budget_core.durations import in_ms
 from budget_core.errors import refuse
 from budget_core.ledger.bucket import COMMITTED, EXPIRED, HELD, RELEASED
 from budget_core.ledger.errors import BudgetExceededError
@@ -164,3 +165,9 @@ def check_ttl(ttl: "Any") -> int:
     if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not 0 < ttl <= MAX_TTL:
         refuse("ttl", f"seconds above 0, up to {MAX_TTL}", ttl)
     return max(1, int(ttl * 1000))
+
+
+def check_wait(wait: "Any") -> int:
+    """Accept seconds of 0 or more, or `None`, up to a day, and return milliseconds."""
+    ms = in_ms("wait", 0 if wait is None else wait)
+    return MAX_TTL * 1000 if ms is None else min(MAX_TTL * 1000, ms)

@@ -4,9 +4,9 @@ import asyncio
 import os
 import time
 
-from budget_core.durations import in_ms
 from budget_core.ledger.errors import BudgetExceededError, UnknownHoldError
-from budget_core.ledger.limit import MOST, check_amounts, check_path, root
+from budget_core.ledger.limit import check_amounts, check_path, root
+from budget_core.ledger.records import check_wait
 from budget_core.monotonic import MONOTONIC
 from budget_core.provider import maybe_await
 from budget_core.waking import from_any_thread, wait_for_event
@@ -175,21 +175,21 @@ class WaitingRoom:
         try:
             may_ask = waiter.key is not None and await self._is_known(ask, waiter)
             while True:
-                error, is_final = (None, False) if may_ask else self._refusal_before(waiter)
+                blocker = None if may_ask else self._blocker(waiter)
                 may_ask = False
-                if error is None and (not waiter.waited or _now() >= self._closed_until):
+                if blocker is not None:
+                    waiter.note(blocker, True)
+                elif not waiter.waited or _now() >= self._closed_until:
                     try:
                         hold: Hold = await maybe_await(ask("reserve", *waiter.arguments))
                         self._count(waiter)
                         return hold
-                    except BudgetExceededError as refused:
-                        error, is_final = refused, not refused.is_held
+                    except BudgetExceededError as error:
+                        waiter.note(error, False)
                         waiter.pause_ms = min(MOST_MS, waiter.pause_ms * 2 or FIRST_MS)
-                error = error or waiter.last
-                waiter.note(error)
                 left_ms = waiter.until - _now()
-                if is_final or left_ms <= 0:
-                    raise _copy(error, error.asked, error.held, waiter.wait_ms - max(0, left_ms))
+                if left_ms <= 0 or waiter.is_hopeless:
+                    raise waiter.refusal(waiter.wait_ms - max(0, left_ms))
                 await waiter.pause(min(left_ms, _shortened(waiter.pause_ms or MOST_MS)) / 1000)
                 waiter.waited = True
         finally:
@@ -208,25 +208,19 @@ class WaitingRoom:
             return False
 
     def _is_first(self, waiter: "_Waiter") -> bool:
-        return self._refusal_before(waiter)[0] is None
+        return self._blocker(waiter) is None
 
-    def _refusal_before(self, waiter: "_Waiter") -> "tuple[BudgetExceededError | None, bool]":
-        """Return why a call has to wait behind an earlier one, and whether it waits in vain.
-
-        What an earlier call waits for counts as held.
-        """
+    def _blocker(self, waiter: "_Waiter") -> BudgetExceededError | None:
+        """Return what an earlier call was refused that this one asks for too, or `None`."""
         now = _now()
         for earlier in list(self._queue):
             if earlier is waiter:
                 break
             if earlier.root == waiter.root and earlier.until > now:  # else it was left behind
-                for error in list(earlier.refused.values()):
-                    if waiter.asks(error):
-                        held = error.held + (error.asked or 0)
-                        held = min(max(0, error.limit - error.spent), held)
-                        found = _copy(error, waiter.amounts[error.axis], held, 0)
-                        return found, error is earlier.last and not found.is_held
-        return None, False
+                for error in [earlier.last] + list(earlier.refused.values()):
+                    if error is not None and waiter.asks(error):
+                        return error
+        return None
 
     def _count(self, waiter: "_Waiter") -> None:
         if self._is_shared and waiter.waited:
@@ -255,8 +249,8 @@ class WaitingRoom:
 class _Waiter:
     """One call that asks, or waits to ask; `refused` has its last refusal by scope and axis."""
 
-    last: BudgetExceededError
-    waited = False
+    last: BudgetExceededError | None = None
+    waited = is_behind = False
 
     def __init__(
         self,
@@ -271,8 +265,7 @@ class _Waiter:
         self.path = check_path(path)
         self.root = root(path)
         self.key = key
-        wait_ms = in_ms("wait", wait)
-        self.wait_ms = MOST if wait_ms is None else wait_ms
+        self.wait_ms = check_wait(wait)
         self.until = _now() + self.wait_ms
         self.amounts = check_amounts(amounts, True)
         self.arguments = (path, self.amounts, key, ttl)
@@ -281,10 +274,37 @@ class _Waiter:
         self.pause_ms = 0
         self.refused: dict[tuple[str, str], BudgetExceededError] = {}
 
-    def note(self, error: BudgetExceededError) -> None:
-        """Remember a refusal: later calls that ask for the same wait behind this one."""
+    def note(self, error: BudgetExceededError, is_behind: bool) -> None:
+        """Remember a refusal, its own or that of a call before it.
+
+        Later calls that ask for the same wait behind this one.
+        """
         self.last = error
+        self.is_behind = is_behind
         self.refused[error.scope, error.axis] = error
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether no settlement of what is held can help it, as far as is known."""
+        error: Any = self.last
+        if not self.is_behind:
+            return not error.is_held
+        asked = self.amounts[error.axis]
+        return asked is None or error.spent + asked > error.limit
+
+    def refusal(self, waited_ms: int) -> BudgetExceededError:
+        """Return the error of a call that waited in vain.
+
+        What a call before it waits for counts as held.
+        """
+        error: Any = self.last
+        asked, held = error.asked, error.held
+        if self.is_behind:
+            asked = self.amounts[error.axis]
+            held = min(max(0, error.limit - error.spent), held + error.asked)
+        place = (error.scope, error.axis, error.window)
+        counts = (asked, error.limit, error.spent, held)
+        return BudgetExceededError(*place, *counts, error.resets_at, error.now, waited_ms)
 
     def asks(self, error: BudgetExceededError) -> bool:
         """Tell whether this call asks for what another one was refused."""
@@ -299,11 +319,3 @@ def _now() -> int:
 def _shortened(ms: int) -> int:
     """Return a random time between a half and all of one, so that processes ask apart."""
     return ms - ms * os.urandom(1)[0] // 512
-
-
-def _copy(
-    error: BudgetExceededError, asked: int | None, held: int, waited_ms: int
-) -> BudgetExceededError:
-    limit, spent, resets_at = error.limit, error.spent, error.resets_at
-    place = (error.scope, error.axis, error.window)
-    return BudgetExceededError(*place, asked, limit, spent, held, resets_at, error.now, waited_ms)

@@ -21,6 +21,8 @@ class HttpLedger(BlockingLedger):
     whose answer was lost is sent once more and counts once.
     """
 
+    WAITS_INSIDE = True
+
     def __init__(
         self,
         url: str,
@@ -47,12 +49,15 @@ class _PooledHttpLedger(http_client.HttpLedger):
     async def close(self) -> None:
         self._drop()
 
-    async def _exchange(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+    async def _exchange(
+        self, method: str, path: str, body: bytes, patience_s: float
+    ) -> tuple[int, bytes]:
         sent: bool | None = False
         connection = self._connection()
         try:
             if connection.sock is None:
                 connection.connect()
+            connection.sock.settimeout(self._endpoint.timeout_s + patience_s)
             sent = None
             pairs = dict(line.split(": ", 1) for line in self._endpoint.headers)
             connection.request(method, path, body or None, pairs)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
@@ -101,7 +101,8 @@ class _Service:
             fields = await _read_fields(operation, request)
             header = request.headers.get("idempotency-key")
             call = Call(self.ledger, key, path, fields, header)
-            return JSONResponse(await operation.handler(call))
+            work, waits = operation.handler(call), fields.get("wait")
+            return JSONResponse(await (_while_connected(request, work) if waits else work))
         except Refusal as refusal:
             return refusal.response()
         except LedgerError as error:
@@ -166,6 +167,20 @@ async def _read_fields(operation: Operation, request: Request) -> dict[str, Any]
         if name not in fields:
             raise ValueError(f"the field {name!r} is missing")
     return fields
+
+
+async def _while_connected(request: Request, work: Awaitable[Any]) -> Any:
+    """Return a result; if the client disconnects first, cancel the work."""
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise Refusal(400, "the client is gone")
+        return task.result()
+    finally:
+        gone.cancel()
+        task.cancel()
+        await asyncio.wait({task, gone})
 
 
 async def _http_error(request: Request, error: Any) -> Response:

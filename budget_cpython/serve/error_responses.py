@@ -17,7 +17,18 @@ from budget_core.ledger.errors import (
 )
 from budget_cpython.serve.keys import Key
 
-EXCEEDED = ("scope", "axis", "window", "asked", "limit", "spent", "held", "left", "resets_at")
+EXCEEDED = (
+    "scope",
+    "axis",
+    "window",
+    "asked",
+    "limit",
+    "spent",
+    "held",
+    "left",
+    "resets_at",
+    "waited_ms",
+)
 LEDGER_ERRORS: dict[type[LedgerError], tuple[int, str, tuple[str, ...]]] = {
     BudgetExceededError: (429, "budget_exceeded", EXCEEDED),
     UnknownAccountError: (404, "unknown_account", ("path",)),
@@ -72,7 +83,8 @@ def ledger_error_response(error: LedgerError, key: Key | None) -> Response:
             headers["Retry-After"] = formatdate(error.resets_at, usegmt=True)
         if not may_see(key, error.scope):
             names = (error.scope, error.axis, error.window, error.asked)
-            error = BudgetExceededError(*names, error.left, 0, 0, error.resets_at, error.now)
+            times = (error.resets_at, error.now, error.waited_ms)
+            error = BudgetExceededError(*names, error.left, 0, 0, *times)
     for kind, row in LEDGER_ERRORS.items():
         if isinstance(error, kind):
             status, word, fields = row

@@ -41,12 +41,14 @@ _WINDOWS = "run, hour, day, week, month, day@5 (from 5:00 UTC), rolling 86400/24
 _APPLIED = "of `ledger_unavailable`: false if nothing was done, null if that is unknown; the same \
 request with the same key is safe to repeat"
 _MAYBE_TTL = {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": MAX_TTL}
+_MAYBE_WAIT = {"type": ["number", "null"], "minimum": 0}
 FIELDS: dict[str, Json] = {
     "amounts": _text(dict(_AMOUNTS, additionalProperties=_MAYBE_AMOUNT), _BY_AXIS),
     "actual": _text(_MAYBE_AMOUNTS, "the amounts used; an axis that is missing counts as held"),
     "key": _text(dict(_KEY, type=["string", "null"]), _ONCE),
     "id": _text(_ID, "the id of a hold"),
     "ttl": _text(_MAYBE_TTL, f"seconds for which the hold is live; {TTL} by default"),
+    "wait": _text(_MAYBE_WAIT, "seconds to wait in turn for what others hold, up to 60; else 0"),
     "limits": _text(dict(_ROWS, uniqueItems=True), "no two with the same axis and window"),
     "after": _text(_STRING, "the `next` of the previous page"),
 }

@@ -67,12 +67,17 @@ def operation(method: str, right: str, answer: str, **more: Any) -> Callable[[Ha
 
 
 @operation(
-    "POST", "reserve", "Hold", required=("amounts",), optional=("key", "ttl"), errors=(409, 429)
+    "POST",
+    "reserve",
+    "Hold",
+    required=("amounts",),
+    optional=("key", "ttl", "wait"),
+    errors=(409, 429),
 )
 async def reserve(call: Call) -> Json:
     """Hold amounts before a call, on every limit of the account and of its parents, or refuse."""
-    ttl = call.fields.get("ttl")
-    return await _record(call, "reserve", TTL if ttl is None else ttl)
+    ttl, wait = call.fields.get("ttl"), call.fields.get("wait")
+    return await _record(call, "reserve", TTL if ttl is None else ttl, wait)
 
 
 @operation("POST", "charge", "Hold", required=("amounts",), optional=("key",), errors=(409,))

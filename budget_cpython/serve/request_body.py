@@ -32,8 +32,10 @@ def read_body_first(app: ASGIApp) -> ASGIApp:
             await refusal.response()(scope, receive, send)
             return
 
+        unread = [{"type": "http.request", "body": body}]
+
         async def receive_body() -> Message:
-            return {"type": "http.request", "body": body}
+            return unread.pop() if unread else await receive()
 
         if body is not None:
             await app(scope, receive_body, send)

@@ -8,15 +8,21 @@ from typing import Any
 
 from budget_core.errors import BudgetError
 from budget_core.ledger.errors import LedgerUnavailableError
+from budget_core.ledger.records import check_wait
+from budget_core.ledger.waiting import room_of
+from budget_cpython.ledger.waiting import reserve_waiting
 
 THREADS = 32
+MAX_WAIT_S = 60
+MAX_WAITING = 500  # requests that wait for holds: others have to get through
 log = logging.getLogger("budget_cpython.serve")
 
 
 class ServedLedger:
     """A ledger, sync or async, that is unavailable if it does not answer within `timeout_s`.
 
-    A sync one is called in up to 32 threads, so it must be thread-safe.
+    A sync one is called in up to 32 threads, so it must be thread-safe. A reservation with a `wait`
+    waits without a thread for what others hold, at most a minute.
     """
 
     def __init__(self, ledger: Any, timeout_s: float) -> None:
@@ -34,6 +40,8 @@ class ServedLedger:
         """
         function = getattr(self._ledger, operation)
         future: Future[Any] | None = None
+        if operation == "reserve" and len(arguments) == 5:
+            return await self._reserve(*arguments)
         try:
             async with asyncio.timeout(self._timeout_s):
                 if self._is_async:
@@ -44,6 +52,14 @@ class ServedLedger:
             text = f"the ledger's engine did not answer within {self._timeout_s:g} s"
             applied = False if future is not None and future.cancel() else None
             raise LedgerUnavailableError(text, error, applied) from error
+
+    async def _reserve(
+        self, path: str, amounts: Any, key: str, ttl: float, wait: float | None
+    ) -> Any:
+        wait_s = min(check_wait(wait) / 1000, MAX_WAIT_S)
+        if not wait_s or room_of(self._ledger).waiting >= MAX_WAITING:
+            return await self.call("reserve", path, amounts, key, ttl)
+        return await reserve_waiting(self._ledger, path, amounts, key, ttl, wait_s, self.call)
 
     async def is_ready(self) -> bool:
         """Tell whether the engine answers, by asking for an account that need not exist.

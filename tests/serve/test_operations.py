@@ -88,6 +88,7 @@ def test_too_much_is_refused_with_all_the_figures(ask: Client) -> None:
         "held": 60,
         "left": 40,
         "resets_at": MIDNIGHT,
+        "waited_ms": 0,
     }
 
 

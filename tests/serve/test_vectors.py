@@ -29,14 +29,21 @@ class OverHttp(HttpLedger):
         )
 
     async def reserve(
-        self, path: str, amounts: Any, key: str | None = None, ttl: float = TTL
+        self,
+        path: str,
+        amounts: Any,
+        key: str | None = None,
+        ttl: float = TTL,
+        wait: float | None = None,
     ) -> Hold:
-        return marked(key, await super().reserve(path, amounts, key, ttl))
+        return marked(key, await super().reserve(path, amounts, key, ttl, wait))
 
     async def charge(self, path: str, amounts: dict[str, int], key: str | None = None) -> Hold:
         return marked(key, await super().charge(path, amounts, key))
 
-    async def _exchange(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+    async def _exchange(
+        self, method: str, path: str, body: bytes, patience_s: float
+    ) -> tuple[int, bytes]:
         sent, url = body.replace(b'"#', b'"'), path.replace("%23", "")
         headers = {"Content-Type": "application/json"}
         answer = await self._client.request(method, url, content=sent, headers=headers)
