@@ -151,7 +151,7 @@ class WaitingRoom:
     @property
     def waiting(self) -> int:
         """How many calls were refused, and wait."""
-        return len([waiter for waiter in self._queue if waiter.refused])
+        return len([waiter for waiter in self._queue if waiter.last])
 
     def clear(self) -> None:
         """Forget all who wait."""
@@ -216,10 +216,9 @@ class WaitingRoom:
         for earlier in list(self._queue):
             if earlier is waiter:
                 break
-            if earlier.root == waiter.root and earlier.until > now:  # else it was left behind
-                for error in [earlier.last] + list(earlier.refused.values()):
-                    if error is not None and waiter.asks(error):
-                        return error
+            is_live = earlier.root == waiter.root and earlier.until > now  # else it was left behind
+            if is_live and earlier.last is not None and waiter.asks(earlier.last):
+                return earlier.last
         return None
 
     def _count(self, waiter: "_Waiter") -> None:
@@ -247,7 +246,7 @@ class WaitingRoom:
 
 
 class _Waiter:
-    """One call that asks, or waits to ask; `refused` has its last refusal by scope and axis."""
+    """One call that asks, or waits to ask; `last` is why it, or one before it, was refused last."""
 
     last: BudgetExceededError | None = None
     waited = is_behind = False
@@ -272,7 +271,6 @@ class _Waiter:
         self.pause = pause
         self.wake = wake
         self.pause_ms = 0
-        self.refused: dict[tuple[str, str], BudgetExceededError] = {}
 
     def note(self, error: BudgetExceededError, is_behind: bool) -> None:
         """Remember a refusal, its own or that of a call before it.
@@ -281,7 +279,6 @@ class _Waiter:
         """
         self.last = error
         self.is_behind = is_behind
-        self.refused[error.scope, error.axis] = error
 
     @property
     def is_hopeless(self) -> bool:
