@@ -5,6 +5,7 @@ from typing import Any, NoReturn
 
 from redis.exceptions import ResponseError
 
+from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.limit import MOST
 from budget_core.provider import maybe_await
 from budget_cpython.ledger.redis import replies, script_args
@@ -168,11 +169,14 @@ class RedisBackend:
             found.update(replies.text(list(members)))
         return list(found)
 
-    async def _raise(self, error: Exception) -> NoReturn:
+    async def _raise(self, error: Exception, sent: bool = True) -> NoReturn:
         pool = getattr(self._client, "connection_pool", None)
         if pool is not None and is_read_only(error):  # the address may be another server's by now
             await maybe_await(pool.disconnect(inuse_connections=False))
-        raise ledger_error(error, self._keys.prefix, retries=not self._owned) from error
+        found = ledger_error(error, self._keys.prefix, retries=not self._owned)
+        if not sent and isinstance(found, LedgerUnavailableError):
+            found.applied = False
+        raise found from error
 
     async def _refuse_eviction(self) -> None:
         """Raise `ValueError` if the server may evict keys; one that does not tell passes."""
@@ -181,7 +185,7 @@ class RedisBackend:
             info = await maybe_await(self._client.info("memory"))
         except ERRORS as error:
             if not (isinstance(error, ResponseError) and is_forbidden(error)):
-                await self._raise(error)
+                await self._raise(error, False)
         policy = replies.policy(info)
         if policy != "noeviction":
             raise ValueError(

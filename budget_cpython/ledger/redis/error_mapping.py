@@ -1,5 +1,7 @@
 """Map the errors of the `redis` library to a ledger's."""
 
+from traceback import walk_tb
+
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -26,7 +28,7 @@ def ledger_error(error: Exception, prefix: str, retries: bool) -> LedgerError:
     """
     text = str(error) or type(error).__name__
     refused = isinstance(error, ResponseError)
-    unsent = isinstance(error, _NOT_RUN) or " connecting to " in text
+    unsent = isinstance(error, _NOT_RUN) or _is_connecting(error)
     if any(words in text for words in _FULL) and refused:
         return LedgerFullError(f"Redis has no room: {text}")
     if any(words in text for words in _FOREIGN) and refused:
@@ -34,6 +36,12 @@ def ledger_error(error: Exception, prefix: str, retries: bool) -> LedgerError:
     event = "refused" if refused else "cannot be reached" if unsent else "did not answer"
     applied = False if (refused or unsent) and not retries else None
     return LedgerUnavailableError(f"Redis {event}: {text}", error, applied)
+
+
+def _is_connecting(error: Exception) -> bool:
+    """Return whether the library raised it while it connected: a server may close at once."""
+    frames = walk_tb(error.__traceback__)
+    return any(frame.f_code.co_name.startswith("connect") for frame, _ in frames)
 
 
 def is_read_only(error: Exception) -> bool:

@@ -144,3 +144,13 @@ def chained(error: BaseException | None) -> list[str]:
         texts += [str(error), repr(error), repr(vars(error))]
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return texts
+
+
+def test_a_server_that_has_all_its_clients_has_applied_nothing(own: RedisServer) -> None:
+    with closing(own.client()) as first:
+        first.config_set("maxclients", 1)
+        for options in ({}, {"check_eviction": False}):
+            with closing(RedisLedger(own.url, timeout=PATIENCE, **options)) as ledger:  # type: ignore[arg-type]
+                with pytest.raises(LedgerUnavailableError, match="cannot be reached") as raised:
+                    ledger.reserve("org", {"tokens": 1})
+                assert raised.value.applied is False

@@ -54,6 +54,22 @@ def test_a_server_that_is_down_is_said_to_be_and_nothing_is_applied(tmp_path: Pa
             assert down.value.applied is False or "did not answer" in str(down.value)
 
 
+def test_a_first_use_of_any_client_that_cannot_connect_has_applied_nothing(tmp_path: Path) -> None:
+    place = str(tmp_path / "none.sock")
+    with closing(RedisLedger(redis.Redis(unix_socket_path=place))) as ledger:
+        with pytest.raises(LedgerUnavailableError, match="cannot be reached") as raised:
+            ledger.reserve("org", {"tokens": 1})
+        assert raised.value.applied is False
+
+    async def check() -> None:
+        asked = AsyncRedisLedger(redis.asyncio.Redis(unix_socket_path=place))
+        with pytest.raises(LedgerUnavailableError) as raised:
+            await asked.charge("org", {"tokens": 1})
+        assert raised.value.applied is False
+
+    asyncio.run(check())
+
+
 def asking(ledger: RedisLedger, hold: Hold) -> "list[Callable[[], Any]]":
     return [
         lambda: ledger.set_limits("org", LIMITS),
