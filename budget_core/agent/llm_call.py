@@ -84,7 +84,7 @@ class LlmCall:
             from budget_core.usage_stream import StreamedAnswer  # loaded for the first stream
 
             asked["on_delta"] = self._streamed = StreamedAnswer(on_delta, self.hold.limit)
-        if getattr(self.inner, "supports_left_s", False):
+        if getattr(self.inner, "supports_left_s", False) is True:
             asked["left_s"] = self.hold.envelope.remaining_s
         self.billed = True
         try:

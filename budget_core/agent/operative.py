@@ -1,13 +1,10 @@
 """An agent: a model, its tools, and what each of its runs may use."""
 
-import asyncio
-
 from budget_core.agent.budget import Budget
 from budget_core.agent.envelope import Envelope
 from budget_core.agent.run import Run
 from budget_core.agent.tool import Tool
 from budget_core.agent.toolbox import Toolbox
-from budget_core.durations import inf
 from budget_core.errors import refuse
 from budget_core.turn_state import TurnRuntimeState
 
@@ -18,7 +15,6 @@ if TYPE_CHECKING:
 
     from budget_core._types import Hook, Provider
     from budget_core.agent.result import OperativeResult
-    from budget_core.deadline_token import DeadlineToken
     from budget_core.ledger._types import AnyLedger
 
 
@@ -125,22 +121,6 @@ class Operative:
         own budget holds as well. What it did comes back also where it was stopped. Raises
         `ValueError` where that budget is an `Envelope`, which is a single run's.
         """
-        if not isinstance(self.budget, Budget):
-            raise ValueError(f"{name} needs a Budget for each of its runs, not an Envelope")
-        limit = self.budget.replace(**limits)
+        from budget_core.agent.sub_agent import tool_of  # loaded for the first sub-agent
 
-        async def work(task: str, budget: Envelope, token: "DeadlineToken") -> str:
-            least = min(token.remaining_s(), inf if limit.timeout is None else limit.timeout)
-            child = budget.child(limit.replace(timeout=least), name)
-            run = self.begin(task, child)
-            token.on_cancel(lambda: None if run.result else run.cancel())
-            try:
-                await run.finish()
-            except asyncio.CancelledError:
-                pass  # what it did is handed back all the same
-            result: Any = run.result
-            return result.text if result.completed else f"[Stopped: {result.reason}]\n{result.text}"
-
-        task = {"type": "string", "description": "what is to be done, all that is to be known"}
-        parameters = {"type": "object", "properties": {"task": task}, "required": ["task"]}
-        return Tool(name, description, work, parameters, None, True, True, essential)
+        return tool_of(self, name, description, essential, limits)
