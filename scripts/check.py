@@ -191,7 +191,7 @@ def main() -> int:
     parser.add_argument("step", nargs="?", choices=STEPS, help="one step only; default: all")
     parser.add_argument("arguments", nargs="*", help="after `--`: for the tests' runner")
     parser.add_argument("--fix", action="store_true", help="lint: correct instead of complaining")
-    parser.add_argument("--all", action="store_true", help="the slow tests on CPython as well")
+    parser.add_argument("--all", action="store_true", help="slow tests and all examples as well")
     options = parser.parse_args()
     steps = [options.step] if options.step else list(STEPS)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
