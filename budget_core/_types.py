@@ -94,6 +94,7 @@ class UsageParts(Protocol):
     cache_written: int
     reasoning: int
     status: str
+    report: Any
 
 
 class Tracker(Protocol):

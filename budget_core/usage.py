@@ -20,9 +20,11 @@ class Usage:
     - `cached`, `cache_written`: the parts of the input read from and written to a cache.
     - `reasoning`: the part of the output that the model spent on reasoning.
     - `total`: all of it.
-    - `status`: how well it is known: `MEASURED`; `ESTIMATED` where the report says so itself
-      (`"estimated": True`); `INVALID` where a value was not a count or a part was absent (what
-      could be read still counts); or `MISSING` where nothing was reported.
+    - `report`: the report, where it says more than plain counts; `None` otherwise. A price looks
+      there for what else is billed.
+    - `status`: how well the tokens are known: `MEASURED`; `ESTIMATED` where the report says so
+      itself (`"estimated": True`); `INVALID` where a value was not a count or a part was absent
+      (what could be read still counts); or `MISSING` where nothing was reported.
 
     `input` and `output` are `None` where they were not reported.
     """
@@ -37,10 +39,11 @@ class Usage:
     output: int | None = None
     total = cached = cache_written = reasoning = 0
     status = MISSING
+    report: "Any" = None
 
     @property
     def other(self) -> int:
-        """Tokens of the total that are neither input nor output, such as a tool's prompt."""
+        """Tokens of the total that are neither input nor output."""
         return self.total - (self.input or 0) - (self.output or 0)
 
 
@@ -60,7 +63,7 @@ def read_usage(report: "Any") -> Usage:
         if (
             type(prompt) is type(completion) is type(total) is int
             and prompt >= 0 <= completion
-            and prompt + completion <= total <= _MOST
+            and prompt + completion == total <= _MOST
             and (len(report) == 3 or _has_plain_details(usage, report))
         ):
             usage.status = MEASURED
@@ -76,10 +79,16 @@ def read_usage(report: "Any") -> Usage:
 
 def _has_plain_details(usage: Usage, report: "dict[str, Any]") -> bool:
     """Take over the cache reads and the reasoning; `False` if there is more in the report."""
-    usage.cached = cached = report["prompt_tokens_details"]["cached_tokens"]
+    details = report["prompt_tokens_details"]
+    usage.cached = cached = details["cached_tokens"]
+    if len(details) > 1 and sum(details.values()) != cached:
+        return False
     reasoning, known = 0, 4
     if "completion_tokens_details" in report:
-        reasoning, known = report["completion_tokens_details"]["reasoning_tokens"], 5
+        details = report["completion_tokens_details"]
+        reasoning, known = details["reasoning_tokens"], 5
+        if len(details) > 1 and sum(details.values()) != reasoning:
+            return False
     usage.reasoning = reasoning
     return (
         type(cached) is type(reasoning) is int

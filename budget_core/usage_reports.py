@@ -1,49 +1,91 @@
 """Read usage reports in any provider's dialect, however broken.
 
-The dialects are OpenAI's (chat completions and responses), Anthropic's and Gemini's, each as a dict
-or as an object.
+The dialects are those of OpenAI (chat completions, responses, embeddings) and all who speak it,
+Anthropic, Gemini, Bedrock and Cohere, each as a dict or as an object.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from budget_core._types import UsageParts
 
-_INPUT = ("prompt_tokens", "input_tokens", "promptTokenCount", "prompt_token_count")
+_INPUT = (
+    "prompt_tokens",
+    "input_tokens",
+    "promptTokenCount",
+    "prompt_token_count",
+    "inputTokens",
+)
 _OUTPUT = (
     "completion_tokens",
     "output_tokens",
     "candidatesTokenCount",
     "candidates_token_count",
+    "outputTokens",
 )
-_TOTAL = ("total_tokens", "totalTokenCount", "total_token_count")
-_CACHED = ("cached_tokens", "cachedContentTokenCount", "cached_content_token_count")
+_TOTAL = ("total_tokens", "totalTokenCount", "total_token_count", "totalTokens")
+_CACHED = (
+    "cached_tokens",
+    "cachedContentTokenCount",
+    "cached_content_token_count",
+    "prompt_cache_hit_tokens",
+    "cached_prompt_text_tokens",
+)
+_READ = ("cache_read_input_tokens", "cacheReadInputTokens")
+_WRITTEN = ("cache_creation_input_tokens", "cacheWriteInputTokens")
 _THOUGHTS = ("thoughtsTokenCount", "thoughts_token_count")
 _TOOL_INPUT = ("toolUsePromptTokenCount", "tool_use_prompt_token_count")
+_INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details", "input_token_details")
+_OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details", "output_token_details")
+_REASONING = ("reasoning_tokens",)
 
 
 def take_report(usage: "UsageParts", report: object) -> None:
     """Fill an empty `Usage` with what a report in any dialect says was used; never raises."""
     fields = _Report(report, usage.MOST)
+    _take(usage, fields)
+    iterations = fields.get("iterations")
+    if iterations and isinstance(iterations, (list, tuple)):
+        _take_iterations(usage, iterations)
+    if report is not None:
+        usage.report = report
+
+
+def _take(usage: "UsageParts", fields: "_Report") -> None:
+    estimated = fields.get("estimated") is True
+    billed = fields.get("billed_units")  # Cohere's, beside the tokens of its tokenizer
+    if billed is not None:
+        fields = _Report(billed, usage.MOST)
     prompt, completion, total = fields.count(_INPUT), fields.count(_OUTPUT), fields.count(_TOTAL)
-    read = fields.count(("cache_read_input_tokens",)) or 0
-    written = fields.count(("cache_creation_input_tokens",)) or 0
-    cached = fields.count(_CACHED, ("prompt_tokens_details", "input_tokens_details"))
+    read, written = fields.count(_READ) or 0, fields.count(_WRITTEN) or 0
+    cached = fields.count(_CACHED, _INPUT_DETAILS, ("cached_tokens",))
     cached = read if cached is None else cached
     # Anthropic's input_tokens leave out what was read from and written to a cache.
     outside = 0 if fields.get("prompt_tokens") is not None else read + written
     if prompt is None and completion is None and total is None and not outside:
         usage.status = usage.MISSING if fields.valid else usage.INVALID
         return
+    if billed is not None and prompt is not None:
+        completion = completion or 0  # an embedding has none
+    outside += fields.count(_TOOL_INPUT) or 0  # Gemini's prompt leaves it out
     if prompt is not None or outside:
         usage.input = (prompt or 0) + outside
-    details = ("completion_tokens_details", "output_tokens_details")
-    thoughts = fields.count(_THOUGHTS) or 0  # Gemini's are not part of its candidates
-    usage.reasoning = thoughts + (fields.count(("reasoning_tokens",), details) or 0)
-    if completion is not None or thoughts:
-        usage.output = (completion or 0) + thoughts
-    parts = (usage.input or 0) + (usage.output or 0) + (fields.count(_TOOL_INPUT) or 0)
+    reasoning = fields.count(_REASONING, _OUTPUT_DETAILS, ("reasoning_tokens", "thinking_tokens"))
+    reasoning = reasoning or 0
+    beside = thoughts = fields.count(_THOUGHTS) or 0  # Gemini's candidates leave them out
+    citations = fields.count(("citation_tokens",))
+    if citations is not None:  # Perplexity's completion and total leave both out
+        beside += citations + reasoning
+        total = None if completion is not None else total
+    usage.reasoning = thoughts + reasoning
+    if completion is not None or beside:
+        usage.output = (completion or 0) + beside
+    parts = (usage.input or 0) + (usage.output or 0)
+    if reasoning and total == parts + reasoning:  # xAI's completion leaves it out
+        usage.output = (usage.output or 0) + reasoning
+        parts += reasoning
     if total is None or total < parts:
         if prompt is None or completion is None or (total is not None and not outside):
             fields.valid = False
@@ -53,10 +95,32 @@ def take_report(usage: "UsageParts", report: object) -> None:
         cached = 0
     usage.total = total
     usage.cached = cached
-    usage.cache_written = written
-    estimated = fields.get("estimated") is True
+    inside = fields.count((), _INPUT_DETAILS, ("cache_write_tokens",)) or 0
+    usage.cache_written = written + inside
+    if cached + usage.cache_written > total:
+        fields.valid = False
+        usage.cache_written = 0
     known = usage.ESTIMATED if estimated else usage.MEASURED
     usage.status = known if fields.valid else usage.INVALID
+
+
+def _take_iterations(usage: "UsageParts", iterations: "Sequence[object]") -> None:
+    """Take the sum of a message's iterations, some of which Anthropic's own sum leaves out."""
+    whole: dict[str, int] = {}
+    valid = True
+    for iteration in iterations:
+        part: Any = type(usage)()
+        _take(part, _Report(iteration, usage.MOST))
+        valid = valid and part.status == usage.MEASURED
+        for name in ("input", "output", "total", "cached", "cache_written"):
+            whole[name] = whole.get(name, 0) + (getattr(part, name) or 0)
+    if usage.total <= whole["total"] <= usage.MOST:
+        for name in whole:
+            setattr(usage, name, whole[name])
+        if not valid or usage.status == usage.MISSING:
+            usage.status = usage.MEASURED if valid else usage.INVALID
+    elif not valid:
+        usage.status = usage.INVALID
 
 
 class _Report:
@@ -77,8 +141,13 @@ class _Report:
             self.valid = False
             return None
 
-    def count(self, names: "tuple[str, ...]", details: "tuple[str, ...]" = ()) -> int | None:
-        """Return the first of `names` that holds a count, else the first in a field of `details`.
+    def count(
+        self,
+        names: "tuple[str, ...]",
+        details: "tuple[str, ...]" = (),
+        within: "tuple[str, ...]" = (),
+    ) -> int | None:
+        """Return the first of `names` that holds a count, else the first `within` one of `details`.
 
         A value that is not a count makes the report invalid.
         """
@@ -92,7 +161,7 @@ class _Report:
             value = self.get(name)
             if value is not None:
                 nested = _Report(value, self._most)
-                count = nested.count(names[:1])
+                count = nested.count(within)
                 foreign = isinstance(value, (bool, int, float, str, bytes, list, tuple))
                 self.valid = self.valid and nested.valid and not foreign
                 if count is not None:

@@ -2,33 +2,53 @@
 
 from decimal import ROUND_CEILING, Decimal
 
+from budget_core.prices import has_more
+from budget_core.usage import read_usage
+from budget_cpython.billed_units import Part, as_dict, parts_of, tariffs_of, units_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
+    from typing import Any
+
+    from genai_prices.types import PriceCalculation
+
 _NANO = Decimal(1_000_000_000)
 _MANY = 1_000_000
+_MOST_KNOWN = 1_000  # models by name
 
 
 class ListedPrice:
-    """What one model's tokens cost today, by genai-prices, tiers included."""
+    """What one model costs, by genai-prices: every unit, tariff and tier that it lists."""
 
-    def __init__(self, model: str, provider_id: str | None) -> None:
+    def __init__(self, table: "ListedPrices", model: str, provider_id: str | None) -> None:
+        self._table = table
         self._model = model
         self._provider_id = provider_id
+        self._provider = self._calculate({"input_tokens": 1, "output_tokens": 1}).provider
 
-    def cost(self, prompt: int, completion: int, cached: int = 0, written: int = 0) -> int:
+    def __repr__(self) -> str:
+        return f"<ListedPrice: {self._model} of {self._provider.name}>"
+
+    def cost(
+        self, prompt: int, completion: int, cached: int = 0, written: int = 0, hour: int = 0
+    ) -> int:
         """Return the nano-USD of a call, rounded up.
 
-        `cached` and `written` tokens, from and to a cache, are part of the prompt.
+        `cached` tokens from a cache and those `written` to one are part of the prompt, those
+        written for an `hour` are part of the written ones.
         """
-        from genai_prices import Usage, calc_price
-
         cached = min(cached, prompt)
-        usage = Usage(
-            input_tokens=prompt,
-            output_tokens=completion,
-            cache_read_tokens=cached,
-            cache_write_tokens=min(written, prompt - cached),
-        )
-        price = calc_price(usage, self._model, provider_id=self._provider_id).total_price
-        return int((price * _NANO).to_integral_value(ROUND_CEILING))
+        written = min(written, prompt - cached)
+        units = {
+            "input_tokens": prompt,
+            "output_tokens": completion,
+            "cache_read_tokens": cached,
+            "cache_write_tokens": written,
+            "cache_write_1h_tokens": min(hour, written),
+        }
+        return _in_nano(self._calculate(units).total_price)
 
     def affordable(self, nano_usd: int, prompt: int) -> int | None:
         """Return how many completion tokens that money buys after a prompt; `None` is any number.
@@ -46,31 +66,142 @@ class ListedPrice:
             tokens -= 1
         return tokens
 
+    def cost_of(
+        self, usage: "Any", response: "Any" = None, *, batch: bool = False
+    ) -> tuple[int, bool]:
+        """Return the nano-USD of a call, and whether it is billed for nothing else.
+
+        `usage` is a `Usage`, or a provider's report: a dict, or an object of its SDK. Something
+        else is a unit, a tier or a `batch` for which the list has no price, and what is not known.
+        `response` is asked for its `service_tier`.
+        """
+        usage = read_usage(usage)
+        if usage.report is None and not usage.total:
+            return 0, True  # no model was asked
+        report = as_dict(usage.report)
+        if report is None:
+            return _in_nano(self._price_of(Part(usage, {}), {})[0]), False
+        tariffs = tariffs_of(report, response, batch)
+        cost, full = Decimal(0), True
+        for part in parts_of(usage, report):
+            price = self if part.model is None else self._table.get(part.model)
+            found, whole = (price or self)._price_of(part, tariffs)
+            cost += found
+            full = full and whole and price is not None
+        return _in_nano(cost), full
+
+    def cost_of_units(self, **units: float) -> tuple[int, bool]:
+        """Return the nano-USD of units by genai-prices' names, and whether all have a price.
+
+        For calls without a report: `cost_of_units(input_characters=1_200)`, or `audio_seconds`,
+        `input_document_pages`, `web_searches`.
+        """
+        found = self._calculate(units)
+        return _in_nano(found.total_price), _covers(found, units)
+
+    def _price_of(self, part: Part, tariffs: dict[str, str]) -> tuple[Decimal, bool]:
+        """Return the dollars of a part of a report, and whether that is all."""
+        units, rest = units_of(part, self._provider)
+        try:
+            found = self._calculate(units, tariffs)
+        except ValueError:  # parts that are more than their whole
+            whole = {"input_tokens": part.usage.input or 0}
+            whole["output_tokens"] = part.usage.total - whole["input_tokens"]
+            return self._calculate(whole, tariffs).total_price, False
+        embedded = part.usage.total and part.usage.input is None
+        if embedded and found.model_price.output_mtok is None:
+            units = {"input_tokens": part.usage.total}  # an embedding's report has a total alone
+            found = self._calculate(units, tariffs)
+        full = _covers(found, units) and _knows(found, tariffs) and not has_more(rest)
+        return found.total_price, full
+
+    def _calculate(
+        self, units: "Mapping[str, Any]", tariffs: dict[str, str] | None = None
+    ) -> "PriceCalculation":
+        from genai_prices import Usage as Units
+        from genai_prices import calc_price
+
+        return calc_price(
+            Units(**units),
+            self._model,
+            provider_id=self._provider_id,
+            genai_request_timestamp=self._table.now(),
+            price_context=tariffs,
+        )
+
 
 class ListedPrices:
     """A table of prices for `Operative(prices=…)`: models by name, as genai-prices finds them.
 
-    `provider_id` is one of its providers, such as `"openai"`; without it the name alone decides.
-    Prices are those of the installed release: nothing is fetched. Raises `ImportError` if
-    genai-prices is not installed.
+    A name may begin with its provider: `openai/gpt-4o`. `provider_id` is one of its providers, such
+    as `"openai"`, for all names. Prices are those of the installed release at the time that `now`
+    gives, the present unless given: nothing is fetched. Raises `ImportError` if genai-prices is not
+    installed.
     """
 
-    def __init__(self, provider_id: str | None = None) -> None:
+    def __init__(
+        self, provider_id: str | None = None, now: "Callable[[], datetime] | None" = None
+    ) -> None:
         try:
             import genai_prices  # noqa: F401 - fail now, not in the first call
         except ImportError as error:
             raise ImportError("ListedPrices needs genai-prices: pip install .[prices]") from error
 
         self._provider_id = provider_id
+        self._now = now
         self._known: dict[str, ListedPrice | None] = {}
+
+    def now(self) -> "datetime | None":
+        """Return the time whose prices count, `None` for the present."""
+        return None if self._now is None else self._now()
 
     def get(self, model: str) -> ListedPrice | None:
         """Return a model's price, or `None` if it is not known."""
         if model not in self._known:
-            price = ListedPrice(model, self._provider_id)
-            try:
-                price.cost(1, 1)
-                self._known[model] = price
-            except LookupError:
-                self._known[model] = None
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[model] = self._find(model)
         return self._known[model]
+
+    def _find(self, model: str) -> ListedPrice | None:
+        for name, provider_id in self._readings(model):
+            try:
+                return ListedPrice(self, name, provider_id)
+            except LookupError:
+                pass
+        return None
+
+    def _readings(self, model: str) -> "Iterator[tuple[str, str | None]]":
+        """Yield the names and providers that a model's name may stand for."""
+        yield model, self._provider_id
+        for mark in "/:":
+            prefix, found, name = model.partition(mark)
+            if found and prefix and name:
+                yield name, self._provider_id or prefix
+
+
+def _covers(found: "PriceCalculation", units: "Mapping[str, Any]") -> bool:
+    """Tell whether each unit has a price of its own, or is part of one that has."""
+    from genai_prices.data_units import unit_data
+
+    for name in units:
+        sort = unit_data[name]["dimensions"].items()
+        if units[name] and not any(
+            unit["dimensions"].items() <= sort
+            and getattr(found.model_price, unit["price_key"]) is not None
+            for unit in unit_data.values()
+        ):
+            return False
+    return True
+
+
+def _knows(found: "PriceCalculation", tariffs: dict[str, str]) -> bool:
+    """Tell whether a model's prices differ by each of the tariffs that a call was made at."""
+    variants = found.model.price_variants or ()
+    return all(
+        any(variant.when.get(name) == tariffs[name] for variant in variants) for name in tariffs
+    )
+
+
+def _in_nano(usd: Decimal) -> int:
+    return int((usd * _NANO).to_integral_value(ROUND_CEILING))

@@ -396,10 +396,11 @@ def test_every_dialect_names_the_same_parts() -> None:
         (detailed, (100, 20, 50, 0, 7, 0, 120)),
         (dict(detailed, cost=5), (100, 20, 50, 0, 7, 0, 120)),
         (dict(OPENAI, total_tokens=125), (100, 20, 0, 0, 0, 5, 125)),
+        (dict(detailed, total_tokens=127), (100, 27, 50, 0, 7, 0, 127)),
         (RESPONSES, (100, 20, 50, 0, 7, 0, 120)),
         (ANTHROPIC, (1210, 5, 1000, 200, 0, 0, 1215)),
-        (GEMINI, (100, 50, 50, 0, 30, 10, 160)),
-        (GEMINI_SNAKE, (100, 50, 50, 0, 30, 10, 160)),
+        (GEMINI, (110, 50, 50, 0, 30, 0, 160)),
+        (GEMINI_SNAKE, (110, 50, 50, 0, 30, 0, 160)),
     ):
         assert parts(report) == expected, report
         assert parts(Report(report)) == expected, ("object", report)

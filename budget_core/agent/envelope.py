@@ -33,7 +33,8 @@ class Envelope:
     - `turns` (also `steps`), `tokens`, `nano_usd`, `tool_calls`, `reflections`: each a
       `SharedAllowance`.
     - `estimated`, `missing`, `unpriced`: calls whose usage was estimated, or is not known, and
-      those whose price is not known. `retries`: attempts beyond the first of each call.
+      those whose price is not known, or not all of it. `retries`: attempts beyond the first of
+      each call.
     - `max_tokens_per_turn`, `max_context_tokens`: the smallest here and above, or `None`.
     - `name`: the envelope's name in reasons.
     - `stopped`: the reason that was given to `stop`, or `None`.

@@ -147,9 +147,10 @@ class LlmCall:
         attempts = getattr(made, "attempts", 1)
         unclear += ["retries"] * (attempts - 1 if type(attempts) is int else 0)
         if self.hold.price is not None:
-            from budget_core.prices import cost_of_usage  # loaded where there are prices
-
-            self.nano_usd = cost_of_usage(usage, self.hold.price)
+            self.nano_usd, full = self.hold.price.cost_of(usage, self.response)
+            if not full:
+                self.nano_usd = max(self.nano_usd, self.hold.nano_usd)
+                unclear.append("unpriced")
         else:
             self.nano_usd = None
             if self._priced and self.billed:

@@ -200,7 +200,11 @@ class Gate:
             models.append(self.fallback_model)
         first: Any = None
         for model in models:
-            price = None if self.prices is None else self.prices.get(model)
+            price = None
+            if self.prices is not None:
+                from budget_core.prices import price_of  # loaded where there are prices
+
+                price = price_of(self.prices, str(model))
             hold = Admission(envelope, prompt, limit, price, model)
             try:
                 await hold.wait()

@@ -2,11 +2,9 @@
 
 from budget_core.config import Enforcement, TurnBudgetConfig
 from budget_core.enforcement import call_hook
-from budget_core.errors import refuse
 from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
 from budget_core.ledger.llm_account import LedgerAccount, UnpricedError, used_by
 from budget_core.notices import UNAVAILABLE, fill
-from budget_core.prices import cost_of_usage
 from budget_core.provider import ChatResponse, maybe_await
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.usage import Usage
@@ -51,8 +49,11 @@ def draw_on(
 class LedgerProvider:
     """The provider that a `BudgetWrapper` with a ledger puts round its own.
 
-    `wrapper` says how to enforce limits, has the hook to call, and whether to estimate.
+    `wrapper` says how to enforce limits, has the hook to call, and whether to estimate. `unpriced`
+    counts the calls whose reports name something that their price does not cover.
     """
+
+    unpriced = 0
 
     def __init__(
         self,
@@ -143,13 +144,11 @@ class LedgerProvider:
         fallback = self._wrapper.fallback_model
         if self._wrapper.enforcement == Enforcement.FALLBACK and fallback not in (None, models[0]):
             models.append(str(fallback))
-        return [(name, self._price(name)) for name in models]
+        if self._prices is None:
+            return [(name, None) for name in models]
+        from budget_core.prices import price_of  # loaded where there are prices
 
-    def _price(self, model: str) -> "Price | None":
-        price: Price | None = None if self._prices is None else self._prices.get(model)
-        if price is not None and not hasattr(price, "cost"):
-            refuse("prices of " + model, "a Price", price)
-        return price
+        return [(name, price_of(self._prices, name)) for name in models]
 
     async def _reserve(
         self, candidates: "list[tuple[str, Price | None]]", prompt: int, limit: int | None
@@ -174,7 +173,7 @@ class LedgerProvider:
         options: "dict[str, Any]",
     ) -> "Any":
         def used(response: "Any" = None) -> "tuple[dict[str, int], bool]":
-            return self._used(response, options.get("on_delta"), messages, tools, price)
+            return self._used(response, options.get("on_delta"), messages, tools, price, hold)
 
         hold.begin()
         try:
@@ -201,6 +200,7 @@ class LedgerProvider:
         messages: "Messages",
         tools: "Tools | None",
         price: "Price | None",
+        hold: "LlmHold",
     ) -> "tuple[dict[str, int], bool]":
         """Return what a call used as far as it is known, and whether that is exact."""
         try:
@@ -210,7 +210,12 @@ class LedgerProvider:
                 usage = streamed.usage_of(response, messages, tools)
             exact = usage.status == Usage.MEASURED or self._wrapper.estimates
             usage = at_least_estimated(usage, response, messages, tools)
-            nano_usd = None if price is None else cost_of_usage(usage, price)
+            nano_usd = None
+            if price is not None:
+                nano_usd, full = price.cost_of(usage, response)
+                if not full:
+                    self.unpriced += 1
+                    nano_usd = max(nano_usd, hold.hold.amounts.get("nano_usd", 0))
             return used_by(usage.total, nano_usd), exact
         except Exception:  # noqa: BLE001 - a call that cannot be counted costs what was held
             return {"calls": 1}, False

@@ -782,9 +782,10 @@ async def test_an_answer_that_cannot_be_read_leaves_no_hold_and_its_cost_is_what
 
     class Dear:
         def cost(self, *tokens: int) -> int:
-            if tokens[0] > 2:
-                raise RuntimeError("no price for that")
             return 5
+
+        def cost_of(self, *report: object) -> "tuple[int, bool]":
+            raise RuntimeError("no price for that")
 
         def affordable(self, nano_usd: int, prompt: int) -> int:
             return 50
