@@ -167,7 +167,7 @@ def _is_more(name: str, value: "Any") -> bool:
 
 def _is_special(tariff: "Any") -> bool:
     """Tell whether a text names a tariff, or a kind of token, that is not the usual one."""
-    return isinstance(tariff, str) and f" {tariff} " not in _STANDARD
+    return isinstance(tariff, str) and tariff != "" and f" {tariff} " not in _STANDARD
 
 
 def _for_an_hour(report: "Any") -> int:

@@ -1,8 +1,14 @@
 """Money counted with genai-prices, before a call and after it."""
 
+from datetime import UTC, datetime
+from typing import Any
+
 import pytest
+from openai.types import CompletionUsage
+from openai.types.responses import ResponseUsage
 
 from budget_cpython import Budget, ChatResponse, ListedPrices, Operative, Price, StopReason
+from budget_cpython.prices import ListedPrice
 from tests.agent.support import QUESTION, says
 from tests_micro.script import Script
 
@@ -105,3 +111,142 @@ def test_what_is_written_to_a_cache_costs_what_the_list_says() -> None:
     prices = {"script": Price(3, 15, cache_write=3.75)}
     result = Operative(script, budget=Budget(max_turns=3), prices=prices).run_sync(QUESTION)
     assert result.usage["nano_usd"] == 1_000 * 3_750 + 10 * 15_000
+
+
+# What a provider's own report or response says
+
+
+class Response:
+    """A provider's response, as far as prices look at one."""
+
+    def __init__(self, service_tier: str | None) -> None:
+        self.service_tier = service_tier
+
+
+PLAIN = {"prompt_tokens": 1_000, "completion_tokens": 100, "total_tokens": 1_100}
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+def listed(model: str, provider_id: str | None = None) -> ListedPrice:
+    price = ListedPrices(provider_id, now=lambda: NOW).get(model)
+    assert price is not None, model
+    return price
+
+
+@pytest.mark.parametrize(
+    ("name", "same"),
+    [
+        ("openai/gpt-4o", "gpt-4o"),
+        ("openai:gpt-4o", "gpt-4o"),
+        ("azure/gpt-4o", "gpt-4o"),
+        ("openrouter/openai/gpt-4o", "gpt-4o"),
+        ("gemini/gemini-2.5-flash", "gemini-2.5-flash"),
+        ("google-gla:gemini-2.5-flash", "gemini-2.5-flash"),
+        ("anthropic/claude-sonnet-4-5-20250929", "claude-sonnet-4-5"),
+        ("bedrock/anthropic.claude-3-5-sonnet-20240620-v1:0", "claude-sonnet-4-5"),
+    ],
+)
+def test_a_name_may_begin_with_its_provider(name: str, same: str) -> None:
+    assert listed(name).cost(1_000, 100) == listed(same).cost(1_000, 100) > 0
+
+
+def test_a_providers_own_price_counts() -> None:
+    here, there = listed("openai/gpt-oss-120b"), listed("groq/openai/gpt-oss-120b")
+    assert here.cost(1_000_000, 0) != there.cost(1_000_000, 0)
+    assert "Groq" in repr(there)
+    assert listed("openai/gpt-oss-120b", "groq").cost(1_000, 5) == there.cost(1_000, 5)
+
+
+@pytest.mark.parametrize("name", ["acme/gpt-4o", "openai/no-such-model", "openai/", "/gpt-4o", ""])
+def test_a_name_of_another_provider_has_no_price(name: str) -> None:
+    assert ListedPrices().get(name) is None
+
+
+def test_a_tier_costs_what_the_list_says_or_is_marked() -> None:
+    price = listed("openai/gpt-5-mini")
+    plain, _ = price.cost_of(PLAIN)
+    assert price.cost_of(PLAIN, Response("default")) == (plain, True)
+    assert price.cost_of(PLAIN, Response("flex")) == (plain // 2, True)
+    assert price.cost_of({**PLAIN, "service_tier": "flex"}) == (plain // 2, True)
+    dear, full = price.cost_of(PLAIN, Response("priority"))
+    assert (dear > plain, full) == (True, True)
+    assert price.cost_of(PLAIN, Response("scale")) == (plain, False)
+
+
+def test_a_batch_costs_what_the_list_says_or_is_marked() -> None:
+    price = listed("openai/gpt-4o-mini")
+    plain, _ = price.cost_of(PLAIN)
+    assert price.cost_of(PLAIN, batch=True) == (plain // 2, True)
+    without = listed("deepseek/deepseek-chat")
+    assert without.cost_of(PLAIN, batch=True) == (without.cost_of(PLAIN)[0], False)
+    batched = {"input_tokens": 1_000, "output_tokens": 100, "service_tier": "batch"}
+    claude = listed("claude-sonnet-4-5")
+    assert claude.cost_of(batched) == (claude.cost(1_000, 100) // 2, True)
+
+
+def test_a_unit_without_a_price_marks_the_call() -> None:
+    searches = {
+        "input_tokens": 10,
+        "output_tokens": 5,
+        "server_tool_use": {"web_search_requests": 1},
+    }
+    assert listed("claude-sonnet-4-5").cost_of(searches)[1]
+    bedrock = listed("bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0")
+    assert not bedrock.cost_of(searches)[1]
+    assert not listed("gpt-4o").cost_of({**PLAIN, "something_new": 1})[1]
+    assert not listed("gpt-4o").cost_of({**PLAIN, "inference_geo": "us"})[1]
+
+
+def test_parts_that_are_more_than_their_whole_mark_the_call() -> None:
+    report = {**PLAIN, "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 5_000}}
+    price = listed("gpt-audio")
+    assert price.cost_of(report) == (price.cost(1_000, 100), False)
+
+
+def test_a_report_may_be_an_object_of_an_sdk() -> None:
+    report = {
+        **PLAIN,
+        "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 400},
+        "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 50},
+    }
+    price = listed("gpt-audio")
+    assert price.cost_of(CompletionUsage.model_validate(report)) == price.cost_of(report)
+    assert price.cost_of(report)[1]
+    responses = {
+        "input_tokens": 8_000,
+        "output_tokens": 100,
+        "total_tokens": 8_100,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 6_400},
+        "output_tokens_details": {"reasoning_tokens": 64},
+    }
+    price = listed("gpt-5.6")
+    assert price.cost_of(ResponseUsage.model_validate(responses)) == price.cost_of(responses)
+    assert price.cost_of(responses) == (price.cost(8_000, 100, 0, 6_400), True)
+    more = {**responses, "something_new": 5}
+    assert price.cost_of(ResponseUsage.model_validate(more)) == price.cost_of(more)
+    assert not Price(1, 2, cache_write=3).cost_of(ResponseUsage.model_validate(more))[1]
+    assert Price(1, 2, cache_write=3).cost_of(ResponseUsage.model_validate(responses))[1]
+
+
+def test_a_report_without_end_marks_the_call() -> None:
+    endless: dict[str, Any] = dict(PLAIN)
+    endless["more"] = endless
+    price = listed("gpt-4o")
+    assert price.cost_of(endless) == (price.cost(1_000, 100), False)
+
+
+def test_units_are_priced_by_their_names() -> None:
+    assert listed("tts-1").cost_of_units(input_characters=1_000) == (15_000_000, True)
+    assert listed("whisper-1").cost_of_units(audio_seconds=60) == (6_000_000, True)
+    assert listed("mistral/mistral-ocr-latest").cost_of_units(input_document_pages=2)[1]
+    assert listed("gpt-4o").cost_of_units(audio_seconds=60) == (0, False)
+
+
+def test_a_run_at_another_tier_costs_what_the_list_says() -> None:
+    answer = ChatResponse("Done.", usage=PLAIN, service_tier="flex")
+    operative = Operative(
+        Script(answer), budget=Budget(max_turns=3), model="openai/gpt-5-mini", prices=ListedPrices()
+    )
+    result = operative.run_sync(QUESTION)
+    assert result.usage["nano_usd"] == listed("gpt-5-mini").cost(1_000, 100) // 2
+    assert result.usage["unpriced"] == 0

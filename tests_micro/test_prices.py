@@ -1,6 +1,8 @@
 """What tokens cost: whole numbers, rounded up, and exact."""
 
-from budget_core import Price
+from budget_core import Budget, BudgetWrapper, Ledger, Limit, Price
+from budget_core.prices import price_of
+from tests_micro.script import QUESTION, Script, play, says
 from tests_micro.support import raises
 
 TYPE_CHECKING = False
@@ -103,3 +105,164 @@ def test_tokens_written_to_a_cache_have_a_price_of_their_own() -> None:
     assert price.cost(100, 10, 40, 50) == 10 * 3_000 + 40 * 300 + 50 * 3_750 + 10 * 15_000
     assert price.cost(100, 0, 80, 50) == 80 * 300 + 20 * 3_750
     assert Price(3, 15).cost(100, 0, 0, 100) == 300_000
+
+
+PLAIN: "dict[str, Any]" = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+SEARCHES: "dict[str, Any]" = {
+    "input_tokens": 100,
+    "output_tokens": 20,
+    "server_tool_use": {"web_search_requests": 5},
+}
+
+
+class Answer:
+    """A provider's response, as far as prices look at one."""
+
+    def __init__(self, service_tier: "Any") -> None:
+        self.service_tier = service_tier
+
+
+def test_writes_for_an_hour_have_a_price_of_their_own() -> None:
+    price = Price(3, 15, cache_write="3.75", cache_write_1h=6)
+    assert price.cost(100, 0, 0, 100, 100) == 600_000
+    assert price.cost(100, 0, 0, 60, 40) == 40 * 3_000 + 20 * 3_750 + 40 * 6_000
+    assert price.cost(100, 0, 0, 60, 80) == 40 * 3_000 + 60 * 6_000
+    assert Price(3, 15, cache_write="3.75").cost(100, 0, 0, 100, 100) == 375_000
+
+
+def test_a_call_may_cost_something_beside_its_tokens() -> None:
+    price = Price(1, 2, request="0.005")
+    assert price.cost(0, 0) == 5_000_000
+    assert price.cost(1_000, 10) == 5_000_000 + 1_000_000 + 20_000
+    assert price.affordable(5_999_999, 1_000) == -1
+    assert price.affordable(6_020_000, 1_000) == 10
+    assert price.cost_of(PLAIN) == (5_140_000, True)
+    nothing = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+    assert price.cost_of(nothing) == price.cost_of(None) == (0, True)
+
+
+def test_a_cost_says_whether_it_is_all() -> None:
+    price = Price(3, 15)
+    assert price.cost_of(PLAIN) == (600_000, True)
+    assert price.cost_of(SEARCHES) == (600_000, False)
+    assert price.cost_of(dict(SEARCHES, server_tool_use=None)) == (600_000, True)
+    for name, value in (
+        ("audio_tokens", 5),
+        ("num_sources_used", 1),
+        ("something_new", 0.5),
+        ("something_new", True),
+        ("something_new", "dear"),
+        ("something_new", {"of_it": 1}),
+        ("something_new", [{"of_it": 1}]),
+        ("something_new", [5]),
+        ("something_new", object()),
+        ("service_tier", "priority"),
+        ("speed", "fast"),
+        ("inference_geo", "us"),
+    ):
+        assert price.cost_of(dict(PLAIN, **{name: value})) == (600_000, False), (name, value)
+    for name, value in (
+        ("something_new", 0),
+        ("something_new", None),
+        ("something_new", {}),
+        ("something_new", {"of_it": 0, "more": [], "none": None}),
+        ("service_tier", "standard"),
+        ("service_tier", "default"),
+        ("model", "small"),
+        ("estimated", True),
+    ):
+        assert price.cost_of(dict(PLAIN, **{name: value})) == (600_000, True), (name, value)
+
+
+def test_a_known_name_in_another_place_is_not_known() -> None:
+    details = {"cached_tokens": 0, "cache_read_input_tokens": 50}
+    assert not Price(3, 15).cost_of(dict(PLAIN, prompt_tokens_details=details))[1]
+
+
+def test_the_tier_of_the_response_counts_as_that_of_the_report() -> None:
+    price = Price(3, 15)
+    for tier in ("flex", "priority", "batch"):
+        assert price.cost_of(PLAIN, Answer(tier)) == (600_000, False), tier
+    for tier in (None, "", "default", "standard", "on_demand", 5):
+        assert price.cost_of(PLAIN, Answer(tier)) == (600_000, True), tier
+
+
+def test_what_is_written_to_a_cache_without_a_tariff_marks_the_call() -> None:
+    report = dict(PLAIN, prompt_tokens_details={"cached_tokens": 0, "cache_write_tokens": 50})
+    assert Price(3, 15).cost_of(report) == (600_000, False)
+    assert Price(3, 15, cache_write="3.75").cost_of(report) == (637_500, True)
+
+
+def test_tokens_that_may_be_input_or_output_cost_as_the_dearer() -> None:
+    assert Price(3, 15).cost_of({"total_tokens": 100}) == (1_500_000, False)
+    assert Price("0.06", 0).cost_of({"total_tokens": 100}) == (6_000, True)
+    assert Price(5, 1).cost_of({"total_tokens": 100}) == (500_000, False)
+
+
+class Strange:
+    """A report that cannot be looked through."""
+
+    prompt_tokens, completion_tokens, total_tokens = 100, 20, 120
+
+    @property
+    def model_extra(self) -> "dict[str, Any]":
+        raise RuntimeError("not now")
+
+
+def test_a_report_that_cannot_be_looked_through_marks_the_call() -> None:
+    endless = dict(PLAIN)
+    endless["more"] = endless
+    for report in (endless, Strange()):
+        assert Price(3, 15).cost_of(report) == (600_000, False)
+
+
+def test_a_model_finds_its_price_with_its_providers_name_before_it() -> None:
+    small = Price(1, 2)
+    table = {"small": small, "acme/small": Price(3, 4)}
+    assert price_of(table, "small") is small
+    assert price_of(table, "openrouter/openai/small") is small
+    assert price_of(table, "acme/small") is table["acme/small"]
+    assert price_of(table, "other/acme/small") is table["acme/small"]
+    for unknown in ("large", "small/", "/", "", "openai/large"):
+        assert price_of(table, unknown) is None, unknown
+    assert "prices of small" in str(raises(ValueError, price_of, {"small": 5}, "small"))
+
+
+async def test_a_run_counts_a_call_that_is_not_fully_priced() -> None:
+    played = await play(
+        says("done", SEARCHES),
+        budget=Budget(max_usd=1, last_call=None),
+        prices={"script": Price(3, 15)},
+        model="openai/script",
+    )
+    assert played.result.usage["unpriced"] == 1
+    assert played.result.usage["tokens"] == 120
+    # the answer was not bounded, so all of the money was held for it
+    assert played.result.usage["nano_usd"] > 600_000
+
+
+async def test_a_run_counts_a_call_at_another_tier() -> None:
+    for tier, unpriced in (("default", 0), ("priority", 1)):
+        played = await play(says("done", PLAIN, service_tier=tier), prices={"script": Price(3, 15)})
+        assert played.result.usage["unpriced"] == unpriced
+        assert played.result.usage["nano_usd"] == 600_000
+
+
+async def test_an_account_is_charged_what_was_held_for_a_call_that_is_not_fully_priced() -> None:
+    ledger = Ledger()
+    ledger.set_limits("org", [Limit("usd", 1), Limit("tokens", None)])
+    model = BudgetWrapper(
+        Script(says("one", SEARCHES), says("two", PLAIN)),
+        ledger=ledger,
+        account="org",
+        prices={"script": Price(3, 15)},
+        count_tokens=lambda messages, tools: 100,
+    )
+    await model.chat([QUESTION], max_tokens=50)
+    spent = {row.axis: row.spent for row in ledger.balance("org")}
+    assert spent == {"tokens": 120, "nano_usd": 100 * 3_000 + 50 * 15_000}
+    assert model.unpriced == 1
+    await model.chat([QUESTION], max_tokens=50)
+    spent = {row.axis: row.spent for row in ledger.balance("org")}
+    assert spent == {"tokens": 240, "nano_usd": 1_050_000 + 600_000}
+    assert model.unpriced == 1
