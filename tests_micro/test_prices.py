@@ -183,7 +183,8 @@ def test_the_tier_of_the_response_counts_as_that_of_the_report() -> None:
     price = Price(3, 15)
     for tier in ("flex", "priority", "batch"):
         assert price.cost_of(PLAIN, Answer(tier)) == (600_000, False), tier
-    for tier in (None, "", "default", "standard", "on_demand", 5):
+    usual: tuple[Any, ...] = (None, "", "default", "standard", "on_demand", 5)
+    for tier in usual:
         assert price.cost_of(PLAIN, Answer(tier)) == (600_000, True), tier
 
 
