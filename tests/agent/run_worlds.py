@@ -24,7 +24,7 @@ from budget_core.prices import Price
 from budget_core.provider import ChatResponse, ToolCall
 from budget_core.usage_estimate import estimate_tokens
 from budget_cpython.executor import BoundedToolExecutor
-from tests_micro.script import TEXT
+from tests_micro.script import TEXT, Script
 from tests_micro.support import stopped_clock
 
 MOST_CALLS = 40
@@ -65,47 +65,43 @@ class Entry:
         return max(0, tokens - self.held[0]), max(0, nano_usd - self.held[1])
 
 
-class Model:
-    """Answers at random, keeps to no limit, and remembers what it was asked and what it said."""
-
-    supports_response_deltas = True
+class Model(Script):
+    """Answers at random, keeps to no limit, and remembers what it said."""
 
     def __init__(self, chance: random.Random, advance: Any) -> None:
+        super().__init__(self.reply, model="model")
         self.chance = chance
         self.advance = advance
         self.said: list[str] = []
-        self.asked: list[dict[str, Any]] = []
         self._numbers = count(1)
-
-    def get_default_model(self) -> str:
-        return "model"
 
     def word(self, kind: str) -> str:
         """Return a text that no other call has."""
         return f"{kind}{next(self._numbers):05}"
 
-    async def chat(self, messages: Any, on_delta: Any = None, **asked: Any) -> Any:
+    async def reply(self, request: dict[str, Any]) -> Any:
+        """Answer, or fail."""
         chance, entry = self.chance, admitted.get()
-        entry.asked = {**asked, "messages": list(messages)}
-        self.asked.append(entry.asked)
+        entry.asked = {**request, "messages": list(request["messages"])}
         self.advance(chance.choice((0, 0, 0, 100, 3_000)))
         for _ in range(chance.randrange(3)):
             await asyncio.sleep(0)
-        end = chance.choice(ENDS) if len(self.asked) < MOST_CALLS else "text"
+        end = chance.choice(ENDS) if len(self.requests) <= MOST_CALLS else "text"
         if end == "error":
-            raise KeyError("lost")
+            return KeyError("lost")
         if end == "refusal":
-            raise ProviderError(429, "Slow down.")
+            return ProviderError(429, "Slow down.")
         if end == "none":
             return None
+        on_delta = request.get("on_delta")
         if end == "stream" and on_delta is not None:
             for _ in range(chance.randrange(1, 6)):
                 text = self.word("piece")
                 self.said.append(text)
                 await on_delta(text)
                 await asyncio.sleep(0)
-            raise ProviderError(200, "It broke off.")
-        answer = self.answer(end, asked.get("max_tokens"))
+            return ProviderError(200, "It broke off.")
+        answer = self.answer(end, request.get("max_tokens"))
         entry.reported = answer.usage
         return answer
 

@@ -79,7 +79,7 @@ async def play(runtime: str, seed: int) -> list[str]:
         check_conversation(run.result.messages)
         assert not run.state.is_accepting_writes()
         assert max(run.state.validation_repair_counts.values(), default=0) <= MAX_REPAIR_ATTEMPTS
-    assert world.root.turns.used == len(world.model.asked) == len(entries)
+    assert world.root.turns.used == len(world.model.requests) == len(entries)
     assert not world.root._watchers
     assert not world.root.queue
     check_work(world)
