@@ -62,11 +62,11 @@ class Demo:
             return
         self.title("the same run on cpython")
         self.compare(shown, self.run("cpython", abrupt))
-        if self.environment.get("OPENAI_MODEL") != "scripted":
-            return  # another run of a real model costs money
-        other = self.run("cpython", not abrupt)
+        scripted = self.environment.get("OPENAI_MODEL") == "scripted"
+        other = self.run("cpython", not abrupt) if scripted else None  # others cost money
         self.title("verdict")
-        self.contrast(*((other, shown) if abrupt else (shown, other)))
+        if other is not None:
+            self.contrast(*((other, shown) if abrupt else (shown, other)))
         self.explain_cache(shown)
 
     def run(self, runtime: str, abrupt: bool, show: bool = False) -> dict[str, Any]:
