@@ -34,7 +34,7 @@ class FunctionTool(Tool, Generic[P, R]):
     def __init__(self, function: Callable[P, R], schema: dict[str, Any], **options: Any) -> None:
         super().__init__(run=function, parameters=schema, **options)
         self.function = function
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function, updated=())  # its attributes are not a tool's
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function."""
@@ -128,7 +128,7 @@ def _schema_of(hint: Any, place: str) -> dict[str, Any]:
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or hint is object:
         return {}
-    if hint in _TYPES:
+    if isinstance(hint, type) and hint in _TYPES:
         return {"type": _TYPES[hint]}
     if origin is Annotated:
         texts = [text for text in inner[1:] if isinstance(text, str)]
@@ -138,9 +138,9 @@ def _schema_of(hint: Any, place: str) -> dict[str, Any]:
         return {"enum": list(inner)}
     if origin in (Union, types.UnionType):
         return {"anyOf": [_schema_of(one, place) for one in inner]}
-    if origin is list:
+    if origin is list and inner:
         return {"type": "array", "items": _schema_of(inner[0], place)}
-    if origin is dict and inner[0] is str:
+    if origin is dict and inner and inner[0] is str:
         return {"type": "object", "additionalProperties": _schema_of(inner[1], place)}
     shown = hint.__name__ if isinstance(hint, type) and not inner else hint
     raise ValueError(f"{place} has the type hint {shown}; it must be {_WANTED}")

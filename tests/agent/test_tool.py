@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import typing
 from typing import Annotated, Any, Literal, Optional
 
 import pytest
@@ -97,6 +98,8 @@ def schema_of(hint: Any) -> Any:
         (Literal["a", "b", 1, None], {"enum": ["a", "b", 1, None]}),
         (Annotated[str, "a word"], {"type": "string", "description": "a word"}),
         (Annotated[str, 5], {"type": "string"}),
+        (Annotated[int, {}, "a number"], {"type": "integer", "description": "a number"}),
+        (typing.List[int], {"type": "array", "items": {"type": "integer"}}),  # noqa: UP006
         (list[Literal["a"] | None], {
             "type": "array", "items": {"anyOf": [{"enum": ["a"]}, {"type": "null"}]},
         }),
@@ -162,6 +165,16 @@ def test_options_are_those_of_a_tool() -> None:
     assert (find.name, find.description, find.cap_s, find.essential) == ("look", "Looks.", 5, True)
     with pytest.raises(TypeError, match="most"):
         tool(description="Find.", most=5)(find.function)  # type: ignore[call-overload]
+
+
+def test_a_functions_own_attributes_are_left_alone() -> None:
+    def find(query: str) -> str:
+        """Find."""
+        return query
+
+    vars(find).update(name="mine", run="mine")
+    made = tool(find)
+    assert (made.name, made.run) == ("find", find)
 
 
 def test_a_token_and_a_budget_are_given_by_the_run() -> None:
