@@ -5,11 +5,13 @@ in a compiled module takes no memory there. It imports no concrete class.
 """
 
 from collections.abc import Awaitable, Callable
+from decimal import Decimal
 from typing import Any, Protocol
 
 Hook = Callable[..., object]
 Messages = list[dict[str, Any]]
 Tools = list[dict[str, Any]]
+Dollars = float | str | Decimal
 Axis = tuple[str, str, int, int | None, int]
 
 

@@ -8,6 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from budget_core._types import Dollars
+
 _MOST = 1_000_000_000_000  # millionths of a dollar
 # The fields of reports that stand for no cost of their own, in one text each (a chip has room for
 # few names): those of a report, of its details, of the entries of its lists, of `billed_units`.
@@ -50,12 +52,12 @@ class Price:
 
     def __init__(
         self,
-        input: "float | str",
-        output: "float | str",
-        cached: "float | str | None" = None,
-        cache_write: "float | str | None" = None,
-        cache_write_1h: "float | str | None" = None,
-        request: "float | str" = 0,
+        input: "Dollars",
+        output: "Dollars",
+        cached: "Dollars | None" = None,
+        cache_write: "Dollars | None" = None,
+        cache_write_1h: "Dollars | None" = None,
+        request: "Dollars" = 0,
     ) -> None:
         self._input = _micro("input", input)
         self._output = _micro("output", output)
@@ -95,13 +97,13 @@ class Price:
             return -1
         return left // self._output if self._output else None
 
-    def cost_of(self, usage: "Any", response: "Any" = None) -> "tuple[int, bool]":
+    def cost_of(self, usage: "Any", tier: "Any" = None) -> "tuple[int, bool]":
         """Return the nano-USD of a call, and whether it is billed for nothing else.
 
         `usage` is a `Usage`, or a provider's report. Something else is a unit without a price here:
-        audio and image tokens, searches, writes to a cache without their tariff, a service tier
-        that is not the standard one (of the report or its `response`), and what is not known.
-        Tokens that may be input or output cost as the dearer.
+        audio and image tokens, searches, writes to a cache without their tariff, a service `tier`
+        that is not the standard one, and what is not known. Tokens that may be input or output cost
+        as the dearer.
         """
         usage = read_usage(usage)
         report, written, hour = usage.report, usage.cache_written, 0
@@ -120,7 +122,7 @@ class Price:
         if (hour < written and not self._tariffs[0]) or (hour and not self._tariffs[1]):
             full = False
         cost = self.cost(prompt, usage.total - prompt, usage.cached, written, hour)
-        return cost, full and not _is_special(getattr(response, "service_tier", None))
+        return cost, full and not _is_special(tier)
 
 
 def price_of(prices: "Any", model: str) -> "Any":
@@ -185,7 +187,7 @@ def _field(value: "Any", name: str) -> "Any":
     return value.get(name) if isinstance(value, dict) else getattr(value, name, None)
 
 
-def _micro(name: str, usd: "float | str") -> int:
+def _micro(name: str, usd: "Dollars") -> int:
     """Return millionths of a dollar."""
     micro = in_nano(name, usd, 6)
     if micro > _MOST:

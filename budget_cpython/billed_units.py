@@ -39,10 +39,10 @@ def as_dict(report: "Any") -> "dict[str, Any] | None":
     return found if isinstance(found, dict) else None
 
 
-def tariffs_of(report: "dict[str, Any]", response: "Any", batch: bool) -> "dict[str, str]":
+def tariffs_of(report: "dict[str, Any]", tier: "Any", batch: bool) -> "dict[str, str]":
     """Take the tiers that are not the standard ones out of a report, in genai-prices' words."""
     traffic = report.pop("trafficType", None)
-    tier = report.pop("service_tier", None) or getattr(response, "service_tier", None)
+    tier = report.pop("service_tier", None) or tier
     tariffs = {"service_tier": tier or _TRAFFIC.get(traffic, traffic)}
     tariffs["speed"] = report.pop("speed", None)
     tariffs["processing"] = "batch" if batch or tier == "batch" else None

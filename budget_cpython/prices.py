@@ -66,14 +66,12 @@ class ListedPrice:
             tokens -= 1
         return tokens
 
-    def cost_of(
-        self, usage: "Any", response: "Any" = None, *, batch: bool = False
-    ) -> tuple[int, bool]:
+    def cost_of(self, usage: "Any", tier: "Any" = None, *, batch: bool = False) -> tuple[int, bool]:
         """Return the nano-USD of a call, and whether it is billed for nothing else.
 
         `usage` is a `Usage`, or a provider's report: a dict, or an object of its SDK. Something
-        else is a unit, a tier or a `batch` for which the list has no price, and what is not known.
-        `response` is asked for its `service_tier`.
+        else is a unit, a service `tier` or a `batch` for which the list has no price, and what is
+        not known. A tier in the report takes the place of the argument.
         """
         usage = read_usage(usage)
         if usage.report is None and not usage.total:
@@ -81,7 +79,7 @@ class ListedPrice:
         report = as_dict(usage.report)
         if report is None:
             return _in_nano(self._price_of(Part(usage, {}), {})[0]), False
-        tariffs = tariffs_of(report, response, batch)
+        tariffs = tariffs_of(report, tier, batch)
         cost, full = Decimal(0), True
         for part in parts_of(usage, report):
             price = self if part.model is None else self._table.get(part.model)

@@ -1,6 +1,9 @@
 """Money counted with genai-prices, before a call and after it."""
 
+import dataclasses
+import struct
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -116,13 +119,6 @@ def test_what_is_written_to_a_cache_costs_what_the_list_says() -> None:
 # What a provider's own report or response says
 
 
-class Response:
-    """A provider's response, as far as prices look at one."""
-
-    def __init__(self, service_tier: str | None) -> None:
-        self.service_tier = service_tier
-
-
 PLAIN = {"prompt_tokens": 1_000, "completion_tokens": 100, "total_tokens": 1_100}
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -165,12 +161,12 @@ def test_a_name_of_another_provider_has_no_price(name: str) -> None:
 def test_a_tier_costs_what_the_list_says_or_is_marked() -> None:
     price = listed("openai/gpt-5-mini")
     plain, _ = price.cost_of(PLAIN)
-    assert price.cost_of(PLAIN, Response("default")) == (plain, True)
-    assert price.cost_of(PLAIN, Response("flex")) == (plain // 2, True)
+    assert price.cost_of(PLAIN, "default") == (plain, True)
+    assert price.cost_of(PLAIN, "flex") == (plain // 2, True)
     assert price.cost_of({**PLAIN, "service_tier": "flex"}) == (plain // 2, True)
-    dear, full = price.cost_of(PLAIN, Response("priority"))
+    dear, full = price.cost_of(PLAIN, "priority")
     assert (dear > plain, full) == (True, True)
-    assert price.cost_of(PLAIN, Response("scale")) == (plain, False)
+    assert price.cost_of(PLAIN, "scale") == (plain, False)
 
 
 def test_a_batch_costs_what_the_list_says_or_is_marked() -> None:
@@ -233,6 +229,30 @@ def test_a_report_without_end_marks_the_call() -> None:
     endless["more"] = endless
     price = listed("gpt-4o")
     assert price.cost_of(endless) == (price.cost(1_000, 100), False)
+
+
+class Single(float):
+    """A float as a chip's: of 32 bits, printed with the digits that these have."""
+
+    def __repr__(self) -> str:
+        return f"{struct.unpack('f', struct.pack('f', self))[0]:.7g}"
+
+
+def test_every_price_in_cents_is_exact_with_floats_of_32_bits() -> None:
+    for cents in range(20_000):
+        usd = Single(cents / 100)
+        assert Price(usd, 0).cost(1_000_000, 0) == cents * 10_000_000, cents
+        assert Budget(max_usd=usd).max_nano_usd == cents * 10_000_000, cents
+
+
+def test_a_budget_in_dollars_is_the_same_dataclass() -> None:
+    budget = Budget(max_usd="0.50")
+    assert budget == Budget(max_nano_usd=500_000_000)
+    assert hash(budget) == hash(Budget(max_nano_usd=500_000_000))
+    assert dataclasses.replace(budget, max_turns=3) == Budget(max_turns=3, max_usd=0.5)
+    assert budget.replace(max_usd=2).max_nano_usd == 2_000_000_000
+    assert Budget(max_usd=Decimal("0.1")).max_nano_usd == 100_000_000
+    assert "max_nano_usd=500000000" in repr(budget)
 
 
 def test_units_are_priced_by_their_names() -> None:

@@ -143,6 +143,13 @@ def test_amounts_of_a_ledger_may_be_in_dollars() -> None:
     assert "amount of usd" in str(raises(ValueError, ledger.charge, "acme", {"usd": "-1"}))
 
 
+def test_a_ledger_of_dollars_alone_is_named_by_them() -> None:
+    ledger = Ledger(axes=["usd"])
+    ledger.set_limits("acme", [Limit("usd", "5.00")])
+    ledger.charge("acme", {"usd": 1})
+    raises(ValueError, ledger.charge, "acme", {"tokens": 1})
+
+
 def test_a_refusal_names_dollars() -> None:
     ledger = Ledger()
     ledger.set_limits("acme", [Limit("usd", 5, "run")])

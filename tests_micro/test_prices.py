@@ -1,6 +1,6 @@
 """What tokens cost: whole numbers, rounded up, and exact."""
 
-from budget_core import Budget, BudgetWrapper, Ledger, Limit, Price
+from budget_core import Budget, BudgetWrapper, Ledger, Limit, Middleware, Price
 from budget_core.prices import price_of
 from tests_micro.script import QUESTION, Script, play, says
 from tests_micro.support import raises
@@ -115,13 +115,6 @@ SEARCHES: "dict[str, Any]" = {
 }
 
 
-class Answer:
-    """A provider's response, as far as prices look at one."""
-
-    def __init__(self, service_tier: "Any") -> None:
-        self.service_tier = service_tier
-
-
 def test_writes_for_an_hour_have_a_price_of_their_own() -> None:
     price = Price(3, 15, cache_write="3.75", cache_write_1h=6)
     assert price.cost(100, 0, 0, 100, 100) == 600_000
@@ -179,13 +172,13 @@ def test_a_known_name_in_another_place_is_not_known() -> None:
     assert not Price(3, 15).cost_of(dict(PLAIN, prompt_tokens_details=details))[1]
 
 
-def test_the_tier_of_the_response_counts_as_that_of_the_report() -> None:
+def test_a_tier_that_is_not_the_standard_one_marks_the_call() -> None:
     price = Price(3, 15)
     for tier in ("flex", "priority", "batch"):
-        assert price.cost_of(PLAIN, Answer(tier)) == (600_000, False), tier
+        assert price.cost_of(PLAIN, tier) == (600_000, False), tier
     usual: tuple[Any, ...] = (None, "", "default", "standard", "on_demand", 5)
     for tier in usual:
-        assert price.cost_of(PLAIN, Answer(tier)) == (600_000, True), tier
+        assert price.cost_of(PLAIN, tier) == (600_000, True), tier
 
 
 def test_what_is_written_to_a_cache_without_a_tariff_marks_the_call() -> None:
@@ -229,6 +222,16 @@ def test_a_model_finds_its_price_with_its_providers_name_before_it() -> None:
     assert "prices of small" in str(raises(ValueError, price_of, {"small": 5}, "small"))
 
 
+class Asks(Middleware):
+    """Asks for a service tier."""
+
+    def __init__(self, tier: str) -> None:
+        self._tier = tier
+
+    def before_llm(self, request: "Any", budget: "Any") -> None:
+        request.options["service_tier"] = self._tier
+
+
 async def test_a_run_counts_a_call_that_is_not_fully_priced() -> None:
     played = await play(
         says("done", SEARCHES),
@@ -247,6 +250,16 @@ async def test_a_run_counts_a_call_at_another_tier() -> None:
         played = await play(says("done", PLAIN, service_tier=tier), prices={"script": Price(3, 15)})
         assert played.result.usage["unpriced"] == unpriced
         assert played.result.usage["nano_usd"] == 600_000
+
+
+async def test_the_tier_that_was_asked_for_counts_where_the_answer_names_none() -> None:
+    for tier, served, unpriced in (("flex", None, 1), ("flex", "default", 0), ("auto", None, 1)):
+        played = await play(
+            says("done", PLAIN, service_tier=served),
+            prices={"script": Price(3, 15)},
+            middleware=[Asks(tier)],
+        )
+        assert played.result.usage["unpriced"] == unpriced, (tier, served)
 
 
 async def test_an_account_is_charged_what_was_held_for_a_call_that_is_not_fully_priced() -> None:

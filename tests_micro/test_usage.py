@@ -427,6 +427,39 @@ def test_usage_that_was_read_is_handed_on_as_it_is() -> None:
     assert tracker.total_tokens == 75
 
 
+def test_a_report_that_says_more_than_plain_counts_is_kept() -> None:
+    zeros = {"cached_tokens": 5, "audio_tokens": 0}
+    for plain in (None, OPENAI, dict(OPENAI, prompt_tokens_details=zeros)):
+        assert read_usage(plain).report is None, plain
+    audio = {"cached_tokens": 5, "audio_tokens": 1}
+    for report in (
+        ANTHROPIC,
+        dict(OPENAI, something_new=1),
+        dict(OPENAI, prompt_tokens_details=audio),
+        dict(
+            OPENAI,
+            prompt_tokens_details=zeros,
+            completion_tokens_details={"reasoning_tokens": 0, "audio_tokens": 1},
+        ),
+        {"something_new": 1},
+    ):
+        assert read_usage(report).report is report, report
+
+
+def test_an_attack_in_iterations_is_seen_and_lowers_no_count() -> None:
+    plain = {"input_tokens": 100, "output_tokens": 20}
+    for place, attack in enumerate(ATTACKS):
+        assert read_usage(dict(plain, iterations=attack)).total == 120, place
+        for iterations in ([attack], [dict(plain, input_tokens=attack)], [plain, attack]):
+            usage = read_usage(dict(plain, iterations=iterations))
+            assert (usage.total >= 120, usage.status) == (True, "invalid"), place
+    less = [{"type": "message", "input_tokens": 10, "output_tokens": 2}]
+    assert read_usage(dict(plain, iterations=less)).total == 120
+    endless: dict[str, Any] = dict(plain)
+    endless["iterations"] = [endless]
+    assert read_usage(endless).total == 120
+
+
 class Watched(dict):  # type: ignore[type-arg]
     """A report that notes how often its prompt is read."""
 

@@ -4,6 +4,10 @@ from budget_core.checks import check_limit, check_text
 from budget_core.config import WHOLE, Config, check_share, in_ppm
 from budget_core.durations import in_ms
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from budget_core._types import Dollars
+
 
 class Budget(Config):
     """What a run may use: a user's message to its final answer, tools and sub-agents included.
@@ -36,7 +40,7 @@ class Budget(Config):
         max_nano_usd: int | None = None,
         max_context_tokens: int | None = None,
         last_call: float | None = 0.1,
-        max_usd: "float | str | None" = None,
+        max_usd: "Dollars | None" = None,
     ) -> None:
         self.max_turns = check_limit("max_turns", max_turns)
         self.max_tokens = check_limit("max_tokens", max_tokens)

@@ -147,7 +147,8 @@ class LlmCall:
         attempts = getattr(made, "attempts", 1)
         unclear += ["retries"] * (attempts - 1 if type(attempts) is int else 0)
         if self.hold.price is not None:
-            self.nano_usd, full = self.hold.price.cost_of(usage, self.response)
+            tier = getattr(self.response, "service_tier", None) or self._asked.get("service_tier")
+            self.nano_usd, full = self.hold.price.cost_of(usage, tier)
             if not full:
                 self.nano_usd = max(self.nano_usd, self.hold.nano_usd)
                 unclear.append("unpriced")

@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from budget_core._types import Messages
+    from budget_core._types import Dollars, Messages
 
 
 class StopCondition:
@@ -106,7 +106,7 @@ class MaxCost(AtMost):
 
     AXIS = "nano_usd"
 
-    def __init__(self, usd: "float | str") -> None:
+    def __init__(self, usd: "Dollars") -> None:
         super().__init__(in_nano("usd", usd))
 
 

@@ -173,7 +173,7 @@ class LedgerProvider:
         options: "dict[str, Any]",
     ) -> "Any":
         def used(response: "Any" = None) -> "tuple[dict[str, int], bool]":
-            return self._used(response, options.get("on_delta"), messages, tools, price, hold)
+            return self._used(response, hold, price, messages, tools, options)
 
         hold.begin()
         try:
@@ -196,14 +196,15 @@ class LedgerProvider:
     def _used(
         self,
         response: "Any",
-        streamed: "StreamedAnswer | None",
+        hold: "LlmHold",
+        price: "Price | None",
         messages: "Messages",
         tools: "Tools | None",
-        price: "Price | None",
-        hold: "LlmHold",
+        options: "dict[str, Any]",
     ) -> "tuple[dict[str, int], bool]":
         """Return what a call used as far as it is known, and whether that is exact."""
         try:
+            streamed: StreamedAnswer | None = options.get("on_delta")
             if streamed is None:
                 usage = usage_of(response)
             else:
@@ -212,7 +213,8 @@ class LedgerProvider:
             usage = at_least_estimated(usage, response, messages, tools)
             nano_usd = None
             if price is not None:
-                nano_usd, full = price.cost_of(usage, response)
+                tier = getattr(response, "service_tier", None) or options.get("service_tier")
+                nano_usd, full = price.cost_of(usage, tier)
                 if not full:
                     self.unpriced += 1
                     nano_usd = max(nano_usd, hold.hold.amounts.get("nano_usd", 0))

@@ -67,7 +67,9 @@ class LimitReader:
         self._windows: dict[str, Window] = {}  # each read once
         if isinstance(axes, str):
             refuse("axes", "a list of axes", axes)
-        self._axes = None if axes is None else [check_axis(axis) for axis in axes]
+        self._axes: list[str] | None = None
+        if axes is not None:
+            self._axes = ["nano_usd" if axis == "usd" else check_axis(axis) for axis in axes]
 
     def read(self, limits: "Any") -> "list[tuple[str, Window, int | None]]":
         """Return `(axis, window, cap)` of each limit, sorted.
