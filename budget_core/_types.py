@@ -193,6 +193,7 @@ class AdmittedCall(Protocol):
     ledger: Any
     response: Any
     billed: bool
+    priced: bool
     usage: Any
     nano_usd: int | None
 

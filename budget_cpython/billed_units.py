@@ -30,13 +30,13 @@ class Part:
     model: str | None = None
 
 
-def as_dict(report: "Any") -> "dict[str, Any] | None":
-    """Return a copy of a report as it came in JSON; `None` if it cannot be told."""
-    try:
-        found = _plain(report if report is not None else {})
-    except Exception:  # noqa: BLE001 - a foreign object may raise anything, or have no end
-        return None
-    return found if isinstance(found, dict) else None
+def as_dict(report: "Any") -> "dict[str, Any]":
+    """Return a copy of a report, a dict or an object of an SDK, as it came in JSON.
+
+    Raises whatever the object does.
+    """
+    found: dict[str, Any] = _plain({} if report is None else report)
+    return found
 
 
 def tariffs_of(report: "dict[str, Any]", tier: "Any", batch: bool) -> "dict[str, str]":

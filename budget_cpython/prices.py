@@ -3,7 +3,7 @@
 from decimal import ROUND_CEILING, Decimal
 
 from budget_core.prices import has_more
-from budget_core.usage import read_usage
+from budget_core.usage import Usage, read_usage
 from budget_cpython.billed_units import Part, as_dict, parts_of, tariffs_of, units_of
 
 TYPE_CHECKING = False
@@ -76,16 +76,10 @@ class ListedPrice:
         usage = read_usage(usage)
         if usage.report is None and not usage.total:
             return 0, True  # no model was asked
-        report = as_dict(usage.report)
-        if report is None:
-            return _in_nano(self._price_of(Part(usage, {}), {})[0]), False
-        tariffs = tariffs_of(report, tier, batch)
-        cost, full = Decimal(0), True
-        for part in parts_of(usage, report):
-            price = self if part.model is None else self._table.get(part.model)
-            found, whole = (price or self)._price_of(part, tariffs)
-            cost += found
-            full = full and whole and price is not None
+        try:
+            cost, full = self._price_of_report(usage, tier, batch)
+        except Exception:  # noqa: BLE001 - a foreign report may have any form, or have no end
+            cost, full = self._price_of_whole(usage), False
         return _in_nano(cost), full
 
     def cost_of_units(self, **units: float) -> tuple[int, bool]:
@@ -97,21 +91,37 @@ class ListedPrice:
         found = self._calculate(units)
         return _in_nano(found.total_price), _covers(found, units)
 
+    def _price_of_report(self, usage: Usage, tier: "Any", batch: bool) -> tuple[Decimal, bool]:
+        """Return the dollars of all parts of a report, and whether that is all."""
+        report = as_dict(usage.report)
+        tariffs = tariffs_of(report, tier, batch)
+        cost, full = Decimal(0), True
+        for part in parts_of(usage, report):
+            price = self if part.model is None else self._table.get(part.model)
+            found, whole = (price or self)._price_of(part, tariffs)
+            cost += found
+            full = full and whole and price is not None
+        return cost, full
+
     def _price_of(self, part: Part, tariffs: dict[str, str]) -> tuple[Decimal, bool]:
         """Return the dollars of a part of a report, and whether that is all."""
         units, rest = units_of(part, self._provider)
         try:
             found = self._calculate(units, tariffs)
         except ValueError:  # parts that are more than their whole
-            whole = {"input_tokens": part.usage.input or 0}
-            whole["output_tokens"] = part.usage.total - whole["input_tokens"]
-            return self._calculate(whole, tariffs).total_price, False
+            return self._price_of_whole(part.usage, tariffs), False
         embedded = part.usage.total and part.usage.input is None
         if embedded and found.model_price.output_mtok is None:
             units = {"input_tokens": part.usage.total}  # an embedding's report has a total alone
             found = self._calculate(units, tariffs)
         full = _covers(found, units) and _knows(found, tariffs) and not has_more(rest)
         return found.total_price, full
+
+    def _price_of_whole(self, usage: Usage, tariffs: dict[str, str] | None = None) -> Decimal:
+        """Return the dollars of tokens whose parts are not known."""
+        prompt = min(usage.total, usage.input or 0)
+        units = {"input_tokens": prompt, "output_tokens": usage.total - prompt}
+        return self._calculate(units, tariffs).total_price
 
     def _calculate(
         self, units: "Mapping[str, Any]", tariffs: dict[str, str] | None = None

@@ -11,7 +11,7 @@ from genai_prices.types import ModelPrice, Usage
 
 from budget_core.usage import read_usage
 from budget_cpython import ListedPrices, Price
-from tests_micro.test_usage_vectors import PRICE, vectors
+from tests_micro.test_usage_vectors import PRICE, damaged, vectors
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 PROVIDERS = {provider.id: provider for provider in get_snapshot().providers}
@@ -103,6 +103,16 @@ def test_a_listed_price_knows_all_of_most_reports() -> None:
 def is_full(line: Any) -> bool:
     price = ListedPrices(line[0], now=lambda: NOW).get(line[2])
     return price is not None and price.cost_of(line[6])[1]
+
+
+def test_a_damaged_report_has_a_listed_cost_all_the_same() -> None:
+    for line in LINES[::3]:
+        price = ListedPrices(line[0], now=lambda: NOW).get(line[2])
+        for report in damaged(line[6]) if price is not None else ():
+            assert price is not None
+            cost, full = price.cost_of(report)
+            assert cost >= 0, report
+            assert full in (True, False), report
 
 
 def test_the_price_of_iterations_is_the_sum_of_their_models_prices() -> None:

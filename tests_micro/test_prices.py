@@ -241,8 +241,7 @@ async def test_a_run_counts_a_call_that_is_not_fully_priced() -> None:
     )
     assert played.result.usage["unpriced"] == 1
     assert played.result.usage["tokens"] == 120
-    # the answer was not bounded, so all of the money was held for it
-    assert played.result.usage["nano_usd"] > 600_000
+    assert played.result.usage["nano_usd"] == 600_000
 
 
 async def test_a_run_counts_a_call_at_another_tier() -> None:
@@ -260,6 +259,23 @@ async def test_the_tier_that_was_asked_for_counts_where_the_answer_names_none() 
             middleware=[Asks(tier)],
         )
         assert played.result.usage["unpriced"] == unpriced, (tier, served)
+
+
+async def test_the_account_of_a_run_is_charged_what_was_held_for_such_a_call() -> None:
+    ledger = Ledger()
+    ledger.set_limits("org", [Limit("usd", 1), Limit("tokens", None)])
+    played = await play(
+        says("done", SEARCHES),
+        budget=Budget(max_tokens_per_turn=50, last_call=None),
+        prices={"script": Price(3, 15)},
+        count_tokens=lambda messages, tools: 100,
+        ledger=ledger,
+        account="org",
+    )
+    spent = {row.axis: row.spent for row in ledger.balance("org")}
+    assert spent == {"tokens": 120, "nano_usd": 100 * 3_000 + 50 * 15_000}
+    assert played.result.usage["nano_usd"] == 600_000
+    assert played.result.usage["unpriced"] == 1
 
 
 async def test_an_account_is_charged_what_was_held_for_a_call_that_is_not_fully_priced() -> None:

@@ -10,10 +10,11 @@ import json
 
 from budget_core import Price, TurnBudgetTracker
 from budget_core.usage import read_usage
-from tests_micro.test_usage import Report
+from tests_micro.test_usage import ATTACKS, Report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 PRICE = Price("3", "15", cached="0.3", cache_write="3.75", cache_write_1h="6")
@@ -26,6 +27,25 @@ def vectors() -> "list[Any]":
     with open(FOLDER + "/usage_vectors.json") as stream:
         found: list[Any] = json.load(stream)
     return found
+
+
+def damaged(report: "Any") -> "Iterator[Any]":
+    """Yield copies of a report, each with another of its values replaced by what is no count."""
+    for place, path in enumerate(paths(report)):
+        copy = json.loads(json.dumps(report))
+        inner = copy
+        for step in path[:-1]:
+            inner = inner[step]
+        inner[path[-1]] = ATTACKS[place % len(ATTACKS)]
+        yield copy
+
+
+def paths(value: "Any") -> "Iterator[list[Any]]":
+    steps: Any = value.keys() if isinstance(value, dict) else ()
+    for step in range(len(value)) if isinstance(value, list) else steps:
+        yield [step]
+        for rest in paths(value[step]):
+            yield [step] + rest
 
 
 def test_there_are_two_hundred_reports_of_many_providers() -> None:
@@ -73,6 +93,14 @@ def test_a_report_in_an_object_is_priced_as_in_a_dict() -> None:
         cost, full = PRICE.cost_of(Report(report))
         assert cost == PRICE.cost_of(report)[0], report
         assert full == (line[5] == "exact"), report
+
+
+def test_a_damaged_report_has_a_cost_all_the_same() -> None:
+    for line in vectors():
+        for report in damaged(line[6]):
+            cost, full = PRICE.cost_of(report)
+            assert cost >= 0, report
+            assert full in (True, False), report
 
 
 def test_a_tracker_counts_every_report_that_has_tokens_as_measured() -> None:

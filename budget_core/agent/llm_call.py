@@ -50,9 +50,9 @@ class LlmCall:
     - `response`: the answer, or `reason`: why there is none. `text`: what has come of the answer.
     - `usage`: what was used. `nano_usd`: what that cost, `None` where no price is known.
     - `report`: the provider's report, or an estimate in its form.
-    - `billed`: whether the call may cost something.
+    - `billed`: whether the call may cost something. `priced`: whether `nano_usd` is all of that.
 
-    `priced` tells whether money is counted at all.
+    `counted` tells whether money is counted at all.
     """
 
     response: "Any" = None
@@ -61,13 +61,14 @@ class LlmCall:
     nano_usd: int | None = 0
     text = ""
     billed = False
+    priced = True
     ledger: "Any" = None
     _streamed: "Any" = None
 
-    def __init__(self, inner: "Provider", hold: "Admission", priced: bool) -> None:
+    def __init__(self, inner: "Provider", hold: "Admission", counted: bool) -> None:
         self.inner = inner
         self.hold = hold
-        self._priced = priced
+        self._counted = counted
         self._asked: dict[str, Any] = {}
         self.usage = read_usage(None)
 
@@ -148,13 +149,12 @@ class LlmCall:
         unclear += ["retries"] * (attempts - 1 if type(attempts) is int else 0)
         if self.hold.price is not None:
             tier = getattr(self.response, "service_tier", None) or self._asked.get("service_tier")
-            self.nano_usd, full = self.hold.price.cost_of(usage, tier)
-            if not full:
-                self.nano_usd = max(self.nano_usd, self.hold.nano_usd)
+            self.nano_usd, self.priced = self.hold.price.cost_of(usage, tier)
+            if not self.priced:
                 unclear.append("unpriced")
         else:
             self.nano_usd = None
-            if self._priced and self.billed:
+            if self._counted and self.billed:
                 unclear.append("unpriced")
         self.usage = usage
         return unclear

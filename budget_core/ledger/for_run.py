@@ -118,7 +118,8 @@ class RunAccount(LedgerAccount):
 
     async def settle(self, call: "AdmittedCall", held: "LlmHold") -> None:
         """Record what a call used: what was reported, or at least what was held for it."""
-        used = used_by(call.usage.total, call.nano_usd)
+        least = 0 if call.priced else held.hold.amounts.get("nano_usd", 0)
+        used = used_by(call.usage.total, call.nano_usd, least)
         if _is_closing():  # nothing can be awaited now
             held.abandon(used)
         elif not call.billed or getattr(call.response, "cut_off_by", None):

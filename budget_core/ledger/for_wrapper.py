@@ -211,14 +211,14 @@ class LedgerProvider:
                 usage = streamed.usage_of(response, messages, tools)
             exact = usage.status == Usage.MEASURED or self._wrapper.estimates
             usage = at_least_estimated(usage, response, messages, tools)
-            nano_usd = None
+            nano_usd, least = None, 0
             if price is not None:
                 tier = getattr(response, "service_tier", None) or options.get("service_tier")
                 nano_usd, full = price.cost_of(usage, tier)
                 if not full:
                     self.unpriced += 1
-                    nano_usd = max(nano_usd, hold.hold.amounts.get("nano_usd", 0))
-            return used_by(usage.total, nano_usd), exact
+                    least = hold.hold.amounts.get("nano_usd", 0)
+            return used_by(usage.total, nano_usd, least), exact
         except Exception:  # noqa: BLE001 - a call that cannot be counted costs what was held
             return {"calls": 1}, False
 

@@ -341,11 +341,14 @@ def amounts(prompt: int, limit: int, price: "Price | None" = None) -> "dict[str,
     return found
 
 
-def used_by(tokens: int, nano_usd: int | None) -> "dict[str, int]":
-    """Return what a call used, by axis; without money if its price is unknown."""
+def used_by(tokens: int, nano_usd: int | None, least: int = 0) -> "dict[str, int]":
+    """Return what a call used, by axis; without money if its price is unknown.
+
+    `least` is what it counts as, in nano-USD, where its price does not cover all of it.
+    """
     found = {"tokens": min(MOST, tokens), "calls": 1}
     if nano_usd is not None:
-        found["nano_usd"] = min(MOST, nano_usd)
+        found["nano_usd"] = min(MOST, max(nano_usd, least))
     return found
 
 
