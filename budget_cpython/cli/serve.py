@@ -66,7 +66,8 @@ def add_serve(commands: Any) -> None:
     option("--max-holds", type=int, metavar="N", help=holds)
     for name, count, text in (
         ("connections", 1000, "the most connections; a new one takes the place of a stalled one"),
-        ("connections-per-address", 250, "the most of one client's address; more behind a proxy"),
+        # More than may wait for holds at once, so that those who settle holds get through.
+        ("connections-per-address", 600, "the most of one client's address; more behind a proxy"),
     ):
         option(f"--{name}", type=_count, default=count, metavar="N", help=f"{text} ({count})")
     for name, default, text in (
@@ -173,16 +174,16 @@ def _serve(options: argparse.Namespace) -> int:
             _warn(f"{keys.path!r} has no key: every request is refused")
         if not address.is_local and not certificate:
             _warn("keys travel unencrypted: use a reverse proxy with TLS, or give --ssl-certfile")
+    many = (options.connections, options.connections_per_address)
+    limits = ConnectionLimits(*many, options.idle_timeout)
     ledger = _open_ledger(options)
     try:
         code = run_service(
             make_app(ledger, keys, engine_timeout=options.engine_timeout),
             address,
+            limits,
             grace=options.grace,
             access_log=options.access_log,
-            limits=ConnectionLimits(
-                options.connections, options.connections_per_address, options.idle_timeout
-            ),
             certificate=certificate,
         )
     except OSError as error:

@@ -16,9 +16,9 @@ log = logging.getLogger("budget_cpython.serve")
 class ConnectionLimits:
     """At most `total` connections, `per_address` of one address, `idle_s` without progress."""
 
-    total: int = 1000
-    per_address: int = 250
-    idle_s: float = 30
+    total: int
+    per_address: int
+    idle_s: float
 
 
 class Connection(H11Protocol):

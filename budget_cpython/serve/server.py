@@ -20,10 +20,10 @@ _KEY = re.compile(r"(mb\.[\w-]+\.)[\w-]+")
 def run_service(
     app: Any,
     address: ListenAddress,
+    limits: ConnectionLimits,
     *,
     grace: float,
     access_log: bool = False,
-    limits: ConnectionLimits = ConnectionLimits(),  # noqa: B008 - it is frozen
     certificate: "tuple[str, str | None] | None" = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT, then until all requests are answered, or `grace` s passed.
