@@ -158,7 +158,7 @@ def _serve(options: argparse.Namespace) -> int:
     """Serve a ledger until told to stop."""
     from budget_cpython.serve import make_app
     from budget_cpython.serve.addresses import ListenAddress
-    from budget_cpython.serve.connections import ConnectionLimits
+    from budget_cpython.serve.connections import ConnectionLimits, allow_connections
     from budget_cpython.serve.server import run_service
 
     address = ListenAddress.parse(options.listen)
@@ -174,8 +174,10 @@ def _serve(options: argparse.Namespace) -> int:
             _warn(f"{keys.path!r} has no key: every request is refused")
         if not address.is_local and not certificate:
             _warn("keys travel unencrypted: use a reverse proxy with TLS, or give --ssl-certfile")
-    many = (options.connections, options.connections_per_address)
-    limits = ConnectionLimits(*many, options.idle_timeout)
+    allowed = allow_connections(options.connections)
+    if allowed < options.connections:
+        _warn(f"the system allows {allowed} connections: raise its limit of files, as by ulimit -n")
+    limits = ConnectionLimits(allowed, options.connections_per_address, options.idle_timeout)
     ledger = _open_ledger(options)
     try:
         code = run_service(

@@ -9,6 +9,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from budget_cpython.serve.addresses import client_network
 
+_OTHER_FILES = 128  # of the engine, the connections to it, and the process
 log = logging.getLogger("budget_cpython.serve")
 
 
@@ -19,6 +20,22 @@ class ConnectionLimits:
     total: int
     per_address: int
     idle_s: float
+
+
+def allow_connections(count: int) -> int:
+    """Let the process open files for so many connections; return how many the system allows."""
+    try:
+        import resource
+    except ImportError:  # on Windows
+        return count
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = count + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= files:
+        return count
+    if hard != resource.RLIM_INFINITY:
+        files = min(files, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    return max(1, files - _OTHER_FILES)
 
 
 class Connection(H11Protocol):

@@ -116,6 +116,18 @@ def test_connections_are_limited_in_number(stack: ExitStack, tmp_path: Path) -> 
     assert ask(connections[1]) == ask(connections[2]) == b"HTTP/1.1 200"
 
 
+@pytest.mark.parametrize(("files", "stay"), [("-Sn 64", 100), ("-n 164", 36)])
+def test_connections_leave_files_for_the_engine(stack: ExitStack, files: str, stay: int) -> None:
+    service = stack.enter_context(Service(*MEMORY, "--connections", "100", files=files))
+    connections = [connect(stack, service) for _ in range(100)]
+    for connection in connections[::-1]:
+        ask(connection)
+    assert [ask(one) for one in connections].count(b"HTTP/1.1 200") == stay
+    for connection in connections:
+        connection.close()
+    assert service.end()[1].count(f"allows {stay} connections") == (stay < 100)
+
+
 def test_a_request_that_is_worked_on_keeps_its_connection(stack: ExitStack, tmp_path: Path) -> None:
     engine = ("--engine", f"sqlite:{tmp_path / 'ledger.db'}", "--listen", "127.0.0.1:0")
     limits = ("--connections-per-address", "2", "--idle-timeout", "1")
