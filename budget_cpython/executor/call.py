@@ -5,12 +5,10 @@ import sys
 from asyncio import CancelledError, Task
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
-from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from math import inf
-from threading import TIMEOUT_MAX
 from time import monotonic_ns
 from typing import Any
 
@@ -31,7 +29,7 @@ from budget_cpython.executor.outcome import (
     ToolOutcome,
 )
 from budget_cpython.executor.slots import Slots, SlotsBusyError, happens, wake
-from budget_cpython.executor.threads import THREADS
+from budget_cpython.executor.threads import THREADS, ends_within
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
 
 CLEAN_UP_S = 0.025
@@ -173,11 +171,11 @@ class Call:
         """Run the tool in a thread, to its end or until its time is over."""
         future = self._start()
         try:
-            late = wait((future,), min(self.left_s(), TIMEOUT_MAX)).not_done
+            in_time = ends_within(future, self.left_s())
         except BaseException:  # Ctrl-C comes here
             self.give_up()
             raise
-        if late and not self.give_up():
+        if not in_time and not self.give_up():
             wait((future,))
 
     async def run_async(self) -> None:
@@ -210,7 +208,7 @@ class Call:
 
     def _start(self) -> "Future[None]":
         try:
-            return THREADS.submit(partial(copy_context().run, self._work))
+            return THREADS.submit(self._work)
         except RuntimeError as error:  # the system gives no more threads
             self._end(None, error)
             self.slots.free(self)

@@ -5,10 +5,11 @@
 
 import os
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
+from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import TIMEOUT_MAX, Lock, Thread
 from typing import Any
 
 MAX_IDLE = 8
@@ -32,7 +33,7 @@ class DaemonThreads:
         self._idle = 0
 
     def submit(self, work: Work) -> "Future[Any]":
-        """Have a thread do some work, and return a future of its result.
+        """Have a thread do some work in a copy of this context; return a future of its result.
 
         Raises `RuntimeError` if the system gives no thread.
         """
@@ -42,7 +43,7 @@ class DaemonThreads:
                 self._idle -= 1
             else:
                 Thread(target=self._work, name="microbudget-tool", daemon=True).start()
-        self._queue.put((future, work))
+        self._queue.put((future, partial(copy_context().run, work)))
         return future
 
     def _work(self) -> None:
@@ -58,6 +59,11 @@ class DaemonThreads:
                 self._idle += stay
             tell()
             del future, work, tell  # a thread that waits keeps nothing alive
+
+
+def ends_within(future: "Future[Any]", seconds: float) -> bool:
+    """Wait that long for the end of some work, and tell whether it came."""
+    return not wait((future,), min(seconds, TIMEOUT_MAX)).not_done
 
 
 THREADS = DaemonThreads()

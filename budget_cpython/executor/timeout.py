@@ -1,10 +1,8 @@
 """Give any function a time limit: a decorator and a wrapper, for sync and async ones."""
 
 import functools
-from collections.abc import Callable, Mapping
-from concurrent.futures import wait
-from contextvars import copy_context
-from threading import TIMEOUT_MAX
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from budget_core.durations import in_ms
@@ -12,7 +10,7 @@ from budget_core.errors import DeadlineExceeded
 from budget_cpython.deadline import Deadline
 from budget_cpython.executor.options import Function, is_async
 from budget_cpython.executor.slots import Slots, SlotsBusyError
-from budget_cpython.executor.threads import THREADS
+from budget_cpython.executor.threads import THREADS, ends_within
 
 Overrides = Mapping[str, float | None]
 
@@ -100,16 +98,14 @@ def with_timeout(
         seconds = limit()
         if not seconds:
             return await function(*arguments, **named)
-        own = Deadline.from_now(seconds)
-        with own.as_current() as deadline:
-            held = seconds if deadline is own else _left_s(deadline)
+        with _limited(seconds) as (deadline, held_s):
             try:
                 async with deadline.scope():
                     return await function(*arguments, **named)
             except DeadlineExceeded as error:
                 if error.deadline is not deadline:
                     raise
-                raise ToolTimeoutError(tool, held, deadline) from error
+                raise ToolTimeoutError(tool, held_s, deadline) from error
 
     wrapped: Any = bounded_async if awaited else bounded
     return wrapped  # type: ignore[no-any-return]
@@ -120,16 +116,18 @@ def _check(tool: str, timeout_s: float | None) -> None:
         in_ms(f"the timeout of {tool}", timeout_s)
 
 
-def _left_s(deadline: Deadline) -> float:
-    return round(deadline.remaining_seconds(), 3)
+@contextmanager
+def _limited(seconds: float) -> Iterator[tuple[Deadline, float]]:
+    """Make a deadline current unless an earlier one is; yield that which holds, and its seconds."""
+    own = Deadline.from_now(seconds)
+    with own.as_current() as deadline:
+        yield deadline, seconds if deadline is own else round(deadline.remaining_seconds(), 3)
 
 
 def _run(tool: str, seconds: float, slots: Slots, function: Callable[[], Any]) -> Any:
-    own = Deadline.from_now(seconds)
-    with own.as_current() as deadline:
-        held = seconds if deadline is own else _left_s(deadline)
+    with _limited(seconds) as (deadline, held_s):
         if deadline.is_expired():
-            raise ToolTimeoutError(tool, held, deadline)
+            raise ToolTimeoutError(tool, held_s, deadline)
         slot = object()
 
         def work() -> Any:
@@ -141,15 +139,15 @@ def _run(tool: str, seconds: float, slots: Slots, function: Callable[[], Any]) -
         try:
             slots.take(slot, deadline.remaining_seconds)
         except SlotsBusyError as busy:
-            raise NoSlotError(tool, held, deadline, f"{tool} was not started: {busy}") from None
+            raise NoSlotError(tool, held_s, deadline, f"{tool} was not started: {busy}") from None
         try:
-            future = THREADS.submit(functools.partial(copy_context().run, work))
+            future = THREADS.submit(work)
         except RuntimeError:  # the system gives no more threads
             slots.free(slot)
             raise
         try:
-            if wait((future,), min(deadline.remaining_seconds(), TIMEOUT_MAX)).not_done:
-                raise ToolTimeoutError(tool, held, deadline)
+            if not ends_within(future, deadline.remaining_seconds()):
+                raise ToolTimeoutError(tool, held_s, deadline)
             return future.result()
         finally:
             slots.abandon(slot)  # nothing changes for one that has ended
