@@ -27,7 +27,7 @@ class DailyBudgetTracker(BudgetTracker):
     continues from the stored count: up to `write_ahead` too much, never too little.
 
     A store that fails denies: the tracker is at its limit, `store_error` says why, and the store
-    is tried again before each call. A stored state that cannot be trusted counts as a day spent,
+    is tried again by each record and each `maybe_auto_reset`, which a wrapper calls before a call. A stored state that cannot be trusted counts as a day spent,
     but for the store's `allowance`; `state_error` says why until the next day.
 
     In the place of a store, a `ledger` that blocks and the path of an `account` in it make the day

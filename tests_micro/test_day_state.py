@@ -263,6 +263,16 @@ def test_a_store_that_stays_unreadable_is_asked_before_each_call() -> None:
         check_denies(tracker, loads)
 
 
+def test_asking_for_the_limit_does_not_try_a_store_again() -> None:
+    store, tracker = unreadable(OSError(5))
+    store.load_error = None
+    for _ in range(3):
+        check_denies(tracker, "not tried again yet")
+    assert store.loads == 1
+    tracker.maybe_auto_reset()
+    assert not tracker.is_at_limit()
+
+
 def test_a_store_unreadable_over_midnight_recovers_into_the_new_day() -> None:
     store, tracker = unreadable(OSError(5))
     tracker.record(tokens(5))
