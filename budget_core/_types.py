@@ -152,6 +152,9 @@ class StoredTracker(Protocol):
     state_error: Exception | None
     store_error: Exception | None
 
+    def note_outage(self, error: Exception | None) -> None:
+        """Note why the store fails, or that it works again."""
+
 
 class EnvelopeView(Protocol):
     """What stop conditions, and calls that a run may cut short, read of an `Envelope`."""

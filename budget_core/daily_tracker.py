@@ -27,8 +27,9 @@ class DailyBudgetTracker(BudgetTracker):
     continues from the stored count: up to `write_ahead` too much, never too little.
 
     A store that fails denies: the tracker is at its limit, `store_error` says why, and the store
-    is tried again by each record and each `maybe_auto_reset`, which a wrapper calls before a call. A stored state that cannot be trusted counts as a day spent,
-    but for the store's `allowance`; `state_error` says why until the next day.
+    is tried again by each record and each `maybe_auto_reset`, which a wrapper calls before a call.
+    A stored state that is damaged counts as a day spent, but for the store's `allowance`;
+    `state_error` says why until the next day.
 
     In the place of a store, a `ledger` that blocks and the path of an `account` in it make the day
     one of all processes that count there; the clock is the ledger's, and one that fails denies.

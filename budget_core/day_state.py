@@ -91,7 +91,7 @@ class StoredDay:
             return
         tracker = self._tracker
         state = DayState(self.store, self._window, tracker.token_cap)
-        tracker.store_error = state.store_error
+        tracker.note_outage(state.store_error)
         if state.store_error is None:
             self._is_read = True
             tracker.saves_from = 0
@@ -101,6 +101,9 @@ class StoredDay:
                 tracker.warned_ppm = state.warned
                 tracker.announced = state.announced
             elif state.state_error is not None:
+                from budget_core.log import log  # that day's alone
+
+                log("error", f"the daily budget counts as spent: {state.state_error}")
                 tracker.warned_ppm = 1_000_001  # no threshold is crossed by damage
                 self.save(0)
         tracker.covered = -1  # no call before the store has shown that it takes a count
@@ -116,7 +119,7 @@ class StoredDay:
         try:
             self.store.save(dict(zip(_NAMES, values + (window.behind // _HOUR,))))
             if tracker.store_error is not None:
-                tracker.store_error = None
+                tracker.note_outage(None)
                 tracker.announced = announced
             tracker.covered = NEVER
             self._exact = -1 if ahead else tokens
@@ -124,7 +127,7 @@ class StoredDay:
                 tracker.saves_from = tokens + ahead + 1
                 tracker.covered = tokens + ahead - self.write_ahead // 2
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the record stands
-            tracker.store_error = error
+            tracker.note_outage(error)
             tracker.saves_from = 0
             tracker.covered = self._exact = -1
             tracker.alert = True

@@ -1,7 +1,5 @@
 """What a tracker's budget says and does near its limit, and what becomes of a call there."""
 
-import sys
-
 from budget_core.config import OUTAGE, WHOLE, Enforcement, in_ppm
 from budget_core.edge import is_reached, nearest, newly_reached, withdraw
 from budget_core.notices import UNAVAILABLE, fill
@@ -63,6 +61,12 @@ def report_limit(wrapper: "Wrapper") -> None:
     """Call the hooks, once for each time, when the budget is spent, and for a threshold with it."""
     tracker = wrapper.tracker
     axis = nearest(tracker.axes())
+    if not tracker.logged and tracker.store_error is None and tracker.is_at_limit():
+        from budget_core.log import log  # loaded at the first limit
+
+        tracker.logged = True
+        mode = wrapper.enforcement
+        log("warning" if mode == Enforcement.CUTOFF else "info", tracker.at_limit_message(mode))
     if wrapper.on_threshold_crossed and wrapper.enforcement == Enforcement.CUTOFF:
         with tracker.lock:
             share = _newly_crossed(tracker, axis, True)
@@ -95,7 +99,9 @@ def call_hook(wrapper: "Wrapper", hook: "Hook", axis: "Axis", **more: object) ->
             raise TypeError("a hook must be a plain function, not an async one")
     except Exception as error:  # noqa: BLE001 - a hook may raise anything, the call continues
         if wrapper.hook_error is None:
-            print(f"microbudget: a {scope} hook raised {error!r}", file=sys.stderr)
+            from budget_core.log import log  # loaded for the first error
+
+            log("error", f"a {scope} hook raised {error!r}")
         wrapper.hook_error = error
 
 

@@ -116,10 +116,23 @@ class BudgetTracker:
     def _save(self) -> None:
         self.ledger_account.charge()
 
+    def note_outage(self, error: "Exception | None") -> None:
+        """Note why a store or ledger that a limit depends on fails, or that it works again."""
+        was, self.store_error = self.store_error, error
+        if (was is None) is (error is None):
+            return
+        from budget_core.log import log  # loaded for the first outage
+
+        if error is None:
+            log("info", f"the {self.SCOPE} budget's state can be read and written again")
+        else:
+            log("warning", f"the {self.SCOPE} budget's state cannot be read or written: {error}")
+
     def _forget(self) -> None:
         self.iterations_seen = self.total_tokens = self.warned_ppm = self.announced = 0
         self._unclear = {Usage.ESTIMATED: 0, Usage.INVALID: 0, Usage.MISSING: 0}
         self.last_consumed_threshold: float | None = None
+        self.logged = False  # that the limit is reached
 
     def changed(self) -> None:
         """Store what was counted and announced; under the lock."""

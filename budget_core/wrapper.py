@@ -23,8 +23,8 @@ class BudgetWrapper:
 
     Hooks are plain functions called by keyword: `on_threshold_crossed(scope, threshold,
     utilization, used, cap, unit)` and `on_limit_reached` with the same less `threshold`, each once
-    a crossing. One that raises never breaks the call: the first such error is printed to
-    `sys.stderr`, the last one is kept as `hook_error`.
+    a crossing. One that raises never breaks the call: the first such error is logged, the
+    last one is kept as `hook_error`.
 
     With `estimates` a call that reports no usage is charged an estimate of its prompt and answer,
     unless it was refused or never sent; without, it counts as a call whose usage is missing.

@@ -1,7 +1,5 @@
 """A budget in use: what a run and all that it spawns have used of it, and what is left."""
 
-import sys
-
 from budget_core.agent.allowance_tree import SharedAllowance, smaller_limit
 from budget_core.agent.budget import Budget
 from budget_core.agent.stop import AXES, StopReason, at_limit, in_words
@@ -105,6 +103,18 @@ class Envelope:
             setattr(self, axis, SharedAllowance(name, cap, self.lock, drawn_on, kept))
         self.steps = self.turns
         self._calls: dict[str, SharedAllowance] = {}
+
+    def __repr__(self) -> str:
+        from budget_core.notices import show_on
+
+        found = []
+        for axis in ("turns", "tokens", "nano_usd", "tool_calls"):
+            count = getattr(self, axis)
+            if count.used or count.cap is not None:
+                show, unit = show_on(axis)
+                limit = "" if count.cap is None else f" of {show(count.cap)}"
+                found.append(show(count.used) + limit + unit)
+        return f"<{type(self).__name__} {self.name}: {', '.join(found) or 'unused, no limits'}>"
 
     @classmethod
     def open(
@@ -455,12 +465,14 @@ class Envelope:
         self._watchers.remove(watcher)
 
     def changed(self) -> None:
-        """Call all watchers, with no lock held. An error of a watcher is printed and ignored."""
+        """Call all watchers, with no lock held. An error of a watcher is logged and ignored."""
         for watcher in list(self._watchers):
             try:
                 watcher()
             except Exception as error:  # noqa: BLE001 - a watcher cannot break the run
-                print("microbudget: a watcher raised " + in_words(error), file=sys.stderr)
+                from budget_core.log import log  # loaded for the first error
+
+                log("error", "a watcher raised " + in_words(error))
 
 
 class Pause:

@@ -56,6 +56,10 @@ class OperativeResult:
         self.tool_results = state.tool_results
         self.usage = budget.usage()
 
+    def __repr__(self) -> str:
+        how = "completed" if self.reason is None else self.reason.kind
+        return f"<OperativeResult: {how}, {self.turns} turns, {self.usage['tokens']} tokens>"
+
     @property
     def completed(self) -> bool:
         """Whether the model finished its answer."""

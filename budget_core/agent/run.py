@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 
 from budget_core.agent.llm_call import Request, text_of
 from budget_core.agent.llm_gate import FINAL, Gate, joined
@@ -215,6 +214,10 @@ class Run:
         turns = self._gate.turn
         result = OperativeResult(text, reason, self._messages, turns, self.budget, state)
         kind = "completed" if reason is None else "stopped"
+        if reason is not None:
+            from budget_core.log import log  # loaded for the first run that is stopped
+
+            log("info", f"{self.budget.name} was stopped: {result!r}")
         self.emit(kind, reason=reason, usage=result.usage, result=result)
         result.hook_error = self.hook_error
         return result
@@ -242,7 +245,9 @@ class Run:
                 raise TypeError("on_event must be a plain function, not an async one")
         except Exception as error:  # noqa: BLE001 - a hook cannot break the run
             if self.hook_error is None:
-                print("microbudget: on_event raised " + in_words(error), file=sys.stderr)
+                from budget_core.log import log  # loaded for the first error
+
+                log("error", "on_event raised " + in_words(error))
             self.hook_error = error
 
 

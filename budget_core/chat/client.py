@@ -107,6 +107,10 @@ class ChatClient:
             if wait is None or (left_s is not None and wait >= left_s()):
                 break
             if wait:
+                from budget_core.log import log
+
+                why = failure.status or "no answer"
+                log("info", f"attempt {attempts} failed ({why}), the next follows in {wait:.1f} s")
                 await self._sleep(wait)
         raise failure  # outside the handler: a chained error could show the key
 

@@ -75,7 +75,7 @@ class LedgerCount:
                 self._reopened(lambda: self._apply(self.ledger.balance(self.path)))
         except Exception as failure:  # noqa: BLE001 - whatever a ledger raises, the budget holds
             error = failure
-        self.tracker.store_error = error
+        self.tracker.note_outage(error)
 
     async def _ask(self, operation: str, *arguments: "Any") -> "Any":
         return self._reopened(lambda: getattr(self.ledger, operation)(*arguments))

@@ -4,6 +4,7 @@ from budget_core.config import Enforcement, TurnBudgetConfig
 from budget_core.enforcement import call_hook
 from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
 from budget_core.ledger.llm_account import LedgerAccount, UnpricedError, used_by
+from budget_core.log import log
 from budget_core.notices import UNAVAILABLE, fill
 from budget_core.provider import ChatResponse, maybe_await
 from budget_core.tracker import TurnBudgetTracker
@@ -78,6 +79,7 @@ class LedgerProvider:
         self._key = key
         self._raises = raises
         self._reported: list[tuple[Any, ...]] = []
+        self._outage: tuple[Any, ...] = ()
 
     def __getattr__(self, name: str) -> "Any":
         if name == "inner" or name.startswith("__"):  # asked before __init__ ran, as copy does
@@ -113,6 +115,9 @@ class LedgerProvider:
         named, price = candidates[0]
         try:
             named, price, hold = await self._reserve(candidates, prompt, max_tokens)
+            if self._outage in self._reported:
+                self._reported.remove(self._outage)
+                log("info", f"calls on {self.ledger_account.path} are admitted again")
             if self._is_strict():
                 max_tokens = hold.limit
         except (UnknownAccountError, ValueError):
@@ -230,9 +235,11 @@ class LedgerProvider:
             place = (error.scope, error.axis, error.window, error.resets_at)
         else:
             self.ledger_account.error = error
+            self._outage = place
         if place in self._reported:
             return None
         self._reported = self._reported[-_REMEMBERED:] + [place]
+        log("warning", f"a call on {self.ledger_account.path} was refused: {error}")
         if isinstance(error, BudgetExceededError) and wrapper.on_limit_reached:
             used, cap = error.spent + error.held, error.limit
             share = max(1.0, used / cap) if cap else 1.0  # less is left than is asked

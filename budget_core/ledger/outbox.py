@@ -1,6 +1,5 @@
 """Keep the settlements and charges that a ledger could not take yet, and deliver them later."""
 
-import sys
 from binascii import hexlify
 from os import urandom
 
@@ -68,8 +67,7 @@ class Outbox:
     An entry may be delivered any number of times and counts once: a commit by its hold, a charge by
     its key. It stays until the ledger has accepted it. An entry is given up only if the ledger
     cannot ever accept it: its account was removed, its key stands for another operation, or it is
-    invalid. `dropped` counts these, `refusal` is the newest error, and each is printed to
-    `sys.stderr`.
+    invalid. `dropped` counts these, `refusal` is the newest error, and each is logged.
 
     At most `most` entries wait; one more raises `LedgerFullError`. `None` is unlimited.
     """
@@ -191,8 +189,10 @@ class Outbox:
         if refusal is not None:
             self.dropped += 1
             self.refusal = refusal
-            text = f"microbudget: a ledger refused a {entry.operation} on {entry.hold.path!r}"
-            print(f"{text} for good: {refusal!r}", file=sys.stderr)
+            from budget_core.log import log  # loaded for the first refusal
+
+            text = f"a ledger refused a {entry.operation} on {entry.hold.path!r}"
+            log("error", f"{text} for good: {refusal!r}")
         return refusal
 
     async def _step(self, ask: "Ask", entry: Entry) -> bool:

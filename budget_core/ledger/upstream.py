@@ -55,11 +55,19 @@ class Upstream:
             result = await maybe_await(getattr(self.ledger, operation)(*arguments))
         except LedgerUnavailableError as error:
             now = self.now()
+            if not self._wait:
+                from budget_core.log import log  # loaded for the first outage
+
+                log("warning", f"a ledger is out of reach: {error}")
             if now >= self._again:
                 self._wait = min(MOST_MS, self._wait * 2 or FIRST_MS)
                 self._again = now + self._wait
             self._cause = error
             raise
+        if self._wait:
+            from budget_core.log import log
+
+            log("info", "a ledger can be reached again")
         self._wait = 0
         return result
 

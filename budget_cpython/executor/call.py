@@ -1,7 +1,6 @@
 """One tool call of a turn: it runs, and one of its ends counts."""
 
 import asyncio
-import sys
 from asyncio import CancelledError, Task
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
@@ -16,6 +15,7 @@ from budget_core.agent.envelope import Envelope
 from budget_core.agent.stop import in_words
 from budget_core.agent.tool import reported_usage
 from budget_core.errors import DeadlineExceeded
+from budget_core.log import log
 from budget_core.turn_state import COMPLETED as TRACE_COMPLETED
 from budget_core.usage import read_usage
 from budget_cpython.deadline import DeadlineToken, current_or_none, set_current
@@ -57,13 +57,12 @@ class Hooks:
         self.error: BaseException | None = None
 
     def call(self, hook: Callable[..., object], *arguments: object) -> None:
-        """Call a function and keep what it raises; the first error is printed."""
+        """Call a function and keep what it raises; the first error is logged."""
         try:
             hook(*arguments)
         except BaseException as error:  # noqa: BLE001 - a tool's outcome must not be lost with it
             if self.error is None:
-                text = f"microbudget: a hook of the tool executor raised {in_words(error)}"
-                print(text, file=sys.stderr)
+                log("error", f"a hook of the tool executor raised {in_words(error)}")
             self.error = error
 
 
