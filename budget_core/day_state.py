@@ -13,10 +13,6 @@ if TYPE_CHECKING:
 _NAMES = ("day", "tokens", "ahead", "warned", "announced", "behind")
 _DOUBT = 1 << 6  # above what may be announced
 _HOUR = 3600
-DAMAGED = (
-    "[Budget unavailable] The stored state of the daily budget is damaged, so the day counts as "
-    "spent. It begins again tomorrow; to go on today, the owner restores or removes the state."
-)
 
 
 class DayState:

@@ -2,7 +2,7 @@
 
 from budget_core.config import OUTAGE, WHOLE, Enforcement, in_ppm
 from budget_core.edge import is_reached, nearest, newly_reached, withdraw
-from budget_core.notices import UNAVAILABLE, fill
+from budget_core.notices import DAMAGED, UNAVAILABLE, fill
 from budget_core.provider import ChatResponse
 
 TYPE_CHECKING = False
@@ -165,8 +165,6 @@ def at_limit_message(tracker: "Tracker", enforcement: str | None) -> str:
     if tracker.is_out_of_reach():
         return UNAVAILABLE
     if tracker.state_error is not None:
-        from budget_core.day_state import DAMAGED  # that day's alone
-
         return DAMAGED
     config = tracker.config
     fallback = (enforcement or config.enforcement) == Enforcement.FALLBACK

@@ -9,6 +9,10 @@ if TYPE_CHECKING:
 
 
 UNAVAILABLE = "[Budget unavailable] The budget's state cannot be read or written now."
+DAMAGED = (
+    "[Budget unavailable] The stored state of the daily budget is damaged, so the day counts as "
+    "spent. It begins again tomorrow; to go on today, the owner restores or removes the state."
+)
 
 
 def fill(template: str, axis: "Axis", tools: "Sequence[str]" = ()) -> str:
