@@ -8,7 +8,7 @@ from budget_core.checks import check_count, check_limit, check_text
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any, Self
+    from typing import Any, ClassVar, Self
 
 
 class Enforcement:
@@ -92,6 +92,8 @@ _MAX_WEIGHT = 1_000_000
 
 class Config:
     """Settings that are checked when made and never change."""
+
+    __dataclass_fields__: "ClassVar[dict[str, Any]]"  # on CPython
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Config) and self.__dict__ == other.__dict__

@@ -2,11 +2,13 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, ClassVar
 
 
 class CitationAccumulator:
     """What the answer may cite: vault anchors, web sources, and paths of rendered web pages."""
+
+    __dataclass_fields__: "ClassVar[dict[str, Any]]"  # on CPython
 
     def __init__(
         self,
@@ -25,6 +27,8 @@ class ToolTraceEntry:
     `status` is `"running"`, `"completed"`, `"timed_out"` or `"timed_out_late"`; `retryable` whether
     it may be tried again.
     """
+
+    __dataclass_fields__: "ClassVar[dict[str, Any]]"  # on CPython
 
     def __init__(
         self,

@@ -1,5 +1,6 @@
 """The public names, for type checkers; made by scripts/public_names.py."""
 
+from budget_core.agent.budget import Budget as Budget
 from budget_core.agent.llm_call import Request as Request
 from budget_core.agent.middleware import Middleware as Middleware
 from budget_core.agent.no_progress import NoProgress as NoProgress
@@ -17,12 +18,15 @@ from budget_core.agent.stop_condition import StopCondition as StopCondition
 from budget_core.agent.stop_condition import Timeout as Timeout
 from budget_core.agent.tool import Tool as Tool
 from budget_core.agent.tool import ToolOutput as ToolOutput
+from budget_core.agent.wind_down import WindDown as WindDown
 from budget_core.allowance import Allowance as Allowance
 from budget_core.chat.client import ChatClient as ChatClient
 from budget_core.chat.http import tls_context as tls_context
 from budget_core.chat.refusal import ContextWindowExceededError as ContextWindowExceededError
 from budget_core.composite_policy import CompositePolicy as CompositePolicy
+from budget_core.config import DailyBudgetConfig as DailyBudgetConfig
 from budget_core.config import Enforcement as Enforcement
+from budget_core.config import TurnBudgetConfig as TurnBudgetConfig
 from budget_core.errors import BudgetError as BudgetError
 from budget_core.errors import DeadlineExceeded as DeadlineExceeded
 from budget_core.errors import ProviderError as ProviderError
@@ -47,6 +51,8 @@ from budget_core.provider import ChatResponse as ChatResponse
 from budget_core.provider import ToolCall as ToolCall
 from budget_core.threads import thread_lock as thread_lock
 from budget_core.tracker import BudgetTracker as BudgetTracker
+from budget_core.turn_records import CitationAccumulator as CitationAccumulator
+from budget_core.turn_records import ToolTraceEntry as ToolTraceEntry
 from budget_core.usage_estimate import estimate_tokens as estimate_tokens
 from budget_core.wall_clock import WallClock as WallClock
 from budget_core.wrapper import BudgetWrapper as BudgetWrapper
@@ -54,12 +60,8 @@ from budget_cpython.agent.envelope import Envelope as Envelope
 from budget_cpython.agent.exoclaw import ExoclawBudget as ExoclawBudget
 from budget_cpython.agent.operative import Operative as Operative
 from budget_cpython.agent.parallel import Event as Event
-from budget_cpython.agent.run_config import Budget as Budget
-from budget_cpython.agent.run_config import WindDown as WindDown
 from budget_cpython.agent.run_handle import RunHandle as RunHandle
 from budget_cpython.agent.tool import tool as tool
-from budget_cpython.config import DailyBudgetConfig as DailyBudgetConfig
-from budget_cpython.config import TurnBudgetConfig as TurnBudgetConfig
 from budget_cpython.deadline import Deadline as Deadline
 from budget_cpython.deadline import DeadlineToken as DeadlineToken
 from budget_cpython.executor import BoundedToolExecutor as BoundedToolExecutor
@@ -83,8 +85,6 @@ from budget_cpython.ledger.sqlite import SqliteLedger as SqliteLedger
 from budget_cpython.prices import ListedPrices as ListedPrices
 from budget_cpython.trackers import DailyBudgetTracker as DailyBudgetTracker
 from budget_cpython.trackers import TurnBudgetTracker as TurnBudgetTracker
-from budget_cpython.turn import CitationAccumulator as CitationAccumulator
-from budget_cpython.turn import ToolTraceEntry as ToolTraceEntry
 from budget_cpython.turn import TurnBudget as TurnBudget
 from budget_cpython.turn import TurnRuntimeState as TurnRuntimeState
 from budget_cpython.wall_clock import WALL as WALL

@@ -5,17 +5,8 @@ from budget_cpython.core_dataclasses import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, ClassVar
-
-    class TurnBudgetConfig(core.TurnBudgetConfig):
-        """The core's, frozen."""
-
-        __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    class DailyBudgetConfig(core.DailyBudgetConfig):
-        """The core's, frozen."""
-
-        __dataclass_fields__: ClassVar[dict[str, Any]]
+    from budget_core.config import DailyBudgetConfig as DailyBudgetConfig
+    from budget_core.config import TurnBudgetConfig as TurnBudgetConfig
 else:
     TurnBudgetConfig = frozen(core.TurnBudgetConfig, __name__)
     DailyBudgetConfig = frozen(core.DailyBudgetConfig, __name__)

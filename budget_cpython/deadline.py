@@ -24,9 +24,12 @@ _current: "ContextVar[Deadline | None]" = ContextVar("microbudget.deadline", def
 class Deadline(core.Deadline):
     """An instant on the monotonic clock by which work has to be over.
 
+    Made by `from_now`, `at`, `never` or `from_wire`, and never changed. `check_or_raise` raises
+    `DeadlineExceeded` once it has passed, `scope()` cancels what runs then, and `as_current()`
+    makes it the one that `current()` returns. `intersect` gives the earlier of two.
+
     Pickled it sends the milliseconds that remain, never the instant; it then runs by the
-    receiver's own clock. A copy is the deadline itself. Everything else is
-    the core's.
+    receiver's own clock. A copy is the deadline itself.
     """
 
     __slots__ = ()
@@ -169,9 +172,10 @@ class Scope:
 
 
 class DeadlineToken(deadline_token.DeadlineToken):
-    """Tells one piece of work when to stop, right for any number of threads.
+    """Tells one piece of work when to stop: at its deadline, or when it is cancelled.
 
-    Everything else is the core's.
+    Work that asks `is_expired()` now and then can end early with what it has. Any number of threads
+    may ask, and one may `cancel()`.
     """
 
     LOCK = Lock

@@ -8,17 +8,8 @@ from budget_cpython.deadline import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, ClassVar
-
-    class CitationAccumulator(turn_records.CitationAccumulator):
-        """The core's, as a dataclass."""
-
-        __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    class ToolTraceEntry(turn_records.ToolTraceEntry):
-        """The core's, frozen."""
-
-        __dataclass_fields__: ClassVar[dict[str, Any]]
+    from budget_core.turn_records import CitationAccumulator as CitationAccumulator
+    from budget_core.turn_records import ToolTraceEntry as ToolTraceEntry
 else:
     CitationAccumulator = dataclass_of(
         turn_records.CitationAccumulator, __name__, frozen=False, coerce=True
@@ -27,7 +18,12 @@ else:
 
 
 class TurnBudget(turn_budget.TurnBudget):
-    """What one turn may use, claimed right by any number of threads; made by `create`."""
+    """What one turn may use, claimed right by any number of threads; made by `create`.
+
+    `deadline` is when the turn is over; `steps`, `tool_calls` and `reflections` are `Allowance`s;
+    `max_context_tokens` is what fits the context, `min_tool_s` the seconds that a tool gets however
+    late it starts.
+    """
 
     DEADLINE = Deadline
     LOCK = Lock
@@ -37,7 +33,8 @@ class TurnBudget(turn_budget.TurnBudget):
 class TurnRuntimeState(turn_state.TurnRuntimeState):
     """The one mutable object of a turn, written right by any number of threads.
 
-    A trace entry is frozen: an entry that was read does not change.
+    It has the turn's tokens, tool results, citations and trace of tool calls, and drops what comes
+    after `close_writes()`. A trace entry is frozen: an entry that was read does not change.
     """
 
     LOCK = Lock

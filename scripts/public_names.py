@@ -8,6 +8,7 @@ the same names, as imports, to the `__init__.pyi` beside them.
 """
 
 import sys
+from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,17 @@ def core_stub() -> str:
 
 def cpython_stub() -> str:
     """Return the text of `budget_cpython/__init__.pyi`: the core's names, and its own."""
-    own: dict[str, str] = vars(import_module("budget_cpython"))["_OWN"]
-    shared = {name: home for name, home in core_homes().items() if name not in own}
+    ours: Any = import_module("budget_cpython")
+    core: Any = import_module("budget_core")
+    homes = core_homes()
+    # A dataclass that is made of a core class at run time has that class's signature and docstring.
+    made = [
+        name
+        for name in homes
+        if is_dataclass(getattr(ours, name)) and getattr(ours, name).__base__ is getattr(core, name)
+    ]
+    own = {name: home for name, home in ours._OWN.items() if name not in made}
+    shared = {name: home for name, home in homes.items() if name not in own}
     listed = imports("budget_core", shared) + imports("budget_cpython", own)
     return f"{DOC}{listed}\n__all__: list[str]\n"
 

@@ -1,5 +1,6 @@
 """What can be imported, from where, and what that costs."""
 
+import inspect
 import subprocess
 import sys
 from types import ModuleType
@@ -70,6 +71,23 @@ def test_an_editor_completes_every_public_name(package: ModuleType) -> None:
     source = f"import {package.__name__}\n{package.__name__}."
     script = jedi.Script(source, project=jedi.Project(ROOT))
     assert set(names) <= {found.name for found in script.complete()}
+
+
+def test_an_editor_shows_a_docstring_for_every_public_name() -> None:
+    names = budget_cpython.__all__
+    source = "from budget_cpython import *\n" + "\n".join(names)
+    script = jedi.Script(source, project=jedi.Project(ROOT))
+    for line, name in enumerate(names, 2):
+        (shown,) = script.help(line, 1)
+        docstring = shown.docstring(raw=True)
+        first = docstring.split("\n\n")[0]
+        assert len(docstring.split()) >= 7, (name, docstring)
+        assert first[0].isupper() or first.startswith("exoclaw"), name
+        assert first.endswith("."), (name, first)
+        assert "the core's" not in docstring.lower(), name
+        assert not docstring.startswith("The same"), name
+        if name != "WALL":
+            assert docstring == inspect.getdoc(getattr(budget_cpython, name)), name
 
 
 @pytest.mark.parametrize("name", CORE_NAMES)

@@ -8,10 +8,15 @@ from budget_cpython.turn import TurnBudget
 
 
 class Envelope(core.Envelope, TurnBudget):  # type: ignore[misc, override] # its deadline is computed
-    """A `Budget` that a run has opened, claimed right by any number of threads.
+    """A `Budget` that a run has opened, claimed right by any number of threads; made by `open`.
 
-    Children may be opened, run and stopped in threads of their own, each under a loop of its own.
-    Everything else is the core's.
+    `turns`, `tokens`, `nano_usd`, `tool_calls` and `reflections` have what is `used` and the `cap`;
+    `usage()` and `remaining()` give all of them. `extend`, `stop` and `paused` act on it from
+    outside.
+
+    A `child` draws on its parent, and every claim is checked against its own limits and all those
+    above. Children may be opened, run and stopped in threads of their own, each under a loop of its
+    own.
     """
 
     LOCK = Lock

@@ -33,7 +33,19 @@ class Operative(core.Operative):
 
     `await operative.run(…)` gives the result, `async for event in operative.run(…)` the events as
     they happen. Tools that are not async run in threads of `executor`, by default one of the
-    operative's own: calls of one answer run side by side. Everything else is the core's.
+    operative's own: calls of one answer run side by side.
+
+    - `provider`: answers `chat(messages, tools, model, …)`; a `ChatClient`, or wrappers round one.
+    - `tools`: `Tool`s, each with a name of its own.
+    - `budget`: the `Budget` of each run, or the `Envelope` of a single one, such as a `child`.
+    - `system_prompt`: the first message of a run that is given none.
+    - `reflect(text, budget)`: returns what the model should improve in a draft, or `None`.
+    - `on_event(kind, **fields)`: called with what happens; an error of it changes nothing.
+    - `stream`: ask for the answer piece by piece.
+    - `model`, `fallback_model`, `wind_down`, `stop_when`, `middleware`, `prices`, `count_tokens`,
+      `compact`, `ledger`, `account`: how calls are admitted; see docs/operatives.md.
+
+    Raises `ValueError` naming what is wrong, and `TypeError` for an unknown option.
     """
 
     ENVELOPE = Envelope

@@ -5,17 +5,8 @@ from budget_cpython.core_dataclasses import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, ClassVar
-
-    class Budget(budget.Budget):
-        """The core's, frozen."""
-
-        __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    class WindDown(wind_down.WindDown):
-        """The core's, frozen."""
-
-        __dataclass_fields__: ClassVar[dict[str, Any]]
+    from budget_core.agent.budget import Budget as Budget
+    from budget_core.agent.wind_down import WindDown as WindDown
 else:
     Budget = frozen(budget.Budget, __name__)
     WindDown = frozen(wind_down.WindDown, __name__)

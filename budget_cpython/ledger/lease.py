@@ -18,8 +18,9 @@ from budget_cpython.wall_clock import WALL
 
 
 class AsyncLeasedLedger(lease.LeasedLedger, AsyncPassthrough):
-    """The core's, with the operations on accounts passed on to the ledger upstream.
+    """A ledger that leases blocks of another one's budget, and admits calls within them.
 
+    Operations on accounts are passed on to the ledger upstream.
     What `set_limits` changes is noticed by a process that holds a block within half of its `ttl`. A
     forked process begins without blocks, and knows no hold of its parent's.
     """
@@ -63,7 +64,13 @@ class AsyncLeasedLedger(lease.LeasedLedger, AsyncPassthrough):
 
 
 class LeasedLedger(BlockingLedger):
-    """The same for threads; `ledger` is one that blocks. A claim within a block is local."""
+    """A ledger that leases blocks of another one's budget, and admits threads' calls within them.
+
+    `ledger` is one that blocks. A `block` of each path is held there for `ttl` seconds at a time; a
+    claim within it is local. Claims are admitted within the blocks while that ledger is out of
+    reach. What is unused is given back on `close` and after `idle` seconds. More than a limit is
+    never admitted; each process can strand at most one unused block per path.
+    """
 
     def __init__(
         self,

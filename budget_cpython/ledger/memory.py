@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 class Ledger(memory.Ledger):
     """Budgets by path in this process's memory, counted right by any number of threads.
 
-    The default clock is `budget_cpython.WALL`. Everything else is the core's.
+    `set_limits` gives an account limits; `reserve` holds what a call may use on it and on all above
+    it, or raises `BudgetExceededError`; `commit` records what was used in the place of the hold,
+    and `release` gives it back. The default clock is `budget_cpython.WALL`.
     """
 
     def __init__(
