@@ -22,6 +22,15 @@ def check_count(name: str, value: "Any") -> int:
     return value
 
 
+def check_kind(name: str, value: "Any", kind: "Any") -> "Any":
+    """Accept an instance of a class."""
+    if not isinstance(value, kind):
+        from budget_core.errors import refuse
+
+        refuse(name, "a " + kind.__name__, value)
+    return value
+
+
 def check_text(name: str, value: "Any") -> str:
     """Accept a string that is not empty."""
     if not isinstance(value, str) or not value:

@@ -1,6 +1,6 @@
 """Count one day's tokens, and remember them after a restart."""
 
-from budget_core.checks import check_count
+from budget_core.checks import check_count, check_kind
 from budget_core.config import NEVER, WHOLE, DailyBudgetConfig
 from budget_core.day_window import OVER, STAYS, DayWindow
 from budget_core.tracker import BudgetTracker
@@ -50,7 +50,16 @@ class DailyBudgetTracker(BudgetTracker):
         ledger: "LedgerProtocol | None" = None,
         account: str | None = None,
     ) -> None:
-        config = config or DailyBudgetConfig()
+        config = DailyBudgetConfig() if config is None else config
+        check_kind("config", config, DailyBudgetConfig)
+        for name, value, wanted, right in (
+            ("clock", clock, "a function that returns Unix seconds", callable(clock)),
+            ("store", store, "a store, such as FileBudgetStore(path)", hasattr(store, "save")),
+        ):
+            if value is not None and not right:
+                from budget_core.errors import refuse
+
+                refuse(name, wanted, value)
         self._window = DayWindow(clock or WALL, config.reset_hour_utc)
         check_count("write_ahead", write_ahead)
         super().__init__(config, None, config.daily_budget, bool(config.primary_models), lock)

@@ -65,8 +65,7 @@ def report_limit(wrapper: "Wrapper") -> None:
         from budget_core.log import log  # loaded at the first limit
 
         tracker.logged = True
-        mode = wrapper.enforcement
-        log("warning" if mode == Enforcement.CUTOFF else "info", tracker.at_limit_message(mode))
+        log("info", tracker.at_limit_message(wrapper.enforcement))
     if wrapper.on_threshold_crossed and wrapper.enforcement == Enforcement.CUTOFF:
         with tracker.lock:
             share = _newly_crossed(tracker, axis, True)

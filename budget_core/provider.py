@@ -75,6 +75,17 @@ class ChatResponse:
         return len(self.tool_calls) > 0
 
 
+def check_provider(name: str, value: "Any") -> "Any":
+    """Accept an object with a method `chat`; `ValueError` says how to wrap an SDK's client."""
+    if not callable(getattr(value, "chat", None)):
+        raise ValueError(
+            f"{name} must be a provider, whose method chat(messages, …) answers, such as "
+            f"ChatClient(base_url, model, api_key), not {type(value).__name__}: "
+            "docs/providers.md shows how to wrap an SDK's client"
+        )
+    return value
+
+
 async def maybe_await(value: "Any") -> "Any":
     """Return a value; await it first if it can be awaited.
 

@@ -1,5 +1,6 @@
 """Count what is used of one budget: what every tracker shares."""
 
+from budget_core.checks import check_kind
 from budget_core.config import NEVER, WHOLE, TurnBudgetConfig, in_ppm
 from budget_core.locks import NoLock
 from budget_core.usage import MEASURED, Usage, read_usage
@@ -239,7 +240,8 @@ class TurnBudgetTracker(BudgetTracker):
         ledger: "LedgerProtocol | None" = None,
         account: str | None = None,
     ) -> None:
-        config = config or TurnBudgetConfig()
+        config = TurnBudgetConfig() if config is None else config
+        check_kind("config", config, TurnBudgetConfig)
         by_model = bool(config.model_weights)
         super().__init__(config, config.iteration_budget, config.token_budget, by_model, lock)
         self.expires = False

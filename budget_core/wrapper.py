@@ -60,6 +60,10 @@ class BudgetWrapper:
         wait: float | None = None,
         expect: int | str | None = None,
     ) -> None:
+        if not callable(getattr(inner, "chat", None)):
+            from budget_core.provider import check_provider  # loaded to refuse
+
+            check_provider("inner", inner)
         options = (account, prices, count_tokens, max_tokens, ttl, key, raises, wait, expect)
         if ledger is not None or any(options):
             from budget_core.ledger.for_wrapper import draw_on  # loaded for the first ledger

@@ -102,7 +102,7 @@ class SafePath:
     def __init__(
         self, path: "str | os.PathLike[str]", workspace: "str | os.PathLike[str] | None" = None
     ) -> None:
-        path = os.fspath(path)
+        path = os.fspath(path) if hasattr(path, "__fspath__") else path
         if not isinstance(path, str) or not os.path.basename(path) or "\0" in path:
             raise ValueError(f"path must name a file, not {path!r}")
         self.path = os.path.join(os.getcwd(), path)

@@ -28,7 +28,8 @@ class TurnBudgetTracker(tracker.TurnBudgetTracker):
         ledger: "LedgerProtocol | None" = None,
         account: str | None = None,
     ) -> None:
-        super().__init__(config or TurnBudgetConfig(), Lock(), ledger=ledger, account=account)
+        config = TurnBudgetConfig() if config is None else config
+        super().__init__(config, Lock(), ledger=ledger, account=account)
 
 
 class DailyBudgetTracker(daily_tracker.DailyBudgetTracker):
@@ -48,7 +49,6 @@ class DailyBudgetTracker(daily_tracker.DailyBudgetTracker):
         ledger: "LedgerProtocol | None" = None,
         account: str | None = None,
     ) -> None:
-        config = config or DailyBudgetConfig()
-        super().__init__(
-            config, clock or WALL, store, Lock(), write_ahead, ledger=ledger, account=account
-        )
+        config = DailyBudgetConfig() if config is None else config
+        clock = WALL if clock is None else clock
+        super().__init__(config, clock, store, Lock(), write_ahead, ledger=ledger, account=account)

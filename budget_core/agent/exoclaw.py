@@ -7,7 +7,7 @@ from budget_core.agent.envelope import Envelope
 from budget_core.agent.llm_call import Request, text_of
 from budget_core.agent.llm_gate import Gate
 from budget_core.agent.stop import StoppedError, StopReason
-from budget_core.provider import ChatResponse, maybe_await
+from budget_core.provider import ChatResponse, check_provider, maybe_await
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class ExoclawBudget:
         account: str | None = None,
         **gate: "Any",
     ) -> None:
-        self.inner = provider
+        self.inner = check_provider("provider", provider)
         self._limits: Budget | None = None
         self._parent: ExoclawBudget | None = None
         self._name = ""

@@ -6,6 +6,7 @@ from budget_core.agent.run import Run
 from budget_core.agent.tool import Tool
 from budget_core.agent.toolbox import Toolbox
 from budget_core.errors import refuse
+from budget_core.provider import check_provider
 from budget_core.turn_state import TurnRuntimeState
 
 TYPE_CHECKING = False
@@ -56,7 +57,7 @@ class Operative:
         account: str | None = None,
         **gate: "Any",
     ) -> None:
-        self.provider = provider
+        self.provider = check_provider("provider", provider)
         listed: Any = tools if isinstance(tools, (list, tuple)) else [tools]
         self.tools: list[Tool] = list(listed)
         self.budget = Budget() if budget is None else budget
@@ -67,7 +68,6 @@ class Operative:
         self.session_id = session_id
         self.gate = gate
         for name, wanted, right in (
-            ("provider", "an object with a method chat", hasattr(provider, "chat")),
             ("budget", "a Budget or an Envelope", isinstance(self.budget, (Budget, Envelope))),
             ("system_prompt", "a string", isinstance(system_prompt, str)),
             ("on_event", "a function", on_event is None or callable(on_event)),

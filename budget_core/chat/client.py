@@ -5,7 +5,7 @@ import json
 
 from budget_core.chat.completion import parse_answer
 from budget_core.chat.http import HttpEndpoint, HttpExchange
-from budget_core.checks import check_count
+from budget_core.checks import check_count, check_text
 from budget_core.errors import ProviderError
 
 TYPE_CHECKING = False
@@ -47,8 +47,8 @@ class ChatClient:
         limit_name: str = "max_tokens",
         sleep: "Callable[[float], Awaitable[Any]]" = asyncio.sleep,
     ) -> None:
-        self.base_url = base_url
-        self.model = model
+        self.base_url = check_text("base_url", base_url)
+        self.model = check_text("model", model)
         self.retries = check_count("retries", retries)
         self.limit_name = limit_name
         self._sleep = sleep

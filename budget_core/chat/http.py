@@ -63,11 +63,11 @@ class HttpEndpoint:
             raise ValueError("the URL must be like " + wanted)
         if colon and not (port.isdigit() and len(port) < 6 and 0 < int(port) < 65_536):
             raise ValueError("the URL's port must be a number from 1 to 65535")
-        if key and not _is_visible(key):
+        if key and not (isinstance(key, str) and _is_visible(key)):
             raise ValueError("the key must be visible ASCII characters, without blanks")
-        if not 0 < timeout_s <= 86_400:
+        if not isinstance(timeout_s, (int, float)) or not 0 < timeout_s <= 86_400:
             refuse("timeout_s", "above 0 and at most 86,400", timeout_s)
-        if max_bytes < 1:
+        if not isinstance(max_bytes, int) or max_bytes < 1:
             refuse("max_response_bytes", "1 or more", max_bytes)
         self.secure = scheme == "https"
         self.port = int(port) if colon else (443 if self.secure else 80)

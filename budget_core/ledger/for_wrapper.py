@@ -239,7 +239,8 @@ class LedgerProvider:
         if place in self._reported:
             return None
         self._reported = self._reported[-_REMEMBERED:] + [place]
-        log("warning", f"a call on {self.ledger_account.path} was refused: {error}")
+        level = "info" if isinstance(error, BudgetExceededError) else "warning"
+        log(level, f"a call on {self.ledger_account.path} was refused: {error}")
         if isinstance(error, BudgetExceededError) and wrapper.on_limit_reached:
             used, cap = error.spent + error.held, error.limit
             share = max(1.0, used / cap) if cap else 1.0  # less is left than is asked

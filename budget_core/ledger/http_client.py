@@ -54,7 +54,7 @@ class HttpLedger:
         max_response_bytes: int = 65_536,
         tls: "Any" = None,
     ) -> None:
-        self.url = url
+        self.url = check_text("url", url)
         self._endpoint = HttpEndpoint(url, key, timeout_s, max_response_bytes, tls)
 
     def __repr__(self) -> str:

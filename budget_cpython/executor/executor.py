@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from budget_core.durations import in_ms
+from budget_core.errors import refuse
 from budget_cpython.executor.call import Call, DeniedError, Hooks, Settings
 from budget_cpython.executor.options import describe
 from budget_cpython.executor.outcome import ToolOutcome
@@ -46,6 +47,8 @@ class BoundedToolExecutor:
         for name, seconds in (("grace_s", grace_s), ("kill_grace_s", kill_grace_s)):
             in_ms(name, seconds)
         caps = {} if caps is None else caps
+        if not isinstance(caps, Mapping):
+            refuse("caps", "a dict of seconds by the names of tools", caps)
         named = {f"the cap of {name}": cap for name, cap in caps.items()}
         for name, cap in {"cap_s": cap_s, **named}.items():
             if cap is not None:

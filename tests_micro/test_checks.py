@@ -1,0 +1,125 @@
+"""What is passed to a constructor by mistake is refused by name, in words that help."""
+
+from budget_core import (
+    Budget,
+    BudgetWrapper,
+    ChatClient,
+    DailyBudgetConfig,
+    DailyBudgetTracker,
+    Envelope,
+    ExoclawBudget,
+    FileBudgetStore,
+    HttpLedger,
+    Operative,
+    TurnBudgetConfig,
+    TurnBudgetPolicy,
+    TurnBudgetTracker,
+)
+from tests_micro.script import Script
+from tests_micro.support import raises
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+URL = "http://127.0.0.1:9/v1"
+
+
+class Completions:
+    async def create(self, **request: "Any") -> None:
+        """Answer nothing."""
+
+
+class Chat:
+    completions = Completions()
+
+
+class Sdk:
+    """An SDK's client."""
+
+    chat = Chat()
+
+    def __repr__(self) -> str:
+        return "Sdk(api_key='sk-secret')"
+
+
+class Other:
+    """Something else."""
+
+
+WRONG: "list[Any]" = [5, 0, "x", b"x", [1], Other(), Sdk(), True]
+
+
+def check_refused(
+    name: str, words: str, make: "Callable[[Any], object]", values: "list[Any]"
+) -> None:
+    """Assert that each value is a `ValueError` that names the argument and what it must be."""
+    for value in values:
+        text = str(raises(ValueError, make, value))
+        assert text.startswith(name + " must "), (text, value)
+        assert words in text, (text, value)
+
+
+def test_a_trackers_configuration_is_one() -> None:
+    check_refused("config", "a DailyBudgetConfig", DailyBudgetTracker, WRONG + [TurnBudgetConfig()])
+    check_refused("config", "a TurnBudgetConfig", TurnBudgetTracker, WRONG + [DailyBudgetConfig()])
+
+
+def test_a_days_clock_is_a_function_and_its_store_keeps_states() -> None:
+    wrong = [value for value in WRONG if not callable(value)]
+    check_refused("clock", "Unix seconds", lambda clock: DailyBudgetTracker(clock=clock), wrong)
+    stores = "FileBudgetStore(path)"
+    check_refused("store", stores, lambda store: DailyBudgetTracker(store=store), WRONG)
+
+
+def test_a_policy_needs_a_turns_tracker() -> None:
+    check_refused("tracker", "a TurnBudgetTracker", TurnBudgetPolicy, WRONG + [None])
+    check_refused("tracker", "must be a turn's", TurnBudgetPolicy, [DailyBudgetTracker()])
+
+
+def test_a_provider_answers_and_an_sdks_client_is_to_be_wrapped() -> None:
+    tracker = TurnBudgetTracker()
+    makes: list[tuple[str, Any]] = [
+        ("inner", lambda inner: BudgetWrapper(inner, tracker)),
+        ("provider", Operative),
+        ("provider", lambda provider: ExoclawBudget(provider, Budget())),
+    ]
+    for name, make in makes:
+        check_refused(name, "docs/providers.md shows how to wrap", make, WRONG + [None])
+        text = str(raises(ValueError, make, Sdk()))
+        assert "ChatClient(base_url, model, api_key), not Sdk" in text
+        assert "sk-secret" not in text
+
+
+def test_a_wrapper_and_a_run_need_budgets_of_their_kind() -> None:
+    script = Script(1)
+    check_refused("tracker", "a BudgetTracker", lambda one: BudgetWrapper(script, one), WRONG)
+    check_refused("budget", "a Budget", Envelope.open, WRONG + [None])
+    check_refused("budget", "a Budget", lambda budget: Operative(script, budget=budget), WRONG)
+
+
+def test_a_client_needs_a_url_a_model_and_bounds() -> None:
+    wrong = [value for value in WRONG if not isinstance(value, str)]
+    check_refused("base_url", "a string", lambda url: ChatClient(url, "m"), wrong + [None, ""])
+    check_refused("model", "a string", lambda model: ChatClient(URL, model), wrong + [None, ""])
+    check_refused("url", "a string", HttpLedger, wrong + [None, ""])
+    for make in (
+        lambda **more: ChatClient(URL, "m", **more),
+        lambda **more: HttpLedger(URL, **more),
+    ):
+        for name in ("timeout_s", "max_response_bytes"):
+            for value in (None, "x", 0, -1, [1], Sdk()):
+                text = str(raises(ValueError, make, **{name: value}))
+                assert text.startswith(name + " must be "), text
+
+
+def test_a_key_that_is_not_one_is_refused_and_not_shown() -> None:
+    for key in (b"sk-secret", ["sk-secret"], 5, Sdk(), "sk secret"):
+        text = str(raises(ValueError, ChatClient, URL, "m", key))
+        assert "key must be visible ASCII characters" in text
+        assert "secret" not in text
+
+
+def test_a_store_needs_a_path() -> None:
+    check_refused("path", "", FileBudgetStore, [5, 0, b"x", [1], Other(), True, None, ""])
