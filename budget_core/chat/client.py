@@ -29,7 +29,7 @@ class ChatClient:
       once a model refuses `max_tokens`.
     - `sleep`: waits between attempts, by default `asyncio.sleep`.
 
-    The API key is in no message, log or repr.
+    `attempts` counts the requests of all calls. The API key is in no message, log or repr.
     """
 
     supports_response_deltas = True
@@ -50,6 +50,7 @@ class ChatClient:
         self.base_url = check_text("base_url", base_url)
         self.model = check_text("model", model)
         self.retries = check_count("retries", retries)
+        self.attempts = 0
         self.limit_name = limit_name
         self._sleep = sleep
         self._endpoint = HttpEndpoint(base_url, api_key, timeout_s, max_response_bytes, tls)
@@ -92,6 +93,7 @@ class ChatClient:
             if "max_tokens" in request:
                 request[self.limit_name] = request.pop("max_tokens")
             attempts += 1
+            self.attempts += 1
             exchange = HttpExchange(self._endpoint)
             try:
                 response = await self._answer(exchange, json.dumps(request).encode(), on_delta)
