@@ -55,13 +55,13 @@ def test_the_wrapper_cuts_off_without_calling_the_model(played: Played) -> None:
 
 def test_a_stranded_warning_goes_into_the_cut_off_answer(played: Played) -> None:
     assert played["cut_off_with_a_stranded_warning"]["reply"] == (
-        "[warning] 80% of the turn: 100/100 tokens\n\n[cutoff] 100% of the turn: 100/100 tokens"
+        "[warning] 100% of the turn: 100/100 tokens\n\n[cutoff] 100% of the turn: 100/100 tokens"
     )
 
 
 def test_the_policy_ends_a_turn_that_is_spent(played: Played) -> None:
     saw = played["cut_off_by_the_policy"]
-    assert saw["reply"] == "[cutoff] 100% of the turn: 300/250 tokens"
+    assert saw["reply"] == "[cutoff] 120% of the turn: 300/250 tokens"
     assert len(saw["sent"]) == 3
 
 

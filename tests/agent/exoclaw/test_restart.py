@@ -15,7 +15,7 @@ def test_a_restart_continues_the_day(runtime: str, tmp_path: Path) -> None:
 def test_a_restart_repeats_no_warning_and_no_hook(runtime: str, tmp_path: Path) -> None:
     days = [play(runtime, tmp_path, "day")["day"] for _ in range(3)]
     assert [day["notices"] for day in days] == [
-        ["user: [warning] 30% of the daily: 100/300 tokens"],
+        ["user: [warning] 33% of the daily: 100/300 tokens"],
         ["user: [cutoff] 100% of the daily: 300/300 tokens"],
         [],
     ]
