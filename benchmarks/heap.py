@@ -46,6 +46,8 @@ _PROVIDER = """
 class Provider:
     def get_default_model(self):
         return "m"
+    async def chat(self, messages, **options):
+        pass
 """
 _TRACKERS = """
 from {package} import BudgetWrapper, DailyBudgetConfig, DailyBudgetTracker, Enforcement

@@ -48,7 +48,9 @@ def test_notices_are_not_persisted(played: Played) -> None:
 def test_tokens_end_a_turn_with_a_last_call(played: Played) -> None:
     saw = played["budget_of_tokens"]
     assert (saw["reply"], saw["kind"], saw["turns"]) == ("Enough.", "token_budget", 3)
-    assert saw["sent"][2][-1].startswith(f"user: {LAST}token budget: 200 of 198 tokens, and 22 reserved")
+    assert saw["sent"][2][-1].startswith(
+        f"user: {LAST}token budget: 200 of 198 tokens, and 22 reserved"
+    )
 
 
 def test_tool_calls_of_a_batch_beyond_the_cap_are_not_made(played: Played) -> None:
