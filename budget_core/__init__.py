@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 PUBLIC = """\
 allowance Allowance
 chat.client ChatClient
-chat.http tls_context
+chat.tls tls_context
 composite_policy CompositePolicy
 config DailyBudgetConfig Enforcement TurnBudgetConfig
 daily_tracker DailyBudgetTracker

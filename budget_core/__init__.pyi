@@ -24,8 +24,8 @@ from budget_core.agent.tool import ToolOutput as ToolOutput
 from budget_core.agent.wind_down import WindDown as WindDown
 from budget_core.allowance import Allowance as Allowance
 from budget_core.chat.client import ChatClient as ChatClient
-from budget_core.chat.http import tls_context as tls_context
 from budget_core.chat.refusal import ContextWindowExceededError as ContextWindowExceededError
+from budget_core.chat.tls import tls_context as tls_context
 from budget_core.composite_policy import CompositePolicy as CompositePolicy
 from budget_core.config import DailyBudgetConfig as DailyBudgetConfig
 from budget_core.config import Enforcement as Enforcement

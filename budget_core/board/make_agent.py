@@ -17,7 +17,7 @@ def make_client(settings: "Any", secret: "Any") -> "Any":
     Raises `ValueError` for certificates that cannot be read, and as `ChatClient` does.
     """
     from budget_core.chat.client import ChatClient
-    from budget_core.chat.http import tls_context
+    from budget_core.chat.tls import tls_context
 
     base_url = getattr(secret, "BASE_URL", "") or settings.BASE_URL
     try:

@@ -14,29 +14,6 @@ _UNKNOWN = 1 << 40
 _DIGITS = b"0123456789abcdef"
 
 
-def tls_context(ca_file: str | None = None) -> "Any":
-    """Return a TLS client context that verifies servers against the certificates in `ca_file`.
-
-    Without `ca_file` CPython trusts the system's certificates; MicroPython then trusts no server.
-    Raises `ValueError` where the firmware has no TLS.
-    """
-    try:
-        import ssl
-    except ImportError:
-        try:
-            ssl = __import__("tls")  # what small ports have of it
-        except ImportError:
-            raise ValueError("this firmware has no TLS: use an http URL, or a build with tls")
-    if hasattr(ssl, "create_default_context"):
-        return ssl.create_default_context(cafile=ca_file)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if ca_file is not None:
-        with open(ca_file, "rb") as file:
-            data = file.read()
-        context.load_verify_locations(data + b"\0" if data.startswith(b"-----") else data)
-    return context
-
-
 def _is_visible(text: str) -> bool:
     return "!" <= min(text) <= max(text) <= "~"
 
@@ -74,7 +51,11 @@ class HttpEndpoint:
         self.path = ("/" + path).rstrip("/")
         self.timeout_s = timeout_s
         self.max_bytes = max_bytes
-        self.tls = tls_context() if self.secure and tls is None else tls
+        self.tls = tls
+        if self.secure and tls is None:
+            from budget_core.chat.tls import tls_context  # loaded for the first https URL
+
+            self.tls = tls_context()
         self.headers = ["Content-Type: application/json"]
         if key:
             self.headers.append("Authorization: Bearer " + key)

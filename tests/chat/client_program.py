@@ -12,7 +12,7 @@ import os
 import sys
 
 from budget_core.chat.client import ChatClient
-from budget_core.chat.http import tls_context
+from budget_core.chat.tls import tls_context
 from budget_core.errors import ProviderError
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.wrapper import BudgetWrapper

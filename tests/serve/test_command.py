@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from budget_core.chat.http import tls_context
+from budget_core.chat.tls import tls_context
 from budget_cpython.cli import main
 from budget_cpython.ledger.http import HttpLedger
 from budget_cpython.serve import KeyFile

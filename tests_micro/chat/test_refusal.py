@@ -3,7 +3,7 @@
 import json
 import sys
 
-import budget_core.chat.http
+import budget_core.chat.tls
 from budget_core import (
     Budget,
     ChatClient,
@@ -193,7 +193,7 @@ def test_firmware_without_tls_says_so() -> None:
     def absent(name: str, *_: object) -> None:
         raise ImportError(name)
 
-    module: Any = budget_core.chat.http
+    module: Any = budget_core.chat.tls
     before = sys.modules.get("ssl")
     module.__import__ = absent  # of the module `tls`
     if before is not None:
