@@ -40,7 +40,9 @@ async def enforce(
             notices.append(consume_at_limit_warning(tracker, Enforcement.WARN))
     axes = tracker.axes()
     if wrapper.account is not None:
-        axes += await wrapper.account.axes(tracker)
+        if await wrapper.account.look():
+            tracker.warned_ppm = 0  # in its new window each threshold is crossed again
+        axes += wrapper.account.axes()
     axis = nearest(axes)
     share = _consume_crossing(tracker, axis)
     if share is not None:

@@ -8,6 +8,10 @@ if TYPE_CHECKING:
     from budget_core._types import Axis
 
 
+LAST_CALL = (
+    "[Budget exhausted] {reason}. This is your last answer and there are no tools any more: tell "
+    "the user what you have found, what you have done, and what is missing."
+)
 UNAVAILABLE = "[Budget unavailable] The budget's state cannot be read or written now."
 DAMAGED = (
     "[Budget unavailable] The stored state of the daily budget is damaged, so the day counts as "

@@ -83,7 +83,7 @@ class BudgetWrapper:
         self.on_limit_reached = on_limit_reached
         self.hook_error: Exception | None = None
         self.estimates = estimates
-        self.account = getattr(inner, "ledger_account", None) if ledger is not None else None
+        self.account: Any = getattr(inner, "standing", None) if ledger is not None else None
 
     def __getattr__(self, name: str) -> "Any":
         if name == "inner" or name.startswith("__"):  # asked before __init__ ran, as copy does

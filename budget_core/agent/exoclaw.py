@@ -57,6 +57,7 @@ class ExoclawBudget:
         self._name = ""
         self._options = dict(gate, ledger=ledger, account=account)
         self._text = ""
+        self._gate: Any = None
         if not isinstance(budget, Envelope):
             self._limits = budget
             budget = self.ENVELOPE.open(budget)
@@ -137,6 +138,7 @@ class ExoclawBudget:
             except StoppedError as stopped:
                 error = stopped.reason.error
                 if error is None or stopped.reason.kind != StopReason.CONTEXT_LIMIT:
+                    await gate.close()
                     return self._substitute(messages)
                 gate.reason = None  # the loop shortens the prompt and asks again
                 theirs: Any = sys.modules.get("exoclaw.providers.types")
@@ -145,11 +147,14 @@ class ExoclawBudget:
                 raise error
             self._text = text_of(response.content) or self._text
             if self._is_answer(response, request.tools):
+                if gate.reason is not None or not response.tool_calls:
+                    await gate.close()  # the turn is over
                 spoken = response.content or gate.reason is None
                 return response if spoken else self._substitute(messages)
             if response.content:
                 asked.append({"role": "assistant", "content": response.content})
             asked.append({"role": "user", "content": _REFUSED})
+        await gate.close()
         gate.reason = StopReason(StopReason.NO_PROGRESS, _NO_TOOLS, scope=self.budget.name)
         return self._substitute(messages)
 
@@ -178,6 +183,8 @@ class ExoclawBudget:
         return self.budget
 
     def _open(self, envelope: Envelope) -> None:
+        if self._gate is not None:
+            self._gate.abandon()
         self.budget = envelope
         self._gate = Gate(self.inner, envelope, **self._options)
 

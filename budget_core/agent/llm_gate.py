@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from budget_core._types import Hook, Messages, Provider
+    from budget_core._types import Axis, Hook, Messages, Provider
     from budget_core.agent.envelope import Envelope
     from budget_core.agent.middleware import Middleware
     from budget_core.agent.stop_condition import StopCondition
@@ -99,6 +99,7 @@ class Gate:
         envelope.notes = {}
         if envelope.draw_on(ledger, account, max_tokens, ttl, wait, expect):
             envelope.ledger.refuse_twice(inner)
+        self._final = None if envelope.ledger is None else envelope.ledger.reserve_for(envelope)
         if stop_when is not None:
             stop_when.reset()
 
@@ -122,6 +123,8 @@ class Gate:
             except StoppedError as error:
                 reason = error.reason
         self.reason = reason
+        if self._final is not None and not self._final.begun and reason.error is not None:
+            raise StoppedError(reason)
         broken = reason.kind == StopReason.PROVIDER_ERROR and not self.fallback_model
         if reason.kind in FINAL or broken or envelope.closing or envelope.budget.last_call is None:
             raise StoppedError(reason)
@@ -164,13 +167,13 @@ class Gate:
         reason = self.envelope.check()
         if reason is not None and last is None:
             raise StoppedError(reason)
-        axes: list[Any] = []
+        axes = [] if self.envelope.ledger is None else await self._axes()
         stage, texts = self.wind_down.apply(request, self.envelope, axes, self.essential, last)
         notices = [{"role": "user", "content": text} for text in texts]
         before = self.partial_text
         if before:
             notices.insert(0, {"role": "assistant", "content": before})
-        call = await self._admit(request, notices)
+        call = await self._admit(request, notices, last is not None)
         hold, model = call.hold, call.hold.model
         self.turn += 1
         try:
@@ -189,7 +192,25 @@ class Gate:
         self.partial_text = before
         return response
 
-    async def _admit(self, request: Request, notices: "Messages") -> LlmCall:
+    async def _axes(self) -> "list[Axis]":
+        """Return what is used of the account, read again if that is due."""
+        standing = self.envelope.ledger.standing
+        if await self.run_hook(standing.look):
+            self.envelope.notes["notice"] = 0
+        axes: list[Axis] = standing.axes(None if self._final is None else self._final.held)
+        return axes
+
+    async def close(self) -> None:
+        """Give back what is held for a final call, at the run's end."""
+        if self._final is not None:
+            await self._final.give_back()
+
+    def abandon(self) -> None:
+        """Do as `close` where nothing can be awaited: the ledger gets it with its next delivery."""
+        if self._final is not None:
+            self._final.abandon()
+
+    async def _admit(self, request: Request, notices: "Messages", last: bool) -> LlmCall:
         """Return a call that may be made; where the model is too dear, it is the fallback's."""
         prompt = await self._fit(request, notices)
         check_limit("max_tokens of the request", request.max_tokens)
@@ -211,7 +232,9 @@ class Gate:
                 call = LlmCall(self.inner, hold, self.prices is not None)
                 if envelope.ledger is None:
                     return call
-                reason = await envelope.ledger.admit(call, request, notices, prompt)
+                reason = await envelope.ledger.admit(
+                    call, request, notices, prompt, self._final, last
+                )
                 if reason is None:
                     return call
             except StoppedError as error:

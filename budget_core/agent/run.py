@@ -88,8 +88,11 @@ class Run:
         except Exception as error:  # noqa: BLE001 - the result has the work that was done
             reason = StopReason(StopReason.FAILED, in_words(error), error=error)
         finally:
-            self.budget.in_use = False
-            self.result = self._conclude(reason)
+            try:
+                await self._gate.close()
+            finally:
+                self.budget.in_use = False
+                self.result = self._conclude(reason)
         return self.result
 
     async def _turns(self) -> StopReason | None:

@@ -3,7 +3,7 @@
 from budget_core.checks import check_text
 from budget_core.config import TOOL_STRIP, WARNING, Config, check_each, check_share, in_ppm
 from budget_core.edge import nearest, newly_reached, withdraw
-from budget_core.notices import fill, substitute
+from budget_core.notices import LAST_CALL, fill, substitute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from budget_core.agent.llm_call import Request
     from budget_core.agent.stop import StopReason
 
-LAST_CALL = (
-    "[Budget exhausted] {reason}. This is your last answer and there are no tools any more: tell "
-    "the user what you have found, what you have done, and what is missing."
-)
 _NORMAL = "normal"
 _NARROWED = "narrowed"
 _TOOLS_OFF = "tools_off"

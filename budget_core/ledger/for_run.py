@@ -1,11 +1,11 @@
 """Have a run's LLM calls draw on an account of a ledger as well as on the run's envelope."""
 
-import sys
-
 from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.llm_account import LedgerAccount, UnpricedError, used_by
+from budget_core.ledger.reserve import Reserve, is_closing
+from budget_core.ledger.standing import Standing
 from budget_core.notices import show_on
 from budget_core.usage import Usage
 from budget_core.usage_estimate import estimate_tokens
@@ -50,15 +50,33 @@ def account_for(
 
 
 class RunAccount(LedgerAccount):
-    """The account that the calls of one run draw on."""
+    """The account that the calls of a run draw on, and those of its children.
+
+    `standing` is how much of it is used.
+    """
+
+    def __init__(self, ledger: "Any", path: "Any", *options: "Any") -> None:
+        super().__init__(ledger, path, *options)
+        self.standing = Standing(self)
+
+    def reserve_for(self, envelope: "Any") -> Reserve | None:
+        """Return the reserve of a run's final call, `None` where its budget keeps nothing."""
+        return None if envelope.budget.last_call is None else Reserve(self)
 
     async def admit(
-        self, call: "AdmittedCall", request: "Prompt", said: "Messages", prompt: int
+        self,
+        call: "AdmittedCall",
+        request: "Prompt",
+        said: "Messages",
+        prompt: int,
+        final: Reserve | None,
+        last: bool,
     ) -> StopReason | None:
         """Hold what a call may use, cut to what is left, or return why it is not to be made.
 
         Then the envelope gets back what it had held for the call. `prompt` is its size in tokens,
-        0 if it was not counted.
+        0 if it was not counted. The last call has the `final` reserve; any other is made only if
+        that can be held beside it.
         """
         hold = call.hold
         prompt = prompt or estimate_tokens(request.messages + said, request.tools)
@@ -66,7 +84,13 @@ class RunAccount(LedgerAccount):
         reason: StopReason | None
 
         async def reserve() -> None:
-            taken = await self.reserve(hold.model, prompt, hold.limit, hold.price)
+            asked = (prompt, hold.limit, hold.price)
+            if final is not None and last:
+                taken = await final.claim(*asked)
+            else:
+                if final is not None:
+                    await final.cover(*asked)
+                taken = await self.reserve(hold.model, *asked)
             if over:
                 taken.abandon()
             else:
@@ -77,11 +101,15 @@ class RunAccount(LedgerAccount):
             await call_within(hold.envelope, reserve)
             hold.limit = call.ledger.limit
             call.ledger.begin()
+            if final is not None:
+                final.begun = True
             return None
         except CutShortError as error:
             reason = error.reason
         except Exception as error:  # noqa: BLE001 - whatever a ledger raises, the budget holds
             reason = self._why_not(error)
+            if final is not None and not final.begun and isinstance(error, BudgetExceededError):
+                reason.reason += "; not begun: a call and its final answer do not fit"
         except BaseException as error:  # the run is cancelled or left behind, its model not asked
             held, call.ledger = call.ledger, None
             if held is not None and isinstance(error, GeneratorExit):
@@ -118,9 +146,11 @@ class RunAccount(LedgerAccount):
 
     async def settle(self, call: "AdmittedCall", held: "LlmHold") -> None:
         """Record what a call used: what was reported, or at least what was held for it."""
-        least = 0 if call.priced else held.hold.amounts.get("nano_usd", 0)
+        least = 0 if call.priced else held.amounts.get("nano_usd", 0)
         used = used_by(call.usage.total, call.nano_usd, least)
-        if _is_closing():  # nothing can be awaited now
+        if call.billed:
+            self.standing.add(used)
+        if is_closing():  # nothing can be awaited now
             held.abandon(used)
         elif not call.billed or getattr(call.response, "cut_off_by", None):
             await held.release()
@@ -128,9 +158,3 @@ class RunAccount(LedgerAccount):
             await held.keep(used)
         else:
             await held.commit(used, call.usage.status == Usage.MEASURED)
-
-
-def _is_closing() -> bool:
-    """Tell whether a coroutine is being closed; always `False` on a runtime that does not tell."""
-    handled: Any = getattr(sys, "exc_info", None)
-    return handled is not None and handled()[0] is GeneratorExit

@@ -4,8 +4,9 @@ from budget_core.config import Enforcement, TurnBudgetConfig
 from budget_core.enforcement import call_hook
 from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
 from budget_core.ledger.llm_account import LedgerAccount, UnpricedError, used_by
+from budget_core.ledger.standing import FinalCall, Standing
 from budget_core.log import log
-from budget_core.notices import UNAVAILABLE, fill
+from budget_core.notices import LAST_CALL, UNAVAILABLE, fill, substitute
 from budget_core.provider import ChatResponse, maybe_await
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.usage import Usage
@@ -42,7 +43,8 @@ def draw_on(
     provider = LedgerProvider(wrapper, inner, *options)
     if tracker is None:
         mode = enforcement or Enforcement.CUTOFF
-        tracker = TurnBudgetTracker(TurnBudgetConfig(None, None, (), mode))
+        tracker = TurnBudgetTracker(TurnBudgetConfig(None, None, enforcement=mode))
+    tracker.asks_always = tracker.alert = True  # the account takes part in what is due
     provider.ledger_account.refuse_twice(inner, tracker)
     return provider, tracker
 
@@ -80,6 +82,8 @@ class LedgerProvider:
         self._raises = raises
         self._reported: list[tuple[Any, ...]] = []
         self._outage: tuple[Any, ...] = ()
+        self.standing = Standing(self.ledger_account)
+        self._final = FinalCall()
 
     def __getattr__(self, name: str) -> "Any":
         if name == "inner" or name.startswith("__"):  # asked before __init__ ran, as copy does
@@ -113,6 +117,12 @@ class LedgerProvider:
         prompt = self._count(messages, tools)
         candidates = self._candidates(model)
         named, price = candidates[0]
+        if tools and self._is_strict():
+            max_tokens, notice = self._before_final(prompt, max_tokens, price)
+            if notice:
+                messages = list(messages) + [{"role": "user", "content": notice}]
+                tools = None
+                prompt = self._count(messages, tools)
         try:
             named, price, hold = await self._reserve(candidates, prompt, max_tokens)
             if self._outage in self._reported:
@@ -139,6 +149,21 @@ class LedgerProvider:
             options["on_delta"] = as_streamed(options["on_delta"])
         options["model"] = named if named == self._wrapper.fallback_model else model
         return await self._call(hold, price, messages, tools, options)
+
+    def _before_final(
+        self, prompt: int, limit: int | None, price: "Price | None"
+    ) -> "tuple[int | None, str | None]":
+        """Return the longest answer after which a final call still fits, or a notice.
+
+        Where none fits, the call is the final one, and the notice says so.
+        """
+        wanted = self.ledger_account.max_tokens if limit is None else limit
+        final = self._final.needs(prompt, wanted, price)
+        longest, axis = self.standing.longest(prompt, wanted, price, final)
+        if axis is None:
+            return longest if longest < wanted else limit, None
+        reason = fill("{scope} has used {used} of {cap} {unit}", axis)
+        return limit, substitute(LAST_CALL, {"reason": reason})
 
     def _is_strict(self) -> bool:
         return self._wrapper.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
@@ -223,7 +248,9 @@ class LedgerProvider:
                 if not full:
                     self.unpriced += 1
                     least = hold.hold.amounts.get("nano_usd", 0)
-            return used_by(usage.total, nano_usd, least), exact
+            spent = used_by(usage.total, nano_usd, least)
+            self.standing.add(spent)
+            return spent, exact
         except Exception:  # noqa: BLE001 - a call that cannot be counted costs what was held
             return {"calls": 1}, False
 

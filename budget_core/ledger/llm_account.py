@@ -109,12 +109,7 @@ class _Call:
     def fitting(self, error: BudgetExceededError, waits: bool = False) -> int:
         """Return the longest answer that what is left allows, or if it `waits`, what is unspent."""
         left = error.limit - error.spent if waits else error.left
-        if error.axis == "tokens":
-            return left - self.prompt
-        if error.axis == "nano_usd" and self.price is not None:
-            dearer = _most_of(self.price, self.prompt, 0) - self.price.cost(self.prompt, 0)
-            return self.price.affordable(left - dearer, self.prompt) or 0
-        return 0
+        return fitting(error.axis, left, self.prompt, self.price)
 
 
 class LedgerAccount:
@@ -265,6 +260,10 @@ class LedgerAccount:
             answer = tokens - (held.hold.amounts["tokens"] - held.limit)
             self._shared.learn((self.path, held.model), max(1, answer), answer >= held.limit)
 
+    async def hold(self, asked: "dict[str, int | None]") -> Hold:
+        """Hold amounts, and wait for them as long as a call would."""
+        return await self._hold(asked, None, self.wait_ms)
+
     async def _hold(self, asked: "dict[str, int | None]", key: str | None, wait_ms: int) -> Hold:
         def ask(operation: str, *arguments: "Any") -> "Any":
             more = (wait_ms / 1000,) if wait_ms else ()
@@ -350,6 +349,16 @@ def used_by(tokens: int, nano_usd: int | None, least: int = 0) -> "dict[str, int
     if nano_usd is not None:
         found["nano_usd"] = min(MOST, max(nano_usd, least))
     return found
+
+
+def fitting(axis: str, left: int, prompt: int, price: "Price | None") -> int:
+    """Return the longest answer to a prompt that what is left on an axis allows."""
+    if axis == "tokens":
+        return left - prompt
+    if axis == "nano_usd" and price is not None:
+        dearer = _most_of(price, prompt, 0) - price.cost(prompt, 0)
+        return price.affordable(left - dearer, prompt) or 0
+    return 0
 
 
 def _most_of(price: "Price", prompt: int, limit: int) -> int:

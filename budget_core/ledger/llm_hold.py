@@ -33,12 +33,14 @@ class LlmHold:
 
     `limit` is the longest answer that it allows, in tokens; `None` allows any. `hold` is the
     ledger's; a released one stands for a call that is made without a hold and charged later.
+    `amounts` are the most that the call can use: more than is held where others are held for it.
     """
 
     def __init__(self, account: "Account", hold: Hold, limit: int | None, model: str = "") -> None:
         self.account = account
         self.model = model
         self.hold = hold
+        self.amounts = hold.amounts
         self.limit = limit
         self._held = hold.state == Hold.HELD
         self._extending: Any = None
@@ -110,7 +112,7 @@ class LlmHold:
         return Entry(CHARGE, Hold(self.hold.path, new_key()), used)
 
     def _at_least(self, actual: "dict[str, int]") -> "dict[str, int]":
-        most = dict(self.hold.amounts)
+        most = dict(self.amounts)
         for axis in actual:
             if actual[axis] > most.get(axis, 0):
                 most[axis] = actual[axis]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PRICES = {"script": Price(1, 10), "small": Price(0.1, 1)}
 OPEN = Budget(max_turns=9)
+HARD = Budget(max_turns=9, last_call=None)  # nothing is held for a final call
 
 
 def agent(script: Script, ledger: "Any", **options: "Any") -> Operative:
@@ -46,9 +47,9 @@ async def test_each_call_of_a_run_is_held_and_recorded() -> None:
         assert result.completed
         limit, standing_then = seen[0]
         assert limit == 4096
-        assert standing_then["calls"] == (1, 1)
+        assert standing_then["calls"] == (1, 2)
         assert standing_then["tokens"][0] == 100
-        assert standing_then["tokens"][1] > 4096
+        assert standing_then["tokens"][1] > 4096 + 1024
         assert standing_then["nano_usd"][0] == 190_000
         assert standing(ledger) == {"calls": (2, 0), "nano_usd": (380_000, 0), "tokens": (200, 0)}
         assert (result.usage["tokens"], result.usage["nano_usd"]) == (200, 380_000)
@@ -57,7 +58,7 @@ async def test_each_call_of_a_run_is_held_and_recorded() -> None:
 async def test_an_answer_is_cut_to_what_the_ledger_has_left() -> None:
     script = Script(says("Done."))
     ledger = make_ledger(tokens=150)
-    run = agent(script, ledger, count_tokens=lambda messages, tools: 120).begin("?")
+    run = agent(script, ledger, count_tokens=lambda messages, tools: 120).begin("?", HARD)
     assert (await run.finish()).completed
     assert script.limits == [30]
 
@@ -85,7 +86,7 @@ async def test_a_call_that_is_too_dear_is_the_fallbacks() -> None:
     ledger = make_ledger(nano_usd=90_000)
     options = {"prices": PRICES, "count_tokens": lambda messages, tools: 90}
     script = Script(says("Done."))
-    result = await agent(script, ledger, fallback_model="small", **options).run("?")
+    result = await agent(script, ledger, fallback_model="small", **options).run("?", HARD)
     assert (script.models, script.limits) == (["small"], [81])
     assert (result.completed, result.usage["turns"]) == (True, 1)
     assert script.offered != [None]
@@ -102,16 +103,20 @@ async def test_a_run_keeps_the_hold_of_a_long_call_live() -> None:
 
 
 async def test_the_last_call_is_the_fallbacks_where_that_still_fits() -> None:
-    ledger = make_ledger(nano_usd=200_000)
-    options = {"prices": PRICES, "count_tokens": lambda messages, tools: 90}
-    script = Script(SHOUT, says("So far."))
-    result = await agent(script, ledger, fallback_model="small", **options).run("?")
+    def spend(asked: "Any") -> "Any":
+        ledger.charge("org/team/other", {"nano_usd": 11_215_000})
+        return SHOUT
+
+    ledger = make_ledger(nano_usd=12_000_000)
+    options: dict[str, Any] = {"prices": PRICES, "count_tokens": lambda messages, tools: 90}
+    script = Script(spend, says("So far."))
+    agent_ = agent(script, ledger, fallback_model="small", max_tokens=50, **options)
+    result = await agent_.run("?")
     assert script.models == ["script", "small"]
-    assert script.limits == [11, 1]
     assert result.text == "So far."
-    assert standing(ledger) == {"nano_usd": (209_000, 0)}
     script = Script(SHOUT, says("So far."))
-    result = await agent(script, make_ledger(tokens=150), **options).run("?")
+    hard = Budget(max_turns=9, last_call=None)
+    result = await agent(script, make_ledger(tokens=150), **options).run("?", hard)
     assert (len(script.sent), result.text) == (1, "What the tools returned:\n- shout: HI")
     assert result.reason is not None
     assert (result.reason.axis, result.reason.scope) == ("tokens", "org/team")
@@ -213,15 +218,18 @@ async def test_children_draw_on_the_same_account_or_on_one_below_it() -> None:
 
 
 async def test_exoclaws_loop_draws_on_an_account_too() -> None:
-    ledger = make_ledger(tokens=10_000, calls=1)
+    ledger = make_ledger(tokens=10_000, calls=2)
     loop = ExoclawBudget(Script(says("Done.")), OPEN, ledger=ledger, account="org/team/agent")
     assert await loop.should_continue(0, [])
     assert (await loop.chat([{"role": "user", "content": "?"}])).content == "Done."
     assert standing(ledger) == {"calls": (1, 0), "tokens": (100, 0)}
     assert await loop.should_continue(0, [])
-    assert "1 of 1 calls" in (await loop.chat([{"role": "user", "content": "?"}])).content
+    answer = await loop.chat([{"role": "user", "content": "?"}])
+    assert "2 of 2 calls" in answer.content
+    assert "not begun" in answer.content
     reason: Any = loop.reason
     assert (reason.kind, reason.scope) == (StopReason.TURN_LIMIT, "org/team")
+    assert standing(ledger) == {"calls": (1, 0), "tokens": (100, 0)}
 
 
 def test_accounts_elsewhere_and_missing_ledgers_are_refused() -> None:

@@ -201,7 +201,7 @@ async def test_a_call_without_a_price_asks_the_ledger_no_more_often_than_one_wit
     for prices in ({}, PRICES):
         ledger.asked = []
         assert (await wrapped(Model(), ledger, prices=prices).chat(HELLO)).content == "hi"
-        assert ledger.asked == ["reserve", "commit"]
+        assert ledger.asked == ["balance", "reserve", "commit"]
 
 
 async def test_a_ledger_out_of_reach_is_asked_for_no_fallback() -> None:

@@ -1,0 +1,110 @@
+"""What an account of a ledger has used, and what a final call on it would need."""
+
+from budget_core.ledger.llm_account import amounts, fitting
+from budget_core.provider import maybe_await
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from budget_core._types import Axis
+    from budget_core.ledger.llm_account import LedgerAccount
+    from budget_core.prices import Price
+
+_EVERY = 8  # calls, after which the balance is read again
+_NEAR = 4  # calls with their final one: while less is left, it is read before each
+_ANSWER = 1024  # tokens of a final answer, unless a shorter one is asked for
+_SHORTEST = 64  # tokens of an answer that is worth a call
+
+
+class Standing:
+    """What an account and those above it have used, as far as this process knows.
+
+    The balance is read before the first call and every eighth, and before each once little is left;
+    in between, what this process used is added. A ledger that fails leaves what was read last.
+    """
+
+    def __init__(self, account: "LedgerAccount") -> None:
+        self._account = account
+        self._rows: list[Any] = []
+        self._used: dict[str, int] = {}  # since the balance was read
+        self._calls = _EVERY
+        self._least: dict[str, int] = {}
+
+    async def look(self) -> bool:
+        """Read the balance if that is due; return whether a window began anew."""
+        self._calls += 1
+        if self._calls < _EVERY and not self._lacks(self._least):
+            return False
+        account = self._account
+        try:
+            rows = list(await maybe_await(account.ledger.balance(account.path)))
+        except Exception as error:  # noqa: BLE001 - the call itself is refused, and says why
+            account.error = error
+            return False
+        began = [row.begins_at for row in self._rows]
+        self._rows, self._used, self._calls = rows, {}, 0
+        return bool(began) and began != [row.begins_at for row in rows]
+
+    def add(self, used: "dict[str, int]") -> None:
+        """Add what a call of this process used."""
+        for axis in used:
+            self._used[axis] = self._used.get(axis, 0) + used[axis]
+
+    def axes(self, kept: "dict[str, int] | None" = None) -> "list[Axis]":
+        """Return `(scope, unit, used, cap, kept)` of each limit, `kept` of its axis being held."""
+        return [self._axis(row, kept or {}) for row in self._rows if row.limit is not None]
+
+    def longest(
+        self, prompt: int, limit: int, price: "Price | None", final: "dict[str, int]"
+    ) -> "tuple[int, Axis | None]":
+        """Return the longest answer that leaves room for a `final` call, or 0 and what lacks."""
+        call = amounts(prompt, limit, price)
+        self._least = {axis: _NEAR * (call[axis] + final.get(axis, 0)) for axis in call}
+        shortest = min(limit, _SHORTEST)
+        for row in self._rows:
+            left = self._left(row)
+            if left is None or row.axis not in call:
+                continue
+            left -= final.get(row.axis, 0)
+            if left < call[row.axis]:
+                limit = min(limit, fitting(row.axis, left, prompt, price))
+            if limit < shortest:
+                return 0, self._axis(row, {})
+        return limit, None
+
+    def _left(self, row: "Any") -> int | None:
+        if row.limit is None:
+            return None
+        held = 0 if self._account.wait_ms else row.held  # what a call waits for, it may have
+        return int(row.limit - row.spent - held - self._used.get(row.axis, 0))
+
+    def _axis(self, row: "Any", kept: "dict[str, int]") -> "Axis":
+        unit = row.axis if row.window == "run" else f"{row.axis} per {row.window}"
+        used = row.spent + self._used.get(row.axis, 0)
+        return row.account, unit, used, row.limit, min(kept.get(row.axis, 0), max(0, row.limit - 1))
+
+    def _lacks(self, amounts: "dict[str, int]") -> bool:
+        for row in self._rows:
+            left = self._left(row)
+            if left is not None and left < amounts.get(row.axis, 0):
+                return True
+        return False
+
+
+class FinalCall:
+    """What a final call would need after the next one, by the prompts so far.
+
+    Its prompt is taken to grow once more by the most that it grew between two calls.
+    """
+
+    def __init__(self) -> None:
+        self._before: int | None = None
+        self._growth = 0
+
+    def needs(self, prompt: int, limit: int, price: "Price | None") -> "dict[str, int]":
+        """Return the amounts, by axis, of a final call after one with that prompt."""
+        if self._before is not None:
+            self._growth = max(self._growth, prompt - self._before)
+        self._before = prompt
+        return amounts(prompt + self._growth, min(limit, _ANSWER), price)
