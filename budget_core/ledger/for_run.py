@@ -61,7 +61,7 @@ class RunAccount(LedgerAccount):
 
     def reserve_for(self, envelope: "Any") -> Reserve | None:
         """Return the reserve of a run's final call, `None` where its budget keeps nothing."""
-        return None if envelope.budget.last_call is None else Reserve(self)
+        return None if envelope.budget.last_call is None else Reserve(self, self.standing)
 
     async def admit(
         self,
@@ -85,12 +85,12 @@ class RunAccount(LedgerAccount):
 
         async def reserve() -> None:
             asked = (prompt, hold.limit, hold.price)
-            if final is not None and last:
+            if final is None:
+                taken = await self.reserve(hold.model, *asked)
+            elif last:
                 taken = await final.claim(*asked)
             else:
-                if final is not None:
-                    await final.cover(*asked)
-                taken = await self.reserve(hold.model, *asked)
+                taken = await final.beside(hold.model, *asked)
             if over:
                 taken.abandon()
             else:

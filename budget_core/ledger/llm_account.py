@@ -257,12 +257,12 @@ class LedgerAccount:
     def learn(self, held: LlmHold, tokens: int) -> None:
         """Note what a call used, for what is expected of the next ones."""
         if self.expect == LEARNED and held.limit is not None:
-            answer = tokens - (held.hold.amounts["tokens"] - held.limit)
+            answer = tokens - (held.amounts["tokens"] - held.limit)
             self._shared.learn((self.path, held.model), max(1, answer), answer >= held.limit)
 
     async def hold(self, asked: "dict[str, int | None]") -> Hold:
-        """Hold amounts, and wait for them as long as a call would."""
-        return await self._hold(asked, None, self.wait_ms)
+        """Hold amounts as they are, without waiting."""
+        return await self._hold(asked, None, 0)
 
     async def _hold(self, asked: "dict[str, int | None]", key: str | None, wait_ms: int) -> Hold:
         def ask(operation: str, *arguments: "Any") -> "Any":

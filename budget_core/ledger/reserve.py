@@ -3,7 +3,7 @@
 import sys
 
 from budget_core.ledger.errors import BudgetExceededError
-from budget_core.ledger.llm_account import TRIES, amounts, fitting
+from budget_core.ledger.llm_account import TRIES, UnpricedError, amounts, fitting
 from budget_core.ledger.llm_hold import LlmHold
 from budget_core.ledger.standing import FinalCall
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core.ledger.llm_account import LedgerAccount
+    from budget_core.ledger.standing import Standing
     from budget_core.prices import Price
 
 
@@ -22,20 +23,47 @@ class Reserve(FinalCall):
     `held` is how much that is, by axis; `begun` whether a call of the run was admitted.
     """
 
-    def __init__(self, account: "LedgerAccount") -> None:
+    def __init__(self, account: "LedgerAccount", standing: "Standing") -> None:
         super().__init__()
         self.account = account
+        self.standing = standing
         self.held: dict[str, int] = {}
         self.begun = False
         self._holds: list[LlmHold] = []
 
-    async def cover(self, prompt: int, limit: int | None, price: "Price | None") -> None:
-        """Hold what a final call after this one needs.
+    async def beside(
+        self, model: str, prompt: int, limit: int | None, price: "Price | None"
+    ) -> LlmHold:
+        """Return the hold of a call, and hold what a final call after it needs.
 
-        Raises `BudgetExceededError` if there is no room for it.
+        Raises what `LedgerAccount.reserve` does; `BudgetExceededError` if both do not fit. Where
+        the account's calls wait for what others hold, nothing is held meanwhile: calls that waited
+        for one another's reserve would wait in vain. What is not free then is held with the next.
         """
-        needed = self.needs(prompt, self._limit(limit), price)
-        await self._take(needed)
+        account, limit = self.account, self._limit(limit)
+        needed = self.needs(prompt, limit, price)
+        longest, lacking = self.standing.longest(prompt, limit, price, needed)
+        if not account.wait_ms or lacking is not None:
+            await self._take(needed)
+            return await account.reserve(model, prompt, limit, price)
+        asked: dict[str, Any] = amounts(prompt, longest, price)
+        if price is None:
+            asked["nano_usd"] = None  # a limit on money refuses it
+        try:
+            await self._take(needed)
+            return LlmHold(account, await account.hold(asked), longest, model)
+        except BudgetExceededError as error:
+            if asked.get(error.axis) is None:
+                raise UnpricedError(error.scope, model)
+            if not error.is_held:
+                raise
+        await self.give_back()
+        taken = await account.reserve(model, prompt, longest, price)
+        try:
+            await self._take(needed)
+        except BudgetExceededError:
+            pass
+        return taken
 
     async def claim(self, prompt: int, limit: int | None, price: "Price | None") -> LlmHold:
         """Return the hold of the final call: the reserve, and what it needs beyond that.
