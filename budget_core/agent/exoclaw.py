@@ -84,7 +84,8 @@ class ExoclawBudget:
     @property
     def reason(self) -> "StopReason | None":
         """Why the turn ended before the model had answered of its own accord, or `None`."""
-        return self._gate.reason
+        reason: StopReason | None = self._gate.reason
+        return reason
 
     def get_default_model(self) -> str:
         """Return the model that answers where a call names none."""

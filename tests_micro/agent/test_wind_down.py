@@ -3,7 +3,8 @@
 from budget_core.agent.budget import Budget
 from budget_core.agent.envelope import Envelope
 from budget_core.agent.tool import Tool
-from budget_core.agent.wind_down import LAST_CALL, WindDown
+from budget_core.agent.wind_down import WindDown
+from budget_core.notices import LAST_CALL
 from tests_micro.script import SHOUT, USAGE, Played, play, prepare, says, shout
 from tests_micro.support import raises, stopped_clock
 
