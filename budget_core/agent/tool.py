@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Self
 
+    from budget_core._types import Dollars
+
 
 class Tool:
     """Something a model may call.
@@ -68,7 +70,8 @@ class ToolOutput:
     """What a tool returns: a text, and whether the run is to stop with it.
 
     `stop_reason` is `None` if the run continues. `usage` is a report of what the tool itself used
-    of a model, counted with the run's, and `nano_usd` what that cost, if known.
+    of a model, counted with the run's. What it cost, if known, is `nano_usd`, or in dollars `usd`;
+    a tool that costs something else than tokens has it too.
     """
 
     def __init__(
@@ -77,7 +80,12 @@ class ToolOutput:
         stop_reason: str | None = None,
         usage: "Any" = None,
         nano_usd: int | None = None,
+        usd: "Dollars | None" = None,
     ) -> None:
+        if usd is not None:
+            from budget_core.money import in_nano  # loaded for the first cost in dollars
+
+            nano_usd = in_nano("usd", usd)
         self.content = content if isinstance(content, str) else str(content)
         self.stop_reason = stop_reason
         self.usage = usage

@@ -158,12 +158,13 @@ class Toolbox:
             budget.stop("its call is over", StopReason.CANCELLED)
 
     def count(self, value: "Any") -> None:
-        """Count what a tool says it used of a model itself."""
+        """Count what a tool says it used of a model itself, and what it cost."""
         report, nano_usd = reported_usage(value)
-        if report is not None:
+        if report is not None or nano_usd is not None:
             usage = read_usage(report)
             self.envelope.charge_report(usage, nano_usd)
-            self.state.add_usage(usage)
+            if report is not None:
+                self.state.add_usage(usage)
 
 
 def as_end(value: "Any") -> ToolEnd:

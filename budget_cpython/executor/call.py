@@ -260,9 +260,10 @@ class Call:
 
     def _end(self, value: Any, error: BaseException | None) -> None:
         report, nano_usd = reported_usage(value if error is None else error)
-        if report is not None:
+        if report is not None or nano_usd is not None:
             usage = read_usage(report)
-            self.state.add_usage(usage)
+            if report is not None:
+                self.state.add_usage(usage)
             if isinstance(self.budget, Envelope):
                 self.budget.charge_report(usage, nano_usd)
         outcome = self.outcome_now(COMPLETED, value) if error is None else self._failure(error)

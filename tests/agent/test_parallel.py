@@ -139,6 +139,12 @@ def test_what_a_late_tool_used_is_still_counted() -> None:
     assert statuses(result) == ["timed_out"]
 
 
+def test_what_a_tool_in_a_thread_cost_counts_also_without_tokens() -> None:
+    dear = Tool("search", "", lambda: ToolOutput("Found.", usd="0.005"))
+    result = Operative(Script(calls(("search", {})), says("Done.")), [dear]).run_sync(QUESTION)
+    assert (result.usage["nano_usd"], result.state.missing_counts) == (5_000_000, 0)
+
+
 def test_a_cooperative_tool_brings_its_part_home() -> None:
     fake, clock = stopped_clock()
 

@@ -230,6 +230,15 @@ async def test_a_tool_may_report_what_it_used_of_a_model_itself() -> None:
     assert played.result.state.input_tokens == 210
 
 
+async def test_what_a_tool_cost_counts_also_without_tokens() -> None:
+    dear = Tool("search", "", lambda: ToolOutput("Found.", usd="0.005"))
+    played = await called(("search", {}), tools=[dear])
+    assert (played.result.usage["nano_usd"], played.result.usage["tokens"]) == (5_000_000, 200)
+    assert (played.result.usage["missing"], played.result.state.missing_counts) == (0, 0)
+    assert ToolOutput("Found.", usd=0.005).nano_usd == ToolOutput("", usd="0.005").nano_usd
+    assert "usd" in str(raises(ValueError, ToolOutput, "Found.", usd="-1"))
+
+
 async def test_a_tool_that_hangs_is_cancelled_at_its_own_cap() -> None:
     def answer(asked: "Any") -> "Any":
         trace = played.run.state.tool_trace
