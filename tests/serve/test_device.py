@@ -64,7 +64,9 @@ def device(runtime: str, url: str, key: str) -> Iterator[Device]:
         try:
             yield process
             _, complaints = process.communicate()
-            assert (process.returncode, complaints) == (0, "")
+            assert process.returncode == 0, complaints
+            for line in complaints.splitlines():
+                assert "a ledger is out of reach" in line
         finally:
             late.cancel()
             process.kill()
