@@ -296,3 +296,7 @@ async def test_an_account_is_charged_what_was_held_for_a_call_that_is_not_fully_
     spent = {row.axis: row.spent for row in ledger.balance("org")}
     assert spent == {"tokens": 240, "nano_usd": 1_050_000 + 600_000}
     assert model.unpriced == 1
+
+
+def test_a_repr_says_what_tokens_cost() -> None:
+    assert repr(Price("0.075", 3)) == "<Price: $0.075 in, $3.00 out per million tokens>"

@@ -111,7 +111,7 @@ class Envelope:
         for axis in ("turns", "tokens", "nano_usd", "tool_calls"):
             count = getattr(self, axis)
             if count.used or count.cap is not None:
-                show, unit = show_on(axis)
+                show, unit = show_on(AXES[axis][1])
                 limit = "" if count.cap is None else f" of {show(count.cap)}"
                 found.append(show(count.used) + limit + unit)
         return f"<{type(self).__name__} {self.name}: {', '.join(found) or 'unused, no limits'}>"

@@ -777,3 +777,15 @@ def test_its_own_limits_are_told_with_what_is_kept_of_each() -> None:
         ("elapsed_ms", 1000, 100),
     ]
     assert opened().limits() == []
+
+
+def test_a_repr_says_what_is_used_of_what() -> None:
+    assert repr(Envelope.open(Budget())) == "<Envelope run: unused, no limits>"
+    envelope = Envelope.open(Budget(max_turns=3, max_tool_calls=9, max_usd="0.50"))
+    child = envelope.child(Budget(max_turns=2), "scout")
+    child.turns.claim()
+    child.tokens.charge(40)
+    child.nano_usd.charge(2_700_000)
+    assert repr(child) == "<Envelope scout: 1 of 2 turns, 40 tokens, $0.0027>"
+    above = "1 of 3 turns, 40 tokens, $0.0027 of $0.50, 0 of 9 tool calls"
+    assert repr(envelope) == f"<Envelope run: {above}>"

@@ -865,3 +865,10 @@ async def test_what_is_no_text_joins_what_came_before() -> None:
     upon: Any = says(["upon"])  # type: ignore[arg-type]
     played = await play(broken, upon, stream=True, fallback_model="other")
     assert (played.result.text, played.result.messages[-1]["content"]) == ("upon", "Once\n\nupon")
+
+
+async def test_the_repr_of_a_result_says_how_it_ended_and_nothing_that_was_said() -> None:
+    done = await play(says("A secret."), messages="A secret?")
+    assert repr(done.result) == "<OperativeResult: completed, 1 turns, 100 tokens>"
+    failed = await play(ValueError("A secret."), messages="A secret?")
+    assert repr(failed.result) == "<OperativeResult: provider_error, 1 turns, 116 tokens>"
