@@ -15,6 +15,11 @@ class CompositePolicy:
     def __init__(self, *policies: "IterationPolicy") -> None:
         if not policies:
             raise ValueError("CompositePolicy needs at least one policy")
+        for policy in policies:
+            if not hasattr(policy, "should_continue"):
+                from budget_core.errors import refuse
+
+                refuse("policies", "policies with should_continue", policy)
         self._policies = policies
         self._speaker = policies[0]
 

@@ -15,6 +15,7 @@ from budget_cpython import (
     TurnBudgetConfig,
     TurnBudgetTracker,
 )
+from tests_micro.script import Script
 
 WRONG = [5, 0, "x", b"x", [1], object(), True]
 
@@ -52,6 +53,12 @@ def test_an_sdks_client_is_to_be_wrapped_and_shows_no_key() -> None:
 def test_a_store_needs_a_path(path: Any) -> None:
     with pytest.raises(ValueError, match="path must name a file, not "):
         FileBudgetStore(path)
+
+
+@pytest.mark.parametrize("executor", [5, "x", object()])
+def test_an_operatives_executor_is_one(executor: Any) -> None:
+    with pytest.raises(ValueError, match="executor must be a BoundedToolExecutor, not "):
+        Operative(Script(1), executor=executor)
 
 
 @pytest.mark.parametrize("caps", [5, "search", [("search", 5)]])

@@ -1,15 +1,20 @@
 """What is passed to a constructor by mistake is refused by name, in words that help."""
 
 from budget_core import (
+    AllOf,
+    AnyOf,
     Budget,
     BudgetWrapper,
     ChatClient,
+    CompositePolicy,
     DailyBudgetConfig,
     DailyBudgetTracker,
     Envelope,
     ExoclawBudget,
     FileBudgetStore,
     HttpLedger,
+    Ledger,
+    MaxTokens,
     Operative,
     TurnBudgetConfig,
     TurnBudgetPolicy,
@@ -97,6 +102,32 @@ def test_a_wrapper_and_a_run_need_budgets_of_their_kind() -> None:
     check_refused("tracker", "a BudgetTracker", lambda one: BudgetWrapper(script, one), WRONG)
     check_refused("budget", "a Budget", Envelope.open, WRONG + [None])
     check_refused("budget", "a Budget", lambda budget: Operative(script, budget=budget), WRONG)
+
+
+def test_what_a_run_is_given_beside_that_is_of_its_kind() -> None:
+    wrong = [5, Other(), Sdk(), len]
+    for name, words in (
+        ("stop_when", "a StopCondition"),
+        ("wind_down", "a WindDown"),
+        ("prices", "a dict of Prices by model"),
+        ("middleware", "a list of Middleware"),
+    ):
+
+        def make(value: "Any", name: str = name) -> object:
+            return Operative(Script(1), **{name: value})
+
+        check_refused(name, words, make, wrong)
+    for kind in (AllOf, AnyOf):
+        check_refused("conditions", "a StopCondition", kind, wrong + [None, [MaxTokens(5)]])
+    policies = wrong + [None, [TurnBudgetPolicy(TurnBudgetTracker())]]
+    check_refused("policies", "should_continue", CompositePolicy, policies)
+
+
+def test_a_wrapper_needs_prices_by_model() -> None:
+    def make(prices: "Any") -> object:
+        return BudgetWrapper(Script(1), ledger=Ledger(), account="org", prices=prices)
+
+    check_refused("prices", "a dict of Prices by model", make, [5, "x", [1], Sdk()])
 
 
 def test_a_client_needs_a_url_a_model_and_bounds() -> None:

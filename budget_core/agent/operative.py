@@ -78,9 +78,15 @@ class Operative:
         for tool in self.tools:
             if not isinstance(tool, Tool):
                 refuse("tools", "a list of Tool(name, description, function, …)", tool)
-        for name, attribute in (("stop_when", "check"), ("wind_down", "apply")):
+        for name, attribute, wanted in (
+            ("stop_when", "check", "a StopCondition"),
+            ("wind_down", "apply", "a WindDown"),
+            ("prices", "get", "a dict of Prices by model"),
+        ):
             if gate.get(name) is not None and not hasattr(gate[name], attribute):
-                refuse(name, "a StopCondition or a WindDown, as its name says", gate[name])
+                refuse(name, wanted, gate[name])
+        if not isinstance(gate.get("middleware", ()), (list, tuple)):
+            refuse("middleware", "a list of Middleware", gate["middleware"])
         gate.update(ledger=ledger, account=account)
         self.begin("", Budget())  # any other mistake is refused now, not in the first run
 

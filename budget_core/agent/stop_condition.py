@@ -1,7 +1,7 @@
 """Conditions that end a run beside the limits of its budget."""
 
 from budget_core.agent.stop import StopReason, at_limit
-from budget_core.checks import check_count
+from budget_core.checks import check_count, check_kind
 from budget_core.durations import in_ms
 from budget_core.money import in_nano
 
@@ -42,6 +42,8 @@ class AnyOf(StopCondition):
     """Fires when the first of its conditions does, and for its reason."""
 
     def __init__(self, *conditions: StopCondition) -> None:
+        for condition in conditions:
+            check_kind("conditions", condition, StopCondition)
         self.conditions = conditions
 
     def check(self, envelope: "Any") -> StopReason | None:

@@ -2,6 +2,7 @@
 
 from budget_core.config import Enforcement, TurnBudgetConfig
 from budget_core.enforcement import call_hook
+from budget_core.errors import refuse
 from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
 from budget_core.ledger.llm_account import LedgerAccount, UnpricedError, used_by
 from budget_core.ledger.standing import FinalCall, Standing
@@ -76,6 +77,8 @@ class LedgerProvider:
         self.inner = inner
         self.ledger_account = LedgerAccount(ledger, account, max_tokens, ttl, wait, expect)
         self._wrapper = wrapper
+        if prices is not None and not hasattr(prices, "get"):
+            refuse("prices", "a dict of Prices by model", prices)
         self._prices = prices
         self._count = count_tokens or estimate_tokens
         self._key = key

@@ -11,6 +11,7 @@ from budget_core.agent import envelope as core_envelope
 from budget_core.agent import operative as core
 from budget_core.agent.result import OperativeResult
 from budget_core.agent.tool import Tool
+from budget_core.checks import check_kind
 from budget_cpython.agent.envelope import Envelope
 from budget_cpython.agent.parallel import ParallelRun
 from budget_cpython.agent.run_handle import RunHandle
@@ -64,7 +65,8 @@ class Operative(core.Operative):
         account: str | None = None,
         **options: Any,
     ) -> None:
-        self.executor = executor or BoundedToolExecutor()
+        self.executor = BoundedToolExecutor() if executor is None else executor
+        check_kind("executor", self.executor, BoundedToolExecutor)
         super().__init__(
             provider, tools, budget, system_prompt, ledger=ledger, account=account, **options
         )
