@@ -23,7 +23,7 @@ class StoreError(BudgetError):
 
 
 class StateCorruptError(StoreError):
-    """A stored state exists but cannot be trusted: damaged, foreign, or not a plain file."""
+    """A stored state is damaged, was edited, or is gone where there was one."""
 
     corrupt = True
 
