@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import os
+import socketserver
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from budget_cpython import (
     DailyBudgetTracker,
     Envelope,
     FileBudgetStore,
+    HttpLedger,
     Limit,
     Operative,
     StoreError,
@@ -254,6 +257,34 @@ def test_a_retry_is_logged_without_what_was_sent(logged: pytest.LogCaptureFixtur
     ((level, text),) = lines(logged)
     assert level == "INFO"
     assert text.startswith("attempt 1 failed (429), the next follows in ")
+
+
+class LosesAnAnswer(socketserver.StreamRequestHandler):
+    """Ends the first connection without an answer, and answers the second."""
+
+    seen = 0
+
+    def handle(self) -> None:
+        while self.rfile.readline() != b"\r\n":
+            pass
+        LosesAnAnswer.seen += 1
+        if LosesAnAnswer.seen > 1:
+            head = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\nConnection: close\r\n\r\n"
+            self.wfile.write(head + b'{"expired":0}')
+
+
+def test_a_request_that_is_sent_again_is_logged(logged: pytest.LogCaptureFixture) -> None:
+    with socketserver.TCPServer(("127.0.0.1", 0), LosesAnAnswer) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            ledger = HttpLedger(f"http://127.0.0.1:{server.server_address[1]}", KEY)
+            assert ledger.expire() == 0
+            ledger.close()
+        finally:
+            server.shutdown()
+            thread.join()
+    assert [level for level, _ in lines(logged)] == ["DEBUG"]
 
 
 def test_a_client_that_cannot_connect_logs_no_key(logged: pytest.LogCaptureFixture) -> None:

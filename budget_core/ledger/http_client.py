@@ -188,6 +188,9 @@ class HttpLedger:
                 if in_doubt or error.applied is not None:
                     raise
                 in_doubt = True
+                from budget_core.log import log  # loaded for the first answer that is lost
+
+                log("debug", "an answer of a ledger was lost: its request is sent again")
         try:
             return read(said)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
