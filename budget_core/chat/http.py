@@ -114,8 +114,9 @@ class HttpExchange:
             self._chunked = self._rest > 0
         if self._rest and not self._buffer and not await self._more() and self.framed:
             raise ProviderError(self.status, "the answer broke off")
-        piece, self._buffer = self._buffer[: self._rest], self._buffer[self._rest :]
-        self._rest -= len(piece)
+        size = min(self._rest, len(self._buffer))  # chips slice up to 2**31 only
+        piece, self._buffer = self._buffer[:size], self._buffer[size:]
+        self._rest -= size
         return piece
 
     async def read_all(self) -> bytes:

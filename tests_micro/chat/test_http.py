@@ -226,3 +226,9 @@ async def test_a_connection_is_closed_after_any_error() -> None:
 
 async def test_an_exchange_that_was_never_opened_can_be_closed() -> None:
     await HttpExchange(endpoint(URL)).close()
+
+
+async def test_an_answer_that_claims_to_be_huge_is_read_and_breaks_off_on_every_word_size() -> None:
+    for length in (1 << 31, 1 << 40, 10**14):
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n".encode()
+        assert "broke off" in str(await refused(head + b"hello"))
