@@ -26,6 +26,7 @@ _OWN = {
     "HttpLedger": "ledger.http",
     "LeasedLedger": "ledger.lease",
     "Ledger": "ledger",
+    "LedgerCorruptError": "ledger.errors",
     "LedgerProtocol": "ledger.opening",
     "ListedPrices": "prices",
     "NoSlotError": "executor",

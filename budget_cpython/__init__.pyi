@@ -74,6 +74,7 @@ from budget_cpython.executor import tool_timeout as tool_timeout
 from budget_cpython.executor import with_timeout as with_timeout
 from budget_cpython.file_store import FileBudgetStore as FileBudgetStore
 from budget_cpython.ledger import Ledger as Ledger
+from budget_cpython.ledger.errors import LedgerCorruptError as LedgerCorruptError
 from budget_cpython.ledger.http import HttpLedger as HttpLedger
 from budget_cpython.ledger.lease import LeasedLedger as LeasedLedger
 from budget_cpython.ledger.limit_parser import parse_limits as parse_limits

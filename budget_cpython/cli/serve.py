@@ -59,6 +59,8 @@ def add_serve(commands: Any) -> None:
     address = f"HOST:PORT, with port 0 for a free one, or unix:PATH ({LISTEN})"
     option = serve.add_argument
     option("--engine", metavar="URL", help=engine)
+    create = "refuse an SQLite file that does not exist, instead of making it"
+    option("--no-create", action="store_true", help=create)
     option("--listen", default=LISTEN, metavar="ADDRESS", help=address)
     option("--keys", metavar="FILE", help=_KEYS_HELP)
     option("--axes", type=_split, metavar="AXIS,…", help="the only axes, as in tokens,calls (any)")
@@ -208,6 +210,10 @@ def _open_ledger(options: argparse.Namespace) -> "LedgerProtocol":
         raise ValueError(text)
     more: dict[str, Any] = {"axes": options.axes, "max_holds": options.max_holds}
     more = {name: value for name, value in more.items() if value is not None}
+    if options.no_create:
+        if not url.startswith("sqlite:"):
+            raise ValueError("--no-create is for sqlite: only")
+        more["create"] = False
     if "max_holds" in more and url != "memory:":
         raise ValueError("--max-holds is for memory: only")
     if "axes" in more and url.startswith("http"):

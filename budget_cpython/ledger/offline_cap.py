@@ -20,6 +20,7 @@ from budget_core.ledger.records import TTL, Hold, check_hold, check_ttl
 from budget_core.ledger.upstream import Upstream
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.ledger.blocking import BlockingLedger
+from budget_cpython.ledger.errors import LedgerCorruptError
 from budget_cpython.ledger.forked import begin_again_in_children
 from budget_cpython.ledger.locks import TaskGate, ThreadGate
 from budget_cpython.ledger.passthrough import AsyncPassthrough
@@ -32,6 +33,8 @@ _ALL = "offline"
 
 class AsyncOfflineCapLedger(AsyncPassthrough):
     """A ledger that grants up to `cap` by itself while the one upstream is out of reach, or full.
+
+    While that one is damaged (`LedgerCorruptError`) nothing is granted.
 
     The cap is for all paths of this process together; an axis that it does not name is not limited.
     It is whole again once all grants are settled upstream: there each becomes a hold that is
@@ -101,6 +104,8 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         try:
             return cast(Hold, await self._ask("reserve", path, asked, name, ttl))
         except OFFLINE as error:
+            if LedgerCorruptError in (type(error), type(getattr(error, "cause", None))):
+                raise
             async with self._gate:
                 return self._grant(Hold(path, name, asked), ttl, error, key is None)
 

@@ -32,9 +32,9 @@ def open_ledger(
     """Return the ledger at a URL, for threads, to be closed after use.
 
     - `memory:` is this process's own; `sqlite:PATH` a file, as in `sqlite:budget.db` or
-      `sqlite:///var/lib/budget.db`; `redis://`, `rediss://` (TLS) and `unix://` are as the `redis`
-      library takes them, `postgresql://` as libpq does; `http://` and `https://` are what
-      `microbudget serve` serves.
+      `sqlite:///var/lib/budget.db`, which must exist with `create=False`; `redis://`, `rediss://`
+      (TLS) and `unix://` are as the `redis` library takes them, `postgresql://` as libpq does;
+      `http://` and `https://` are what `microbudget serve` serves.
     - `on_unavailable`: while the ledger is out of reach, `"deny"` raises
       `LedgerUnavailableError`; `"allow"` grants up to `cap` by axis and settles that later
       (`OfflineCapLedger`); `"local"` leases a `block` of each path's budget and admits within it

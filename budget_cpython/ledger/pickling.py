@@ -12,6 +12,7 @@ from budget_core.ledger.errors import (
     UnknownAccountError,
     UnknownHoldError,
 )
+from budget_cpython.ledger.errors import LedgerCorruptError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ ERRORS: "dict[type[LedgerError], tuple[str, ...]]" = {
     KeyReusedError: ("path", "key"),
     LedgerFullError: (),
     LedgerUnavailableError: ("applied",),
+    LedgerCorruptError: ("applied",),
 }
 
 

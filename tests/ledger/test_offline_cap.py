@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Hold
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.offline_cap import AsyncOfflineCapLedger, OfflineCapLedger
+from budget_cpython.ledger.sqlite import SqliteLedger
 from tests_micro.ledger.faults import Faulty, World
 
 PATH = "org/agent"
@@ -300,3 +302,22 @@ def test_threads_are_granted_the_cap_and_no_more_and_all_of_it_is_settled() -> N
     ledger.close()
     (found,) = faulty.ledger.balance("org")
     assert (found.spent, found.held) == (50, 0)
+
+
+def test_a_damaged_ledger_grants_nothing(tmp_path: Path) -> None:
+    world, path = World(), tmp_path / "ledger.db"
+    beneath = SqliteLedger(path)
+    ledger = OfflineCapLedger(beneath, CAP, world.clock, world.monotonic)
+    ledger.set_limits("org", [Limit("calls", 100)])
+    hold = ledger.reserve(PATH, {"calls": 2})
+    beneath.close()
+    whole = path.read_bytes()
+    path.write_bytes(b"")
+    for _ in range(2):
+        with pytest.raises(LedgerUnavailableError, match="was removed"):
+            ledger.reserve(PATH, {"calls": 1})
+    ledger.commit(hold, {"calls": 1})  # for later
+    path.write_bytes(whole)
+    world.advance(60)
+    assert [(one.spent, one.held) for one in ledger.balance("org")] == [(1, 0)]
+    ledger.close()

@@ -361,6 +361,15 @@ def test_a_file_that_cannot_be_a_ledger_ends_the_command(
     assert str(tmp_path) in said
 
 
+def test_a_new_file_may_be_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    engine = ("--no-create", "--listen", "127.0.0.1:0", "--engine")
+    code, url, said = cli(capsys, *engine, f"sqlite:{tmp_path}/bugdet.db")
+    assert (code, url) == (1, "")
+    assert "create=False" in said
+    assert list(tmp_path.iterdir()) == []
+    assert cli(capsys, *engine, "memory:")[0] == 2
+
+
 def test_a_server_out_of_reach_is_warned_of_and_may_come_back() -> None:
     with (
         kept_port() as port,

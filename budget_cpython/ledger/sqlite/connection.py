@@ -8,9 +8,16 @@ from contextlib import suppress
 
 from budget_core.ledger.errors import LedgerError, LedgerFullError, LedgerUnavailableError
 from budget_cpython.ledger.sqlite import schema
-from budget_cpython.ledger.sqlite.ledger_file import LOG, LedgerFile
+from budget_cpython.ledger.sqlite.ledger_file import LedgerFile
+from budget_cpython.ledger.sqlite.trust import (
+    SQLITE_ERRORS,
+    check_log,
+    check_whole,
+    identify,
+    is_damage,
+    primary_code,
+)
 
-SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # the latter from damaged text
 _LONGEST_NAP = 0.01
 _PAGE = 1024  # bytes: an operation writes a few pages, whole
 _LOG_PAGES = 2000  # 2 MB: while a log grows, each sync costs more
@@ -21,7 +28,7 @@ class Connection:
     """The connection to a ledger's file, which one thread at a time uses.
 
     The file is opened by the first transaction, and again after an error, `close` and a fork, and
-    if it was removed or replaced. `timeout` is in seconds.
+    if it was restored. It is checked whole when it is opened first. `timeout` is in seconds.
     """
 
     def __init__(self, file: LedgerFile, timeout: float) -> None:
@@ -29,8 +36,9 @@ class Connection:
         self._file = file
         self._db: sqlite3.Connection
         self._pid = 0  # of the process that has the file open
-        self._identity: tuple[int, int] | None = None
-        self._log: tuple[int, int] | None = None
+        self._id: str | None = None  # of the ledger that this is for from now on
+        self._place: tuple[int, int] | None = None
+        self._whole: tuple[int, int] | None = None  # the place whose file was checked
 
     def begin(self, until: float) -> sqlite3.Connection:
         """Begin a transaction, which keeps every other writer out.
@@ -41,7 +49,7 @@ class Connection:
         nap = 0.0002
         while True:  # at random moments: by SQLite's own waiting some processes starve
             try:
-                if self._pid != os.getpid() or self._file.identity() != self._identity:
+                if self._pid != os.getpid() or self._file.place() != self._place:
                     self._open()
                 self._db.execute("BEGIN IMMEDIATE")
                 (version,) = self._db.execute("PRAGMA user_version").fetchone()
@@ -50,7 +58,7 @@ class Connection:
                 schema.check(self._db, self._file.path)
                 raise LedgerUnavailableError(f"there is no ledger in {self._file.path!r} any more")
             except SQLITE_ERRORS as error:
-                if _code(error) != sqlite3.SQLITE_BUSY:
+                if primary_code(error) != sqlite3.SQLITE_BUSY:
                     self.roll_back(error)
                     raise self.ledger_error(error) from error
                 if time.monotonic() >= until:
@@ -67,16 +75,21 @@ class Connection:
             return False
         found = self._db.in_transaction
         if found:
-            with suppress(sqlite3.Error):
+            with suppress(*SQLITE_ERRORS):
                 self._db.execute("ROLLBACK")
-        if isinstance(error, sqlite3.Error) and _code(error) not in _PASSING:
+        if isinstance(error, SQLITE_ERRORS) and primary_code(error) not in _PASSING:
+            self._whole = None
             self.close()
         return found
 
     def ledger_error(self, error: Exception, applied: bool | None = False) -> LedgerError:
         """Return the ledger's error for one of SQLite's or the system's."""
+        if is_damage(error):
+            found = self._file.corrupt(f"is damaged ({error})", error)
+            found.applied = applied
+            return found
         text = f"the ledger {self._file.path!r} cannot be used: {error}"
-        if _code(error) == sqlite3.SQLITE_FULL:
+        if primary_code(error) == sqlite3.SQLITE_FULL:
             return LedgerFullError(text)
         return LedgerUnavailableError(text, error, applied)
 
@@ -93,55 +106,40 @@ class Connection:
                 self._db.close()
 
     def _open(self) -> None:
-        self._leave()
+        if self._pid not in (0, os.getpid()):
+            raise LedgerUnavailableError(
+                f"the ledger {self._file.path!r} is open in process {self._pid}, which was forked "
+                "in a way that Python does not see: make the ledger anew after the fork"
+            )
+        self.close()
         file = self._file
         try:
-            file.prepare()
+            file.prepare(self._id is None)
         except OSError as error:
             raise self.ledger_error(error) from error
-        identity = file.identity()
+        place = file.place()
+        check_log(file, self._id)
         db = sqlite3.connect(
             file.uri("rw"), timeout=0, isolation_level=None, check_same_thread=False, uri=True
         )
         try:
-            schema.check(db, file.path)
-            db.execute(f"PRAGMA page_size = {_PAGE}")  # of a new file
+            if not schema.check(db, file.path):
+                db.execute(f"PRAGMA page_size = {_PAGE}")
+            schema.migrate(db, file.path)  # before there is a log
+            found = identify(db, file, self._id)
             (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
                 text = f"the ledger {file.path!r} is where SQLite cannot keep a WAL"
                 raise LedgerUnavailableError(text)
             db.execute("PRAGMA synchronous = FULL")
             db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
-            schema.migrate(db, file.path)
+            if place != self._whole:
+                check_whole(db, file)
         except BaseException:
             db.close()
             raise
-        self._db, self._pid, self._identity = db, os.getpid(), identity
-        self._log = file.identity(LOG)
-
-    def _leave(self) -> None:
-        """Close a file that is not at its path any more.
-
-        A log that is left beside another file would be applied to that one.
-        """
-        path = self._file.path
-        if self._pid not in (0, os.getpid()):
-            raise LedgerUnavailableError(
-                f"the ledger {path!r} is open in process {self._pid}, which was forked in a way "
-                "that Python does not see: make the ledger anew after the fork"
-            )
-        with suppress(OSError):
-            if self._pid and os.path.getsize(path) and self._file.identity(LOG) == self._log:
-                raise LedgerUnavailableError(
-                    f"another file took the place of the ledger {path!r}, beside which the log of "
-                    f"the one before still is: stop all who use it, and remove {path + LOG!r}"
-                )
-        self.close()
+        self._db, self._pid, self._id = db, os.getpid(), found
+        self._place = self._whole = place
 
     def __del__(self) -> None:
         self.close()
-
-
-def _code(error: Exception) -> int:
-    """Return SQLite's primary code, -1 for what is not SQLite's."""
-    return getattr(error, "sqlite_errorcode", -1) & 0xFF

@@ -8,7 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from budget_core.ledger.errors import LedgerError
 from budget_cpython.ledger.sqlite import forks
-from budget_cpython.ledger.sqlite.connection import SQLITE_ERRORS, Connection
+from budget_cpython.ledger.sqlite.connection import Connection
+from budget_cpython.ledger.sqlite.trust import SQLITE_ERRORS
 
 T = TypeVar("T")
 Rows = TypeVar("Rows")
@@ -170,7 +171,7 @@ class GroupCommit(Generic[Rows]):
             db.execute("COMMIT")
             for one in batch:
                 one.done = True
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             for one in batch:
                 one.error, one.done = connection.ledger_error(error, None), True
             connection.roll_back(error)

@@ -15,7 +15,7 @@ from budget_cpython.ledger.sqlite.connection import Connection
 from budget_cpython.ledger.sqlite.group_commit import GroupCommit
 from budget_cpython.ledger.sqlite.ledger_file import LedgerFile
 from budget_cpython.ledger.sqlite.loaded_ledger import LoadedLedger
-from budget_cpython.ledger.sqlite.read_only import ReadOnlyConnection, open_read_only
+from budget_cpython.ledger.sqlite.read_only import ReadOnlyConnection, back_up, open_read_only
 from budget_cpython.ledger.sqlite.rows import Rows
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.wall_clock import WALL
@@ -32,8 +32,9 @@ class SqliteLedger:
     threads that come while one commits share the next commit.
 
     The file, and those that SQLite makes beside it, are for their owner alone. `path` is made
-    absolute at once, and missing parent folders are made; it must be on a disk of this machine. A
-    `path` that leads into `workspace`, a folder that an agent writes to, is a `ValueError`.
+    absolute at once; its folder must exist, on a disk of this machine. Without `create` the file
+    must exist too. A `path` that leads into `workspace`, a folder that an agent writes to, is a
+    `ValueError`.
     `timeout` is how many seconds an operation waits for others.
 
     A settled hold is known for `keep` seconds by its id, with a key or without. A hold that was
@@ -41,7 +42,9 @@ class SqliteLedger:
     `budget_core.Ledger`, which describes every method.
 
     Every method may also raise `LedgerUnavailableError`, whose `applied` is `None` if the operation
-    may have taken place, and `LedgerFullError` if the disk is full. The next one tries again.
+    may have taken place, and `LedgerFullError` if the disk is full. The next one tries again. A
+    `LedgerCorruptError` is raised until the file is restored: it is damaged, was removed, or
+    another one took its place.
     """
 
     def __init__(
@@ -55,10 +58,11 @@ class SqliteLedger:
         keep: int = DAY,
         timeout: float = 5.0,
         workspace: "str | os.PathLike[str] | None" = None,
+        create: bool = True,
     ) -> None:
         if not 0 <= timeout <= 3600:
             raise ValueError(f"timeout must be seconds from 0 to 3600, not {timeout!r}")
-        file = LedgerFile(path, workspace)
+        file = LedgerFile(path, workspace, create)
         self.path = file.path
         self._core = LoadedLedger(clock, windows, axes, max_accounts, keep)
         self._commits = GroupCommit(Connection(file, timeout), self._perform)
@@ -72,6 +76,14 @@ class SqliteLedger:
         closes it. Raises `LedgerUnavailableError`.
         """
         return open_read_only(LedgerFile(path))
+
+    @staticmethod
+    def back_up(path: "str | os.PathLike[str]", copy: "str | os.PathLike[str]") -> None:
+        """Write a copy of a ledger's file, which may be in use, as a new file of its owner alone.
+
+        docs/ledger.md says how to restore it. Raises `LedgerUnavailableError`.
+        """
+        back_up(LedgerFile(path), os.fspath(copy))
 
     def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
         """Give an account these limits and no others; with none it is an account no more."""

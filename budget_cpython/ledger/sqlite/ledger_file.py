@@ -3,34 +3,44 @@
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_cpython.plain_file import (
-    NotPlainError,
-    SafePath,
-    check_plain,
-    make_folder,
-    sync_folder,
-    write_new,
-)
+from budget_cpython.ledger.errors import LedgerCorruptError
+from budget_cpython.plain_file import NotPlainError, SafePath, check_plain, sync_folder, write_new
 
-LOG = "-wal"
-_BESIDE = ("", LOG, "-shm", "-journal")
+_LOG = "-wal"
+_BESIDE = ("", _LOG, "-shm", "-journal")
 
 
 class LedgerFile(SafePath):
-    """The path of a ledger's file, and what SQLite keeps beside it."""
+    """The path of a ledger's file, and what SQLite keeps beside it.
 
-    def prepare(self) -> None:
+    With `create`, a file that is missing is made; its folder must exist.
+    """
+
+    def __init__(self, path: Any, workspace: Any = None, create: bool = True) -> None:
+        super().__init__(path, workspace)
+        self._create = create
+
+    def prepare(self, may_be_new: bool) -> None:
         """Check what lies there; if nothing does, make the file, for its owner alone, durably.
 
         SQLite gives the files that it makes beside it the same mode. Raises `OSError`,
-        `LedgerUnavailableError`.
+        `LedgerUnavailableError`, and `LedgerCorruptError` for a missing or empty file that there
+        was before: others remember it, or its log is left.
         """
         self.check()
-        if not os.path.lexists(self.path):
+        exists = os.path.lexists(self.path)
+        if not (exists and os.path.getsize(self.path)) and (self.has_log() or not may_be_new):
+            raise self.corrupt("was removed")
+        if not exists:
             folder = os.path.dirname(self.path)
-            make_folder(folder)
+            if not self._create:
+                raise LedgerUnavailableError(f"there is no ledger {self.path!r}, and create=False")
+            if not os.path.isdir(folder):
+                text = f"the folder of the ledger {self.path!r} does not exist: make it first"
+                raise LedgerUnavailableError(text)
             with suppress(FileExistsError):
                 write_new(self.path, b"")
                 sync_folder(folder)
@@ -52,13 +62,30 @@ class LedgerFile(SafePath):
             except NotPlainError as error:
                 raise LedgerUnavailableError(f"the ledger's file {error}") from error
 
-    def identity(self, beside: str = "") -> tuple[int, int] | None:
+    def has_log(self) -> bool:
+        """Return whether a log lies beside the file, which SQLite would apply to it."""
+        try:
+            return os.path.getsize(self.path + _LOG) > 0
+        except OSError:
+            return False
+
+    def place(self) -> tuple[int, int] | None:
         """Return what tells the file that lies there from others, `None` where none is seen."""
         try:
-            status = os.stat(self.path + beside)
+            status = os.stat(self.path)
         except OSError:
             return None
         return status.st_dev, status.st_ino
+
+    def inode(self) -> str:
+        """Return the inode of the file that lies there, nothing where none is seen."""
+        place = self.place()
+        return "" if place is None else str(place[1])
+
+    def corrupt(self, what: str, cause: Exception | None = None) -> LedgerCorruptError:
+        """Return the error for a file that is not to be trusted."""
+        text = f"the ledger {self.path!r} {what}: stop all programs that use it, and restore it"
+        return LedgerCorruptError(f"{text} (docs/ledger.md says how)", cause)
 
     def uri(self, mode: str) -> str:
         """Return the address that SQLite opens, with `mode` `rw` or `ro`."""

@@ -5,8 +5,9 @@ from contextlib import ExitStack, closing
 
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_cpython.ledger.sqlite import forks, schema
-from budget_cpython.ledger.sqlite.connection import SQLITE_ERRORS
 from budget_cpython.ledger.sqlite.ledger_file import LedgerFile
+from budget_cpython.ledger.sqlite.trust import SQLITE_ERRORS, check_log
+from budget_cpython.plain_file import write_new
 
 
 class ReadOnlyConnection(sqlite3.Connection):
@@ -25,6 +26,7 @@ def open_read_only(file: LedgerFile) -> ReadOnlyConnection:
     with forks.lock, ExitStack() as stack:
         try:
             file.check()
+            check_log(file)
             db = sqlite3.connect(
                 file.uri("ro"), check_same_thread=False, uri=True, factory=ReadOnlyConnection
             )
@@ -37,3 +39,16 @@ def open_read_only(file: LedgerFile) -> ReadOnlyConnection:
         forks.close_before(db)
         stack.pop_all()  # it stays open
     return db
+
+
+def back_up(file: LedgerFile, copy: str) -> None:
+    """Write a copy of a ledger's file, which says that it is one: no log belongs to it."""
+    try:
+        write_new(copy, b"")
+        with closing(open_read_only(file)) as db, closing(sqlite3.connect(copy)) as target:
+            db.backup(target)
+            target.execute("PRAGMA journal_mode = DELETE")
+            target.execute("UPDATE ledger SET inode = ''")
+            target.commit()
+    except (*SQLITE_ERRORS, OSError) as error:
+        raise LedgerUnavailableError(f"cannot write {copy!r}: {error}", error) from error

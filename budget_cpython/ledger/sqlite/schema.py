@@ -1,10 +1,13 @@
 """The tables of a ledger's file, and how a file of an earlier version becomes one of this."""
 
+import os
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
+from functools import cache
 from importlib.resources import files
 
-from budget_core.ledger.errors import LedgerUnavailableError
+from budget_cpython.ledger.errors import LedgerCorruptError
 
 APPLICATION = 0x6D_62_6C_67  # "mblg", in the header of the file: `file` and others can tell it
 MIGRATIONS = (files(__package__).joinpath("sql/001_tables.sql").read_text(),)  # in order
@@ -18,17 +21,44 @@ _STATE = """
 def check(db: sqlite3.Connection, path: str, newest: int = len(MIGRATIONS)) -> int:
     """Return a file's version, 0 for an empty one.
 
-    Raises `LedgerUnavailableError` for another program's database and for a newer version.
+    Raises `LedgerCorruptError` for another program's database and for a newer version.
     """
     application, version, tables = db.execute(_STATE).fetchone()
     if application != APPLICATION and (application or version or tables):
-        raise LedgerUnavailableError(f"{path!r} is another program's database, not a ledger")
+        text = f"{path!r} is another program's database, not a ledger, or damaged"
+        raise LedgerCorruptError(text)
     if version > newest:
-        raise LedgerUnavailableError(
+        raise LedgerCorruptError(
             f"the ledger {path!r} has schema version {version}, and this program knows {newest}: "
-            "it was opened by a newer microbudget"
+            "it was opened by a newer microbudget, or is damaged"
         )
     return int(version)
+
+
+def has_all(db: sqlite3.Connection) -> bool:
+    """Return whether a file has all tables, indices and views, as the migrations make them."""
+    return _wanted() <= _texts(db)
+
+
+@cache
+def _wanted() -> set[tuple[str, str]]:
+    with closing(sqlite3.Connection(":memory:", isolation_level=None)) as fresh:
+        for statement in ";".join(MIGRATIONS).split(";"):
+            fresh.execute(statement)
+        return _texts(fresh)
+
+
+def _texts(db: sqlite3.Connection) -> set[tuple[str, str]]:
+    rows = db.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return set(rows.fetchall())
+
+
+def read_mark(db: sqlite3.Connection) -> tuple[str, str]:
+    """Return the ledger's id, and the inode of the file that it was in last."""
+    row = db.execute("SELECT id, inode FROM ledger").fetchone()
+    if row is None:
+        raise sqlite3.DatabaseError("the ledger has no id")
+    return row[0], row[1]
 
 
 def migrate(db: sqlite3.Connection, path: str, migrations: Sequence[str] = MIGRATIONS) -> None:
@@ -41,9 +71,13 @@ def migrate(db: sqlite3.Connection, path: str, migrations: Sequence[str] = MIGRA
         return
     db.execute("BEGIN IMMEDIATE")
     try:
-        for migration in migrations[check(db, path, newest) :]:
+        done = check(db, path, newest)
+        for migration in migrations[done:]:
             for statement in migration.split(";"):
                 db.execute(statement)
+        if not done:
+            mark = (os.urandom(8).hex(), str(os.stat(path).st_ino))
+            db.execute("UPDATE ledger SET id = ?, inode = ?", mark)
         db.execute(f"PRAGMA application_id = {APPLICATION}")
         db.execute(f"PRAGMA user_version = {newest}")
         db.execute("COMMIT")

@@ -49,6 +49,7 @@ class Kills:
         """Start writers, kill them at random instants, check what is stored."""
         if self.rounds % FRESH_EVERY == 0:
             self._folder = self._root / str(self.rounds)
+            self._folder.mkdir()
             self._known = 0
         self.rounds += 1
         acknowledged = self._acknowledged_until_killed()

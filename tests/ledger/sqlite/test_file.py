@@ -66,13 +66,32 @@ def test_the_files_are_for_their_owner_alone_under_any_umask(
     tmp_path: Path, any_umask: Callable[[int], int], mask: int
 ) -> None:
     any_umask(mask)
-    with open_at(tmp_path / "new" / "ledger.db") as ledger:
+    with open_at(tmp_path / "ledger.db") as ledger:
         ledger.charge("org", ONE)
-        names = sorted(path.name for path in (tmp_path / "new").iterdir())
-        modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").iterdir()}
+        names = sorted(path.name for path in tmp_path.iterdir())
+        modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
     assert names == ["ledger.db", "ledger.db-shm", "ledger.db-wal"]
     assert modes == {0o600}
-    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+
+
+def test_a_mistyped_path_makes_no_folder(tmp_path: Path) -> None:
+    with SqliteLedger(tmp_path / "bugdet" / "ledger.db") as ledger:
+        for _ in range(2):
+            with pytest.raises(LedgerUnavailableError, match=r"folder of the ledger .* not exist"):
+                ledger.set_limits("org", [Limit("tokens", 100)])
+        assert list(tmp_path.iterdir()) == []
+        (tmp_path / "bugdet").mkdir()
+        assert ledger.accounts() == []
+
+
+def test_a_new_file_may_be_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with SqliteLedger(path, create=False) as ledger:
+        with pytest.raises(LedgerUnavailableError, match="create=False"):
+            ledger.accounts()
+        assert list(tmp_path.iterdir()) == []
+        open_at(path).close()
+        assert ledger.accounts() == ["org"]
 
 
 @pytest.mark.parametrize("beside", ["", "-wal", "-shm", "-journal"])
@@ -153,7 +172,7 @@ def test_an_older_schema_is_migrated_in_order_or_not_at_all(tmp_path: Path) -> N
     path = tmp_path / "ledger.db"
     with open_at(path) as ledger:
         ledger.charge("org", ONE)
-    second = "CREATE TABLE more (n INTEGER); INSERT INTO more SELECT accounts FROM ledger"
+    second = "CREATE TABLE more (n INTEGER); INSERT INTO more SELECT accounts FROM totals"
     third = "UPDATE more SET n = n + 10"
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         with pytest.raises(sqlite3.OperationalError, match="no such table"):

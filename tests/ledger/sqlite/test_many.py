@@ -356,7 +356,7 @@ def test_no_operation_scans_a_table(tmp_path: Path, watch: Watch) -> None:
         assert {text.split()[0] for text in asked} == set(words)
         for text in asked:
             for *_, detail in db.execute("EXPLAIN QUERY PLAN " + text):
-                assert "SCAN" not in detail or detail == "SCAN ledger", (text, detail)  # one row
+                assert "SCAN" not in detail or detail == "SCAN totals", (text, detail)  # one row
 
 
 def test_an_operation_reads_and_writes_as_little_beside_many_others(

@@ -1,18 +1,21 @@
 """A ledger's file that goes, or becomes another, while it is open."""
 
-import shutil
 import sqlite3
+import stat
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from budget_core.ledger.errors import LedgerUnavailableError, UnknownAccountError
+from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Hold
 from budget_core.ledger.window import Window, parse_window
+from budget_cpython.ledger.errors import LedgerCorruptError
 from budget_cpython.ledger.sqlite import SqliteLedger
+from tests.paths import ROOT
 
 NOON = 20_000 * 86_400 + 43_200
 ONE = {"tokens": 1}
@@ -34,38 +37,113 @@ def spent(ledger: SqliteLedger) -> int:
     return ledger.balance("org")[0].spent
 
 
-def test_a_file_that_was_removed_is_made_anew_for_all(ledger: SqliteLedger, path: Path) -> None:
+def test_a_file_that_was_removed_is_not_made_anew(ledger: SqliteLedger, path: Path) -> None:
     ledger.charge("org", ONE)
-    path.unlink()
-    with SqliteLedger(path, clock=lambda: NOON) as other:
-        other.set_limits("org", [Limit("tokens", None, "day")])
-        ledger.charge("org", {"tokens": 7})
-        assert spent(other) == spent(ledger) == 7
-    path.unlink()
-    with pytest.raises(UnknownAccountError):
-        ledger.charge("org", ONE)
+    path.rename(path.with_name("elsewhere"))
+    for _ in range(2):
+        with pytest.raises(LedgerCorruptError, match="was removed") as found:
+            ledger.reserve("org", ONE)
+        assert found.value.applied is False
+    with SqliteLedger(path) as other, pytest.raises(LedgerCorruptError, match="was removed"):
+        other.accounts()
+    path.with_name("elsewhere").rename(path)
+    ledger.charge("org", ONE)
+    assert spent(ledger) == 2
 
 
-def test_a_backup_in_the_files_place_is_refused_until_the_log_is_gone_too(
+def test_a_ledger_that_begins_anew_is_refused_where_the_former_is_known(
     ledger: SqliteLedger, path: Path
 ) -> None:
-    log, backup = path.with_name("ledger.db-wal"), path.with_name("backup")
+    ledger.charge("org", ONE)
+    for beside in ("", "-wal", "-shm"):
+        path.with_name(path.name + beside).unlink()
+    with SqliteLedger(path, clock=lambda: NOON) as other:
+        other.set_limits("org", [Limit("tokens", None, "day")])
+        with pytest.raises(LedgerCorruptError, match="was replaced, and the log"):
+            ledger.charge("org", ONE)
+        assert spent(other) == 0
+    with pytest.raises(LedgerCorruptError, match="is another one than before"):
+        ledger.charge("org", ONE)
+
+
+def test_a_file_that_was_emptied_is_not_made_anew(ledger: SqliteLedger, path: Path) -> None:
     ledger.charge("org", ONE)
     ledger.close()
-    shutil.copy(path, backup)
+    path.write_bytes(b"")
+    with pytest.raises(LedgerCorruptError, match="was removed"):
+        ledger.reserve("org", ONE)
+    assert path.read_bytes() == b""
+
+
+@pytest.mark.parametrize("how", ["renamed", "copied"])
+def test_a_backup_that_takes_the_files_place_does_not_replay_its_log(
+    ledger: SqliteLedger, path: Path, how: str
+) -> None:
+    backup = path.with_name("backup")
+    ledger.charge("org", ONE)
+    SqliteLedger.back_up(path, backup)
+    whole = backup.read_bytes()
+    ledger.charge("org", ONE)
+    log = path.with_name(path.name + "-wal").read_bytes()
+    ledger.close()  # as if it had been killed instead
+    path.with_name(path.name + "-wal").write_bytes(log)
+    if how == "renamed":
+        backup.rename(path)
+    else:
+        path.write_bytes(whole)
+    with SqliteLedger(path, clock=lambda: NOON) as other:
+        for one in (ledger, other):
+            with pytest.raises(LedgerCorruptError, match="the log of the one before") as found:
+                one.charge("org", ONE)
+            assert found.value.applied is False
+        with pytest.raises(LedgerCorruptError):
+            SqliteLedger.view(path)
+    assert path.read_bytes() == whole
+
+
+def test_a_backup_that_takes_the_place_of_an_open_file_is_refused(
+    ledger: SqliteLedger, path: Path
+) -> None:
+    backup = path.with_name("backup")
+    ledger.charge("org", ONE)
+    with closing(SqliteLedger.view(path)) as view, closing(sqlite3.connect(backup)) as copy:
+        view.backup(copy)  # with any tool
+    whole = backup.read_bytes()
     ledger.charge("org", ONE)
     backup.rename(path)
-    for _ in range(2):
-        with pytest.raises(LedgerUnavailableError, match=r"remove .*ledger\.db-wal") as found:
-            ledger.charge("org", ONE)
-        assert found.value.applied is False
-    log.unlink()
-    ledger.charge("org", {"tokens": 7})
-    with SqliteLedger(path, clock=lambda: NOON) as other:
-        assert spent(other) == spent(ledger) == 8
-        ledger.close()
+    with pytest.raises(LedgerCorruptError, match="the log of the one before"):
         ledger.charge("org", ONE)
-        assert spent(other) == 9
+    ledger.close()
+    assert path.read_bytes() == whole
+
+
+def test_a_backup_is_a_new_file_for_its_owner_alone(ledger: SqliteLedger, path: Path) -> None:
+    backup = path.with_name("backup")
+    SqliteLedger.back_up(path, backup)
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+    for missing in (path, path.with_name("none.db")):
+        with pytest.raises(LedgerUnavailableError):
+            SqliteLedger.back_up(missing, backup)
+
+
+def test_a_ledger_is_restored_as_the_page_says(ledger: SqliteLedger, path: Path) -> None:
+    ledger.charge("org", ONE)
+    SqliteLedger.back_up(path, path.with_name("backup.db"))
+    ledger.charge("org", ONE)
+    path.write_bytes(b"damaged" * 1000)
+    with SqliteLedger(path, clock=lambda: NOON) as other, pytest.raises(LedgerCorruptError):
+        other.reserve("org", ONE)
+    page = (ROOT / "docs" / "ledger.md").read_text("utf-8")
+    commands = page[page.index("mv budget.db") :].partition("```")[0]
+    commands = commands.replace("budget.db", path.name)
+    subprocess.run(["/bin/sh", "-c", commands], check=True, cwd=path.parent)
+    assert spent(ledger) == 1  # the same ledger, for a program that was not stopped too
+    with SqliteLedger(path, clock=lambda: NOON) as other:
+        other.charge("org", ONE)
+        assert spent(other) == spent(ledger) == 2
+    assert path.with_name(path.name + ".damaged").read_bytes() == b"damaged" * 1000
+    ledger.close()
+    assert spent(ledger) == 2  # the log that comes now belongs to this file
 
 
 def test_a_schema_that_another_program_brings_on_is_refused_at_once(
@@ -97,13 +175,13 @@ def test_limits_that_cannot_be_set_change_nothing(path: Path) -> None:
         return 0, now + 1
 
     def read(name: str) -> Window:
-        return Window("odd", bounds) if name == "odd" else parse_window(name)
+        return Window("odd", bounds) if name == "run odd" else parse_window(name)
 
     with SqliteLedger(path, clock=lambda: NOON, windows=read) as ledger:
         ledger.set_limits("org", [Limit("calls", 5, "day")])
         ledger.charge("org", {"calls": 1})
         with pytest.raises(ValueError, match="no such day"):
-            ledger.set_limits("org", [Limit("calls", 99, "day"), Limit("tokens", 9, "odd")])
+            ledger.set_limits("org", [Limit("calls", 99, "day"), Limit("tokens", 9, "run odd")])
         assert ledger.limits("org") == [Limit("calls", 5, "day")]
 
 
@@ -119,5 +197,5 @@ def test_limits_that_cannot_be_set_change_nothing(path: Path) -> None:
 def test_a_malformed_id_is_refused(
     ledger: SqliteLedger, use: Callable[[SqliteLedger, str], object], name: str
 ) -> None:
-    with pytest.raises(ValueError, match="key must be"):
+    with pytest.raises(ValueError, match=r"(key|id) must be"):
         use(ledger, name)

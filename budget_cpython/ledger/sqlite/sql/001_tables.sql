@@ -1,14 +1,20 @@
-CREATE TABLE ledger (accounts INTEGER NOT NULL);
+-- `inode` is that of the file: a copy has another one. It is in the main file, not in the log alone.
+CREATE TABLE ledger (id TEXT NOT NULL, inode TEXT NOT NULL);
 
-INSERT INTO ledger VALUES (0);
+INSERT INTO ledger VALUES ('', '');
+
+CREATE TABLE totals (accounts INTEGER NOT NULL, crc INTEGER NOT NULL);
+
+INSERT INTO totals VALUES (0, 1429472249);
 
 -- What one limit counted in one window. Holds name buckets, so no id is used a second time. `cap` is
--- NULL for unlimited. A sum above 2**53 - 1 is text: SQLite's integers end.
+-- NULL for unlimited. A sum above 2**53 - 1 is text: SQLite's integers end. `crc` is of all columns
+-- but `id`.
 CREATE TABLE buckets (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     account TEXT NOT NULL, axis TEXT NOT NULL, window TEXT NOT NULL, current INTEGER NOT NULL,
     starts INTEGER NOT NULL, ends INTEGER NOT NULL,
-    spent NOT NULL, held NOT NULL, cap INTEGER
+    spent NOT NULL, held NOT NULL, cap INTEGER, crc INTEGER NOT NULL
 );
 
 CREATE INDEX buckets_current ON buckets (account, axis, window) WHERE current;
@@ -17,10 +23,12 @@ CREATE INDEX buckets_of_limit ON buckets (account, axis, window, starts);
 
 -- `name` is the root of the path and the key, or an id that begins with '#'. `buckets` are ids.
 -- `due` is when a live hold expires, and when a settled one is forgotten: 0 if there was no date.
+-- `crc` is of all columns but `number` and `due`.
 CREATE TABLE holds (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
     path TEXT NOT NULL, amounts TEXT NOT NULL, buckets TEXT NOT NULL,
-    state TEXT NOT NULL, expires INTEGER, actual TEXT, due INTEGER NOT NULL
+    state TEXT NOT NULL, expires INTEGER, actual TEXT, due INTEGER NOT NULL,
+    crc INTEGER NOT NULL
 );
 
 CREATE INDEX holds_expiring ON holds (due) WHERE state = 'held';
