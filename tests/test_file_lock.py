@@ -42,7 +42,8 @@ from tests.test_file_store import (
 __all__ = ["path", "restless"]
 RECORDS = 200
 START = """\
-import os, sys
+import logging, os, sys
+logging.disable()  # what is denied is read from the store's error
 from budget_cpython import DailyBudgetConfig, DailyBudgetTracker, FileBudgetStore
 config = DailyBudgetConfig(daily_budget=1000, enforcement="cutoff")
 store = FileBudgetStore(sys.argv[1])
