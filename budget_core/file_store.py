@@ -145,7 +145,10 @@ class FileBudgetStore:
                 if isinstance(slot, OSError):
                     raise slot
             if not made:
-                raise StoreError(f"{self.path!r} is not a budget state: it is left alone")
+                raise StoreError(
+                    f"{self.path!r} is not a budget state: it is left alone; "
+                    "move it away or use another path"
+                )
         return slots, made or found
 
     def _file(self, slot: int) -> str:

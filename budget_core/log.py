@@ -1,9 +1,13 @@
 """Log what happens to budgets: denials, damage, outages, errors of hooks."""
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 try:
-    import logging
+    _logging: "Any" = __import__("logging")
 except ImportError:  # MicroPython has it only where it was installed
-    logging = None  # type: ignore[assignment]
+    _logging = None
 
 
 def log(level: str, text: str) -> None:
@@ -11,8 +15,8 @@ def log(level: str, text: str) -> None:
 
     `level` is debug, info, warning or error. No line has a key, a prompt or an answer in it.
     """
-    if logging is not None:
-        getattr(logging.getLogger("microbudget"), level)("%s", text)
+    if _logging is not None:
+        getattr(_logging.getLogger("microbudget"), level)("%s", text)
     elif level == "error":
         import sys
 
