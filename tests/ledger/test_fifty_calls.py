@@ -1,0 +1,182 @@
+"""Fifty calls at once, whose worst cases do not fit and whose real need does, are all served.
+
+Each may have an answer of 4,096 tokens, uses 306 tokens, and draws on an account of 20,000.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from budget_cpython import BudgetWrapper, ChatResponse, Ledger, Limit
+from budget_cpython.ledger.http import AsyncHttpLedger, HttpLedger
+from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
+from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
+from budget_cpython.ledger.sqlite import SqliteLedger
+from tests.ledger.patience import NO_HURRY, PATIENCE
+from tests.ledger.postgres import server as postgres
+from tests.ledger.redis import server as redis
+from tests.serve.support import Service
+
+CALLS, CAP, PROMPT, ANSWER = 50, 20_000, 6, 300
+HELLO = [{"role": "user", "content": "Hello!"}]
+Opened = Callable[[Path], Any]
+
+
+class Model:
+    """A model that uses 306 tokens for each call; `limits` has what each was allowed."""
+
+    def __init__(self) -> None:
+        self.limits: list[int] = []
+
+    def get_default_model(self) -> str:
+        """Return the one model there is."""
+        return "m"
+
+    async def chat(self, messages: Any, max_tokens: int, **more: Any) -> ChatResponse:
+        """Answer, after others had their turn."""
+        self.limits.append(max_tokens)
+        await asyncio.sleep(0)
+        said = min(ANSWER, max_tokens)
+        usage = {"prompt_tokens": PROMPT, "completion_tokens": said, "total_tokens": PROMPT + said}
+        return ChatResponse("Hi.", usage=usage)
+
+
+async def at_once(ledger: Any, model: Model, calls: int, **options: Any) -> int:
+    """Make calls side by side on this loop; return how many the model answered."""
+    wrapper = BudgetWrapper(
+        model,
+        ledger=ledger,
+        account="org/agent",
+        count_tokens=lambda messages, tools: PROMPT,
+        wait=NO_HURRY,
+        **options,
+    )
+    answers = await asyncio.gather(*[wrapper.chat(HELLO) for _ in range(calls)])
+    return sum(answer.cut_off_by is None for answer in answers)
+
+
+def in_memory(folder: Path) -> Any:
+    return Ledger()
+
+
+def in_sqlite(folder: Path) -> Any:
+    return SqliteLedger(folder / "ledger.db", timeout=NO_HURRY)
+
+
+def in_redis(folder: Path) -> Any:
+    with closing(redis.server().client()) as client:
+        client.flushall()
+    return RedisLedger(redis.server().url, timeout=PATIENCE)
+
+
+def in_postgres(folder: Path) -> Any:
+    ledger = PostgresLedger(postgres.server().conninfo(), timeout=NO_HURRY)
+    ledger.accounts()
+    with closing(postgres.Emptier()) as emptier:
+        emptier.empty()
+    return ledger
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with Service("--engine", "memory:", "--listen", "127.0.0.1:0") as running:
+        yield running
+        assert running.end() == (0, "")
+
+
+@pytest.fixture(params=[in_memory, in_sqlite, in_redis, in_postgres, None])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    if request.param is None:
+        url = request.getfixturevalue("service").url
+        opened: Any = HttpLedger(url, timeout_s=NO_HURRY)
+        opened.set_limits("org", [])
+    else:
+        opened = request.param(tmp_path)
+    with closing(opened):
+        opened.set_limits("org", [Limit("tokens", CAP)])
+        yield opened
+
+
+def check(ledger: Any, model: Model, served: int) -> None:
+    """Assert that all calls were served, none cut short, and nothing is left held."""
+    [row] = ledger.balance("org")
+    assert (served, row.spent, row.held) == (CALLS, CALLS * (PROMPT + ANSWER), 0)
+    assert min(model.limits) >= ANSWER
+
+
+@pytest.mark.parametrize("options", [{}, {"expect": 400}, {"expect": "learned"}], ids=str)
+def test_on_one_event_loop(ledger: Any, options: dict[str, Any]) -> None:
+    model = Model()
+    check(ledger, model, asyncio.run(at_once(ledger, model, CALLS, **options)))
+
+
+def test_in_threads_with_loops_of_their_own(ledger: Any) -> None:
+    model, served = Model(), []
+
+    def work() -> None:
+        served.append(asyncio.run(at_once(ledger, model, CALLS // 10)))
+
+    threads = [threading.Thread(target=work) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    check(ledger, model, sum(served))
+
+
+@asynccontextmanager
+async def awaited(kind: str, url: str) -> AsyncIterator[Any]:
+    """Open an empty ledger for asyncio."""
+    ledger: Any
+    if kind == "redis":
+        in_redis(Path()).close()
+        ledger = AsyncRedisLedger(redis.server().url, timeout=PATIENCE)
+    elif kind == "postgres":
+        in_postgres(Path()).close()
+        ledger = AsyncPostgresLedger(postgres.server().conninfo(), timeout=NO_HURRY)
+    else:
+        ledger = AsyncHttpLedger(url, timeout_s=NO_HURRY)
+        await ledger.set_limits("org", [])
+    await ledger.set_limits("org", [Limit("tokens", CAP)])
+    yield ledger
+    await ledger.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"expect": 400}], ids=str)
+@pytest.mark.parametrize("kind", ["redis", "postgres", "serve"])
+def test_with_a_ledger_that_is_awaited(
+    kind: str, options: dict[str, Any], service: Service
+) -> None:
+    async def play() -> None:
+        model = Model()
+        async with awaited(kind, service.url) as ledger:
+            served = await at_once(ledger, model, CALLS, **options)
+            [row] = await ledger.balance("org")
+        assert (served, row.spent, row.held) == (CALLS, CALLS * (PROMPT + ANSWER), 0)
+        assert min(model.limits) >= ANSWER
+
+    asyncio.run(play())
+
+
+def test_two_processes_on_one_file(tmp_path: Path) -> None:
+    """Two ledgers on one file are as two processes: neither sees the other's settlements."""
+    model, served = Model(), []
+    ledgers = [in_sqlite(tmp_path), in_sqlite(tmp_path)]
+    ledgers[0].set_limits("org", [Limit("tokens", CAP)])
+
+    def work(ledger: Any) -> None:
+        served.append(asyncio.run(at_once(ledger, model, CALLS // 2)))
+
+    threads = [threading.Thread(target=work, args=(ledger,)) for ledger in ledgers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    check(ledgers[0], model, sum(served))
+    for ledger in ledgers:
+        ledger.close()
