@@ -191,7 +191,8 @@ class LedgerProvider:
         key = None if self._key is None else self._key()
         for name, price in candidates[:-1]:
             try:
-                return name, price, await account.reserve(name, prompt, limit, price, strict, key)
+                asked = (name, prompt, limit, price, strict, key, False)  # it does not wait
+                return name, price, await account.reserve(*asked)
             except (BudgetExceededError, UnpricedError) as error:
                 self._report(error)
         name, price = candidates[-1]

@@ -163,6 +163,7 @@ class LedgerAccount:
         price: "Price | None" = None,
         clamp: bool = True,
         key: str | None = None,
+        waits: bool = True,
     ) -> LlmHold:
         """Hold what a call may use: its prompt, and up to `limit` tokens of an answer.
 
@@ -182,7 +183,7 @@ class LedgerAccount:
             key = None
         call = _Call(model, prompt, limit, price, clamp, key)
         try:
-            if not self.wait_ms:
+            if not (self.wait_ms and waits):
                 return await self._clamped(call)
             if getattr(self.ledger, "WAITS_ELSEWHERE", False):
                 return await self._clamped(call, _now() + self.wait_ms)

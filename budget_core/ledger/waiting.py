@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 FIRST_MS = 50  # until the first of a queue asks again, if nothing is settled here
 MOST_MS = 500
 TURNS = 16  # of one process in a row, while others may wait too
+DEADLINES: "list[Callable[[], float]]" = []  # functions that return seconds: further bounds
 SETTLING = ("commit", "release", "charge", "expire", "set_limits")
 
 
@@ -189,7 +190,7 @@ class WaitingRoom:
                         waiter.pause_ms = min(MOST_MS, waiter.pause_ms * 2 or FIRST_MS)
                 left_ms = waiter.until - _now()
                 if left_ms <= 0 or waiter.is_hopeless:
-                    raise waiter.refusal(waiter.wait_ms - max(0, left_ms))
+                    raise waiter.refusal(waiter.wait_ms - max(0, left_ms) if waiter.waited else 0)
                 await waiter.pause(min(left_ms, _shortened(waiter.pause_ms or MOST_MS)) / 1000)
                 waiter.waited = True
         finally:
@@ -264,7 +265,7 @@ class _Waiter:
         self.path = check_path(path)
         self.root = root(path)
         self.key = key
-        self.wait_ms = check_wait(wait)
+        self.wait_ms = min([check_wait(wait)] + [check_wait(left()) for left in DEADLINES])
         self.until = _now() + self.wait_ms
         self.amounts = check_amounts(amounts, True)
         self.arguments = (path, self.amounts, key, ttl)
@@ -298,7 +299,7 @@ class _Waiter:
         asked, held = error.asked, error.held
         if self.is_behind:
             asked = self.amounts[error.axis]
-            held = min(max(0, error.limit - error.spent), held + error.asked)
+            held = min(max(0, error.limit - error.spent), held + (error.asked or 0))
         place = (error.scope, error.axis, error.window)
         counts = (asked, error.limit, error.spent, held)
         return BudgetExceededError(*place, *counts, error.resets_at, error.now, waited_ms)

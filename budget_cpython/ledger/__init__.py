@@ -1,6 +1,9 @@
 """Ledgers: budgets that many calls, agents, processes and machines share."""
 
-from budget_cpython.ledger import pickling  # noqa: F401 - whose import lets errors be pickled
+from budget_cpython.ledger import (
+    pickling,  # noqa: F401 - whose import lets errors be pickled
+    waiting,  # noqa: F401 - whose import lets the current deadline bound waits
+)
 from budget_cpython.ledger.memory import Ledger
 
 __all__ = ["Ledger"]

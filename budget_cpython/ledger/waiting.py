@@ -9,6 +9,9 @@ from budget_core.errors import BudgetError
 from budget_core.ledger import waiting
 from budget_core.ledger.records import Hold
 from budget_core.provider import maybe_await
+from budget_cpython.deadline import Deadline
+
+waiting.DEADLINES.append(lambda: Deadline.current().remaining_seconds())
 
 
 async def reserve_waiting(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from budget_core.ledger.waiting import room_of
-from budget_cpython import BudgetExceededError, Ledger, Limit
+from budget_cpython import BudgetExceededError, Deadline, Ledger, Limit
 from budget_cpython.ledger.lease import LeasedLedger
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.sqlite import SqliteLedger
@@ -225,3 +225,12 @@ def test_a_forked_process_does_not_wait_behind_its_parents_calls() -> None:
 def test_a_hold_commits_as_before_where_nobody_ever_waited() -> None:
     ledger = Ledger()
     assert "commit" not in vars(ledger)
+
+
+def test_the_current_deadline_bounds_a_wait() -> None:
+    ledger = Ledger()
+    ledger.set_limits("org", [Limit("tokens", 100)])
+    ledger.reserve("org", AMOUNT)
+    with Deadline.from_now(0.03).as_current(), pytest.raises(BudgetExceededError) as caught:
+        ledger.reserve("org", AMOUNT, wait=NO_HURRY)
+    assert 0 < caught.value.waited_ms <= 30

@@ -4,8 +4,13 @@ import asyncio
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from budget_core.ledger.records import TTL
 from budget_core.ledger.waiting import reserve_waiting, room_of
@@ -59,8 +64,7 @@ class Waiting(RuleBasedStateMachine):
                 waiter.hold = await reserve_waiting(self.ledger, path, amounts, None, TTL, NO_HURRY)
                 self.serve(waiter)
             except BudgetExceededError as error:
-                assert error.spent + asked > error.limit, "it was only held"
-                self.waiting.remove(waiter)
+                self.refuse(waiter, error)
 
         self.waiting.append(waiter)
         waiter.task = self.loop.create_task(ask())
@@ -71,6 +75,10 @@ class Waiting(RuleBasedStateMachine):
         assert waiter.path not in [one.path for one in before], "it overtook one of its path"
         self.waiting.remove(waiter)
         self.held.append(waiter)
+
+    def refuse(self, waiter: Waiter, error: BudgetExceededError) -> None:
+        assert error.spent + waiter.asked > error.limit, "it was only held"
+        self.waiting.remove(waiter)
 
     @rule(data=st.data())
     def settle(self, data: Any) -> None:

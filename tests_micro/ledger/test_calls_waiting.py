@@ -257,3 +257,21 @@ def test_malformed_options_are_refused_by_name() -> None:
     ):
         error = raises(ValueError, LedgerAccount, opened(1), "org", **{name: value})
         assert str(error).startswith(name + " must be")
+
+
+async def test_a_call_falls_back_at_once_instead_of_waiting_for_the_first_model() -> None:
+    from budget_core.prices import Price
+
+    ledger, model = opened(100_000), Model()
+    ledger.set_limits("org", [Limit("nano_usd", 5_000_000)])
+    ledger.reserve("org", {"nano_usd": 4_700_000})
+    wrapper = wrapped(
+        model,
+        ledger,
+        wait=PATIENCE,
+        prices={"m": Price(0, 1000), "small": Price(0, 1)},
+        enforcement="fallback",
+        fallback_model="small",
+        max_tokens=300,
+    )
+    assert served(await at_once(wrapper, 1)) == 1
