@@ -140,6 +140,17 @@ async def settled(name: str) -> None:
     print(json.dumps({"name": "settled, " + name, "saw": saw}))
 
 
+async def refused() -> None:
+    """Call a port where nobody listens, and tell what a budget with estimates counted."""
+    before = descriptors()
+    nobody = client(f"http://127.0.0.1:{DEAD_PORT}")
+    turn = BudgetWrapper(nobody, TurnBudgetTracker(), estimates=True)
+    saw = await told(turn.chat(HELLO))
+    saw.update(tokens=turn.tracker.total_tokens, usage_seen=turn.tracker.usage_seen)
+    saw["left_open"] = descriptors() - before
+    print(json.dumps({"name": "settled, nobody there", "saw": saw}))
+
+
 async def encrypted() -> None:
     """Talk to the TLS server in every way."""
     trusting = tls_context(CERTIFICATE)
@@ -174,6 +185,7 @@ async def main() -> None:
     await cancelled("stream on")
     for name in SETTLED:
         await settled(name)
+    await refused()
     given_up = asyncio.wait_for(client(BASE + "silence").chat(HELLO), IMPATIENT)
     await tell("given up", given_up)
     await tell("long", client(BASE + "known").chat(LONG))

@@ -140,6 +140,12 @@ def test_a_budget_counts_what_came_of_a_stream_cut_short(played: Played) -> None
         assert saw["usage_seen"] == {**seen, kind: 1}, name
 
 
+def test_a_connection_that_nobody_takes_costs_nothing(played: Played) -> None:
+    saw = played["settled, nobody there"]
+    assert (saw["status"], saw["tokens"]) == (0, 0)
+    assert saw["usage_seen"]["estimated"] == 0
+
+
 def test_what_a_listener_raises_ends_the_call(played: Played) -> None:
     assert played["deaf"] == {"raised": "DeafError", "heard": ["a"], "left_open": 0}
 
