@@ -1,6 +1,5 @@
 """What a model may call, and what comes of it."""
 
-from budget_core.agent.json_schema import check_schema
 from budget_core.checks import check_count, check_text
 from budget_core.durations import in_ms
 
@@ -40,6 +39,8 @@ class Tool:
         draws: bool = False,
         essential: bool = False,
     ) -> None:
+        from budget_core.agent.json_schema import check_schema  # loaded with the first tool
+
         self.name = check_text("name", name)
         self.description = description
         if not callable(run):
