@@ -109,6 +109,7 @@ class Tracker(Protocol):
     announced: int
     last_consumed_threshold: float | None
     state_error: Exception | None
+    store_error: Exception | None
 
     def axes(self) -> list[Axis]:
         """Return `(scope, unit, used, cap, kept)` of each axis."""

@@ -31,8 +31,10 @@ def check_kind(name: str, value: "Any", kind: "Any") -> "Any":
     return value
 
 
-def check_text(name: str, value: "Any") -> str:
-    """Accept a string that is not empty."""
+def check_text(name: str, value: "Any", optional: bool = False) -> "Any":
+    """Accept a string that is not empty, or `None` where `optional`."""
+    if value is None and optional:
+        return None
     if not isinstance(value, str) or not value:
         from budget_core.errors import refuse
 

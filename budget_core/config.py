@@ -71,22 +71,6 @@ def in_ppm(share: float) -> int:
     return whole * WHOLE + int((share - whole) * WHOLE + 0.5)
 
 
-WARNING = (
-    "[Budget notice] {pct}% of your {scope} budget is used ({used} of {cap} {unit}{reserved}). "
-    "Finish what you are doing and answer the user soon."
-)
-CUTOFF = (
-    "[Budget exhausted] The {scope} budget is spent ({used} of {cap} {unit}). "
-    "Work stops here; a smaller task may fit."
-)
-FALLBACK = (
-    "[Budget exhausted] The {scope} budget is spent ({used} of {cap} {unit}). "
-    "A cheaper model takes over until it resets."
-)
-TOOL_STRIP = (
-    "[Budget critical] {pct}% of your {scope} budget is used ({used} of {cap} {unit}{reserved}). "
-    "{disallow_clause} for this answer: sum up and reply to the user now."
-)
 _MAX_WEIGHT = 1_000_000
 
 
@@ -119,7 +103,7 @@ class TurnBudgetConfig(Config):
     - `cached_token_weight`: what a prompt token read from the provider's cache counts for.
     - `model_weights`: what a token of a model counts for, by model name; others count 1.
     - templates: texts with `{scope} {pct} {used} {cap} {unit} {reserved}`, and `{disallow_clause}`
-      in `tool_strip_template`.
+      in `tool_strip_template`; `None` is the standard text.
 
     Raises `ValueError` naming the field that is wrong.
     """
@@ -131,11 +115,11 @@ class TurnBudgetConfig(Config):
         warning_thresholds: "Sequence[float]" = (0.5, 0.8, 0.9),
         enforcement: str = Enforcement.CUTOFF,
         fallback_model: str | None = None,
-        warning_template: str = WARNING,
-        cutoff_template: str = CUTOFF,
+        warning_template: str | None = None,
+        cutoff_template: str | None = None,
         tool_strip_threshold: float | None = None,
         tool_strip_disallow: "Sequence[str]" = (),
-        tool_strip_template: str = TOOL_STRIP,
+        tool_strip_template: str | None = None,
         cached_token_weight: float = 0.1,
         model_weights: "dict[str, float] | None" = None,
     ) -> None:
@@ -146,15 +130,15 @@ class TurnBudgetConfig(Config):
         self.fallback_model = fallback_model
         if fallback_model is not None:
             check_text("fallback_model", fallback_model)
-        self.warning_template = check_text("warning_template", warning_template)
-        self.cutoff_template: str = check_text("cutoff_template", cutoff_template)
+        self.warning_template = check_text("warning_template", warning_template, True)
+        self.cutoff_template = check_text("cutoff_template", cutoff_template, True)
         self.tool_strip_threshold = check_share(
             "tool_strip_threshold", tool_strip_threshold, 1, True
         )
         self.tool_strip_disallow = check_each(
             "tool_strip_disallow", tool_strip_disallow, check_text
         )
-        self.tool_strip_template = check_text("tool_strip_template", tool_strip_template)
+        self.tool_strip_template = check_text("tool_strip_template", tool_strip_template, True)
         self.cached_token_weight = check_share(
             "cached_token_weight", cached_token_weight, _MAX_WEIGHT
         )
@@ -165,11 +149,6 @@ class TurnBudgetConfig(Config):
         for model in self.model_weights:
             check_text("model_weights", model)
             check_share(f"model_weights[{model!r}]", self.model_weights[model], _MAX_WEIGHT)
-
-    @property
-    def fallback_template(self) -> str:
-        """A turn says the same whether it is cut off or demoted."""
-        return self.cutoff_template
 
 
 class DailyBudgetConfig(Config):
@@ -196,9 +175,9 @@ class DailyBudgetConfig(Config):
         enforcement: str = Enforcement.FALLBACK,
         fallback_model: str | None = None,
         reset_hour_utc: int = 0,
-        warning_template: str = WARNING,
-        cutoff_template: str = CUTOFF,
-        fallback_template: str = FALLBACK,
+        warning_template: str | None = None,
+        cutoff_template: str | None = None,
+        fallback_template: str | None = None,
         cached_token_weight: float = 0.1,
     ) -> None:
         self.daily_budget = check_limit("daily_budget", daily_budget)
@@ -210,9 +189,9 @@ class DailyBudgetConfig(Config):
             check_text("fallback_model", fallback_model)
         self.reset_hour_utc = check_count("reset_hour_utc", reset_hour_utc)
         check_share("reset_hour_utc", reset_hour_utc, 23)
-        self.warning_template = check_text("warning_template", warning_template)
-        self.cutoff_template: str = check_text("cutoff_template", cutoff_template)
-        self.fallback_template = check_text("fallback_template", fallback_template)
+        self.warning_template = check_text("warning_template", warning_template, True)
+        self.cutoff_template = check_text("cutoff_template", cutoff_template, True)
+        self.fallback_template = check_text("fallback_template", fallback_template, True)
         self.cached_token_weight = check_share(
             "cached_token_weight", cached_token_weight, _MAX_WEIGHT
         )

@@ -2,7 +2,8 @@
 
 from budget_core.config import OUTAGE, WHOLE, Enforcement, in_ppm
 from budget_core.edge import is_reached, nearest, newly_reached, withdraw
-from budget_core.notices import DAMAGED, UNAVAILABLE, fill
+from budget_core.log import log
+from budget_core.notices import CUTOFF, DAMAGED, FALLBACK, TOOL_STRIP, UNAVAILABLE, WARNING, fill
 from budget_core.provider import ChatResponse
 
 TYPE_CHECKING = False
@@ -48,13 +49,15 @@ async def enforce(
     if share is not None:
         if wrapper.on_threshold_crossed:
             call_hook(wrapper, wrapper.on_threshold_crossed, axis, threshold=share)
-        notices.append(fill(config.warning_template, axis))
+        notices.append(fill(config.warning_template or WARNING, axis))
     if tools and config.tool_strip_threshold is not None:
         off = config.tool_strip_disallow
         stage = (in_ppm(config.tool_strip_threshold), lambda name: off and name not in off)
         tools, gone = withdraw(tools, axis, [stage])
         if gone:
-            notices.append(fill(config.tool_strip_template, axis, gone if tools else ()))
+            notices.append(
+                fill(config.tool_strip_template or TOOL_STRIP, axis, gone if tools else ())
+            )
     said = [{"role": "user", "content": notice} for notice in notices if notice]
     return None, list(messages) + said, tools or None, model
 
@@ -117,7 +120,7 @@ def consume_threshold_warning(tracker: "Tracker", force: bool) -> str | None:
     """Return the warning that is due, as the method of that name says."""
     axis = nearest(tracker.axes())
     share = _consume_crossing(tracker, axis, force)
-    return None if share is None else fill(tracker.config.warning_template, axis)
+    return None if share is None else fill(tracker.config.warning_template or WARNING, axis)
 
 
 def _consume_crossing(tracker: "Tracker", axis: "Axis", force: bool = False) -> float | None:
@@ -169,7 +172,9 @@ def at_limit_message(tracker: "Tracker", enforcement: str | None) -> str:
         return DAMAGED
     config = tracker.config
     fallback = (enforcement or config.enforcement) == Enforcement.FALLBACK
-    template = config.fallback_template if fallback else config.cutoff_template
+    template = config.cutoff_template or CUTOFF
+    if fallback and hasattr(config, "fallback_template"):  # a turn says the same in both modes
+        template = config.fallback_template or FALLBACK
     return fill(template, nearest(tracker.axes()))
 
 
@@ -182,4 +187,23 @@ def should_strip_tools(tracker: "Tracker") -> bool:
 def tool_strip_message(tracker: "Tracker") -> str:
     """Return the notice that tools are off, and which."""
     config = tracker.config
-    return fill(config.tool_strip_template, nearest(tracker.axes()), config.tool_strip_disallow)
+    return fill(
+        config.tool_strip_template or TOOL_STRIP,
+        nearest(tracker.axes()),
+        config.tool_strip_disallow,
+    )
+
+
+def dominant_axis(tracker: "Tracker") -> "tuple[int, int | None, str]":
+    """Return `(used, cap, unit)` of the axis nearest to its cap."""
+    _, unit, used, cap, _ = nearest(tracker.axes())
+    return used, cap, unit
+
+
+def note_outage(tracker: "Tracker") -> None:
+    """Log that a store or ledger fails, or that it works again."""
+    error = tracker.store_error
+    if error is None:
+        log("info", f"the {tracker.SCOPE} budget's state can be read and written again")
+    else:
+        log("warning", f"the {tracker.SCOPE} budget's state cannot be read or written: {error}")

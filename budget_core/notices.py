@@ -8,6 +8,22 @@ if TYPE_CHECKING:
     from budget_core._types import Axis
 
 
+WARNING = (
+    "[Budget notice] {pct}% of your {scope} budget is used ({used} of {cap} {unit}{reserved}). "
+    "Finish what you are doing and answer the user soon."
+)
+CUTOFF = (
+    "[Budget exhausted] The {scope} budget is spent ({used} of {cap} {unit}). "
+    "Work stops here; a smaller task may fit."
+)
+FALLBACK = (
+    "[Budget exhausted] The {scope} budget is spent ({used} of {cap} {unit}). "
+    "A cheaper model takes over until it resets."
+)
+TOOL_STRIP = (
+    "[Budget critical] {pct}% of your {scope} budget is used ({used} of {cap} {unit}{reserved}). "
+    "{disallow_clause} for this answer: sum up and reply to the user now."
+)
 LAST_CALL = (
     "[Budget exhausted] {reason}. This is your last answer and there are no tools any more: tell "
     "the user what you have found, what you have done, and what is missing."

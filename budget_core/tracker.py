@@ -60,7 +60,6 @@ class BudgetTracker:
         self.saves_from = NEVER  # at how many tokens a record is stored
         self.by_model = by_model
         self.asks_always = type(self).is_at_limit is not BudgetTracker.is_at_limit
-        self._cached_weight = in_ppm(config.cached_token_weight)
         self._forget()
         self._arm()
 
@@ -78,12 +77,13 @@ class BudgetTracker:
         used = read_usage(usage)
         charge = used.total
         if used.cached:
-            charge += used.cached * self._cached_weight // WHOLE - used.cached
+            weight = in_ppm(self.config.cached_token_weight)
+            charge += used.cached * weight // WHOLE - used.cached
         if self.by_model:
-            weight = self._weight(model)
-            if weight is None:
+            own = self._weight(model)
+            if own is None:
                 return
-            charge = charge * weight // WHOLE
+            charge = charge * own // WHOLE
         with self.lock:
             self.iterations_seen = iterations = self.iterations_seen + 1
             self.total_tokens = tokens = self.total_tokens + charge
@@ -120,14 +120,8 @@ class BudgetTracker:
     def note_outage(self, error: "Exception | None") -> None:
         """Note why a store or ledger that a limit depends on fails, or that it works again."""
         was, self.store_error = self.store_error, error
-        if (was is None) is (error is None):
-            return
-        from budget_core.log import log  # loaded for the first outage
-
-        if error is None:
-            log("info", f"the {self.SCOPE} budget's state can be read and written again")
-        else:
-            log("warning", f"the {self.SCOPE} budget's state cannot be read or written: {error}")
+        if (was is None) is not (error is None):
+            _enforcement().note_outage(self)
 
     def _forget(self) -> None:
         self.iterations_seen = self.total_tokens = self.warned_ppm = self.announced = 0
@@ -170,10 +164,8 @@ class BudgetTracker:
 
     def dominant_axis(self) -> "tuple[int, int | None, str]":
         """Return `(used, cap, unit)` of the axis nearest to its cap; on a tie, iterations."""
-        from budget_core.edge import nearest
-
-        _, unit, used, cap, _ = nearest(self.axes())
-        return used, cap, unit
+        axis: tuple[int, int | None, str] = _enforcement().dominant_axis(self)
+        return axis
 
     def utilization(self) -> float:
         """Return the share used of the axis nearest to its cap; above 1 past the cap."""

@@ -64,11 +64,14 @@ class BudgetWrapper:
             from budget_core.provider import check_provider  # loaded to refuse
 
             check_provider("inner", inner)
+        self.account: Any = None
         options = (account, prices, count_tokens, max_tokens, ttl, key, raises, wait, expect)
         if ledger is not None or any(options):
             from budget_core.ledger.for_wrapper import draw_on  # loaded for the first ledger
 
-            inner, tracker = draw_on(self, inner, tracker, enforcement, ledger, *options)
+            inner, tracker, self.account = draw_on(
+                self, inner, tracker, enforcement, ledger, *options
+            )
         if tracker is None or not hasattr(tracker, "alert"):
             raise ValueError(f"tracker must be a BudgetTracker, not {tracker!r}")
         self.inner = inner
@@ -83,7 +86,6 @@ class BudgetWrapper:
         self.on_limit_reached = on_limit_reached
         self.hook_error: Exception | None = None
         self.estimates = estimates
-        self.account: Any = getattr(inner, "standing", None) if ledger is not None else None
 
     def __getattr__(self, name: str) -> "Any":
         if name == "inner" or name.startswith("__"):  # asked before __init__ ran, as copy does
@@ -132,11 +134,11 @@ class BudgetWrapper:
         counted = model
         if tracker.by_model and model is None:
             counted = inner.get_default_model()
-        usage = response = failure = streamed = None
-        if "on_delta" in options:
-            from budget_core.usage_stream import as_streamed  # most programs never stream
+        usage = response = failure = watched = None
+        if self.estimates or "on_delta" in options:
+            from budget_core.usage_stream import WatchedCall  # most programs need none
 
-            options["on_delta"] = streamed = as_streamed(options["on_delta"])
+            watched = WatchedCall(options, self.estimates)
         try:
             response = await inner.chat(messages=messages, tools=tools, model=model, **options)
             try:
@@ -148,14 +150,9 @@ class BudgetWrapper:
             failure = error
             raise
         finally:
-            if streamed is not None:
-                usage = streamed.usage_of(response, messages, tools)
-            if self.estimates:
-                from budget_core.usage_estimate import at_least_estimated, is_billed
-
-                if failure is None or is_billed(failure):
-                    usage = at_least_estimated(usage, response, messages, tools)
-                failure = None
+            if watched is not None:
+                usage = watched.usage_of(usage, response, failure, messages, tools)
+            failure = None
             tracker.record(usage, counted)
             if tracker.alert:
                 from budget_core.enforcement import report_limit

@@ -1,6 +1,6 @@
 """What configurations default to, accept and refuse."""
 
-from budget_core import DailyBudgetConfig, TurnBudgetConfig
+from budget_core import DailyBudgetConfig, TurnBudgetConfig, notices
 from tests_micro.support import raises
 
 TYPE_CHECKING = False
@@ -128,13 +128,18 @@ def test_the_defaults_of_a_day_are_the_documented_ones() -> None:
         assert getattr(config, field) == DAILY_DEFAULTS[field], field
 
 
-def test_every_default_template_says_how_much_is_used_of_what() -> None:
-    for config in (TurnBudgetConfig(), DailyBudgetConfig()):
-        for template in (config.warning_template, config.cutoff_template, config.fallback_template):
-            for name in ("{scope}", "{used}", "{cap}", "{unit}"):
-                assert name in template, (template, name)
-    assert "{pct}" in TurnBudgetConfig().warning_template
-    assert "{disallow_clause}" in TurnBudgetConfig().tool_strip_template
+def test_every_standard_text_says_how_much_is_used_of_what() -> None:
+    for template in (notices.WARNING, notices.CUTOFF, notices.FALLBACK, notices.TOOL_STRIP):
+        for name in ("{scope}", "{used}", "{cap}", "{unit}"):
+            assert name in template, (template, name)
+    assert "{pct}" in notices.WARNING
+    assert "{disallow_clause}" in notices.TOOL_STRIP
+
+
+def test_a_template_that_is_not_given_is_the_standard_text() -> None:
+    turn, day = TurnBudgetConfig(), DailyBudgetConfig()
+    assert (turn.warning_template, turn.cutoff_template, turn.tool_strip_template) == (None,) * 3
+    assert (day.warning_template, day.cutoff_template, day.fallback_template) == (None,) * 3
 
 
 def test_every_field_keeps_the_value_it_was_given() -> None:
@@ -206,9 +211,9 @@ def test_a_fallback_model_that_is_no_text_is_refused_by_name() -> None:
 
 def test_a_template_that_is_no_text_is_refused_by_name() -> None:
     for field in ("warning_template", "cutoff_template", "tool_strip_template"):
-        check_refused(TurnBudgetConfig, field, NOT_TEXTS + (None,))
+        check_refused(TurnBudgetConfig, field, NOT_TEXTS)
     for field in ("warning_template", "cutoff_template", "fallback_template"):
-        check_refused(DailyBudgetConfig, field, NOT_TEXTS + (None,))
+        check_refused(DailyBudgetConfig, field, NOT_TEXTS)
 
 
 def test_a_cached_token_weight_that_is_no_weight_is_refused_by_name() -> None:

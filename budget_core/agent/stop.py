@@ -64,8 +64,9 @@ class StopReason:
         text = self.kind.replace("_", " ")
         if self.used is not None:
             show, unit = show_on(self.axis)
-            cap = (self.limit or 0) - self.kept
-            text += f": {show(self.used)} of {show(cap)}{unit}{reserved(self.kept, show)}"
+            limit = self.limit or 0
+            kept = 0 if self.used > limit - self.kept else self.kept  # past it, it is used too
+            text += f": {show(self.used)} of {show(limit - kept)}{unit}{reserved(kept, show)}"
         if self.scope != "run":
             text += f" ({self.scope})"
         return f"{text}: {self.reason}" if self.reason else text

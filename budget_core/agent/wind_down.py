@@ -1,9 +1,9 @@
 """Bring a run to its end in stages: a notice, fewer tools, no tools, a last call."""
 
 from budget_core.checks import check_text
-from budget_core.config import TOOL_STRIP, WARNING, Config, check_each, check_share, in_ppm
+from budget_core.config import Config, check_each, check_share, in_ppm
 from budget_core.edge import nearest, newly_reached, withdraw
-from budget_core.notices import LAST_CALL, fill, substitute
+from budget_core.notices import LAST_CALL, TOOL_STRIP, WARNING, fill, substitute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

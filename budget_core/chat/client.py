@@ -48,7 +48,7 @@ class ChatClient:
         sleep: "Callable[[float], Awaitable[Any]]" = asyncio.sleep,
     ) -> None:
         self.base_url = check_text("base_url", base_url)
-        self.model = check_text("model", model)
+        self.model: str = check_text("model", model)
         self.retries = check_count("retries", retries)
         self.attempts = 0
         self.limit_name = limit_name

@@ -7,7 +7,7 @@ from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
 from budget_core.ledger.llm_account import LedgerAccount, UnpricedError, used_by
 from budget_core.ledger.standing import FinalCall, Standing
 from budget_core.log import log
-from budget_core.notices import LAST_CALL, UNAVAILABLE, fill, substitute
+from budget_core.notices import CUTOFF, LAST_CALL, UNAVAILABLE, fill, substitute
 from budget_core.provider import ChatResponse, maybe_await
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.usage import Usage
@@ -35,8 +35,10 @@ def draw_on(
     tracker: "BudgetTracker | None",
     enforcement: str | None,
     *options: "Any",
-) -> "tuple[Provider, BudgetTracker]":
-    """Return a provider whose calls draw on a ledger, and a tracker: by default one without limits.
+) -> "tuple[Provider, BudgetTracker, Standing]":
+    """Return a provider whose calls draw on a ledger, a tracker, and the account's standing.
+
+    The tracker is by default one without limits.
 
     `options` are those of `LedgerProvider`. Raises `ValueError` if the tracker or an inner provider
     already counts on the same account.
@@ -47,7 +49,7 @@ def draw_on(
         tracker = TurnBudgetTracker(TurnBudgetConfig(None, None, enforcement=mode))
     tracker.asks_always = tracker.alert = True  # the account takes part in what is due
     provider.ledger_account.refuse_twice(inner, tracker)
-    return provider, tracker
+    return provider, tracker, provider.standing
 
 
 class LedgerProvider:
@@ -294,4 +296,4 @@ class LedgerProvider:
             return f"[Budget exhausted] {error}."  # it is not spent, but the call does not fit
         unit = f"{error.axis} per {error.window}"
         axis = (error.scope, unit, error.spent + error.held, error.limit, 0)
-        return fill(self._wrapper.tracker.config.cutoff_template, axis)
+        return fill(self._wrapper.tracker.config.cutoff_template or CUTOFF, axis)
