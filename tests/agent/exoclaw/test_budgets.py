@@ -48,9 +48,7 @@ def test_notices_are_not_persisted(played: Played) -> None:
 def test_tokens_end_a_turn_with_a_last_call(played: Played) -> None:
     saw = played["budget_of_tokens"]
     assert (saw["reply"], saw["kind"], saw["turns"]) == ("Enough.", "token_budget", 3)
-    assert saw["sent"][2][-1].startswith(
-        f"user: {LAST}token budget: 200 of 198 tokens, and 22 reserved"
-    )
+    assert saw["sent"][2][-1].startswith(f"user: {LAST}token budget: 200 of 220 tokens")
 
 
 def test_tool_calls_of_a_batch_beyond_the_cap_are_not_made(played: Played) -> None:
@@ -85,7 +83,7 @@ def test_time_ends_a_turn_with_a_last_call_in_what_was_kept(played: Played) -> N
 
 def test_time_that_a_tool_overran_leaves_what_the_tools_found(played: Played) -> None:
     saw = played["budget_of_time_overrun"]
-    assert saw["reply"].startswith("[Stopped: timeout: 10500 of 9000 ms")
+    assert saw["reply"].startswith("[Stopped: timeout: 10500 of 10000 ms")
     assert saw["reply"].endswith(FOUND)
     assert saw["history"][-1] == f"assistant: {saw['reply']}"
     assert saw["turns"] == 1
