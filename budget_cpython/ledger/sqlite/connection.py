@@ -9,6 +9,7 @@ from contextlib import suppress
 from budget_core.ledger.errors import LedgerError, LedgerFullError, LedgerUnavailableError
 from budget_cpython.ledger.sqlite import schema
 from budget_cpython.ledger.sqlite.ledger_file import LedgerFile
+from budget_cpython.ledger.sqlite.log_check import check_frames
 from budget_cpython.ledger.sqlite.trust import (
     SQLITE_ERRORS,
     check_log,
@@ -56,7 +57,7 @@ class Connection:
                 if version == len(schema.MIGRATIONS):
                     return self._db
                 schema.check(self._db, self._file.path)
-                raise LedgerUnavailableError(f"there is no ledger in {self._file.path!r} any more")
+                raise self._file.corrupt("was emptied")
             except SQLITE_ERRORS as error:
                 if primary_code(error) != sqlite3.SQLITE_BUSY:
                     self.roll_back(error)
@@ -118,6 +119,7 @@ class Connection:
         except OSError as error:
             raise self.ledger_error(error) from error
         place = file.place()
+        logged = file.has_log()
         check_log(file, self._id)
         db = sqlite3.connect(
             file.uri("rw"), timeout=0, isolation_level=None, check_same_thread=False, uri=True
@@ -134,6 +136,8 @@ class Connection:
             db.execute("PRAGMA synchronous = FULL")
             db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
             if place != self._whole:
+                if logged:
+                    check_frames(db, file)
                 check_whole(db, file)
         except BaseException:
             db.close()

@@ -62,10 +62,15 @@ class LedgerFile(SafePath):
             except NotPlainError as error:
                 raise LedgerUnavailableError(f"the ledger's file {error}") from error
 
+    @property
+    def log(self) -> str:
+        """The path of SQLite's log."""
+        return self.path + _LOG
+
     def has_log(self) -> bool:
         """Return whether a log lies beside the file, which SQLite would apply to it."""
         try:
-            return os.path.getsize(self.path + _LOG) > 0
+            return os.path.getsize(self.log) > 0
         except OSError:
             return False
 

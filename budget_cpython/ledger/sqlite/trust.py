@@ -23,17 +23,17 @@ _DAMAGE = (
 def check_log(file: LedgerFile, id: str | None = None) -> None:
     """Raise `LedgerCorruptError` if the log that SQLite would apply to a file is another one's.
 
-    The file is read without its log: a backup that took its place says another inode. In the midst
-    of a checkpoint it cannot be read so, which no backup is.
+    The mark is never written to a log, so it is read from the file: a backup that took its place
+    says another inode. A connection that only reads applies no log when it is closed.
     """
     if not file.has_log():
         return
     try:
-        with closing(sqlite3.connect(file.uri("ro") + "&immutable=1", uri=True)) as db:
+        with closing(sqlite3.connect(file.uri("ro"), uri=True)) as db:
             found, inode = schema.read_mark(db)
     except SQLITE_ERRORS as error:
-        if primary_code(error) == sqlite3.SQLITE_CORRUPT:
-            return
+        if not is_damage(error):
+            raise
         raise file.corrupt(f"is damaged ({error})", error) from error
     if inode != file.inode() or id not in (None, found):
         raise file.corrupt("was replaced, and the log of the one before is beside it")

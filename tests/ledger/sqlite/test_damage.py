@@ -112,6 +112,37 @@ def test_any_of_many_bits_that_flip_is_found_or_changes_no_answer(
     survey(tmp_path, whole, offsets)
 
 
+def test_a_bit_that_flips_in_the_log_of_a_crash_is_found_or_changes_no_answer(
+    tmp_path: Path, whole: bytes
+) -> None:
+    path, log = tmp_path / "ledger.db", tmp_path / "ledger.db-wal"
+    write(path, whole)
+    with SqliteLedger(path, clock=lambda: NOON) as ledger:
+        for number in range(20):
+            ledger.charge("org/a", {"tokens": 1}, key=f"more-{number}")
+        ledger.charge("org", {})  # the last commit, which a crash may tear, changes no answer
+        file, logged = path.read_bytes(), log.read_bytes()
+
+    def crash(damaged: bytes | bytearray) -> list[Any]:
+        path.write_bytes(file)  # in place: it stays the file of this log
+        log.write_bytes(damaged)
+        path.with_name("ledger.db-shm").unlink(missing_ok=True)
+        return answers(path)
+
+    expected = crash(logged)
+    assert len(expected) == len(steps(ledger))
+    chosen, found = random.Random(3), 0  # noqa: S311 - offsets, not secrets
+    offsets = [(offset, 3) for offset in range(0, 100, 4)]
+    offsets += [(chosen.randrange(len(logged)), chosen.randrange(8)) for _ in range(FLIPS)]
+    for offset, bit in offsets:
+        damaged = bytearray(logged)
+        damaged[offset] ^= 1 << bit
+        given = crash(damaged)
+        assert given == expected[: len(given)], f"bit {bit} of byte {offset}"
+        found += len(given) < len(expected)
+    assert found > FLIPS
+
+
 @pytest.mark.parametrize(
     ("table", "change"),
     [
