@@ -107,12 +107,15 @@ class Price:
         """
         usage = read_usage(usage)
         report, written, hour = usage.report, usage.cache_written, 0
+        full = usage.status in (usage.MEASURED, usage.ESTIMATED)
         if report is None and not usage.total:
-            return 0, True  # no model was asked
+            return 0, full  # nothing was used, or nobody knows
         prompt = min(usage.total, usage.input or 0)
-        full = usage.input is not None or not usage.total
+        if usage.input is None and usage.total:
+            full = False
         if usage.input is None and usage.output is None and self._input > self._output:
-            prompt, full = usage.total, not self._output  # an embedding has no output
+            prompt = usage.total
+            full = not self._output and usage.status == usage.MEASURED  # an embedding
         if report is not None:
             try:
                 full = full and not has_more(report)

@@ -74,13 +74,15 @@ class ListedPrice:
         not known. A tier in the report takes the place of the argument.
         """
         usage = read_usage(usage)
+        known = usage.status in (usage.MEASURED, usage.ESTIMATED)
         if usage.report is None and not usage.total:
-            return 0, True  # no model was asked
+            return 0, known  # nothing was used, or nobody knows
         try:
             cost, full = self._price_of_report(usage, tier, batch)
         except Exception:  # noqa: BLE001 - a foreign report may have any form, or have no end
             cost, full = self._price_of_whole(usage), False
-        return _in_nano(cost), full
+        by_unit = usage.status == usage.MISSING and cost > 0  # seconds or pages in place of tokens
+        return _in_nano(cost), full and (known or by_unit)
 
     def cost_of_units(self, **units: float) -> tuple[int, bool]:
         """Return the nano-USD of units by genai-prices' names, and whether all have a price.

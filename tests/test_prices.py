@@ -224,6 +224,15 @@ def test_a_report_may_be_an_object_of_an_sdk() -> None:
     assert Price(1, 2, cache_write=3).cost_of(ResponseUsage.model_validate(responses))[1]
 
 
+def test_a_report_that_is_missing_or_damaged_marks_the_call() -> None:
+    price = listed("gpt-4o")
+    for missing in (None, {}, {"total_tokens": None}):
+        assert price.cost_of(missing) == (0, False), missing
+    damaged = {**PLAIN, "total_tokens": "many"}
+    assert price.cost_of(damaged) == (price.cost(1_000, 100), False)
+    assert listed("whisper-1").cost_of({"type": "duration", "seconds": 60}) == (6_000_000, True)
+
+
 def test_a_report_without_end_marks_the_call() -> None:
     endless: dict[str, Any] = dict(PLAIN)
     endless["more"] = endless

@@ -131,7 +131,16 @@ def test_a_call_may_cost_something_beside_its_tokens() -> None:
     assert price.affordable(6_020_000, 1_000) == 10
     assert price.cost_of(PLAIN) == (5_140_000, True)
     nothing = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
-    assert price.cost_of(nothing) == price.cost_of(None) == (0, True)
+    assert price.cost_of(nothing) == (0, True)
+
+
+def test_a_report_that_is_missing_or_damaged_marks_the_call() -> None:
+    price = Price(1, 2)
+    for missing in (None, {}, {"total_tokens": None}):
+        assert price.cost_of(missing) == (0, False), missing
+    assert price.cost_of({"prompt_tokens": 5, "completion_tokens": -1}) == (5_000, False)
+    assert price.cost_of(dict(PLAIN, total_tokens="many")) == (140_000, False)
+    assert price.cost_of(dict(PLAIN, estimated=True)) == (140_000, True)
 
 
 def test_a_cost_says_whether_it_is_all() -> None:

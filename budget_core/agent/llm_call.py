@@ -147,12 +147,12 @@ class LlmCall:
         made = getattr(self.reason, "error", None) if self.response is None else self.response
         attempts = getattr(made, "attempts", 1)
         unclear += ["retries"] * (attempts - 1 if type(attempts) is int else 0)
-        if self.hold.price is not None:
+        if self.hold.price is not None and self.billed:
             tier = getattr(self.response, "service_tier", None) or self._asked.get("service_tier")
             self.nano_usd, self.priced = self.hold.price.cost_of(usage, tier)
             if not self.priced:
                 unclear.append("unpriced")
-        else:
+        elif self.hold.price is None:
             self.nano_usd = None
             if self._counted and self.billed:
                 unclear.append("unpriced")
