@@ -16,6 +16,7 @@ ledger.records Balance Hold
 agent.llm_call Request
 agent.middleware Middleware
 agent.operative Operative
+money dollars
 prices Price
 agent.no_progress NoProgress
 agent.result OperativeResult RunStoppedError

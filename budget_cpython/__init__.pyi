@@ -44,6 +44,7 @@ from budget_core.ledger.limit import Limit as Limit
 from budget_core.ledger.records import Balance as Balance
 from budget_core.ledger.records import Hold as Hold
 from budget_core.memory_store import InMemoryBudgetStore as InMemoryBudgetStore
+from budget_core.money import dollars as dollars
 from budget_core.monotonic import MonotonicClock as MonotonicClock
 from budget_core.policy import TurnBudgetPolicy as TurnBudgetPolicy
 from budget_core.prices import Price as Price

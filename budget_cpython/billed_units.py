@@ -36,7 +36,7 @@ def as_dict(report: "Any") -> "dict[str, Any]":
     Raises whatever the object does.
     """
     found: dict[str, Any] = _plain({} if report is None else report)
-    return found
+    return _camel(found) if "prompt_token_count" in found else found  # as google-genai has them
 
 
 def tariffs_of(report: "dict[str, Any]", tier: "Any", batch: bool) -> "dict[str, str]":
@@ -134,6 +134,16 @@ def _remove(report: "Any", path: "Sequence[Any]") -> bool:
                 return True
             report = entry
     return isinstance(report, dict) and report.pop(last, None) is not None
+
+
+def _camel(value: "Any") -> "Any":
+    if isinstance(value, list):
+        return [_camel(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name[:1] + name.title().replace("_", "")[1:]: _camel(item) for name, item in value.items()
+    }
 
 
 def _plain(value: "Any") -> "Any":

@@ -1,6 +1,7 @@
 """Money counted with genai-prices, before a call and after it."""
 
 import dataclasses
+import enum
 import struct
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 from openai.types import CompletionUsage
 from openai.types.responses import ResponseUsage
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
 
 from budget_cpython import Budget, ChatResponse, ListedPrices, Operative, Price, StopReason
 from budget_cpython.prices import ListedPrice
@@ -222,6 +225,64 @@ def test_a_report_may_be_an_object_of_an_sdk() -> None:
     assert price.cost_of(ResponseUsage.model_validate(more)) == price.cost_of(more)
     assert not Price(1, 2, cache_write=3).cost_of(ResponseUsage.model_validate(more))[1]
     assert Price(1, 2, cache_write=3).cost_of(ResponseUsage.model_validate(responses))[1]
+
+
+class Modality(enum.StrEnum):
+    TEXT = "TEXT"
+    AUDIO = "AUDIO"
+
+
+class Camel(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+
+class ModalityTokens(Camel):
+    modality: Modality
+    token_count: int
+
+
+class UsageMetadata(Camel):
+    """What google-genai makes of a report."""
+
+    prompt_token_count: int
+    candidates_token_count: int
+    total_token_count: int
+    thoughts_token_count: int | None = None
+    prompt_tokens_details: list[ModalityTokens] | None = None
+
+
+def test_an_object_may_have_other_names_than_its_json() -> None:
+    report = {
+        "promptTokenCount": 770,
+        "candidatesTokenCount": 100,
+        "thoughtsTokenCount": 50,
+        "totalTokenCount": 920,
+        "promptTokensDetails": [
+            {"modality": "TEXT", "tokenCount": 450},
+            {"modality": "AUDIO", "tokenCount": 320},
+        ],
+    }
+    price = listed("gemini-2.5-flash")
+    cost, full = price.cost_of(UsageMetadata.model_validate(report))
+    assert (cost, full) == price.cost_of(report)
+    assert full
+    assert cost > price.cost(770, 150)
+    assert price.cost_of(UsageMetadata.model_validate(report).model_dump()) == (cost, True)
+    assert not Price(1, 2).cost_of(UsageMetadata.model_validate(report))[1]
+
+
+@dataclasses.dataclass
+class Tokens:
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    something_new: int = 0
+
+
+def test_an_object_may_be_a_dataclass() -> None:
+    for price in (listed("gpt-4o"), Price("2.50", 10)):
+        assert price.cost_of(Tokens(1_000, 100, 1_100)) == (3_500_000, True)
+        assert price.cost_of(Tokens(1_000, 100, 1_100, 1)) == (3_500_000, False)
 
 
 def test_a_report_that_is_missing_or_damaged_marks_the_call() -> None:

@@ -72,6 +72,7 @@ NAMES = (
     "WALL",
     "WallClock",
     "WindDown",
+    "dollars",
     "estimate_tokens",
     "thread_lock",
     "tls_context",
