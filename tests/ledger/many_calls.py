@@ -53,7 +53,7 @@ class Provider:
         self, messages: list[dict[str, Any]], max_tokens: int | None = None, **more: Any
     ) -> ChatResponse:
         """Answer, after a while in which others get their turn."""
-        tokens = cents(int(messages[-1]["content"])) * TOKENS_PER_CENT
+        tokens = cents(int(messages[0]["content"])) * TOKENS_PER_CENT
         if self.obedient and max_tokens is not None:
             tokens = min(tokens, max_tokens)
         self._move(1, 0)
