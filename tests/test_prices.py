@@ -5,6 +5,7 @@ import enum
 import struct
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,17 @@ from openai.types.responses import ResponseUsage
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from budget_cpython import Budget, ChatResponse, ListedPrices, Operative, Price, StopReason
+from budget_cpython import (
+    Budget,
+    ChatResponse,
+    LeasedLedger,
+    Limit,
+    ListedPrices,
+    Operative,
+    Price,
+    SqliteLedger,
+    StopReason,
+)
 from budget_cpython.prices import ListedPrice
 from tests.agent.support import QUESTION, says
 from tests_micro.script import Script
@@ -323,6 +334,20 @@ def test_a_budget_in_dollars_is_the_same_dataclass() -> None:
     assert budget.replace(max_usd=2).max_nano_usd == 2_000_000_000
     assert Budget(max_usd=Decimal("0.1")).max_nano_usd == 100_000_000
     assert "max_nano_usd=500000000" in repr(budget)
+
+
+@pytest.mark.parametrize("leased", [False, True])
+def test_an_engine_counts_dollars_in_nano_usd(tmp_path: Path, leased: bool) -> None:
+    with SqliteLedger(tmp_path / "ledger.db") as engine:
+        engine.set_limits("org", [Limit("usd", "5.00", "day")])
+        ledger: Any = LeasedLedger(engine, block={"usd": "1.00"}) if leased else engine
+        settled = ledger.commit(ledger.reserve("org", {"usd": "0.30"}), {"usd": "0.20"})
+        assert settled.actual == {"nano_usd": 200_000_000}
+        ledger.charge("org", {"usd": 0.05})
+        if leased:
+            ledger.close()
+        [row] = engine.balance("org")
+        assert (row.axis, row.spent, row.held) == ("nano_usd", 250_000_000, 0)
 
 
 def test_units_are_priced_by_their_names() -> None:

@@ -60,7 +60,7 @@ class LeasedLedger:
     def __init__(
         self,
         ledger: "Any",
-        block: "dict[str, int] | None" = None,
+        block: "dict[str, Any] | None" = None,
         ttl: float = 600,
         clock: "Callable[[], float]" = WALL,
         monotonic: "MonotonicClock" = MONOTONIC,

@@ -28,7 +28,7 @@ class AsyncLeasedLedger(lease.LeasedLedger, AsyncPassthrough):
     def __init__(
         self,
         ledger: AnyLedger,
-        block: dict[str, int] | None = None,
+        block: dict[str, Any] | None = None,
         ttl: float = 600,
         clock: Callable[[], float] = WALL,
         monotonic: MonotonicClock = MONOTONIC,
@@ -75,7 +75,7 @@ class LeasedLedger(BlockingLedger):
     def __init__(
         self,
         ledger: LedgerProtocol,
-        block: dict[str, int] | None = None,
+        block: dict[str, Any] | None = None,
         ttl: float = 600,
         clock: Callable[[], float] = WALL,
         monotonic: MonotonicClock = MONOTONIC,

@@ -50,7 +50,7 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
     def __init__(
         self,
         ledger: AnyLedger,
-        cap: dict[str, int],
+        cap: dict[str, Any],
         clock: Callable[[], float] = WALL,
         monotonic: MonotonicClock = MONOTONIC,
         *,
@@ -276,7 +276,7 @@ class OfflineCapLedger(BlockingLedger):
     def __init__(
         self,
         ledger: LedgerProtocol,
-        cap: dict[str, int],
+        cap: dict[str, Any],
         clock: Callable[[], float] = WALL,
         monotonic: MonotonicClock = MONOTONIC,
         *,

@@ -25,8 +25,8 @@ _OWN = {"memory": "memory.Ledger", "sqlite": "sqlite.SqliteLedger"}
 def open_ledger(
     url: str,
     on_unavailable: str = "deny",
-    cap: dict[str, int] | None = None,
-    block: dict[str, int] | None = None,
+    cap: dict[str, Any] | None = None,
+    block: dict[str, Any] | None = None,
     **options: Any,
 ) -> LedgerProtocol:
     """Return the ledger at a URL, for threads, to be closed after use.
@@ -54,8 +54,8 @@ def open_ledger(
 def open_async_ledger(
     url: str,
     on_unavailable: str = "deny",
-    cap: dict[str, int] | None = None,
-    block: dict[str, int] | None = None,
+    cap: dict[str, Any] | None = None,
+    block: dict[str, Any] | None = None,
     **options: Any,
 ) -> AsyncLedgerProtocol:
     """Return the ledger at a URL, for asyncio; everything is as in `open_ledger`."""
@@ -66,7 +66,7 @@ def open_async_ledger(
     return AsyncLeasedLedger(ledger, block) if on_unavailable == "local" else ledger
 
 
-def _check(on_unavailable: str, cap: dict[str, int] | None, block: dict[str, int] | None) -> None:
+def _check(on_unavailable: str, cap: dict[str, Any] | None, block: dict[str, Any] | None) -> None:
     if on_unavailable not in ("deny", "allow", "local"):
         refuse("on_unavailable", "'deny', 'allow' or 'local'", on_unavailable)
     if (on_unavailable == "allow") != bool(cap):
