@@ -5,14 +5,22 @@ in a compiled module takes no memory there. It imports no concrete class.
 """
 
 from collections.abc import Awaitable, Callable
-from decimal import Decimal
 from typing import Any, Protocol
 
 Hook = Callable[..., object]
 Messages = list[dict[str, Any]]
 Tools = list[dict[str, Any]]
-Dollars = float | str | Decimal
 Axis = tuple[str, str, int, int | None, int]
+
+
+class Decimal(Protocol):
+    """A `decimal.Decimal`, which ports lack."""
+
+    def as_tuple(self) -> Any:
+        """Return its sign, digits and exponent."""
+
+
+Dollars = float | str | Decimal
 
 
 class Lock(Protocol):

@@ -5,9 +5,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 try:
-    _logging: "Any" = __import__("logging")
-except ImportError:  # MicroPython has it only where it was installed
-    _logging = None
+    _logger: "Any" = __import__("logging").getLogger("microbudget")
+except (ImportError, AttributeError):  # MicroPython has it only where it was installed
+    _logger = None
 
 
 def log(level: str, text: str) -> None:
@@ -15,8 +15,8 @@ def log(level: str, text: str) -> None:
 
     `level` is debug, info, warning or error. No line has a key, a prompt or an answer in it.
     """
-    if _logging is not None:
-        getattr(_logging.getLogger("microbudget"), level)("%s", text)
+    if _logger is not None:
+        getattr(_logger, level)("%s", text)
     elif level == "error":
         import sys
 

@@ -208,7 +208,8 @@ class LedgerAccount:
             taken: Any = await reserve_waiting(
                 self.ledger, self.path, least, call.key, self.ttl, self.wait_ms / 1000, ask
             )
-            return taken  # type: ignore[no-any-return]
+            held: LlmHold = taken
+            return held
         except BudgetExceededError as error:
             if not call.clamp or not error.is_held or call.fitting(error) < 1:
                 raise
