@@ -262,6 +262,12 @@ class LedgerAccount:
             answer = tokens - (held.amounts["tokens"] - held.limit)
             self._shared.learn((self.path, held.model), max(1, answer), answer >= held.limit)
 
+    def others_wait(self) -> bool:
+        """Tell whether calls of this process wait for this ledger: a new one waits behind them."""
+        from budget_core.ledger.waiting import room_of
+
+        return room_of(self.ledger).waiting > 0
+
     async def hold(self, asked: "dict[str, int | None]") -> Hold:
         """Hold amounts as they are, without waiting."""
         return await self._hold(asked, None, 0)

@@ -50,8 +50,9 @@ class Reserve(FinalCall):
         if price is None:
             asked["nano_usd"] = None  # a limit on money refuses it
         try:
-            await self._take(needed)
-            return LlmHold(account, await account.hold(asked), longest, model)
+            if not account.others_wait():
+                await self._take(needed)
+                return LlmHold(account, await account.hold(asked), longest, model)
         except BudgetExceededError as error:
             if asked.get(error.axis) is None:
                 raise UnpricedError(error.scope, model)

@@ -275,3 +275,33 @@ async def test_a_call_falls_back_at_once_instead_of_waiting_for_the_first_model(
         max_tokens=300,
     )
     assert served(await at_once(wrapper, 1)) == 1
+
+
+async def test_a_run_does_not_overtake_a_call_that_waits() -> None:
+    ledger, model = opened(20_000), Model()
+    held = ledger.reserve("org", {"tokens": 12_000})
+    big = asyncio.create_task(at_once(wrapped(model, ledger, wait=PATIENCE, max_tokens=14_000), 1))
+    await rest()
+    run = Operative(model, ledger=ledger, account="org", wait=PATIENCE, max_tokens=1_000)
+    small = asyncio.create_task(run.run("hello"))
+    await rest()
+    assert model.limits == []  # 8,000 are free
+    ledger.release(held)
+    await big
+    await small
+    assert model.limits[0] == 14_000
+
+
+async def rest() -> None:
+    """Let all tasks go on as far as they can without time."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+async def test_fifty_runs_at_once_whose_worst_cases_do_not_fit_are_all_completed() -> None:
+    ledger, model = opened(20_000), Model()
+    agent = Operative(model, ledger=ledger, account="org", wait=PATIENCE)
+    results: Any = await asyncio.gather(*[agent.run("hello") for _ in range(50)])
+    [row] = ledger.balance("org")
+    assert len([result for result in results if result.completed]) == 50
+    assert (row.spent, row.held) == (15_300, 0)
