@@ -6,7 +6,7 @@ import time
 
 from budget_core.ledger.errors import BudgetExceededError, UnknownHoldError
 from budget_core.ledger.limit import check_amounts, check_path, root
-from budget_core.ledger.records import check_wait
+from budget_core.ledger.records import TTL, check_wait
 from budget_core.monotonic import MONOTONIC
 from budget_core.provider import maybe_await
 from budget_core.waking import from_any_thread, wait_for_event
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     Ask = Callable[..., Any]
 
+WAIT = 60  # seconds
 FIRST_MS = 50  # until the first of a queue asks again, if nothing is settled here
 MOST_MS = 500
 TURNS = 16  # of one process in a row, while others may wait too
@@ -79,9 +80,9 @@ async def reserve_waiting(
     ledger: "Any",
     path: str,
     amounts: "Mapping[str, Any]",
-    key: str | None,
-    ttl: float,
-    wait: float,
+    key: str | None = None,
+    ttl: float = TTL,
+    wait: float = WAIT,
     ask: "Ask | None" = None,
 ) -> "Hold":
     """Do `ledger.reserve`, and wait up to `wait` seconds in the event loop while others hold it.

@@ -7,7 +7,7 @@ from typing import Any
 
 from budget_core.errors import BudgetError
 from budget_core.ledger import waiting
-from budget_core.ledger.records import Hold
+from budget_core.ledger.records import TTL, Hold
 from budget_core.provider import maybe_await
 from budget_cpython.deadline import Deadline
 
@@ -18,9 +18,9 @@ async def reserve_waiting(
     ledger: Any,
     path: str,
     amounts: Mapping[str, Any],
-    key: str | None,
-    ttl: float,
-    wait: float,
+    key: str | None = None,
+    ttl: float = TTL,
+    wait: float = waiting.WAIT,
     ask: "waiting.Ask | None" = None,
 ) -> Hold:
     """Do as the core's, and release what a cancelled call was granted at that very moment."""

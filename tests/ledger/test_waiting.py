@@ -13,6 +13,7 @@ import pytest
 from budget_core.ledger.waiting import room_of
 from budget_cpython import BudgetExceededError, Deadline, Ledger, Limit
 from budget_cpython.ledger.lease import LeasedLedger
+from budget_cpython.ledger.offline_cap import OfflineCapLedger
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.ledger.threaded import ThreadedLedger
@@ -31,16 +32,20 @@ def leased(folder: Path) -> Any:
     return LeasedLedger(Ledger(), {"tokens": 10})
 
 
+def capped(folder: Path) -> Any:
+    return OfflineCapLedger(Ledger(), {"tokens": 10})
+
+
 def in_redis(folder: Path) -> Any:
     with closing(server().client()) as client:
         client.flushall()
     return RedisLedger(server().url, timeout=PATIENCE)
 
 
-MAKERS = [lambda folder: Ledger(), sqlite, leased, in_redis]
+MAKERS = [lambda folder: Ledger(), sqlite, leased, capped, in_redis]
 
 
-@pytest.fixture(params=MAKERS, ids=["memory", "sqlite", "leased", "redis"])
+@pytest.fixture(params=MAKERS, ids=["memory", "sqlite", "leased", "capped", "redis"])
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     with closing(request.param(tmp_path)) as opened:
         opened.set_limits("org", [Limit("tokens", 100)])

@@ -27,11 +27,13 @@ PROMPT = 6
 class Model:
     """A model whose answers have `tokens` tokens, or what is allowed if that is less.
 
-    It answers once `goes_on` is set; `limits` has what each call was allowed.
+    It answers once `goes_on` is set; `limits` has what each call was allowed. One that is not
+    `obedient` takes no notice of that.
     """
 
-    def __init__(self, tokens: int = 300, waits: bool = False) -> None:
+    def __init__(self, tokens: int = 300, waits: bool = False, obedient: bool = True) -> None:
         self.tokens = tokens
+        self.obedient = obedient
         self.goes_on = asyncio.Event()
         self.limits: list[int] = []
         self.in_flight = self.wanted = 0
@@ -59,7 +61,7 @@ class Model:
             await self.goes_on.wait()
         finally:
             self.in_flight -= 1
-        said = min(self.tokens, max_tokens)
+        said = min(self.tokens, max_tokens) if self.obedient else self.tokens
         usage = {"prompt_tokens": PROMPT, "completion_tokens": said, "total_tokens": PROMPT + said}
         return ChatResponse(
             "Hi.", usage=usage, finish_reason="length" if said < self.tokens else "stop"
@@ -134,6 +136,19 @@ async def test_an_answer_that_is_longer_than_expected_is_cut_and_says_so() -> No
     assert [one.finish_reason for one in await calls] == ["stop", "length"]
     [row] = ledger.balance("org")
     assert row.spent == 606 + 406
+
+
+async def test_a_model_that_ignores_its_limit_is_over_by_what_calls_in_flight_used_beyond() -> None:
+    ledger, model = opened(1_000), Model(waits=True, obedient=False)
+    ledger.reserve("org", {"tokens": 500})
+    calls = asyncio.create_task(at_once(wrapped(model, ledger, wait=PATIENCE, expect=100), 20))
+    await model.has_in_flight(4)  # with 106 of 500 held for each
+    await rest()
+    model.goes_on.set()
+    assert served(await calls) == 4
+    [row] = ledger.balance("org")
+    assert (row.spent, row.held) == (4 * 306, 500)
+    assert row.spent + row.held - 1_000 <= 4 * (306 - 106)
 
 
 async def test_without_wait_what_is_expected_is_taken_or_what_is_left() -> None:

@@ -46,7 +46,7 @@ class Callers:
 
         async def ask() -> None:
             try:
-                hold = await reserve_waiting(self.ledger, path, {axis: tokens}, None, TTL, wait)
+                hold = await reserve_waiting(self.ledger, path, {axis: tokens}, wait=wait)
                 self.holds[name] = hold
                 self.served.append(name)
             except BudgetExceededError as error:

@@ -5,6 +5,7 @@ import json
 import pickle
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,13 @@ from budget_core.ledger.errors import (
 )
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Hold
+from budget_core.ledger.waiting import room_of
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.dbos import AsyncDBOSLedger, DBOSLedger
 from budget_cpython.ledger.dbos.plain import pack, unpack
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.ledger.dbos.support import QUEUE, Launched, launched
+from tests.ledger.patience import PATIENCE, until
 from tests_micro.ledger import cases as ledger_cases
 
 LIMITS = [Limit("tokens", 1000), Limit("calls", None, "day")]
@@ -356,3 +359,42 @@ def test_a_missing_dbos_is_named_with_its_extra() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "ImportError: budgets in DBOS workflows need" in done.stderr
     assert "pip install 'microbudget[dbos]'" in done.stderr
+
+
+def when_waiting(ledger: Ledger, then: Callable[[], object]) -> threading.Thread:
+    """Do something in a thread once a call waits for a ledger."""
+
+    def work() -> None:
+        until(lambda: room_of(ledger).waiting)
+        then()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def test_a_step_waits_for_what_others_hold(engine: Launched, inner: Ledger) -> None:
+    held = inner.reserve("org", {"tokens": 900})
+    ledger = DBOSLedger(inner)
+    settles = when_waiting(inner, lambda: inner.release(held))
+    results: list[Hold] = []
+    engine.run(
+        "waits", lambda: results.append(ledger.reserve("org", {"tokens": 500}, wait=PATIENCE))
+    )
+    settles.join()
+    engine.again("waits")
+    assert [hold.state for hold in results] == [Hold.HELD] * 2
+    assert [row.held for row in inner.balance("org")] == [0, 500]
+
+
+def test_an_async_step_waits_for_what_others_hold(engine: Launched, inner: Ledger) -> None:
+    held = inner.reserve("org", {"tokens": 900})
+    ledger = AsyncDBOSLedger(inner)
+
+    async def reserve() -> None:
+        await ledger.reserve("org", {"tokens": 500}, wait=PATIENCE)
+
+    settles = when_waiting(inner, lambda: inner.release(held))
+    asyncio.run(engine.run_async("waits-too", reserve))
+    settles.join()
+    assert [row.held for row in inner.balance("org")] == [0, 500]
