@@ -18,7 +18,7 @@ from budget_core.ledger.errors import (
     UnknownHoldError,
 )
 from budget_core.ledger.limit import Limit, check_amounts, check_key, check_path
-from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl, check_wait
+from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl, time_to_wait
 from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False
@@ -99,7 +99,7 @@ class HttpLedger:
         """
         check_ttl(ttl)
         fields = {"amounts": check_amounts(amounts, True), "key": _key(key), "ttl": ttl}
-        left_ms = check_wait(wait)
+        left_ms = time_to_wait(wait) if wait else 0
         while left_ms:
             fields["wait"] = left_ms / 1000
             try:

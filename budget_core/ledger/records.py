@@ -8,12 +8,14 @@ from budget_core.ledger.window import FAR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from budget_core.ledger.bucket import Bucket
 
 TTL = 300  # seconds: longer than most calls take
 MAX_TTL = 86_400
+DEADLINES: "list[Callable[[], float]]" = []  # of the code that waits: each returns the seconds left
 
 
 class Hold:
@@ -171,3 +173,8 @@ def check_wait(wait: "Any") -> int:
     """Accept seconds of 0 or more, or `None`, up to a day, and return milliseconds."""
     ms = in_ms("wait", 0 if wait is None else wait)
     return MAX_TTL * 1000 if ms is None else min(MAX_TTL * 1000, ms)
+
+
+def time_to_wait(wait: "Any") -> int:
+    """Return the milliseconds that a call may wait now: `wait` seconds, within all deadlines."""
+    return min([check_wait(wait)] + [check_wait(left()) for left in DEADLINES])

@@ -6,7 +6,7 @@ import time
 
 from budget_core.ledger.errors import BudgetExceededError, UnknownHoldError
 from budget_core.ledger.limit import check_amounts, check_path, root
-from budget_core.ledger.records import TTL, check_wait
+from budget_core.ledger.records import TTL, time_to_wait
 from budget_core.monotonic import MONOTONIC
 from budget_core.provider import maybe_await
 from budget_core.waking import from_any_thread, wait_for_event
@@ -24,7 +24,6 @@ WAIT = 60  # seconds
 FIRST_MS = 50  # until the first of a queue asks again, if nothing is settled here
 MOST_MS = 500
 TURNS = 16  # of one process in a row, while others may wait too
-DEADLINES: "list[Callable[[], float]]" = []  # functions that return seconds: further bounds
 SETTLING = ("commit", "release", "charge", "expire", "set_limits")
 
 
@@ -164,9 +163,17 @@ class WaitingRoom:
         if self._gives_way:
             self._gives_way = False
             self._closed_until = _now() + MOST_MS
+        now, own = _now(), None if path is None else root(path)
+        first: list[_Waiter] = []
         for waiter in list(self._queue):
-            if (path is None or root(path) == waiter.root) and self._is_first(waiter):
+            if own not in (None, waiter.root) or waiter.until <= now:
+                continue
+            for earlier in first:
+                if waiter.is_behind_of(earlier):
+                    break
+            else:
                 waiter.wake()
+                first.append(waiter)
 
     async def reserve(self, ask: "Ask", waiter: "_Waiter") -> "Hold":
         """Return a hold, as soon as it is this call's turn and the ledger grants it.
@@ -177,7 +184,7 @@ class WaitingRoom:
         try:
             may_ask = waiter.key is not None and await self._is_known(ask, waiter)
             while True:
-                blocker = None if may_ask else self._blocker(waiter)
+                blocker = None if may_ask else _blocker(list(self._queue), waiter)
                 may_ask = False
                 if blocker is not None:
                     waiter.note(blocker, True)
@@ -201,27 +208,13 @@ class WaitingRoom:
 
     async def _is_known(self, ask: "Ask", waiter: "_Waiter") -> bool:
         """Tell whether a call would be put behind others although its key has its hold already."""
-        if self._is_first(waiter):
+        if _blocker(list(self._queue), waiter) is None:
             return False
         try:
             await maybe_await(ask("hold", waiter.path, waiter.key))
             return True
         except UnknownHoldError:
             return False
-
-    def _is_first(self, waiter: "_Waiter") -> bool:
-        return self._blocker(waiter) is None
-
-    def _blocker(self, waiter: "_Waiter") -> BudgetExceededError | None:
-        """Return what an earlier call was refused that this one asks for too, or `None`."""
-        now = _now()
-        for earlier in list(self._queue):
-            if earlier is waiter:
-                break
-            is_live = earlier.root == waiter.root and earlier.until > now  # else it was left behind
-            if is_live and earlier.last is not None and waiter.asks(earlier.last):
-                return earlier.last
-        return None
 
     def _count(self, waiter: "_Waiter") -> None:
         if self._is_shared and waiter.waited:
@@ -251,6 +244,7 @@ class _Waiter:
     """One call that asks, or waits to ask; `last` is why it, or one before it, was refused last."""
 
     last: BudgetExceededError | None = None
+    lacks = ("", "")  # the limit that refused it: its account, with a slash, and its axis
     waited = is_behind = False
 
     def __init__(
@@ -266,7 +260,7 @@ class _Waiter:
         self.path = check_path(path)
         self.root = root(path)
         self.key = key
-        self.wait_ms = min([check_wait(wait)] + [check_wait(left()) for left in DEADLINES])
+        self.wait_ms = time_to_wait(wait)
         self.until = _now() + self.wait_ms
         self.amounts = check_amounts(amounts, True)
         self.arguments = (path, self.amounts, key, ttl)
@@ -281,6 +275,7 @@ class _Waiter:
         """
         self.last = error
         self.is_behind = is_behind
+        self.lacks = (error.scope + "/", error.axis)
 
     @property
     def is_hopeless(self) -> bool:
@@ -305,10 +300,21 @@ class _Waiter:
         counts = (asked, error.limit, error.spent, held)
         return BudgetExceededError(*place, *counts, error.resets_at, error.now, waited_ms)
 
-    def asks(self, error: BudgetExceededError) -> bool:
-        """Tell whether this call asks for what another one was refused."""
-        along = (self.path + "/").startswith(error.scope + "/")
-        return along and self.amounts.get(error.axis, 0) != 0
+    def is_behind_of(self, earlier: "_Waiter") -> bool:
+        """Tell whether it asks for what an earlier call was refused."""
+        account, axis = earlier.lacks
+        return self.amounts.get(axis, 0) != 0 and (self.path + "/").startswith(account)
+
+
+def _blocker(queue: "list[_Waiter]", waiter: _Waiter) -> BudgetExceededError | None:
+    """Return what an earlier call was refused that this one asks for too, or `None`."""
+    now = _now()
+    for earlier in queue:
+        if earlier is waiter:
+            break
+        if waiter.is_behind_of(earlier) and earlier.until > now:  # else it was left behind
+            return earlier.last
+    return None
 
 
 def _now() -> int:

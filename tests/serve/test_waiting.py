@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from budget_core.ledger.waiting import room_of
-from budget_cpython import BudgetExceededError, Limit
+from budget_cpython import BudgetExceededError, Deadline, Limit
 from budget_cpython.ledger.http import AsyncHttpLedger, HttpLedger
 from budget_cpython.serve import served_ledger
 from tests.serve.support import PATIENCE, Client, Service, make_client
@@ -155,3 +155,11 @@ def test_a_client_asks_again_where_the_service_waits_for_less(service: Service) 
     with pytest.raises(BudgetExceededError):
         asyncio.run(ledger.reserve("again", {"tokens": 50}, wait=0.03))
     assert asked == [0.03, 0.02, 0.01]
+
+
+def test_the_current_deadline_bounds_what_is_asked_of_the_service(ledger: HttpLedger) -> None:
+    ledger.set_limits("late", [Limit("tokens", 100)])
+    ledger.reserve("late", {"tokens": 60})
+    with Deadline.from_now(0.05).as_current(), pytest.raises(BudgetExceededError) as caught:
+        ledger.reserve("late", {"tokens": 60}, wait=PATIENCE)
+    assert 0 < caught.value.waited_ms <= 50
