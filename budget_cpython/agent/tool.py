@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import json
 import re
 import textwrap
 import types
@@ -36,7 +37,7 @@ class FunctionTool(Tool, Generic[P, R]):
         self.function = function
         functools.update_wrapper(self, function, updated=())  # its attributes are not a tool's
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function."""
         return self.function(*args, **kwargs)
 
@@ -100,7 +101,7 @@ def _made_of(
                 part.setdefault("description", described[parameter.name])
             if parameter.default is parameter.empty:
                 required.append(parameter.name)
-            elif type(parameter.default) in _TYPES:
+            elif _is_json(parameter.default):
                 part["default"] = parameter.default
             schema["properties"][parameter.name] = part
     if required:
@@ -146,8 +147,18 @@ def _schema_of(hint: Any, place: str) -> dict[str, Any]:
     raise ValueError(f"{place} has the type hint {shown}; it must be {_WANTED}")
 
 
+def _is_json(value: object) -> bool:
+    """Tell whether a default can be shown to the model."""
+    try:
+        return bool(json.loads(json.dumps(value, allow_nan=False)) == value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
 def _is_a(hint: Any, kind: type) -> bool:
-    return isinstance(hint, type) and issubclass(hint, kind)
+    """Tell whether a hint is a class, or that class or `None`."""
+    kinds = set(typing.get_args(hint) or (hint,)) - {type(None)}
+    return all(isinstance(one, type) and issubclass(one, kind) for one in kinds)
 
 
 def _described(doc: str) -> dict[str, str]:

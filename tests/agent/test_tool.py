@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import json
 import typing
 from typing import Annotated, Any, Literal, Optional
 
@@ -193,6 +194,39 @@ def test_a_token_and_a_budget_are_given_by_the_run() -> None:
 
     assert (other.cooperative, other.draws) == (False, False)
     assert other.parameters["required"] == ["token", "budget"]
+
+
+def test_a_token_that_may_be_left_out_is_given_by_the_run_too() -> None:
+    @tool
+    def find(query: str, token: DeadlineToken | None = None) -> str:
+        """Find."""
+        return f"{query} {token}"
+
+    assert find.cooperative
+    assert list(find.parameters["properties"]) == ["query"]
+    assert find("a") == "a None"
+
+
+def test_a_default_that_is_not_json_is_not_shown() -> None:
+    @tool
+    def find(near: float = float("inf"), tags: dict[str, Any] = {"a": {1}}) -> str:  # noqa: B006
+        """Find."""
+        return ""
+
+    shown = json.loads(json.dumps(find.definition(), allow_nan=False))
+    assert shown["function"]["parameters"]["properties"] == {
+        "near": {"type": "number"},
+        "tags": {"type": "object", "additionalProperties": {}},
+    }
+
+
+def test_a_parameter_may_have_any_name() -> None:
+    @tool
+    def find(self: str, function: str) -> str:
+        """Find."""
+        return self + function
+
+    assert find(self="a", function="b") == "ab"
 
 
 def test_a_method_and_an_async_function_become_tools() -> None:
