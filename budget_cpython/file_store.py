@@ -4,7 +4,7 @@ import os
 from contextlib import contextmanager, suppress
 
 from budget_core.checks import check_count
-from budget_core.checksum import decode, encode
+from budget_core.checksum import decode, encode, framed
 from budget_core.errors import StateCorruptError, StoreError
 from budget_cpython.file_lock import FileLock
 from budget_cpython.plain_file import NotPlainError, SafePath, read_plain, replace_file
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 4096  # a state has some hundred bytes
 _NAME = "microbudget"
-_HEAD = f'["????????",{{"{_NAME}":'.encode()  # of every state; the question marks are its checksum
+_HEAD = f'["????????",{{"{_NAME}":1'.encode()  # of every state: its checksum, and its version
+_DIGITS = b"0123456789abcdef"
 
 
 class FileBudgetStore:
@@ -120,7 +121,8 @@ class FileBudgetStore:
 def _read_state(path: str) -> bytes | None:
     """Return a state's bytes, damaged or not, or `None`; `StoreError` for another file, `OSError`.
 
-    A state begins as each does, but for one byte at most, or is shorter than that, or empty.
+    A state begins as each does, but for one damaged byte at most, or is shorter than that, or
+    empty.
     """
     try:
         data, _ = read_plain(path, MAX_BYTES + 1)
@@ -129,9 +131,11 @@ def _read_state(path: str) -> bytes | None:
     except NotPlainError as error:
         raise StoreError(f"{error}; it is left alone", error) from error
     pairs = zip(data, _HEAD, strict=False)
-    wrong = sum(is_ != must for is_, must in pairs if must != ord("?"))
-    if len(data) > MAX_BYTES or wrong > (len(data) > len(_HEAD)):
+    wrong = sum(is_ not in (_DIGITS if must == ord("?") else (must,)) for is_, must in pairs)
+    damage = len(data) > len(_HEAD) and data != framed(data[12:-1])
+    if len(data) > MAX_BYTES or wrong > damage:
         raise StoreError(
-            f"{path!r} is not a budget state: it is left alone; move it away or use another path"
+            f"{path!r} is not a budget state, or one of another version: it is left alone; "
+            "move it away or use another path"
         )
     return data

@@ -458,6 +458,12 @@ FOREIGN = {
     "a configuration": b'{"model": "small-model", "retries": 3}\n',
     "a poem": b"Rough winds do shake the darling buds of May,\n",
     "a list": b"[1]",
+    "a short list": b'["a"]',
+    "a release": b'["1.0.0"]\n',
+    "a record that names us": b'["notacrc!",{"microbudget":1}]',
+    "a state of a newer version": sealed(
+        text_of(OLD).replace(b'"microbudget":1', b'"microbudget":2')
+    ),
     "a record": b'["a1b2c3d4",{"id":7}]',
     "a checked record": sealed(b'{"id":7}'),
     "a sealed list": sealed(b"[1]"),
@@ -490,7 +496,7 @@ def test_a_file_that_is_not_a_state_is_refused_by_name_and_left_as_it_was(
         assert not tracker.flush()
     store = FileBudgetStore(path)
     for use in (store.load, lambda: store.save(NEW), store.clear):
-        with pytest.raises(StoreError, match="is not a budget state: it is left alone"):
+        with pytest.raises(StoreError, match="another version: it is left alone"):
             use()
     assert look_of(path.parent) == before
 
