@@ -42,7 +42,9 @@ async def enforce(
     axes = tracker.axes()
     if wrapper.account is not None:
         if await wrapper.account.look():
-            tracker.warned_ppm = 0  # in its new window each threshold is crossed again
+            with tracker.lock:
+                tracker.warned_ppm = 0  # in its new window each threshold is crossed again
+                tracker.changed()
         axes += wrapper.account.axes()
     axis = nearest(axes)
     share = _consume_crossing(tracker, axis)

@@ -21,6 +21,7 @@ class BudgetTracker:
     applied; `iteration_cap` and `token_cap` the caps, `None` where there is none.
 
     `by_model` tells whether models count differently; `expires`, whether the window can end alone.
+    `due_ppm` is the share of an axis from which on something is due: a warning, tools, the limit.
     `alert` is `False` only while there is nothing to warn about, strip or stop, so that a call well
     within its budget asks nothing else; it is always on for a subclass with an `is_at_limit` of its
     own. `lock` is any context manager; without one a single thread may use the tracker. The axes
@@ -145,6 +146,7 @@ class BudgetTracker:
         for threshold in config.warning_thresholds:
             if self.warned_ppm <= in_ppm(threshold) < share:
                 share = in_ppm(threshold)
+        self.due_ppm = share
         self._iteration_alarm = _part(self.iteration_cap, share)
         self._token_alarm = _part(self.token_cap, share)
         self.alert = (

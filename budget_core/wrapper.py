@@ -120,10 +120,10 @@ class BudgetWrapper:
         estimated; where some of its answer had reached `on_delta`, its usage is what the provider
         had reported by then, or an estimate.
         """
-        tracker, inner = self.tracker, self.inner
+        tracker, inner, account = self.tracker, self.inner, self.account
         if tracker.expires:
             tracker.maybe_auto_reset()
-        if tracker.alert:
+        if tracker.alert or (account is not None and account.is_due(tracker.due_ppm)):
             from budget_core.enforcement import enforce  # loaded when a budget nears its edge
 
             answer, messages, tools, model = await enforce(self, messages, tools, model)

@@ -47,7 +47,6 @@ def draw_on(
     if tracker is None:
         mode = enforcement or Enforcement.CUTOFF
         tracker = TurnBudgetTracker(TurnBudgetConfig(None, None, enforcement=mode))
-    tracker.asks_always = tracker.alert = True  # the account takes part in what is due
     provider.ledger_account.refuse_twice(inner, tracker)
     return provider, tracker, provider.standing
 
@@ -122,18 +121,19 @@ class LedgerProvider:
         prompt = self._count(messages, tools)
         candidates = self._candidates(model)
         named, price = candidates[0]
-        if tools and self._is_strict():
+        strict = self._wrapper.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
+        if tools and strict:
             max_tokens, notice = self._before_final(prompt, max_tokens, price)
             if notice:
                 messages = list(messages) + [{"role": "user", "content": notice}]
                 tools = None
                 prompt = self._count(messages, tools)
         try:
-            named, price, hold = await self._reserve(candidates, prompt, max_tokens)
+            named, price, hold = await self._reserve(candidates, prompt, max_tokens, strict)
             if self._outage in self._reported:
                 self._reported.remove(self._outage)
                 log("info", f"calls on {self.ledger_account.path} are admitted again")
-            if self._is_strict():
+            if strict:
                 max_tokens = hold.limit
         except (UnknownAccountError, ValueError):
             raise  # a mistake of the caller's, not the end of a budget
@@ -143,7 +143,7 @@ class LedgerProvider:
                 refused: Any = error
                 refused.sent = False  # outer wrappers need not estimate it
                 raise
-            if self._is_strict():
+            if strict:
                 return self._answer(error)
             if notice:
                 messages = list(messages) + [{"role": "user", "content": notice}]
@@ -170,9 +170,6 @@ class LedgerProvider:
         reason = fill("{scope} has used {used} of {cap} {unit}", axis)
         return limit, substitute(LAST_CALL, {"reason": reason})
 
-    def _is_strict(self) -> bool:
-        return self._wrapper.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
-
     def _candidates(self, model: str | None) -> "list[tuple[str, Price | None]]":
         """Return who may answer, each with its price: the fallback where the first is too dear."""
         models = [model or self.inner.get_default_model()]
@@ -186,10 +183,14 @@ class LedgerProvider:
         return [(name, price_of(self._prices, name)) for name in models]
 
     async def _reserve(
-        self, candidates: "list[tuple[str, Price | None]]", prompt: int, limit: int | None
+        self,
+        candidates: "list[tuple[str, Price | None]]",
+        prompt: int,
+        limit: int | None,
+        strict: bool,
     ) -> "tuple[str, Price | None, LlmHold]":
         """Return who answers, at what price, and what is held for it."""
-        strict, account = self._is_strict(), self.ledger_account
+        account = self.ledger_account
         key = None if self._key is None else self._key()
         for name, price in candidates[:-1]:
             try:
@@ -208,25 +209,23 @@ class LedgerProvider:
         tools: "Tools | None",
         options: "dict[str, Any]",
     ) -> "Any":
-        def used(response: "Any" = None) -> "tuple[dict[str, int], bool]":
-            return self._used(response, hold, price, messages, tools, options)
-
+        call = (hold, price, messages, tools, options)
         hold.begin()
         try:
             response = await self.inner.chat(messages=messages, tools=tools, **options)
         except GeneratorExit:
-            hold.abandon(used()[0])
+            hold.abandon(self._used(None, *call)[0])
             raise
         except BaseException as error:
             if is_billed(error):
-                await hold.keep(used()[0])
+                await hold.keep(self._used(None, *call)[0])
             else:
                 await hold.release()
             raise
         if getattr(response, "cut_off_by", None):
             await hold.release()
         else:
-            await hold.commit(*used(response))
+            await hold.commit(*self._used(response, *call))
         return response
 
     def _used(
@@ -246,7 +245,8 @@ class LedgerProvider:
             else:
                 usage = streamed.usage_of(response, messages, tools)
             exact = usage.status == Usage.MEASURED or self._wrapper.estimates
-            usage = at_least_estimated(usage, response, messages, tools)
+            if usage.status != Usage.MEASURED:
+                usage = at_least_estimated(usage, response, messages, tools)
             nano_usd, least = None, 0
             if price is not None:
                 tier = getattr(response, "service_tier", None) or options.get("service_tier")

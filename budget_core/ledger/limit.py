@@ -59,7 +59,7 @@ class LimitReader:
 
     `windows` reads the names of windows, which begin with those that `Limit` knows. `axes` are the
     only ones that a limit or an amount may have; `None` allows any, but to a reservation only
-    `AXES` and those that a limit on its path counts.
+    `AXES` and those that a limit on its path counts. `known` are those that are always allowed.
     """
 
     def __init__(self, windows: "Callable[[Any], Window]", axes: "Sequence[str] | None") -> None:
@@ -67,9 +67,10 @@ class LimitReader:
         self._windows: dict[str, Window] = {}  # each read once
         if isinstance(axes, str):
             refuse("axes", "a list of axes", axes)
-        self._axes: list[str] | None = None
+        self._any = axes is None
+        self.known: Sequence[str] = AXES
         if axes is not None:
-            self._axes = ["nano_usd" if axis == "usd" else check_axis(axis) for axis in axes]
+            self.known = ["nano_usd" if axis == "usd" else check_axis(axis) for axis in axes]
 
     def read(self, limits: "Any") -> "list[tuple[str, Window, int | None]]":
         """Return `(axis, window, cap)` of each limit, sorted.
@@ -102,15 +103,10 @@ class LimitReader:
     def check_axis(self, axis: str, counted: bool = True) -> None:
         """Raise `ValueError` for an axis that may not be, or only if a limit has `counted` it."""
         check_axis(axis)
-        if self._axes is not None and axis not in self._axes:
-            refuse("axis", "one of " + ", ".join(self._axes), axis)
-        if not counted and self.must_count(axis):
-            known = ", ".join(AXES)
-            refuse("axis", f"one that a limit on the path counts, one of {known}, or in axes", axis)
-
-    def must_count(self, axis: str) -> bool:
-        """Return whether a reservation is refused on an axis that no limit counts."""
-        return self._axes is None and axis not in AXES
+        if axis not in self.known and not (self._any and counted):
+            text = "one that a limit on the path counts, or " if self._any else ""
+            more = ", or in axes" if self._any else ""
+            refuse("axis", f"{text}one of {', '.join(self.known)}{more}", axis)
 
 
 def check_path(path: "Any") -> str:
@@ -119,7 +115,11 @@ def check_path(path: "Any") -> str:
     A segment is up to 64 ASCII letters, digits and `_ - . @ + =`, and not dots only.
     """
     segments = path.split("/") if isinstance(path, str) and len(path) < 1 << 10 else []
-    if not 0 < len(segments) <= MAX_DEPTH or not all(_is_segment(one) for one in segments):
+    good = 0 < len(segments) <= MAX_DEPTH
+    for one in segments:
+        plain = 0 < len(one) <= MAX_SEGMENT and not one.strip(_SEGMENT)
+        good = good and plain and one.strip(".") != ""
+    if not good:
         text = (
             f"1 to {MAX_DEPTH} segments joined by '/', each of up to {MAX_SEGMENT} letters, digits "
             "and _-.@+=, and not dots only"
@@ -201,7 +201,3 @@ def _in_nano(name: str, usd: "Any") -> int:
 def _plain(text: str) -> str:
     """Return a plain string: members of an `Enum` print as something else."""
     return text if text.__class__ is str else "".join(text)
-
-
-def _is_segment(text: str) -> bool:
-    return 0 < len(text) <= MAX_SEGMENT and not text.strip(_SEGMENT) and text.strip(".") != ""

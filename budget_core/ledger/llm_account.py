@@ -176,8 +176,9 @@ class LedgerAccount:
         """
         check_count("count_tokens(messages, tools)", prompt)
         limit = self.max_tokens if limit is None else check_count("max_tokens", limit)
-        await self.flush()
-        if self.outbox.waits(self.path):
+        if self.outbox.entries:
+            await self.flush()
+        if self.outbox.entries and self.outbox.waits(self.path):
             raise self.error or LedgerUnavailableError("the ledger is owed what was used before")
         if key is not None and not self._shared.claim(self.path, key):
             key = None
@@ -224,9 +225,11 @@ class LedgerAccount:
         The ledger waits until that millisecond; at `FAR` the caller does.
         """
         limit, price, tries = call.limit, call.price, TRIES if call.clamp else 0
-        expected = self._expected(call) if call.clamp else limit
+        expected = self._expected(call) if call.clamp and self.expect else limit
         while True:
-            wait_ms = max(0, until - _now()) if limit <= expected and until < FAR else 0
+            wait_ms = 0
+            if 0 < until < FAR and limit <= expected:
+                wait_ms = max(0, until - _now())
             try:
                 asked: dict[str, Any] = amounts(call.prompt, limit, price)
                 if price is None:

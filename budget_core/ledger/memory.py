@@ -183,7 +183,8 @@ class Ledger:
                 spent = hold.amounts
                 if used is not None:
                     for axis in used:
-                        self._reader.check_axis(axis)
+                        if axis not in self._reader.known:
+                            self._reader.check_axis(axis)
                     spent = dict(spent)
                     spent.update(used)
                 self._settle(hold, COMMITTED, spent)
@@ -356,7 +357,8 @@ class Ledger:
         account.version = self._version
 
     def _check_uncounted(self, axis: str, charged: bool) -> None:
-        self._reader.check_axis(axis, charged)
+        if axis not in self._reader.known:
+            self._reader.check_axis(axis, charged)
 
     def _admit(self, buckets: "Buckets", asked: "dict[str, int | None]") -> None:
         """Raise `BudgetExceededError` if a limit has too little left."""

@@ -1,5 +1,6 @@
 """What an account of a ledger has used, and what a final call on it would need."""
 
+from budget_core.config import NEVER, WHOLE
 from budget_core.ledger.llm_account import amounts, fitting
 from budget_core.provider import maybe_await
 
@@ -26,34 +27,43 @@ class Standing:
 
     def __init__(self, account: "LedgerAccount") -> None:
         self._account = account
-        self._rows: list[Any] = []
+        self._rows: list[Any] = []  # of limits that have a cap
         self._used: dict[str, int] = {}  # since the balance was read
         self._calls = _EVERY
         self._least: dict[str, int] = {}
 
+    def is_due(self, ppm: int = NEVER) -> bool:
+        """Tell whether the balance is to be read, or that share of a limit is used."""
+        for row in self._rows:
+            used = row.spent + self._used.get(row.axis, 0)
+            if used * WHOLE >= row.limit * ppm or self._left(row) < self._least.get(row.axis, 0):
+                return True
+        return self._calls >= _EVERY
+
     async def look(self) -> bool:
         """Read the balance if that is due; return whether a window began anew."""
-        self._calls += 1
-        if self._calls < _EVERY and not self._lacks(self._least):
+        if not self.is_due():
             return False
         account = self._account
         try:
-            rows = list(await maybe_await(account.ledger.balance(account.path)))
+            found = await maybe_await(account.ledger.balance(account.path))
         except Exception as error:  # noqa: BLE001 - the call itself is refused, and says why
             account.error = error
             return False
+        rows = [row for row in found if row.limit is not None]
         began = [row.begins_at for row in self._rows]
         self._rows, self._used, self._calls = rows, {}, 0
         return bool(began) and began != [row.begins_at for row in rows]
 
     def add(self, used: "dict[str, int]") -> None:
         """Add what a call of this process used."""
+        self._calls += 1
         for axis in used:
             self._used[axis] = self._used.get(axis, 0) + used[axis]
 
     def axes(self, kept: "dict[str, int] | None" = None) -> "list[Axis]":
         """Return `(scope, unit, used, cap, kept)` of each limit, `kept` of its axis being held."""
-        return [self._axis(row, kept or {}) for row in self._rows if row.limit is not None]
+        return [self._axis(row, kept or {}) for row in self._rows]
 
     def longest(
         self, prompt: int, limit: int, price: "Price | None", final: "dict[str, int]"
@@ -63,19 +73,16 @@ class Standing:
         self._least = {axis: _NEAR * (call[axis] + final.get(axis, 0)) for axis in call}
         shortest = min(limit, _SHORTEST)
         for row in self._rows:
-            left = self._left(row)
-            if left is None or row.axis not in call:
+            if row.axis not in call:
                 continue
-            left -= final.get(row.axis, 0)
+            left = self._left(row) - final.get(row.axis, 0)
             if left < call[row.axis]:
                 limit = min(limit, fitting(row.axis, left, prompt, price))
             if limit < shortest:
                 return 0, self._axis(row, {})
         return limit, None
 
-    def _left(self, row: "Any") -> int | None:
-        if row.limit is None:
-            return None
+    def _left(self, row: "Any") -> int:
         held = 0 if self._account.wait_ms else row.held  # what a call waits for, it may have
         return int(row.limit - row.spent - held - self._used.get(row.axis, 0))
 
@@ -83,13 +90,6 @@ class Standing:
         unit = row.axis if row.window == "run" else f"{row.axis} per {row.window}"
         used = row.spent + self._used.get(row.axis, 0)
         return row.account, unit, used, row.limit, min(kept.get(row.axis, 0), max(0, row.limit - 1))
-
-    def _lacks(self, amounts: "dict[str, int]") -> bool:
-        for row in self._rows:
-            left = self._left(row)
-            if left is not None and left < amounts.get(row.axis, 0):
-                return True
-        return False
 
 
 class FinalCall:

@@ -6,9 +6,6 @@ from typing import Any
 from budget_core.errors import refuse
 from budget_core.ledger._types import AsyncLedgerProtocol as AsyncLedgerProtocol
 from budget_core.ledger._types import LedgerProtocol as LedgerProtocol
-from budget_cpython.ledger.lease import AsyncLeasedLedger, LeasedLedger
-from budget_cpython.ledger.offline_cap import AsyncOfflineCapLedger, OfflineCapLedger
-from budget_cpython.ledger.threaded import ThreadedLedger
 
 _SERVERS = {
     "redis": "redis.RedisLedger",
@@ -47,8 +44,14 @@ def open_ledger(
     _check(on_unavailable, cap, block)
     ledger: LedgerProtocol = _open(url, False, options)
     if on_unavailable == "allow":
+        from budget_cpython.ledger.offline_cap import OfflineCapLedger
+
         return OfflineCapLedger(ledger, cap or {})
-    return LeasedLedger(ledger, block) if on_unavailable == "local" else ledger
+    if on_unavailable == "local":
+        from budget_cpython.ledger.lease import LeasedLedger
+
+        return LeasedLedger(ledger, block)
+    return ledger
 
 
 def open_async_ledger(
@@ -62,8 +65,14 @@ def open_async_ledger(
     _check(on_unavailable, cap, block)
     ledger: AsyncLedgerProtocol = _open(url, True, options)
     if on_unavailable == "allow":
+        from budget_cpython.ledger.offline_cap import AsyncOfflineCapLedger
+
         return AsyncOfflineCapLedger(ledger, cap or {})
-    return AsyncLeasedLedger(ledger, block) if on_unavailable == "local" else ledger
+    if on_unavailable == "local":
+        from budget_cpython.ledger.lease import AsyncLeasedLedger
+
+        return AsyncLeasedLedger(ledger, block)
+    return ledger
 
 
 def _check(on_unavailable: str, cap: dict[str, Any] | None, block: dict[str, Any] | None) -> None:
@@ -86,7 +95,11 @@ def _open(url: str, awaited: bool, options: dict[str, Any]) -> Any:
         )
     place = [_file(rest)] if rest else []
     ledger = _engine(_OWN[scheme], False)(*place, **options)
-    return ThreadedLedger(ledger) if awaited else ledger
+    if not awaited:
+        return ledger
+    from budget_cpython.ledger.threaded import ThreadedLedger
+
+    return ThreadedLedger(ledger)
 
 
 def _engine(name: str, awaited: bool) -> Any:

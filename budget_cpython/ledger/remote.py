@@ -127,7 +127,7 @@ class AsyncRemoteLedger:
                 _path(path),
                 amounts=held,
                 unbounded=[axis for axis in asked if axis not in held],
-                counted=[axis for axis in asked if self._reader.must_count(axis)],
+                counted=[axis for axis in asked if axis not in self._reader.known],
                 id=next(self._ids) if key is None else check_key(key),
                 ttl_ms=check_ttl(ttl),
             )

@@ -1,6 +1,8 @@
 """Ledgers opened by their URLs."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -140,3 +142,15 @@ def test_the_same_for_asyncio(tmp_path: Path) -> None:
     memory = open_async_ledger("memory:")
     asyncio.run(memory.set_limits("org", LIMITS))
     assert asyncio.run(memory.accounts()) == ["org"]
+
+
+def test_a_sqlite_ledger_is_opened_without_what_other_options_need(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from budget_cpython.ledger.opening import open_ledger\n"
+        "open_ledger('sqlite:' + sys.argv[1]).close()\n"
+        "wanted = ('lease', 'offline_cap', 'threaded')\n"
+        "print([name for name in wanted if 'budget_cpython.ledger.' + name in sys.modules])\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "budget.db")]
+    assert subprocess.check_output(command, text=True).strip() == "[]"

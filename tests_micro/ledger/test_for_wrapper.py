@@ -310,3 +310,12 @@ async def test_a_debt_of_money_stops_nothing_that_is_free() -> None:
     assert (await wrapper.chat(HELLO, max_tokens=100)).content == "hi"
     assert model.given[1]["model"] == "free"
     assert standing(ledger) == {"nano_usd": (11, 0), "tokens": (30, 110)}
+
+
+async def test_a_call_well_within_its_account_has_nothing_to_decide() -> None:
+    wrapper = wrapped(Model(), make_ledger(tokens=100_000))
+    await wrapper.chat(HELLO)
+    assert not wrapper.tracker.alert
+    assert not wrapper.account.is_due(wrapper.tracker.due_ppm)
+    wrapper.account.add({"tokens": 90_000})
+    assert wrapper.account.is_due(wrapper.tracker.due_ppm)
