@@ -28,11 +28,12 @@ class LedgerFile(SafePath):
 
         SQLite gives the files that it makes beside it the same mode. Raises `OSError`,
         `LedgerUnavailableError`, and `LedgerCorruptError` for a missing or empty file that there
-        was before: others remember it, or its log is left.
+        was before: others remember it, or what SQLite keeps beside it is left.
         """
         self.check()
         exists = os.path.lexists(self.path)
-        if not (exists and os.path.getsize(self.path)) and (self.has_log() or not may_be_new):
+        left = any(os.path.lexists(self.path + beside) for beside in (_LOG, "-shm"))
+        if not (exists and os.path.getsize(self.path)) and (left or not may_be_new):
             raise self.corrupt("was removed")
         if not exists:
             folder = os.path.dirname(self.path)

@@ -51,6 +51,17 @@ def test_a_file_that_was_removed_is_not_made_anew(ledger: SqliteLedger, path: Pa
     assert spent(ledger) == 2
 
 
+def test_a_file_that_was_removed_while_it_was_only_read_is_not_made_anew(path: Path) -> None:
+    with SqliteLedger(path) as first:
+        first.accounts()
+    with SqliteLedger(path) as reader, SqliteLedger(path) as other:
+        reader.accounts()
+        path.unlink()
+        for one in (reader, other):
+            with pytest.raises(LedgerCorruptError, match="was removed"):
+                one.accounts()
+
+
 def test_a_ledger_that_begins_anew_is_refused_where_the_former_is_known(
     ledger: SqliteLedger, path: Path
 ) -> None:
