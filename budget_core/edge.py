@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 def nearest(axes: "Sequence[Axis]") -> "Axis":
     """Return the axis that is nearest to its end; of equal ones the first."""
     found = axes[0]
-    for axis in axes:
+    most, least = _figures(found)
+    for axis in axes[1:]:
         used, room = _figures(axis)
-        most, least = _figures(found)
         if used * least > most * room:
-            found = axis
+            found, most, least = axis, used, room
     return found
 
 

@@ -67,10 +67,10 @@ async def enforce(
 def report_limit(wrapper: "Wrapper") -> None:
     """Call the hooks, once for each time, when the budget is spent, and for a threshold with it."""
     tracker = wrapper.tracker
+    if not tracker.is_at_limit():
+        return
     axis = nearest(tracker.axes())
-    if not tracker.logged and tracker.store_error is None and tracker.is_at_limit():
-        from budget_core.log import log  # loaded at the first limit
-
+    if not tracker.logged and tracker.store_error is None:
         tracker.logged = True
         log("info", tracker.at_limit_message(wrapper.enforcement))
     if wrapper.on_threshold_crossed and wrapper.enforcement == Enforcement.CUTOFF:
@@ -105,8 +105,6 @@ def call_hook(wrapper: "Wrapper", hook: "Hook", axis: "Axis", **more: object) ->
             raise TypeError("a hook must be a plain function, not an async one")
     except Exception as error:  # noqa: BLE001 - a hook may raise anything, the call continues
         if wrapper.hook_error is None:
-            from budget_core.log import log  # loaded for the first error
-
             log("error", f"a {scope} hook raised {error!r}")
         wrapper.hook_error = error
 
@@ -137,11 +135,15 @@ def _consume_crossing(tracker: "Tracker", axis: "Axis", force: bool = False) -> 
 
 
 def _newly_crossed(tracker: "Tracker", axis: "Axis", force: bool) -> float | None:
-    if _is_outage(tracker) if force else tracker.is_at_limit() or is_reached(axis, WHOLE):
-        return None
     shares = {in_ppm(share): share for share in tracker.config.warning_thresholds}
     ppm = newly_reached(axis, list(shares), tracker.warned_ppm)
-    return None if ppm is None else shares[ppm]
+    if ppm is None or (_is_outage(tracker) if force else _is_spent(tracker, axis)):
+        return None
+    return shares[ppm]
+
+
+def _is_spent(tracker: "Tracker", axis: "Axis") -> bool:
+    return tracker.is_at_limit() or is_reached(axis, WHOLE)
 
 
 def consume_at_limit_warning(tracker: "Tracker", enforcement: str | None) -> str | None:

@@ -7,10 +7,14 @@ from budget_core import (
     TurnBudgetConfig,
     TurnBudgetTracker,
 )
+from budget_core.edge import is_reached, nearest, withdraw
+from budget_core.notices import fill
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from budget_core._types import Axis
 
 
 def cutoff(template: str, **config: "Any") -> str:
@@ -122,3 +126,62 @@ def test_a_days_warning_speaks_of_tokens() -> None:
     tracker = DailyBudgetTracker(config)
     tracker.record({"total_tokens": 60})
     assert tracker.consume_threshold_warning() == "daily 60 60 100 tokens"
+
+
+# Axes
+
+
+def axis(used: int, cap: int | None, kept: int = 0, scope: str = "run") -> "Axis":
+    return scope, "tokens", used, cap, kept
+
+
+def test_the_nearest_axis_is_told_apart_by_its_last_token() -> None:
+    cap = 1 << 60
+    one, other = axis(cap // 2, cap), axis(cap // 2 + 1, cap, 0, "above")
+    assert nearest([one, other]) is other
+    assert nearest([other, one]) is other
+    assert nearest([one, axis(5, 10)]) is one
+
+
+def test_what_is_kept_brings_an_axis_nearer() -> None:
+    one, other = axis(4, 6, 1), axis(5, 7)
+    assert nearest([other, one]) is one
+
+
+def test_an_axis_without_a_cap_is_the_nearest_of_none_but_its_like() -> None:
+    unlimited = axis(10**9, None)
+    assert nearest([unlimited, axis(0, 10)])[3] == 10
+    assert nearest([unlimited]) is unlimited
+
+
+def test_a_share_is_reached_by_its_very_token() -> None:
+    for cap in (10, 16_777_217, 1 << 60):
+        for ppm in (1, 333_333, 800_000, 950_000, 1_000_000):
+            at = -(-cap * ppm // 1_000_000)
+            assert not is_reached(axis(at - 1, cap), ppm), (cap, ppm)
+            assert is_reached(axis(at, cap), ppm), (cap, ppm)
+            assert is_reached(axis(at, cap + 5, 5), ppm), (cap, ppm)
+
+
+def test_a_cap_of_nothing_is_reached_and_no_cap_never_is() -> None:
+    assert is_reached(axis(0, 0), 1_000_000)
+    assert not is_reached(axis(10**9, None), 1)
+
+
+def test_of_the_stages_that_are_reached_the_first_withdraws_tools() -> None:
+    tools: list[Any] = [{"name": "read"}, {"function": {"name": "write"}}, {"type": "search"}]
+    stages: list[Any] = [(900_000, lambda name: False), (500_000, lambda name: name == "write")]
+    assert withdraw(tools, axis(4, 10), stages) == (tools, ())
+    assert withdraw(tools, axis(5, 10), stages) == ([tools[1]], ("read", ""))
+    assert withdraw(tools, axis(9, 10), stages) == ([], ("read", "write", ""))
+    assert withdraw(tools, axis(9, 10), [(None, lambda name: False)]) == (tools, ())
+
+
+def test_figures_percentage_and_reserve_agree() -> None:
+    template = "{pct}%: {used} of {cap} {unit}{reserved}"
+    turns: Any = ("run", "turns", 4, 6, 1)
+    assert fill(template, turns) == "80%: 4 of 5 turns, and one reserved for the answer"
+    told = "62%: 5 of 8 tokens, and 20 reserved for the answer"
+    assert fill(template, axis(5, 28, 20)) == told
+    assert fill(template, axis(7, None)) == "0%: 7 of unlimited tokens"
+    assert fill(template, axis(0, 0)) == "100%: 0 of 0 tokens"

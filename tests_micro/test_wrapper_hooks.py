@@ -6,6 +6,7 @@ from budget_core import (
     DailyBudgetTracker,
     InMemoryBudgetStore,
     TurnBudgetConfig,
+    TurnBudgetPolicy,
     TurnBudgetTracker,
 )
 from tests_micro.script import Script
@@ -256,3 +257,26 @@ async def test_an_async_hook_is_reported_as_an_error() -> None:
     tracker.record({"total_tokens": 100})
     await chat(wrapper, 3)
     assert "plain function" in str(wrapper.hook_error)
+
+
+async def test_an_is_at_limit_of_ones_own_is_heard_and_told_like_any_other() -> None:
+    class Two(TurnBudgetTracker):
+        def is_at_limit(self) -> bool:
+            return self.iterations_seen >= 2
+
+    for mode in MODES:
+        heard = Heard()
+        tracker = Two(TurnBudgetConfig(fallback_model="small", cutoff_template="Two calls."))
+        wrapper = heard.wrap(tracker, mode)
+        await chat(wrapper, 2)
+        assert len(heard.limits) == 1, mode
+        await chat(wrapper, 2)
+        assert len(heard.limits) == 1, mode
+        policy = TurnBudgetPolicy(tracker, "cutoff")
+        assert not await policy.should_continue(2, [])
+        assert await policy.on_limit_reached(2, []) == "Two calls."
+        tracker.reset()
+        assert tracker.consume_at_limit_warning() is None
+        for _ in range(2):
+            tracker.record(None)
+        assert tracker.consume_at_limit_warning() == "Two calls."
