@@ -1,7 +1,6 @@
 """Say when a run is to end, and why."""
 
 from budget_core.errors import BudgetError
-from budget_core.notices import reserved, show_on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,6 +62,8 @@ class StopReason:
             return self.reason
         text = self.kind.replace("_", " ")
         if self.used is not None:
+            from budget_core.notices import reserved, show_on  # loaded for the first reason
+
             show, unit = show_on(self.axis)
             limit = self.limit or 0
             kept = 0 if self.used > limit - self.kept else self.kept  # past it, it is used too

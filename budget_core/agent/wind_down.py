@@ -3,7 +3,6 @@
 from budget_core.checks import check_text
 from budget_core.config import Config, check_each, check_share, in_ppm
 from budget_core.edge import nearest, newly_reached, withdraw
-from budget_core.notices import LAST_CALL, TOOL_STRIP, WARNING, fill, substitute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ class WindDown(Config):
     - `tools_off_at`: the share from which no tools are offered, nor are they once all tool calls
       are used.
     - templates: the texts of the notices, with `{scope} {pct} {used} {cap} {unit} {reserved}
-      {disallow_clause}`, and in `last_call_template` `{reason}`.
+      {disallow_clause}`, and in `last_call_template` `{reason}`; `None` is the standard text.
 
     Raises `ValueError` naming the field that is wrong.
     """
@@ -41,16 +40,16 @@ class WindDown(Config):
         notice_at: "Sequence[float]" = (0.5, 0.8),
         narrow_at: float | None = 0.9,
         tools_off_at: float | None = 0.95,
-        notice_template: str = WARNING,
-        tools_template: str = TOOL_STRIP,
-        last_call_template: str = LAST_CALL,
+        notice_template: str | None = None,
+        tools_template: str | None = None,
+        last_call_template: str | None = None,
     ) -> None:
         self.notice_at = check_each("notice_at", notice_at, check_share)
         self.narrow_at = check_share("narrow_at", narrow_at, 1, True)
         self.tools_off_at = check_share("tools_off_at", tools_off_at, 1, True)
-        self.notice_template = check_text("notice_template", notice_template)
-        self.tools_template = check_text("tools_template", tools_template)
-        self.last_call_template = check_text("last_call_template", last_call_template)
+        self.notice_template = check_text("notice_template", notice_template, True)
+        self.tools_template = check_text("tools_template", tools_template, True)
+        self.last_call_template = check_text("last_call_template", last_call_template, True)
 
     def apply(
         self,
@@ -69,19 +68,23 @@ class WindDown(Config):
         if reason is not None:
             request.tools = None
             values: dict[str, Any] = {"reason": str(reason)}
-            return _LAST, [substitute(self.last_call_template, values)]
+            texts = _notices()
+            return _LAST, [texts.substitute(self.last_call_template or texts.LAST_CALL, values)]
         axis = nearest(envelope.axes() + axes)
         notices = []
         thresholds = [in_ppm(share) for share in self.notice_at]
         ppm = newly_reached(axis, thresholds, envelope.notes.get("notice", 0))
         if ppm is not None:
             envelope.notes["notice"] = ppm + 1
-            notices.append(fill(self.notice_template, axis))
+            texts = _notices()
+            notices.append(texts.fill(self.notice_template or texts.WARNING, axis))
         kept, gone = withdraw(request.tools or [], axis, self._stages(envelope, essential))
         if not gone:
             return _NORMAL, notices
         request.tools = kept or None
-        notices.append(fill(self.tools_template, axis, gone if kept else ()))
+        texts = _notices()
+        off = gone if kept else ()
+        notices.append(texts.fill(self.tools_template or texts.TOOL_STRIP, axis, off))
         return _NARROWED if kept else _TOOLS_OFF, notices
 
     def _stages(self, envelope: "Envelope", essential: "set[str]") -> "list[Any]":
@@ -92,3 +95,7 @@ class WindDown(Config):
         if essential and self.narrow_at is not None:
             stages.append((in_ppm(self.narrow_at), lambda name: name in essential))
         return stages
+
+
+def _notices() -> "Any":
+    return __import__("budget_core.notices", None, None, ("fill",))  # loaded for the first notice

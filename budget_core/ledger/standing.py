@@ -22,7 +22,7 @@ class Standing:
     """What an account and those above it have used, as far as this process knows.
 
     The balance is read before the first call and every eighth, and before each once little is left;
-    in between, what this process used is added. A ledger that fails leaves what was read last.
+    in between, what this process used is added. Where it cannot be read, what was read last stays.
     """
 
     def __init__(self, account: "LedgerAccount") -> None:
@@ -44,15 +44,14 @@ class Standing:
         """Read the balance if that is due; return whether a window began anew."""
         if not self.is_due():
             return False
-        account = self._account
+        account, self._calls = self._account, 0
         try:
             found = await maybe_await(account.ledger.balance(account.path))
-        except Exception as error:  # noqa: BLE001 - the call itself is refused, and says why
-            account.error = error
+        except Exception:  # noqa: BLE001 - an account is drawn on without it too
             return False
         rows = [row for row in found if row.limit is not None]
         began = [row.begins_at for row in self._rows]
-        self._rows, self._used, self._calls = rows, {}, 0
+        self._rows, self._used = rows, {}
         return bool(began) and began != [row.begins_at for row in rows]
 
     def add(self, used: "dict[str, int]") -> None:

@@ -188,7 +188,7 @@ async def test_a_wind_down_is_refused_for_what_is_wrong_with_it() -> None:
         {"narrow_at": -1},
         {"tools_off_at": 2},
         {"notice_template": 5},
-        {"tools_template": None},
+        {"tools_template": ""},
         {"last_call_template": b""},
     ):
         arguments: Any = more

@@ -267,6 +267,9 @@ async def test_a_ledger_without_a_balance_now_is_no_reason_to_refuse_a_call() ->
     model = Reader()
     assert (await run(Blind(ledger), model)).text == ANSWER
     check_account(ledger)
+    wrapper = BudgetWrapper(Reader(), ledger=Blind(opened()), account="org")
+    assert (await loop(wrapper)).cut_off_by == "org"  # nobody could know that it was the last
+    assert wrapper.ledger_error is None
 
 
 async def test_a_run_that_is_cancelled_gives_its_reserve_back() -> None:
