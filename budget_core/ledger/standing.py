@@ -21,22 +21,25 @@ _SHORTEST = 64  # tokens of an answer that is worth a call
 class Standing:
     """What an account and those above it have used, as far as this process knows.
 
-    The balance is read before the first call and every eighth, and before each once little is left;
-    in between, what this process used is added. Where it cannot be read, what was read last stays.
+    The balance is read before the first call and every eighth, and before each once little is left,
+    or would be if all processes went on as before; in between, what this process used is added.
+    Where it cannot be read, what was read last stays.
     """
 
     def __init__(self, account: "LedgerAccount") -> None:
         self._account = account
         self._rows: list[Any] = []  # of limits that have a cap
+        self._paces: list[int] = []  # what all processes used of each row for a call of this one
         self._used: dict[str, int] = {}  # since the balance was read
         self._calls = _EVERY
         self._least: dict[str, int] = {}
 
     def is_due(self, ppm: int = NEVER) -> bool:
         """Tell whether the balance is to be read, or that share of a limit is used."""
-        for row in self._rows:
+        for row, pace in zip(self._rows, self._paces):
             used = row.spent + self._used.get(row.axis, 0)
-            if used * WHOLE >= row.limit * ppm or self._left(row) < self._least.get(row.axis, 0):
+            left = self._left(row) - pace * self._calls
+            if used * WHOLE >= row.limit * ppm or left < self._least.get(row.axis, 0):
                 return True
         return self._calls >= _EVERY
 
@@ -44,15 +47,17 @@ class Standing:
         """Read the balance if that is due; return whether a window began anew."""
         if not self.is_due():
             return False
-        account, self._calls = self._account, 0
+        account, calls, before, self._calls = self._account, self._calls, self._rows, 0
         try:
             found = await maybe_await(account.ledger.balance(account.path))
         except Exception:  # noqa: BLE001 - an account is drawn on without it too
             return False
         rows = [row for row in found if row.limit is not None]
-        began = [row.begins_at for row in self._rows]
         self._rows, self._used = rows, {}
-        return bool(began) and began != [row.begins_at for row in rows]
+        same = [row.begins_at for row in before] == [row.begins_at for row in rows]
+        paces = [(row.spent - was.spent) // max(1, calls) for row, was in zip(rows, before)]
+        self._paces = paces if same else [0] * len(rows)
+        return bool(before) and not same
 
     def add(self, used: "dict[str, int]") -> None:
         """Add what a call of this process used."""

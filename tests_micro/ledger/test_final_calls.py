@@ -256,6 +256,18 @@ async def test_the_balance_is_read_with_the_first_call_and_every_eighth() -> Non
     assert ledger.asked.count("balance") == 3
 
 
+async def test_the_balance_is_read_earlier_where_many_others_use_the_account() -> None:
+    def spend(model: Reader) -> None:
+        if ledger.balance("org")[0].left > 20_000:
+            ledger.charge("org/neighbours", {"tokens": 19_000})
+
+    ledger, model = opened(Limit("tokens", 400_000, "day")), Reader(spend)
+    wrapper = BudgetWrapper(model, ledger=ledger, account="org", max_tokens=100)
+    assert (await loop(wrapper)).content == ANSWER
+    assert "This is your last answer" in model.notices[-1]
+    check_account(ledger)
+
+
 async def test_a_ledger_without_a_balance_now_is_no_reason_to_refuse_a_call() -> None:
     class Blind(Awaited):
         def __getattr__(self, name: str) -> "Any":
