@@ -135,7 +135,7 @@ def _consume_crossing(tracker: "Tracker", axis: "Axis", force: bool = False) -> 
 
 
 def _newly_crossed(tracker: "Tracker", axis: "Axis", force: bool) -> float | None:
-    shares = {in_ppm(share): share for share in tracker.config.warning_thresholds}
+    shares: dict[int, float] = {in_ppm(share): share for share in tracker.config.warning_thresholds}
     ppm = newly_reached(axis, list(shares), tracker.warned_ppm)
     if ppm is None or (_is_outage(tracker) if force else _is_spent(tracker, axis)):
         return None

@@ -258,7 +258,7 @@ async def test_the_balance_is_read_with_the_first_call_and_every_eighth() -> Non
 
 async def test_the_balance_is_read_earlier_where_many_others_use_the_account() -> None:
     def spend(model: Reader) -> None:
-        if ledger.balance("org")[0].left > 20_000:
+        if (ledger.balance("org")[0].left or 0) > 20_000:
             ledger.charge("org/neighbours", {"tokens": 19_000})
 
     ledger, model = opened(Limit("tokens", 400_000, "day")), Reader(spend)
