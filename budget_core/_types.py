@@ -113,6 +113,10 @@ class Tracker(Protocol):
     SCOPE: str
     config: Any
     lock: Any
+    iteration_cap: int | None
+    token_cap: int | None
+    iterations_seen: int
+    total_tokens: int
     warned_ppm: int
     announced: int
     last_consumed_threshold: float | None

@@ -102,6 +102,8 @@ class TurnBudgetConfig(Config):
       named in `tool_strip_disallow`; `None` never strips.
     - `cached_token_weight`: what a prompt token read from the provider's cache counts for.
     - `model_weights`: what a token of a model counts for, by model name; others count 1.
+    - `last_call`: with `CUTOFF`, the share of tokens that is kept, with one LLM call where there
+      are two or more, for a call without tools that answers; `None` keeps nothing.
     - templates: texts with `{scope} {pct} {used} {cap} {unit} {reserved}`, and `{disallow_clause}`
       in `tool_strip_template`; `None` is the standard text.
 
@@ -122,7 +124,9 @@ class TurnBudgetConfig(Config):
         tool_strip_template: str | None = None,
         cached_token_weight: float = 0.1,
         model_weights: "dict[str, float] | None" = None,
+        last_call: float | None = None,
     ) -> None:
+        self.last_call = check_share("last_call", last_call, 1, True)
         self.iteration_budget = check_limit("iteration_budget", iteration_budget)
         self.token_budget = check_limit("token_budget", token_budget)
         self.warning_thresholds = check_each("warning_thresholds", warning_thresholds, check_share)
@@ -156,8 +160,8 @@ class DailyBudgetConfig(Config):
 
     - `daily_budget`: tokens a day; `None` is unlimited, `0` is nothing.
     - `primary_models`: the models whose tokens count, never the `fallback_model`; empty counts all.
-    - `warning_thresholds`, `enforcement`, `fallback_model`, `cached_token_weight` and the templates
-      as for a turn; `fallback_template` is what the tracker's `at_limit_message()`
+    - `warning_thresholds`, `enforcement`, `fallback_model`, `cached_token_weight`, `last_call` and
+      the templates as for a turn; `fallback_template` is what the tracker's `at_limit_message()`
       says where enforcement is `FALLBACK`, which demotes without a word to the model.
     - `reset_hour_utc`: the hour, 0 to 23, at which a new day begins.
 
@@ -179,7 +183,9 @@ class DailyBudgetConfig(Config):
         cutoff_template: str | None = None,
         fallback_template: str | None = None,
         cached_token_weight: float = 0.1,
+        last_call: float | None = None,
     ) -> None:
+        self.last_call = check_share("last_call", last_call, 1, True)
         self.daily_budget = check_limit("daily_budget", daily_budget)
         self.primary_models = check_each("primary_models", primary_models, check_text)
         self.warning_thresholds = check_each("warning_thresholds", warning_thresholds, check_share)

@@ -5,7 +5,7 @@ Turns, days, envelopes and accounts of a ledger take part alike, as axes: an axi
 are parts per million of what may be used before that, compared as whole numbers.
 """
 
-from budget_core.config import WHOLE
+from budget_core.config import WHOLE, in_ppm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,6 +13,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Axis, Tools
+
+
+def kept_of(cap: int | None, share: float | None) -> int:
+    """Return what a share keeps of a cap for a final call; at least 1 is left."""
+    return min(cap - 1, cap * in_ppm(share) // WHOLE) if cap and share else 0
+
+
+def kept_calls(cap: int | None, share: float | None) -> int:
+    """Return the calls that are kept for a final one: one, unless it were the only one."""
+    return int(share is not None and (cap or 0) > 1)
 
 
 def nearest(axes: "Sequence[Axis]") -> "Axis":

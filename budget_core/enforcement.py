@@ -1,9 +1,19 @@
 """What a tracker's budget says and does near its limit, and what becomes of a call there."""
 
 from budget_core.config import OUTAGE, WHOLE, Enforcement, in_ppm
-from budget_core.edge import is_reached, nearest, newly_reached, withdraw
+from budget_core.edge import is_reached, kept_calls, kept_of, nearest, newly_reached, withdraw
 from budget_core.log import log
-from budget_core.notices import CUTOFF, DAMAGED, FALLBACK, TOOL_STRIP, UNAVAILABLE, WARNING, fill
+from budget_core.notices import (
+    CUTOFF,
+    DAMAGED,
+    FALLBACK,
+    LAST_CALL,
+    TOOL_STRIP,
+    UNAVAILABLE,
+    WARNING,
+    fill,
+    substitute,
+)
 from budget_core.provider import ChatResponse
 
 TYPE_CHECKING = False
@@ -39,14 +49,18 @@ async def enforce(
             model = wrapper.fallback_model
         elif wrapper.enforcement == Enforcement.WARN:
             notices.append(consume_at_limit_warning(tracker, Enforcement.WARN))
-    axes = tracker.axes()
+    found = tracker.axes()
     if wrapper.account is not None:
         if await wrapper.account.look():
             with tracker.lock:
                 tracker.warned_ppm = 0  # in its new window each threshold is crossed again
                 tracker.changed()
-        axes += wrapper.account.axes()
-    axis = nearest(axes)
+        found += wrapper.account.axes()
+    axis = nearest(found)
+    if axis[4] and is_reached(axis, WHOLE) and wrapper.enforcement == Enforcement.CUTOFF:
+        reason = {"reason": fill("{scope} budget: {used} of {cap} {unit}{reserved}", axis)}
+        last = {"role": "user", "content": substitute(LAST_CALL, reason)}
+        return None, list(messages) + [last], None, model
     share = _consume_crossing(tracker, axis)
     if share is not None:
         if wrapper.on_threshold_crossed:
@@ -165,7 +179,8 @@ def _announce(tracker: "Tracker", bit: int) -> bool:
 
 def _is_outage(tracker: "Tracker") -> bool:
     """Tell whether the tracker is at its limit for want of its store or ledger alone."""
-    return tracker.is_out_of_reach() and not is_reached(nearest(tracker.axes()), WHOLE)
+    spent = [axis for axis in tracker.axes() if axis[3] is not None and axis[2] >= axis[3]]
+    return tracker.is_out_of_reach() and not spent
 
 
 def at_limit_message(tracker: "Tracker", enforcement: str | None) -> str:
@@ -196,6 +211,16 @@ def tool_strip_message(tracker: "Tracker") -> str:
         nearest(tracker.axes()),
         config.tool_strip_disallow,
     )
+
+
+def axes(tracker: "Tracker") -> "list[Axis]":
+    """Return `(scope, unit, used, cap, kept)` of a tracker's iterations and tokens."""
+    share, scope = tracker.config.last_call, tracker.SCOPE
+    calls, tokens = tracker.iteration_cap, tracker.token_cap
+    return [
+        (scope, "iterations", tracker.iterations_seen, calls, kept_calls(calls, share)),
+        (scope, "tokens", tracker.total_tokens, tokens, kept_of(tokens, share)),
+    ]
 
 
 def dominant_axis(tracker: "Tracker") -> "tuple[int, int | None, str]":

@@ -43,6 +43,8 @@ def fill(template: str, axis: "Axis", tools: "Sequence[str]" = ()) -> str:
     shown in dollars, without a unit.
     """
     scope, axis_unit, used, cap, kept = axis
+    if cap is not None and used > cap - kept:
+        kept = 0  # it is used, too
     show, unit = show_on(axis_unit)
     room = 0 if cap is None else cap - kept
     values = {

@@ -24,8 +24,9 @@ class BudgetTracker:
     `due_ppm` is the share of an axis from which on something is due: a warning, tools, the limit.
     `alert` is `False` only while there is nothing to warn about, strip or stop, so that a call well
     within its budget asks nothing else; it is always on for a subclass with an `is_at_limit` of its
-    own. `lock` is any context manager; without one a single thread may use the tracker. The axes
-    are plain numbers: one record moves both under one lock, and never refuses.
+    own, and where a last call is kept. `lock` is any context manager; without one a single thread
+    may use the tracker. The axes are plain numbers: one record moves both under one lock, and never
+    refuses.
 
     What is due near the limit is decided in `enforcement`, which is loaded there.
     """
@@ -60,7 +61,8 @@ class BudgetTracker:
         self.expires = True
         self.saves_from = NEVER  # at how many tokens a record is stored
         self.by_model = by_model
-        self.asks_always = type(self).is_at_limit is not BudgetTracker.is_at_limit
+        own = type(self).is_at_limit is not BudgetTracker.is_at_limit
+        self.asks_always = own or config.last_call is not None
         self._forget()
         self._arm()
 
@@ -158,11 +160,9 @@ class BudgetTracker:
         )
 
     def axes(self) -> "list[Axis]":
-        """Return `(scope, unit, used, cap, kept)` of each axis; a tracker keeps nothing."""
-        return [
-            (self.SCOPE, "iterations", self.iterations_seen, self.iteration_cap, 0),
-            (self.SCOPE, "tokens", self.total_tokens, self.token_cap, 0),
-        ]
+        """Return `(scope, unit, used, cap, kept)` of each axis, `kept` being for a last call."""
+        axes: list[Axis] = _enforcement().axes(self)
+        return axes
 
     def dominant_axis(self) -> "tuple[int, int | None, str]":
         """Return `(used, cap, unit)` of the axis nearest to its cap; on a tie, iterations."""

@@ -47,6 +47,7 @@ CHANGES: dict[str, Any] = {
     "tool_strip_template": "s",
     "cached_token_weight": 0.5,
     "model_weights": {"large": 2.5},
+    "last_call": 0.1,
 }
 
 both = pytest.mark.parametrize(("ours", "theirs"), PAIRS, ids=["turn", "daily"])

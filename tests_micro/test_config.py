@@ -22,6 +22,7 @@ TURN_DEFAULTS: "dict[str, Any]" = {
     "tool_strip_disallow": (),
     "cached_token_weight": 0.1,
     "model_weights": {},
+    "last_call": None,
 }
 DAILY_DEFAULTS: "dict[str, Any]" = {
     "daily_budget": 35_000_000,
@@ -31,6 +32,7 @@ DAILY_DEFAULTS: "dict[str, Any]" = {
     "fallback_model": None,
     "reset_hour_utc": 0,
     "cached_token_weight": 0.1,
+    "last_call": None,
 }
 TURN_CHANGES: "dict[str, Any]" = {
     "iteration_budget": 7,
@@ -45,6 +47,7 @@ TURN_CHANGES: "dict[str, Any]" = {
     "tool_strip_template": "s",
     "cached_token_weight": 1,
     "model_weights": {"big": 2.5},
+    "last_call": 0.1,
 }
 DAILY_CHANGES: "dict[str, Any]" = {
     "daily_budget": None,
@@ -57,6 +60,7 @@ DAILY_CHANGES: "dict[str, Any]" = {
     "cutoff_template": "c",
     "fallback_template": "f",
     "cached_token_weight": 0,
+    "last_call": 0,
 }
 
 NOT_COUNTS: "tuple[Any, ...]" = (
@@ -191,6 +195,8 @@ def test_a_threshold_that_is_no_share_is_refused_by_name() -> None:
 
 def test_a_strip_threshold_that_is_no_share_is_refused_by_name() -> None:
     check_refused(TurnBudgetConfig, "tool_strip_threshold", NOT_SHARES)
+    for make in KINDS:
+        check_refused(make, "last_call", NOT_SHARES)
 
 
 def test_names_that_are_no_tuple_are_refused_by_name() -> None:

@@ -471,3 +471,35 @@ async def test_a_fallback_model_named_to_the_wrapper_is_not_counted_either() -> 
 
 def test_a_tracker_of_another_make_is_refused() -> None:
     assert "tracker" in str(raises(ValueError, BudgetWrapper, spends(), spends()))
+
+
+async def test_what_is_kept_of_a_turn_is_for_a_call_that_answers_without_tools() -> None:
+    inner = spends()
+    wrapper = turn_of(inner, last_call=0.1)
+    await chat(wrapper, 9, tools=[{"name": "read"}])
+    assert "80% of" not in str(extra(inner, 8))
+    await chat(wrapper, tools=[{"name": "read"}])
+    [notice] = extra(inner, 9)
+    assert "turn budget: 9 of 9 iterations, and one reserved for the answer" in notice["content"]
+    assert "This is your last answer" in notice["content"]
+    offered = [request.get("tools") for request in inner.requests]
+    assert offered == [[{"name": "read"}]] * 9 + [None]
+    assert (await chat(wrapper)).cut_off_by == "turn"
+
+
+async def test_what_is_kept_of_a_day_is_for_calls_that_answer_without_tools() -> None:
+    inner = spends(*[300] * 5)
+    config: dict[str, Any] = {"daily_budget": 1_000, "enforcement": "cutoff", "last_call": 0.2}
+    wrapper = day_of(inner, InMemoryBudgetStore(), **config)
+    await chat(wrapper, 4, tools=[{"name": "read"}])
+    assert [request.get("tools") for request in inner.requests][2:] == [[{"name": "read"}], None]
+    told = "daily budget: 900 of 1000 tokens. This is your last answer"
+    assert told in extra(inner, 3)[0]["content"]
+    assert (await chat(wrapper)).cut_off_by == "daily"
+
+
+async def test_nothing_is_kept_where_the_limit_does_not_cut_off() -> None:
+    inner = spends()
+    wrapper = turn_of(inner, last_call=0.1, enforcement="warn")
+    await chat(wrapper, 10, tools=[{"name": "read"}])
+    assert inner.requests[-1]["tools"] == [{"name": "read"}]

@@ -1,8 +1,9 @@
 """What a run of an agent is allowed."""
 
 from budget_core.checks import check_limit, check_text
-from budget_core.config import WHOLE, Config, check_share, in_ppm
+from budget_core.config import Config, check_share
 from budget_core.durations import in_ms
+from budget_core.edge import kept_calls, kept_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,10 +72,8 @@ class Budget(Config):
 
     def kept_of(self, cap: int | None) -> int:
         """Return what is kept back of a cap on tokens, money or time; at least 1 is left."""
-        if not cap or not self.last_call:
-            return 0
-        return min(cap - 1, cap * in_ppm(self.last_call) // WHOLE)
+        return kept_of(cap, self.last_call)
 
     def kept_turns(self) -> int:
         """Return the LLM calls that are kept back: one, unless it were the only one."""
-        return int(self.last_call is not None and (self.max_turns or 0) > 1)
+        return kept_calls(self.max_turns, self.last_call)
