@@ -1,11 +1,11 @@
 """Report, reset and copy the budget state on a board."""
 
-from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from budget_core.file_store import FileBudgetStore
+from budget_core.until import stamp
 from budget_cpython.board.build import PROGRAMS
 from budget_cpython.board.device import UNFINISHED, Device
 from budget_cpython.board.errors import BoardError
@@ -80,13 +80,12 @@ def find_state(device: Device) -> tuple[str, bool]:
 def lines(report: dict[str, Any]) -> list[str]:
     """Return a report as aligned lines of a word and its value."""
     cap, left, trusted = report["cap"], report["left"], report["trusted"]
-    day = f"{datetime.fromtimestamp(report['day'] * DAY_S, UTC):%Y-%m-%d}"
-    ends = f"{datetime.fromtimestamp(report['resets_at'], UTC):%Y-%m-%d %H:%M} UTC"
+    day = stamp(report["day"] * DAY_S)[:10]
     rows = {
         "spent": f"{report['spent']:,} tokens" + ("" if cap is None else f" of {cap:,}"),
         "left": "no limit" if left is None else f"{left:,} tokens",
         "day": day if trusted else "not known",
-        "resets": ends if trusted else "not known",
+        "resets": stamp(report["resets_at"]) if trusted else "not known",
         "slots": ", ".join(report["slots"]),
         "clock": "trusted" if trusted else "not trusted: the day does not change",
     }
