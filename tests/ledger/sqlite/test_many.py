@@ -387,12 +387,13 @@ def test_a_wrapped_call_takes_two_transactions(tmp_path: Path, watch: Watch) -> 
     answer = says("Hello!", {"prompt_tokens": 6, "completion_tokens": 3})
     with SqliteLedger(tmp_path / "ledger.db", clock=lambda: NOON) as ledger:
         ledger.set_limits("org", [Limit("tokens", None)])
-        model = BudgetWrapper(Script(answer), ledger=ledger, account="org/agent")
+        model = BudgetWrapper(Script(answer, answer), ledger=ledger, account="org/agent")
+        asyncio.run(model.chat([{"role": "user", "content": "Hello!"}]))  # looks at the limits too
         before = len(watch.statements)
         asyncio.run(model.chat([{"role": "user", "content": "Hello!"}]))
         statements = watch.statements[before:]
         assert statements.count("BEGIN IMMEDIATE") == statements.count("COMMIT") == 2
-        assert ledger.balance("org")[0].spent == 9
+        assert ledger.balance("org")[0].spent == 18
 
 
 def test_each_write_is_in_a_log_that_is_synced(tmp_path: Path, watch: Watch) -> None:
