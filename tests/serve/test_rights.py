@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from budget_core.ledger.errors import LedgerError, LedgerFullError, LedgerUnavailableError
+from budget_core.ledger.limit import MOST, Limit
 from budget_cpython.serve import RIGHTS, KeyFile
 from tests.serve.support import Client, Failing, make_client
 
@@ -113,6 +114,21 @@ def test_a_path_cannot_be_spelt_around_a_key(made: Made) -> None:
         answer = client("POST", f"/v1/charge/{path}", {"amounts": {"tokens": 7}}, token)
         assert answer.status_code in (403, 404, 422), path
     assert [row.spent for row in client.ledger.balance("org/other")] == [0, 0]
+
+
+def test_an_unlimited_axis_above_is_never_used_up_and_tells_nothing(made: Made) -> None:
+    client, key = made
+    client.ledger.set_limits("org", [Limit("calls", None)])
+    greedy, other = key("org/team", *RIGHTS), key("org/other", "reserve", "read")
+    for number in range(5):
+        body = {"amounts": {"calls": MOST}, "key": f"k{number}"}
+        assert client("POST", "/v1/reserve/org/team", body, greedy).status_code == 200
+        assert client("POST", "/v1/charge/org/team", body | {"key": "c"}, greedy).status_code == 200
+    asked = {"amounts": {"calls": MOST}, "key": "k"}
+    assert client("POST", "/v1/reserve/org/other", asked, other).status_code == 200
+    seen = client("GET", "/v1/balance/org/other", None, other).json()["balances"]
+    (above,) = [row for row in seen if row["axis"] == "calls"]
+    assert (above["limit"], above["spent"], above["held"], above["left"]) == (None, 0, 0, None)
 
 
 def test_a_hold_of_others_cannot_be_settled_below_the_same_root(made: Made) -> None:
