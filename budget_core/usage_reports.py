@@ -159,10 +159,10 @@ class _Report:
                 self.valid = False
         for name in details:
             value = self.get(name)
-            if value is not None and not isinstance(value, (list, tuple)):  # Gemini's by modality
+            if value is not None:
                 nested = _Report(value, self._most)
                 count = nested.count(within)
-                foreign = isinstance(value, (bool, int, float, str, bytes))
+                foreign = isinstance(value, (bool, int, float, str, bytes))  # Gemini's is a list
                 self.valid = self.valid and nested.valid and not foreign
                 if count is not None:
                     return count

@@ -201,6 +201,7 @@ def test_a_unit_without_a_price_marks_the_call() -> None:
         "server_tool_use": {"web_search_requests": 1},
     }
     assert listed("claude-sonnet-4-5").cost_of(searches)[1]
+    assert not listed("claude-3-haiku-20240307").cost_of(searches)[1]
     bedrock = listed("bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0")
     assert not bedrock.cost_of(searches)[1]
     assert not listed("gpt-4o").cost_of({**PLAIN, "something_new": 1})[1]

@@ -10,7 +10,7 @@ from genai_prices.data_units import unit_data
 from genai_prices.types import ModelPrice, Usage
 
 from budget_core.usage import read_usage
-from budget_cpython import ListedPrices, Price
+from budget_cpython import ListedPrices
 from tests_micro.test_usage_vectors import PRICE, damaged, vectors
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -124,6 +124,14 @@ def test_the_price_of_iterations_is_the_sum_of_their_models_prices() -> None:
     assert small.cost_of(line[6]) == (small.cost(412, 1230) + large.cost(823, 1612), True)
 
 
+def test_iterations_below_their_sum_change_no_cost() -> None:
+    price = ListedPrices("anthropic", now=lambda: NOW).get("claude-sonnet-4-5")
+    assert price is not None
+    less = [{"type": "message", "input_tokens": 10, "output_tokens": 2}]
+    report = {"input_tokens": 100, "output_tokens": 20, "iterations": less}
+    assert price.cost_of(report)[0] == price.cost(100, 20)
+
+
 def test_web_searches_beside_iterations_are_billed() -> None:
     [line] = [one for one in LINES if "iterations" in one[6] and "server_tool_use" in one[6]]
     price = ListedPrices("anthropic", now=lambda: NOW).get(line[2])
@@ -185,15 +193,3 @@ def test_what_was_left_out_is_billed(report: dict[str, Any], model: str, missing
     written = 0 if "prompt_tokens" in report else usage.cache_written
     left_out = price.cost(usage.input, usage.output, usage.cached, written)
     assert round(100 * (1 - left_out / cost), 1) == missing
-
-
-def test_a_price_without_the_tariff_marks_the_call() -> None:
-    hour = {
-        "input_tokens": 10,
-        "output_tokens": 10,
-        "cache_creation_input_tokens": 100,
-        "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 100},
-    }
-    assert not Price("3", "15").cost_of(hour)[1]
-    assert not Price("3", "15", cache_write="3.75").cost_of(hour)[1]
-    assert Price("3", "15", cache_write="3.75", cache_write_1h="6").cost_of(hour)[1]

@@ -61,6 +61,7 @@ def test_a_float_is_the_dollars_that_it_prints() -> None:
     for usd, nano in ((0.5, 500_000_000), (0.07, 70_000_000), (4.02, 4_020_000_000), (1e-9, 1)):
         assert in_nano("usd", usd) == nano, usd
     assert in_nano("usd", 0.1 + 0.2) == 300_000_000
+    assert in_nano("usd", 0.7 + 0.1) == 800_000_000
     assert in_nano("usd", 1e-12) == 0
 
 

@@ -196,6 +196,23 @@ def test_what_is_written_to_a_cache_without_a_tariff_marks_the_call() -> None:
     assert Price(3, 15, cache_write="3.75").cost_of(report) == (637_500, True)
 
 
+def test_writes_for_an_hour_without_a_tariff_mark_the_call() -> None:
+    report = {
+        "input_tokens": 10,
+        "output_tokens": 10,
+        "cache_creation_input_tokens": 100,
+        "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 100},
+    }
+    assert not Price(3, 15).cost_of(report)[1]
+    assert not Price(3, 15, cache_write="3.75").cost_of(report)[1]
+    price = Price(3, 15, cache_write="3.75", cache_write_1h=6)
+    assert price.cost_of(report) == (30_000 + 150_000 + 600_000, True)
+    plain = {"input_tokens": 0, "output_tokens": 0}
+    for iterations in ([report], [report, dict(report, type="compaction")]):
+        inside = dict(plain, iterations=iterations)
+        assert price.cost_of(inside) == (780_000 * len(iterations), True)
+
+
 def test_tokens_that_may_be_input_or_output_cost_as_the_dearer() -> None:
     assert Price(3, 15).cost_of({"total_tokens": 100}) == (1_500_000, False)
     assert Price("0.06", 0).cost_of({"total_tokens": 100}) == (6_000, True)

@@ -306,6 +306,14 @@ def test_more_cache_reads_than_prompt_are_invalid_and_give_no_discount() -> None
         assert counted(usage) == (120, "invalid"), usage
 
 
+def test_more_cache_reads_and_writes_than_prompt_are_invalid() -> None:
+    for cached, written, status in ((60, 40, "measured"), (60, 61, "invalid"), (0, 101, "invalid")):
+        details = {"cached_tokens": cached, "cache_write_tokens": written}
+        usage = read_usage(dict(OPENAI, prompt_tokens_details=details))
+        assert usage.status == status, (cached, written)
+        assert usage.cache_written == (written if status == "measured" else 0)
+
+
 def test_a_report_whose_properties_raise_is_seen() -> None:
     for error in (RuntimeError("x"), ValueError("x"), KeyError("x"), OSError(5), MemoryError()):
         assert counted(Raising(error)) == (0, "invalid"), error
