@@ -97,7 +97,7 @@ def _take(usage: "UsageParts", fields: "_Report") -> None:
     usage.cached = cached
     inside = fields.count((), _INPUT_DETAILS, ("cache_write_tokens",)) or 0
     usage.cache_written = written + inside
-    if cached + usage.cache_written > total:
+    if cached + usage.cache_written > (total if usage.input is None else usage.input):
         fields.valid = False
         usage.cache_written = 0
     known = usage.ESTIMATED if estimated else usage.MEASURED
