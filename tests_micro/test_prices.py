@@ -326,3 +326,14 @@ async def test_an_account_is_charged_what_was_held_for_a_call_that_is_not_fully_
 
 def test_a_repr_says_what_tokens_cost() -> None:
     assert repr(Price("0.075", 3)) == "<Price: $0.075 in, $3.00 out per million tokens>"
+
+
+async def test_a_wrapper_counts_the_tier_that_was_asked_for() -> None:
+    ledger = Ledger()
+    ledger.set_limits("org", [Limit("usd", 1)])
+    answers = says("one", PLAIN), says("two", PLAIN, service_tier="default"), says("three", PLAIN)
+    prices = {"script": Price(3, 15)}
+    model = BudgetWrapper(Script(*answers), ledger=ledger, account="org", prices=prices)
+    for unpriced in (1, 1, 2):
+        await model.chat([QUESTION], max_tokens=50, service_tier="flex")
+        assert model.unpriced == unpriced
