@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WAIT = 60  # seconds
 FIRST_MS = 50  # until the first of a queue asks again, if nothing is settled here
 MOST_MS = 500
-TURNS = 16  # of one process in a row, while others may wait too
+TURN_MS = 5000  # for which a process's calls may wait before others get a turn
 SETTLING = ("commit", "release", "charge", "expire", "set_limits")
 
 
@@ -132,15 +132,13 @@ class WaitingRoom:
     half. The ledger's own `reserve` decides; the room only decides who asks.
 
     If a ledger `is_shared` with other processes, whose order among one another is not kept, this
-    one gives way for half a second after each 16 calls that had to wait.
+    one gives way for half a second after each 5 seconds in which its calls have waited.
     """
 
     def __init__(self, is_shared: bool = True) -> None:
         self._queue: list[_Waiter] = []
         self._is_shared = is_shared
-        self._served = 0
-        self._gives_way = False
-        self._closed_until = 0
+        self._turn_ends = self._closed_until = 0
 
     def follow(self, ledger: "Any") -> None:
         """Have the calls that wait ask again when something is settled through this ledger."""
@@ -160,10 +158,10 @@ class WaitingRoom:
 
     def wake(self, path: str | None = None) -> None:
         """Have those ask again who are first, below the root of a path or everywhere."""
-        if self._gives_way:
-            self._gives_way = False
-            self._closed_until = _now() + MOST_MS
         now, own = _now(), None if path is None else root(path)
+        if self._is_shared and now >= self._turn_ends:
+            self._closed_until = now + MOST_MS
+            self._turn_ends = self._closed_until + TURN_MS
         first: list[_Waiter] = []
         for waiter in list(self._queue):
             if own not in (None, waiter.root) or waiter.until <= now:
@@ -180,6 +178,8 @@ class WaitingRoom:
 
         Raises `BudgetExceededError` once the amount is spent, or the time is over.
         """
+        if not self._queue:
+            self._turn_ends = _now() + TURN_MS
         self._queue.append(waiter)
         try:
             may_ask = waiter.key is not None and await self._is_known(ask, waiter)
@@ -191,7 +191,6 @@ class WaitingRoom:
                 elif not waiter.waited or _now() >= self._closed_until:
                     try:
                         hold: Hold = await maybe_await(ask("reserve", *waiter.arguments))
-                        self._count(waiter)
                         return hold
                     except BudgetExceededError as error:
                         waiter.note(error, False)
@@ -215,11 +214,6 @@ class WaitingRoom:
             return True
         except UnknownHoldError:
             return False
-
-    def _count(self, waiter: "_Waiter") -> None:
-        if self._is_shared and waiter.waited:
-            self._served += 1
-            self._gives_way = self._served % TURNS == 0
 
     def _waking(self, operation: "Ask") -> "Ask":
         def then_wake(*arguments: "Any", **named: "Any") -> "Any":

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from budget_core.ledger.waiting import room_of
+from budget_core.ledger import waiting
+from budget_core.ledger.waiting import reserve_waiting, room_of
 from budget_cpython import BudgetExceededError, Deadline, Ledger, Limit
 from budget_cpython.ledger.lease import LeasedLedger
 from budget_cpython.ledger.offline_cap import OfflineCapLedger
@@ -185,34 +186,45 @@ def test_tasks_on_redis_wait_in_turn() -> None:
     assert asyncio.run(play()) == list(range(20))
 
 
-def test_a_process_whose_calls_always_wait_gives_way_to_another_one(tmp_path: Path) -> None:
-    """Two ledgers on one file are as two processes: neither sees the other's settlements."""
-    own, other = sqlite(tmp_path), sqlite(tmp_path)
-    own.set_limits("org", [Limit("tokens", 100)])
-    held = own.reserve("org", AMOUNT)
-    served = threading.Event()
+class Process:
+    """A ledger as another process sees it: it does not see who waits here."""
 
-    def call_until_it_is_served() -> None:
-        while not served.is_set():
-            own.commit(own.reserve("org", AMOUNT, wait=NO_HURRY), {"tokens": 0})
+    def __init__(self, ledger: Any) -> None:
+        self.reserve, self.hold, self.release = ledger.reserve, ledger.hold, ledger.release
 
-    def call_once() -> None:
-        other.commit(other.reserve("org", AMOUNT, wait=NO_HURRY), {"tokens": 0})
-        served.set()
 
-    threads = [threading.Thread(target=call_until_it_is_served, daemon=True) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    until(lambda: room_of(own).waiting == 4)
-    threads.append(threading.Thread(target=call_once, daemon=True))
-    threads[-1].start()
-    until(lambda: room_of(other).waiting == 1)
-    own.release(held)
-    assert served.wait(NO_HURRY)
-    for thread in threads:
-        thread.join(NO_HURRY)
-    own.close()
-    other.close()
+def test_a_process_whose_calls_always_wait_gives_way_to_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "TURN_MS", 100)
+
+    async def play() -> None:
+        ledger = Ledger()
+        ledger.set_limits("org", [Limit("tokens", 100)])
+        busy, patient = Process(ledger), Process(ledger)
+        served, left = asyncio.Event(), [None] * 30  # calls of the busy one
+
+        async def call_again_and_again() -> None:
+            while left and not served.is_set():
+                hold = await reserve_waiting(busy, "org", AMOUNT)
+                left.pop()
+                await asyncio.sleep(0.1)
+                busy.release(hold)
+
+        async def call_once() -> None:
+            hold = await reserve_waiting(patient, "org", AMOUNT, wait=NO_HURRY)
+            served.set()
+            patient.release(hold)
+
+        tasks = [asyncio.create_task(call_again_and_again()) for _ in range(3)]
+        await asyncio.sleep(0)
+        last = asyncio.create_task(call_once())
+        await tasks[0]
+        assert left
+        for task in [*tasks, last]:
+            task.cancel()
+
+    asyncio.run(play())
 
 
 def test_a_forked_process_does_not_wait_behind_its_parents_calls() -> None:
