@@ -1,6 +1,8 @@
 """Calls that wait for holds, from threads and from event loops, on every engine of this machine."""
 
 import asyncio
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +20,7 @@ from budget_cpython.ledger.offline_cap import OfflineCapLedger
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.ledger.threaded import ThreadedLedger
-from tests.forked import in_child
+from tests.forked import begin_in_child, exit_code, in_child
 from tests.ledger.patience import NO_HURRY, PATIENCE
 from tests.ledger.redis.server import server
 
@@ -251,3 +253,27 @@ def test_the_current_deadline_bounds_a_wait() -> None:
     with Deadline.from_now(0.03).as_current(), pytest.raises(BudgetExceededError) as caught:
         ledger.reserve("org", AMOUNT, wait=NO_HURRY)
     assert 0 < caught.value.waited_ms <= 30
+
+
+def test_a_process_that_dies_while_it_waits_leaves_nothing(tmp_path: Path) -> None:
+    with closing(sqlite(tmp_path)) as ledger:
+        ledger.set_limits("org", [Limit("tokens", 100)])
+        held = ledger.reserve("org", AMOUNT)
+        waits, told = os.pipe()
+
+        def tell() -> None:
+            until(lambda: room_of(ledger).waiting)
+            os.write(told, b".")
+
+        def wait_and_tell() -> None:
+            threading.Thread(target=tell).start()
+            ledger.reserve("org", AMOUNT, wait=NO_HURRY)
+
+        child = begin_in_child(wait_and_tell)
+        assert os.read(waits, 1) == b"."
+        os.kill(child, signal.SIGKILL)
+        assert exit_code(child) == -signal.SIGKILL
+        os.close(waits)
+        os.close(told)
+        ledger.release(held)
+        assert ledger.reserve("org", {"tokens": 100}, wait=NO_HURRY).state == "held"
