@@ -16,7 +16,7 @@ _BESIDE = ("", _LOG, "-shm", "-journal")
 class LedgerFile(SafePath):
     """The path of a ledger's file, and what SQLite keeps beside it.
 
-    With `create`, a file that is missing is made; its folder must exist.
+    With `create`, a file that is missing is made, or filled if it is empty; its folder must exist.
     """
 
     def __init__(self, path: Any, workspace: Any = None, create: bool = True) -> None:
@@ -33,12 +33,15 @@ class LedgerFile(SafePath):
         self.check()
         exists = os.path.lexists(self.path)
         left = any(os.path.lexists(self.path + beside) for beside in (_LOG, "-shm"))
-        if not (exists and os.path.getsize(self.path)) and (left or not may_be_new):
+        size = os.path.getsize(self.path) if exists else 0
+        if not size and (left or not may_be_new):
             raise self.corrupt("was removed")
+        if not size and not self._create:
+            raise LedgerUnavailableError(f"there is no ledger {self.path!r}, and create=False")
+        if size == 1:  # SQLite would take it for an empty one
+            raise self.corrupt("is not a ledger, or damaged")
         if not exists:
             folder = os.path.dirname(self.path)
-            if not self._create:
-                raise LedgerUnavailableError(f"there is no ledger {self.path!r}, and create=False")
             if not os.path.isdir(folder):
                 text = f"the folder of the ledger {self.path!r} does not exist: make it first"
                 raise LedgerUnavailableError(text)

@@ -15,6 +15,7 @@ import pytest
 
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.limit import Limit
+from budget_cpython.ledger.errors import LedgerCorruptError
 from budget_cpython.ledger.sqlite import SqliteLedger, forks, schema
 from tests.forked import in_child
 from tests.ledger.patience import NO_HURRY
@@ -90,8 +91,20 @@ def test_a_new_file_may_be_refused(tmp_path: Path) -> None:
         with pytest.raises(LedgerUnavailableError, match="create=False"):
             ledger.accounts()
         assert list(tmp_path.iterdir()) == []
+        path.touch()  # as a crash or another program may leave it
+        with pytest.raises(LedgerUnavailableError, match="create=False"):
+            ledger.accounts()
+        assert path.read_bytes() == b""
         open_at(path).close()
         assert ledger.accounts() == ["org"]
+
+
+def test_a_file_of_one_byte_is_left_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(b"7")  # which SQLite takes for an empty file
+    with SqliteLedger(path) as ledger, pytest.raises(LedgerCorruptError, match="is not a ledger"):
+        ledger.accounts()
+    assert path.read_bytes() == b"7"
 
 
 @pytest.mark.parametrize("beside", ["", "-wal", "-shm", "-journal"])
