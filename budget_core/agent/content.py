@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def text_in(content: "Any") -> str:
-    """Return the text of bytes, of a list's parts, or of any other value as JSON."""
+    """Return the text of bytes, of a list's parts, or of any other value as JSON; never raises."""
     if isinstance(content, (bytes, bytearray)):
         try:
             return bytes(content).decode()
@@ -17,9 +17,11 @@ def text_in(content: "Any") -> str:
     if isinstance(content, (list, tuple)):
         parts = [part.get("text") if isinstance(part, dict) else part for part in content]
         text = "".join([part for part in parts if isinstance(part, str)])
-        if text:
+        if text or not content:
             return text
-    try:
-        return json.dumps(content)
-    except (TypeError, ValueError):
-        return str(content)
+    for write in (json.dumps, str):
+        try:
+            return write(content)
+        except Exception:  # noqa: BLE001, S110 - what contains itself, or a foreign object's error
+            pass
+    return ""

@@ -841,6 +841,21 @@ async def test_an_answer_that_is_no_text_becomes_text_and_is_kept_as_it_was() ->
         assert played.result.messages[-1]["content"] is content
 
 
+async def test_an_answer_whose_text_cannot_be_told_is_counted_all_the_same() -> None:
+    class Mute:
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+        __repr__ = __str__
+
+    endless: list[object] = []
+    endless.append(endless)
+    for content in (Mute(), {"itself": endless}, []):
+        played = await play(says(content))  # type: ignore[arg-type]
+        assert isinstance(played.result.text, str)
+        assert (played.reason, played.result.usage["tokens"]) == (None, 100)
+
+
 async def test_a_draft_that_is_no_text_is_reflected_on_as_text() -> None:
     drafts: list[str] = []
     parts: Any = [{"type": "text", "text": "Hi."}]
