@@ -119,7 +119,7 @@ def call_hook(wrapper: "Wrapper", hook: "Hook", axis: "Axis", **more: object) ->
             raise TypeError("a hook must be a plain function, not an async one")
     except Exception as error:  # noqa: BLE001 - a hook may raise anything, the call continues
         if wrapper.hook_error is None:
-            log("error", f"a {scope} hook raised {error!r}")
+            log("error", f"a {scope} hook raised {type(error).__name__}")
         wrapper.hook_error = error
 
 

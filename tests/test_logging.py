@@ -205,6 +205,9 @@ def test_an_outage_behind_a_cap_is_logged_once_and_so_is_its_end(
         for _ in range(3):
             capped.commit(capped.reserve("org/agent", {"calls": 1}))
             world.advance(60)
+            if down:
+                with pytest.raises(LedgerError):
+                    capped.close()  # it asks once more
         assert [found for found, _ in lines(logged)] == [level]
 
 
@@ -229,15 +232,37 @@ def test_a_hook_that_raises_is_an_error_and_logged_once(logged: pytest.LogCaptur
         ask(wrapper, 2)
         tracker.reset()
     assert [text for level, text in lines(logged) if level == "ERROR"] == [
-        "a turn hook raised LookupError('broken hook')"
+        "a turn hook raised LookupError"
     ]
     operative = Operative(Script(1), on_event=broken)
     operative.run_sync(PROMPT)
-    assert lines(logged) == [("ERROR", "on_event raised LookupError: broken hook")]
+    assert lines(logged) == [("ERROR", "on_event raised LookupError")]
     envelope = Envelope.open(Budget())
     envelope.add_watcher(broken)
     envelope.changed()
     assert lines(logged) == [("ERROR", "a watcher raised LookupError: broken hook")]
+
+
+def test_a_hooks_error_is_logged_without_what_was_said(logged: pytest.LogCaptureFixture) -> None:
+    def quote(kind: str, **fields: Any) -> None:
+        raise ValueError(f"{PROMPT} {fields}")
+
+    class MuteError(Exception):
+        def __repr__(self) -> str:
+            raise RuntimeError("no text")
+
+        __str__ = __repr__
+
+    def mute(**_: Any) -> None:
+        raise MuteError
+
+    Operative(Script(1), on_event=quote).run_sync(PROMPT)
+    assert lines(logged) == [("ERROR", "on_event raised ValueError")]
+    tracker = TurnBudgetTracker(TurnBudgetConfig(iteration_budget=1))
+    wrapper = BudgetWrapper(Script(1), tracker, on_limit_reached=mute)
+    ask(wrapper, 2)
+    assert ("ERROR", "a turn hook raised MuteError") in lines(logged)
+    assert isinstance(wrapper.hook_error, MuteError)
 
 
 def test_a_run_that_is_stopped_is_logged_without_its_words(

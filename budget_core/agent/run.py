@@ -250,7 +250,7 @@ class Run:
             if self.hook_error is None:
                 from budget_core.log import log  # loaded for the first error
 
-                log("error", "on_event raised " + in_words(error))
+                log("error", f"on_event raised {type(error).__name__}")
             self.hook_error = error
 
 

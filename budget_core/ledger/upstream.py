@@ -55,7 +55,7 @@ class Upstream:
             result = await maybe_await(getattr(self.ledger, operation)(*arguments))
         except LedgerUnavailableError as error:
             now = self.now()
-            if not self._wait:
+            if self._cause is None:
                 from budget_core.log import log  # loaded for the first outage
 
                 log("warning", f"a ledger is out of reach: {error}")
@@ -64,11 +64,11 @@ class Upstream:
                 self._again = now + self._wait
             self._cause = error
             raise
-        if self._wait:
+        if self._cause is not None:
             from budget_core.log import log
 
             log("info", "a ledger can be reached again")
-        self._wait = 0
+        self._wait, self._cause = 0, None
         return result
 
     def retry_now(self) -> None:

@@ -62,7 +62,7 @@ class Hooks:
             hook(*arguments)
         except BaseException as error:  # noqa: BLE001 - a tool's outcome must not be lost with it
             if self.error is None:
-                log("error", f"a hook of the tool executor raised {in_words(error)}")
+                log("error", f"a hook of the tool executor raised {type(error).__name__}")
             self.error = error
 
 
