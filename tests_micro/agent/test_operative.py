@@ -850,8 +850,9 @@ async def test_an_answer_whose_text_cannot_be_told_is_counted_all_the_same() -> 
 
     endless: list[object] = []
     endless.append(endless)
-    for content in (Mute(), {"itself": endless}, []):
-        played = await play(says(content))  # type: ignore[arg-type]
+    odds: list[Any] = [Mute(), {"itself": endless}, []]
+    for content in odds:
+        played = await play(says(content))
         assert isinstance(played.result.text, str)
         assert (played.reason, played.result.usage["tokens"]) == (None, 100)
 
