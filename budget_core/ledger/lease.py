@@ -17,7 +17,7 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.leased_block import PathLease
 from budget_core.ledger.limit import check_amounts, check_key
 from budget_core.ledger.outbox import new_key
-from budget_core.ledger.records import TTL, Hold, bounded, check_hold, check_ttl
+from budget_core.ledger.records import TTL, Hold, bounded, check_hold, check_ttl, wake
 from budget_core.ledger.upstream import Upstream
 from budget_core.ledger.window import FAR
 from budget_core.monotonic import MONOTONIC
@@ -103,6 +103,7 @@ class LeasedLedger:
         found, urgent = self._lease_of(hold).commit(hold, actual)
         if urgent:
             self._due = 0
+        wake(self, hold)
         return found
 
     @property
@@ -156,6 +157,7 @@ class LeasedLedger:
     async def release(self, hold: Hold) -> Hold:
         """Give back a hold whose call was never made."""
         found = self._lease_of(hold).local.release(hold)
+        wake(self, hold)
         await self.maintain()
         return found
 
@@ -173,6 +175,7 @@ class LeasedLedger:
             try:
                 await self.upstream.deliver()
                 charged: Hold = await self.upstream.ask("charge", path, used, name)
+                wake(self, path)
                 return charged
             except (LedgerUnavailableError, LedgerFullError) as error:
                 unknown = getattr(error, "applied", False) is None
@@ -194,6 +197,7 @@ class LeasedLedger:
         count = sum([lease.local.expire() for lease in list(self._leases.values())])
         self._due = 0
         await self.maintain()
+        wake(self)
         return count
 
     async def maintain(self) -> None:

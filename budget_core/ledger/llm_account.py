@@ -11,7 +11,7 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.limit import MOST, check_path
 from budget_core.ledger.llm_hold import LlmHold
 from budget_core.ledger.outbox import CHARGE, Entry, Outbox, new_key
-from budget_core.ledger.records import TTL, Hold, check_ttl, check_wait
+from budget_core.ledger.records import TTL, Hold, by_ledger, check_ttl, check_wait
 from budget_core.ledger.window import FAR
 from budget_core.monotonic import MONOTONIC
 from budget_core.provider import maybe_await
@@ -80,11 +80,7 @@ class _InProcess:
         self._former.discard((path, key))
 
 
-_SHARED: "MutableMapping[Any, _InProcess]" = {}
-try:
-    _SHARED = __import__("weakref").WeakKeyDictionary()
-except (ImportError, AttributeError):
-    pass  # on MicroPython ledgers live as long as the program
+_SHARED: "MutableMapping[Any, _InProcess]" = by_ledger()
 
 
 class _Call:

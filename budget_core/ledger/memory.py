@@ -19,7 +19,7 @@ from budget_core.ledger.limit import (
     check_path,
     root,
 )
-from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl
+from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl, wake
 from budget_core.ledger.window import FAR, parse_window
 from budget_core.locks import NoLock
 from budget_core.wall_clock import WALL
@@ -117,6 +117,7 @@ class Ledger:
                 self._put(path, counted)
             elif own:
                 del self._accounts[path]
+        wake(self, path)
 
     def limits(self, path: str) -> "list[Limit]":
         """Return an account's own limits, none for a path that is no account."""
@@ -305,6 +306,7 @@ class Ledger:
             for axis in amounts:
                 for bucket in buckets.get(axis, ()):
                     bucket.spent += amounts[axis]
+            wake(self, path)
             return hold
 
     def _now(self) -> int:
@@ -436,6 +438,7 @@ class Ledger:
                     bucket.settle(was, amount, spent)
         hold.state = state
         hold.actual = used
+        wake(self, hold)
         if was != HELD:
             return
         if hold.id[0] == "#":

@@ -8,13 +8,18 @@ from budget_core.ledger.window import FAR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, MutableMapping
     from typing import Any
 
     from budget_core.ledger.bucket import Bucket
 
 TTL = 300  # seconds: longer than most calls take
 MAX_TTL = 86_400
+try:
+    by_ledger: "Any" = __import__("weakref").WeakKeyDictionary
+except (ImportError, AttributeError):
+    by_ledger = dict  # on MicroPython ledgers live as long as the program
+ROOMS: "MutableMapping[Any, Any]" = by_ledger()  # in which the calls of this process wait
 DEADLINES: "list[Callable[[], float]]" = []  # of the code that waits: each returns the seconds left
 
 
@@ -178,3 +183,13 @@ def check_wait(wait: "Any") -> int:
 def time_to_wait(wait: "Any") -> int:
     """Return the milliseconds that a call may wait now: `wait` seconds, within all deadlines."""
     return min([check_wait(wait)] + [check_wait(left()) for left in DEADLINES])
+
+
+def wake(ledger: "Any", place: "Any" = None) -> None:
+    """Have the calls that wait for a ledger ask again: something was settled there.
+
+    `place` is the hold or the path; without it, all of them do.
+    """
+    room = ROOMS.get(ledger)
+    if room is not None:
+        room.wake(getattr(place, "path", place))

@@ -6,14 +6,14 @@ import time
 
 from budget_core.ledger.errors import BudgetExceededError, UnknownHoldError
 from budget_core.ledger.limit import check_amounts, check_path, root
-from budget_core.ledger.records import TTL, time_to_wait
+from budget_core.ledger.records import ROOMS, TTL, time_to_wait
 from budget_core.monotonic import MONOTONIC
 from budget_core.provider import maybe_await
 from budget_core.waking import from_any_thread, wait_for_event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+    from collections.abc import Awaitable, Callable, Mapping
     from typing import Any
 
     from budget_core.ledger.records import Hold
@@ -24,7 +24,6 @@ WAIT = 60  # seconds
 FIRST_MS = 50  # until the first of a queue asks again, if nothing is settled here
 MOST_MS = 500
 TURN_MS = 5000  # for which a process's calls may wait before others get a turn
-SETTLING = ("commit", "release", "charge", "expire", "set_limits")
 
 
 class _NoThreads:
@@ -45,12 +44,6 @@ try:
     _ThreadEvent: "Any" = __import__("threading").Event
 except (ImportError, AttributeError):
     _ThreadEvent = _NoThreads
-
-_ROOMS: "MutableMapping[Any, WaitingRoom]" = {}
-try:
-    _ROOMS = __import__("weakref").WeakKeyDictionary()
-except (ImportError, AttributeError):
-    pass  # on MicroPython ledgers live as long as the program
 
 
 def reserve_blocking(
@@ -104,18 +97,16 @@ def _asks(ledger: "Any") -> "Ask":
 
 def room_of(ledger: "Any") -> "WaitingRoom":
     """Return where the calls of this process wait for a ledger."""
-    room = _ROOMS.get(ledger)
+    room: WaitingRoom | None = ROOMS.get(ledger)
     if room is None:
         made = WaitingRoom(getattr(ledger, "IS_SHARED", True))
-        room = _ROOMS.setdefault(ledger, made)
-        if room is made:
-            room.follow(ledger)
+        room = ROOMS.setdefault(ledger, made)
     return room
 
 
 def forget_waiters() -> None:
     """Begin again in a forked process: the calls that wait are its parent's."""
-    for room in list(_ROOMS.values()):
+    for room in list(ROOMS.values()):
         room.clear()
 
 
@@ -127,9 +118,10 @@ class WaitingRoom:
     """The calls of one process that wait for what others hold of one ledger's limits.
 
     Calls that compete for a limit are admitted in the order in which they came. The first asks the
-    ledger after each settlement in this process, and by itself 50 ms after it was refused, then
-    after twice as long each time, up to half a second, each time less a random part of up to a
-    half. The ledger's own `reserve` decides; the room only decides who asks.
+    ledger after each settlement that the ledger tells `records.wake` of, as ours do, and by itself
+    50 ms after it was refused, then after twice as long each time, up to half a second, each time
+    less a random part of up to a half. The ledger's own `reserve` decides; the room only decides
+    who asks.
 
     If a ledger `is_shared` with other processes, whose order among one another is not kept, this
     one gives way for half a second after each 5 seconds in which its calls have waited.
@@ -139,13 +131,6 @@ class WaitingRoom:
         self._queue: list[_Waiter] = []
         self._is_shared = is_shared
         self._turn_ends = self._closed_until = 0
-
-    def follow(self, ledger: "Any") -> None:
-        """Have the calls that wait ask again when something is settled through this ledger."""
-        for name in SETTLING:
-            operation = getattr(ledger, name, None)
-            if operation is not None:
-                setattr(ledger, name, self._waking(operation))
 
     @property
     def waiting(self) -> int:
@@ -214,24 +199,6 @@ class WaitingRoom:
             return True
         except UnknownHoldError:
             return False
-
-    def _waking(self, operation: "Ask") -> "Ask":
-        def then_wake(*arguments: "Any", **named: "Any") -> "Any":
-            result = operation(*arguments, **named)
-            path: Any = getattr(arguments[0], "path", arguments[0]) if arguments else None
-            path = path if isinstance(path, str) else None
-            if hasattr(result, "__await__") or hasattr(result, "send"):
-                return self._wake_after(result, path)
-            self.wake(path)
-            return result
-
-        return then_wake
-
-    async def _wake_after(self, result: "Awaitable[Any]", path: str | None) -> "Any":
-        try:
-            return await result
-        finally:
-            self.wake(path)
 
 
 class _Waiter:

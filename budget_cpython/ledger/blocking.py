@@ -18,7 +18,7 @@ class BlockingLedger(Passthrough):
     def __init__(self, ledger: AsyncLedgerProtocol) -> None:
         self._ledger = ledger
 
-    def _ask(self, operation: str, *arguments: Any) -> Any:
+    def _do(self, operation: str, *arguments: Any) -> Any:
         return finish(getattr(self._ledger, operation)(*arguments))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from budget_core.ledger import lease
 from budget_core.ledger._types import AnyLedger, LedgerProtocol
 from budget_core.ledger.outbox import finish
-from budget_core.ledger.records import TTL, Hold
+from budget_core.ledger.records import TTL, Hold, wake
 from budget_core.ledger.waiting import reserve_blocking
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.ledger.blocking import BlockingLedger
@@ -120,4 +120,5 @@ class LeasedLedger(BlockingLedger):
         found = self._leased.record(hold, actual)
         if self._leased.is_due:
             finish(self._leased.maintain())
+        wake(self, hold)
         return found

@@ -182,7 +182,7 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
                 self._commit_grant(grant.hold, None)
             await self.upstream.close()
 
-    async def _ask(self, operation: str, *arguments: Any) -> Any:
+    async def _do(self, operation: str, *arguments: Any) -> Any:
         if self._used or self.upstream.outbox.entries:
             async with self._gate:
                 try:

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import TTL, Balance, Hold
+from budget_core.ledger.records import TTL, Balance, Hold, wake
 from budget_core.ledger.waiting import reserve_blocking
 from budget_cpython.ledger.waiting import reserve_waiting
 
+SETTLING = ("commit", "release", "charge", "expire", "set_limits")  # operations
+
 
 class Passthrough:
-    """A `LedgerProtocol` all of whose operations are done by `_ask`.
+    """A `LedgerProtocol` all of whose operations are done by `_do`.
 
     `WAITS_INSIDE` is whether what is asked waits for holds by itself.
     """
@@ -20,6 +22,12 @@ class Passthrough:
     WAITS_INSIDE = False
 
     def _ask(self, operation: str, *arguments: Any) -> Any:
+        found = self._do(operation, *arguments)
+        if operation in SETTLING:
+            wake(self, *arguments[:1])
+        return found
+
+    def _do(self, operation: str, *arguments: Any) -> Any:
         raise NotImplementedError
 
     def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
@@ -74,9 +82,15 @@ class Passthrough:
 
 
 class AsyncPassthrough:
-    """An `AsyncLedgerProtocol` all of whose operations are done by `_ask`."""
+    """An `AsyncLedgerProtocol` all of whose operations are done by `_do`."""
 
     async def _ask(self, operation: str, *arguments: Any) -> Any:
+        found = await self._do(operation, *arguments)
+        if operation in SETTLING:
+            wake(self, *arguments[:1])
+        return found
+
+    async def _do(self, operation: str, *arguments: Any) -> Any:
         raise NotImplementedError
 
     async def set_limits(self, path: str, limits: Sequence[Limit]) -> None:

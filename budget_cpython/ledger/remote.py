@@ -19,10 +19,11 @@ from budget_core.ledger.errors import (
     refusal,
 )
 from budget_core.ledger.limit import Limit, LimitReader, check_amounts, check_key, check_path
-from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl
+from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl, wake
 from budget_core.until import stamp
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.forked import begin_again_in_children
+from budget_cpython.ledger.passthrough import SETTLING
 from budget_cpython.ledger.waiting import reserve_waiting
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.wall_clock import WALL
@@ -204,6 +205,8 @@ class AsyncRemoteLedger:
                 in_doubt = True
                 continue
             if reply[0] == "ok":
+                if operation in SETTLING:
+                    wake(self, path or None)
                 return reply[1]
             if reply[0] == "uncounted":
                 self._reader.check_axis(reply[1], False)

@@ -16,5 +16,5 @@ class ThreadedLedger(AsyncPassthrough):
     def __init__(self, ledger: LedgerProtocol) -> None:
         self._ledger = ledger
 
-    async def _ask(self, operation: str, *arguments: Any) -> Any:
+    async def _do(self, operation: str, *arguments: Any) -> Any:
         return await asyncio.to_thread(getattr(self._ledger, operation), *arguments)

@@ -111,6 +111,7 @@ def test_threads_are_served_in_the_order_in_which_they_came(ledger: Any) -> None
         last = waiters.hold_of(name)
     waiters.join()
     assert waiters.served == list("1234")
+    assert not {"commit", "release", "charge"} & set(vars(ledger))  # no method is replaced
 
 
 def test_a_thread_that_waits_hears_that_it_is_spent(ledger: Any) -> None:

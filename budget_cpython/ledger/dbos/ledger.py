@@ -104,7 +104,7 @@ class AsyncDBOSLedger(AsyncPassthrough):
         """Close the ledger."""
         await self._call("close")
 
-    async def _ask(self, operation: str, *arguments: Any) -> Any:
+    async def _do(self, operation: str, *arguments: Any) -> Any:
         if workflow() is None:
             return await self._call(operation, *arguments)
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from budget_core.checks import check_text
 from budget_core.ledger.errors import LedgerError
 from budget_core.ledger.limit import Limit, check_path
-from budget_core.ledger.records import TTL, Balance, Hold, check_hold
+from budget_core.ledger.records import TTL, Balance, Hold, check_hold, wake
 from budget_core.ledger.waiting import reserve_blocking
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.sqlite.connection import Connection
@@ -87,7 +87,7 @@ class SqliteLedger:
 
     def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
         """Give an account these limits and no others; with none it is an account no more."""
-        self._commits.run(lambda rows: rows.set_limits(check_path(path), limits))
+        self._settle(lambda rows: rows.set_limits(check_path(path), limits), path)
 
     def limits(self, path: str) -> list[Limit]:
         """Return an account's own limits."""
@@ -114,20 +114,20 @@ class SqliteLedger:
 
     def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
         """Record amounts as spent without asking."""
-        return self._commits.run(
-            lambda rows: rows.load_accounts(path, key).charge(path, amounts, key)
+        return self._settle(
+            lambda rows: rows.load_accounts(path, key).charge(path, amounts, key), path
         )
 
     def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
         """Record what a call used in the place of its hold."""
-        return self._commits.run(
-            lambda rows: rows.load_hold(check_hold(hold).path, hold.id).commit(hold, actual)
+        return self._settle(
+            lambda rows: rows.load_hold(check_hold(hold).path, hold.id).commit(hold, actual), hold
         )
 
     def release(self, hold: Hold) -> Hold:
         """Give back a hold whose call was never made."""
-        return self._commits.run(
-            lambda rows: rows.load_hold(check_hold(hold).path, hold.id).release(hold)
+        return self._settle(
+            lambda rows: rows.load_hold(check_hold(hold).path, hold.id).release(hold), hold
         )
 
     def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
@@ -149,7 +149,7 @@ class SqliteLedger:
         """
         count, found = 0, STEP
         while found == STEP:
-            found = self._commits.run(lambda rows: rows.sweep(STEP))
+            found = self._settle(lambda rows: rows.sweep(STEP))
             count += found
         return count
 
@@ -176,6 +176,12 @@ class SqliteLedger:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path!r})"
+
+    def _settle(self, operation: Callable[[Rows], T], place: "str | Hold | None" = None) -> T:
+        """Do an operation after which calls that wait may be granted."""
+        found = self._commits.run(operation)
+        wake(self, place)
+        return found
 
     def _after_expiry(self, read: Callable[[Rows], T]) -> T:
         """Read when no live hold is over; each transaction settles some."""
