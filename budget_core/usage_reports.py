@@ -39,7 +39,6 @@ _THOUGHTS = ("thoughtsTokenCount", "thoughts_token_count")
 _TOOL_INPUT = ("toolUsePromptTokenCount", "tool_use_prompt_token_count")
 _INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details", "input_token_details")
 _OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details", "output_token_details")
-_REASONING = ("reasoning_tokens",)
 
 
 def take_report(usage: "UsageParts", report: object) -> None:
@@ -72,36 +71,41 @@ def _take(usage: "UsageParts", fields: "_Report") -> None:
     outside += fields.count(_TOOL_INPUT) or 0  # Gemini's prompt leaves it out
     if prompt is not None or outside:
         usage.input = (prompt or 0) + outside
-    reasoning = fields.count(_REASONING, _OUTPUT_DETAILS, ("reasoning_tokens", "thinking_tokens"))
-    reasoning = reasoning or 0
+    cited = _take_output(usage, fields, completion)
+    parts = (usage.input or 0) + (usage.output or 0)
+    if usage.reasoning and total == parts + usage.reasoning:  # xAI's completion leaves it out
+        usage.output = (usage.output or 0) + usage.reasoning
+        parts = total
+    if total is None or total < parts:
+        if prompt is None or completion is None or not (total is None or outside or cited):
+            fields.valid = False
+        total = parts
+    usage.total = total
+    if cached > (total if prompt is None else min(usage.input or 0, total)):
+        fields.valid = False
+        cached = 0
+    written += fields.count((), _INPUT_DETAILS, ("cache_write_tokens",)) or 0
+    if cached + written > (total if usage.input is None else usage.input):
+        fields.valid = False
+        written = 0
+    usage.cached = cached
+    usage.cache_written = written
+    known = usage.ESTIMATED if estimated else usage.MEASURED
+    usage.status = known if fields.valid else usage.INVALID
+
+
+def _take_output(usage: "UsageParts", fields: "_Report", completion: int | None) -> bool:
+    """Take the answer and its reasoning; return whether the total leaves something of them out."""
+    within = ("reasoning_tokens", "thinking_tokens")
+    reasoning = fields.count(("reasoning_tokens",), _OUTPUT_DETAILS, within) or 0
     beside = thoughts = fields.count(_THOUGHTS) or 0  # Gemini's candidates leave them out
     citations = fields.count(("citation_tokens",))
     if citations is not None:  # Perplexity's completion and total leave both out
         beside += citations + reasoning
-        total = None if completion is not None else total
     usage.reasoning = thoughts + reasoning
     if completion is not None or beside:
         usage.output = (completion or 0) + beside
-    parts = (usage.input or 0) + (usage.output or 0)
-    if reasoning and total == parts + reasoning:  # xAI's completion leaves it out
-        usage.output = (usage.output or 0) + reasoning
-        parts += reasoning
-    if total is None or total < parts:
-        if prompt is None or completion is None or (total is not None and not outside):
-            fields.valid = False
-        total = parts
-    if cached > (total if prompt is None else min(usage.input or 0, total)):
-        fields.valid = False
-        cached = 0
-    usage.total = total
-    usage.cached = cached
-    inside = fields.count((), _INPUT_DETAILS, ("cache_write_tokens",)) or 0
-    usage.cache_written = written + inside
-    if cached + usage.cache_written > (total if usage.input is None else usage.input):
-        fields.valid = False
-        usage.cache_written = 0
-    known = usage.ESTIMATED if estimated else usage.MEASURED
-    usage.status = known if fields.valid else usage.INVALID
+    return citations is not None
 
 
 def _take_iterations(usage: "UsageParts", iterations: "Sequence[object]") -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from genai_prices.types import Provider
+    from genai_prices.types import Provider, UsageExtractor
 
 _STANDARD = (None, "", "standard", "default", "on_demand", "ON_DEMAND", "STANDARD")
 _TRAFFIC = {"ON_DEMAND_PRIORITY": "priority", "ON_DEMAND_FLEX": "flex"}  # Vertex AI's words
@@ -72,32 +72,30 @@ def units_of(part: Part, provider: "Provider") -> "tuple[dict[str, Any], dict[st
     That is by the form of the provider's reports that explains most of it, and agrees with the
     tokens as the core counts them.
     """
-    best: Any = None
-    for form in provider.extractors or ():
-        root = [form.root] if isinstance(form.root, str) else list(form.root)
-        if root[-1] in part.report:
-            root, inner = root[:-1], root[-1:]
-        else:
-            inner = []
-        data: Any = part.report
-        for name in reversed(root):
-            data = {name: data}
-        try:
-            found = provider.extract_usage(data, api_flavor=form.api_flavor)[1]
-        except ValueError:
-            continue
-        rest = copy.deepcopy(part.report)
-        explained = 0
-        for mapping in form.mappings:
-            path = [mapping.path] if isinstance(mapping.path, str) else mapping.path
-            explained += _remove(rest, [*inner, *path])
-        units = vars(found)
-        key = (_agrees(part.usage, units), explained)
-        if best is None or key > best[0]:
-            best = (key, units, rest)
+    found = [_by_form(part, provider, form) for form in provider.extractors or ()]
+    best = max((one for one in found if one), key=lambda one: one[0], default=None)
     if best is None or not best[0][0]:
         return _counted(part.usage), part.report
     return best[1], best[2]
+
+
+def _by_form(part: Part, provider: "Provider", form: "UsageExtractor") -> "Any":
+    """Return how well a form explains a report, its units, and the rest; `None` if it does not."""
+    root = [form.root] if isinstance(form.root, str) else list(form.root)
+    inner = [root.pop()] if root[-1] in part.report else []
+    data: Any = part.report
+    for name in reversed(root):
+        data = {name: data}
+    try:
+        units = vars(provider.extract_usage(data, api_flavor=form.api_flavor)[1])
+    except ValueError:
+        return None
+    rest = copy.deepcopy(part.report)
+    explained = 0
+    for mapping in form.mappings:
+        path = [mapping.path] if isinstance(mapping.path, str) else mapping.path
+        explained += _remove(rest, [*inner, *path])
+    return (_agrees(part.usage, units), explained), units, rest
 
 
 def _agrees(usage: Usage, units: "dict[str, Any]") -> bool:

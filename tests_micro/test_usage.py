@@ -306,6 +306,13 @@ def test_more_cache_reads_than_prompt_are_invalid_and_give_no_discount() -> None
         assert counted(usage) == (120, "invalid"), usage
 
 
+def test_citations_never_lower_the_total() -> None:
+    usage = read_usage(dict(OPENAI, total_tokens=5_000, citation_tokens=7, reasoning_tokens=9))
+    assert (usage.total, usage.output, usage.status) == (5_000, 36, "measured")
+    usage = read_usage(dict(OPENAI, citation_tokens=7, reasoning_tokens=9))
+    assert (usage.total, usage.output, usage.status) == (136, 36, "measured")
+
+
 def test_more_cache_reads_and_writes_than_prompt_are_invalid() -> None:
     for cached, written, status in ((60, 40, "measured"), (60, 61, "invalid"), (0, 101, "invalid")):
         details = {"cached_tokens": cached, "cache_write_tokens": written}
