@@ -1,16 +1,21 @@
 """Say in words when something is, in UTC."""
 
-import time
-
-from budget_core.wall_clock import DAY, epoch_offset
+from budget_core.wall_clock import DAY
 
 _LAST = 253_402_300_799  # second of the year 9999
 
 
 def stamp(at: int) -> str:
     """Return a Unix time as a date, an hour and a minute, as in `2026-03-02 23:00 UTC`."""
-    parts = time.gmtime(min(at, _LAST) - epoch_offset(time.gmtime))
-    return f"{parts[0]}-{parts[1]:02}-{parts[2]:02} {parts[3]:02}:{parts[4]:02} UTC"
+    days, second = divmod(min(at, _LAST), DAY)  # not gmtime, which ends in 2038 on some ports
+    era, day = divmod(days + 719_468, 146_097)  # of 400 years, from the first of March
+    year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153
+    day -= (153 * month + 2) // 5 - 1
+    year += 400 * era + month // 10
+    month = (month + 2) % 12 + 1
+    return f"{year}-{month:02}-{day:02} {second // 3600:02}:{second // 60 % 60:02} UTC"
 
 
 def until(at: int, now: int = 0) -> str:

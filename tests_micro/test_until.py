@@ -10,6 +10,19 @@ def test_a_time_is_said_as_a_date_and_an_hour() -> None:
     assert stamp(0) == "1970-01-01 00:00 UTC"
 
 
+def test_dates_of_leap_years_and_after_2038_are_right() -> None:
+    for at, text in (
+        (951_782_399, "2000-02-28 23:59 UTC"),
+        (951_782_400, "2000-02-29 00:00 UTC"),
+        (951_868_800, "2000-03-01 00:00 UTC"),
+        (1_735_689_599, "2024-12-31 23:59 UTC"),
+        (2_147_483_648, "2038-01-19 03:14 UTC"),
+        (4_107_542_400, "2100-03-01 00:00 UTC"),
+        (253_402_300_799, "9999-12-31 23:59 UTC"),
+    ):
+        assert stamp(at) == text, at
+
+
 def test_what_is_near_is_said_without_its_date() -> None:
     for seconds, text in (
         (11_520, "12:12 UTC, in 3 h 12 min"),
