@@ -1,8 +1,8 @@
 """Ledgers: budgets that many calls, agents, processes and machines share."""
 
 from budget_cpython.ledger import (
+    current_deadline,  # noqa: F401 - whose import lets the current deadline bound waits
     pickling,  # noqa: F401 - whose import lets errors be pickled
-    waiting,  # noqa: F401 - whose import lets the current deadline bound waits
 )
 from budget_cpython.ledger.memory import Ledger
 

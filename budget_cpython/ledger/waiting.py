@@ -7,11 +7,8 @@ from typing import Any
 
 from budget_core.errors import BudgetError
 from budget_core.ledger import waiting
-from budget_core.ledger.records import DEADLINES, TTL, Hold
+from budget_core.ledger.records import TTL, Hold
 from budget_core.provider import maybe_await
-from budget_cpython.deadline import Deadline
-
-DEADLINES.append(lambda: Deadline.current().remaining_seconds())
 
 
 async def reserve_waiting(
