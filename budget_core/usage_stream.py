@@ -70,6 +70,11 @@ class StreamedAnswer:
                 self.cut = True
                 raise AnswerTooLongError(f"the answer is longer than its limit of {limit} tokens")
 
+    def lower(self, limit: int | None) -> None:
+        """Have the answer end at so many tokens, if its limit is higher; `None` changes nothing."""
+        if limit is not None and (self._limit is None or limit < self._limit):
+            self._limit = limit
+
     @property
     def text(self) -> str:
         """The text so far."""
@@ -94,14 +99,18 @@ class StreamedAnswer:
         return usage
 
 
-def as_streamed(on_delta: "Any") -> "Any":
+def as_streamed(on_delta: "Any", limit: int | None = None) -> "Any":
     """Return `on_delta` itself where it is `None` or a `StreamedAnswer`, else one around it.
 
-    So an answer is counted and kept once, however many wrappers it passes.
+    So an answer is counted and kept once, however many wrappers it passes; the lowest `limit` that
+    one of them gives ends it.
     """
-    if on_delta is None or isinstance(on_delta, StreamedAnswer):
-        return on_delta
-    return StreamedAnswer(on_delta)
+    if on_delta is None:
+        return None
+    if not isinstance(on_delta, StreamedAnswer):
+        return StreamedAnswer(on_delta, limit)
+    on_delta.lower(limit)
+    return on_delta
 
 
 class WatchedCall:

@@ -151,7 +151,7 @@ class LedgerProvider:
         if max_tokens is not None:
             options["max_tokens"] = max_tokens
         if "on_delta" in options:
-            options["on_delta"] = as_streamed(options["on_delta"])
+            options["on_delta"] = as_streamed(options["on_delta"], max_tokens if strict else None)
         options["model"] = named if named == self._wrapper.fallback_model else model
         return await self._call(hold, price, messages, tools, options)
 
@@ -217,11 +217,14 @@ class LedgerProvider:
             hold.abandon(self._used(None, *call)[0])
             raise
         except BaseException as error:
-            if is_billed(error):
-                await hold.keep(self._used(None, *call)[0])
-            else:
-                await hold.release()
-            raise
+            streamed: StreamedAnswer | None = options.get("on_delta")
+            if streamed is None or not streamed.cut or not isinstance(error, Exception):
+                if is_billed(error):
+                    await hold.keep(self._used(None, *call)[0])
+                else:
+                    await hold.release()
+                raise
+            response = ChatResponse(streamed.text, finish_reason="length")
         if getattr(response, "cut_off_by", None):
             await hold.release()
         else:

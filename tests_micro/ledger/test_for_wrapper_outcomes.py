@@ -145,12 +145,34 @@ async def test_a_stream_that_breaks_off_counts_as_its_hold_or_what_is_known_if_m
         (Streaming(3, broken), HELD),
         (Streaming(3, broken, USAGE), HELD),
         (Streaming(3, broken, KNOWN), {"tokens": (150, 0)}),
-        (Streaming(200, broken), {"tokens": (256, 0)}),
+        (Streaming(90, broken), {"tokens": (119, 0)}),
     ):
         ledger = make_ledger(tokens=10_000)
         call = wrapped(model, ledger).chat
         await raises_async(ProviderError, call, HELLO, max_tokens=100, on_delta=ignore)
         assert standing(ledger) == spent
+
+
+async def test_a_stream_whose_provider_ignores_its_limit_is_ended() -> None:
+    for enforcement, content, spent in (
+        ("cutoff", "word " * 101, 133),
+        ("observe", "all of it", 256),
+    ):
+        ledger = make_ledger(tokens=10_000)
+        model = Streaming(200, ChatResponse("all of it"))
+        wrapper = wrapped(model, ledger, enforcement=enforcement)
+        answer = await wrapper.chat(HELLO, max_tokens=100, on_delta=ignore)
+        assert answer.content == content
+        assert answer.finish_reason == ("length" if enforcement == "cutoff" else "stop")
+        assert standing(ledger) == {"tokens": (spent, 0)}
+
+
+async def test_the_lowest_limit_ends_a_stream_that_passes_two_wrappers() -> None:
+    for outer, inner in ((60, 100), (100, 60)):
+        first, second = make_ledger(tokens=outer + 10), make_ledger(tokens=inner + 10)
+        wrapper = wrapped(wrapped(Streaming(200), first), second)
+        answer = await wrapper.chat(HELLO, on_delta=ignore)
+        assert answer.content == "word " * 61
 
 
 async def test_a_stream_counts_as_reported_in_its_answer_or_on_its_way() -> None:
