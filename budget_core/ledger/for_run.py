@@ -25,28 +25,22 @@ def account_for(
     above: "RunAccount | None",
     ledger: "AnyLedger | None" = None,
     account: str | None = None,
-    max_tokens: int | None = None,
-    ttl: float | None = None,
-    wait: float | None = None,
-    expect: int | str | None = None,
+    *options: "Any",
 ) -> "RunAccount":
     """Return the account that an envelope's calls draw on, `above` being its parent's, if any.
 
-    What is `None` is as above. Raises `ValueError` for an account that is not the one above or
-    below it: what a child uses, its parent uses too.
+    `options` are the others of `LedgerAccount`; what is `None` is as above. Raises `ValueError` for
+    an account that is not the one above or below it: what a child uses, its parent uses too.
     """
     if above is None:
-        return RunAccount(ledger, account, max_tokens, ttl, wait, expect)
+        return RunAccount(ledger, account, *options)
     if ledger is not None and ledger is not above.ledger:
         raise ValueError(f"ledger must be the one that {above.path!r} above is in")
     account = account or above.path
     if account != above.path and not account.startswith(above.path + "/"):
         raise ValueError(f"account must be {above.path} or one below it, not {account!r}")
-    max_tokens = above.max_tokens if max_tokens is None else max_tokens
-    ttl = above.ttl if ttl is None else ttl
-    wait = above.wait_ms / 1000 if wait is None else wait
-    expect = above.expect if expect is None else expect
-    return RunAccount(above.ledger, account, max_tokens, ttl, wait, expect)
+    own = [above.options[at] if options[at] is None else options[at] for at in range(len(options))]
+    return RunAccount(above.ledger, account, *own)
 
 
 class RunAccount(LedgerAccount):
@@ -57,6 +51,7 @@ class RunAccount(LedgerAccount):
 
     def __init__(self, ledger: "Any", path: "Any", *options: "Any") -> None:
         super().__init__(ledger, path, *options)
+        self.options = options
         self.standing = Standing(self)
 
     def reserve_for(self, envelope: "Any") -> Reserve | None:

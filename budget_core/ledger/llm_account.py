@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from budget_core.prices import Price
 
+    # what a call asks for: model, prompt, most tokens of its answer, price, whether to cut it, key
+    Call = tuple[str, int, int, Price | None, bool, str | None]
+
 TRIES = 8  # how often a call is cut: each limit of the path may be the tightest once
 ANSWER = 4096  # tokens of an answer for which no limit is given
 _MOST_LAYERS = 16  # of wrappers round a provider
@@ -81,31 +84,6 @@ class _InProcess:
 
 
 _SHARED: "MutableMapping[Any, _InProcess]" = by_ledger()
-
-
-class _Call:
-    """What one LLM call asks for: `limit` is the most tokens of its answer."""
-
-    def __init__(
-        self,
-        model: str,
-        prompt: int,
-        limit: int,
-        price: "Price | None",
-        clamp: bool,
-        key: str | None,
-    ) -> None:
-        self.model = model
-        self.prompt = prompt
-        self.limit = limit
-        self.price = price
-        self.clamp = clamp
-        self.key = key
-
-    def fitting(self, error: BudgetExceededError, waits: bool = False) -> int:
-        """Return the longest answer that what is left allows, or if it `waits`, what is unspent."""
-        left = error.limit - error.spent if waits else error.left
-        return fitting(error.axis, left, self.prompt, self.price)
 
 
 class LedgerAccount:
@@ -178,7 +156,7 @@ class LedgerAccount:
             raise self.error or LedgerUnavailableError("the ledger is owed what was used before")
         if key is not None and not self._shared.claim(self.path, key):
             key = None
-        call = _Call(model, prompt, limit, price, clamp, key)
+        call = (model, prompt, limit, price, clamp, key)
         try:
             if not (self.wait_ms and waits):
                 return await self._clamped(call)
@@ -190,7 +168,7 @@ class LedgerAccount:
                 self._shared.disclaim(self.path, key)
             raise
 
-    async def _in_turn(self, call: "_Call") -> LlmHold:
+    async def _in_turn(self, call: "Call") -> LlmHold:
         """Wait for what others hold; when the time is over take what is left, as without."""
         from budget_core.ledger.waiting import reserve_waiting  # most programs never wait
 
@@ -200,60 +178,78 @@ class LedgerAccount:
             await self.flush()
             return await self._clamped(call, FAR)
 
-        least = amounts(call.prompt, 1 if call.clamp else call.limit, call.price)
+        _, prompt, limit, price, clamp, key = call
+        least = amounts(prompt, 1 if clamp else limit, price)
         try:
             taken: Any = await reserve_waiting(
-                self.ledger, self.path, least, call.key, self.ttl, self.wait_ms / 1000, ask
+                self.ledger, self.path, least, key, self.ttl, self.wait_ms / 1000, ask
             )
             held: LlmHold = taken
             return held
         except BudgetExceededError as error:
-            if not call.clamp or not error.is_held or call.fitting(error) < 1:
+            if not clamp or not error.is_held or fitting(error.axis, error.left, prompt, price) < 1:
                 raise
             try:
                 return await self._clamped(call)
             except BudgetExceededError:
                 raise error
 
-    async def _clamped(self, call: "_Call", until: int = 0) -> LlmHold:
+    async def _clamped(self, call: "Call", until: int = 0) -> LlmHold:
         """Hold what a call may use, cut to what is free, or while it may wait, to what is unspent.
 
         The ledger waits until that millisecond; at `FAR` the caller does.
         """
-        limit, price, tries = call.limit, call.price, TRIES if call.clamp else 0
-        expected = self._expected(call) if call.clamp and self.expect else limit
+        model, prompt, limit, price, clamp, key = call
+        tries = TRIES if clamp else 0
+        expected = self._expected(model, limit) if clamp and self.expect else limit
         while True:
             wait_ms = 0
             if 0 < until < FAR and limit <= expected:
                 wait_ms = max(0, until - _now())
             try:
-                asked: dict[str, Any] = amounts(call.prompt, limit, price)
-                if price is None:
-                    asked["nano_usd"] = None  # a limit on money refuses it
-                held = await self._hold(asked, call.key, wait_ms)
-                if held.amounts["tokens"] != asked["tokens"]:
-                    limit = max(1, held.amounts["tokens"] - call.prompt)
-                return LlmHold(self, held, limit, call.model)
+                return await self.take(model, prompt, limit, price, key, wait_ms)
             except BudgetExceededError as error:
-                if price is None and error.axis == "nano_usd":
-                    raise UnpricedError(error.scope, call.model)
                 if error.is_held and limit <= expected:
                     if until == FAR:
                         raise
                     until = 0
-                limit = min(limit - 1, call.fitting(error, until > 0))
+                left = error.limit - error.spent if until else error.left
+                limit = min(limit - 1, fitting(error.axis, left, prompt, price))
                 if error.is_held:
                     limit = min(limit, expected)
                 if limit < 1 or not tries:
                     raise
                 tries -= 1
 
-    def _expected(self, call: "_Call") -> int:
+    async def take(
+        self,
+        model: str,
+        prompt: int,
+        limit: int,
+        price: "Price | None",
+        key: str | None = None,
+        wait_ms: int = 0,
+    ) -> LlmHold:
+        """Hold what a call with an answer of up to `limit` tokens may use, or raise."""
+        asked: dict[str, Any] = amounts(prompt, limit, price)
+        if price is None:
+            asked["nano_usd"] = None  # a limit on money refuses it
+        try:
+            held = await self._hold(asked, key, wait_ms)
+        except BudgetExceededError as error:
+            if price is None and error.axis == "nano_usd":
+                raise UnpricedError(error.scope, model)
+            raise
+        if held.amounts["tokens"] != asked["tokens"]:
+            limit = max(1, held.amounts["tokens"] - prompt)
+        return LlmHold(self, held, limit, model)
+
+    def _expected(self, model: str, limit: int) -> int:
         """Return how many tokens of an answer to hold where not all are free."""
         expect: Any = self.expect
         if expect == LEARNED:
-            expect = self._shared.expected.get((self.path, call.model), 0) >> 8
-        return min(call.limit, expect or call.limit)
+            expect = self._shared.expected.get((self.path, model), 0) >> 8
+        return min(limit, expect or limit)
 
     def learn(self, held: LlmHold, tokens: int) -> None:
         """Note what a call used, for what is expected of the next ones."""

@@ -3,7 +3,7 @@
 import sys
 
 from budget_core.ledger.errors import BudgetExceededError
-from budget_core.ledger.llm_account import TRIES, UnpricedError, amounts, fitting
+from budget_core.ledger.llm_account import TRIES, amounts, fitting
 from budget_core.ledger.llm_hold import LlmHold
 from budget_core.ledger.standing import FinalCall
 
@@ -46,16 +46,11 @@ class Reserve(FinalCall):
         if not account.wait_ms or lacking is not None:
             await self._take(needed)
             return await account.reserve(model, prompt, limit, price)
-        asked: dict[str, Any] = amounts(prompt, longest, price)
-        if price is None:
-            asked["nano_usd"] = None  # a limit on money refuses it
         try:
             if not account.others_wait():
                 await self._take(needed)
-                return LlmHold(account, await account.hold(asked), longest, model)
+                return await account.take(model, prompt, longest, price)
         except BudgetExceededError as error:
-            if asked.get(error.axis) is None:
-                raise UnpricedError(error.scope, model)
             if not error.is_held:
                 raise
         await self.give_back()
