@@ -18,8 +18,8 @@ class BudgetExceededError(LedgerError):
     `scope` is the path of the account with the limit; `axis`, `window` and `limit` say which limit,
     `spent` and `held` what stands against it. `asked` is `None` for an amount without a bound.
     `resets_at` is the Unix second at which its window, or the current bucket of a rolling one,
-    ends; `None` if it never does. `now` is when it was refused, 0 if the date is not known;
-    `waited_ms` is how long the call waited for what others held.
+    ends; `None` if it never does, and `when` says it in words. `now` is when it was refused, 0 if
+    the date is not known; `waited_ms` is how long the call waited for what others held.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class BudgetExceededError(LedgerError):
         self.now = now
         self.waited_ms = waited_ms
         waited = f"; waited {waited_ms / 1000:.1f} s" if waited_ms else ""
-        when = ""
+        self.when = when = ""
         if resets_at is not None:
             from budget_core.until import until
 
-            when = f", until {until(resets_at, now)}"
+            self.when = when = f", until {until(resets_at, now)}"
         from budget_core.notices import show_on  # loaded for the first refusal
 
         show, unit = show_on(f"{axis} per {window}")

@@ -122,14 +122,9 @@ class RunAccount(LedgerAccount):
 
     def _why_not(self, error: Exception) -> StopReason:
         if isinstance(error, BudgetExceededError):
-            when = ""
-            if error.resets_at is not None:
-                from budget_core.until import until
-
-                when = f", until {until(error.resets_at, error.now)}"
             show = show_on(error.axis)[0]
             asked = show(error.asked or 0)
-            text = f"per {error.window}, {show(error.held)} held, {asked} asked{when}"
+            text = f"per {error.window}, {show(error.held)} held, {asked} asked{error.when}"
             kind = _KINDS.get(error.axis, StopReason.TOKEN_BUDGET)
             used = error.spent + error.held
             return StopReason(kind, text, error.axis, used, error.limit, 0, error.scope, error)

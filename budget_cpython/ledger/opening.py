@@ -41,16 +41,7 @@ def open_ledger(
     `key` of an HTTP ledger. Raises `ValueError` for an unknown URL or option, and `ImportError`
     that names what to install for an engine whose library is missing. No message shows the URL.
     """
-    _check(on_unavailable, cap, block)
-    ledger: LedgerProtocol = _open(url, False, options)
-    if on_unavailable == "allow":
-        from budget_cpython.ledger.offline_cap import OfflineCapLedger
-
-        return OfflineCapLedger(ledger, cap or {})
-    if on_unavailable == "local":
-        from budget_cpython.ledger.lease import LeasedLedger
-
-        return LeasedLedger(ledger, block)
+    ledger: LedgerProtocol = _open(url, False, on_unavailable, cap, block, options)
     return ledger
 
 
@@ -62,16 +53,7 @@ def open_async_ledger(
     **options: Any,
 ) -> AsyncLedgerProtocol:
     """Return the ledger at a URL, for asyncio; everything is as in `open_ledger`."""
-    _check(on_unavailable, cap, block)
-    ledger: AsyncLedgerProtocol = _open(url, True, options)
-    if on_unavailable == "allow":
-        from budget_cpython.ledger.offline_cap import AsyncOfflineCapLedger
-
-        return AsyncOfflineCapLedger(ledger, cap or {})
-    if on_unavailable == "local":
-        from budget_cpython.ledger.lease import AsyncLeasedLedger
-
-        return AsyncLeasedLedger(ledger, block)
+    ledger: AsyncLedgerProtocol = _open(url, True, on_unavailable, cap, block, options)
     return ledger
 
 
@@ -84,7 +66,25 @@ def _check(on_unavailable: str, cap: dict[str, Any] | None, block: dict[str, Any
         raise ValueError("block goes with on_unavailable='local'")
 
 
-def _open(url: str, awaited: bool, options: dict[str, Any]) -> Any:
+def _open(
+    url: str,
+    awaited: bool,
+    on_unavailable: str,
+    cap: dict[str, int] | None,
+    block: dict[str, int] | None,
+    options: dict[str, Any],
+) -> Any:
+    _check(on_unavailable, cap, block)
+    ledger = _beneath(url, awaited, options)
+    if on_unavailable == "deny":
+        return ledger
+    kind, amounts = ("lease.LeasedLedger", block)
+    if on_unavailable == "allow":
+        kind, amounts = ("offline_cap.OfflineCapLedger", cap)
+    return _engine(kind, awaited)(ledger, amounts)
+
+
+def _beneath(url: str, awaited: bool, options: dict[str, Any]) -> Any:
     scheme, colon, rest = url.partition(":") if isinstance(url, str) else ("", "", "")
     if scheme in _SERVERS and rest.startswith("//"):
         return _engine(_SERVERS[scheme], awaited)(url, **options)
@@ -95,11 +95,7 @@ def _open(url: str, awaited: bool, options: dict[str, Any]) -> Any:
         )
     place = [_file(rest)] if rest else []
     ledger = _engine(_OWN[scheme], False)(*place, **options)
-    if not awaited:
-        return ledger
-    from budget_cpython.ledger.threaded import ThreadedLedger
-
-    return ThreadedLedger(ledger)
+    return _engine("threaded.ThreadedLedger", False)(ledger) if awaited else ledger
 
 
 def _engine(name: str, awaited: bool) -> Any:
