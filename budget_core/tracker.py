@@ -24,7 +24,7 @@ class BudgetTracker:
     `due_ppm` is the share of an axis from which on something is due: a warning, tools, the limit.
     `alert` is `False` only while there is nothing to warn about, strip or stop, so that a call well
     within its budget asks nothing else; it is always on for a subclass with an `is_at_limit` of its
-    own, and where a last call is kept. `lock` is any context manager; without one a single thread
+    own, and where a final call is kept. `lock` is any context manager; without one a single thread
     may use the tracker. The axes are plain numbers: one record moves both under one lock, and never
     refuses.
 
@@ -160,7 +160,7 @@ class BudgetTracker:
         )
 
     def axes(self) -> "list[Axis]":
-        """Return `(scope, unit, used, cap, kept)` of each axis, `kept` being for a last call."""
+        """Return `(scope, unit, used, cap, kept)` of each axis, `kept` being for a final call."""
         axes: list[Axis] = _enforcement().axes(self)
         return axes
 

@@ -137,7 +137,7 @@ class Admission:
             if room < 1:
                 text = f"a prompt of {prompt} tokens leaves no room for an answer" if prompt else ""
                 if text and axis == "tokens" and (envelope.tokens.left(held) or 0) > prompt:
-                    text += " and a last call"
+                    text += " and a final call"
                 return 0, envelope.lacking(axis, text)
             limit = smaller_limit(limit, room)
         return limit, None
@@ -146,7 +146,7 @@ class Admission:
         """Return what the call may use of one axis.
 
         Where its prompt is counted, that is at most half of what the envelope itself has: the
-        prompt of the last call will be this one with its answer.
+        prompt of the final call will be this one with its answer.
         """
         left = count.left(held)
         if left is not None and self._prompt and count.kept and not count.closing:

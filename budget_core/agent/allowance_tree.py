@@ -18,7 +18,7 @@ def smaller_limit(one: int | None, other: int | None) -> int | None:
 class SharedAllowance(Allowance):
     """An `Allowance` that draws on `parent`: what is used here is used above as well.
 
-    `scope` is the name of its envelope. `kept` of the cap is reserved for the owner's last call,
+    `scope` is the name of its envelope. `kept` of the cap is reserved for the owner's final call,
     once `closing` is set, and never for those below. `held` is promised to calls in flight.
     `refused` counts the claims that failed because this allowance had no more.
 

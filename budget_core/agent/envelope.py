@@ -36,7 +36,7 @@ class Envelope:
     - `max_tokens_per_turn`, `max_context_tokens`: the smallest here and above, or `None`.
     - `name`: the envelope's name in reasons.
     - `stopped`: the reason that was given to `stop`, or `None`.
-    - `closing`: whether the last call has begun.
+    - `closing`: whether the final call has begun.
     - `pauses`: the declared ones, each a dict of `reason` and `ms`.
     - `queue`: the calls of the whole tree that wait for admission, the first to come first.
     - `in_use`: whether a run has begun with it and not ended.
@@ -164,7 +164,7 @@ class Envelope:
     def continuation(self, name: str = "") -> "Self":
         """Return an envelope for another run, with all that this one, whose run is over, has left.
 
-        It draws on this one, and keeps a part back for a last call again.
+        It draws on this one, and keeps a part back for a final call again.
         """
         rest: dict[str, Any] = {}
         with self.lock:
@@ -192,7 +192,7 @@ class Envelope:
     def _first_end(self) -> "tuple[Envelope, float]":
         """Return whose time is over first, here or above, and when on the clock.
 
-        What is kept for the last call is left out. The time of a paused envelope does not end.
+        What is kept for the final call is left out. The time of a paused envelope does not end.
         """
         owner, first = self, inf
         for envelope in self.chain():
@@ -207,7 +207,7 @@ class Envelope:
 
     @property
     def deadline(self) -> "Deadline":
-        """When work is to be over, here and above, without what is kept for the last call."""
+        """When work is to be over, here and above, without what is kept for the final call."""
         made: Deadline = self._deadline_kind()(self._first_end()[1], self._since, self.clock)
         return made
 
@@ -267,7 +267,7 @@ class Envelope:
     def check(self) -> StopReason | None:
         """Return why no further LLM call is to be made, here or above, or `None`.
 
-        Refused tool calls do not prevent the last call.
+        Refused tool calls do not prevent the final call.
         """
         stopped = self.why_stopped()
         if stopped is not None:

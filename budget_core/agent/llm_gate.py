@@ -35,10 +35,10 @@ class Gate:
 
     Before each call it checks every limit and condition, holds the tokens and the money that the
     call may use, and tells the provider how long its answer may be. Afterwards it counts what the
-    provider reports. At a limit it makes one last call from what was kept back.
+    provider reports. At a limit it makes one final call from what was kept back.
 
     - `model`: the model that answers, by default the provider's.
-    - `fallback_model`: makes the last call, and any call that the first's price does not allow.
+    - `fallback_model`: makes the final call, and any call that the first's price does not allow.
     - `wind_down`: when the model is notified, and loses its tools.
     - `stop_when`: a `StopCondition` beside the budget's own limits.
     - `middleware`: called in this order before a call, in reverse after it.

@@ -15,7 +15,7 @@ class StopReason:
     - `kind`: one of the constants.
     - `axis`, `used`, `limit`: the figures that caused it, in whole numbers (turns, tokens,
       milliseconds, nano-USD, which the text shows in dollars).
-    - `kept`: the part of the limit that is reserved for the last call.
+    - `kept`: the part of the limit that is reserved for the final call.
     - `scope`: the name of the envelope whose limit it was.
     - `reason`: the words given with an explicit stop.
     - `error`: the exception that was raised.

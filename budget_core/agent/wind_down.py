@@ -1,4 +1,4 @@
-"""Bring a run to its end in stages: a notice, fewer tools, no tools, a last call."""
+"""Bring a run to its end in stages: a notice, fewer tools, no tools, a final call."""
 
 from budget_core.checks import check_text
 from budget_core.config import Config, check_each, check_share, in_ppm
@@ -23,7 +23,7 @@ _LAST = "last_call"
 class WindDown(Config):
     """When the model is notified that its run nears a limit, and loses its tools.
 
-    Shares are of what may be used before the last call, on the axis nearest to its end.
+    Shares are of what may be used before the final call, on the axis nearest to its end.
 
     - `notice_at`: shares at which the model gets a notice, each once.
     - `narrow_at`: the share from which only tools marked `essential` are offered, if there are any.
@@ -61,7 +61,7 @@ class WindDown(Config):
     ) -> "tuple[str, list[str]]":
         """Return `(stage, notices)` of the next call, and take the tools that are off from it.
 
-        It is the last call where a reason is given. `axes` are those of an account beside the
+        It is the final call where a reason is given. `axes` are those of an account beside the
         envelope's. From which threshold on a notice is still to be given is in the envelope's
         `notes`.
         """

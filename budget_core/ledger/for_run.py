@@ -70,7 +70,7 @@ class RunAccount(LedgerAccount):
         """Hold what a call may use, cut to what is left, or return why it is not to be made.
 
         Then the envelope gets back what it had held for the call. `prompt` is its size in tokens,
-        0 if it was not counted. The last call has the `final` reserve; any other is made only if
+        0 if it was not counted. The final call has the `final` reserve; any other is made only if
         that can be held beside it.
         """
         hold = call.hold
