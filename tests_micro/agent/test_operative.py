@@ -156,7 +156,7 @@ async def test_the_only_turn_there_is_has_its_tools() -> None:
 async def test_tokens_bound_a_run_and_each_of_its_completions() -> None:
     budget = Budget(max_tokens=250, max_tokens_per_turn=120)
     played = await play(SHOUT, budget=budget)
-    # 225 may be used before the last call, which gets the rest
+    # 225 may be used before the final call, which gets the rest
     assert played.script.limits == [120, 120, 25]
     assert played.figures == ("token_budget", "tokens", 300, 250, 25, "run")
     assert played.result.usage["tokens"] == 300
@@ -410,7 +410,8 @@ async def test_a_prompt_that_does_not_fit_the_tokens_makes_no_call() -> None:
         [None],
     ), "there is room for one call only, and so it is the last"
     assert (
-        played.reason.reason == "a prompt of 40 tokens leaves no room for an answer and a last call"
+        played.reason.reason
+        == "a prompt of 40 tokens leaves no room for an answer and a final call"
     )
 
 

@@ -78,7 +78,7 @@ ORDERS: "tuple[tuple[str, list[Any], dict[str, Any], str], ...]" = (
         "turn_started response_failed " + LAST,
     ),
     (
-        "a failure in the last call",
+        "a failure in the final call",
         [SHOUT, OOPS],
         {"budget": Budget(max_turns=2)},
         TURN + TOOL + "turn_completed turn_started notice response_failed stopped",

@@ -18,7 +18,7 @@ TWENTY = Budget(max_turns=21)  # one of them is kept back
 
 
 async def twenty(**more: "Any") -> Played:
-    """Play a run that calls a tool in each of its 20 turns, and in its last call answers."""
+    """Play a run that calls a tool in each of its 20 turns, and in its final call answers."""
     more = dict({"budget": TWENTY, "tools": [ESSENTIAL, OTHER]}, **more)
     return await play(*[SHOUT] * 20, says("That is all."), **more)
 

@@ -1,4 +1,4 @@
-"""What one `Budget` does in exoclaw's loop: its limits, the last call, sub-agents, streams."""
+"""What one `Budget` does in exoclaw's loop: its limits, the final call, sub-agents, streams."""
 
 import asyncio
 
