@@ -172,13 +172,14 @@ class WaitingRoom:
                 blocker = None if may_ask else _blocker(list(self._queue), waiter)
                 may_ask = False
                 if blocker is not None:
-                    waiter.note(blocker, True)
+                    waiter.last = blocker, True
                 elif not waiter.waited or _now() >= self._closed_until:
                     try:
                         hold: Hold = await maybe_await(ask("reserve", *waiter.arguments))
                         return hold
                     except BudgetExceededError as error:
-                        waiter.note(error, False)
+                        waiter.last = error, False
+                        self._tell_later(waiter, error)
                         waiter.pause_ms = min(MOST_MS, waiter.pause_ms * 2 or FIRST_MS)
                 left_ms = waiter.until - _now()
                 if left_ms <= 0 or waiter.is_hopeless:
@@ -189,6 +190,15 @@ class WaitingRoom:
             if waiter in self._queue:
                 self._queue.remove(waiter)
             self.wake(waiter.path)
+
+    def _tell_later(self, waiter: "_Waiter", error: BudgetExceededError) -> None:
+        """Wake the calls behind one for which what is spent leaves too little."""
+        queue = list(self._queue)
+        for later in queue[queue.index(waiter) + 1 :]:
+            if later.last is not None and later.is_behind_of(waiter):
+                later.last = error, True
+                if later.is_hopeless:
+                    later.wake()
 
     async def _is_known(self, ask: "Ask", waiter: "_Waiter") -> bool:
         """Tell whether a call would be put behind others although its key has its hold already."""
@@ -202,11 +212,14 @@ class WaitingRoom:
 
 
 class _Waiter:
-    """One call that asks, or waits to ask; `last` is why it, or one before it, was refused last."""
+    """One call that asks, or waits to ask.
 
-    last: BudgetExceededError | None = None
-    lacks = ("", "")  # the limit that refused it: its account, with a slash, and its axis
-    waited = is_behind = False
+    `last` is the newest refusal, and whether that was not its own but that of a call before it. A
+    later call that asks for the same waits behind it.
+    """
+
+    last: "Any" = None  # one value: threads cannot tear it
+    waited = False
 
     def __init__(
         self,
@@ -229,20 +242,11 @@ class _Waiter:
         self.wake = wake
         self.pause_ms = 0
 
-    def note(self, error: BudgetExceededError, is_behind: bool) -> None:
-        """Remember a refusal, its own or that of a call before it.
-
-        Later calls that ask for the same wait behind this one.
-        """
-        self.last = error
-        self.is_behind = is_behind
-        self.lacks = (error.scope + "/", error.axis)
-
     @property
     def is_hopeless(self) -> bool:
         """Whether no settlement of what is held can help it, as far as is known."""
-        error: Any = self.last
-        if not self.is_behind:
+        error, is_behind = self.last
+        if not is_behind:
             return not error.is_held
         asked = self.amounts[error.axis]
         return asked is None or error.spent + asked > error.limit
@@ -252,9 +256,9 @@ class _Waiter:
 
         What a call before it waits for counts as held.
         """
-        error: Any = self.last
+        error, is_behind = self.last
         asked, held = error.asked, error.held
-        if self.is_behind:
+        if is_behind:
             asked = self.amounts[error.axis]
             held = min(max(0, error.limit - error.spent), held + (error.asked or 0))
         place = (error.scope, error.axis, error.window)
@@ -263,8 +267,11 @@ class _Waiter:
 
     def is_behind_of(self, earlier: "_Waiter") -> bool:
         """Tell whether it asks for what an earlier call was refused."""
-        account, axis = earlier.lacks
-        return self.amounts.get(axis, 0) != 0 and (self.path + "/").startswith(account)
+        if earlier.last is None:
+            return False
+        error = earlier.last[0]
+        along = (self.path + "/").startswith(error.scope + "/")
+        return along and self.amounts.get(error.axis, 0) != 0
 
 
 def _blocker(queue: "list[_Waiter]", waiter: _Waiter) -> BudgetExceededError | None:
@@ -274,7 +281,7 @@ def _blocker(queue: "list[_Waiter]", waiter: _Waiter) -> BudgetExceededError | N
         if earlier is waiter:
             break
         if waiter.is_behind_of(earlier) and earlier.until > now:  # else it was left behind
-            return earlier.last
+            return earlier.last[0]  # type: ignore[no-any-return]
     return None
 
 

@@ -146,6 +146,16 @@ async def test_a_call_behind_others_that_is_spent_is_refused() -> None:
     assert (error.asked, error.spent, error.left) == (60, 50, 0)
 
 
+async def test_a_call_behind_others_that_spending_makes_impossible_waits_no_longer() -> None:
+    callers = Callers(opened())
+    for name, tokens in (("first", 40), ("second", 30), ("waits", 50), ("hopeless", 70)):
+        await callers.come(name, tokens)
+    assert callers.errors == {}
+    await callers.settle("first", 40)
+    assert list(callers.errors) == ["hopeless"]
+    assert callers.served == ["first", "second"]
+
+
 async def test_a_call_that_waited_in_vain_says_how_long() -> None:
     callers = Callers(opened())
     await callers.come("held", 60)
