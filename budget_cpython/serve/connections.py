@@ -80,6 +80,12 @@ class Connection(H11Protocol):
             self.progress_at = self.loop.time()
         super().data_received(data)
 
+    def send_400_response(self, msg: str) -> None:
+        """Answer a request that is not HTTP; what the app answers to it is dropped."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+        super().send_400_response(msg)
+
     def on_response_complete(self) -> None:
         """Await the next request."""
         self.progress_at = self.loop.time()
