@@ -5,7 +5,6 @@ from budget_core.agent.budget import Budget
 from budget_core.agent.stop import AXES, StopReason, at_limit, in_words
 from budget_core.checks import check_count
 from budget_core.durations import in_ms, inf
-from budget_core.edge import nearest
 from budget_core.locks import NoLock
 from budget_core.monotonic import MONOTONIC
 from budget_core.usage import read_usage
@@ -324,10 +323,6 @@ class Envelope:
                     unit = AXES[axis][1]
                     found.append((envelope.name, unit, envelope.used(axis), cap, kept))
         return found or [(self.name, "turns", self.turns.used, None, 0)]
-
-    def nearest(self) -> "Axis":
-        """Return that of the `axes` which is nearest to its end."""
-        return nearest(self.axes())
 
     def update(self, reason: StopReason) -> None:
         """Bring the figures of a reason up to now, if its limit is one of these, here or above."""

@@ -340,10 +340,12 @@ class Ledger:
         return account.buckets
 
     def _nearest(self, path: str) -> "_Account":
-        for above in reversed(chain(path)):
-            if above in self._accounts:
-                return self._accounts[above]
-        raise UnknownAccountError(path)
+        above = path
+        while above not in self._accounts:
+            above, slash, _ = above.rpartition("/")
+            if not slash:
+                raise UnknownAccountError(path)
+        return self._accounts[above]
 
     def _refresh(self, account: "_Account", now: int) -> None:
         limits = [one for place in chain(account.path) for one in self._limits_of(place)]

@@ -26,24 +26,10 @@ MOST_MS = 500
 TURN_MS = 5000  # for which a process's calls may wait before others get a turn
 
 
-class _NoThreads:
-    """The event of a port without threads: while one waits, only time changes anything."""
-
-    def wait(self, seconds: float) -> None:
-        """Sleep."""
-        time.sleep(seconds)
-
-    def set(self) -> None:
-        """Do nothing."""
-
-    def clear(self) -> None:
-        """Do nothing."""
-
-
 try:
     _ThreadEvent: "Any" = __import__("threading").Event
 except (ImportError, AttributeError):
-    _ThreadEvent = _NoThreads
+    _ThreadEvent = None
 
 
 def reserve_blocking(
@@ -57,13 +43,16 @@ def reserve_blocking(
     """Do `ledger.reserve`, and block this thread for up to `wait` seconds while others hold it."""
     from budget_core.ledger.outbox import finish  # nothing is awaited here
 
-    event = _ThreadEvent()
+    event = None if _ThreadEvent is None else _ThreadEvent()
+
+    rest = time.sleep if event is None else event.wait  # without threads only time changes a thing
 
     async def pause(seconds: float) -> None:
-        event.wait(seconds)
-        event.clear()
+        rest(seconds)
+        if event is not None:
+            event.clear()
 
-    waiter = _Waiter(path, amounts, key, ttl, wait, pause, event.set)
+    waiter = _Waiter(path, amounts, key, ttl, wait, pause, event.set if event else bool)
     hold: Hold = finish(room_of(ledger).reserve(_asks(ledger), waiter))
     return hold
 
@@ -183,7 +172,8 @@ class WaitingRoom:
                         waiter.pause_ms = min(MOST_MS, waiter.pause_ms * 2 or FIRST_MS)
                 left_ms = waiter.until - _now()
                 if left_ms <= 0 or waiter.is_hopeless:
-                    raise waiter.refusal(waiter.wait_ms - max(0, left_ms) if waiter.waited else 0)
+                    waited = waiter.waited or left_ms <= 0
+                    raise waiter.refusal(waiter.wait_ms - max(0, left_ms) if waited else 0)
                 await waiter.pause(min(left_ms, _shortened(waiter.pause_ms or MOST_MS)) / 1000)
                 waiter.waited = True
         finally:

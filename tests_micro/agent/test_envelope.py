@@ -2,6 +2,7 @@
 
 from budget_core import Budget, Envelope, StopReason
 from budget_core.agent.admission import Admission
+from budget_core.edge import nearest
 from tests_micro.support import NO_COUNTS, FakeClock, RecordingLock, raises, stopped_clock
 
 TYPE_CHECKING = False
@@ -668,7 +669,7 @@ def test_nothing_that_is_read_waits_for_the_lock_that_it_holds() -> None:
     reads: "tuple[Callable[[], object], ...]" = (
         child.usage,
         child.remaining,
-        child.nearest,
+        child.axes,
         child.check,
         child.limits,
         child.out_of_time,
@@ -736,22 +737,22 @@ def test_what_calls_in_flight_hold_does_not_remain() -> None:
 def test_the_nearest_limit_is_given_with_what_is_kept_of_it() -> None:
     fake, top = timed(max_turns=11, max_tokens=1000, timeout=100)
     child = top.child(max_turns=4, name="child", last_call=None)
-    assert child.nearest() == ("child", "turns", 0, 4, 0)
+    assert nearest(child.axes()) == ("child", "turns", 0, 4, 0)
     child.turns.charge(1)
-    assert child.nearest() == ("child", "turns", 1, 4, 0)
-    assert top.nearest() == ("run", "turns", 1, 11, 1)
+    assert nearest(child.axes()) == ("child", "turns", 1, 4, 0)
+    assert nearest(top.axes()) == ("run", "turns", 1, 11, 1)
     top.tokens.charge(450)
-    assert child.nearest() == ("run", "tokens", 450, 1000, 100)
+    assert nearest(child.axes()) == ("run", "tokens", 450, 1000, 100)
     fake.advance(90_000)
-    assert child.nearest() == ("run", "ms", 90_000, 100_000, 10_000)
+    assert nearest(child.axes()) == ("run", "ms", 90_000, 100_000, 10_000)
     child.turns.charge(3)
-    assert child.nearest() == ("child", "turns", 4, 4, 0)
+    assert nearest(child.axes()) == ("child", "turns", 4, 4, 0)
 
 
 def test_a_cap_of_zero_is_no_limit_that_one_gets_nearer_to() -> None:
     run = opened(max_tool_calls=0, max_turns=3)
     run.claim_tool_call()
-    assert run.nearest() == ("run", "turns", 0, 3, 1)
+    assert nearest(run.axes()) == ("run", "turns", 0, 3, 1)
 
 
 def test_a_reason_names_whose_limit_was_lacking() -> None:
