@@ -250,8 +250,8 @@ class TurnBudgetTracker(BudgetTracker):
         return in_ppm(weights[model]) if isinstance(model, str) and model in weights else WHOLE
 
 
-def _part(cap: int | None, ppm: int) -> int:
-    return NEVER if cap is None else -(-cap * ppm // WHOLE)
+def _part(cap: int | None, share: int) -> int:
+    return NEVER if cap is None else -(-cap * share // WHOLE)
 
 
 def _enforcement() -> "Any":

@@ -37,23 +37,26 @@ class Reserve(FinalCall):
         """Return the hold of a call, and hold what a final call after it needs.
 
         Raises what `LedgerAccount.reserve` does; `BudgetExceededError` if both do not fit. Where
-        the account's calls wait for what others hold, nothing is held meanwhile: calls that waited
-        for one another's reserve would wait in vain. What is not free then is held with the next.
+        the account's calls wait for what others hold, a run holds nothing while its first call
+        waits: runs that waited for one another's reserve would wait in vain. What is not free then
+        is held with the next call.
         """
         account, limit = self.account, self._limit(limit)
         needed = self.needs(prompt, limit, price)
-        longest, lacking = self.standing.longest(prompt, limit, price, needed)
-        if not account.wait_ms or lacking is not None:
+        if not account.wait_ms:
             await self._take(needed)
             return await account.reserve(model, prompt, limit, price)
+        longest, lacking = self.standing.longest(prompt, limit, price, needed)
+        longest = longest or min(limit, SHORTEST)
         try:
-            if not account.others_wait():
+            if lacking is not None or not account.others_wait():
                 await self._take(needed)
                 return await account.take(model, prompt, longest, price)
         except BudgetExceededError as error:
-            if not error.is_held:
+            if lacking is not None or not error.is_held:
                 raise
-        await self.give_back()
+        if not self.begun:
+            await self.give_back()
         taken = await account.reserve(model, prompt, longest, price)
         try:
             await self._take(needed)

@@ -1,5 +1,7 @@
 """Agents on accounts of a ledger: notices, fewer tools, and a final call that nobody can take."""
 
+import asyncio
+
 from budget_core.agent.budget import Budget
 from budget_core.agent.operative import Operative
 from budget_core.agent.tool import Tool
@@ -103,10 +105,10 @@ def check_account(ledger: "Any", account: str = "org") -> None:
         assert row.debt == 0, row
 
 
-async def check_operative(ledger: "Any", counts: "Any") -> None:
+async def check_operative(ledger: "Any", counts: "Any", **options: "Any") -> None:
     """Check a run on an account with `CAP` tokens a day; `counts` is the ledger, not awaited."""
     model = Reader()
-    result = await run(ledger, model)
+    result = await run(ledger, model, **options)
     assert result.text == ANSWER
     assert result.reason.axis == "tokens"
     assert result.reason.scope == "org"
@@ -118,10 +120,10 @@ async def check_operative(ledger: "Any", counts: "Any") -> None:
     check_account(counts)
 
 
-async def check_wrapper(ledger: "Any", counts: "Any") -> None:
+async def check_wrapper(ledger: "Any", counts: "Any", **options: "Any") -> None:
     """Check a loop on an account with `CAP` tokens a day."""
     model = Reader()
-    answer = await loop(BudgetWrapper(model, ledger=ledger, account="org/reader"))
+    answer = await loop(BudgetWrapper(model, ledger=ledger, account="org/reader", **options))
     assert (answer.content, answer.cut_off_by) == (ANSWER, None)
     assert "of your org budget is used" in model.notices[0]
     assert "org has used" in model.notices[-1]
@@ -141,6 +143,22 @@ async def test_a_wrapper_on_an_account_gives_notices_and_a_last_answer() -> None
     for wrap in (lambda ledger: ledger, Awaited):
         ledger = opened()
         await check_wrapper(wrap(ledger), ledger)
+
+
+async def test_agents_whose_calls_wait_get_notices_and_a_last_answer_too() -> None:
+    for check in (check_operative, check_wrapper):
+        ledger = opened()
+        await check(ledger, ledger, wait=60)
+
+
+async def test_several_runs_at_once_end_with_answers_each() -> None:
+    for wait in (None, 0.05):
+        ledger = opened(Limit("tokens", 40_000, "day"))
+        models = [Reader() for _ in range(4)]
+        runs = [run(ledger, model, max_tokens=500, wait=wait) for model in models]
+        results: Any = await asyncio.gather(*runs)
+        assert [result.text for result in results] == [ANSWER] * 4
+        check_account(ledger)
 
 
 async def test_a_final_call_is_not_taken_by_a_neighbour() -> None:
