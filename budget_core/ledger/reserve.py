@@ -5,7 +5,7 @@ import sys
 from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.llm_account import TRIES, amounts, fitting
 from budget_core.ledger.llm_hold import LlmHold
-from budget_core.ledger.standing import FinalCall
+from budget_core.ledger.standing import SHORTEST, FinalCall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

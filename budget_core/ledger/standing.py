@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _EVERY = 8  # calls, after which the balance is read again
 _NEAR = 4  # calls with their final one: while less is left, it is read before each
 _ANSWER = 1024  # tokens of a final answer, unless a shorter one is asked for
-_SHORTEST = 64  # tokens of an answer that is worth a call
+SHORTEST = 64  # tokens of an answer that is worth a call
 
 
 class Standing:
@@ -75,7 +75,7 @@ class Standing:
         """Return the longest answer that leaves room for a `final` call, or 0 and what lacks."""
         call = amounts(prompt, limit, price)
         self._least = {axis: _NEAR * (call[axis] + final.get(axis, 0)) for axis in call}
-        shortest = min(limit, _SHORTEST)
+        shortest = min(limit, SHORTEST)
         for row in self._rows:
             if row.axis not in call:
                 continue
