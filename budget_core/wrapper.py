@@ -73,7 +73,7 @@ class BudgetWrapper:
                 self, inner, tracker, enforcement, ledger, *options
             )
         if tracker is None or not hasattr(tracker, "alert"):
-            raise ValueError(f"tracker must be a BudgetTracker, not {tracker!r}")
+            raise ValueError(f"tracker must be a BudgetTracker, or give a ledger, not {tracker!r}")
         self.inner = inner
         self.tracker = tracker
         self.enforcement = check_enforcement(

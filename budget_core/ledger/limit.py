@@ -104,9 +104,8 @@ class LimitReader:
         """Raise `ValueError` for an axis that may not be, or only if a limit has `counted` it."""
         check_axis(axis)
         if axis not in self.known and not (self._any and counted):
-            text = "one that a limit on the path counts, or " if self._any else ""
-            more = ", or in axes" if self._any else ""
-            refuse("axis", f"{text}one of {', '.join(self.known)}{more}", axis)
+            more = ", or counted by a limit on the path, or named in axes" if self._any else ""
+            refuse("axis", f"one of {', '.join(self.known)}{more}", axis)
 
 
 def check_path(path: "Any") -> str:

@@ -123,8 +123,8 @@ class LedgerAccount:
         check_ttl(self.ttl)
         self.wait_ms = check_wait(wait)
         self.expect = expect
-        if expect is not None and expect != LEARNED and not check_count("expect", expect):
-            refuse("expect", "1 or more", expect)
+        if expect not in (None, LEARNED) and (type(expect) is not int or expect < 1):
+            refuse("expect", "a whole number of tokens, 1 or more, or 'learned'", expect)
         self.error: Exception | None = None
         self._shared = _SHARED.setdefault(ledger, _InProcess())
         self.outbox = self._shared.outbox

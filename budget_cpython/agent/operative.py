@@ -44,7 +44,8 @@ class Operative(core.Operative):
     - `on_event(kind, **fields)`: called with what happens; an error of it changes nothing.
     - `stream`: ask for the answer piece by piece.
     - `model`, `fallback_model`, `wind_down`, `stop_when`, `middleware`, `prices`, `count_tokens`,
-      `compact`, `ledger`, `account`: how calls are admitted; see docs/operatives.md.
+      `compact`: how calls are admitted; see docs/operatives.md. `ledger`, `account`, `max_tokens`,
+      `ttl`, `wait`, `expect`: what is held for them on an account; see docs/ledger.md.
 
     Raises `ValueError` naming what is wrong, and `TypeError` for an unknown option.
     """

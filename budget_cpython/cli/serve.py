@@ -63,7 +63,8 @@ def add_serve(commands: Any) -> None:
     option("--no-create", action="store_true", help=create)
     option("--listen", default=LISTEN, metavar="ADDRESS", help=address)
     option("--keys", metavar="FILE", help=_KEYS_HELP)
-    option("--axes", type=_split, metavar="AXIS,…", help="the only axes, as in tokens,calls (any)")
+    axes = "the only axes, as in tokens,calls (tokens, calls, usd and those of limits)"
+    option("--axes", type=_split, metavar="AXIS,…", help=axes)
     holds = "for memory:, the most live holds (1000000)"
     option("--max-holds", type=int, metavar="N", help=holds)
     for name, count, text in (
