@@ -24,7 +24,7 @@ from budget_cpython.serve.operations import OPERATIONS, Call, Operation, url_of
 from budget_cpython.serve.request_body import parse_object, read_body_first
 from budget_cpython.serve.served_ledger import ServedLedger
 
-log = logging.getLogger("budget_cpython.serve")
+log = logging.getLogger("microbudget.serve")
 
 
 def make_app(

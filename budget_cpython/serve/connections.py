@@ -10,7 +10,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from budget_cpython.serve.addresses import client_network
 
 _OTHER_FILES = 128  # of the engine, the connections to it, and the process
-log = logging.getLogger("budget_cpython.serve")
+log = logging.getLogger("microbudget.serve")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from budget_cpython.ledger.waiting import reserve_waiting
 THREADS = 32
 MAX_WAIT_S = 60
 MAX_WAITING = 500  # requests that wait for holds: others have to get through
-log = logging.getLogger("budget_cpython.serve")
+log = logging.getLogger("microbudget.serve")
 
 
 class ServedLedger:

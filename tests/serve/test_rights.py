@@ -266,6 +266,7 @@ def test_a_key_sees_that_the_engine_fails_and_not_where_it_is(
     assert answer.status_code in (503, 507)
     assert "/srv" not in answer.text
     assert "/srv/ledger.db" in caplog.text
+    assert {record.name for record in caplog.records} == {"microbudget.serve"}
 
 
 def test_no_key_is_in_an_answer_or_in_the_log(made: Made, caplog: pytest.LogCaptureFixture) -> None:

@@ -269,9 +269,11 @@ def test_malformed_options_are_refused_by_name() -> None:
         ("expect", 0),
         ("expect", 1.5),
         ("expect", True),
+        ("expect", "much"),
     ):
         error = raises(ValueError, LedgerAccount, opened(1), "org", **{name: value})
         assert str(error).startswith(name + " must be")
+        assert ("'learned'" in str(error)) is (name == "expect")
 
 
 async def test_a_call_falls_back_at_once_instead_of_waiting_for_the_first_model() -> None:
