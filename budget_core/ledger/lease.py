@@ -15,7 +15,7 @@ from budget_core.ledger.errors import (
     UnknownHoldError,
 )
 from budget_core.ledger.leased_block import PathLease
-from budget_core.ledger.limit import check_amounts, check_key
+from budget_core.ledger.limit import check_amounts, check_key, check_path
 from budget_core.ledger.outbox import new_key
 from budget_core.ledger.records import TTL, Hold, bounded, check_hold, check_ttl, wake
 from budget_core.ledger.upstream import Upstream
@@ -231,7 +231,7 @@ class LeasedLedger:
                 if not unused:
                     raise LedgerFullError(f"{self._max_paths} paths are leased: raise max_paths")
                 del self._leases[unused[0]]
-            lease = PathLease(path, list(self._block), self._clock, self._lock)
+            lease = PathLease(check_path(path), list(self._block), self._clock, self._lock)
             self._leases[path] = lease
         return lease
 

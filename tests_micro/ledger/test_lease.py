@@ -49,6 +49,18 @@ async def test_what_is_unused_is_given_back_on_close() -> None:
     assert world.stands("tokens") == (70, 0)
 
 
+async def test_a_malformed_path_leaves_nothing_that_keeps_others_from_settling() -> None:
+    world = World()
+    leased = world.leased()
+    hold = await leased.reserve(PATH, {"calls": 1})
+    for path in ("", "org//agent"):
+        error = await raises_async(ValueError, leased.reserve, path, {"calls": 1})
+        assert "path must be" in str(error)
+    await leased.commit(hold, {"calls": 3})
+    await leased.close()
+    assert world.stands() == (3, 0)
+
+
 async def test_a_claim_larger_than_a_block_is_drawn_whole() -> None:
     world = World()
     leased = world.leased()
