@@ -85,9 +85,9 @@ def as_report(usage: Usage) -> "dict[str, Any]":
 
 
 def is_billed(error: BaseException) -> bool:
-    """Tell whether a failed call may cost something: not if it was refused or never sent."""
+    """Tell whether a failed call may cost something: not if refused, redirected or never sent."""
     if isinstance(error, ProviderError):
-        return error.sent and error.status < 400
+        return error.sent and error.status < 300
     return getattr(error, "sent", True)
 
 
