@@ -43,7 +43,7 @@ def make_answer(
             raise ProviderError(200, "the answer calls a tool without id or name")
         call.arguments = parse_object(call.arguments)
     if not isinstance(content, str):
-        content = None
+        content = text_of_parts(content) or None
     if not isinstance(finish_reason, str):
         finish_reason = "tool_calls" if calls else "stop"
     response = ChatResponse(content, calls, finish_reason, usage)
@@ -53,6 +53,15 @@ def make_answer(
     if isinstance(tier, str):
         response.service_tier = tier
     return response
+
+
+def text_of_parts(content: "Any") -> str:
+    """Return the text of an answer's content, which some models send in parts."""
+    text = ""
+    for part in content if isinstance(content, list) else ():
+        value = part.get("text") if isinstance(part, dict) else part
+        text += value if isinstance(value, str) else text_of_parts(value)
+    return text
 
 
 def parse_object(text: "Any") -> "dict[str, Any] | None":

@@ -1,6 +1,6 @@
 """Read a streamed chat answer."""
 
-from budget_core.chat.completion import make_answer, parse_json
+from budget_core.chat.completion import make_answer, parse_json, text_of_parts
 from budget_core.errors import ProviderError
 from budget_core.provider import ChatResponse, ToolCall
 from budget_core.usage_stream import as_streamed
@@ -72,7 +72,7 @@ class _Parts:
 
                 raise ProviderError(200, "the stream reported an error: " + complaint(data)[0])
             return self._add(chunk)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
             raise ProviderError(200, "the streamed answer is malformed")
 
     def _add(self, chunk: "Any") -> str | None:
@@ -96,8 +96,12 @@ class _Parts:
             text = function.get("arguments") or ""
             self.calls[index].arguments += text
             sink.count(text)
-        thought = delta.get("reasoning_content") or delta.get("reasoning")
-        if isinstance(thought, str):
-            sink.count(thought)
         text = delta.get("content")
+        thought = delta.get("reasoning_content") or delta.get("reasoning") or delta.get("refusal")
+        if isinstance(text, list):
+            thoughts = [part.get("thinking") for part in text if isinstance(part, dict)]
+            thought, text = thought or text_of_parts(thoughts), text_of_parts(text)
+        if not isinstance(thought, str):
+            thought = text_of_parts(delta.get("reasoning_details"))
+        sink.count(thought)
         return text if isinstance(text, str) else None

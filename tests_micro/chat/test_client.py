@@ -299,7 +299,7 @@ async def test_json_nested_without_end_is_refused() -> None:
 
 
 async def test_parts_of_another_kind_are_taken_for_missing() -> None:
-    for value in (None, 5, ["text"], {"x": 1}, True):
+    for value in (None, 5, [{"x": 1}], {"x": 1}, True):
         response = await ask({"choices": [{"message": {"content": value}, "finish_reason": value}]})
         assert (response.content, response.finish_reason) == (None, "stop"), value
         assert response.tool_calls == []
@@ -368,6 +368,13 @@ async def test_a_call_without_id_or_name_is_refused() -> None:
         {"id": "c"},
     ):
         await refused(message(content=None, tool_calls=[call]))
+
+
+async def test_content_in_parts_is_text() -> None:
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+    parts = [thought, {"type": "text", "text": "Hi"}, {"type": "text", "text": "."}]
+    response = await ask({"choices": [{"message": {"content": parts}}]})
+    assert response.content == "Hi."
 
 
 async def test_a_missing_reason_is_told_from_the_answer() -> None:

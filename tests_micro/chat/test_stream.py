@@ -213,7 +213,7 @@ async def test_a_chunk_of_another_shape_breaks_a_stream() -> None:
 
 
 async def test_a_delta_that_is_no_text_is_passed_over() -> None:
-    for value in (5, ["a"], {"a": 1}, True, None, ""):
+    for value in (5, [{"a": 1}], {"a": 1}, True, None, ""):
         response, deltas = await stream(event(content=value), TEXT, FINISH, DONE)
         assert deltas == ["Grüße ", "😀!"], value
         assert response.content == "Grüße 😀!", value
@@ -346,6 +346,18 @@ async def test_parts_of_tool_calls_and_thoughts_are_counted_but_are_no_text() ->
     assert response.content is None
 
 
+async def test_content_in_parts_is_text_and_its_thoughts_are_counted() -> None:
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "z" * 8}]}
+    said = {"type": "text", "text": "Hi."}
+    for parts in ([thought, said], ["H", "i."], [None, 5, said, {"text": 5}]):
+        sink = StreamedAnswer()
+        response = await Client(URL, "small").ask(
+            Wire(answer(event(content=parts) + FINISH)), on_delta=sink
+        )
+        assert (response.content, sink.text) == ("Hi.", "Hi.")
+        assert sink.tokens == (3 if thought in parts else 1)
+
+
 async def test_thoughts_that_are_no_text_are_passed_over() -> None:
     for value in (5, ["a"], {"a": 1}, True):
         sink = StreamedAnswer(limit=0)
@@ -365,7 +377,16 @@ async def test_a_stream_past_its_limit_is_left_off_there() -> None:
 
 async def test_the_limit_holds_for_long_pieces_of_every_kind() -> None:
     piece = "x" * 1000
-    for raw in (event(content=piece), part(0, piece, id="c", name="f"), event(reasoning=piece)):
+    parts = [{"type": "text", "text": piece}]
+    for raw in (
+        event(content=piece),
+        part(0, piece, id="c", name="f"),
+        event(reasoning=piece),
+        event(refusal=piece),
+        event(content=parts),
+        event(content=[{"type": "thinking", "thinking": parts}]),
+        event(reasoning_details=parts),
+    ):
         sink = StreamedAnswer(limit=500)
         wire = Wire(b"HTTP/1.1 200 OK\r\n\r\n", *[raw] * 99)
         await raises_async(AnswerTooLongError, Client(URL, "small").ask, wire, on_delta=sink)
