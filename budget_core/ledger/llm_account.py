@@ -235,7 +235,7 @@ class LedgerAccount:
         if price is None:
             asked["nano_usd"] = None  # a limit on money refuses it
         try:
-            held = await self._hold(asked, key, wait_ms)
+            held = await self.hold(asked, key, wait_ms)
         except BudgetExceededError as error:
             if price is None and error.axis == "nano_usd":
                 raise UnpricedError(error.scope, model)
@@ -263,11 +263,11 @@ class LedgerAccount:
 
         return room_of(self.ledger).waiting > 0
 
-    async def hold(self, asked: "dict[str, int | None]") -> Hold:
-        """Hold amounts as they are, without waiting."""
-        return await self._hold(asked, None, 0)
+    async def hold(
+        self, asked: "dict[str, int | None]", key: str | None = None, wait_ms: int = 0
+    ) -> Hold:
+        """Hold amounts as they are; only a ledger that waits by itself waits for them."""
 
-    async def _hold(self, asked: "dict[str, int | None]", key: str | None, wait_ms: int) -> Hold:
         def ask(operation: str, *arguments: "Any") -> "Any":
             more = (wait_ms / 1000,) if wait_ms else ()
             return self._ask(operation, *(arguments + more))
