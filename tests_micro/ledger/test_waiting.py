@@ -5,7 +5,7 @@ import asyncio
 from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.memory import Ledger
-from budget_core.ledger.records import TTL
+from budget_core.ledger.records import TTL, wake
 from budget_core.ledger.waiting import reserve_waiting
 from tests_micro.support import FakeClock, raises, raises_async
 
@@ -22,6 +22,19 @@ def opened(cap: int = 100) -> Ledger:
     ledger = Ledger(FakeClock(NOON))
     ledger.set_limits("org", [Limit("tokens", cap)])
     return ledger
+
+
+class Own:
+    """A ledger of a user's, which says itself what was settled."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.reserve = ledger.reserve
+        self._ledger = ledger
+
+    def commit(self, hold: "Any", actual: "Any" = None) -> "Any":
+        found = self._ledger.commit(hold, actual)
+        wake(self, hold)
+        return found
 
 
 class Callers:
@@ -81,6 +94,16 @@ async def test_a_call_waits_for_what_is_held_and_gets_it() -> None:
     assert callers.served == ["first", "second"]
     [row] = callers.ledger.balance("org")
     assert (row.spent, row.held) == (70, 30)
+
+
+async def test_a_users_ledger_is_left_as_it_is_and_may_tell_of_settlements() -> None:
+    callers = Callers(Own(opened()))
+    before = sorted(callers.ledger.__dict__)
+    await callers.come("first", 80)
+    await callers.come("second", 30)
+    await callers.settle("first", 70)
+    assert callers.served == ["first", "second"]
+    assert sorted(callers.ledger.__dict__) == before
 
 
 async def test_what_is_spent_is_refused_at_once() -> None:
