@@ -9,7 +9,6 @@ from budget_core.checks import check_text
 from budget_core.ledger.errors import LedgerError
 from budget_core.ledger.limit import Limit, check_path
 from budget_core.ledger.records import TTL, Balance, Hold, check_hold, wake
-from budget_core.ledger.waiting import reserve_blocking
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.sqlite.connection import Connection
 from budget_cpython.ledger.sqlite.group_commit import GroupCommit
@@ -107,6 +106,8 @@ class SqliteLedger:
     ) -> Hold:
         """Hold amounts on every limit of the path and of all above it, or raise."""
         if wait:
+            from budget_core.ledger.waiting import reserve_blocking  # most programs never wait
+
             return reserve_blocking(self, path, amounts, key, ttl, wait)
         return self._commits.run(
             lambda rows: rows.load_accounts(path, key).reserve(path, amounts, key, ttl)
