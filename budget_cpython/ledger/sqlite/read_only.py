@@ -1,5 +1,6 @@
 """Open a ledger's file for reading alone."""
 
+import os
 import sqlite3
 from contextlib import ExitStack, closing
 
@@ -44,11 +45,20 @@ def open_read_only(file: LedgerFile) -> ReadOnlyConnection:
 def back_up(file: LedgerFile, copy: str) -> None:
     """Write a copy of a ledger's file, which says that it is one: no log belongs to it."""
     try:
-        write_new(copy, b"")
-        with closing(open_read_only(file)) as db, closing(sqlite3.connect(copy)) as target:
-            db.backup(target)
-            target.execute("PRAGMA journal_mode = DELETE")
-            target.execute("UPDATE ledger SET inode = ''")
-            target.commit()
+        with closing(open_read_only(file)) as db:
+            write_new(copy, b"")
+            try:
+                _copy(db, copy)
+            except BaseException:
+                os.unlink(copy)  # an empty one would be restored as a new ledger
+                raise
     except (*SQLITE_ERRORS, OSError) as error:
         raise LedgerUnavailableError(f"cannot write {copy!r}: {error}", error) from error
+
+
+def _copy(db: sqlite3.Connection, copy: str) -> None:
+    with closing(sqlite3.connect(copy)) as target:
+        db.backup(target)
+        target.execute("PRAGMA journal_mode = DELETE")
+        target.execute("UPDATE ledger SET inode = ''")
+        target.commit()

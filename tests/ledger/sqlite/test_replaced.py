@@ -137,6 +137,14 @@ def test_a_backup_is_a_new_file_for_its_owner_alone(ledger: SqliteLedger, path: 
             SqliteLedger.back_up(missing, backup)
 
 
+def test_a_backup_that_fails_leaves_no_file(path: Path) -> None:
+    copy = path.with_name("copy.db")
+    for _ in range(2):
+        with pytest.raises(LedgerUnavailableError, match="ledger"):
+            SqliteLedger.back_up(path, copy)
+        assert not copy.exists()
+
+
 def test_a_ledger_is_restored_as_the_page_says(ledger: SqliteLedger, path: Path) -> None:
     ledger.charge("org", ONE)
     SqliteLedger.back_up(path, path.with_name("backup.db"))
