@@ -51,7 +51,7 @@ class ChatClient:
         self.model: str = check_text("model", model)
         self.retries = check_count("retries", retries)
         self.attempts = 0
-        self.limit_name = limit_name
+        self.limit_name = check_text("limit_name", limit_name)
         self._sleep = sleep
         self._endpoint = HttpEndpoint(base_url, api_key, timeout_s, max_response_bytes, tls)
         self._key = api_key

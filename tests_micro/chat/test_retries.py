@@ -80,6 +80,11 @@ async def test_retries_can_be_off() -> None:
     assert (error.status, error.attempts, client.waits) == (429, 1, [])
 
 
+def test_a_name_of_the_limit_that_is_none_is_refused() -> None:
+    for odd in (5, "", None):
+        assert "limit_name" in str(raises(ValueError, Client, URL, "m", limit_name=odd)), odd
+
+
 def test_a_number_of_retries_that_is_none_is_refused() -> None:
     for odd in (-1, True, 1.5, "2", None):
         assert "retries" in str(raises(ValueError, Client, URL, "m", retries=odd)), odd
