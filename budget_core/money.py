@@ -38,6 +38,7 @@ def in_nano(name: str, usd: "Any", places: int = 9) -> int:
 
 def dollars(nano_usd: int) -> str:
     """Return nano-USD as exact dollars: two decimals, or as many as it takes, as `$0.0027`."""
-    whole, rest = divmod(nano_usd, 1_000_000_000)
+    whole, rest = divmod(abs(nano_usd), 1_000_000_000)
     cents = f"{rest:09}".rstrip("0")
-    return f"${whole}.{cents}" + "0" * (2 - len(cents))
+    sign = "-" if nano_usd < 0 else ""
+    return f"{sign}${whole}.{cents}" + "0" * (2 - len(cents))

@@ -87,6 +87,8 @@ def test_dollars_have_two_decimals_or_as_many_as_it_takes() -> None:
     ):
         assert dollars(nano) == text
         assert in_nano("usd", text[1:]) == nano
+    assert dollars(-5) == "-$0.000000005"
+    assert dollars(-1_500_000_000) == "-$1.50"
 
 
 def test_a_budget_is_given_in_dollars_and_kept_in_nano_usd() -> None:
