@@ -131,7 +131,9 @@ def _remove(report: "Any", path: "Sequence[Any]") -> bool:
                 report.remove(entry)
                 return True
             report = entry
-    return isinstance(report, dict) and report.pop(last, None) is not None
+    if not isinstance(report, dict) or isinstance(report.get(last), (bool, str)):
+        return False
+    return report.pop(last, None) is not None
 
 
 def _camel(value: "Any") -> "Any":

@@ -208,6 +208,14 @@ def test_a_unit_without_a_price_marks_the_call() -> None:
     assert not listed("gpt-4o").cost_of({**PLAIN, "inference_geo": "us"})[1]
 
 
+def test_a_unit_that_is_not_a_number_marks_the_call() -> None:
+    price = listed("claude-sonnet-4-5")
+    report = {"input_tokens": 100, "output_tokens": 10}
+    for searches in ("2", True):
+        used = {**report, "server_tool_use": {"web_search_requests": searches}}
+        assert price.cost_of(used) == (450_000, False), searches
+
+
 def test_parts_that_are_more_than_their_whole_mark_the_call() -> None:
     report = {**PLAIN, "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 5_000}}
     price = listed("gpt-audio")
