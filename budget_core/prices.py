@@ -119,10 +119,12 @@ class Price:
         if report is not None:
             try:
                 full = full and not has_more(report)
-                hour = _for_an_hour(report) if written else 0
+                hour = _for_an_hour(report)
             except Exception:  # noqa: BLE001 - a foreign report may raise anything, or have no end
                 full = False
-        if (hour < written and not self._tariffs[0]) or (hour and not self._tariffs[1]):
+        if hour > written or (hour and not self._tariffs[1]):
+            full = False
+        if hour < written and not self._tariffs[0]:
             full = False
         cost = self.cost(prompt, usage.total - prompt, usage.cached, written, hour)
         return cost, full and not _is_special(tier)

@@ -81,13 +81,13 @@ def _has_plain_details(usage: Usage, report: "dict[str, Any]") -> bool:
     """Take over the cache reads and the reasoning; `False` if there is more in the report."""
     details = report["prompt_tokens_details"]
     usage.cached = cached = details["cached_tokens"]
-    if len(details) > 1 and sum(details.values()) != cached:
+    if len(details) > 1 and (sum(details.values()) != cached or min(details.values()) < 0):
         return False
     reasoning, known = 0, 4
     if "completion_tokens_details" in report:
         details = report["completion_tokens_details"]
         reasoning, known = details["reasoning_tokens"], 5
-        if len(details) > 1 and sum(details.values()) != reasoning:
+        if len(details) > 1 and (sum(details.values()) != reasoning or min(details.values()) < 0):
             return False
     usage.reasoning = reasoning
     return (

@@ -114,8 +114,9 @@ def _take_iterations(usage: "UsageParts", iterations: "Sequence[object]") -> Non
     valid = True
     for iteration in iterations:
         part: Any = type(usage)()
-        _take(part, _Report(iteration, usage.MOST))
-        valid = valid and part.status == usage.MEASURED
+        fields = _Report(iteration, usage.MOST)
+        _take(part, fields)
+        valid = valid and part.status == usage.MEASURED and not fields.get("iterations")
         for name in ("input", "output", "total", "cached", "cache_written"):
             whole[name] = whole.get(name, 0) + (getattr(part, name) or 0)
     if usage.total <= whole["total"] <= usage.MOST:

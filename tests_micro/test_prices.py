@@ -161,6 +161,7 @@ def test_a_cost_says_whether_it_is_all() -> None:
         ("service_tier", "priority"),
         ("speed", "fast"),
         ("inference_geo", "us"),
+        ("prompt_tokens_details", {"cached_tokens": 0, "audio_tokens": 50, "text_tokens": -50}),
     ):
         assert price.cost_of(dict(PLAIN, **{name: value})) == (600_000, False), (name, value)
     for name, value in (
@@ -211,6 +212,21 @@ def test_writes_for_an_hour_without_a_tariff_mark_the_call() -> None:
     for iterations in ([report], [report, dict(report, type="compaction")]):
         inside = dict(plain, iterations=iterations)
         assert price.cost_of(inside) == (780_000 * len(iterations), True)
+
+
+def test_writes_for_an_hour_that_are_not_among_the_counted_ones_mark_the_call() -> None:
+    price = Price(3, 15, cache_write="3.75", cache_write_1h=6)
+    report: dict[str, Any] = {"input_tokens": 100, "output_tokens": 20}
+    report["cache_creation"] = {"ephemeral_1h_input_tokens": 500}
+    assert price.cost_of(report) == (600_000, False)
+    report["cache_creation_input_tokens"] = 50
+    assert price.cost_of(report) == (600_000 + 300_000, False)
+
+
+def test_iterations_within_iterations_mark_the_call() -> None:
+    part: dict[str, Any] = {"input_tokens": 100, "output_tokens": 20}
+    nested = dict(part, iterations=[dict(part, iterations=[part, part])])
+    assert Price(3, 15).cost_of(nested) == (600_000, False)
 
 
 def test_tokens_that_may_be_input_or_output_cost_as_the_dearer() -> None:
