@@ -109,7 +109,7 @@ class Price:
         report, written, hour = usage.report, usage.cache_written, 0
         full = usage.status in (usage.MEASURED, usage.ESTIMATED)
         if report is None and not usage.total:
-            return 0, full  # nothing was used, or nobody knows
+            return 0, full  # nothing was used, or it is unknown
         prompt = min(usage.total, usage.input or 0)
         if usage.input is None and usage.total:
             full = False
@@ -150,7 +150,7 @@ def has_more(report: "Any", known: str = _REPORT) -> bool:
     """Tell whether something in a report is not zero, and not among what is `known` of it."""
     fields = report if isinstance(report, dict) else getattr(report, "__dict__", None)
     if fields is None:
-        return True  # nobody can tell what it has
+        return True  # an object whose content is unknown
     extra = getattr(report, "model_extra", None)  # pydantic's
     if extra:
         fields = dict(fields, **extra)

@@ -76,7 +76,7 @@ class ListedPrice:
         usage = read_usage(usage)
         known = usage.status in (usage.MEASURED, usage.ESTIMATED)
         if usage.report is None and not usage.total:
-            return 0, known  # nothing was used, or nobody knows
+            return 0, known  # nothing was used, or it is unknown
         try:
             cost, full = self._price_of_report(usage, tier, batch)
         except Exception:  # noqa: BLE001 - a foreign report may have any form, or have no end

@@ -72,7 +72,7 @@ class _InProcess:
         """Note how long an answer was: what is expected sinks slowly from the longest one."""
         known = self.expected.get(place, 0)
         if was_cut:
-            answer += answer // 4 + 1  # or more: nobody knows
+            answer += answer // 4 + 1  # or more: the answer was cut
         if place not in self.expected and len(self.expected) >= _MOST_EXPECTED:
             self.expected.clear()
         self.expected[place] = max(answer << 8, known - (known >> 8))
