@@ -2,6 +2,8 @@
 
 import sys
 
+from budget_core.edge import nearest
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -45,7 +47,7 @@ class Report:
             self.told.add(fields["text"])
             self.line("notice", fields["text"])
         elif kind == "response":
-            _, unit, used, cap, kept = self.budget.nearest()
+            _, unit, used, cap, kept = nearest(self.budget.axes())
             most = 0 if cap is None else cap - kept  # `kept` is reserved for the answer
             self.line("budget", f"{bar(used / most if most else 0)} {used} of {most} {unit}")
         elif kind == "tool_finished":
