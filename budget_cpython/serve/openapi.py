@@ -35,16 +35,22 @@ def _object(optional: tuple[str, ...] = (), /, **properties: Json) -> Json:
 
 
 _ONCE = "a repeated request with the same key is done once"
-_BY_AXIS = "the amount of each axis; an axis without limits is not counted; `null`, in `reserve` \
-only, has no bound: any cap refuses it"
+_BY_AXIS = "the amount of each axis; `reserve` refuses an axis that no limit counts, except \
+tokens, calls and nano_usd; `null`, in `reserve` only, has no bound: any cap refuses it"
+_USD = {"type": ["string", "number", "null"], "description": "dollars, as in `0.05`, for nano_usd"}
 _WINDOWS = "run, hour, day, week, month, day@5 (from 5:00 UTC), rolling 86400/24, …"
 _APPLIED = "of `ledger_unavailable`: false if nothing was done, null if that is unknown; the same \
 request with the same key is safe to repeat"
 _MAYBE_TTL = {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": MAX_TTL}
 _MAYBE_WAIT = {"type": ["number", "null"], "minimum": 0}
 FIELDS: dict[str, Json] = {
-    "amounts": _text(dict(_AMOUNTS, additionalProperties=_MAYBE_AMOUNT), _BY_AXIS),
-    "actual": _text(_MAYBE_AMOUNTS, "the amounts used; an axis that is missing counts as held"),
+    "amounts": _text(
+        dict(_AMOUNTS, properties={"usd": _USD}, additionalProperties=_MAYBE_AMOUNT), _BY_AXIS
+    ),
+    "actual": _text(
+        dict(_MAYBE_AMOUNTS, properties={"usd": _USD}),
+        "the amounts used; an axis that is missing counts as held",
+    ),
     "key": _text(dict(_KEY, type=["string", "null"]), _ONCE),
     "id": _text(_ID, "the id of a hold"),
     "ttl": _text(_MAYBE_TTL, f"seconds for which the hold is live; {TTL} by default"),
@@ -77,7 +83,10 @@ SCHEMAS: Json = {
     "Limit": _object(
         ("window",),
         axis=_AXIS,
-        cap=_text(_MAYBE_AMOUNT, "null for unlimited, 0 for nothing"),
+        cap=_text(
+            dict(_AMOUNT, type=["integer", "string", "null"]),
+            "null for unlimited, 0 for nothing; of usd, dollars as text, shown as nano_usd",
+        ),
         window=_text(dict(_STRING, default="run"), _WINDOWS),
     ),
     "Balances": _object(

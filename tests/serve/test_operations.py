@@ -8,7 +8,8 @@ import pytest
 
 from budget_core.ledger.http_client import HttpLedger
 from budget_core.ledger.limit import MAX_DEPTH, MAX_SEGMENT
-from tests.serve.support import MIDNIGHT, NOON, Client, make_client
+from budget_cpython.serve.openapi import FIELDS
+from tests.serve.support import MIDNIGHT, NOON, Client, make_client, validate
 
 DAILY = ("org", "tokens", 100, "day")
 
@@ -42,6 +43,18 @@ def test_an_amount_without_a_bound_is_refused_by_a_cap_and_else_holds_nothing(as
     answer = ask("POST", "/v1/reserve/org", {"amounts": {"calls": None}})
     assert (answer.status_code, answer.json()["amounts"]) == (200, {})
     assert ask("POST", "/v1/charge/org", {"amounts": {"tokens": None}}).status_code == 422
+
+
+def test_dollars_are_taken_and_shown_in_nano_usd(ask: Client) -> None:
+    rows = [{"axis": "usd", "cap": "5.00", "window": "day"}]
+    shown = ask("PUT", "/v1/limits/org", {"limits": rows}).json()["limits"]
+    assert [(row["axis"], row["cap"]) for row in shown] == [("nano_usd", 5_000_000_000)]
+    held = ask("POST", "/v1/reserve/org/a", {"amounts": {"usd": "0.05"}, "key": "k"}).json()
+    assert held["amounts"] == {"nano_usd": 50_000_000}
+    spent = ask("POST", "/v1/commit/org/a", {"id": "k", "actual": {"usd": 0.02}}).json()
+    assert spent["actual"] == {"nano_usd": 20_000_000}
+    for schema in (FIELDS["amounts"], FIELDS["actual"]):
+        validate(schema, {"usd": "0.05", "tokens": 1})
 
 
 def test_a_hold_without_a_key_is_given_one_that_can_be_settled_later(ask: Client) -> None:
