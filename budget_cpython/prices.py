@@ -2,6 +2,7 @@
 
 from decimal import ROUND_CEILING, Decimal
 
+from budget_core.errors import refuse
 from budget_core.prices import has_more
 from budget_core.usage import Usage, read_usage
 from budget_cpython.billed_units import Part, as_dict, parts_of, tariffs_of, units_of
@@ -146,16 +147,21 @@ class ListedPrices:
     A name may begin with its provider: `openai/gpt-4o`. `provider_id` is one of its providers, such
     as `"openai"`, for all names. Prices are those of the installed release at the time that `now`
     gives, the present unless given: nothing is fetched. Raises `ImportError` if genai-prices is not
-    installed.
+    installed, and `ValueError` for a provider that it does not list.
     """
 
     def __init__(
         self, provider_id: str | None = None, now: "Callable[[], datetime] | None" = None
     ) -> None:
         try:
-            import genai_prices  # noqa: F401 - fail now, not in the first call
+            from genai_prices.data_snapshot import get_snapshot  # fail now, not in the first call
         except ImportError as error:
             raise ImportError("ListedPrices needs genai-prices: pip install .[prices]") from error
+        if provider_id is not None:
+            try:
+                get_snapshot().find_provider(None, provider_id, None)
+            except (LookupError, AttributeError):
+                refuse("provider_id", "a provider of genai-prices, such as 'openai'", provider_id)
 
         self._provider_id = provider_id
         self._now = now

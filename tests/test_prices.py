@@ -38,6 +38,12 @@ def test_a_listed_price_is_that_of_the_list() -> None:
     assert price.cost(1_000_000, 0, 1_000_000) == 75_000_000
 
 
+@pytest.mark.parametrize("name", ["opnai", "", 5])
+def test_a_provider_that_is_not_listed_is_refused_by_name(name: Any) -> None:
+    with pytest.raises(ValueError, match=f"provider_id must be .*, not {name!r}"):
+        ListedPrices(name)
+
+
 def test_a_cost_is_rounded_up() -> None:
     price = ListedPrices("openai").get("gpt-4o-mini")
     assert price is not None
