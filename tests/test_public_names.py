@@ -73,6 +73,17 @@ def test_an_editor_completes_every_public_name(package: ModuleType) -> None:
     assert set(names) <= {found.name for found in script.complete()}
 
 
+def test_every_method_of_a_public_class_has_a_docstring() -> None:
+    bare = [
+        f"{name}.{method}"
+        for name in budget_cpython.__all__
+        if inspect.isclass(owner := getattr(budget_cpython, name))
+        for method, value in inspect.getmembers(owner)
+        if method[0] != "_" and callable(value) and not inspect.getdoc(value)
+    ]
+    assert not bare
+
+
 def test_an_editor_shows_a_docstring_for_every_public_name() -> None:
     names = budget_cpython.__all__
     source = "from budget_cpython import *\n" + "\n".join(names)

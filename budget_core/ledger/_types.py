@@ -1,4 +1,4 @@
-"""What every ledger does, as type checkers know it; no program loads this."""
+"""What every ledger does, as type checkers and editors know it; no chip loads this."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -30,7 +30,10 @@ class LedgerProtocol(Protocol):
         ttl: float = TTL,
         wait: float | None = None,
     ) -> Hold:
-        """Hold amounts on every limit of the path and of the accounts above it, or raise."""
+        """Hold amounts on every limit of the path and of the accounts above it, or raise.
+
+        Where others hold what is missing, it waits up to `wait` seconds for its turn.
+        """
 
     def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
         """Record amounts as spent, without asking."""
@@ -63,11 +66,14 @@ class LedgerProtocol(Protocol):
 class AsyncLedgerProtocol(Protocol):
     """A ledger whose methods are awaited; they are those of `LedgerProtocol`."""
 
-    async def set_limits(self, path: str, limits: Sequence[Limit]) -> None: ...
+    async def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
+        """Replace an account's limits by these; an empty list removes the account."""
 
-    async def limits(self, path: str) -> list[Limit]: ...
+    async def limits(self, path: str) -> list[Limit]:
+        """Return an account's own limits."""
 
-    async def accounts(self) -> list[str]: ...
+    async def accounts(self) -> list[str]:
+        """Return the paths of all accounts, sorted."""
 
     async def reserve(
         self,
@@ -76,25 +82,38 @@ class AsyncLedgerProtocol(Protocol):
         key: str | None = None,
         ttl: float = TTL,
         wait: float | None = None,
-    ) -> Hold: ...
+    ) -> Hold:
+        """Hold amounts on every limit of the path and of the accounts above it, or raise.
 
-    async def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold: ...
+        Where others hold what is missing, it waits up to `wait` seconds for its turn.
+        """
 
-    async def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold: ...
+    async def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
+        """Record amounts as spent, without asking."""
 
-    async def release(self, hold: Hold) -> Hold: ...
+    async def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
+        """Settle a hold with what the call used."""
 
-    async def extend(self, hold: Hold, ttl: float = TTL) -> Hold: ...
+    async def release(self, hold: Hold) -> Hold:
+        """Give back a hold whose call was never made."""
 
-    async def hold(self, path: str, id: str) -> Hold: ...
+    async def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
+        """Keep a hold live for at least `ttl` seconds from now."""
 
-    async def expire(self) -> int: ...
+    async def hold(self, path: str, id: str) -> Hold:
+        """Return a hold by its path and `id`."""
 
-    async def balance(self, path: str) -> list[Balance]: ...
+    async def expire(self) -> int:
+        """Count expired holds as spent; return how many there were."""
 
-    async def history(self, path: str) -> list[Balance]: ...
+    async def balance(self, path: str) -> list[Balance]:
+        """Return what stands against each limit of the path and of the accounts above it."""
 
-    async def close(self) -> None: ...
+    async def history(self, path: str) -> list[Balance]:
+        """Return what an account's own limits counted in windows that are over."""
+
+    async def close(self) -> None:
+        """Settle what can be settled, and close the ledger."""
 
 
 AnyLedger = LedgerProtocol | AsyncLedgerProtocol

@@ -5,6 +5,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from budget_core.ledger._types import AsyncLedgerProtocol, LedgerProtocol
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import TTL, Balance, Hold, wake
 from budget_core.ledger.waiting import reserve_blocking
@@ -13,7 +14,7 @@ from budget_cpython.ledger.waiting import reserve_waiting
 SETTLING = ("commit", "release", "charge", "expire", "set_limits")  # operations
 
 
-class Passthrough:
+class Passthrough(LedgerProtocol):
     """A `LedgerProtocol` all of whose operations are done by `_do`.
 
     `WAITS_INSIDE` is whether what is asked waits for holds by itself.
@@ -81,7 +82,7 @@ class Passthrough:
         self._ask("close")
 
 
-class AsyncPassthrough:
+class AsyncPassthrough(AsyncLedgerProtocol):
     """An `AsyncLedgerProtocol` all of whose operations are done by `_do`."""
 
     async def _ask(self, operation: str, *arguments: Any) -> Any:
