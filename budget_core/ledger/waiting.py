@@ -271,7 +271,8 @@ def _blocker(queue: "list[_Waiter]", waiter: _Waiter) -> BudgetExceededError | N
         if earlier is waiter:
             break
         if waiter.is_behind_of(earlier) and earlier.until > now:  # else it was left behind
-            return earlier.last[0]  # type: ignore[no-any-return]
+            refusal: BudgetExceededError = earlier.last[0]
+            return refusal
     return None
 
 
