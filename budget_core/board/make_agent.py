@@ -17,13 +17,16 @@ def make_client(settings: "Any", secret: "Any") -> "Any":
     Raises `ValueError` for certificates that cannot be read, and as `ChatClient` does.
     """
     from budget_core.chat.client import ChatClient
-    from budget_core.chat.tls import tls_context
 
     base_url = getattr(secret, "BASE_URL", "") or settings.BASE_URL
-    try:
-        tls = tls_context(settings.CA_FILE) if base_url.startswith("https") else None
-    except OSError as error:
-        raise ValueError(f"CA_FILE {settings.CA_FILE!r} of the settings: {error}")
+    tls = None
+    if base_url.startswith("https"):
+        from budget_core.chat.tls import tls_context
+
+        try:
+            tls = tls_context(settings.CA_FILE)
+        except OSError as error:
+            raise ValueError(f"CA_FILE {settings.CA_FILE!r} of the settings: {error}")
     return ChatClient(
         base_url,
         getattr(secret, "MODEL", "") or settings.MODEL,
