@@ -31,7 +31,7 @@ class Model(Provider):
         self, messages: list[dict[str, Any]], max_tokens: int | None = None, **more: Any
     ) -> ChatResponse:
         """Answer, and remember it."""
-        self.answered.add(int(messages[-1]["content"]))
+        self.answered.add(int(messages[0]["content"]))
         return await super().chat(messages, max_tokens, **more)
 
     def waiting_client(self) -> openai.AsyncOpenAI:
