@@ -245,6 +245,17 @@ async def test_a_hold_that_expires_counts_as_spent_for_who_waits() -> None:
     assert callers.errors["waits"].spent == 60
 
 
+async def test_a_hold_that_nobody_settles_counts_as_spent_for_who_waits_once_it_expires() -> None:
+    clock = FakeClock(NOON)
+    ledger = Ledger(clock)
+    ledger.set_limits("org", [Limit("tokens", 100)])
+    ledger.reserve("org", {"tokens": 60}, None, 5)
+    clock.advance(5)
+    asked = (ledger, "org", {"tokens": 50}, None, TTL, PATIENCE)
+    error = await raises_async(BudgetExceededError, reserve_waiting, *asked)
+    assert (error.spent, error.held, error.is_held) == (60, 0, False)
+
+
 async def test_a_window_that_ends_lets_a_call_in_that_nobody_wakes() -> None:
     clock = FakeClock(NOON)
     ledger = Ledger(clock)
