@@ -43,7 +43,7 @@ def run_service(
         access_log=access_log,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=limits.total + 1,  # of requests: connections end before
+        limit_concurrency=2 * limits.total,  # requests outlive connections that were ended
         h11_max_incomplete_event_size=MAX_HEADERS,
         timeout_keep_alive=max(1, round(limits.idle_s)),
         timeout_graceful_shutdown=max(1, round(grace)),
