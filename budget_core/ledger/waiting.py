@@ -169,7 +169,7 @@ class WaitingRoom:
                     except BudgetExceededError as error:
                         waiter.last = error, False
                         self._tell_later(waiter, error)
-                    if waiter.pause_ms in (0, MOST_MS):
+                    if waiter.pause_ms in (0, MOST_MS) and not waiter.is_hopeless:
                         await _count_expired(ask, waiter.path)
                     waiter.pause_ms = min(MOST_MS, waiter.pause_ms * 2 or FIRST_MS)
                 left_ms = waiter.until - _now()

@@ -4,8 +4,7 @@ import asyncio
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.ledger.threaded import ThreadedLedger
 from tests.forked import begin_in_child, exit_code, in_child
-from tests.ledger.patience import NO_HURRY, PATIENCE
+from tests.ledger.patience import NO_HURRY, PATIENCE, until
 from tests.ledger.redis.server import server
 
 AMOUNT = {"tokens": 60}
@@ -91,14 +90,6 @@ class Waiters:
         for thread in self._threads:
             thread.join(NO_HURRY)
             assert not thread.is_alive()
-
-
-def until(ask: Callable[[], object]) -> None:
-    """Return when `ask()` is true."""
-    end = time.monotonic() + NO_HURRY
-    while not ask():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def test_threads_are_served_in_the_order_in_which_they_came(ledger: Any) -> None:
