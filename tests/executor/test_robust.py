@@ -13,7 +13,7 @@ from budget_cpython.deadline import Deadline, DeadlineToken
 from budget_cpython.executor import BoundedToolExecutor, ToolOutcome, tool_options
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
 from tests.executor import tools
-from tests.executor.support import PATIENCE_S, eventually, hung, status, turn
+from tests.executor.support import PATIENCE_S, eventually, hung, status, stopped_turn, turn
 from tests.racing import in_threads
 from tests_micro.support import stopped_clock
 
@@ -352,13 +352,17 @@ def test_the_time_that_a_call_waits_for_its_place_is_part_of_its_time(
 def test_only_a_cooperative_tool_is_partial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("budget_cpython.executor.call.wait", lambda one, _: futures.wait(one))
 
-    def spin() -> str:
-        while not Deadline.current().is_expired():
-            pass
+    now = [0]
+    monkeypatch.setattr("budget_cpython.executor.call.monotonic_ns", lambda: now[0])
+    fake, budget, state = stopped_turn()
+
+    def work() -> str:
+        fake.advance(2000)
+        now[0] += 2 * 10**9
+        assert Deadline.current().is_expired()
         return "all"
 
-    cap_s = 0.5  # long enough for a busy machine to begin it
-    outcome = BoundedToolExecutor().execute(spin, {}, *turn(), cap_s=cap_s)
+    outcome = BoundedToolExecutor().execute(work, {}, budget, state, cap_s=1)
     assert (outcome.status, outcome.value, outcome.partial) == ("completed", "all", False)
 
 
