@@ -45,6 +45,7 @@ _OWN = {
     "WindDown": "agent.run_config",
     "open_async_ledger": "ledger.opening",
     "open_ledger": "ledger.opening",
+    "parse_budget": "ledger.limit_parser",
     "parse_limits": "ledger.limit_parser",
     "tool": "agent.tool",
     "tool_options": "executor",

@@ -78,6 +78,7 @@ from budget_cpython.ledger import Ledger as Ledger
 from budget_cpython.ledger.errors import LedgerCorruptError as LedgerCorruptError
 from budget_cpython.ledger.http import HttpLedger as HttpLedger
 from budget_cpython.ledger.lease import LeasedLedger as LeasedLedger
+from budget_cpython.ledger.limit_parser import parse_budget as parse_budget
 from budget_cpython.ledger.limit_parser import parse_limits as parse_limits
 from budget_cpython.ledger.opening import AsyncLedgerProtocol as AsyncLedgerProtocol
 from budget_cpython.ledger.opening import LedgerProtocol as LedgerProtocol

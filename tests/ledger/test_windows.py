@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from budget_core.ledger import window as core_window
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger import Ledger
-from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ledger.windows import parse_window
 from tests.paths import ROOT
 from tests.properties import examples
@@ -243,48 +242,3 @@ def test_a_ledger_takes_a_window_of_a_zone() -> None:
     now += 60
     (row,) = ledger.balance("org")
     assert (row.spent, row.resets_at) == (0, now + 25 * 3600)
-
-
-# A line of text
-
-
-def test_limits_are_read_from_a_line_of_text() -> None:
-    text = "$5/day + 100 calls/hour + 1_000_000 tokens / week@5 sunday Europe/Berlin + $0.50"
-    assert parse_limits(text) == [
-        Limit("nano_usd", 5_000_000_000, "day"),
-        Limit("calls", 100, "hour"),
-        Limit("tokens", 1_000_000, "week@5 sunday Europe/Berlin"),
-        Limit("nano_usd", 500_000_000, "run"),
-    ]
-    assert parse_limits("3 calls/rolling 60/6 + 4 calls/day Etc/GMT+5") == [
-        Limit("calls", 3, "rolling 60/6"),
-        Limit("calls", 4, "day Etc/GMT+5"),
-    ]
-    assert parse_limits("0 calls/day@0") == [Limit("calls", 0, "day")]
-
-
-@given(st.integers(0, 2**53 - 1))
-def test_money_is_read_to_the_nano_dollar(nanos: int) -> None:
-    text = f"${nanos // 10**9}.{nanos % 10**9:09}"
-    assert parse_limits(text) == [Limit("nano_usd", nanos)]
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "'$5/day + 100 calls/hour'"), ("  ", "'$5/day + 100 calls/hour'"),
-        (None, "'$5/day + 100 calls/hour'"), ("5/day", "not '5/day'"), ("calls/day", "not 'calls"),
-        ("$5 + ", "not ''"), ("$-5", "not '$-5'"), ("-5 calls", "not '-5 calls'"),
-        ("$1,000", "not '$1,000'"), ("$", "not '$'"), ("1.5 calls", "not '1.5 calls'"),
-        ("$1e3", "not '$1e3'"), ("1__0 calls", "not '1__0 calls'"), ("$5 usd", "not '$5 usd'"),
-        ("NaN calls", "not 'NaN calls'"), ("5 a.b/day", "not '5 a.b/day'"),
-        ("$0.0000000001", "at most 9 decimals"), ("$1." + "0" * 40 + "1", "must be dollars"),
-        ("9007199254740992 calls", "2**53 - 1"), ("$9007199.254740992", "2**53 - 1"),
-        ("$5/", "window must be"), ("$5/year", "window must be"), ("$5/day Mars", "time zone"),
-        ("$5/day + $6/day@0", "two are on nano_usd a day"),
-        (f"1 {'a' * 65}", "axis must be"),
-    ],
-)  # fmt: skip
-def test_a_text_that_says_no_limits_is_refused(text: str, says: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(says)):
-        parse_limits(text)
