@@ -57,6 +57,9 @@ from budget_core.turn_records import ToolTraceEntry as ToolTraceEntry
 from budget_core.usage_estimate import estimate_tokens as estimate_tokens
 from budget_core.wall_clock import WallClock as WallClock
 from budget_core.wrapper import BudgetWrapper as BudgetWrapper
+from budget_cpython.adapters.block import BudgetBlock as BudgetBlock
+from budget_cpython.adapters.block import budget as budget
+from budget_cpython.adapters.budgeted import budgeted as budgeted
 from budget_cpython.agent.envelope import Envelope as Envelope
 from budget_cpython.agent.exoclaw import ExoclawBudget as ExoclawBudget
 from budget_cpython.agent.operative import Operative as Operative

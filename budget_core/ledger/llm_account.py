@@ -267,9 +267,9 @@ class LedgerAccount:
         self, asked: "dict[str, int | None]", key: str | None = None, wait_ms: int = 0
     ) -> Hold:
         """Hold amounts as they are; only a ledger that waits by itself waits for them."""
+        more = (wait_ms / 1000,) if wait_ms else ()
 
         def ask(operation: str, *arguments: "Any") -> "Any":
-            more = (wait_ms / 1000,) if wait_ms else ()
             return self._ask(operation, *(arguments + more))
 
         if key is not None:
@@ -280,7 +280,7 @@ class LedgerAccount:
             if known.state == Hold.HELD and "tokens" in known.amounts:
                 return known
         if not self._shared.awaited:
-            held: Any = self.ledger.reserve(self.path, asked, None, self.ttl)
+            held: Any = self.ledger.reserve(self.path, asked, None, self.ttl, *more)
             if not hasattr(held, "close"):
                 found: Hold = held
                 return found

@@ -1,0 +1,1 @@
+"""Budgets round the clients and frameworks that agents are written with."""

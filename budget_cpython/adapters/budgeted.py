@@ -1,0 +1,121 @@
+"""`budgeted(...)`: put a budget round an SDK's client, a framework's model, or a function."""
+
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from typing import Any, TypeVar, Unpack, overload
+
+from budget_cpython.adapters.block import budget
+from budget_cpython.adapters.layer import Layer, Options
+from budget_cpython.ledger.limit_parser import parse_budget
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+# the adapter of what a package makes, by the package; each has `budgeted(what, layers)`
+_ADAPTERS = {
+    "openai": "openai",
+    "anthropic": "anthropic",
+    "google.genai": "google_genai",
+    "httpx": "http_client",
+    "httpx2": "http_client",
+    "litellm": "litellm",
+    "langchain_core": "langchain",
+    "agents": "openai_agents",
+    "pydantic_ai": "pydantic_ai",
+    "mcp": "mcp",
+    "smolagents": "smolagents",
+    "crewai": "crewai",
+}
+
+
+@overload
+def budgeted(what: str, /, **options: Unpack[Options]) -> Callable[[F], F]: ...
+@overload
+def budgeted(
+    what: T,
+    limits: str = "",
+    /,
+    *,
+    ledger: Any = None,
+    account: str | None = None,
+    **options: Unpack[Options],
+) -> T: ...
+def budgeted(
+    what: Any,
+    limits: str = "",
+    /,
+    *,
+    ledger: Any = None,
+    account: str | None = None,
+    **options: Any,
+) -> Any:
+    """Return `what` with a budget round it: an SDK's client, a framework's model, or a function.
+
+    - `budgeted(AsyncOpenAI(), "$5/day + 200 calls/hour")` returns a client of the same type, whose
+      calls draw on those limits and on the blocks around them (`with budget(...)`). They are set on
+      `account` in a `ledger`, open or a URL as `open_ledger` takes it, or else are in memory.
+      Without limits it draws on the account as it is, or on the blocks alone.
+    - `@budgeted("$0.10")` gives each call of a function a budget of its own.
+
+    `options` are those of `Options`; docs/adapters.md says what each adapter does with them. Raises
+    `ValueError` for what it has no adapter for, and for malformed limits and options.
+    """
+    if isinstance(what, str):
+        return _decorator(what, ledger=ledger, account=account, **options)
+    adapter = _adapter_of(what)
+    layers: tuple[Layer, ...] = ()
+    if limits or ledger is not None or account is not None or options:
+        found, seconds = parse_budget(limits) if limits else ([], None)
+        if seconds is not None:
+            raise ValueError(
+                f"limits of a client have no time: {limits!r}. Give it to a block, as in "
+                "with budget('10 min')"
+            )
+        layers = (Layer(found, ledger, account, **options),)
+    return adapter(what, layers)
+
+
+def _adapter_of(what: Any) -> Callable[[Any, tuple[Layer, ...]], Any]:
+    """Return the function that puts layers round an object, by the package of its class."""
+    kinds = [what.__name__] if hasattr(what, "__spec__") else []
+    kinds += [kind.__module__ for kind in type(what).__mro__]
+    for kind in kinds:
+        for package, module in _ADAPTERS.items():
+            if kind == package or kind.startswith(package + "."):
+                adapter = import_module("budget_cpython.adapters." + module)
+                found: Callable[[Any, tuple[Layer, ...]], Any] = adapter.budgeted
+                return found
+    raise ValueError(
+        "budgeted takes a client or model of a known SDK, or limits such as '$0.10' to decorate a "
+        f"function, not {what!r}: docs/adapters.md lists what it knows"
+    )
+
+
+def _decorator(limits: str, **options: Any) -> Callable[[F], F]:
+    budget(limits, **options)  # malformed limits are refused here, not with the first call
+
+    def decorate(function: F) -> F:
+        if isgeneratorfunction(function) or isasyncgenfunction(function):
+            raise ValueError(
+                f"budgeted cannot decorate {function!r}: a generator runs in parts, so enter "
+                "budget(...) in the code that iterates over it"
+            )
+        if iscoroutinefunction(function):
+
+            @wraps(function)
+            async def run_async(*given: Any, **named: Any) -> Any:
+                with budget(limits, **options):
+                    return await function(*given, **named)
+
+            return run_async  # type: ignore[return-value]
+
+        @wraps(function)
+        def run(*given: Any, **named: Any) -> Any:
+            with budget(limits, **options):
+                return function(*given, **named)
+
+        return run  # type: ignore[return-value]
+
+    return decorate

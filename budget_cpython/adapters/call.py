@@ -1,0 +1,186 @@
+"""One model call of an SDK: admitted before it is sent, settled when its answer is there."""
+
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from budget_core.provider import ChatResponse
+from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer
+from budget_cpython.adapters.current import current_layers
+from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.deadline import Deadline
+
+
+class BudgetedCall:
+    """One call that draws on layers: those of the blocks around it, then its client's `own`.
+
+    `begin` admits it, and one of `end`, `fail` and `abandon` settles it; what comes after does
+    nothing. The blocking forms need no event loop, and work inside one.
+
+    The layers are the core's wrapped providers, whose chain of coroutines stands still between the
+    two: to them, the model is answering.
+    """
+
+    def __init__(self, own: Sequence[Layer], request: Request) -> None:
+        self.request = request
+        self._layers = _distinct([*current_layers(), *own])
+        self._streamed = StreamedAnswer()
+        self._admitted: Admitted | None = None
+        self._chain: Any = None
+
+    def begin_blocking(self) -> Admitted:
+        """Admit the call, and return what to send.
+
+        Raises `BudgetExceededError` or another error of the budget, after which nothing is held,
+        and `DeadlineExceeded` where the current deadline has passed.
+        """
+        self._prepare(True)
+        _finish(self._resume())
+        return self._as_admitted()
+
+    async def begin(self) -> Admitted:
+        """Admit the call as `begin_blocking` does; the event loop goes on meanwhile."""
+        self._prepare(False)
+        await self._resume()
+        return self._as_admitted()
+
+    def on_text(self, text: str) -> None:
+        """Count a piece of a streamed answer: text, reasoning or the arguments of a tool."""
+        with suppress(AnswerTooLongError):  # it is counted all the same
+            self._streamed.count(text)
+
+    @property
+    def report(self) -> Any:
+        """The provider's last report of what a streamed answer used; `None` before the first."""
+        return self._streamed.usage
+
+    @report.setter
+    def report(self, usage: Any) -> None:
+        self._streamed.usage = usage
+
+    def end_blocking(self, response: ChatResponse) -> None:
+        """Record what an answered call used: its `usage`, or the last report of its stream."""
+        if self._chain is not None:
+            _finish(self._resume(response))
+
+    async def end(self, response: ChatResponse) -> None:
+        """Record what an answered call used, as `end_blocking` does."""
+        if self._chain is not None:
+            await self._resume(response)
+
+    def fail_blocking(self, error: BaseException) -> None:
+        """Settle a call that failed.
+
+        It cost nothing if the error has `sent = False`; else its outcome is unknown, and it counts
+        as what was held, or as what came of its answer if that is more.
+        """
+        if self._chain is not None:
+            with suppress(type(error)):
+                _finish(self._resume(error=error))
+
+    async def fail(self, error: BaseException) -> None:
+        """Settle a call that failed, as `fail_blocking` does."""
+        if self._chain is not None:
+            with suppress(type(error)):
+                await self._resume(error=error)
+
+    def abandon(self) -> None:
+        """Settle a call whose answer nobody awaits any more; it counts as one that failed."""
+        chain, self._chain = self._chain, None
+        if chain is not None:
+            chain.close()
+
+    def _prepare(self, is_blocking: bool) -> None:
+        Deadline.current().check_or_raise()
+        self._wrappers = iter([layer.wrapper(is_blocking) for layer in self._layers])
+        request = self.request
+        options = {"on_delta": self._streamed} if request.stream else {}
+        self._chain = self.next_answer(
+            messages=request.messages,
+            tools=request.tools,
+            model=request.model,
+            max_tokens=request.max_tokens,
+            service_tier=request.service_tier,
+            **options,
+        )
+
+    async def next_answer(self, messages: Any, tools: Any, model: Any, **options: Any) -> Any:
+        """Return the answer of the next layer; below the last one, wait for the model's."""
+        wrapper = next(self._wrappers, None)
+        if wrapper is not None:
+            return await wrapper.chat(messages, tools, model, call=self, **options)
+        said = [message["content"] for message in messages[len(self.request.messages) :]]
+        limit = options.get("max_tokens")
+        self._admitted = Admitted(model, tuple(said), tools, limit)
+        return await _ModelsAnswer(self)
+
+    def _as_admitted(self) -> Admitted:
+        if self._admitted is None:
+            raise RuntimeError("a layer answered in the model's place")
+        return self._admitted
+
+    def _resume(self, value: Any = None, error: BaseException | None = None) -> "_Step":
+        return _Step(self, self._chain, value, error)
+
+    def _is_over(self) -> None:
+        self._chain = None
+
+
+class _ModelsAnswer:
+    """What the last layer awaits: it yields the call to whoever runs the chain."""
+
+    def __init__(self, call: BudgetedCall) -> None:
+        self._call = call
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return (yield self._call)
+
+
+class _Step:
+    """Runs a chain until it waits for the model's answer, or ends; to be awaited."""
+
+    def __init__(
+        self, call: BudgetedCall, chain: Any, value: Any, error: BaseException | None
+    ) -> None:
+        self._call = call
+        self._chain = chain
+        self._value = value
+        self._error = error
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        value, error = self._value, self._error
+        while True:
+            try:
+                waited = self._chain.send(value) if error is None else self._chain.throw(error)
+            except StopIteration:
+                self._call._is_over()
+                return
+            except BaseException:
+                self._call._is_over()
+                raise
+            if waited is self._call:
+                return
+            value = error = None
+            try:
+                value = yield waited
+            except BaseException as raised:  # noqa: BLE001 - a cancellation is the chain's, too
+                error = raised
+
+
+def _finish(step: _Step) -> None:
+    """Run a step without an event loop."""
+    for _ in step.__await__():
+        raise RuntimeError("a blocking call cannot wait for an asyncio ledger")
+
+
+def _distinct(layers: list[Layer]) -> list[Layer]:
+    """Return the layers that count a call: an account counts those of accounts below it, too."""
+    kept: list[Layer] = []
+    for layer in layers:
+        same = [other.account for other in layers if other.ledger is layer.ledger]
+        known = [other.account for other in kept if other.ledger is layer.ledger]
+        above = any(account.startswith(layer.account + "/") for account in same)
+        if not above and layer.account not in known:
+            kept.append(layer)
+    return kept

@@ -1,0 +1,163 @@
+"""One account of a ledger that model calls draw on, with how its limits are enforced."""
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any, TypedDict
+
+from budget_core import BudgetWrapper
+from budget_core.config import Enforcement
+from budget_core.ledger.limit import Limit
+from budget_cpython.adapters.shared_ledgers import LedgerPair, WaitingLedger, is_awaited, pair_of
+from budget_cpython.config import TurnBudgetConfig
+from budget_cpython.trackers import TurnBudgetTracker
+
+
+class Options(TypedDict, total=False):
+    """What `budget` and `budgeted` take beside their limits.
+
+    - `enforcement`: `"cutoff"` refuses, `"fallback"` has `fallback_model` answer, `"warn"` tells
+      the model, `"observe"` counts; the default is `"fallback"` with a model for it, else a cutoff.
+    - `warning_thresholds`: the shares of a limit at which the model is told, each once.
+    - `tool_strip_threshold`: the share from which a call offers no tools, or none of
+      `tool_strip_disallow`.
+    - `prices`: a table of `Price`s by model; by default `ListedPrices`, if genai-prices is there.
+    - `max_tokens`: the tokens of an answer for which the caller gives no limit, 4,096 by default.
+    - `wait`: seconds for which a call waits for what others hold; by default it does not.
+    - `expect`: the tokens to hold of an answer where its limit is not free, or `"learned"`.
+    - `ttl`: seconds for which a hold lives unless it is extended.
+    - `estimates`: whether an unreported usage is estimated; else it counts as what was held.
+    - `on_threshold_crossed`, `on_limit_reached`: the hooks of a `BudgetWrapper`.
+    """
+
+    enforcement: str
+    fallback_model: str
+    warning_thresholds: Sequence[float]
+    tool_strip_threshold: float | None
+    tool_strip_disallow: Sequence[str]
+    prices: Any
+    max_tokens: int
+    wait: float
+    expect: int | str
+    ttl: float
+    estimates: bool
+    on_threshold_crossed: Callable[..., object]
+    on_limit_reached: Callable[..., object]
+
+
+_OF_TRACKER = ("warning_thresholds", "tool_strip_threshold", "tool_strip_disallow")
+
+
+class _NextAnswer:
+    """The provider inside each layer's wrapper: the call's next layer, or its model."""
+
+    async def chat(self, *, call: Any, **options: Any) -> Any:
+        return await call.next_answer(**options)
+
+    def get_default_model(self) -> str:
+        return ""
+
+
+_NEXT = _NextAnswer()
+
+
+class Layer:
+    """One account that calls draw on; a call may draw on several layers, the outermost first.
+
+    `ledger` is a ledger, blocking or asyncio, or a URL as `open_ledger` takes it, whose ledger is
+    opened once in a process; without one the account is in memory. `limits` are set on the account,
+    unless there are none.
+
+    Raises `ValueError` for an option that is unknown or malformed, and for a ledger without an
+    account; `ImportError` where money is limited and there is no table of prices.
+    """
+
+    def __init__(
+        self,
+        limits: Sequence[Limit] = (),
+        ledger: Any = None,
+        account: str | None = None,
+        **options: Any,
+    ) -> None:
+        if ledger is not None and account is None:
+            raise ValueError("account must be the path of an account in the ledger, not None")
+        self._pair = LedgerPair("memory:") if ledger is None else pair_of(ledger)
+        self.ledger = self._pair.ledger
+        self.account = account or "agent"
+        unknown = sorted(options.keys() - Options.__annotations__.keys())
+        if unknown:
+            known = ", ".join(Options.__annotations__)
+            raise ValueError(f"there is no option {unknown[0]}: the options are {known}")
+        self._options = options
+        self.prices = options.pop("prices", None)
+        if self.prices is None:
+            self.prices = _listed_prices([limit.axis for limit in limits])
+        mode = options.pop("enforcement", None)
+        fallback = options.pop("fallback_model", None)
+        self.enforcement = mode or (Enforcement.FALLBACK if fallback else Enforcement.CUTOFF)
+        of_tracker = {name: options.pop(name) for name in _OF_TRACKER if name in options}
+        config = TurnBudgetConfig(
+            None, None, enforcement=self.enforcement, fallback_model=fallback, **of_tracker
+        )
+        self._tracker = TurnBudgetTracker(config)
+        self._wrappers: dict[bool, BudgetWrapper] = {}
+        self._lock = Lock()
+        self.wrapper(not is_awaited(self.ledger))  # refuses a malformed option now
+        if ledger is None:
+            limited = [limit.axis for limit in limits]
+            counted = [axis for axis in ("calls", "tokens", "nano_usd") if axis not in limited]
+            limits = [*limits, *(Limit(axis, None) for axis in counted)]
+        if limits:
+            self._set_limits(limits)
+
+    def wrapper(self, is_blocking: bool) -> BudgetWrapper:
+        """Return what calls of threads, or those of asyncio, pass."""
+        with self._lock:
+            if is_blocking not in self._wrappers:
+                self._wrappers[is_blocking] = self._wrap(is_blocking)
+            return self._wrappers[is_blocking]
+
+    def balance(self) -> list[Any]:
+        """Return the account's limits as they stand, as `balance` of a blocking ledger does."""
+        rows: list[Any] = self.ledger.balance(self.account)
+        return rows
+
+    def __repr__(self) -> str:
+        return f"<Layer: {self.account}, {self.enforcement}>"
+
+    def _wrap(self, is_blocking: bool) -> BudgetWrapper:
+        ledger = self._pair.of_kind(is_blocking)
+        if is_blocking and is_awaited(ledger):
+            raise ValueError("a client that blocks needs a ledger that blocks, or a ledger's URL")
+        if is_blocking and "wait" in self._options:
+            ledger = WaitingLedger(ledger)
+        return BudgetWrapper(
+            _NEXT,
+            self._tracker,
+            ledger=ledger,
+            account=self.account,
+            prices=self.prices,
+            raises=self.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK),
+            **self._options,
+        )
+
+    def _set_limits(self, limits: Sequence[Limit]) -> None:
+        done = self.ledger.set_limits(self.account, list(limits))
+        if hasattr(done, "close"):
+            done.close()
+            raise ValueError(
+                "limits cannot be set on an asyncio ledger here: await its set_limits(account, "
+                "parse_limits(text)) first, or give the ledger's URL"
+            )
+
+
+def _listed_prices(axes: list[str]) -> Any:
+    try:
+        from budget_cpython.prices import ListedPrices
+
+        return ListedPrices()
+    except ImportError:
+        if "nano_usd" in axes:
+            raise ImportError(
+                "a limit on money needs prices: pip install 'microbudget[prices]', or give prices="
+            ) from None
+        return None

@@ -1,0 +1,38 @@
+"""What a model call asks for and what it may have, in no vendor's shape."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one model call asks for.
+
+    - `messages`: dicts with a `role` and a `content`, a text or parts with a `text`, from which the
+      prompt is estimated; `tools`: dicts with a `name`, and the vendor's own object as `native`.
+    - `max_tokens`: the tokens of all its answers together; `None` is not limited, `0` no answer.
+    - `stream`: whether its answer comes in pieces; `service_tier`: the tier that it is billed at.
+    """
+
+    model: str
+    messages: list[Any]
+    tools: list[dict[str, Any]] | None = None
+    max_tokens: int | None = None
+    stream: bool = False
+    service_tier: str | None = None
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """What an admitted call sends.
+
+    - `model`: the one that was asked for, or the fallback.
+    - `notices`: texts to append to this one call as the user's last messages, never to be kept.
+    - `tools`: those that it still offers; `None` offers none.
+    - `max_tokens`: the most tokens of all its answers together; `None` limits nothing.
+    """
+
+    model: str
+    notices: tuple[str, ...]
+    tools: list[dict[str, Any]] | None
+    max_tokens: int | None
