@@ -5,39 +5,10 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from budget_core.ledger.errors import (
-    BudgetExceededError,
-    HoldSettledError,
-    KeyReusedError,
-    LedgerError,
-    LedgerFullError,
-    LedgerUnavailableError,
-    UnknownAccountError,
-    UnknownHoldError,
-)
+from budget_core.ledger.errors import BudgetExceededError, LedgerError, LedgerUnavailableError
+from budget_cpython.ledger.error_answers import LEDGER_ERRORS, rate_limit_headers
 from budget_cpython.serve.keys import Key
 
-EXCEEDED = (
-    "scope",
-    "axis",
-    "window",
-    "asked",
-    "limit",
-    "spent",
-    "held",
-    "left",
-    "resets_at",
-    "waited_ms",
-)
-LEDGER_ERRORS: dict[type[LedgerError], tuple[int, str, tuple[str, ...]]] = {
-    BudgetExceededError: (429, "budget_exceeded", EXCEEDED),
-    UnknownAccountError: (404, "unknown_account", ("path",)),
-    UnknownHoldError: (404, "unknown_hold", ("path", "id")),
-    HoldSettledError: (409, "hold_settled", ("id", "state")),
-    KeyReusedError: (409, "key_reused", ("path", "key")),
-    LedgerFullError: (507, "ledger_full", ()),
-    LedgerUnavailableError: (503, "ledger_unavailable", ("applied",)),
-}
 HTTP_ERRORS = {
     400: "bad_request",
     401: "unauthorized",
@@ -75,7 +46,7 @@ def error_response(status: int, message: str, headers: Any = None) -> Response:
 
 def ledger_error_response(error: LedgerError, key: Key | None) -> Response:
     """Return the answer for an error of the ledger, without what the key may not see."""
-    headers = {}
+    headers: dict[str, str] = {}
     if isinstance(error, LedgerUnavailableError):
         headers["Retry-After"] = "1"
     if isinstance(error, BudgetExceededError):
@@ -85,6 +56,7 @@ def ledger_error_response(error: LedgerError, key: Key | None) -> Response:
             names = (error.scope, error.axis, error.window, error.asked)
             times = (error.resets_at, error.now, error.waited_ms)
             error = BudgetExceededError(*names, error.left, 0, 0, *times)
+        headers.update(rate_limit_headers(error))
     for kind, row in LEDGER_ERRORS.items():
         if isinstance(error, kind):
             status, word, fields = row

@@ -90,6 +90,8 @@ def test_too_much_is_refused_with_all_the_figures(ask: Client) -> None:
     assert "has 40 of 100 tokens per day left" in said.pop("message")
     assert answer.status_code == 429
     assert answer.headers["retry-after"] == "Mon, 02 Mar 2026 00:00:00 GMT"
+    assert answer.headers["ratelimit-policy"] == '"tokens per day";q=100;w=86400'
+    assert answer.headers["ratelimit"] == '"tokens per day";r=40;t=43200'
     assert said == {
         "error": "budget_exceeded",
         "scope": "org",

@@ -1,0 +1,45 @@
+"""The vendors' wire formats: what a request asks for, and how it is changed, as functions on JSON.
+
+`find_format` says which one a request is; see `WireFormat`.
+"""
+
+import re
+from typing import Final
+
+from budget_cpython.adapters.wire.anthropic_messages import CountTokens, Messages
+from budget_cpython.adapters.wire.format import WireFormat
+from budget_cpython.adapters.wire.google_generate import GenerateContent, GoogleCountTokens
+from budget_cpython.adapters.wire.openai_chat import ChatCompletions, Completions
+from budget_cpython.adapters.wire.openai_embeddings import Embeddings
+from budget_cpython.adapters.wire.openai_responses import Responses
+from budget_cpython.adapters.wire.readers import Piece, Reader
+from budget_cpython.adapters.wire.refusals import Refusal, refusal
+
+__all__ = ["Piece", "Reader", "Refusal", "WireFormat", "find_format", "refusal"]
+
+_FORMATS: Final[tuple[tuple[str, type[WireFormat]], ...]] = (
+    (r"/chat/completions", ChatCompletions),
+    (r"/completions", Completions),
+    (r"/responses", Responses),
+    (r"/embeddings", Embeddings),
+    (r"/v1/messages", Messages),
+    (r"/v1/messages/count_tokens", CountTokens),
+    (r"/models/[^/:]+:(?:generateContent|streamGenerateContent)", GenerateContent),
+    (r"/models/[^/:]+:countTokens", GoogleCountTokens),
+)
+_COMPILED: Final = [(re.compile(".*" + pattern), kind) for pattern, kind in _FORMATS]
+
+
+def find_format(method: str, path: str) -> WireFormat | None:
+    """Return the format of a request by its method and its path without the query.
+
+    The path may begin with anything: vendors' and proxies' base URLs differ. `None` if it is none
+    of the known ones.
+    """
+    if method.upper() != "POST":
+        return None
+    path = path.rstrip("/")
+    for pattern, kind in _COMPILED:
+        if pattern.fullmatch(path):
+            return kind(path)
+    return None

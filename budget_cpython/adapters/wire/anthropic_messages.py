@@ -1,0 +1,168 @@
+"""Anthropic's messages."""
+
+from typing import Any
+
+from budget_core.provider import ChatResponse
+from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.wire.format import (
+    Json,
+    WireFormat,
+    as_count,
+    as_dict,
+    as_list,
+    as_name,
+    as_text,
+    joined,
+    lowered,
+    named_tools,
+    natives_of,
+    smaller_part,
+    still_offered,
+    texts_in,
+)
+from budget_cpython.adapters.wire.readers import StreamReader
+
+LEAST_THINKING = 1024  # tokens; fewer are refused
+_STANDARD = ("auto", "standard_only")
+
+
+class Messages(WireFormat):
+    """`POST …/v1/messages`."""
+
+    vendor = "anthropic"
+
+    def read(self, body: Json) -> Request:
+        """Return what a request's body asks for."""
+        messages = [_message(as_dict(one)) for one in as_list(body.get("messages"))]
+        if body.get("system"):
+            messages.insert(0, {"role": "system", "content": body["system"]})
+        tier = as_name(body.get("service_tier"))
+        return Request(
+            as_text(body.get("model")),
+            messages,
+            named_tools(body.get("tools"), lambda tool: tool.get("name") or tool.get("type")),
+            as_count(body.get("max_tokens")),
+            body.get("stream") is True,
+            None if tier in _STANDARD else tier,
+        )
+
+    def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
+        """Return the body to send instead."""
+        new = {**body, "model": admitted.model} if admitted.model != request.model else dict(body)
+        if admitted.notices:
+            new["messages"] = _with_notices(as_list(body.get("messages")), admitted.notices)
+        if not still_offered(admitted, request):
+            _withdraw(new, admitted)
+        asked = as_count(body.get("max_tokens"))
+        limit = lowered(asked, admitted)
+        if limit is not None and limit != asked:
+            new["max_tokens"] = limit
+            _lower_thinking(new, asked, limit)
+        return new
+
+    def answer(self, body: Any) -> ChatResponse:
+        """Return what a message says."""
+        body = as_dict(body)
+        blocks = as_list(body.get("content"))
+        text = joined(_text_of(as_dict(block)) for block in blocks)
+        return ChatResponse(text, usage=as_dict(body.get("usage")))
+
+    def stream_reader(self, asked: Json) -> StreamReader:
+        """Return what reads the events of a message."""
+        return _Events()
+
+
+class CountTokens(Messages):
+    """`POST …/v1/messages/count_tokens`, which costs nothing."""
+
+    held = False
+
+
+class _Events(StreamReader):
+    """Reads a message's events: `message_start` has the prompt's usage, later ones the sums."""
+
+    def take(self, event: Json) -> tuple[str, bool]:
+        """Return what the model wrote in an event; all are passed on."""
+        kind = event.get("type")
+        if kind == "message_start":
+            self._add(as_dict(event.get("message")).get("usage"))
+        elif kind == "message_delta":
+            self._add(event.get("usage"))
+            ended = as_dict(event.get("delta")).get("stop_reason") is not None
+            self.final = self.final or (ended and isinstance(event.get("usage"), dict))
+        elif kind in ("content_block_start", "content_block_delta"):
+            block = event.get("content_block") or event.get("delta")
+            return _text_of(as_dict(block)), True
+        return "", True
+
+    def _add(self, usage: Any) -> None:
+        known = {name: value for name, value in as_dict(usage).items() if value is not None}
+        if known:
+            self.report = {**(self.report or {}), **known}
+
+
+def _message(message: Json) -> Json:
+    """Return a message whose blocks have their text where an estimate looks for it."""
+    blocks = message.get("content")
+    if not isinstance(blocks, list):
+        return message
+    parts = []
+    for block in map(as_dict, blocks):
+        inner = block.get("content")  # of a tool's result
+        texts = [_text_of(block), texts_in(inner)]
+        parts.append({"text": joined(texts)})
+    return {"role": message.get("role"), "content": parts}
+
+
+def _with_notices(messages: list[Any], notices: tuple[str, ...]) -> list[Any]:
+    """Return messages with notices last, but before the beginning of an answer."""
+    added = [{"role": "user", "content": notice} for notice in notices]
+    if messages and as_dict(messages[-1]).get("role") == "assistant":
+        return [*messages[:-1], *added, messages[-1]]
+    return [*messages, *added]
+
+
+def _withdraw(new: Json, admitted: Admitted) -> None:
+    """Leave out the tools that are withdrawn, and a choice that names one of them.
+
+    Messages with calls of tools need tools beside them: these stay, and may not be called.
+    """
+    tools = natives_of(admitted)
+    if tools:
+        new["tools"] = tools
+        choice = as_dict(new.get("tool_choice"))
+        names = [tool["name"] for tool in admitted.tools or ()]
+        if choice.get("type") == "tool" and choice.get("name") not in names:
+            new.pop("tool_choice")
+    elif _has_calls(as_list(new.get("messages"))):
+        new["tool_choice"] = {"type": "none"}
+    else:
+        new.pop("tools", None)
+        new.pop("tool_choice", None)
+
+
+def _has_calls(messages: list[Any]) -> bool:
+    blocks = [block for one in messages for block in as_list(as_dict(one).get("content"))]
+    return any(as_dict(block).get("type") in ("tool_use", "tool_result") for block in blocks)
+
+
+def _lower_thinking(new: Json, asked: int | None, limit: int) -> None:
+    """Keep what may be thought below a lowered limit; leave thinking out without room for it."""
+    thinking = as_dict(new.get("thinking"))
+    budget = as_count(thinking.get("budget_tokens"))
+    if budget is None:
+        return
+    budget = max(LEAST_THINKING, min(smaller_part(budget, asked, limit), limit - 1))
+    if budget < limit:
+        new["thinking"] = {**thinking, "budget_tokens": budget}
+    else:
+        new.pop("thinking")
+
+
+def _text_of(block: Json) -> str:
+    """Return all that a block or a piece of one says."""
+    texts = [block.get(name) for name in ("text", "thinking", "partial_json", "name")]
+    made = block.get("input")
+    if isinstance(made, dict) and made:
+        texts.append(str(made))
+    return joined(texts)

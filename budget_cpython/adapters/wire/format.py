@@ -1,0 +1,134 @@
+"""What all wire formats share: the base class, and reading JSON that may have any form."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from budget_core.errors import BudgetError
+from budget_core.provider import ChatResponse
+from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.wire.readers import Reader, StreamReader, WholeReader
+from budget_cpython.adapters.wire.refusals import Refusal, refusal
+
+Json = dict[str, Any]
+
+
+class WireFormat:
+    """One kind of request to a vendor's API, as it is at `path`.
+
+    `vendor` is `"openai"`, `"anthropic"` or `"google"`. `held` is false for requests that cost
+    nothing, such as counting tokens.
+    """
+
+    vendor = "openai"
+    held = True
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def read(self, body: Json) -> Request:
+        """Return what a request's body asks for; never raises for what is malformed."""
+        raise NotImplementedError
+
+    def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
+        """Return the body to send instead; `request` is what `read` returned for `body`."""
+        raise NotImplementedError
+
+    def path_for(self, model: str) -> str:
+        """Return the path to send to, where the model is a part of it."""
+        return self.path
+
+    def answer(self, body: Any) -> ChatResponse:
+        """Return the text, the usage report and the service tier of a whole answer.
+
+        The text is all that the model wrote, reasoning and the arguments of tool calls included;
+        the report is empty where there is none, or where it is not final.
+        """
+        raise NotImplementedError
+
+    def reader(self, asked: Json, content_type: str) -> Reader:
+        """Return what reads the answer; `asked` is the caller's own body."""
+        if content_type.partition(";")[0].strip().lower() == "text/event-stream":
+            return self.stream_reader(asked)
+        return WholeReader(self.answer)
+
+    def stream_reader(self, asked: Json) -> StreamReader:
+        """Return what reads an answer that comes as server-sent events."""
+        raise NotImplementedError
+
+    def refusal(self, error: BudgetError) -> Refusal:
+        """Return the answer for a call that a budget refuses, in the vendor's form."""
+        return refusal(self.vendor, error)
+
+
+def as_dict(value: Any) -> Json:
+    """Return a JSON object, or an empty one for any other value."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a JSON array, or an empty one for any other value."""
+    return value if isinstance(value, list) else []
+
+
+def as_count(value: Any) -> int | None:
+    """Return a whole number that is not negative, `None` for any other value."""
+    return value if type(value) is int and value >= 0 else None
+
+
+def as_text(value: Any) -> str:
+    """Return a text, or an empty one for any other value."""
+    return value if isinstance(value, str) else ""
+
+
+def as_name(value: Any) -> str | None:
+    """Return a text that is not empty, `None` for any other value."""
+    return as_text(value) or None
+
+
+def texts_in(content: Any) -> str:
+    """Return the text of a content: a text itself, or the texts of its parts."""
+    if isinstance(content, str):
+        return content
+    return "".join(
+        part if isinstance(part, str) else as_text(as_dict(part).get("text"))
+        for part in as_list(content)
+    )
+
+
+def named_tools(natives: Any, name_of: Callable[[Json], Any]) -> list[Json] | None:
+    """Return a vendor's tools with their names; `None` where there are none."""
+    tools = [{"name": as_text(name_of(as_dict(one))), "native": one} for one in as_list(natives)]
+    return tools or None
+
+
+def still_offered(admitted: Admitted, request: Request) -> bool:
+    """Tell whether all tools that were asked for are still offered."""
+    return len(admitted.tools or ()) >= len(request.tools or ())
+
+
+def natives_of(admitted: Admitted) -> list[Any]:
+    """Return the vendor's own objects of the tools that are still offered."""
+    return [tool["native"] for tool in admitted.tools or ()]
+
+
+def lowered(asked: int | None, admitted: Admitted, answers: int = 1) -> int | None:
+    """Return the limit of one answer: the one asked for, or an equal part of what is admitted."""
+    if admitted.max_tokens is None:
+        return asked
+    part = max(1, admitted.max_tokens // max(1, answers))
+    return part if asked is None else min(asked, part)
+
+
+def smaller_part(part: int, whole: int | None, lowered_whole: int) -> int:
+    """Return a part that has the share in a lowered whole that it had before.
+
+    Without a whole it is the part itself, at most half of the lowered one.
+    """
+    if whole is None:
+        return min(part, lowered_whole // 2)
+    return part * lowered_whole // max(1, whole)
+
+
+def joined(texts: Iterable[Any]) -> str:
+    """Return all texts among some values as one."""
+    return "".join(text for text in texts if isinstance(text, str))

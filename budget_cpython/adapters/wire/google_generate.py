@@ -1,0 +1,205 @@
+"""Google's generateContent."""
+
+import re
+from typing import Any
+from urllib.parse import quote, unquote
+
+from budget_core.provider import ChatResponse
+from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.wire.format import (
+    Json,
+    WireFormat,
+    as_count,
+    as_dict,
+    as_list,
+    as_name,
+    as_text,
+    joined,
+    lowered,
+    named_tools,
+    natives_of,
+    smaller_part,
+    still_offered,
+)
+from budget_cpython.adapters.wire.readers import StreamReader
+
+LEAST_THINKING = 512  # tokens; some models refuse fewer
+_MODEL = re.compile(r"/models/([^/:]+)(:[^/]*)$")
+
+
+class GenerateContent(WireFormat):
+    """`POST …/models/MODEL:generateContent` and `:streamGenerateContent`."""
+
+    vendor = "google"
+
+    def read(self, body: Json) -> Request:
+        """Return what a request's body asks for."""
+        contents = [_message(as_dict(one)) for one in _contents(body)]
+        system = as_dict(_get(body, "systemInstruction", "system_instruction"))
+        if system:
+            contents.insert(0, {**_message(system), "role": "system"})
+        config = _config(body)
+        limit = as_count(_get(config, *_LIMIT))
+        found = _MODEL.search(self.path)
+        return Request(
+            unquote(found[1]) if found else "",
+            contents,
+            named_tools(_tools_of(body), _name_of),
+            None if limit is None else limit * _answers(config),
+            found is not None and found[2] == ":streamGenerateContent",
+            as_name(_get(body, "serviceTier", "service_tier")),
+        )
+
+    def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
+        """Return the body to send instead; the model is in `path_for`."""
+        new = dict(body)
+        if admitted.notices:
+            added = [{"role": "user", "parts": [{"text": notice}]} for notice in admitted.notices]
+            new["contents"] = _contents(body) + added
+        if not still_offered(admitted, request):
+            _withdraw(new, admitted)
+        config = _config(body)
+        asked = as_count(_get(config, *_LIMIT))
+        limit = lowered(asked, admitted, _answers(config))
+        if limit is not None and limit != asked:
+            name = "generation_config" if "generation_config" in body else "generationConfig"
+            new[name] = _lowered_config(config, asked, limit)
+        return new
+
+    def path_for(self, model: str) -> str:
+        """Return the path with that model in it."""
+        return _MODEL.sub(lambda found: f"/models/{quote(model, safe='')}{found[2]}", self.path)
+
+    def answer(self, body: Any) -> ChatResponse:
+        """Return what an answer says, or a list of those that make one stream."""
+        if isinstance(body, dict):
+            body = [body]
+        events = _Events()
+        text = joined(events.take(as_dict(one))[0] for one in as_list(body))
+        ended = events.final or len(as_list(body)) == 1
+        return ChatResponse(text, usage=(events.report or {}) if ended else {})
+
+    def stream_reader(self, asked: Json) -> StreamReader:
+        """Return what reads the events of an answer."""
+        return _Events()
+
+
+class GoogleCountTokens(GenerateContent):
+    """`POST …/models/MODEL:countTokens`, which costs nothing."""
+
+    held = False
+
+
+class _Events(StreamReader):
+    def take(self, event: Json) -> tuple[str, bool]:
+        """Return what the model wrote in an event; all are passed on."""
+        usage = event.get("usageMetadata")
+        if isinstance(usage, dict):
+            self.report = usage
+        candidates = [as_dict(one) for one in as_list(event.get("candidates"))]
+        blocked = as_dict(event.get("promptFeedback")).get("blockReason")
+        ended = any(one.get("finishReason") for one in candidates)
+        self.final = self.final or bool(blocked) or ended
+        contents = [as_dict(one.get("content")) for one in candidates]
+        parts = [as_dict(part) for one in contents for part in as_list(one.get("parts"))]
+        return joined(map(_text_of, parts)), True
+
+
+_LIMIT = ("maxOutputTokens", "max_output_tokens")
+_THINKING = ("thinkingConfig", "thinking_config")
+_BUDGET = ("thinkingBudget", "thinking_budget")
+_FUNCTIONS = ("functionDeclarations", "function_declarations")
+_CHOICE = ("toolConfig", "tool_config")
+
+
+def _get(fields: Json, camel: str, snake: str) -> Any:
+    """Return a field by either of the names that the API takes."""
+    return fields.get(camel) if camel in fields else fields.get(snake)
+
+
+def _set(fields: Json, names: tuple[str, str], value: Any) -> None:
+    fields[names[1] if names[1] in fields else names[0]] = value
+
+
+def _config(body: Json) -> Json:
+    return as_dict(_get(body, "generationConfig", "generation_config"))
+
+
+def _answers(config: Json) -> int:
+    return max(1, as_count(_get(config, "candidateCount", "candidate_count")) or 1)
+
+
+def _contents(body: Json) -> list[Any]:
+    contents = body.get("contents")
+    return [contents] if isinstance(contents, dict) else as_list(contents)
+
+
+def _message(content: Json) -> Json:
+    """Return a content as a message with a text for each part."""
+    parts = [as_dict(part) for part in as_list(content.get("parts"))]
+    texts = [{"text": _text_of(part)} for part in parts]
+    return {"role": content.get("role", "user"), "content": texts}
+
+
+def _text_of(part: Json) -> str:
+    """Return all that a part says; the calls and results of tools as text."""
+    texts: list[Any] = [part.get("text")]
+    for name in ("functionCall", "functionResponse", "executableCode", "codeExecutionResult"):
+        snake = re.sub("([A-Z])", lambda found: "_" + found[1].lower(), name)
+        made = as_dict(_get(part, name, snake))
+        texts += [value if isinstance(value, str) else str(value) for value in made.values()]
+    return joined(texts)
+
+
+def _tools_of(body: Json) -> list[Json]:
+    """Return tools one by one: a vendor's object may hold several functions and built-in tools."""
+    found = []
+    for tool in map(as_dict, as_list(body.get("tools"))):
+        for kind, value in tool.items():
+            if kind in _FUNCTIONS:
+                found += [{kind: [function]} for function in as_list(value)]
+            else:
+                found.append({kind: value})
+    return found
+
+
+def _name_of(tool: Json) -> str:
+    """Return the name of a tool's one function, or the kind of a built-in one."""
+    functions = as_list(_get(tool, *_FUNCTIONS))
+    return as_text(as_dict(functions[0]).get("name")) if functions else next(iter(tool), "")
+
+
+def _withdraw(new: Json, admitted: Admitted) -> None:
+    """Leave out the tools that are withdrawn, and a choice that names one of them."""
+    tools = natives_of(admitted)
+    functions = [one for tool in tools for one in as_list(_get(tool, *_FUNCTIONS))]
+    others = [tool for tool in tools if not any(kind in tool for kind in _FUNCTIONS)]
+    new["tools"] = [{_FUNCTIONS[0]: functions}] * bool(functions) + others
+    config = as_dict(_get(new, *_CHOICE))
+    called = as_dict(_get(config, "functionCallingConfig", "function_calling_config"))
+    allowed = as_list(_get(called, "allowedFunctionNames", "allowed_function_names"))
+    names = [tool["name"] for tool in admitted.tools or ()]
+    if not functions or any(name not in names for name in allowed):
+        for name in _CHOICE:
+            new.pop(name, None)
+    if not tools:
+        new.pop("tools")
+
+
+def _lowered_config(config: Json, asked: int | None, limit: int) -> Json:
+    """Return a configuration with a lower limit, and what may be thought kept below it."""
+    new = dict(config)
+    _set(new, _LIMIT, limit)
+    thinking = dict(as_dict(_get(config, *_THINKING)))
+    budget = as_count(_get(thinking, *_BUDGET))
+    if not budget:  # -1 leaves it to the model
+        return new
+    least = min(budget, LEAST_THINKING)
+    budget = max(least, min(smaller_part(budget, asked, limit), limit - 1))
+    if budget < limit:
+        _set(thinking, _BUDGET, budget)
+    else:
+        for name in _BUDGET:
+            thinking.pop(name, None)
+    _set(new, _THINKING, thinking)
+    return new

@@ -1,0 +1,190 @@
+"""OpenAI's chat completions and legacy completions, and all servers that speak them."""
+
+from typing import Any
+
+from budget_core.provider import ChatResponse
+from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.wire.format import (
+    Json,
+    WireFormat,
+    as_count,
+    as_dict,
+    as_list,
+    as_name,
+    as_text,
+    joined,
+    lowered,
+    named_tools,
+    natives_of,
+    still_offered,
+    texts_in,
+)
+from budget_cpython.adapters.wire.openai_paths import model_of, path_with
+from budget_cpython.adapters.wire.readers import StreamReader
+
+_LIMITS = ("max_completion_tokens", "max_tokens")
+_REASONING = ("reasoning_content", "reasoning")
+_DEFAULT_LENGTH = 16  # tokens of a legacy completion for which no limit is given
+
+
+class ChatCompletions(WireFormat):
+    """`POST …/chat/completions`."""
+
+    def read(self, body: Json) -> Request:
+        """Return what a request's body asks for."""
+        limit = _limit_of(body)
+        return Request(
+            model_of(self.path, body),
+            as_list(body.get("messages")),
+            named_tools(body.get("tools"), _name_of),
+            None if limit is None else limit * _answers(body),
+            body.get("stream") is True,
+            as_name(body.get("service_tier")),
+        )
+
+    def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
+        """Return the body to send instead."""
+        new = {**body, "model": admitted.model} if admitted.model != request.model else dict(body)
+        notices = [{"role": "user", "content": notice} for notice in admitted.notices]
+        if notices:
+            new["messages"] = as_list(body.get("messages")) + notices
+        if not still_offered(admitted, request):
+            _withdraw(new, admitted)
+        _lower(new, admitted, _answers(body), _LIMITS[0])
+        _ask_for_usage(new)
+        return new
+
+    def path_for(self, model: str) -> str:
+        """Return the path, with Azure's deployment named like the model."""
+        return path_with(self.path, model)
+
+    def answer(self, body: Any) -> ChatResponse:
+        """Return what a completion says."""
+        body = as_dict(body)
+        choices = as_list(body.get("choices"))
+        text = joined(_text_of(as_dict(choice)) for choice in choices)
+        usage = as_dict(body.get("usage"))
+        return ChatResponse(text, usage=usage, service_tier=as_name(body.get("service_tier")))
+
+    def stream_reader(self, asked: Json) -> StreamReader:
+        """Return what reads the chunks of a completion."""
+        return ChatReader(asked)
+
+
+class Completions(ChatCompletions):
+    """`POST …/completions`, the legacy form with a `prompt`."""
+
+    def read(self, body: Json) -> Request:
+        """Return what a request's body asks for."""
+        prompt = body.get("prompt")
+        limit = as_count(body.get("max_tokens"))
+        return Request(
+            model_of(self.path, body),
+            [{"role": "user", "content": text} for text in prompts_in(prompt)],
+            None,
+            (_DEFAULT_LENGTH if limit is None else limit) * _answers(body),
+            body.get("stream") is True,
+        )
+
+    def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
+        """Return the body to send instead; a prompt of this form takes no notices."""
+        new = {**body, "model": admitted.model} if admitted.model != request.model else dict(body)
+        _lower(new, admitted, _answers(body), "max_tokens")
+        _ask_for_usage(new)
+        return new
+
+
+class ChatReader(StreamReader):
+    """Reads the chunks of a completion.
+
+    The chunk with the usage has no choices; it is not passed on unless it was asked for.
+    """
+
+    def __init__(self, asked: Json) -> None:
+        super().__init__()
+        self._wanted = bool(as_dict(asked.get("stream_options")).get("include_usage"))
+        self._finished = False
+
+    def take(self, event: Json) -> tuple[str, bool]:
+        """Return what the model wrote in a chunk, and whether to pass it on."""
+        choices = as_list(event.get("choices"))
+        for choice in choices:
+            self._finished |= as_dict(choice).get("finish_reason") is not None
+        self.service_tier = as_text(event.get("service_tier")) or self.service_tier
+        usage = event.get("usage")
+        if isinstance(usage, dict):
+            self.report = usage
+        self.final = self._finished or event.get("done") is True or self.final
+        extra = isinstance(usage, dict) and event.get("choices") == []
+        return joined(_text_of(as_dict(choice)) for choice in choices), self._wanted or not extra
+
+
+def prompts_in(value: Any) -> list[str]:
+    """Return the texts of a `prompt` or `input`: a text, a list of them, or tokens by number.
+
+    Tokens stand for four characters each.
+    """
+    if isinstance(value, str):
+        return [value]
+    items = as_list(value)
+    if items and all(type(item) is int for item in items):
+        return [" " * (4 * len(items))]
+    return [text for item in items for text in prompts_in(item)]
+
+
+def _answers(body: Json) -> int:
+    """Return how many answers are written: for each of several prompts, the best of several."""
+    each = max(1, as_count(body.get("n")) or 1, as_count(body.get("best_of")) or 1)
+    return each * max(1, len(prompts_in(body.get("prompt"))))
+
+
+def _limit_of(body: Json) -> int | None:
+    limits = [as_count(body.get(name)) for name in _LIMITS]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _lower(new: Json, admitted: Admitted, answers: int, default: str) -> None:
+    """Lower the limit in the field that the caller used."""
+    for name in [name for name in _LIMITS if new.get(name) is not None] or [default]:
+        limit = lowered(as_count(new.get(name)), admitted, answers)
+        if limit is not None:
+            new[name] = limit
+
+
+def _ask_for_usage(new: Json) -> None:
+    if new.get("stream") is True:
+        new["stream_options"] = {**as_dict(new.get("stream_options")), "include_usage": True}
+
+
+def _withdraw(new: Json, admitted: Admitted) -> None:
+    """Leave out the tools that are withdrawn, and a choice that names one of them."""
+    tools = natives_of(admitted)
+    if not tools:
+        for name in ("tools", "tool_choice", "parallel_tool_calls"):
+            new.pop(name, None)
+        return
+    new["tools"] = tools
+    choice = as_dict(new.get("tool_choice"))
+    allowed = as_dict(choice.get("allowed_tools"))
+    named = as_list(allowed.get("tools")) if allowed else [choice] if choice else []
+    offered = {as_text(tool["name"]) for tool in admitted.tools or ()}
+    if not all(_name_of(as_dict(one)) in offered for one in named):
+        new.pop("tool_choice", None)
+
+
+def _name_of(tool: Json) -> Any:
+    kind = as_text(tool.get("type"))
+    return as_dict(tool.get(kind)).get("name") or tool.get("name") or kind
+
+
+def _text_of(choice: Json) -> str:
+    """Return all that a choice's message or delta says."""
+    message = as_dict(choice.get("message") or choice.get("delta"))
+    texts = [choice.get("text"), texts_in(message.get("content")), message.get("refusal")]
+    texts.append(next((message[name] for name in _REASONING if message.get(name)), None))
+    texts.append(as_dict(message.get("audio")).get("transcript"))
+    for call in as_list(message.get("tool_calls")):
+        for kind in ("function", "custom"):
+            made = as_dict(as_dict(call).get(kind))
+            texts += [made.get("name"), made.get("arguments"), made.get("input")]
+    return joined(texts)

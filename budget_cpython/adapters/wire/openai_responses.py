@@ -1,0 +1,133 @@
+"""OpenAI's responses."""
+
+from typing import Any
+
+from budget_core.provider import ChatResponse
+from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.wire.format import (
+    Json,
+    WireFormat,
+    as_count,
+    as_dict,
+    as_list,
+    as_name,
+    as_text,
+    joined,
+    lowered,
+    named_tools,
+    natives_of,
+    still_offered,
+    texts_in,
+)
+from budget_cpython.adapters.wire.openai_paths import model_of, path_with
+from budget_cpython.adapters.wire.readers import StreamReader
+
+_ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+
+
+class Responses(WireFormat):
+    """`POST …/responses`.
+
+    An answer in the background has no usage yet, so it counts as unknown.
+    """
+
+    def read(self, body: Json) -> Request:
+        """Return what a request's body asks for."""
+        messages = [{"role": "user", "content": body.get("input")}]
+        if isinstance(body.get("input"), list):
+            messages = [_message(as_dict(item)) for item in body["input"]]
+        if body.get("instructions"):
+            messages.insert(0, {"role": "system", "content": body["instructions"]})
+        return Request(
+            model_of(self.path, body),
+            messages,
+            named_tools(body.get("tools"), _name_of),
+            as_count(body.get("max_output_tokens")),
+            body.get("stream") is True,
+            as_name(body.get("service_tier")),
+        )
+
+    def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
+        """Return the body to send instead."""
+        new = {**body, "model": admitted.model} if admitted.model != request.model else dict(body)
+        notices = [{"role": "user", "content": notice} for notice in admitted.notices]
+        if notices:
+            asked = body.get("input")
+            if isinstance(asked, str):
+                asked = [{"role": "user", "content": asked}]
+            new["input"] = as_list(asked) + notices
+        if not still_offered(admitted, request):
+            _withdraw(new, admitted)
+        limit = lowered(as_count(body.get("max_output_tokens")), admitted)
+        if limit is not None:
+            new["max_output_tokens"] = limit
+        return new
+
+    def path_for(self, model: str) -> str:
+        """Return the path, with Azure's deployment named like the model."""
+        return path_with(self.path, model)
+
+    def answer(self, body: Any) -> ChatResponse:
+        """Return what a response says."""
+        body = as_dict(body)
+        text = joined(_text_of(as_dict(item)) for item in as_list(body.get("output")))
+        usage = as_dict(body.get("usage"))
+        return ChatResponse(text, usage=usage, service_tier=as_name(body.get("service_tier")))
+
+    def stream_reader(self, asked: Json) -> StreamReader:
+        """Return what reads the events of a response."""
+        return _Events()
+
+
+class _Events(StreamReader):
+    def take(self, event: Json) -> tuple[str, bool]:
+        """Return what the model wrote in an event; all are passed on."""
+        kind = as_text(event.get("type"))
+        response = as_dict(event.get("response"))
+        self.service_tier = as_text(response.get("service_tier")) or self.service_tier
+        if isinstance(response.get("usage"), dict):
+            self.report = response["usage"]
+            self.final = self.final or kind in _ENDS
+        spoken = kind.endswith(".delta") and not kind.endswith("audio.delta")
+        return as_text(event.get("delta")) if spoken else "", True
+
+
+def _message(item: Json) -> Json:
+    """Return an item of the input as a message."""
+    calls = item.get("arguments") or item.get("input")
+    content = item.get("content") or item.get("output")
+    found: Json = {"role": item.get("role", "user"), "content": content or item.get("summary")}
+    if isinstance(calls, str):
+        found["tool_calls"] = [{"function": {"name": item.get("name"), "arguments": calls}}]
+    return found
+
+
+def _withdraw(new: Json, admitted: Admitted) -> None:
+    """Leave out the tools that are withdrawn, and a choice that names one of them."""
+    tools = natives_of(admitted)
+    if not tools:
+        for name in ("tools", "tool_choice", "parallel_tool_calls", "max_tool_calls"):
+            new.pop(name, None)
+        return
+    new["tools"] = tools
+    choice = as_dict(new.get("tool_choice"))
+    named = as_list(choice.get("tools")) if "tools" in choice else [choice] if choice else []
+    if not all(any(_is_same(as_dict(one), tool) for tool in tools) for one in named):
+        new.pop("tool_choice", None)
+
+
+def _is_same(choice: Json, tool: Json) -> bool:
+    """Tell whether a choice can mean a tool: `type` for built-in ones, the name for others."""
+    names = ("server_label",) if "server_label" in choice else ("type", "name")
+    return all(choice.get(name) in (None, tool.get(name)) for name in names)
+
+
+def _name_of(tool: Json) -> Any:
+    return tool.get("name") or tool.get("server_label") or tool.get("type")
+
+
+def _text_of(item: Json) -> str:
+    """Return all that an item of the output says."""
+    texts = [texts_in(item.get(name)) for name in ("content", "summary")]
+    texts += [as_text(as_dict(part).get("refusal")) for part in as_list(item.get("content"))]
+    return joined([*texts, item.get("name"), item.get("arguments"), item.get("input")])

@@ -1,0 +1,90 @@
+"""A refused call's answer, in each vendor's error form.
+
+The status is always 402, with `x-should-retry: false`: the vendors' SDKs try 429 and 503 again,
+which no budget is helped by.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from budget_core.errors import BudgetError, DeadlineExceeded
+from budget_core.ledger.errors import (
+    BudgetExceededError,
+    LedgerUnavailableError,
+    UnknownAccountError,
+)
+from budget_core.ledger.llm_account import UnpricedError
+from budget_cpython.ledger.error_answers import EXCEEDED, rate_limit_headers
+
+STATUS: Final = 402
+_NO_RETRY: Final = {"Content-Type": "application/json", "x-should-retry": "false"}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An answer in the vendor's place: a status, headers, and a body as JSON."""
+
+    status: int
+    headers: dict[str, str]
+    body: dict[str, Any]
+
+
+def refusal(vendor: str, error: BudgetError) -> Refusal:
+    """Return the answer for a call that a budget refuses.
+
+    `code` says why: `budget_exceeded`, `unknown_price`, `unknown_account`, `ledger_unavailable`,
+    `deadline_exceeded` or `budget_error`. `budget` has the figures of a limit that is reached.
+    """
+    code, message = _reason(error)
+    headers = dict(_NO_RETRY)
+    figures: dict[str, Any] = {}
+    if isinstance(error, BudgetExceededError):
+        figures = {name: getattr(error, name) for name in EXCEEDED}
+        headers.update(rate_limit_headers(error))
+    return Refusal(STATUS, headers, _FORMS[vendor](code, message, figures))
+
+
+def _reason(error: BudgetError) -> tuple[str, str]:
+    """Return a word for programs and a text for people; no text names files or hosts."""
+    if isinstance(error, BudgetExceededError):
+        return "budget_exceeded", str(error)
+    if isinstance(error, UnpricedError):
+        return "unknown_price", f"{error}. The call was not sent; a retry cannot succeed."
+    if isinstance(error, UnknownAccountError):
+        return "unknown_account", f"{error}. The call was not sent; a retry cannot succeed."
+    if isinstance(error, DeadlineExceeded):
+        return "deadline_exceeded", f"{error}. The call was not sent."
+    if isinstance(error, LedgerUnavailableError):
+        return (
+            "ledger_unavailable",
+            "The budget's ledger is not available now, so the call was not sent. This is 402, not "
+            "503, so that clients do not retry by themselves; try again later.",
+        )
+    return "budget_error", "The budget could not be read or kept, so the call was not sent."
+
+
+def _openai(code: str, message: str, figures: dict[str, Any]) -> dict[str, Any]:
+    spent = code == "budget_exceeded"
+    kind = "insufficient_quota" if spent else "budget_error"
+    error = {"message": message, "type": kind, "param": None, "code": kind if spent else code}
+    return {"error": {**error, **({"budget": figures} if figures else {})}}
+
+
+def _anthropic(code: str, message: str, figures: dict[str, Any]) -> dict[str, Any]:
+    error = {"type": "billing_error", "message": message, "code": code}
+    return {"type": "error", "error": {**error, **({"budget": figures} if figures else {})}}
+
+
+def _google(code: str, message: str, figures: dict[str, Any]) -> dict[str, Any]:
+    known = {name: str(value) for name, value in figures.items() if value is not None}
+    detail = {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": code.upper(),
+        "domain": "microbudget",
+        "metadata": known,
+    }
+    status = "RESOURCE_EXHAUSTED" if figures else "FAILED_PRECONDITION"
+    return {"error": {"code": STATUS, "message": message, "status": status, "details": [detail]}}
+
+
+_FORMS: Final = {"openai": _openai, "anthropic": _anthropic, "google": _google}
