@@ -138,7 +138,7 @@ class LedgerProvider:
         except (UnknownAccountError, ValueError):
             raise  # a mistake of the caller's, not the end of a budget
         except Exception as error:  # whatever a ledger raises, the budget holds
-            notice = self._report(error)
+            notice = self.report_refusal(error)
             if self._raises:
                 refused: Any = error
                 refused.sent = False  # outer wrappers need not estimate it
@@ -197,7 +197,7 @@ class LedgerProvider:
                 asked = (name, prompt, limit, price, strict, key, False)  # it does not wait
                 return name, price, await account.reserve(*asked)
             except (BudgetExceededError, UnpricedError) as error:
-                self._report(error)
+                self.report_refusal(error)
         name, price = candidates[-1]
         return name, price, await account.reserve(name, prompt, limit, price, strict, key)
 
@@ -263,7 +263,7 @@ class LedgerProvider:
         except Exception:  # noqa: BLE001 - a call that cannot be counted costs what was held
             return {"calls": 1}, False
 
-    def _report(self, error: Exception) -> str | None:
+    def report_refusal(self, error: Exception) -> str | None:
         """Call the hook once for each window of a limit; return the notice that is due."""
         wrapper = self._wrapper
         place: tuple[Any, ...] = (type(error),)

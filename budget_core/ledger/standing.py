@@ -1,6 +1,7 @@
 """What an account of a ledger has used, and what a final call on it would need."""
 
 from budget_core.config import NEVER, WHOLE
+from budget_core.ledger.limit import AXES
 from budget_core.ledger.llm_account import amounts, fitting
 from budget_core.provider import maybe_await
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from budget_core.ledger.llm_account import LedgerAccount
     from budget_core.prices import Price
 
+_AXES = AXES + ("tool_calls",)  # a tool's own limit, or a user's, says nothing of the others
 _EVERY = 8  # calls, after which the balance is read again
 _NEAR = 4  # calls with their final one: while less is left, it is read before each
 _ANSWER = 1024  # tokens of a final answer, unless a shorter one is asked for
@@ -52,7 +54,7 @@ class Standing:
             found = await maybe_await(account.ledger.balance(account.path))
         except Exception:  # noqa: BLE001 - an account is drawn on without it too
             return False
-        rows = [row for row in found if row.limit is not None]
+        rows = [row for row in found if row.limit is not None and row.axis in _AXES]
         self._rows, self._used = rows, {}
         same = [row.begins_at for row in before] == [row.begins_at for row in rows]
         paces = [(row.spent - was.spent) // max(1, calls) for row, was in zip(rows, before)]

@@ -24,7 +24,7 @@ class BudgetedCall:
 
     def __init__(self, own: Sequence[Layer], request: Request) -> None:
         self.request = request
-        self._layers = _distinct([*current_layers(), *own])
+        self._layers = distinct([*current_layers(), *own])
         self._streamed = StreamedAnswer()
         self._admitted: Admitted | None = None
         self._chain: Any = None
@@ -174,7 +174,7 @@ def _finish(step: _Step) -> None:
         raise RuntimeError("a blocking call cannot wait for an asyncio ledger")
 
 
-def _distinct(layers: list[Layer]) -> list[Layer]:
+def distinct(layers: list[Layer]) -> list[Layer]:
     """Return the layers that count a call: an account counts those of accounts below it, too."""
     kept: list[Layer] = []
     for layer in layers:

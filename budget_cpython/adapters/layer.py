@@ -1,12 +1,13 @@
 """One account of a ledger that model calls draw on, with how its limits are enforced."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any, TypedDict
 
 from budget_core import BudgetWrapper
 from budget_core.config import Enforcement
 from budget_core.ledger.limit import Limit
+from budget_core.money import in_nano
 from budget_cpython.adapters.shared_ledgers import LedgerPair, WaitingLedger, is_awaited, pair_of
 from budget_cpython.config import TurnBudgetConfig
 from budget_cpython.trackers import TurnBudgetTracker
@@ -21,6 +22,7 @@ class Options(TypedDict, total=False):
     - `tool_strip_threshold`: the share from which a call offers no tools, or none of
       `tool_strip_disallow`.
     - `prices`: a table of `Price`s by model; by default `ListedPrices`, if genai-prices is there.
+    - `tool_prices`: dollars for one call of a tool, by its name; others cost nothing.
     - `max_tokens`: the tokens of an answer for which the caller gives no limit, 4,096 by default.
     - `wait`: seconds for which a call waits for what others hold; by default it does not.
     - `expect`: the tokens to hold of an answer where its limit is not free, or `"learned"`.
@@ -35,6 +37,7 @@ class Options(TypedDict, total=False):
     tool_strip_threshold: float | None
     tool_strip_disallow: Sequence[str]
     prices: Any
+    tool_prices: Mapping[str, Any]
     max_tokens: int
     wait: float
     expect: int | str
@@ -44,6 +47,7 @@ class Options(TypedDict, total=False):
     on_limit_reached: Callable[..., object]
 
 
+_COUNTED = ("calls", "tokens", "nano_usd", "tool_calls")  # also where nothing limits them
 _OF_TRACKER = ("warning_thresholds", "tool_strip_threshold", "tool_strip_disallow")
 
 
@@ -91,6 +95,7 @@ class Layer:
         self.prices = options.pop("prices", None)
         if self.prices is None:
             self.prices = _listed_prices([limit.axis for limit in limits])
+        self.tool_prices = _in_nano_by_tool(options.pop("tool_prices", {}))
         mode = options.pop("enforcement", None)
         fallback = options.pop("fallback_model", None)
         self.enforcement = mode or (Enforcement.FALLBACK if fallback else Enforcement.CUTOFF)
@@ -104,7 +109,7 @@ class Layer:
         self.wrapper(not is_awaited(self.ledger))  # refuses a malformed option now
         if ledger is None:
             limited = [limit.axis for limit in limits]
-            counted = [axis for axis in ("calls", "tokens", "nano_usd") if axis not in limited]
+            counted = [axis for axis in _COUNTED if axis not in limited]
             limits = [*limits, *(Limit(axis, None) for axis in counted)]
         if limits:
             self._set_limits(limits)
@@ -115,6 +120,16 @@ class Layer:
             if is_blocking not in self._wrappers:
                 self._wrappers[is_blocking] = self._wrap(is_blocking)
             return self._wrappers[is_blocking]
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether a limit refuses what does not fit."""
+        return self.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
+
+    def note(self, used: dict[str, int]) -> None:
+        """Note what a tool used, for what the model is told before its next call."""
+        for wrapper in list(self._wrappers.values()):
+            wrapper.account.add(used)
 
     def balance(self) -> list[Any]:
         """Return the account's limits as they stand, as `balance` of a blocking ledger does."""
@@ -136,7 +151,7 @@ class Layer:
             ledger=ledger,
             account=self.account,
             prices=self.prices,
-            raises=self.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK),
+            raises=self.is_strict,
             **self._options,
         )
 
@@ -148,6 +163,12 @@ class Layer:
                 "limits cannot be set on an asyncio ledger here: await its set_limits(account, "
                 "parse_limits(text)) first, or give the ledger's URL"
             )
+
+
+def _in_nano_by_tool(prices: Mapping[str, Any]) -> dict[str, int]:
+    if not isinstance(prices, Mapping):
+        raise ValueError(f"tool_prices must be dollars by the tool's name, not {prices!r}")
+    return {name: in_nano(f"the price of {name}", usd) for name, usd in prices.items()}
 
 
 def _listed_prices(axes: list[str]) -> Any:

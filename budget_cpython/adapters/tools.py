@@ -1,0 +1,151 @@
+"""How a call of a tool draws on layers: one of `tool_calls`, one of its own axis, and its price."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from budget_core.ledger.errors import LedgerUnavailableError, UnknownAccountError
+from budget_core.ledger.limit import AXES
+from budget_core.ledger.llm_account import LedgerAccount
+from budget_core.ledger.llm_hold import LlmHold
+from budget_core.ledger.outbox import finish
+from budget_core.ledger.records import Hold
+from budget_core.ledger.waiting import reserve_waiting
+from budget_core.provider import maybe_await
+from budget_cpython.adapters.call import distinct
+from budget_cpython.adapters.current import current_layers
+from budget_cpython.adapters.layer import Layer
+from budget_cpython.deadline import Deadline
+
+TOOL_CALLS = "tool_calls"
+
+
+def refusal_text(name: str, error: Exception) -> str:
+    """Return what a model reads in place of the result of a tool that its budget refused."""
+    return f"[Budget] The tool {name} was not called: {error}. Go on without it."
+
+
+class BudgetedToolCall:
+    """One call of a tool that draws on layers: those of the blocks around it, then its `own`.
+
+    On each it claims one of `tool_calls`, and one of an axis with the tool's own name, where a
+    limit names them, and the tool's price from the layer's `tool_prices`. This is held from `begin`
+    on. One of `end`, `release` and `abandon` settles it; what comes after does nothing. `with` and
+    `async with` begin and end it, also where the tool raises.
+
+    With `alone` it draws on its `own` layers only. The blocking forms need no event loop, and work
+    inside one.
+    """
+
+    def __init__(self, own: Sequence[Layer], name: str, *, alone: bool = False) -> None:
+        self.name = name
+        self._layers = distinct([*(() if alone else current_layers()), *own])
+        self._held: list[tuple[Layer, LlmHold]] = []
+
+    def begin_blocking(self) -> None:
+        """Admit the call.
+
+        Raises `BudgetExceededError` or another error of the budget, after which nothing is held,
+        and `DeadlineExceeded` where the current deadline has passed.
+        """
+        finish(self._begin(True))
+
+    async def begin(self) -> None:
+        """Admit the call as `begin_blocking` does; the event loop goes on meanwhile."""
+        await self._begin(False)
+
+    def end_blocking(self) -> None:
+        """Record the call of a tool that has run, whatever came of it."""
+        finish(self.end())
+
+    async def end(self) -> None:
+        """Record the call of a tool that has run, as `end_blocking` does."""
+        while self._held:
+            layer, hold = self._held.pop()
+            await hold.commit(hold.amounts)
+            layer.note(hold.amounts)
+
+    def release_blocking(self) -> None:
+        """Give back what was held for a tool that was not run after all."""
+        finish(self.release())
+
+    async def release(self) -> None:
+        """Give back what was held, as `release_blocking` does."""
+        while self._held:
+            await self._held.pop()[1].release()
+
+    def abandon(self) -> None:
+        """Settle the call where nothing can be awaited; it counts as one that was made."""
+        while self._held:
+            _, hold = self._held.pop()
+            hold.abandon(hold.amounts)
+
+    def __enter__(self) -> Self:
+        self.begin_blocking()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.end_blocking()
+
+    async def __aenter__(self) -> Self:
+        await self.begin()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is GeneratorExit:
+            self.abandon()
+        await self.end()
+
+    async def _begin(self, is_blocking: bool) -> None:
+        Deadline.current().check_or_raise()
+        try:
+            for layer in self._layers:
+                hold = await _hold(layer, self.name, is_blocking)
+                if hold is not None:
+                    hold.begin()
+                    self._held.append((layer, hold))
+        except GeneratorExit:
+            self.abandon()
+            raise
+        except BaseException:
+            await self.release()
+            raise
+
+
+async def _hold(layer: Layer, name: str, is_blocking: bool) -> LlmHold | None:
+    """Hold on one layer what a tool's call claims there, if it claims anything."""
+    provider: Any = layer.wrapper(is_blocking).inner
+    account: LedgerAccount = provider.ledger_account
+    price = layer.tool_prices.get(name, 0)
+    asked = {TOOL_CALLS: 1, **({"nano_usd": price} if price else {})}
+    try:
+        counted = {row.axis for row in await maybe_await(account.ledger.balance(account.path))}
+        own = [name] if name not in AXES else []
+        asked = {axis: asked.get(axis, 1) for axis in [*asked, *own] if axis in counted}
+        if not asked:
+            return None
+        return LlmHold(account, await _reserve(account, asked), None)
+    except (UnknownAccountError, ValueError):
+        raise  # a mistake of the caller's, not the end of a budget
+    except Exception as error:
+        provider.report_refusal(error)
+        if layer.is_strict:
+            raise
+        return LlmHold(account, Hold(account.path, "", asked, Hold.RELEASED), None)
+
+
+async def _reserve(account: LedgerAccount, asked: dict[str, Any]) -> Hold:
+    """Reserve amounts, after what the ledger is still owed, and wait for them if the layer does."""
+    if account.outbox.entries and not await account.flush() and account.outbox.waits(account.path):
+        raise account.error or LedgerUnavailableError("the ledger is owed what was used before")
+    wait_ms = account.wait_ms
+    if not wait_ms or getattr(account.ledger, "WAITS_ELSEWHERE", False):
+        return await account.hold(asked, None, wait_ms)
+
+    async def ask(operation: str, *arguments: Any) -> Any:
+        if operation == "reserve":
+            return await account.hold(asked)
+        return await maybe_await(getattr(account.ledger, operation)(*arguments))
+
+    return await reserve_waiting(
+        account.ledger, account.path, asked, None, account.ttl, wait_ms / 1000, ask
+    )
