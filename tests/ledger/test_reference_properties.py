@@ -89,7 +89,8 @@ class Reference(RuleBasedStateMachine):
         elif not self.model.chain(path):
             assert isinstance(outcome(call, path, amounts, *more), UnknownAccountError)
         elif not charge and self.model.refusing(path, amounts):
-            self.refused(outcome(call, path, amounts, *more), self.model.refusing(path, amounts))
+            refused = outcome(call, path, amounts, *more)
+            self.refused(refused, self.model.refusing(path, amounts), amounts)
         else:
             hold = self.model.add(
                 path, amounts, key, None if charge else self.model.now + ttl * 1000
@@ -98,13 +99,15 @@ class Reference(RuleBasedStateMachine):
             self.taken.append((hold, real))
             self.compare(hold, real)
 
-    def refused(self, error: Any, rules: list[Rule]) -> None:
+    def refused(self, error: Any, rules: list[Rule], amounts: dict[str, int]) -> None:
         assert isinstance(error, BudgetExceededError)
 
-        def last(one: Rule) -> Any:
-            return -(one.ends() or 1 << 60), -len(one.path), one.axis, one.window
+        def first(one: Rule) -> Any:
+            spent = self.model.sums(one, one.counting())[0]
+            is_only_held = spent + amounts[one.axis] <= (one.cap or 0)
+            return is_only_held, -(one.ends() or 1 << 60), -len(one.path), one.axis, one.window
 
-        one = min(rules, key=last)
+        one = min(rules, key=first)
         assert (error.scope, error.axis, error.window) == (one.path, one.axis, one.window)
         assert (error.spent, error.held) == self.model.sums(one, one.counting())
         ends = one.ends()
