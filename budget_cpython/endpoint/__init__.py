@@ -1,14 +1,18 @@
-"""An embedded OpenAI-compatible endpoint: the chat-completions protocol around a scripted model.
+"""An embedded endpoint: the formats of OpenAI, Anthropic and Google around a scripted model.
 
 It serves demos and tests on 127.0.0.1 and needs no network, no key and no other package. Any
-model name is answered by the scripted model, except the names in `faults.FAULTS`, which fail or
-misbehave on purpose so that a client can be tried against them.
+model name is answered by the scripted model, except the names in `scripts.SCRIPTS`, which answer
+in another manner, and those in `faults.FAULTS`, which fail or misbehave on purpose so that a
+client can be tried against them. `ScriptedEndpoint.scripts` has replies of the caller's own.
 
-A request passes the modules in this order, and each imports only from those before it: `protocol`
-(checks of the request), `model` (the scripted reply), `completions` (the reply as JSON objects),
-`http_handler` (HTTP), `faults` (models that misbehave), `server` (routes, and what is recorded).
+A request passes the modules in this order, and each imports only from those before it: `checks`
+(shapes, errors), `calls` (what was asked and replied), `formats` (a request read, an answer
+written), `model` and `scripts` (the reply), `usage` (tokens), `http_handler` (HTTP), `faults`
+(models that misbehave), `server` (routes, and what is recorded).
 """
 
-from budget_cpython.endpoint.server import ScriptedEndpoint
+from budget_cpython.endpoint.calls import Asked, Reply, ToolCall, Usage
+from budget_cpython.endpoint.checks import ApiError
+from budget_cpython.endpoint.server import Request, ScriptedEndpoint
 
-__all__ = ["ScriptedEndpoint"]
+__all__ = ["ApiError", "Asked", "Reply", "Request", "ScriptedEndpoint", "ToolCall", "Usage"]

@@ -6,6 +6,7 @@ import sys
 import threading
 
 from budget_cpython.endpoint.faults import FAULTS
+from budget_cpython.endpoint.scripts import SCRIPTS
 from budget_cpython.endpoint.server import HOST, ScriptedEndpoint
 
 
@@ -29,19 +30,22 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    rows = [f"  {name:14} {fault.says}" for name, fault in FAULTS.items()]
+    rows = [f"  {name:14} {script.says}" for name, script in SCRIPTS.items()]
+    rows += [f"  {name:14} {fault.says}" for name, fault in FAULTS.items()]
     parser = argparse.ArgumentParser(
         prog="python -m budget_cpython.endpoint",
-        description=f"Serve a scripted model over the chat-completions protocol on {HOST}.\n"
+        description=f"Serve a scripted model on {HOST}: chat completions, responses, embeddings\n"
+        "below /v1, Anthropic's messages at /v1/messages, Google's generateContent below /v1beta.\n"
         "The first line printed is the base URL; Ctrl-C or SIGTERM stops it.",
-        epilog="Any model name is answered, but some misbehave:\n" + "\n".join(rows),
+        epilog="Any model name is answered, but some have manners of their own:\n"
+        + "\n".join(rows),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--port", type=int, default=0, metavar="N", help="port to serve on (default: a free one)"
     )
     parser.add_argument(
-        "--api-key", metavar="K", help="refuse requests without this bearer token (default: none)"
+        "--api-key", metavar="K", help="refuse requests without this API key (default: none)"
     )
     return parser
 

@@ -2,21 +2,24 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from budget_cpython.endpoint.calls import Answer
+from budget_cpython.endpoint.checks import ApiError
+from budget_cpython.endpoint.formats import openai
 from budget_cpython.endpoint.http_handler import JSON, HttpHandler
-from budget_cpython.endpoint.protocol import ApiError, Json
 
 DRIP_SECONDS: Final = 0.05
 CONTEXT_TOKENS: Final = 200
 
-Act = Callable[[HttpHandler, Json, Json], None]
+Act = Callable[[HttpHandler, Answer], object]
 
 
 class Fault(NamedTuple):
     """What a special model name does, and its line of help.
 
-    `act` gets the connection, the request, and the completion that a correct model would send.
+    `act` gets the connection, and the answer that a correct model would send.
     """
 
     act: Act
@@ -29,88 +32,95 @@ def answer_as(model: str) -> Act:
         return FAULTS[model].act
     if model.startswith("error-"):
         return _fail(404, param="model", code="model_not_found")
-    return HttpHandler.send_completion
+    return HttpHandler.send_answer
 
 
 def _fail(status: int, **details: Any) -> Act:
-    def act(http: HttpHandler, body: Json, completion: Json) -> None:
-        message = f"{body['model']}: the model's name asks for this."
+    def act(http: HttpHandler, answer: Answer) -> None:
+        message = f"{answer.asked.model}: the model's name asks for this."
         raise ApiError(status, message, **details)
 
     return act
 
 
-def _hang(http: HttpHandler, body: Json, completion: Json) -> None:
+def _hang(http: HttpHandler, answer: Answer) -> None:
     http.client_leaves(None)
     http.close_connection = True
 
 
-def _drip(http: HttpHandler, body: Json, completion: Json) -> None:
+def _drip(http: HttpHandler, answer: Answer) -> None:
     http.send_head(200, {"Content-Type": JSON, "Connection": "close"})
     while not http.client_leaves(DRIP_SECONDS):
         http.wfile.write(b" ")
 
 
-def _huge(http: HttpHandler, body: Json, completion: Json) -> None:
+def _huge(http: HttpHandler, answer: Answer) -> None:
     http.send_head(200, {"Content-Type": JSON, "Connection": "close"})
     http.wfile.write(b'{"id": "')
     while True:
         http.wfile.write(b"x" * 65536)
 
 
-def _truncated(http: HttpHandler, body: Json, completion: Json) -> None:
-    payload = json.dumps(completion).encode()
+def _truncated(http: HttpHandler, answer: Answer) -> None:
+    payload = json.dumps(http.format.whole(answer)).encode()
     http.send_head(200, {"Content-Type": JSON, "Content-Length": str(len(payload))})
     http.wfile.write(payload[: len(payload) // 2])
     http.close_connection = True
 
 
-def _not_json(http: HttpHandler, body: Json, completion: Json) -> None:
+def _not_json(http: HttpHandler, answer: Answer) -> None:
     http.send_bytes(200, b"<html><body>Bad gateway</body></html>", "text/html")
 
 
-def _bad_arguments(http: HttpHandler, body: Json, completion: Json) -> None:
-    for call in completion["choices"][0]["message"].get("tool_calls", ()):
-        call["function"]["arguments"] = '["not an object"]'
-    http.send_completion(body, completion)
+def _bad_arguments(http: HttpHandler, answer: Answer) -> None:
+    calls = [call._replace(arguments='["not an object"]') for call in answer.reply.calls]
+    http.send_answer(replace(answer, reply=replace(answer.reply, calls=tuple(calls))))
 
 
-def _no_usage(http: HttpHandler, body: Json, completion: Json) -> None:
-    del completion["usage"]
-    http.send_completion(body, completion)
+def _no_usage(http: HttpHandler, answer: Answer) -> None:
+    http.send_answer(replace(answer, usage=None))
 
 
-def _stream_cut(http: HttpHandler, body: Json, completion: Json) -> None:
-    http.send_completion(body, completion, cut_short=True)
+def _stream_cut(http: HttpHandler, answer: Answer) -> bool:
+    """Send half of a stream; an answer that is not streamed is sent whole."""
+    events = http.events(answer)
+    if not events:
+        http.send_answer(answer)
+        return False
+    http.send_events(events[: len(events) // 2])
+    http.close_connection = True
+    return True
 
 
-def _busy(http: HttpHandler, body: Json, completion: Json) -> None:
-    if int(completion["id"].rpartition("-")[2]) % 2:
+def _stream_hang(http: HttpHandler, answer: Answer) -> None:
+    if _stream_cut(http, answer):
+        http.client_leaves(None)
+
+
+def _busy(http: HttpHandler, answer: Answer) -> None:
+    if answer.number % 2:
         message = "Rate limit reached."
         details: Any = {"kind": "requests", "code": "rate_limit_exceeded"}
         raise ApiError(429, message, headers={"Retry-After": "0"}, **details)
-    http.send_completion(body, completion)
+    http.send_answer(answer)
 
 
-def _other_limit(http: HttpHandler, body: Json, completion: Json) -> None:
-    if body.get("max_tokens") is not None:
+def _other_limit(http: HttpHandler, answer: Answer) -> None:
+    if http.vendor is openai and answer.asked.body.get("max_tokens") is not None:
         message = (
             "Unsupported parameter: 'max_tokens' is not supported with this model. "
             "Use 'max_completion_tokens' instead."
         )
         raise ApiError(400, message, param="max_tokens", code="unsupported_parameter")
-    http.send_completion(body, completion)
+    http.send_answer(answer)
 
 
-def _small_context(http: HttpHandler, body: Json, completion: Json) -> None:
-    tokens = completion["usage"]["prompt_tokens"]
+def _small_context(http: HttpHandler, answer: Answer) -> None:
+    tokens = answer.usage.prompt if answer.usage else 0
     if tokens > CONTEXT_TOKENS:
-        message = (
-            f"This model's maximum context length is {CONTEXT_TOKENS} tokens. "
-            f"However, your messages resulted in {tokens} tokens."
-        )
+        message = http.vendor.TOO_LONG.format(tokens=tokens, limit=CONTEXT_TOKENS)
         raise ApiError(400, message, param="messages", code="context_length_exceeded")
-    http.send_completion(body, completion)
+    http.send_answer(answer)
 
 
 FAULTS: Final = {
@@ -132,4 +142,5 @@ FAULTS: Final = {
     "bad-arguments": Fault(_bad_arguments, "calls tools with arguments that are not a JSON object"),
     "no-usage": Fault(_no_usage, "leaves out the usage"),
     "stream-cut": Fault(_stream_cut, "drops the connection in the middle of a stream"),
+    "stream-hang": Fault(_stream_hang, "sends half of a stream, then nothing more"),
 }

@@ -1,28 +1,44 @@
 """HTTP: read a request; send an answer whole, in events or in pieces."""
 
 import json
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
 
-from budget_cpython.endpoint.completions import chunks
-from budget_cpython.endpoint.protocol import ApiError, Json
+from budget_cpython.endpoint.calls import Answer
+from budget_cpython.endpoint.checks import ApiError, Json
+from budget_cpython.endpoint.formats import Format, Vendor, vendor_of
 
 JSON: Final = "application/json"
 
 
 class HttpHandler(BaseHTTPRequestHandler):
-    """One client's connection; a subclass answers its requests."""
+    """One client's connection; a subclass answers its requests.
+
+    `address`, `query`, `fields` (the headers, by lower-case names) and `vendor` are those of the
+    request that is answered; `format` is that of its answer.
+    """
 
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "microbudget-endpoint", ""
     disable_nagle_algorithm = True
+    address: str
+    query: dict[str, str]
+    fields: dict[str, str]
+    vendor: Vendor
+    format: Format
 
     def serve(self) -> None:
-        """Answer a request; a raised `ApiError` is sent."""
+        """Answer a request; a raised `ApiError` is sent in the vendor's shape."""
+        parts = urlsplit(self.path)
+        self.address, self.query = parts.path, dict(parse_qsl(parts.query))
+        self.fields = {name.lower(): value for name, value in self.headers.items()}
+        self.vendor = vendor_of(self.address, self.fields)
         try:
-            self.answer(self.rfile.read(int(self.headers.get("Content-Length", "0"))))
+            self.answer(self.rfile.read(int(self.fields.get("content-length", "0"))))
         except ApiError as error:
-            self.send_json(error.status, error.body, error.headers)
+            self.send_json(error.status, self.vendor.error(error), error.headers)
 
     do_GET = do_POST = serve  # noqa: N815 - its names
 
@@ -49,23 +65,35 @@ class HttpHandler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
 
-    def send_completion(self, body: Json, completion: Json, cut_short: bool = False) -> None:
-        """Send a completion, as a stream if the request asks for one."""
-        if not body.get("stream"):
-            self.send_json(200, completion)
+    def send_answer(self, answer: Answer) -> None:
+        """Send an answer, as a stream if the request asks for one."""
+        events = self.events(answer)
+        if not events:
+            self.send_json(200, self.format.whole(answer))
             return
-        include_usage = bool((body.get("stream_options") or {}).get("include_usage"))
-        events = [json.dumps(chunk) for chunk in chunks(completion, include_usage)]
-        kept = events[: len(events) // 2] if cut_short else [*events, "[DONE]"]
+        middle = len(events) // 2
+        self.send_events(events[:middle])
+        if answer.reply.halfway is not None:
+            answer.reply.halfway()
+        self.send_chunks(events[middle:])
+        self.wfile.write(b"0\r\n\r\n")
+
+    def events(self, answer: Answer) -> Sequence[str]:
+        """Return the events of a streamed answer; none if the request asks for no stream."""
+        streams = answer.asked.stream and self.format.events is not None
+        return tuple(self.format.events(answer)) if streams and self.format.events else ()
+
+    def send_events(self, events: Sequence[str]) -> None:
+        """Begin a stream with these events."""
         framing = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
         self.send_head(200, framing)
-        for event in kept:
-            data = f"data: {event}\n\n".encode()
+        self.send_chunks(events)
+
+    def send_chunks(self, events: Sequence[str]) -> None:
+        """Send more events of a stream."""
+        for event in events:
+            data = event.encode()
             self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
-        if cut_short:
-            self.close_connection = True
-        else:
-            self.wfile.write(b"0\r\n\r\n")
 
     def client_leaves(self, seconds: float | None) -> bool:
         """Wait until the client leaves or the endpoint closes; false if `seconds` pass first."""

@@ -1,4 +1,4 @@
-"""A scripted model: it reads a chat request as a model would, and decides its reply.
+"""A scripted model: it reads a request as a model would, and decides its reply.
 
 The scenario is an agent that reads the files of a folder through two tools, `list_files` (one
 path a line, a tab before anything else on the line) and `read_file` (`{"path": …}`). With both on
@@ -11,38 +11,17 @@ that starts with `FAILURE_MARK` is a failure.
 import json
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final
 
-from budget_cpython.endpoint.protocol import Json
+from budget_cpython.endpoint.calls import CHARS_PER_TOKEN, Asked, Reply, ToolCall, count_tokens
+from budget_cpython.endpoint.checks import Json
 
 NOTICE_MARK: Final = "[Budget"
 FAILURE_MARK: Final = "Error:"
 LIST_FILES: Final = "list_files"
 READ_FILE: Final = "read_file"
 MAX_CALLS: Final = 200
-CHARS_PER_TOKEN: Final = 4
 QUOTE_CHARS: Final = 80
-
-
-class ToolCall(NamedTuple):
-    """A tool the model wants called; `arguments` is JSON text."""
-
-    name: str
-    arguments: str
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A reply: words, tool calls, and the reason to stop."""
-
-    content: str
-    calls: tuple[ToolCall, ...] = ()
-    finish_reason: str = "stop"
-
-    @property
-    def chars(self) -> int:
-        """Count the characters generated: the words, the tool names and their arguments."""
-        return len(self.content) + sum(len(part) for call in self.calls for part in call)
 
 
 @dataclass
@@ -57,48 +36,45 @@ class _Turn:
     texts: dict[str, str] = field(default_factory=dict)
 
 
-def count_tokens(chars: int) -> int:
-    """Return the tokens of `chars` characters: one for each four begun, at least one."""
-    return max(1, -(-chars // CHARS_PER_TOKEN))
+def next_reply(asked: Asked) -> Reply:
+    """Return the reply to a checked request; `cut_reply` applies its token limit."""
+    turn = _read_turn(asked.messages)
+    call = None if turn.noticed and not asked.forced else _next_call(turn)
+    thinking = ""
+    if asked.thinking:
+        thinking = f"What is asked: {turn.question}"[: asked.thinking * CHARS_PER_TOKEN]
+    if call is not None and call.name in asked.tools:
+        return Reply(_beside(call, turn), (call,), thinking)
+    return Reply(_answer(turn), thinking=thinking)
 
 
-def next_reply(body: Json) -> Reply:
-    """Return the reply to a checked request, within its token limit."""
-    turn = _read_turn(body["messages"])
-    choice = body.get("tool_choice")
-    forced = choice == "required" or isinstance(choice, dict)
-    call = None if turn.noticed and not forced else _next_call(turn)
-    if call is not None and call.name in _offered(body):
-        reply = Reply(_beside(call, turn), (call,), "tool_calls")
-    else:
-        reply = Reply(_answer(turn))
-    return _cut(reply, body.get("max_tokens") or body.get("max_completion_tokens"))
-
-
-def _cut(reply: Reply, max_tokens: int | None) -> Reply:
+def cut_reply(reply: Reply, max_tokens: int | None) -> Reply:
     """Cut a reply to a limit: a call loses the end of its arguments, or is left out."""
     if max_tokens is None or count_tokens(reply.chars) <= max_tokens:
         return reply
     left = max_tokens * CHARS_PER_TOKEN
-    content = reply.content[:left]
-    left -= len(content)
+    thinking = reply.thinking[:left]
+    content = reply.content[: left - len(thinking)]
+    left -= len(thinking) + len(content)
     calls = [
         ToolCall(name, arguments[: left - len(name)])
         for name, arguments in reply.calls
         if len(name) <= left
     ]
-    return replace(reply, content=content, calls=tuple(calls), finish_reason="length")
+    return replace(reply, thinking=thinking, content=content, calls=tuple(calls), cut=True)
 
 
 def _read_turn(messages: list[Json]) -> _Turn:
     turn = _Turn()
     asked: dict[str, tuple[str, str]] = {}
     for message in messages:
-        text = _text(message)
-        if message["role"] == "user" and text.startswith(NOTICE_MARK):
-            turn.noticed = True
-        elif message["role"] == "user":
-            turn = _Turn(question=text)
+        texts = _texts(message)
+        text = "".join(texts)
+        if message["role"] == "user":
+            words = [text for text in texts if not text.startswith(NOTICE_MARK)]
+            if words or not texts:
+                turn = _Turn(question="".join(words))
+            turn.noticed = turn.noticed or len(words) < len(texts)
         elif message["role"] == "tool" and not text.startswith(FAILURE_MARK):
             _note_result(turn, *asked[message["tool_call_id"]], text)
         for call in message.get("tool_calls") or ():
@@ -110,11 +86,11 @@ def _read_turn(messages: list[Json]) -> _Turn:
     return turn
 
 
-def _text(message: Json) -> str:
-    content = message.get("content")
+def _texts(message: Json) -> list[str]:
+    content = message.get("content") or ""
     if isinstance(content, list):
-        return "".join(part["text"] for part in content if part["type"] == "text")
-    return content or ""
+        return [part["text"] for part in content if part["type"] == "text"]
+    return [content]
 
 
 def _path(arguments: str) -> str:
@@ -131,14 +107,6 @@ def _note_result(turn: _Turn, name: str, path: str, text: str) -> None:
         turn.files = list(dict.fromkeys(path for path in paths if path))
     elif name == READ_FILE:
         turn.texts.setdefault(path, text)
-
-
-def _offered(body: Json) -> set[str]:
-    choice = body.get("tool_choice")
-    names = {tool["function"]["name"] for tool in body.get("tools") or ()}
-    if isinstance(choice, dict):
-        return names & {choice["function"]["name"]}
-    return set() if choice == "none" else names
 
 
 def _next_call(turn: _Turn) -> ToolCall | None:

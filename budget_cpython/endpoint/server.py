@@ -2,51 +2,81 @@
 
 import itertools
 import json
+import re
 import socket
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from socketserver import ThreadingTCPServer
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from budget_cpython.endpoint.completions import completion, prompt_parts, shared_chars, usage
+from budget_cpython.endpoint.calls import Answer, Asked, Reply
+from budget_cpython.endpoint.checks import ApiError, Json
 from budget_cpython.endpoint.faults import FAULTS, answer_as
+from budget_cpython.endpoint.formats import format_of
 from budget_cpython.endpoint.http_handler import HttpHandler
-from budget_cpython.endpoint.model import next_reply
-from budget_cpython.endpoint.protocol import ApiError, Json, check_request
+from budget_cpython.endpoint.model import cut_reply
+from budget_cpython.endpoint.scripts import SCRIPTS, script_of
+from budget_cpython.endpoint.usage import PromptCache
 
 HOST: Final = "127.0.0.1"
 DEFAULT_MODEL: Final = "scripted"
-MAX_RECORDED: Final = 512
-MAX_PROMPTS: Final = 16
+_MODELS: Final = re.compile("/v1(?:alpha|beta)?/models(?:/([^/:]+))?")
+
+
+class Request(NamedTuple):
+    """A request as it came: `headers` by lower-case names, `body` empty unless a JSON object."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: Json
 
 
 class ScriptedEndpoint:
     """Serve the scripted model on a local port, from construction until `close`.
 
     `port` 0 takes a free port; a port in use raises `OSError`. With an `api_key`, requests
-    without it as their bearer token get a 401. Also a context manager.
+    without it get a 401. `scripts` has replies by model name, or functions that are called with
+    what was `Asked`, in a thread of their own, and return the `Reply` or raise an `ApiError`;
+    it may be changed at any time. The last `keep` requests are kept. Also a context manager.
     """
 
-    def __init__(self, api_key: str | None = None, port: int = 0) -> None:
+    def __init__(
+        self,
+        api_key: str | None = None,
+        port: int = 0,
+        *,
+        scripts: Mapping[str, Reply | Callable[[Asked], Reply]] | None = None,
+        keep: int = 1000,
+    ) -> None:
         self.api_key = api_key
+        self.scripts = dict(scripts or {})
         self._lock = threading.Lock()
-        self._requests: deque[Json] = deque(maxlen=MAX_RECORDED)
-        self._prompts: deque[tuple[str, list[str]]] = deque(maxlen=MAX_PROMPTS)
+        self._requests: deque[Request] = deque(maxlen=keep)
+        self._cache = PromptCache()
         self._numbers = itertools.count(1)
         self._server = _Server(self, port)
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
     def base_url(self) -> str:
-        """Return the address a client takes as its base URL."""
-        return f"http://{HOST}:{self._server.server_address[1]}/v1"
+        """Return the address that OpenAI's clients take as their base URL."""
+        return f"{self.root_url}/v1"
 
     @property
-    def requests(self) -> list[Json]:
-        """Return the last `MAX_RECORDED` chat request bodies, oldest first, refused ones too."""
-        return list(self._requests)
+    def root_url(self) -> str:
+        """Return the address that Anthropic's and Google's clients take as their base URL."""
+        return f"http://{HOST}:{self._server.server_address[1]}"
+
+    @property
+    def requests(self) -> list[Request]:
+        """Return the last requests, oldest first, refused ones too."""
+        with self._lock:
+            return list(self._requests)
 
     def close(self) -> None:
         """Stop serving and cut every connection that is still open; a second call does nothing."""
@@ -60,17 +90,18 @@ class ScriptedEndpoint:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def complete(self, body: Json) -> Json:
-        """Record a request body, check it, and return the `chat.completion` that answers it."""
-        self._requests.append(body)
-        check_request(body)
-        model, prompt, reply = body["model"], prompt_parts(body), next_reply(body)
+    def record(self, request: Request) -> None:
+        """Keep a request."""
+        with self._lock:
+            self._requests.append(request)
+
+    def answer(self, asked: Asked) -> Answer:
+        """Return the model's answer to a checked request."""
+        script = self.scripts.get(asked.model) or script_of(asked.model)
+        reply = cut_reply(script if isinstance(script, Reply) else script(asked), asked.max_tokens)
         with self._lock:
             number = next(self._numbers)
-            seen = [shared_chars(old, prompt) for name, old in self._prompts if name == model]
-            self._prompts.append((model, prompt))
-        used = usage(sum(map(len, prompt)), max(seen, default=0), reply.chars)
-        return completion(model, number, reply, used)
+        return Answer(asked, number, reply, self._cache.use(asked, reply))
 
 
 class _Server(ThreadingTCPServer):
@@ -107,39 +138,45 @@ class _Handler(HttpHandler):
     server: _Server
 
     def answer(self, raw: bytes) -> None:
-        match self.command, self.path.partition("?")[0]:
-            case "POST", "/v1/chat/completions":
-                self._check_key()
-                self._chat(raw)
-            case "GET", "/v1/models":
-                self._check_key()
-                self._models()
-            case method, path:
-                raise ApiError(404, f"Invalid URL ({method} {path})", code="unknown_url")
+        endpoint = self.server.endpoint
+        body = _parse(raw)
+        known = body if isinstance(body, dict) else {}
+        request = Request(self.command, self.address, self.query, self.fields, known)
+        endpoint.record(request)
+        form, models = format_of(self.address), _MODELS.fullmatch(self.address)
+        if self.command == "POST" and form is not None:
+            self._check_key()
+            self.format = form
+            asked = form.read(_checked(body), self.address)
+            answer_as(asked.model)(self, endpoint.answer(asked))
+        elif self.command == "GET" and models:
+            self._check_key()
+            names = (DEFAULT_MODEL, *FAULTS, *SCRIPTS, *endpoint.scripts)
+            one = models[1]
+            self.send_json(200, self.vendor.model(one) if one else self.vendor.models(names))
+        else:
+            message = f"Invalid URL ({self.command} {self.address})"
+            raise ApiError(404, message, code="unknown_url")
 
     def _check_key(self) -> None:
         key = self.server.endpoint.api_key
-        if key is not None and self.headers.get("Authorization") != f"Bearer {key}":
+        if key is not None and self.vendor.key(self.fields, self.query) != key:
             headers = {"WWW-Authenticate": "Bearer"}
             message = "Incorrect API key provided."
             raise ApiError(401, message, code="invalid_api_key", headers=headers)
 
-    def _chat(self, raw: bytes) -> None:
-        body = _parse(raw)
-        completion = self.server.endpoint.complete(body)
-        answer_as(body["model"])(self, body, completion)
 
-    def _models(self) -> None:
-        kind = {"object": "model", "created": 0, "owned_by": "microbudget"}
-        data = [{"id": name, **kind} for name in (DEFAULT_MODEL, *FAULTS)]
-        self.send_json(200, {"object": "list", "data": data})
-
-
-def _parse(raw: bytes) -> Json:
+def _parse(raw: bytes) -> Any:
+    """Return the JSON value of a body; the error, if it has none."""
     try:
-        body = json.loads(raw)
-    except ValueError:
-        raise ApiError(400, "We could not parse the JSON body of your request.") from None
+        return json.loads(raw)
+    except ValueError as error:
+        return error
+
+
+def _checked(body: Any) -> Json:
+    if isinstance(body, ValueError):
+        raise ApiError(400, "We could not parse the JSON body of your request.")
     if not isinstance(body, dict):
         raise ApiError(400, "The JSON body of your request must be an object.")
     return body

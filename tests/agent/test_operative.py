@@ -57,7 +57,7 @@ def played(request: pytest.FixtureRequest) -> Played:
             timeout=PATIENCE,
             check=False,
         )
-        return Played(run, endpoint.requests)
+        return Played(run, [request.body for request in endpoint.requests])
 
 
 def test_the_program_comes_to_its_end_and_leaves_no_socket_open(played: Played) -> None:

@@ -215,8 +215,8 @@ def test_it_boots_holds_a_chat_and_knows_the_days_total_after_a_restart(
     first, *_, last = totals(printed)
     assert 0 == first < last
     assert all("until 00:00 UTC, in 1" in line for line in printed if "today " in line)
-    assert questions(endpoint.requests[-1]) == ["What is to do?", "And then?"]
-    assert {len(request["tools"]) for request in endpoint.requests[:3]} == {3}
+    assert questions(endpoint.requests[-1].body) == ["What is to do?", "And then?"]
+    assert {len(request.body["tools"]) for request in endpoint.requests[:3]} == {3}
     assert totals(flash.start("/quit")) == [last]
 
 

@@ -51,11 +51,15 @@ def connect(endpoint: ScriptedEndpoint) -> http.client.HTTPConnection:
 
 
 def send(
-    endpoint: ScriptedEndpoint, body: Any, method: str = "POST", path: str = "/v1/chat/completions"
+    endpoint: ScriptedEndpoint,
+    body: Any,
+    method: str = "POST",
+    path: str = "/v1/chat/completions",
+    headers: Any = None,
 ) -> tuple[http.client.HTTPResponse, Any]:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     with closing(connect(endpoint)) as connection:
-        connection.request(method, path, raw)
+        connection.request(method, path, raw, headers or {})
         response = connection.getresponse()
         return response, json.loads(response.read())
 
@@ -119,3 +123,21 @@ def plus(**more: Any) -> dict[str, Any]:
 
 CALLING: Any = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 RESULT: Any = {"role": "tool", "tool_call_id": "c1", "content": "done"}
+
+
+def events(endpoint: ScriptedEndpoint, path: str, body: Any) -> list[Any]:
+    """Return the data of a stream's events, after checking that each is named for its type."""
+    with closing(connect(endpoint)) as connection:
+        connection.request("POST", path, json.dumps(body))
+        response = connection.getresponse()
+        assert response.headers["Content-Type"] == "text/event-stream"
+        found = response.read().decode().replace("\r\n", "\n").split("\n\n")
+    assert found.pop() == ""
+    return [_data(event) for event in found]
+
+
+def _data(event: str) -> Any:
+    *names, line = event.split("\n")
+    data = json.loads(line.removeprefix("data: "))
+    assert names == ([f"event: {data['type']}"] if "type" in data else [])
+    return data

@@ -15,6 +15,7 @@ import pytest
 from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.endpoint.__main__ import main
 from budget_cpython.endpoint.faults import FAULTS
+from budget_cpython.endpoint.scripts import SCRIPTS
 from tests.paths import ROOT
 
 from .support import PATIENCE
@@ -74,4 +75,6 @@ def test_help_lists_every_mode(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert caught.value.code == 0
     text = capsys.readouterr().out
-    assert all(f"{name} " in text and fault.says in text for name, fault in FAULTS.items())
+    listed = {name: fault.says for name, fault in FAULTS.items()}
+    listed |= {name: script.says for name, script in SCRIPTS.items()}
+    assert all(f"{name} " in text and says in text for name, says in listed.items())

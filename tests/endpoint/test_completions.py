@@ -6,8 +6,8 @@ import openai
 import pytest
 
 from budget_cpython.endpoint import ScriptedEndpoint
-from budget_cpython.endpoint.completions import CACHE_STEP
-from budget_cpython.endpoint.model import count_tokens
+from budget_cpython.endpoint.calls import count_tokens
+from budget_cpython.endpoint.usage import CACHE_STEP
 
 from .support import ASK, HELLO, TOOLS, step, steps, stream_lines
 

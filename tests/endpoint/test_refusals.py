@@ -9,7 +9,7 @@ import pytest
 
 from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.endpoint.faults import FAULTS
-from budget_cpython.endpoint.server import MAX_RECORDED
+from budget_cpython.endpoint.scripts import SCRIPTS
 
 from .support import CALL, CALLING, HELLO, RESULT, TOOLS, connect, plus, sdk, send
 
@@ -54,11 +54,10 @@ def test_a_key_is_checked_when_the_endpoint_has_one() -> None:
         assert response.status == 401
         assert response.headers["WWW-Authenticate"] == "Bearer"
         assert body["error"]["code"] == "invalid_api_key"
-        assert len(endpoint.requests) == 1
 
 
 def test_the_models_list_names_the_modes(client: openai.OpenAI) -> None:
-    assert {model.id for model in client.models.list()} == {"scripted", *FAULTS}
+    assert {model.id for model in client.models.list()} == {"scripted", *SCRIPTS, *FAULTS}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +77,7 @@ def test_a_body_that_is_not_a_json_object_is_refused(
     assert words in body["error"]["message"]
     assert set(body["error"]) == {"message", "type", "param", "code"}
     assert body["error"]["type"] == "invalid_request_error"
-    assert endpoint.requests == []
+    assert [request.body for request in endpoint.requests] == [{}]
 
 
 def said(**message: Any) -> dict[str, Any]:
@@ -147,7 +146,9 @@ MALFORMED: list[tuple[str, Any]] = [
     ("stream", plus(stream="yes")),
     ("stream_options", plus(stream_options={"include_usage": True})),
     ("stream_options", plus(stream=True, stream_options=True)),
-    ("n", plus(n=2)),
+    ("n", plus(n=0)),
+    ("n", plus(n=129)),
+    ("n", plus(n="2")),
     ("max_tokens", plus(max_tokens=0)),
     ("max_tokens", plus(max_tokens=True)),
     ("max_completion_tokens", plus(max_completion_tokens="9")),
@@ -165,7 +166,7 @@ def test_a_malformed_request_is_refused_with_the_invalid_field(
     assert answer["error"]["param"] == param
     assert f"'{param}'" in answer["error"]["message"]
     assert answer["error"]["code"]
-    assert endpoint.requests == [body]
+    assert [request.body for request in endpoint.requests] == [body]
 
 
 def test_nulls_stand_for_options_that_are_absent(endpoint: ScriptedEndpoint) -> None:
@@ -216,9 +217,18 @@ def test_a_connection_serves_again_after_a_refusal(endpoint: ScriptedEndpoint) -
     assert statuses == [(400, True), (200, True), (200, True)]
 
 
-def test_requests_are_kept_up_to_a_bound(endpoint: ScriptedEndpoint) -> None:
-    for number in range(MAX_RECORDED + 2):
-        endpoint.complete({**plus(), "n": 1, "user": str(number)})
-    assert [request["user"] for request in endpoint.requests] == [
-        str(number) for number in range(2, MAX_RECORDED + 2)
-    ]
+def test_requests_are_kept_up_to_a_bound() -> None:
+    with ScriptedEndpoint(keep=3) as endpoint:
+        for number in range(5):
+            send(endpoint, plus(user=str(number)))
+        assert [request.body["user"] for request in endpoint.requests] == ["2", "3", "4"]
+
+
+def test_a_request_is_kept_as_it_came(endpoint: ScriptedEndpoint) -> None:
+    send(endpoint, plus(), path="/v1/chat/completions?a=1")
+    send(endpoint, b"", "GET", "/nowhere")
+    chat, lost = endpoint.requests
+    assert chat[:3] == ("POST", "/v1/chat/completions", {"a": "1"})
+    assert chat.headers["content-length"] == str(len(json.dumps(plus())))
+    assert chat.body == plus()
+    assert (lost.method, lost.path, lost.body) == ("GET", "/nowhere", {})

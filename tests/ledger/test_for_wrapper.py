@@ -127,7 +127,7 @@ def test_a_run_that_hangs_keeps_its_hold(endpoint: ScriptedEndpoint, ledger: Led
     agent = Operative(client, budget=envelope, ledger=ledger, account="org/agent")
 
     def is_asked() -> bool:
-        return "hang" in [one["model"] for one in endpoint.requests]
+        return "hang" in [one.body["model"] for one in endpoint.requests]
 
     async def run() -> Any:
         running = asyncio.ensure_future(agent.begin("hello").finish())

@@ -18,5 +18,5 @@ def played(runtime: str, tmp_path_factory: pytest.TempPathFactory) -> Played:
     """Return what all scenarios saw, and what the endpoint was sent."""
     with ScriptedEndpoint() as endpoint:
         played = play(runtime, tmp_path_factory.mktemp(runtime), endpoint=endpoint.base_url)
-        played.requests = endpoint.requests
+        played.requests = [request.body for request in endpoint.requests]
     return played
