@@ -42,7 +42,8 @@ class ScriptedEndpoint:
     `port` 0 takes a free port; a port in use raises `OSError`. With an `api_key`, requests
     without it get a 401. `scripts` has replies by model name, or functions that are called with
     what was `Asked`, in a thread of their own, and return the `Reply` or raise an `ApiError`;
-    it may be changed at any time. The last `keep` requests are kept. Also a context manager.
+    it may be changed at any time. The last `keep` requests and answers are kept. Also a context
+    manager.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class ScriptedEndpoint:
         self.scripts = dict(scripts or {})
         self._lock = threading.Lock()
         self._requests: deque[Request] = deque(maxlen=keep)
+        self._answers: deque[Answer] = deque(maxlen=keep)
         self._cache = PromptCache()
         self._numbers = itertools.count(1)
         self._server = _Server(self, port)
@@ -77,6 +79,15 @@ class ScriptedEndpoint:
         """Return the last requests, oldest first, refused ones too."""
         with self._lock:
             return list(self._requests)
+
+    @property
+    def answers(self) -> list[Answer]:
+        """Return the model's last answers with their usage, oldest first.
+
+        They include those that a model which misbehaves has not sent as they are.
+        """
+        with self._lock:
+            return list(self._answers)
 
     def close(self) -> None:
         """Stop serving and cut every connection that is still open; a second call does nothing."""
@@ -99,9 +110,11 @@ class ScriptedEndpoint:
         """Return the model's answer to a checked request."""
         script = self.scripts.get(asked.model) or script_of(asked.model)
         reply = cut_reply(script if isinstance(script, Reply) else script(asked), asked.max_tokens)
+        usage = self._cache.use(asked, reply)
         with self._lock:
-            number = next(self._numbers)
-        return Answer(asked, number, reply, self._cache.use(asked, reply))
+            answer = Answer(asked, next(self._numbers), reply, usage)
+            self._answers.append(answer)
+        return answer
 
 
 class _Server(ThreadingTCPServer):

@@ -7,7 +7,7 @@ Heaps are those of a chip, the unix board's own programs included, which take so
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
@@ -26,22 +26,15 @@ CHIP_KIB = {"source": 192, "mpy": 168, "romfs": 104}
 
 
 class Served(ScriptedEndpoint):
-    """An endpoint that knows the tokens of every answer it gave."""
+    """An endpoint that tells the tokens of its answers once."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.tokens: list[int] = []
-
-    def complete(self, body: Any) -> Any:
-        """Answer, and note the tokens."""
-        answer = super().complete(body)
-        self.tokens.append(answer["usage"]["total_tokens"])
-        return answer
+    seen = 0
 
     def taken(self) -> list[int]:
-        """Return what was noted since the last time."""
-        tokens, self.tokens = self.tokens, []
-        return tokens
+        """Return what was used since the last time."""
+        used = [answer.usage for answer in self.answers[self.seen :] if answer.usage]
+        self.seen += len(used)
+        return [usage.prompt + usage.completion for usage in used]
 
 
 @pytest.fixture

@@ -199,6 +199,17 @@ def test_half_a_stream_comes_in_each_format(path: str, model: str) -> None:
     assert b"_stop" not in caught.value.partial.rpartition(b"content_block_stop")[2]
 
 
+@pytest.mark.parametrize("path", [CHAT, RESPONSES, MESSAGES])
+def test_the_answers_are_kept_with_their_usage(endpoint: ScriptedEndpoint, path: str) -> None:
+    status, _ = ask(endpoint, path, "error-500")
+    reported = ask(endpoint, path, "m")[1]["usage"]
+    failed, answered = endpoint.answers
+    assert (status, failed.asked.model, answered.asked.model) == (500, "error-500", "m")
+    assert answered.reply.content == 'You said: "Hi".'
+    assert answered.usage is not None
+    assert answered.usage.prompt == reported.get("prompt_tokens", reported.get("input_tokens"))
+
+
 @pytest.mark.parametrize("path", [RESPONSES, MESSAGES])
 def test_a_streams_usage_is_that_of_the_whole_answer(endpoint: ScriptedEndpoint, path: str) -> None:
     whole = ask(endpoint, path, "m")[1]["usage"]
