@@ -35,13 +35,14 @@ class ApiError(Exception):
 
 
 def match(value: Any, shape: Any, place: str = "") -> None:
-    """Compare with a shape: a type, a pattern, a choice, a filled list or an object's fields.
+    """Compare with a shape: a type, a pattern, a choice, a list of one shape or an object's fields.
 
     Raises `ApiError` 400 with the invalid field's name. A field whose name ends in `?` may be
-    absent or null.
+    absent or null. A list has to have items, unless its shape ends in `...`.
     """
     if isinstance(shape, list):
-        rule(isinstance(value, list) and value, place, "must be an array that is not empty.")
+        rule(isinstance(value, list), place, "must be an array.")
+        rule(value or shape[-1] is ..., place, "must be an array that is not empty.")
         for index, item in enumerate(value):
             match(item, shape[0], f"{place}[{index}]")
     elif isinstance(shape, tuple):

@@ -97,6 +97,17 @@ def _stream_hang(http: HttpHandler, answer: Answer) -> None:
         http.client_leaves(None)
 
 
+def _stream_error(http: HttpHandler, answer: Answer) -> None:
+    message = f"{answer.asked.model}: the model's name asks for this."
+    refusal = ApiError(503, message, kind="server_error", code="server_error")
+    events, failure = http.events(answer), http.format.failure
+    if not events or failure is None:
+        raise refusal
+    half = events[: len(events) // 2]
+    http.send_events([*half, failure(refusal, len(half))])
+    http.end_events()
+
+
 def _busy(http: HttpHandler, answer: Answer) -> None:
     if answer.number % 2:
         message = "Rate limit reached."
@@ -142,5 +153,6 @@ FAULTS: Final = {
     "bad-arguments": Fault(_bad_arguments, "calls tools with arguments that are not a JSON object"),
     "no-usage": Fault(_no_usage, "leaves out the usage"),
     "stream-cut": Fault(_stream_cut, "drops the connection in the middle of a stream"),
+    "stream-error": Fault(_stream_error, "ends a stream in its middle with an error; else 503"),
     "stream-hang": Fault(_stream_hang, "sends half of a stream, then nothing more"),
 }

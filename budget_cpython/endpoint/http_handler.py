@@ -76,7 +76,7 @@ class HttpHandler(BaseHTTPRequestHandler):
         if answer.reply.halfway is not None:
             answer.reply.halfway()
         self.send_chunks(events[middle:])
-        self.wfile.write(b"0\r\n\r\n")
+        self.end_events()
 
     def events(self, answer: Answer) -> Sequence[str]:
         """Return the events of a streamed answer; none if the request asks for no stream."""
@@ -94,6 +94,10 @@ class HttpHandler(BaseHTTPRequestHandler):
         for event in events:
             data = event.encode()
             self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+
+    def end_events(self) -> None:
+        """End a stream."""
+        self.wfile.write(b"0\r\n\r\n")
 
     def client_leaves(self, seconds: float | None) -> bool:
         """Wait until the client leaves or the endpoint closes; false if `seconds` pass first."""

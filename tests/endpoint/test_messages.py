@@ -264,7 +264,8 @@ CALLED: Any = {
     "role": "assistant",
     "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {}}],
 }
-LOST: Any = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t2"}]}
+DONE: Any = {"type": "tool_result", "tool_use_id": "t1"}
+LOST: Any = {"role": "user", "content": [{**DONE, "tool_use_id": "t2"}]}
 
 
 @pytest.mark.parametrize(
@@ -279,6 +280,10 @@ LOST: Any = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": 
         ("messages", {"messages": [CALLED]}),
         ("messages[1]", {"messages": [CALLED, *HELLO]}),
         ("messages[1].tool_call_id", {"messages": [CALLED, LOST]}),
+        (
+            "messages[1].content.content[0].type",
+            {"messages": [CALLED, {"role": "user", "content": [{**DONE, "content": [{}]}]}]},
+        ),
         ("tools[0].name", {"tools": [{"input_schema": {}}]}),
         ("tool_choice.type", {"tools": TOOLS, "tool_choice": {"type": "required"}}),
         ("thinking.budget_tokens", {"thinking": {"type": "enabled"}}),

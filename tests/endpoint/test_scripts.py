@@ -199,6 +199,32 @@ def test_half_a_stream_comes_in_each_format(path: str, model: str) -> None:
     assert b"_stop" not in caught.value.partial.rpartition(b"content_block_stop")[2]
 
 
+@pytest.mark.parametrize("path", [CHAT, RESPONSES, MESSAGES, STREAM])
+def test_a_stream_ends_with_an_error_in_each_format(endpoint: ScriptedEndpoint, path: str) -> None:
+    body = {"stream": True, **BODIES.get(path, BODIES[GENERATE]), "model": "stream-error"}
+    seen = events(endpoint, path.format(model="stream-error"), body)
+    assert len(seen) > 1
+    assert not any("error" in event for event in seen[:-1])
+    last = seen[-1]
+    assert "stream-error" in last.get("error", last)["message"]
+    response, _ = send(endpoint, {**plus(), "model": "stream-error"})
+    assert response.status == 503
+
+
+def test_the_sdk_raises_the_error_of_a_stream(client: openai.OpenAI) -> None:
+    stream = client.chat.completions.create(model="stream-error", messages=HELLO, stream=True)
+    with pytest.raises(openai.APIError, match="stream-error"):
+        list(stream)
+
+
+def test_tools_may_be_an_empty_list_but_in_chat_completions(endpoint: ScriptedEndpoint) -> None:
+    statuses = {
+        path: send(endpoint, {"model": "m", "tools": [], **body}, path=path.format(model="m"))[0]
+        for path, body in BODIES.items()
+    }
+    assert [statuses[path].status for path in BODIES] == [400, 200, 200, 200]
+
+
 @pytest.mark.parametrize("path", [CHAT, RESPONSES, MESSAGES])
 def test_the_answers_are_kept_with_their_usage(endpoint: ScriptedEndpoint, path: str) -> None:
     status, _ = ask(endpoint, path, "error-500")

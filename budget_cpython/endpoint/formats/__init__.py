@@ -34,24 +34,36 @@ class Vendor(Protocol):
 
 
 class Format(NamedTuple):
-    """A format: how a request is read, and how an answer is written, whole and as events."""
+    """A format: how a request is read, and how an answer is written, whole and as events.
+
+    `failure` writes the event that ends a stream with an error; it gets that event's number.
+    """
 
     vendor: Vendor
     read: Callable[[Json, str], Asked]
     whole: Callable[[Answer], Json]
     events: Callable[[Answer], Iterator[str]] | None = None
+    failure: Callable[[ApiError, int], str] | None = None
 
 
 _GENERATE: Final = Format(
-    google, generate_content.read, generate_content.whole, generate_content.events
+    google,
+    generate_content.read,
+    generate_content.whole,
+    generate_content.events,
+    generate_content.failure,
 )
 FORMATS: Final = {
     r"/v1/chat/completions": Format(
-        openai, completions.read, completions.whole, completions.events
+        openai, completions.read, completions.whole, completions.events, completions.failure
     ),
-    r"/v1/responses": Format(openai, responses.read, responses.whole, responses.events),
+    r"/v1/responses": Format(
+        openai, responses.read, responses.whole, responses.events, responses.failure
+    ),
     r"/v1/embeddings": Format(openai, embeddings.read, embeddings.whole),
-    r"/v1/messages": Format(anthropic, messages.read, messages.whole, messages.events),
+    r"/v1/messages": Format(
+        anthropic, messages.read, messages.whole, messages.events, messages.failure
+    ),
     r"/v1/messages/count_tokens": Format(anthropic, messages.read_count, messages.whole_count),
     r"/v1(?:alpha|beta)?/models/[^/]+:generateContent": _GENERATE,
     r"/v1(?:alpha|beta)?/models/[^/]+:streamGenerateContent": _GENERATE,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from budget_cpython.endpoint.calls import Answer, Asked, Usage
-from budget_cpython.endpoint.checks import Json, check_turns, match, rule
-from budget_cpython.endpoint.formats.openai import reasoning_tokens, service_tier
+from budget_cpython.endpoint.checks import ApiError, Json, check_turns, match, rule
+from budget_cpython.endpoint.formats.openai import error, reasoning_tokens, service_tier
 from budget_cpython.endpoint.formats.sse import event, pieces
 
 MAX_ANSWERS: Final = 128
@@ -105,6 +105,11 @@ def events(answer: Answer) -> Iterator[str]:
     if include_usage and answer.usage is not None:
         yield event({**head, "choices": [], "usage": _usage(answer.usage)})
     yield event("[DONE]")
+
+
+def failure(refusal: ApiError, number: int) -> str:
+    """Return the event that ends a stream with an error."""
+    return event(error(refusal))
 
 
 def _check(body: Json) -> None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from budget_cpython.endpoint.calls import Answer, Asked, Usage
-from budget_cpython.endpoint.checks import Json, check_turns, match, parse_object, rule
+from budget_cpython.endpoint.checks import ApiError, Json, check_turns, match, parse_object, rule
+from budget_cpython.endpoint.formats.google import error
 from budget_cpython.endpoint.formats.sse import event, pieces
 
 MAX_ANSWERS: Final = 8
@@ -27,7 +28,7 @@ _CONFIG: Final = {
 _REQUEST: Final = {
     "contents": [_CONTENT],
     "systemInstruction?": {"parts": [_PART]},
-    "tools?": [{"functionDeclarations?": [{"name": str}]}],
+    "tools?": [{"functionDeclarations?": [{"name": str}, ...]}, ...],
     "toolConfig?": {"functionCallingConfig?": {"mode?": str}},
     "generationConfig?": _CONFIG,
 }
@@ -101,8 +102,16 @@ def events(answer: Answer) -> Iterator[str]:
         parts.append((index, {"text": ""}, _reason(answer)))
     for number, (index, part, reason) in enumerate(parts, 1):
         so_far = replace(answer, usage=_so_far(answer.usage, number, len(parts)))
-        response = _response(so_far, [_candidate(index, [part], reason)])
-        yield event(response).replace("\n", "\r\n")
+        yield _written(_response(so_far, [_candidate(index, [part], reason)]))
+
+
+def failure(refusal: ApiError, number: int) -> str:
+    """Return the event that ends a stream with an error."""
+    return _written(error(refusal))
+
+
+def _written(data: Json) -> str:
+    return event(data).replace("\n", "\r\n")
 
 
 def _so_far(used: Usage | None, number: int, count: int) -> Usage | None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from budget_cpython.endpoint.calls import Answer, Asked, Usage
-from budget_cpython.endpoint.checks import Json, check_turns, match, parse_object, rule
+from budget_cpython.endpoint.checks import ApiError, Json, check_turns, match, parse_object, rule
+from budget_cpython.endpoint.formats.anthropic import error
 from budget_cpython.endpoint.formats.sse import event, pieces
 
 MIN_THINKING: Final = 1024
@@ -18,7 +19,7 @@ _CHOICE: Final = {"type": ("auto", "any", "tool", "none"), "name?": str}
 _REQUEST: Final = {
     "model": re.compile(".+"),
     "messages": [{"role": ("user", "assistant")}],
-    "tools?": [{"name": str, "type?": str, "input_schema?": dict}],
+    "tools?": [{"name": str, "type?": str, "input_schema?": dict}, ...],
     "tool_choice?": _CHOICE,
     "stream?": bool,
     "thinking?": _THINKING,
@@ -64,6 +65,11 @@ def whole(answer: Answer) -> Json:
 def events(answer: Answer) -> Iterator[str]:
     """Yield the events of a streamed message, with usage at the start and, in total, at the end."""
     return (event({"type": name, **data}, name) for name, data in _events(answer))
+
+
+def failure(refusal: ApiError, number: int) -> str:
+    """Return the event that ends a stream with an error."""
+    return event(error(refusal), "error")
 
 
 def _events(answer: Answer) -> Iterator[tuple[str, Json]]:
@@ -209,4 +215,6 @@ def _call(block: Json, place: str) -> Json:
 def _result(block: Json, place: str) -> Json:
     match(block, {"tool_use_id": str}, place)
     content = block.get("content") or ""
+    if not isinstance(content, str):
+        match(content, [_BLOCK], f"{place}.content")
     return {"role": "tool", "tool_call_id": block["tool_use_id"], "content": content}

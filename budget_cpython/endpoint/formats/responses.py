@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from budget_cpython.endpoint.calls import Answer, Asked, Usage
-from budget_cpython.endpoint.checks import Json, check_turns, match, rule
+from budget_cpython.endpoint.checks import ApiError, Json, check_turns, match, rule
 from budget_cpython.endpoint.formats.openai import reasoning_tokens, service_tier
 from budget_cpython.endpoint.formats.sse import event, pieces
 
@@ -17,7 +17,7 @@ _ITEM: Final = {"role?": ("user", "assistant", "system", "developer"), "type?": 
 _REQUEST: Final = {
     "model": re.compile(".+"),
     "instructions?": str,
-    "tools?": [{"type": str, "name?": str, "parameters?": dict}],
+    "tools?": [{"type": str, "name?": str, "parameters?": dict}, ...],
     "stream?": bool,
     "max_output_tokens?": int,
     "reasoning?": {"effort?": str, "summary?": str},
@@ -73,6 +73,12 @@ def events(answer: Answer) -> Iterator[str]:
     for number, (name, data) in enumerate(_events(answer)):
         name = f"response.{name}"
         yield event({"type": name, "sequence_number": number, **data}, name)
+
+
+def failure(refusal: ApiError, number: int) -> str:
+    """Return the event that ends a stream with an error."""
+    details = {"code": refusal.code, "message": refusal.message, "param": refusal.param}
+    return event({"type": "error", "sequence_number": number, **details}, "error")
 
 
 def _events(answer: Answer) -> Iterator[tuple[str, Json]]:
@@ -196,8 +202,7 @@ def _parts(content: Any, place: str) -> str | list[Json]:
     if not isinstance(content, list):
         match(content, str, place)
         return str(content)
-    if content:
-        match(content, [{"type": str, "text?": str}], place)
+    match(content, [{"type": str, "text?": str}, ...], place)
     return [{"type": "text", "text": part["text"]} for part in content if part.get("text")]
 
 
