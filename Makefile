@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all micropython lint types bench kills crashes claims cuts release clean
+.PHONY: help demo test test-all adapters micropython lint types bench kills crashes claims cuts release clean
 
 PYTHON ?= python3
 export PYTHON
@@ -16,8 +16,11 @@ demo: ## See an agent read FOLDER=... within a budget, on MicroPython and on CPy
 test: ## Run all checks and tests but the slow ones, on CPython and MicroPython
 	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" scripts/check.py $(ARGS)
 
-test-all: ## Run all checks and tests: campaigns, clusters and series of boards as well
+test-all: ## Run all checks and tests: campaigns, clusters, series of boards and adapters as well
 	@$(MAKE) --no-print-directory test ARGS="--all $(ARGS)"
+
+adapters: ## Try adapters with the lowest and the newest SDK, and write docs/adapters.md: ARGS="NAME... --newest"
+	@python=$$(scripts/venv.sh) && "$$python" scripts/adapters.py $(ARGS)
 
 micropython: ## Print the path of a MicroPython, installed below .local if there is none
 	@scripts/micropython.sh

@@ -1,5 +1,7 @@
 """Run the checks and tests: style, types, the tests on MicroPython, the tests on CPython.
 
+With --all, also the tests of the adapters, in the environments of their SDKs.
+
 What fails does not keep the rest from being run. The last lines are the counts of the tests, the
 very last one their total. The exit code is 1 if anything failed, or if a runtime ran no test.
 """
@@ -13,9 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from adapter_matrix import VERSIONS
+from adapters import on_adapters, with_tests
 from suites import ROOT, Counts, on_cpython, on_micropython
 
-STEPS = ("lint", "types", "micropython", "cpython")
+STEPS = ("lint", "types", "micropython", "cpython", "adapters")
 STUBS = Path(".local/stubs")
 ON_ALL_CORES = ("-n", "auto", "--dist", "worksteal")
 TYPES_ONLY = "_types"  # of the core: for type checkers, no program loads it
@@ -27,6 +31,7 @@ examples:
   scripts/check.py lint --fix                   correct what ruff can correct
   scripts/check.py micropython -- ledger        one folder of tests_micro
   scripts/check.py cpython -- -x -k usage       arguments of pytest
+  scripts/check.py adapters                     adapters, with the newest SDKs and the lowest
 """
 
 
@@ -146,6 +151,8 @@ def run(steps: list[str], fix: bool, everything: bool, arguments: list[str]) -> 
     if "micropython" in steps and not micropython:
         counts.append(Counts("MicroPython ?", failed=1))
     counts += run_tests(steps, micropython, everything, arguments)
+    if "adapters" in steps:
+        counts += try_adapters()
     problems += [problem for problem in (count.problem() for count in counts) if problem]
     report(problems, counts)
     return 1 if problems else 0
@@ -171,6 +178,16 @@ def run_tests(
     return counts
 
 
+def try_adapters() -> list[Counts]:
+    """Run the tests of the adapters in the environments of their SDKs, and print what failed."""
+    counts = []
+    for tried in on_adapters(with_tests([]), VERSIONS, []):
+        counts.append(tried.counts)
+        if tried.counts.problem():
+            print(f"tests, {tried.counts.runtime}\n{tried.output}", end="", flush=True)
+    return counts
+
+
 def report(problems: list[str], counts: list[Counts]) -> None:
     """Print what failed, and the counts."""
     print()
@@ -193,7 +210,8 @@ def main() -> int:
     parser.add_argument("--fix", action="store_true", help="lint: correct instead of complaining")
     parser.add_argument("--all", action="store_true", help="slow tests and all examples as well")
     options = parser.parse_args()
-    steps = [options.step] if options.step else list(STEPS)
+    usual = STEPS if options.all else [step for step in STEPS if step != "adapters"]
+    steps = [options.step] if options.step else list(usual)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
     try:
         return run(steps, options.fix, options.all, options.arguments)

@@ -94,16 +94,25 @@ def on_micropython(micropython: str, arguments: list[str], say: Callable[[str], 
 
 def on_cpython(arguments: list[str]) -> Counts:
     """Run tests with pytest; a run that breaks off counts as one failed test."""
-    runtime = f"CPython {python_version()}"
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={report}", *arguments]
-        with child(command) as process:
-            code = process.wait()
-        if not report.exists():
-            print(f"pytest broke off with exit code {code}.")
-            return Counts(runtime, failed=1)
-        results = list(outcomes(report).values())
+        return with_pytest(sys.executable, f"CPython {python_version()}", report, arguments)
+
+
+def with_pytest(
+    python: str, runtime: str, report: Path, arguments: list[str], **options: Any
+) -> Counts:
+    """Run tests with the pytest of a Python, and have it write a report.
+
+    `options` are those of `subprocess.Popen`.
+    """
+    command = [python, "-m", "pytest", "-q", f"--junit-xml={report}", *arguments]
+    with child(command, **options) as process:
+        code = process.wait()
+    if not report.exists():
+        print(f"pytest broke off with exit code {code}.")
+        return Counts(runtime, failed=1)
+    results = list(outcomes(report).values())
     passed, skipped, failed = (results.count(outcome) for outcome in range(len(OUTCOMES)))
     return Counts(runtime, passed, failed, skipped, code)
 
@@ -117,3 +126,13 @@ def outcomes(report: Path) -> dict[str, int]:
         outcome = 2 if tags & {"failure", "error"} else int("skipped" in tags)
         worst[name] = max(outcome, worst.get(name, 0))
     return worst
+
+
+def properties(report: Path, name: str) -> set[str]:
+    """Return the values that the tests that passed gave to a property."""
+    found: set[str] = set()
+    for case in ElementTree.parse(report).iter("testcase"):  # noqa: S314 - pytest's own
+        if not {part.tag for part in case} & {"failure", "error", "skipped"}:
+            rows = case.iter("property")
+            found |= {row.get("value", "") for row in rows if row.get("name") == name}
+    return found

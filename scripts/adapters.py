@@ -1,0 +1,111 @@
+"""Try each adapter against the real SDK, in the lowest and the newest version that it supports.
+
+`scripts/adapters.sh` makes an environment for each, where the tests of the adapter are run. If both
+versions of an adapter passed, its row of the matrix in docs/adapters.md is written.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import adapter_matrix as matrix
+from suites import ROOT, Counts, properties, with_pytest
+
+# Warnings are errors where they are about our code; those of SDKs about each other are not.
+WARNINGS = "filterwarnings=default\nerror:::budget_cpython\nerror:::tests.adapters"
+PAGE_TEST = "tests/adapters/test_page.py::test_the_snippets_of_an_adapter_run"
+
+
+class Tried(NamedTuple):
+    """What came of one environment: its tests, the features that they show, and what was said."""
+
+    adapter: str
+    version: str
+    counts: Counts
+    features: set[str]
+    output: str
+
+
+def on_adapters(
+    names: list[str], versions: tuple[str, ...], arguments: list[str]
+) -> Iterator[Tried]:
+    """Set up the environments one after the other, and run the tests of two at once."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        runs = []
+        for name in names:
+            for version in versions:
+                python = _set_up(f"{name}-{version}")
+                runs.append(pool.submit(_try, name, version, python, arguments))
+        for run in runs:
+            yield run.result()
+
+
+def with_tests(names: list[str]) -> list[str]:
+    """Return those of the adapters that have tests; all of them if none is named."""
+    return [name for name in names or matrix.adapters() if matrix.test_files(name)]
+
+
+def _set_up(environment: str) -> str:
+    command = [str(ROOT / "scripts/adapters.sh"), sys.executable, environment]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
+    return done.stdout.strip()
+
+
+def _try(adapter: str, version: str, python: str, arguments: list[str]) -> Tried:
+    runtime = f"{adapter} {matrix.adapters()[adapter][version]}"
+    if not python:
+        return Tried(adapter, version, Counts(runtime, failed=1), set(), "no environment\n")
+    with tempfile.TemporaryDirectory() as folder:
+        report, said = Path(folder, "report.xml"), Path(folder, "said")
+        files = [str(path.relative_to(ROOT)) for path in matrix.test_files(adapter)]
+        files += [f"{PAGE_TEST}[{adapter}]"]
+        options = ["--tb=short", "-p", "no:cacheprovider", "-o", WARNINGS, *files, *arguments]
+        with said.open("w") as output:
+            counts = with_pytest(python, runtime, report, options, stdout=output, stderr=output)
+        features = properties(report, "feature") if report.exists() else set()
+        return Tried(adapter, version, counts, features, said.read_text(errors="replace"))
+
+
+def main() -> int:
+    """Run from the command line; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", nargs="*", help="an adapter; default: all that have tests")
+    for version in matrix.VERSIONS:
+        text = f"the {version} version only"
+        parser.add_argument(
+            f"--{version}", dest="versions", action="append_const", const=version, help=text
+        )
+    options, arguments = parser.parse_known_args()
+    unknown = [name for name in options.name if name not in matrix.adapters()]
+    if unknown:
+        parser.error(f"no adapter {unknown[0]}; there are {', '.join(matrix.adapters())}")
+    versions = tuple(options.versions or matrix.VERSIONS)
+    tried = []
+    for one in on_adapters(with_tests(options.name), versions, arguments):
+        tried.append(one)
+        print(one.output if one.counts.problem() else "", one.counts, sep="", flush=True)
+    if not arguments:
+        _write(tried)
+    problems = [problem for one in tried if (problem := one.counts.problem())]
+    print(*(f"FAILED: {problem}" for problem in problems), sep="\n")
+    return 1 if problems or not tried else 0
+
+
+def _write(tried: list[Tried]) -> None:
+    """Write the rows of the adapters of which both versions passed."""
+    passed: dict[str, dict[str, set[str]]] = {}
+    for one in tried:
+        if not one.counts.problem():
+            passed.setdefault(one.adapter, {})[one.version] = one.features
+    whole = {name: found for name, found in passed.items() if len(found) == len(matrix.VERSIONS)}
+    matrix.PAGE.write_text(matrix.updated(matrix.PAGE.read_text(), whole))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
