@@ -16,6 +16,7 @@ _SECONDS = {
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600),
     **dict.fromkeys(("d", "day", "days"), 86_400),
 }
+_PLURALS = {"call": "calls", "token": "tokens"}
 
 
 def parse_limits(text: str) -> list[Limit]:
@@ -97,5 +98,6 @@ def _limit(part: str) -> Limit:
         )
     name = parse_window(window.strip()).name if slash else "run"
     if parts["axis"]:
-        return Limit(parts["axis"], int(parts["count"]), name)
+        axis = _PLURALS.get(parts["axis"], parts["axis"])
+        return Limit(axis, int(parts["count"]), name)
     return Limit("usd", parts["money"].replace("_", ""), name)

@@ -24,6 +24,7 @@ def test_limits_are_read_from_a_line_of_text() -> None:
         Limit("calls", 4, "day Etc/GMT+5"),
     ]
     assert parse_limits("0 calls/day@0") == [Limit("calls", 0, "day")]
+    assert parse_limits("1 call + 1 token") == [Limit("calls", 1), Limit("tokens", 1)]
 
 
 @given(st.integers(0, 2**53 - 1))

@@ -13,9 +13,17 @@ from budget_cpython.adapters.wire.openai_chat import ChatCompletions, Completion
 from budget_cpython.adapters.wire.openai_embeddings import Embeddings
 from budget_cpython.adapters.wire.openai_responses import Responses
 from budget_cpython.adapters.wire.readers import Piece, Reader
-from budget_cpython.adapters.wire.refusals import Refusal, refusal
+from budget_cpython.adapters.wire.refusals import Refusal, UnreadableRequestError, refusal
 
-__all__ = ["Piece", "Reader", "Refusal", "WireFormat", "find_format", "refusal"]
+__all__ = [
+    "Piece",
+    "Reader",
+    "Refusal",
+    "UnreadableRequestError",
+    "WireFormat",
+    "find_format",
+    "refusal",
+]
 
 _FORMATS: Final[tuple[tuple[str, type[WireFormat]], ...]] = (
     (r"/chat/completions", ChatCompletions),

@@ -88,8 +88,8 @@ class _Events(StreamReader):
             self._add(as_dict(event.get("message")).get("usage"))
         elif kind == "message_delta":
             self._add(event.get("usage"))
-            ended = as_dict(event.get("delta")).get("stop_reason") is not None
-            self.final = self.final or (ended and isinstance(event.get("usage"), dict))
+        elif kind == "message_stop":
+            self.final = True
         elif kind in ("content_block_start", "content_block_delta"):
             block = event.get("content_block") or event.get("delta")
             return _text_of(as_dict(block)), True

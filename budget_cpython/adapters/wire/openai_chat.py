@@ -114,7 +114,8 @@ class ChatReader(StreamReader):
         usage = event.get("usage")
         if isinstance(usage, dict):
             self.report = usage
-        self.final = self._finished or event.get("done") is True or self.final
+        reported = self._finished and self.report is not None
+        self.final = self.final or reported or event.get("done") is True
         extra = isinstance(usage, dict) and event.get("choices") == []
         return joined(_text_of(as_dict(choice)) for choice in choices), self._wanted or not extra
 

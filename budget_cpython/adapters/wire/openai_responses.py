@@ -87,7 +87,7 @@ class _Events(StreamReader):
         self.service_tier = as_text(response.get("service_tier")) or self.service_tier
         if isinstance(response.get("usage"), dict):
             self.report = response["usage"]
-            self.final = self.final or kind in _ENDS
+        self.final = self.final or kind in _ENDS
         spoken = kind.endswith(".delta") and not kind.endswith("audio.delta")
         return as_text(event.get("delta")) if spoken else "", True
 

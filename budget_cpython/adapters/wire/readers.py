@@ -28,10 +28,12 @@ class Piece:
 class Reader:
     """Collects what an answer says about itself. Bytes go in as they come, pieces come out.
 
-    `report` is the provider's usage report so far, `None` until there is one.
+    `report` is the provider's usage report so far, `None` until there is one. `final` says that
+    nothing that may still come can change it.
     """
 
     report: dict[str, Any] | None = None
+    final = False
 
     def feed(self, data: bytes) -> list[Piece]:
         """Return the pieces that are complete with these bytes."""
@@ -62,6 +64,7 @@ class WholeReader(Reader):
 
     def end(self) -> list[Piece]:
         """Read the whole."""
+        self.final = True
         if len(self._data) <= MOST_BYTES:
             try:
                 body = json.loads(bytes(self._data))
@@ -79,11 +82,9 @@ class WholeReader(Reader):
 class StreamReader(Reader):
     """Reads server-sent events, however their bytes are cut.
 
-    A subclass takes the JSON of each event; it sets `report`, and `final` where no later report can
-    say more.
+    A subclass takes the JSON of each event, and sets `report` and `final`.
     """
 
-    final = False
     service_tier: str | None = None
 
     def __init__(self) -> None:

@@ -20,6 +20,10 @@ STATUS: Final = 402
 _NO_RETRY: Final = {"Content-Type": "application/json", "x-should-retry": "false"}
 
 
+class UnreadableRequestError(BudgetError):
+    """A request to a model whose body is not a JSON object, so no budget can be kept for it."""
+
+
 @dataclass(frozen=True)
 class Refusal:
     """An answer in the vendor's place: a status, headers, and a body as JSON."""
@@ -33,7 +37,8 @@ def refusal(vendor: str, error: BudgetError) -> Refusal:
     """Return the answer for a call that a budget refuses.
 
     `code` says why: `budget_exceeded`, `unknown_price`, `unknown_account`, `ledger_unavailable`,
-    `deadline_exceeded` or `budget_error`. `budget` has the figures of a limit that is reached.
+    `deadline_exceeded`, `unreadable_request` or `budget_error`. `budget` has the figures of a limit
+    that is reached.
     """
     code, message = _reason(error)
     headers = dict(_NO_RETRY)
@@ -60,6 +65,8 @@ def _reason(error: BudgetError) -> tuple[str, str]:
             "The budget's ledger is not available now, so the call was not sent. This is 402, not "
             "503, so that clients do not retry by themselves; try again later.",
         )
+    if isinstance(error, UnreadableRequestError):
+        return "unreadable_request", f"{error}. The call was not sent."
     return "budget_error", "The budget could not be read or kept, so the call was not sent."
 
 

@@ -1,0 +1,261 @@
+"""One HTTP attempt to a model: what is sent in its place, and what its answer used."""
+
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from budget_core.errors import BudgetError
+from budget_cpython.adapters.call import BudgetedCall
+from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.request import Admitted
+from budget_cpython.adapters.wire import (
+    Reader,
+    UnreadableRequestError,
+    WireFormat,
+    find_format,
+)
+from budget_cpython.deadline import Deadline
+
+EXTENSION = "microbudget"
+_UNSENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol")
+_TIMEOUTS = ("connect", "read", "write", "pool")
+
+
+class UnbilledError(Exception):
+    """A call that was refused, or that never reached its model."""
+
+    sent = False
+
+
+class Exchange:
+    """An HTTP attempt with a wire format that is known, and the call that it is.
+
+    `httpx` is the package that the request is of: httpx or httpx2. `timeout` is its client's.
+    """
+
+    def __init__(
+        self, httpx: Any, wire: WireFormat, request: Any, layers: Sequence[Layer], timeout: Any
+    ) -> None:
+        self._httpx = httpx
+        self._wire = wire
+        self._request = request
+        self._timeout = timeout
+        self._layers = request.extensions.get(EXTENSION, layers)
+        self._deadline = Deadline.current()
+        self._reader: Reader | None = None
+
+    def open(self) -> BudgetedCall:
+        """Return the call that the request's body asks for; raises `UnreadableRequestError`."""
+        try:
+            self._body = json.loads(self._request.content)
+        except (ValueError, RecursionError):
+            self._body = None
+        if not isinstance(self._body, dict):
+            raise UnreadableRequestError("the request's body is not a JSON object")
+        self._asked = self._wire.read(self._body)
+        self.call = BudgetedCall(self._layers, self._asked)
+        return self.call
+
+    def sent(self, admitted: Admitted, streamed: bool) -> Any:
+        """Return the request to send; a streamed answer has to come uncompressed."""
+        body = self._wire.write(self._body, admitted, self._asked)
+        url = self._request.url
+        if admitted.model != self._asked.model:
+            _, mark, query = url.raw_path.partition(b"?")
+            path = self._wire.path_for(admitted.model).encode()
+            url = url.copy_with(raw_path=path + mark + query)
+        headers = self._request.headers.copy()
+        for name in ("content-length", "transfer-encoding"):
+            headers.pop(name, None)
+        if streamed or self._asked.stream:
+            headers["accept-encoding"] = "identity"
+        extensions = {**self._request.extensions, **self._timeouts()}
+        extensions.pop(EXTENSION, None)
+        return self._httpx.Request(
+            self._request.method,
+            url,
+            headers=headers,
+            content=json.dumps(body).encode(),
+            extensions=extensions,
+        )
+
+    def _timeouts(self) -> dict[str, Any]:
+        """Return the request's timeouts, none of which ends after the deadline."""
+        if self._deadline.is_never():
+            return {}
+        left = self._deadline.remaining_seconds()
+        known = self._request.extensions.get("timeout") or self._timeout.as_dict()
+        given = {name: known.get(name) for name in _TIMEOUTS}
+        lower = {name: left if given[name] is None else min(left, given[name]) for name in given}
+        return {"timeout": lower}
+
+    def refused(self, error: BudgetError) -> Any:
+        """Return the answer in the model's place; its extension `microbudget` is the error."""
+        refusal = self._wire.refusal(error)
+        return self._httpx.Response(
+            refusal.status,
+            headers=refusal.headers,
+            content=json.dumps(refusal.body).encode(),
+            request=self._request,
+            extensions={EXTENSION: error},
+        )
+
+    def begin_reading(self, response: Any, streamed: bool) -> None:
+        """Have an answer's bytes pass through here.
+
+        Those of a stream are read as they come; a whole answer may be compressed, and is read when
+        it is there.
+        """
+        if streamed or self._asked.stream:
+            self._reader = self._reader_of(response)
+            response.headers.pop("content-length", None)  # not all is passed on
+        kinds = watched_streams(self._httpx)
+        is_async = isinstance(response.stream, self._httpx.AsyncByteStream)
+        response.stream = kinds[is_async](response.stream, self)
+
+    def pass_on(self, data: bytes) -> list[bytes]:
+        """Count the next bytes and return those to pass on; raises `DeadlineExceeded`."""
+        self._deadline.check_or_raise()
+        if self._reader is None:
+            return [data]
+        return self._counted(self._reader.feed(data))
+
+    def rest(self) -> list[bytes]:
+        """Return the bytes that are left at the end."""
+        return [] if self._reader is None else self._counted(self._reader.end())
+
+    def _counted(self, pieces: Any) -> list[bytes]:
+        for piece in pieces:
+            self.call.on_text(piece.text)
+        if self._reader is not None and self._reader.report is not None:
+            self.call.report = self._reader.report
+        return [piece.raw for piece in pieces if piece.passed]
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the answer is read as it comes."""
+        return self._reader is not None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of a stream that matters has come."""
+        return self._reader is not None and self._reader.final
+
+    def answer(self, response: Any = None) -> Any:
+        """Return what the answer says: of the stream that was read, or of a whole response."""
+        reader = self._reader
+        if reader is None:
+            reader = self._reader_of(response)
+            reader.feed(response.content)
+            reader.end()
+        return reader.response()
+
+    def _reader_of(self, response: Any) -> Reader:
+        return self._wire.reader(self._body, response.headers.get("content-type", ""))
+
+    def outcome(self, error: BaseException) -> BaseException:
+        """Return the error by which a failed call is settled: one without cost if never sent."""
+        kinds = [kind.__name__ for kind in type(error).__mro__]
+        return UnbilledError(str(error)) if any(name in kinds for name in _UNSENT) else error
+
+    @staticmethod
+    def unbilled(response: Any) -> UnbilledError:
+        """Return the error by which a refused call is settled."""
+        return UnbilledError(f"refused with status {response.status_code}")
+
+
+def format_of(request: Any) -> WireFormat | None:
+    """Return the format of a request that is to be held; `None` for all others."""
+    path = request.url.raw_path.partition(b"?")[0].decode("ascii")
+    wire = find_format(request.method, path)
+    return wire if wire is not None and wire.held else None
+
+
+def package_of(client: Any) -> Any:
+    """Return the package that a client is of: httpx or httpx2."""
+    for kind in type(client).__mro__:
+        root = kind.__module__.partition(".")[0]
+        if root in ("httpx", "httpx2"):
+            return sys.modules[root]
+    raise ValueError(f"client must be one of httpx or httpx2, not {client!r}")
+
+
+@lru_cache
+def watched_streams(httpx: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return the classes of streams that an exchange reads: one that blocks, one that awaits."""
+
+    class Watched(httpx.SyncByteStream):  # type: ignore[misc]
+        def __init__(self, inner: Any, exchange: Exchange) -> None:
+            self._inner = inner
+            self._exchange = exchange
+
+        def __getattr__(self, name: str) -> Any:  # `elapsed`, which httpx2 asks its stream for
+            return getattr(self._inner, name)
+
+        def __iter__(self) -> Iterator[bytes]:
+            exchange = self._exchange
+            try:
+                for data in self._inner:
+                    yield from exchange.pass_on(data)
+            except GeneratorExit:
+                raise  # `close` follows
+            except Exception as error:
+                exchange.call.fail_blocking(error)
+                raise
+            except BaseException:
+                exchange.call.abandon()
+                raise
+            rest = exchange.rest()
+            if exchange.is_streamed:
+                exchange.call.end_blocking(exchange.answer())
+            yield from rest
+
+        def close(self) -> None:
+            try:
+                if self._exchange.is_complete:
+                    self._exchange.call.end_blocking(self._exchange.answer())
+                elif self._exchange.is_streamed:
+                    self._exchange.call.abandon()
+            finally:
+                self._inner.close()
+
+    class AsyncWatched(httpx.AsyncByteStream):  # type: ignore[misc]
+        def __init__(self, inner: Any, exchange: Exchange) -> None:
+            self._inner = inner
+            self._exchange = exchange
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            exchange = self._exchange
+            try:
+                async for data in self._inner:
+                    for passed in exchange.pass_on(data):
+                        yield passed
+            except GeneratorExit:
+                raise
+            except Exception as error:
+                await exchange.call.fail(error)
+                raise
+            except BaseException:
+                exchange.call.abandon()
+                raise
+            rest = exchange.rest()
+            if exchange.is_streamed:
+                await exchange.call.end(exchange.answer())
+            for passed in rest:
+                yield passed
+
+        async def aclose(self) -> None:
+            try:
+                if self._exchange.is_complete:
+                    await self._exchange.call.end(self._exchange.answer())
+                elif self._exchange.is_streamed:
+                    self._exchange.call.abandon()
+            finally:
+                await self._inner.aclose()
+
+    return Watched, AsyncWatched

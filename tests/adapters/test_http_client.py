@@ -1,0 +1,456 @@
+"""A budget round clients of httpx and httpx2, each sync and async, against a real server."""
+
+import asyncio
+import gc
+import inspect
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+
+from budget_cpython import (
+    BudgetExceededError,
+    Deadline,
+    DeadlineExceeded,
+    Price,
+    budget,
+    budgeted,
+)
+from budget_cpython.adapters.http_client import budgeted_http_client
+from budget_cpython.adapters.layer import Layer
+from budget_cpython.endpoint import ScriptedEndpoint
+from budget_cpython.ledger.limit_parser import parse_limits
+from tests.adapters.wire.vectors import CHAT_EXTRA, CHAT_STREAM, CHAT_TEXT, events
+
+KINDS = [httpx.Client, httpx.AsyncClient, httpx2.Client, httpx2.AsyncClient]
+BODY = {"model": "scripted", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 50}
+
+
+def a_layer(text: str, **options: Any) -> Layer:
+    return Layer(parse_limits(text), **options)
+
+
+def used(layer: Layer, axis: str = "tokens") -> tuple[int, int]:
+    rows = [row for row in layer.balance() if row.account == layer.account]
+    (row,) = [row for row in rows if row.axis == axis]
+    return row.spent, row.held
+
+
+class Tries:
+    """One kind of client round an address; sync and async are used alike."""
+
+    def __init__(self, kind: Any, base_url: str, *layers: Layer, **options: Any) -> None:
+        self.raw = kind(base_url=base_url, **options)
+        self.client = budgeted_http_client(self.raw, layers)
+        self.loop = asyncio.new_event_loop()
+
+    def run(self, made: Any) -> Any:
+        return self.loop.run_until_complete(made) if inspect.isawaitable(made) else made
+
+    def post(self, body: Any = BODY, path: str = "chat/completions", **options: Any) -> Any:
+        return self.run(self.client.post(path, json=body, **options))
+
+    def open(self, body: Any) -> Any:
+        request = self.client.build_request("POST", "chat/completions", json=body)
+        return self.run(self.client.send(request, stream=True))
+
+    def pieces(self, response: Any) -> Iterator[bytes]:
+        if not hasattr(self.raw, "aclose"):
+            yield from response.iter_raw()
+            return
+        found = response.aiter_raw()
+        try:
+            while True:
+                yield self.run(anext(found))
+        except StopAsyncIteration:
+            return
+        finally:
+            self.run(found.aclose())
+
+    def close(self, response: Any = None) -> None:
+        what = response if response is not None else self.raw
+        self.run(what.aclose() if hasattr(self.raw, "aclose") else what.close())
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.__module__[:6] + kind.__name__)
+def make(request: Any) -> Iterator[Callable[..., Tries]]:
+    made: list[Tries] = []
+
+    def tries(base_url: str, *layers: Layer, **options: Any) -> Tries:
+        made.append(Tries(request.param, base_url, *layers, **options))
+        return made[-1]
+
+    yield tries
+    for one in made:
+        one.close()
+        one.loop.close()
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[ScriptedEndpoint]:
+    with ScriptedEndpoint() as served:
+        yield served
+
+
+class Served(BaseHTTPRequestHandler):
+    """Serves what a test says, and keeps what it was sent."""
+
+    protocol_version = "HTTP/1.1"
+    answer = b"{}"
+    kind = "application/json"
+    status = 200
+    pause = 1 << 30  # bytes, after which it waits
+    wait: threading.Event
+    sent: list[tuple[str, Any, dict[str, str]]]
+
+    def do_POST(self) -> None:
+        data = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.sent.append((self.path, json.loads(data), headers))
+        self.send_response(self.status)
+        self.send_header("Content-Type", self.kind)
+        self.send_header("Content-Length", str(len(self.answer)))
+        self.end_headers()
+        self.wfile.write(self.answer[: self.pause])
+        self.wait.wait()
+        self.wfile.write(self.answer[self.pause :])
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing."""
+
+
+@pytest.fixture
+def served() -> Iterator[Any]:
+    class Own(Served):
+        sent = []
+        wait = threading.Event()
+
+    Own.wait.set()
+
+    class Quiet(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """Say nothing of clients that leave."""
+
+    with Quiet(("127.0.0.1", 0), Own) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        Own.url = f"http://127.0.0.1:{server.server_address[1]}/v1"  # type: ignore[attr-defined]
+        yield Own
+        Own.wait.set()
+        server.shutdown()
+
+
+def test_a_budgeted_client_is_of_the_same_type(make: Any, endpoint: ScriptedEndpoint) -> None:
+    tries = make(endpoint.base_url, headers={"x-own": "1"})
+    assert isinstance(tries.client, type(tries.raw))
+    assert type(tries.client).__name__ == type(tries.raw).__name__
+    assert tries.client.headers["x-own"] == "1"
+    assert str(tries.client.base_url) == endpoint.base_url + "/"
+
+
+def test_another_object_is_refused() -> None:
+    with pytest.raises(ValueError, match="httpx or httpx2"):
+        budgeted_http_client(object())
+
+
+def test_a_call_draws_on_its_layers(make: Any, endpoint: ScriptedEndpoint) -> None:
+    layer, other = a_layer("1000 tokens"), a_layer("9 calls")
+    answer = make(endpoint.base_url, layer, other).post()
+    assert answer.status_code == 200
+    assert used(layer) == (answer.json()["usage"]["total_tokens"], 0)
+    assert used(other, "calls") == (1, 0)
+
+
+def test_budgeted_takes_a_client_of_httpx(make: Any, endpoint: ScriptedEndpoint) -> None:
+    tries = make(endpoint.base_url)
+    tries.client = budgeted(tries.raw, "1 call")
+    assert [tries.post().status_code for _ in range(2)] == [200, 402]
+
+
+def test_a_client_that_is_budgeted_twice_draws_on_both_once(
+    make: Any, endpoint: ScriptedEndpoint
+) -> None:
+    layers = [a_layer("9 calls"), a_layer("9 calls")]
+    tries = make(endpoint.base_url, layers[0])
+    tries.client = budgeted_http_client(tries.client, layers[1:])
+    with budget("9 calls") as block:
+        tries.post()
+    assert [used(layer, "calls") for layer in layers] == [(1, 0)] * 2
+    assert block.spent["calls"] == 1
+
+
+def test_a_block_is_drawn_on_as_well(make: Any, endpoint: ScriptedEndpoint) -> None:
+    tries = make(endpoint.base_url)
+    with budget("1 call") as block:
+        assert [tries.post().status_code for _ in range(2)] == [200, 402]
+    assert block.spent["calls"] == 1
+    assert tries.post().status_code == 200
+
+
+def test_layers_of_a_request_take_the_place_of_the_clients(
+    make: Any, endpoint: ScriptedEndpoint
+) -> None:
+    own, other = a_layer("9 calls"), a_layer("9 calls")
+    make(endpoint.base_url, own).post(extensions={"microbudget": [other]})
+    assert (used(own, "calls"), used(other, "calls")) == ((0, 0), (1, 0))
+
+
+def test_a_refused_call_is_not_sent(make: Any, endpoint: ScriptedEndpoint) -> None:
+    tries = make(endpoint.base_url, a_layer("0 calls/day"))
+    before = len(endpoint.requests)
+    answer = tries.post()
+    assert len(endpoint.requests) == before
+    assert answer.status_code == 402
+    assert answer.headers["x-should-retry"] == "false"
+    assert answer.headers["ratelimit"].startswith('"calls per day";r=0;t=')
+    assert answer.json()["error"]["code"] == "insufficient_quota"
+    error = answer.extensions["microbudget"]
+    assert isinstance(error, BudgetExceededError)
+    assert answer.json()["error"]["budget"]["resets_at"] == error.resets_at
+    assert tries.run(tries.client.get("models")).status_code == 200
+
+
+def test_a_refused_stream_can_be_read(make: Any, endpoint: ScriptedEndpoint) -> None:
+    tries = make(endpoint.base_url, a_layer("0 calls"))
+    answer = tries.open({**BODY, "stream": True})
+    assert answer.status_code == 402
+    assert answer.json()["error"]["type"] == "insufficient_quota"
+    tries.close(answer)
+
+
+def test_the_request_is_rewritten(make: Any, served: Any) -> None:
+    served.answer = json.dumps({"choices": [], "usage": CHAT_EXTRA["usage"]}).encode()
+    tries = make(served.url, a_layer("100 tokens"), headers={"authorization": "Bearer k"})
+    tries.post({**BODY, "max_tokens": 500}, params={"a": "b c"})
+    ((path, body, headers),) = served.sent
+    assert path == "/v1/chat/completions?a=b+c"
+    assert body["max_tokens"] == 94
+    assert headers["authorization"] == "Bearer k"
+    assert headers["content-type"] == "application/json"
+
+
+def test_the_fallback_model_may_be_in_the_path(make: Any, served: Any) -> None:
+    usage = {"promptTokenCount": 2, "candidatesTokenCount": 3, "totalTokenCount": 5}
+    served.answer = json.dumps({"usageMetadata": usage}).encode()
+    prices = {"gemini/x": Price(900, 900), "cheap/er": Price(1, 1)}
+    layer = a_layer("$0.001", fallback_model="cheap/er", prices=prices)
+    tries = make(served.url.replace("/v1", "/v1beta"), layer)
+    body = {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}
+    tries.post(body, "models/gemini%2Fx:generateContent?key=k")
+    ((path, _, _),) = served.sent
+    assert path == "/v1beta/models/cheap%2Fer:generateContent?key=k"
+    assert used(layer, "nano_usd") == (5_000, 0)
+
+
+def test_what_is_not_a_call_of_a_model_passes_through(make: Any, served: Any) -> None:
+    layer = a_layer("0 calls")
+    for path in ("files", "messages/count_tokens", "responses/r/cancel"):
+        assert make(served.url, layer).post({"b": 1}, path).status_code == 200
+    assert [body for _, body, _ in served.sent] == [{"b": 1}] * 3
+
+
+@pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\x1f\x8b\x08\x00", b"[" * 100_000])
+def test_a_body_that_cannot_be_read_is_refused(make: Any, served: Any, content: bytes) -> None:
+    tries = make(served.url, a_layer("9 calls"))
+    answer = tries.run(tries.client.post("chat/completions", content=content))
+    assert answer.status_code == 402
+    assert answer.json()["error"]["code"] == "unreadable_request"
+    assert served.sent == []
+
+
+@pytest.mark.parametrize("model", ["error-400", "error-401", "error-429", "error-500"])
+def test_an_answer_that_is_an_error_costs_nothing(
+    make: Any, endpoint: ScriptedEndpoint, model: str
+) -> None:
+    layer = a_layer("9 calls + 1000 tokens")
+    tries = make(endpoint.base_url, layer)
+    assert tries.post({**BODY, "model": model}).status_code == int(model[-3:])
+    response = tries.open({**BODY, "model": model, "stream": True})
+    assert response.status_code == int(model[-3:])
+    tries.close(response)
+    assert (used(layer), used(layer, "calls")) == ((0, 0), (0, 0))
+
+
+def test_a_call_that_was_never_sent_costs_nothing(make: Any) -> None:
+    layer = a_layer("1000 tokens")
+    tries = make("http://127.0.0.1:9/v1", layer)
+    with pytest.raises((httpx.ConnectError, httpx2.ConnectError)):
+        tries.post()
+    assert used(layer) == (0, 0)
+
+
+@pytest.mark.parametrize("model", ["truncated", "not-json", "no-usage"])
+def test_a_call_whose_usage_is_unknown_keeps_its_hold(
+    make: Any, endpoint: ScriptedEndpoint, model: str
+) -> None:
+    layer = a_layer("1000 tokens")
+    tries = make(endpoint.base_url, layer)
+    try:
+        tries.post({**BODY, "model": model})
+    except (httpx.RemoteProtocolError, httpx2.RemoteProtocolError):
+        assert model == "truncated"
+    assert sum(used(layer)) >= 50
+
+
+def test_a_stream_is_passed_on_and_counted(make: Any, served: Any) -> None:
+    served.kind, served.answer = "text/event-stream", events(*CHAT_STREAM)
+    layer = a_layer("1000 tokens")
+    tries = make(served.url, layer)
+    response = tries.open({**BODY, "stream": True})
+    assert used(layer)[0] == 0
+    data = b"".join(tries.pieces(response))
+    assert data == served.answer.replace(events(CHAT_EXTRA), b"")
+    assert used(layer) == (13, 0)
+    ((_, body, headers),) = served.sent
+    assert body["stream_options"] == {"include_usage": True}
+    assert headers["accept-encoding"] == "identity"
+    assert "content-length" not in response.headers
+    assert CHAT_TEXT
+
+
+def test_a_stream_that_is_read_at_once_is_the_same(make: Any, served: Any) -> None:
+    served.kind, served.answer = "text/event-stream", events(*CHAT_STREAM)
+    layer = a_layer("1000 tokens")
+    answer = make(served.url, layer).post({**BODY, "stream": True})
+    assert answer.content == served.answer.replace(events(CHAT_EXTRA), b"")
+    assert used(layer) == (13, 0)
+
+
+def test_a_whole_answer_may_be_asked_for_as_a_stream(make: Any, endpoint: Any) -> None:
+    layer = a_layer("1000 tokens")
+    tries = make(endpoint.base_url, layer)
+    data = b"".join(tries.pieces(tries.open(BODY)))
+    assert used(layer) == (json.loads(data)["usage"]["total_tokens"], 0)
+
+
+def test_a_stream_may_be_closed_once_it_is_complete(make: Any, served: Any) -> None:
+    served.kind, served.answer = "text/event-stream", events(*CHAT_STREAM)
+    layer = a_layer("1000 tokens")
+    tries = make(served.url, layer)
+    response = tries.open({**BODY, "stream": True})
+    for data in tries.pieces(response):
+        if b"[DONE]" in data:
+            break
+    tries.close(response)
+    assert used(layer) == (13, 0)
+
+
+def test_a_stream_that_is_left_early_keeps_its_hold(make: Any, served: Any) -> None:
+    served.kind, served.answer = "text/event-stream", events(*CHAT_STREAM)
+    served.pause = len(events(*CHAT_STREAM[:3]))
+    served.wait.clear()
+    layer = a_layer("1000 tokens")
+    tries = make(served.url, layer)
+    response = tries.open({**BODY, "stream": True})
+    assert next(tries.pieces(response))
+    tries.close(response)
+    assert sum(used(layer)) >= 50
+
+
+def test_a_stream_that_is_never_read_keeps_its_hold(make: Any, served: Any) -> None:
+    served.kind, served.answer = "text/event-stream", events(*CHAT_STREAM)
+    layer = a_layer("1000 tokens")
+    tries = make(served.url, layer)
+    tries.close(tries.open({**BODY, "stream": True}))
+    assert sum(used(layer)) >= 50
+
+
+def test_a_stream_that_breaks_off_keeps_its_hold(make: Any, endpoint: ScriptedEndpoint) -> None:
+    layer = a_layer("1000 tokens")
+    tries = make(endpoint.base_url, layer)
+    response = tries.open({**BODY, "model": "stream-cut", "stream": True})
+    with pytest.raises((httpx.RemoteProtocolError, httpx2.RemoteProtocolError)):
+        list(tries.pieces(response))
+    tries.close(response)
+    assert sum(used(layer)) >= 50
+
+
+def test_a_deadline_lowers_the_timeouts(make: Any, endpoint: ScriptedEndpoint) -> None:
+    tries = make(endpoint.base_url, timeout=600)
+    began = time.monotonic()
+    with (
+        Deadline.from_now(0.2).as_current(),
+        pytest.raises((httpx.ReadTimeout, httpx2.ReadTimeout)),
+    ):
+        tries.post({**BODY, "model": "hang"})
+    assert time.monotonic() - began < 60
+
+
+def test_an_answer_that_drips_ends_at_the_deadline(make: Any, endpoint: ScriptedEndpoint) -> None:
+    tries = make(endpoint.base_url, timeout=600)
+    late = (DeadlineExceeded, httpx.ReadTimeout, httpx2.ReadTimeout)
+    with Deadline.from_now(0.5).as_current(), pytest.raises(late):
+        tries.post({**BODY, "model": "drip"})
+
+
+def test_a_deadline_that_has_passed_refuses(make: Any, served: Any) -> None:
+    tries = make(served.url, a_layer("9 calls"))
+    with Deadline.from_now(0).as_current():
+        answer = tries.post()
+    assert answer.status_code == 402
+    assert answer.json()["error"]["code"] == "deadline_exceeded"
+    assert isinstance(answer.extensions["microbudget"], DeadlineExceeded)
+    assert served.sent == []
+
+
+def waits_for(condition: Callable[[], bool]) -> None:
+    while not condition():
+        time.sleep(0.01)
+
+
+def test_a_cancelled_call_keeps_its_hold(endpoint: ScriptedEndpoint) -> None:
+    async def cancel(kind: Any) -> int:
+        layer, before = a_layer("1000 tokens"), len(endpoint.requests)
+        async with budgeted_http_client(kind(base_url=endpoint.base_url), [layer]) as client:
+            body = {**BODY, "model": "hang"}
+            call = asyncio.create_task(client.post("chat/completions", json=body))
+            await asyncio.to_thread(waits_for, lambda: len(endpoint.requests) > before)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+        return sum(used(layer))
+
+    for kind in (httpx.AsyncClient, httpx2.AsyncClient):
+        assert asyncio.run(cancel(kind)) >= 50
+
+
+def test_the_end_of_a_budgeted_client_leaves_the_connections(endpoint: ScriptedEndpoint) -> None:
+    class Closing(httpx2.Client):
+        def __del__(self) -> None:
+            self.close()
+
+    raw = Closing(base_url=endpoint.base_url)
+    client = budgeted_http_client(raw)
+    del client
+    gc.collect()
+    assert not raw.is_closed
+    client = budgeted_http_client(raw)
+    del raw
+    gc.collect()
+    assert client.get("models").status_code == 200
+
+
+def test_many_threads_draw_on_one_account(endpoint: ScriptedEndpoint) -> None:
+    layer = a_layer("20 calls")
+    found: list[int] = []
+    with httpx2.Client(base_url=endpoint.base_url) as raw:
+        client = budgeted_http_client(raw, [layer])
+
+        def ask() -> None:
+            for _ in range(5):
+                found.append(client.post("chat/completions", json=BODY).status_code)
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert (found.count(200), found.count(402)) == (20, 20)
+    assert used(layer, "calls") == (20, 0)
