@@ -121,7 +121,7 @@ class _Server(ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
-    request_queue_size = 64
+    request_queue_size = 1024
 
     def __init__(self, endpoint: ScriptedEndpoint, port: int) -> None:
         self.endpoint = endpoint

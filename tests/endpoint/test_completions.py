@@ -141,6 +141,31 @@ def test_a_tool_call_whose_name_does_not_fit_is_left_out(client: openai.OpenAI) 
     assert choice.message.tool_calls is None
 
 
+def test_a_service_tier_is_echoed_when_asked(client: openai.OpenAI) -> None:
+    tiers: Any = (None, "flex", "auto")
+    made = [
+        client.chat.completions.create(model="m", messages=HELLO, service_tier=tier)
+        for tier in tiers
+    ]
+    assert [completion.service_tier for completion in made] == [None, "flex", "default"]
+
+
+@pytest.mark.parametrize("effort", ["minimal", "low", "max"])
+def test_reasoning_is_counted_and_not_shown(client: openai.OpenAI, effort: Any) -> None:
+    plain = client.chat.completions.create(model="m", messages=HELLO)
+    made = client.chat.completions.create(model="m", messages=HELLO, reasoning_effort=effort)
+    assert made.choices == plain.choices
+    assert made.usage is not None
+    assert plain.usage is not None
+    details = made.usage.completion_tokens_details
+    assert details is not None
+    assert details.reasoning_tokens
+    assert made.usage.completion_tokens - plain.usage.completion_tokens in (
+        details.reasoning_tokens,
+        details.reasoning_tokens - 1,
+    )
+
+
 # Streams
 
 

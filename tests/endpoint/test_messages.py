@@ -72,6 +72,11 @@ def test_a_notice_after_the_question_is_no_question(endpoint: ScriptedEndpoint) 
     assert message["content"][0]["text"].startswith('You said: "What?".')
 
 
+def test_system_messages_are_no_questions(endpoint: ScriptedEndpoint) -> None:
+    system: Any = {"role": "system", "content": "Be kind."}
+    assert ask(endpoint, messages=[*HELLO, system])["content"] == ask(endpoint)["content"]
+
+
 def test_the_choice_of_tools_counts(endpoint: ScriptedEndpoint) -> None:
     notice: Any = [*HELLO, {"role": "user", "content": [NOTICE]}]
     assert step(endpoint, list(HELLO), tool_choice={"type": "none"}) == []
@@ -275,7 +280,7 @@ LOST: Any = {"role": "user", "content": [{**DONE, "tool_use_id": "t2"}]}
         ("max_tokens", {"max_tokens": None}),
         ("max_tokens", {"max_tokens": 0}),
         ("messages", {"messages": []}),
-        ("messages[0].role", {"messages": [{"role": "system", "content": "Hi"}]}),
+        ("messages[0].role", {"messages": [{"role": "developer", "content": "Hi"}]}),
         ("messages[0].content", {"messages": [{"role": "user", "content": []}]}),
         ("messages", {"messages": [CALLED]}),
         ("messages[1]", {"messages": [CALLED, *HELLO]}),

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from budget_cpython.endpoint.calls import Answer, Asked, Usage
 from budget_cpython.endpoint.checks import ApiError, Json, check_turns, match, rule
-from budget_cpython.endpoint.formats.openai import error, reasoning_tokens, service_tier
+from budget_cpython.endpoint.formats.openai import TIERS, error, reasoning_tokens, service_tier
 from budget_cpython.endpoint.formats.sse import event, pieces
 
 MAX_ANSWERS: Final = 128
@@ -34,7 +34,7 @@ _REQUEST: Final = {
     "max_tokens?": int,
     "max_completion_tokens?": int,
     "reasoning_effort?": str,
-    "service_tier?": ("auto", "default", "flex", "scale", "priority"),
+    "service_tier?": TIERS,
 }
 _PART: Final = {"type": str, "text?": str}
 _CHOICE: Final = {"type": ("function",), "function": {"name": str}}

@@ -18,7 +18,7 @@ _THINKING: Final = {"type": ("enabled", "disabled", "adaptive"), "budget_tokens?
 _CHOICE: Final = {"type": ("auto", "any", "tool", "none"), "name?": str}
 _REQUEST: Final = {
     "model": re.compile(".+"),
-    "messages": [{"role": ("user", "assistant")}],
+    "messages": [{"role": ("user", "assistant", "system")}],
     "tools?": [{"name": str, "type?": str, "input_schema?": dict}, ...],
     "tool_choice?": _CHOICE,
     "stream?": bool,

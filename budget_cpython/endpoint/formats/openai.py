@@ -10,6 +10,8 @@ TOO_LONG: Final = (
     "However, your messages resulted in {tokens} tokens."
 )
 CREATED: Final = 1_700_000_000
+TIERS: Final = ("auto", "default", "flex", "scale", "priority", "fast")
+_REASONING: Final = {"minimal": 8, "low": 16, "medium": 64, "high": 256, "xhigh": 512, "max": 1024}
 
 
 def error(refusal: ApiError) -> Json:
@@ -42,4 +44,4 @@ def service_tier(body: Json) -> dict[str, Any]:
 
 def reasoning_tokens(effort: Any) -> int | None:
     """Return how long a model reasons at an effort; `None` if it does not."""
-    return {"low": 16, "medium": 64, "high": 256, "xhigh": 1024}.get(effort)
+    return _REASONING.get(effort)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from budget_cpython.endpoint.calls import Answer, Asked, Usage
 from budget_cpython.endpoint.checks import ApiError, Json, check_turns, match, rule
-from budget_cpython.endpoint.formats.openai import reasoning_tokens, service_tier
+from budget_cpython.endpoint.formats.openai import TIERS, reasoning_tokens, service_tier
 from budget_cpython.endpoint.formats.sse import event, pieces
 
 MIN_OUTPUT: Final = 16
@@ -21,7 +21,7 @@ _REQUEST: Final = {
     "stream?": bool,
     "max_output_tokens?": int,
     "reasoning?": {"effort?": str, "summary?": str},
-    "service_tier?": ("auto", "default", "flex", "scale", "priority"),
+    "service_tier?": TIERS,
 }
 
 _ADDED: Final[Json] = {"status": "in_progress", "content": [], "summary": [], "arguments": ""}
