@@ -68,6 +68,7 @@ def cached(client: openai.OpenAI, messages: Any, **more: Any) -> tuple[int, int]
     usage = client.chat.completions.create(model="m", messages=messages, **more).usage
     assert usage is not None
     assert usage.prompt_tokens_details is not None
+    assert not usage.prompt_tokens_details.cache_write_tokens
     return usage.prompt_tokens_details.cached_tokens or 0, usage.prompt_tokens
 
 

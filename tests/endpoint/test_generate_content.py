@@ -178,8 +178,15 @@ def test_the_models_have_googles_shape(endpoint: ScriptedEndpoint) -> None:
     assert listed["models"][0]["name"] == "models/scripted"
 
 
-CALLED = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}
+CALLED: Any = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}
 LOST = {"role": "user", "parts": [{"functionResponse": {"name": "g", "response": {}}}]}
+
+
+def test_results_without_ids_answer_calls_of_one_name_in_turn(endpoint: ScriptedEndpoint) -> None:
+    twice = {"role": "model", "parts": CALLED["parts"] * 2}
+    result = {"functionResponse": {"name": "f", "response": {"result": "done"}}}
+    done: Any = {"role": "user", "parts": [result, result]}
+    assert ask(endpoint, contents=[*HELLO, twice, done])["candidates"]
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,10 @@ def test_busy_refuses_the_first_request_in_each_format(
     assert [ask(endpoint, path, "busy")[0] for _ in range(2)] == [429, 200]
 
 
+def test_only_openai_has_another_name_for_the_limit(endpoint: ScriptedEndpoint) -> None:
+    assert ask(endpoint, MESSAGES, "other-limit")[0] == 200
+
+
 @pytest.mark.parametrize("path", BODIES)
 def test_usage_is_left_out_in_each_format(endpoint: ScriptedEndpoint, path: str) -> None:
     status, body = ask(endpoint, path, "no-usage")
