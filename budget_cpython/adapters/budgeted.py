@@ -21,7 +21,7 @@ _ADAPTERS = {
     "httpx": "http_client",
     "httpx2": "http_client",
     "litellm": "litellm",
-    "langchain_core": "langchain",
+    "langchain_core": "langchain_model",
     "agents": "openai_agents",
     "pydantic_ai": "pydantic_ai",
     "mcp": "mcp",
@@ -65,16 +65,23 @@ def budgeted(
     if isinstance(what, str):
         return _decorator(what, ledger=ledger, account=account, **options)
     adapter = _adapter_of(what)
-    layers: tuple[Layer, ...] = ()
-    if limits or ledger is not None or account is not None or options:
-        found, seconds = parse_budget(limits) if limits else ([], None)
-        if seconds is not None:
-            raise ValueError(
-                f"limits of a client have no time: {limits!r}. Give it to a block, as in "
-                "with budget('10 min')"
-            )
-        layers = (Layer(found, ledger, account, **options),)
+    layers = layers_of(limits, ledger, account, **options)
     return adapter(what, layers)
+
+
+def layers_of(
+    limits: str, ledger: Any, account: str | None, **options: Unpack[Options]
+) -> tuple[Layer, ...]:
+    """Return the layer of what `budgeted` was given; none where it was given nothing."""
+    if not (limits or ledger is not None or account is not None or options):
+        return ()
+    found, seconds = parse_budget(limits) if limits else ([], None)
+    if seconds is not None:
+        raise ValueError(
+            f"limits of a client have no time: {limits!r}. Give it to a block, as in "
+            "with budget('10 min')"
+        )
+    return (Layer(found, ledger, account, **options),)
 
 
 def _adapter_of(what: Any) -> Callable[[Any, tuple[Layer, ...]], Any]:

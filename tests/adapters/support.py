@@ -1,5 +1,9 @@
 """Make calls as an adapter does, without an SDK."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 from budget_core import ChatResponse
@@ -35,3 +39,14 @@ async def call_async(*layers: Layer, usage: Any = USAGE, **asked: Any) -> Admitt
     admitted = await call.begin()
     await call.end(an_answer(usage))
     return admitted
+
+
+def run_example(name: str, *arguments: str) -> str:
+    """Run a program of `examples/sdks` by itself, and return what it printed."""
+    root = Path(__file__).parents[2]
+    program = [sys.executable, str(root / "examples/sdks" / name), *arguments]
+    done = subprocess.run(
+        program, env=os.environ | {"PYTHONPATH": str(root)}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

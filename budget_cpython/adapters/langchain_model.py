@@ -1,0 +1,191 @@
+"""Put a budget round a LangChain chat model: a model of the same type, whose calls draw on it."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any
+
+try:
+    from langchain_core.language_models import BaseChatModel
+except ImportError as error:
+    raise ImportError("LangChain needs: pip install 'microbudget[langchain]'") from error
+from pydantic import PrivateAttr
+
+from budget_core.provider import ChatResponse
+from budget_cpython.adapters.call import BudgetedCall
+from budget_cpython.adapters.langchain_request import answer_of, count, request_of, to_send
+from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.provider_errors import as_settled
+from budget_cpython.deadline import Deadline
+
+_ANSWERING: ContextVar[Any] = ContextVar("microbudget.langchain", default=None)
+
+
+def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
+    """Return a chat model of the same type, whose calls draw on the layers.
+
+    Raises `ValueError` for what is not a chat model.
+    """
+    if not isinstance(what, BaseChatModel):
+        raise ValueError(
+            f"budgeted takes a LangChain chat model, not {type(what).__name__}: budget the model "
+            "before it is bound or chained; for an agent, give create_agent a BudgetMiddleware"
+        )
+    model = what.model_copy()
+    object.__setattr__(model, "__class__", _class_of(_kind(what)))
+    outer = getattr(what, "_budget_layers", ())
+    private = {**(model.__pydantic_private__ or {}), "_budget_layers": (*outer, *layers)}
+    object.__setattr__(model, "__pydantic_private__", private)
+    return model
+
+
+def _kind(model: Any) -> type:
+    """Return the class of a model without a budget."""
+    kind = type(model)
+    return getattr(kind, "_unbudgeted_kind", None) or kind
+
+
+@lru_cache(maxsize=64)
+def _class_of(kind: Any) -> type:
+    """Return the class whose instances are a chat model's, with budgets round what answers.
+
+    Only what the model itself has is replaced: LangChain asks whether a class can stream.
+    """
+    body: dict[str, Any] = {
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+        "__doc__": kind.__doc__,
+        "__annotations__": {"_budget_layers": tuple},
+        "_budget_layers": PrivateAttr(default=()),
+        "_generate": _whole(kind),
+        "_agenerate": _awaited(kind),
+    }
+    if kind._stream is not BaseChatModel._stream:
+        body["_stream"] = _streamed(kind)
+    if kind._astream is not BaseChatModel._astream:
+        body["_astream"] = _streamed_async(kind)
+    for native in ("_stream_chat_model_events", "_astream_chat_model_events"):
+        if getattr(kind, native, None) is not None:
+            body[native] = None  # LangChain then makes the events from the streams above
+    made: type = type(kind)(kind.__name__, (kind,), body)
+    type.__setattr__(made, "_unbudgeted_kind", kind)
+    return made
+
+
+def _whole(kind: Any) -> Any:
+    def _generate(
+        self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
+    ) -> Any:
+        if _ANSWERING.get() is self:
+            return kind._generate(self, messages, stop, run_manager, **options)
+        call = BudgetedCall(self._budget_layers, request_of(self, messages, options))
+        sent, messages, options = to_send(self, messages, options, call, call.begin_blocking())
+        with _settled(call), _answering(sent):
+            result = kind._generate(sent, messages, stop, run_manager, **options)
+        call.end_blocking(answer_of(result))
+        return result
+
+    return _generate
+
+
+def _awaited(kind: Any) -> Any:
+    async def _agenerate(
+        self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
+    ) -> Any:
+        if _ANSWERING.get() is self:
+            return await kind._agenerate(self, messages, stop, run_manager, **options)
+        call = BudgetedCall(self._budget_layers, request_of(self, messages, options))
+        sent, messages, options = to_send(self, messages, options, call, await call.begin())
+        async with _settled_async(call), Deadline.current().scope():
+            with _answering(sent):
+                result = await kind._agenerate(sent, messages, stop, run_manager, **options)
+        await call.end(answer_of(result))
+        return result
+
+    return _agenerate
+
+
+def _streamed(kind: Any) -> Any:
+    def _stream(
+        self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
+    ) -> Iterator[Any]:
+        if _ANSWERING.get() is self:
+            yield from kind._stream(self, messages, stop, run_manager, **options)
+            return
+        call = BudgetedCall(self._budget_layers, request_of(self, messages, options, stream=True))
+        sent, messages, options = to_send(self, messages, options, call, call.begin_blocking())
+        usage, pieces = None, kind._stream(sent, messages, stop, run_manager, **options)
+        with _settled(call), closing(pieces) as chunks:
+            while True:
+                with _answering(sent):
+                    chunk = next(chunks, None)
+                if chunk is None:
+                    break
+                usage = count(call, usage, chunk)
+                yield chunk
+        call.end_blocking(ChatResponse(""))
+
+    return _stream
+
+
+def _streamed_async(kind: Any) -> Any:
+    async def _astream(
+        self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
+    ) -> AsyncIterator[Any]:
+        if _ANSWERING.get() is self:
+            async for chunk in kind._astream(self, messages, stop, run_manager, **options):
+                yield chunk
+            return
+        call = BudgetedCall(self._budget_layers, request_of(self, messages, options, stream=True))
+        sent, messages, options = to_send(self, messages, options, call, await call.begin())
+        deadline, usage = Deadline.current(), None
+        pieces = kind._astream(sent, messages, stop, run_manager, **options)
+        async with _settled_async(call), aclosing(pieces) as chunks:
+            while True:
+                with _answering(sent):
+                    async with deadline.scope():
+                        chunk = await anext(chunks, None)
+                if chunk is None:
+                    break
+                usage = count(call, usage, chunk)
+                yield chunk
+        await call.end(ChatResponse(""))
+
+    return _astream
+
+
+@contextmanager
+def _answering(model: Any) -> Iterator[None]:
+    """Have what a model calls of itself meanwhile be a part of its call."""
+    before = _ANSWERING.set(model)
+    try:
+        yield
+    finally:
+        _ANSWERING.reset(before)
+
+
+@contextmanager
+def _settled(call: BudgetedCall) -> Iterator[None]:
+    """Settle a call that fails, or is left."""
+    try:
+        yield
+    except Exception as error:
+        call.fail_blocking(as_settled(error))
+        raise
+    except BaseException:
+        call.abandon()
+        raise
+
+
+@asynccontextmanager
+async def _settled_async(call: BudgetedCall) -> AsyncIterator[None]:
+    """Settle a call that fails, or is left, as `_settled` does."""
+    try:
+        yield
+    except Exception as error:
+        await call.fail(as_settled(error))
+        raise
+    except BaseException:
+        call.abandon()
+        raise

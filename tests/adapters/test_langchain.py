@@ -1,0 +1,444 @@
+"""LangChain: chat models with a budget, and agents that end with what they have done."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from budget_cpython import BudgetBlock, BudgetExceededError, DeadlineExceeded, budget, budgeted
+from budget_cpython.adapters.call import BudgetedCall
+from budget_cpython.adapters.provider_errors import UnbilledError
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
+from tests.adapters.support import a_request, run_example
+
+pytest.importorskip("langchain_openai")
+
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_openai import ChatOpenAI
+
+from budget_cpython.adapters.langchain import BudgetMiddleware
+
+ASK = {"messages": [{"role": "user", "content": "Look around."}]}
+KINDS = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+
+
+def look() -> str:
+    """Look around."""
+    return "a tomato"
+
+
+def pay() -> str:
+    """Pay for it."""
+    return "paid"
+
+
+def a_model(endpoint: ScriptedEndpoint, name: str = "scripted", **options: Any) -> Any:
+    options = {"base_url": endpoint.base_url, "max_tokens": 50, "max_retries": 0, **options}
+    return ChatOpenAI(model=name, api_key="k", **options)
+
+
+def an_agent(endpoint: ScriptedEndpoint, *middleware: Any, tools: Any = (look, pay)) -> Any:
+    return create_agent(a_model(endpoint), list(tools), middleware=middleware)
+
+
+def run(agent: Any, is_async: bool) -> list[Any]:
+    found = asyncio.run(agent.ainvoke(ASK)) if is_async else agent.invoke(ASK)
+    messages: list[Any] = found["messages"]
+    return messages
+
+
+def ask(model: Any, is_async: bool) -> Any:
+    return asyncio.run(model.ainvoke("Hello?")) if is_async else model.invoke("Hello?")
+
+
+def looks_on(*names: str) -> Callable[[Asked], Reply]:
+    """Return a model that calls tools for as long as it is offered them."""
+
+    def reply(asked: Asked) -> Reply:
+        calls = tuple(ToolCall(name, "{}") for name in names if name in asked.tools)
+        return Reply("" if calls else "I saw a tomato.", calls)
+
+    return reply
+
+
+def bodies(endpoint: ScriptedEndpoint) -> list[Any]:
+    return [request.body for request in endpoint.requests]
+
+
+def tokens(endpoint: ScriptedEndpoint) -> int:
+    usages = [answer.usage for answer in endpoint.answers]
+    return sum(usage.prompt + usage.completion for usage in usages if usage is not None)
+
+
+def counted(block: BudgetBlock, axis: str) -> int:
+    """Return what is spent, or held for a call of which it is not known what it used."""
+    rows = [row for row in block.layer.balance() if row.axis == axis]
+    return sum(row.spent + row.held for row in rows)
+
+
+def names_of(body: Any) -> list[str]:
+    return [one["function"]["name"] for one in body.get("tools") or ()]
+
+
+def test_a_budgeted_model_keeps_its_type_and_its_settings(endpoint: ScriptedEndpoint) -> None:
+    model = a_model(endpoint, temperature=0.5)
+    limited = budgeted(model, "1 calls", account="chat")
+    assert isinstance(limited, ChatOpenAI)
+    assert (type(limited).__name__, limited.temperature) == ("ChatOpenAI", 0.5)
+    limited.bind_tools([look]).invoke("Hello?")
+    model.invoke("Hello?")
+    again = budgeted(limited.model_copy(update={"temperature": 1}), "5 calls")
+    with pytest.raises(BudgetExceededError, match="chat has 0 of 1 calls"):
+        again.invoke("Hello?")
+
+
+def test_only_chat_models_are_taken(endpoint: ScriptedEndpoint) -> None:
+    with pytest.raises(ValueError, match="BudgetMiddleware"):
+        budgeted(an_agent(endpoint), "1 calls")
+    with pytest.raises(ValueError, match="before it is bound"):
+        budgeted(a_model(endpoint).bind(stop=["x"]), "1 calls")
+
+
+@KINDS
+def test_a_call_counts_what_it_used(endpoint: ScriptedEndpoint, is_async: bool) -> None:
+    with budget("9 calls + 9000 tokens") as block:
+        ask(budgeted(a_model(endpoint)), is_async)
+    assert (block.spent["calls"], block.spent["tokens"]) == (1, tokens(endpoint))
+
+
+def test_cached_answers_cost_nothing(endpoint: ScriptedEndpoint) -> None:
+    from langchain_core.caches import InMemoryCache
+
+    model = budgeted(a_model(endpoint, cache=InMemoryCache()), "1 calls")
+    assert model.invoke("Hello?").content == model.invoke("Hello?").content
+
+
+def test_the_limit_of_an_answer_is_lowered_to_what_is_left(endpoint: ScriptedEndpoint) -> None:
+    model = a_model(endpoint, "long", max_tokens=None)
+    answer = budgeted(model, "200 tokens").invoke("Hello?")
+    sent = bodies(endpoint)[0]["max_completion_tokens"]
+    assert 100 < sent < 200
+    assert answer.usage_metadata["output_tokens"] <= sent
+    budgeted(model.bind(max_tokens=500).bound, "200 tokens").invoke("Hello?", max_tokens=500)
+    assert bodies(endpoint)[1]["max_completion_tokens"] == sent
+    budgeted(a_model(endpoint, n=2), "100 tokens").invoke("Hello?")
+    assert bodies(endpoint)[2]["max_completion_tokens"] < 50
+
+
+@pytest.mark.feature("notice")
+@KINDS
+def test_a_notice_is_sent_last_and_not_kept(endpoint: ScriptedEndpoint, is_async: bool) -> None:
+    endpoint.scripts["scripted"] = looks_on("look")
+    middleware = BudgetMiddleware("4 calls", warning_thresholds=(0.5,))
+    messages = run(an_agent(endpoint, middleware), is_async)
+    first, _, third, last = bodies(endpoint)
+    assert "50% of your agent budget" in third["messages"][-1]["content"]
+    assert sum("[Budget" in str(one["content"]) for one in last["messages"]) == 1
+    assert "[Budget" not in str(messages)
+    assert last["messages"][: len(first["messages"])] == first["messages"]
+
+
+@pytest.mark.feature("tool withdrawal")
+def test_near_a_limit_some_tools_are_withdrawn(endpoint: ScriptedEndpoint) -> None:
+    endpoint.scripts["scripted"] = looks_on("look", "pay")
+    options: Any = {"tool_strip_threshold": 0.5, "tool_strip_disallow": ("pay",)}
+    run(an_agent(endpoint, BudgetMiddleware("4 calls", **options)), False)
+    offered = [names_of(body) for body in bodies(endpoint)]
+    assert offered == [["look", "pay"], ["look", "pay"], ["look"], []]
+
+
+@pytest.mark.feature("tool withdrawal")
+def test_a_tool_that_is_the_form_of_the_answer_stays(endpoint: ScriptedEndpoint) -> None:
+    model = budgeted(a_model(endpoint, "parallel"), "9 calls", tool_strip_threshold=0)
+    schema = {"title": "Seen", "description": "s", "type": "object", "properties": {}}
+    form = model.with_structured_output(schema, method="function_calling")
+    form.invoke("What did you see?")
+    assert names_of(bodies(endpoint)[0]) == ["Seen"]
+
+
+@pytest.mark.feature("fallback")
+@KINDS
+def test_a_cheaper_model_takes_over(endpoint: ScriptedEndpoint, is_async: bool) -> None:
+    model = a_model(endpoint, "gpt-4", max_tokens=100)
+    ask(budgeted(model, "$0.0001", fallback_model="gpt-4o-mini"), is_async)
+    assert [body["model"] for body in bodies(endpoint)] == ["gpt-4o-mini"]
+    assert model.model_name == "gpt-4"
+
+
+@pytest.mark.feature("reserved final call")
+@KINDS
+def test_an_agent_makes_a_final_call_without_tools(
+    endpoint: ScriptedEndpoint, is_async: bool
+) -> None:
+    endpoint.scripts["scripted"] = looks_on("look")
+    messages = run(an_agent(endpoint, BudgetMiddleware("3 calls")), is_async)
+    assert messages[-1].content == "I saw a tomato."
+    assert [names_of(body) for body in bodies(endpoint)] == [["look", "pay"], ["look", "pay"], []]
+    assert "last answer" in bodies(endpoint)[-1]["messages"][-1]["content"]
+
+
+@pytest.mark.feature("refusal")
+@KINDS
+def test_a_refused_call_of_a_model_raises(endpoint: ScriptedEndpoint, is_async: bool) -> None:
+    with pytest.raises(BudgetExceededError, match="0 of 0 calls"):
+        ask(budgeted(a_model(endpoint), "0 calls"), is_async)
+    assert endpoint.requests == []
+
+
+@pytest.mark.feature("refusal")
+@KINDS
+def test_a_refused_agent_ends_with_what_it_has_done(
+    endpoint: ScriptedEndpoint, is_async: bool
+) -> None:
+    endpoint.scripts["scripted"] = looks_on("look")
+    with budget("1 calls"):
+        budgeted(a_model(endpoint)).invoke("Hello?")
+        messages = run(an_agent(endpoint, BudgetMiddleware()), is_async)
+    assert isinstance(messages[-1], AIMessage)
+    assert messages[-1].content.startswith("[Budget exhausted] agent has 0 of 1 calls")
+    assert messages[-1].response_metadata["finish_reason"] == "budget"
+    with pytest.raises(BudgetExceededError):
+        run(an_agent(endpoint, BudgetMiddleware("0 calls", exit_behavior="error")), is_async)
+    assert len(endpoint.requests) == 1
+
+
+def test_malformed_options_are_refused() -> None:
+    with pytest.raises(ValueError, match="'stop'"):
+        BudgetMiddleware("1 calls", exit_behavior="stop")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no time"):
+        BudgetMiddleware("1 calls + 5 s")
+
+
+@pytest.mark.feature("wait")
+@KINDS
+def test_a_call_waits_for_what_another_holds(endpoint: ScriptedEndpoint, is_async: bool) -> None:
+    with budget("1 calls", wait=60) as block:
+        first = BudgetedCall((), a_request())
+        first.begin_blocking()
+        thread = threading.Thread(target=ask, args=(budgeted(a_model(endpoint)), is_async))
+        thread.start()
+        first.fail_blocking(UnbilledError())
+        thread.join()
+    assert block.left["calls"] == 0
+    assert len(endpoint.requests) == 1
+
+
+def pieces_of(model: Any, is_async: bool) -> list[Any]:
+    async def main() -> list[Any]:
+        return [piece async for piece in model.astream("Hello?")]
+
+    return asyncio.run(main()) if is_async else list(model.stream("Hello?"))
+
+
+@pytest.mark.feature("stream")
+@KINDS
+def test_a_stream_passes_and_is_counted(endpoint: ScriptedEndpoint, is_async: bool) -> None:
+    with budget("9 calls + 9000 tokens") as block:
+        pieces = pieces_of(budgeted(a_model(endpoint)), is_async)
+    assert len([piece for piece in pieces if piece.content]) > 1
+    assert "".join(piece.content for piece in pieces) == 'You said: "Hello?".'
+    assert (block.spent["calls"], block.spent["tokens"]) == (1, tokens(endpoint))
+
+
+@pytest.mark.feature("stream")
+def test_an_agent_that_streams_is_counted_once_a_call(endpoint: ScriptedEndpoint) -> None:
+    endpoint.scripts["scripted"] = looks_on("look")
+    with budget("9 calls + 90000 tokens") as block:
+        agent = an_agent(endpoint, BudgetMiddleware("3 calls"))
+        parts = list(agent.stream(ASK, stream_mode="messages"))
+    assert "".join(part.text for part, _ in parts[-12:] if part.type != "tool").endswith("tomato.")
+    assert all(body["stream"] for body in bodies(endpoint))
+    assert (block.spent["calls"], block.spent["tokens"]) == (3, tokens(endpoint))
+
+
+@pytest.mark.feature("broken stream")
+@KINDS
+def test_a_stream_that_breaks_off_costs_what_came(
+    endpoint: ScriptedEndpoint, is_async: bool
+) -> None:
+    block = budget("9 calls + 9000 tokens")
+    with block, pytest.raises(Exception, match=r"(?i)connection|peer|incomplete|chunk"):
+        pieces_of(budgeted(a_model(endpoint, "stream-cut")), is_async)
+    assert counted(block, "calls") == 1
+    assert counted(block, "tokens") > 50
+
+
+@pytest.mark.feature("broken stream")
+@KINDS
+def test_a_stream_that_is_left_costs_its_hold(endpoint: ScriptedEndpoint, is_async: bool) -> None:
+    async def leave(model: Any) -> None:
+        stream = model.astream("Hello?")
+        async for _ in stream:
+            break
+        await stream.aclose()
+
+    with budget("9 calls + 9000 tokens") as block:
+        model = budgeted(a_model(endpoint, "stream-hang"))
+        if is_async:
+            asyncio.run(leave(model))
+        else:
+            stream = model.stream("Hello?")
+            next(stream)
+            stream.close()
+    assert counted(block, "calls") == 1
+    assert counted(block, "tokens") > 50
+
+
+@pytest.mark.feature("abort")
+def test_a_cancelled_call_costs_its_hold(endpoint: ScriptedEndpoint) -> None:
+    async def main() -> None:
+        task = asyncio.create_task(budgeted(a_model(endpoint, "hang")).ainvoke("Hello?"))
+        while not endpoint.requests:  # noqa: ASYNC110 - it comes in another thread
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with budget("9 calls + 9000 tokens") as block:
+        asyncio.run(main())
+    assert counted(block, "calls") == 1
+    assert counted(block, "tokens") > 50
+
+
+@pytest.mark.feature("deadline")
+@KINDS
+def test_no_call_begins_after_the_deadline(endpoint: ScriptedEndpoint, is_async: bool) -> None:
+    with budget("0 s"):
+        with pytest.raises(DeadlineExceeded):
+            ask(budgeted(a_model(endpoint)), is_async)
+        messages = run(an_agent(endpoint, BudgetMiddleware("9 calls")), is_async)
+    assert messages[-1].response_metadata["finish_reason"] == "deadline"
+    assert endpoint.requests == []
+
+
+@pytest.mark.feature("deadline")
+@pytest.mark.parametrize("model", ["hang", "stream-hang"])
+def test_an_awaited_call_ends_at_the_deadline(endpoint: ScriptedEndpoint, model: str) -> None:
+    async def main() -> None:
+        limited = budgeted(a_model(endpoint, model), "9 calls")
+        with budget("0.2 s"):
+            async for _ in limited.astream("Hello?"):
+                pass
+
+    with pytest.raises(DeadlineExceeded):
+        asyncio.run(main())
+
+
+@pytest.mark.feature("deadline")
+def test_an_awaited_tool_ends_at_the_deadline(endpoint: ScriptedEndpoint) -> None:
+    async def look() -> str:
+        """Look for ever."""
+        await asyncio.Event().wait()
+        return ""
+
+    endpoint.scripts["scripted"] = looks_on("look")
+    with budget("0.5 s"):
+        messages = run(an_agent(endpoint, BudgetMiddleware(), tools=[look]), True)
+    assert messages[-1].response_metadata["finish_reason"] == "deadline"
+
+
+@pytest.mark.feature("parallel tools")
+@KINDS
+def test_parallel_tools_do_not_exceed_their_limit(
+    endpoint: ScriptedEndpoint, is_async: bool
+) -> None:
+    ran = []
+
+    def look() -> str:
+        """Look around."""
+        ran.append(1)
+        return "a tomato"
+
+    def reply(asked: Asked) -> Reply:
+        if asked.messages[-1]["role"] == "tool":
+            return Reply("I saw a tomato.")
+        return Reply("", (ToolCall("look", "{}"),) * 5)
+
+    endpoint.scripts["scripted"] = reply
+    middleware = BudgetMiddleware("9 calls + 2 tool_calls")
+    messages = run(an_agent(endpoint, middleware, tools=[look]), is_async)
+    answers = [one for one in messages if isinstance(one, ToolMessage)]
+    assert (len(ran), len(answers)) == (2, 5)
+    assert [one.status for one in answers].count("error") == 3
+    assert any("The tool look was not called" in one.content for one in answers)
+    assert messages[-1].content == "I saw a tomato."
+
+
+@pytest.mark.feature("child agents")
+@KINDS
+def test_a_child_agent_draws_on_its_parent_s_budget(
+    endpoint: ScriptedEndpoint, is_async: bool
+) -> None:
+    child = create_agent(a_model(endpoint, "child"), [pay], middleware=[BudgetMiddleware()])
+
+    def look() -> str:
+        """Ask another agent."""
+        return str(child.invoke(ASK)["messages"][-1].content)
+
+    endpoint.scripts["scripted"] = looks_on("look")
+    endpoint.scripts["child"] = looks_on("pay")
+    with budget("90 calls") as block:
+        middleware = BudgetMiddleware("4 calls", account="parent")
+        messages = run(an_agent(endpoint, middleware, tools=[look]), is_async)
+    assert [body["model"] for body in bodies(endpoint)] == ["scripted", "child", "child", "child"]
+    assert messages[-1].content.startswith("[Budget exhausted] parent has 0 of 4 calls")
+    assert block.spent["calls"] == 4
+
+
+@pytest.mark.feature("child agents")
+def test_a_model_that_a_tool_calls_draws_on_the_agent_s_budget(endpoint: ScriptedEndpoint) -> None:
+    inner = budgeted(a_model(endpoint, "inner"))
+
+    def look() -> str:
+        """Think."""
+        inner.invoke("Hello?")
+        return str(inner.invoke("Hello?").content)
+
+    endpoint.scripts["scripted"] = looks_on("look")
+    agent = an_agent(endpoint, BudgetMiddleware("2 calls"), tools=[look])
+    messages = run(agent, False)
+    assert len(endpoint.requests) == 2
+    assert messages[-2].status == "error"
+    assert messages[-1].content.startswith("[Budget exhausted]")
+
+
+@pytest.mark.feature("retries")
+@KINDS
+def test_each_attempt_counts_once(endpoint: ScriptedEndpoint, is_async: bool) -> None:
+    with budget("9 calls") as block:
+        model = budgeted(a_model(endpoint, "truncated"))
+        retried = model.with_retry(stop_after_attempt=3, wait_exponential_jitter=False)
+        with pytest.raises(Exception, match=r"(?i)connection|peer|incomplete|body"):
+            ask(retried, is_async)
+    assert len(endpoint.requests) == 3
+    assert counted(block, "calls") == 3
+
+
+@pytest.mark.feature("retries")
+def test_attempts_that_the_provider_refused_cost_nothing(endpoint: ScriptedEndpoint) -> None:
+    with budget("9 calls + 9000 tokens") as block:
+        fallback = budgeted(a_model(endpoint))
+        budgeted(a_model(endpoint, "error-500")).with_fallbacks([fallback]).invoke("Hello?")
+        with pytest.raises(Exception, match=r"(?i)connection"):
+            budgeted(a_model(endpoint, base_url="http://127.0.0.1:9")).invoke("Hello?")
+    assert len(endpoint.requests) == 2
+    assert counted(block, "calls") == 1
+
+
+@pytest.mark.feature("retries")
+@KINDS
+def test_no_attempt_of_a_refused_call_is_sent(endpoint: ScriptedEndpoint, is_async: bool) -> None:
+    model = budgeted(a_model(endpoint, max_retries=2), "0 calls")
+    with pytest.raises(BudgetExceededError):
+        ask(model.with_retry(stop_after_attempt=3, wait_exponential_jitter=False), is_async)
+    assert endpoint.requests == []
+
+
+def test_the_example_answers_in_time() -> None:
+    printed = run_example("with_langchain.py")
+    assert "[Budget notice] 50% of your agent budget is used (2 of 4 calls)" in printed
+    assert "assistant: I looked into 3 rooms" in printed
+    assert "used: 4 calls" in printed
