@@ -63,7 +63,7 @@ def _try(adapter: str, version: str, python: str, arguments: list[str]) -> Tried
         return Tried(adapter, version, Counts(runtime, failed=1), set(), "no environment\n")
     with tempfile.TemporaryDirectory() as folder:
         report, said = Path(folder, "report.xml"), Path(folder, "said")
-        files = [str(path.relative_to(ROOT)) for path in matrix.test_files(adapter)]
+        files = [str(path) for path in matrix.test_files(adapter)]
         files += [f"{PAGE_TEST}[{adapter}]"]
         options = ["--tb=short", "-p", "no:cacheprovider", "-o", WARNINGS, *files, *arguments]
         with said.open("w") as output:
