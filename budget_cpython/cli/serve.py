@@ -10,17 +10,27 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from budget_core.errors import BudgetError
+from budget_cpython.cli.service_options import (
+    ENGINE_VARIABLE,
+    KEYS_HELP,
+    KEYS_VARIABLE,
+    add_connections,
+    add_listening,
+    cannot_serve,
+    check_listening,
+    open_keys,
+    run_command,
+    seconds,
+    warn,
+)
 
 if TYPE_CHECKING:
     from budget_core.ledger._types import LedgerProtocol
     from budget_cpython.serve import KeyFile
 
-ENGINE_VARIABLE = "MICROBUDGET_ENGINE"
-KEYS_VARIABLE = "MICROBUDGET_KEYS"
 LISTEN = "127.0.0.1:8321"
 DEFAULT_RIGHTS = "reserve,read"
 CLOSING_S = 5
-USAGE = 2
 _ABOUT = """\
 Serve one ledger over HTTP, so that devices and programs in any language share its budgets.
 
@@ -41,7 +51,6 @@ rights, on the account and all below it; a device that leases blocks needs the f
   charge   record amounts as spent, also past the limits of the account and of those above it
   read     balances, histories, limits, holds
   limits   change limits, also those of the account itself: for operators"""
-_KEYS_HELP = f"the file of keys; or set ${KEYS_VARIABLE}"
 
 
 def add_serve(commands: Any) -> None:
@@ -56,34 +65,19 @@ def add_serve(commands: Any) -> None:
     )
     engine = "the ledger: memory:, sqlite:FILE, redis://…, postgresql://…; or set "
     engine += f"${ENGINE_VARIABLE}, which keeps a password out of the list of processes"
-    address = f"HOST:PORT, with port 0 for a free one, or unix:PATH ({LISTEN})"
     option = serve.add_argument
     option("--engine", metavar="URL", help=engine)
     create = "refuse an SQLite file that does not exist, instead of making it"
     option("--no-create", action="store_true", help=create)
-    option("--listen", default=LISTEN, metavar="ADDRESS", help=address)
-    option("--keys", metavar="FILE", help=_KEYS_HELP)
+    add_listening(option, LISTEN)
     axes = "the only axes, as in tokens,calls (tokens, calls, usd and those of limits)"
     option("--axes", type=_split, metavar="AXIS,…", help=axes)
     holds = "for memory:, the most live holds (1000000)"
     option("--max-holds", type=int, metavar="N", help=holds)
-    for name, count, text in (
-        ("connections", 1000, "the most connections; a new one takes the place of a stalled one"),
-        # More than may wait for holds at once, so that those who settle holds get through.
-        ("connections-per-address", 600, "the most of one client's address; more behind a proxy"),
-    ):
-        option(f"--{name}", type=_count, default=count, metavar="N", help=f"{text} ({count})")
-    for name, default, text in (
-        ("idle-timeout", 30.0, "close a connection without progress for S seconds"),
-        ("engine-timeout", 10.0, "the engine has S seconds to answer"),
-        ("grace", 20.0, "when stopped, answer requests for up to S seconds"),
-    ):
-        text = f"{text} ({default:g})"
-        option(f"--{name}", type=_seconds, default=default, metavar="S", help=text)
-    option("--ssl-certfile", metavar="FILE", help="serve https with this certificate")
-    option("--ssl-keyfile", metavar="FILE", help="and this private key")
-    option("--access-log", action="store_true", help="log each request on stderr")
-    serve.set_defaults(run=partial(_run, _serve))
+    text = "the engine has S seconds to answer (10)"
+    option("--engine-timeout", type=seconds, default=10.0, metavar="S", help=text)
+    add_connections(option, 20.0)
+    serve.set_defaults(run=partial(run_command, _serve, "serve"))
     _add_key(serve.add_subparsers(metavar="COMMAND", prog=serve.prog))
 
 
@@ -120,8 +114,8 @@ def _command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     default = argparse.SUPPRESS  # keeps a --keys before the command
-    parser.add_argument("--keys", metavar="FILE", default=default, help=_KEYS_HELP)
-    parser.set_defaults(run=partial(_run, command))
+    parser.add_argument("--keys", metavar="FILE", default=default, help=KEYS_HELP)
+    parser.set_defaults(run=partial(run_command, command, "serve"))
     return parser
 
 
@@ -129,58 +123,13 @@ def _split(text: str) -> list[str]:
     return text.split(",")
 
 
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:8]) <= 1_000_000):
-        raise argparse.ArgumentTypeError(f"a number from 1 to 1000000, not {text!r}")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0
-    if not 0 < value <= 86_400:
-        raise argparse.ArgumentTypeError(f"seconds above 0, up to 86400, not {text!r}")
-    return value
-
-
-def _run(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
-    """Run a command; print an error as one line, and return the exit code."""
-    try:
-        return command(options)
-    except ModuleNotFoundError as error:
-        print(f"error: {error}: pip install 'microbudget[serve]'", file=sys.stderr)
-        return 1
-    except (ValueError, BudgetError, ImportError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return USAGE if isinstance(error, ValueError) else 1
-
-
 def _serve(options: argparse.Namespace) -> int:
     """Serve a ledger until told to stop."""
     from budget_cpython.serve import make_app
-    from budget_cpython.serve.addresses import ListenAddress
-    from budget_cpython.serve.connections import ConnectionLimits, allow_connections
     from budget_cpython.serve.server import run_service
 
-    address = ListenAddress.parse(options.listen)
-    keys = _keys(options)
-    if options.ssl_keyfile and not options.ssl_certfile:
-        raise ValueError("--ssl-keyfile needs --ssl-certfile")
-    certificate = options.ssl_certfile and (options.ssl_certfile, options.ssl_keyfile)
-    if keys is None and not address.is_local:
-        text = f"other machines can reach {address}: give --keys FILE, or listen on 127.0.0.1"
-        raise ValueError(text)
-    if keys is not None:
-        if not keys.keys():
-            _warn(f"{keys.path!r} has no key: every request is refused")
-        if not address.is_local and not certificate:
-            _warn("keys travel unencrypted: use a reverse proxy with TLS, or give --ssl-certfile")
-    allowed = allow_connections(options.connections)
-    if allowed < options.connections:
-        _warn(f"the system allows {allowed} connections: raise its limit of files, as by ulimit -n")
-    limits = ConnectionLimits(allowed, options.connections_per_address, options.idle_timeout)
+    keys = open_keys(options)
+    address, limits, certificate = check_listening(options, keys)
     ledger = _open_ledger(options)
     try:
         code = run_service(
@@ -192,8 +141,7 @@ def _serve(options: argparse.Namespace) -> int:
             certificate=certificate,
         )
     except OSError as error:
-        text = f"with {' and '.join(filter(None, certificate))}: " if certificate else ""
-        raise OSError(f"cannot serve on {address}: {text}{error.strerror or error}") from error
+        raise cannot_serve(error, address, certificate) from error
     finally:
         closing = threading.Thread(target=ledger.close, daemon=True)
         closing.start()
@@ -225,7 +173,7 @@ def _open_ledger(options: argparse.Namespace) -> "LedgerProtocol":
     except BudgetError as error:
         if url.startswith("sqlite:"):
             raise
-        _warn(f"the ledger cannot be used yet: {error}")
+        warn(f"the ledger cannot be used yet: {error}")
     return ledger
 
 
@@ -250,19 +198,8 @@ def _revoke(options: argparse.Namespace) -> int:
     return 0
 
 
-def _keys(options: argparse.Namespace) -> "KeyFile | None":
-    from budget_cpython.serve import KeyFile
-
-    path = options.keys or os.environ.get(KEYS_VARIABLE)
-    return KeyFile(path) if path else None
-
-
 def _needed_keys(options: argparse.Namespace) -> "KeyFile":
-    keys = _keys(options)
+    keys = open_keys(options)
     if keys is None:
         raise ValueError(f"give the file of keys with --keys, or set ${KEYS_VARIABLE}")
     return keys
-
-
-def _warn(text: str) -> None:
-    print(f"warning: {text}", file=sys.stderr, flush=True)
