@@ -16,6 +16,8 @@ examples:
   microbudget board deploy rp2_pico_w       put the agent program on a board
   microbudget board status                  what its budget has left
   microbudget serve --engine sqlite:b.db    serve budgets to devices and other languages
+  microbudget proxy --upstream openai=https://api.openai.com --limit '$5/day'
+                                            keep LLM calls of any program within a budget
   microbudget board COMMAND --help          more of each; microbudget serve --help
 """
 
@@ -53,6 +55,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     from budget_cpython.cli.board import add_board
+    from budget_cpython.cli.proxy import add_proxy
     from budget_cpython.cli.serve import add_serve
     from budget_cpython.cli.version import version
 
@@ -66,4 +69,5 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     add_board(commands)
     add_serve(commands)
+    add_proxy(commands)
     return parser

@@ -1,0 +1,214 @@
+"""The command `microbudget proxy`."""
+
+import argparse
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from budget_core.ledger.errors import LedgerUnavailableError
+from budget_core.ledger.limit import chain
+from budget_cpython.cli.service_options import (
+    ENGINE_VARIABLE,
+    add_connections,
+    add_listening,
+    cannot_serve,
+    check_listening,
+    count,
+    open_keys,
+    run_command,
+    seconds,
+    warn,
+)
+
+if TYPE_CHECKING:
+    from budget_cpython.proxy import Proxy
+    from budget_cpython.proxy.settings import Settings
+
+LISTEN = "127.0.0.1:8322"
+ACCOUNT = "proxy"
+MEMORY = "memory:"
+_GRACE_S = 60.0
+_ABOUT = """\
+Put a budget between LLM clients in any language and the servers that answer them.
+
+A client takes the proxy as its base URL: URL/v1 in OpenAI's SDKs, URL in Anthropic's. Each call is
+held on its account before it is sent, its limit lowered to what is left, and what it used is
+recorded after it. A call that does not fit is refused with 402, which SDKs do not repeat. The first
+line printed is the URL. SIGTERM or Ctrl-C stops it: it lets running answers finish. /healthz tells
+that it runs, /readyz that its ledger answers."""
+_EXAMPLES = """\
+examples:
+  microbudget proxy --upstream openai=https://api.openai.com --limit '$5/day' --ledger sqlite:b.db
+  microbudget proxy --upstream openai=http://localhost:8000 --limit '1_000_000 tokens/day'
+  microbudget proxy --upstream openai=https://api.openai.com --upstream-key openai=env:OPENAI_KEY \\
+      --upstream anthropic=https://api.anthropic.com --upstream-key anthropic=@anthropic.key \\
+      --keys keys.json --ledger postgresql:///budgets --workers 4
+
+With --keys clients send keys of `microbudget serve key add` where an API key goes; each draws on
+the account of its key. --upstream-key keeps the upstream's key in the proxy."""
+
+
+def add_proxy(commands: Any) -> None:
+    """Add `proxy`."""
+    proxy = commands.add_parser(
+        "proxy",
+        help="keep the LLM calls of programs in any language within budgets",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    option = proxy.add_argument
+    text = "where calls go; several by their names, as in openai=https://… (openai and anthropic "
+    text += "are chosen by a call's format, any other by /NAME/ before its path)"
+    option("--upstream", action="append", metavar="NAME=URL", required=True, help=text)
+    text = "its key, as NAME=@FILE or NAME=env:VARIABLE; without one the client's is passed on"
+    option("--upstream-key", action="append", default=[], metavar="NAME=…", help=text)
+    text = f"the ledger: sqlite:FILE, redis://…, postgresql://…, http://… ({MEMORY}); or set "
+    option("--ledger", metavar="URL", help=f"{text}${ENGINE_VARIABLE}")
+    text = "the key of an http:// ledger, as @FILE or env:VARIABLE"
+    option("--ledger-key", metavar="…", help=text)
+    text = f"the account of calls without a key of ours, and of keys for every one ({ACCOUNT})"
+    option("--account", default=ACCOUNT, metavar="PATH", help=text)
+    text = "its limits, set at the start, as in '$5/day + 100 calls/hour'"
+    option("--limit", metavar="LIMITS", help=text)
+    add_listening(option, LISTEN)
+    _add_rules(option)
+    text = "serve with N processes, on a ledger that they can share"
+    option("--workers", type=count, default=1, metavar="N", help=f"{text} (1)")
+    for name, default, text in (
+        ("read-on", 60.0, "read an answer on for S seconds after its client has left"),
+        ("upstream-timeout", 600.0, "an upstream may send nothing for S seconds"),
+    ):
+        option(
+            f"--{name}", type=seconds, default=default, metavar="S", help=f"{text} ({default:g})"
+        )
+    text = "the largest request, in megabytes (64)"
+    option("--max-body", type=count, default=64, metavar="MB", help=text)
+    add_connections(option, _GRACE_S)
+    proxy.set_defaults(run=partial(run_command, _proxy, "proxy"))
+
+
+def _add_rules(option: Any) -> None:
+    """Add what --settings may say of an account, too."""
+    text = "a TOML file that says some of the next options for single accounts, and more prices"
+    option("--settings", metavar="FILE", help=text)
+    text = "tell the model of limits, and withdraw its tools near them"
+    option("--notices", action="store_true", help=text)
+    text = "refuse what is not a model call of a known format; else it counts as one call"
+    option("--strict", action="store_true", help=text)
+    text = "the model that answers when the one asked for does not fit the budget"
+    option("--fallback-model", metavar="MODEL", help=text)
+    text = "a call waits up to S seconds for what others hold"
+    option("--wait", type=seconds, metavar="S", help=text)
+    text = "hold N tokens for an answer for which the client gives no limit (4096)"
+    option("--max-tokens", type=count, metavar="N", help=text)
+    text = "hold N tokens of an answer where not all are free, or 'learned'"
+    option("--expect", type=_expect, metavar="N", help=text)
+
+
+def _expect(text: str) -> "int | str":
+    return text if text == "learned" else count(text)
+
+
+def _proxy(options: argparse.Namespace) -> int:
+    """Serve the proxy until told to stop."""
+    from budget_cpython.proxy.server import expect_broken_answers
+    from budget_cpython.serve.server import run_service
+
+    url = options.ledger = options.ledger or os.environ.get(ENGINE_VARIABLE) or MEMORY
+    address, limits, certificate = check_listening(options, open_keys(options))
+    if options.workers > 1 and url == MEMORY:
+        raise ValueError("processes cannot share memory: give --ledger, as in sqlite:budget.db")
+    proxy = make_proxy(options)  # refuses what is malformed, also where workers make their own
+    _set_limits(options, proxy)
+    expect_broken_answers()
+    several = options.workers > 1
+    try:
+        return run_service(
+            partial(make_worker, options) if several else proxy.app,
+            address,
+            limits,
+            grace=options.grace,
+            access_log=options.access_log,
+            certificate=certificate,
+            workers=options.workers,
+        )
+    except OSError as error:
+        raise cannot_serve(error, address, certificate) from error
+
+
+def make_worker(options: argparse.Namespace) -> Any:
+    """Return the app of one of several processes."""
+    from budget_cpython.proxy.server import expect_broken_answers
+    from budget_cpython.serve.server import log_requests
+
+    log_requests()
+    expect_broken_answers()
+    return make_proxy(options).app
+
+
+def make_proxy(options: argparse.Namespace) -> "Proxy":
+    """Return the proxy that the options describe; `ValueError`, `ImportError`, `OSError`."""
+    from budget_cpython.ledger import Ledger
+    from budget_cpython.ledger.opening import open_async_ledger
+    from budget_cpython.proxy import Access, Proxy, read_upstreams
+    from budget_cpython.proxy.settings import rules_on
+
+    url = options.ledger
+    ledger: Any = Ledger() if url == MEMORY else open_async_ledger(url, **_ledger_options(options))
+    upstreams = read_upstreams(options.upstream, options.upstream_key)
+    return Proxy(
+        {upstream.name: upstream for upstream in upstreams},
+        rules_on(ledger, _settings(options)),
+        access=Access(options.account, open_keys(options)),
+        read_on_s=options.read_on,
+        max_body=options.max_body << 20,
+        upstream_timeout_s=options.upstream_timeout,
+        ledger=ledger,
+    )
+
+
+def _ledger_options(options: argparse.Namespace) -> dict[str, Any]:
+    from budget_cpython.proxy.upstreams import read_secret
+
+    if options.ledger_key is None:
+        return {}
+    if not options.ledger.startswith("http"):
+        raise ValueError("--ledger-key is for an http:// or https:// ledger only")
+    return {"key": read_secret("--ledger-key", options.ledger_key)}
+
+
+def _settings(options: argparse.Namespace) -> "Settings":
+    from budget_cpython.proxy.settings import SAID, read_settings
+
+    said = {name: getattr(options, name, None) for name in SAID}
+    said = {name: value for name, value in said.items() if value not in (None, False)}
+    return read_settings(options.settings, said, options.account)
+
+
+def _set_limits(options: argparse.Namespace, proxy: "Proxy") -> None:
+    """Set the limits that the options say, and see that the ledger can be used."""
+    from budget_cpython.ledger.opening import open_ledger
+
+    settings = _settings(options)
+    if options.ledger == MEMORY:
+        ledger: Any = proxy.ledger
+    else:
+        ledger = open_ledger(options.ledger, **_ledger_options(options))
+    try:
+        for path, limits in settings.limits().items():
+            if ledger.limits(path) != limits:
+                ledger.set_limits(path, limits)
+        account = options.account
+        if options.keys is None and not any(map(ledger.limits, chain(account))):
+            text = f"account {account!r} has no limits, so calls are refused: give --limit"
+            if options.ledger == MEMORY:
+                raise ValueError(text)
+            warn(text)
+    except LedgerUnavailableError as error:
+        if options.ledger.startswith("sqlite:") or settings.limits():
+            raise
+        warn(f"the ledger cannot be used yet: {error}")
+    finally:
+        if ledger is not proxy.ledger:
+            ledger.close()

@@ -1,0 +1,85 @@
+"""The accounts that requests draw on, and how each is kept."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from budget_core.errors import BudgetError
+from budget_core.ledger.records import Hold
+from budget_core.provider import maybe_await
+from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.shared_ledgers import LedgerPair
+from budget_cpython.proxy.recorder import Quiet, Recorder
+from budget_cpython.proxy.usage_by_model import UsageByModel
+
+MOST_KEPT = 1000  # accounts; the others are made again
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How the calls of one account are kept within its budget.
+
+    `layers` are the accounts that each call draws on, the outermost first. With `notices` the model
+    is told of limits, and tools are withdrawn near them; else messages and tools stay as they are.
+    `strict` refuses requests that are not model calls of a known format.
+    """
+
+    layers: Sequence[Layer]
+    notices: bool = False
+    strict: bool = False
+
+
+class Account:
+    """One account's rules, with what every call of it passes."""
+
+    def __init__(self, rules: Rules, record: UsageByModel) -> None:
+        self.strict = rules.strict
+        prices = next((layer.prices for layer in rules.layers if layer.prices is not None), None)
+        quiet = [] if rules.notices else [Quiet()]
+        self.layers: list[Any] = [*quiet, *rules.layers, Recorder(record, prices, bool(quiet))]
+        self._places = [
+            (LedgerPair(layer.ledger).of_kind(False), layer.account) for layer in rules.layers
+        ]
+
+    async def take_call(self) -> "list[tuple[Any, Hold]]":
+        """Hold one call on each layer; raises what the ledgers raise, and then holds nothing."""
+        held: list[tuple[Any, Hold]] = []
+        for ledger, path in self._places:
+            try:
+                hold = await maybe_await(ledger.reserve(path, {"calls": 1}))
+            except BaseException:
+                await settle_call(held, False)
+                raise
+            held.append((ledger, hold))
+        return held
+
+
+async def settle_call(held: "list[tuple[Any, Hold]]", was_sent: bool) -> None:
+    """Count a call that was held, or give it back; what a ledger cannot settle expires as spent."""
+    for ledger, hold in held:
+        with suppress(BudgetError):
+            if was_sent:
+                await maybe_await(ledger.commit(hold, {"calls": 1}))
+            else:
+                await maybe_await(ledger.release(hold))
+
+
+class Accounts:
+    """Accounts by their paths, made when they are first asked for; the last 1,000 are kept."""
+
+    def __init__(self, rules_of: Callable[[str], Rules], record: UsageByModel) -> None:
+        self._rules_of = rules_of
+        self._record = record
+        self._kept: OrderedDict[str, Account] = OrderedDict()
+
+    def get(self, path: str) -> Account:
+        """Return the account at a path."""
+        account = self._kept.get(path)
+        if account is None:
+            account = self._kept[path] = Account(self._rules_of(path), self._record)
+            if len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(path)
+        return account

@@ -1,0 +1,189 @@
+"""The proxy as an ASGI app: find the account and the upstream, and pass the call on."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
+from typing import Any
+
+import httpx
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from budget_cpython.adapters.layer import Layer
+from budget_cpython.deadline import Deadline
+from budget_cpython.proxy.access import Access
+from budget_cpython.proxy.accounts import Accounts, Rules
+from budget_cpython.proxy.client import open_client, timeouts
+from budget_cpython.proxy.errors import ProxyError
+from budget_cpython.proxy.exchange import Exchange, Gone
+from budget_cpython.proxy.forward import Forward
+from budget_cpython.proxy.headers import to_upstream
+from budget_cpython.proxy.upstreams import Upstream, check_plain, choose, vendor_of
+from budget_cpython.proxy.usage_by_model import UsageByModel
+from budget_cpython.serve.served_ledger import ServedLedger
+
+TIMEOUT_HEADER = "x-microbudget-timeout"
+MAX_BODY = 1 << 26  # bytes
+READ_ON_S = 60.0
+UPSTREAM_TIMEOUT_S = 600.0
+_LEDGER_S = 10.0  # seconds to answer /readyz
+
+
+class _Everything:
+    """An ASGI app for starlette, which takes a bare function for another kind of endpoint."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+
+class Proxy:
+    """A reverse proxy that keeps the calls to its upstreams within budgets.
+
+    `app` is a starlette app, for any ASGI server. `usage` is what was used by model since the
+    start, by all accounts of this process. `running` serves it in a thread:
+
+    ```python
+    layer = Layer(parse_limits("$5"))
+    proxy = Proxy({"openai": "https://api.openai.com"}, [layer])
+    with proxy.running() as url:
+        ...  # OpenAI's clients take f"{url}/v1" as their base URL, Anthropic's url itself
+    print(proxy.usage.rows())
+    ```
+
+    - `upstreams` are URLs or `Upstream`s by name. A path's first segment, if it is a name, chooses
+      one; else a single one gets everything, and of several the path's format decides between
+      `openai`, `anthropic` and `google`.
+    - `layers` are the accounts that every call draws on, the outermost first; or a function that
+      returns the `Rules` of an account's path, which `access` finds for each request.
+    - `notices` tells the model of limits, and withdraws tools near them; without it messages and
+      tools stay as they are. `strict` refuses requests that are not model calls of a known format;
+      without it they pass untouched, and count as one call each. Both are parts of `Rules`.
+    - `ledger` is asked by `/readyz` whether it answers: by default that of the first layer.
+    - `read_on_s` is how many seconds an answer is read on after its client has left, to learn what
+      it used. `max_body` is the most bytes of a request, `upstream_timeout_s` how long an upstream
+      may send nothing.
+    """
+
+    def __init__(
+        self,
+        upstreams: Mapping[str, "Upstream | str"],
+        layers: "Sequence[Layer] | Callable[[str], Rules]",
+        *,
+        access: Access | None = None,
+        notices: bool = False,
+        strict: bool = False,
+        read_on_s: float = READ_ON_S,
+        max_body: int = MAX_BODY,
+        upstream_timeout_s: float = UPSTREAM_TIMEOUT_S,
+        ledger: Any = None,
+    ) -> None:
+        if not upstreams:
+            raise ValueError("a proxy needs at least one upstream, as in openai=https://…")
+        self.usage = UsageByModel()
+        self._upstreams = {
+            name: one if isinstance(one, Upstream) else Upstream(name, one)
+            for name, one in upstreams.items()
+        }
+        self._access = access or Access("budget")
+        if callable(layers):
+            rules_of = layers
+        else:
+            rules = Rules(list(layers), notices, strict)
+            ledger = ledger or (rules.layers[0].ledger if rules.layers else None)
+
+            def rules_of(path: str) -> Rules:
+                return rules
+
+        self._accounts = Accounts(rules_of, self.usage)
+        self._timeouts = timeouts(upstream_timeout_s)
+        self._client: httpx.AsyncClient | None = None
+        self.ledger = ledger
+        self._served = None if ledger is None else ServedLedger(ledger, _LEDGER_S)
+        self._read_on_s = read_on_s
+        self._max_body = max_body
+        self.app = Starlette(
+            routes=[
+                Route("/healthz", self._health),
+                Route("/readyz", self._readiness),
+                Route("/{path:path}", _Everything(self._answer)),
+            ],
+            lifespan=self._lifespan,
+        )
+        self.app.router.redirect_slashes = False
+
+    def running(self, address: str = "127.0.0.1:0") -> AbstractContextManager[str]:
+        """Return a `with` in which a thread serves the proxy; `as` gives its URL.
+
+        At its end running answers have a few seconds to finish.
+        """
+        from budget_cpython.proxy.server import running
+
+        return running(self.app, address)
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            client, self._client = self._client, None
+            if client is not None:
+                await client.aclose()
+
+    async def _health(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def _readiness(self, request: Request) -> Response:
+        ready = self._served is None or await self._served.is_ready()
+        return JSONResponse({"status": "ok" if ready else "unavailable"}, 200 if ready else 503)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        path: bytes = scope.get("raw_path") or scope["path"].encode()
+        exchange = Exchange(receive, send, vendor_of(path.decode("latin-1"), headers))
+        try:
+            prepared = self._prepare(scope, headers, path, exchange.vendor)
+            body = await exchange.read_body(self._max_body)
+        except ProxyError as error:
+            await exchange.refuse(error)
+        except Gone:
+            return
+        else:
+            await prepared.run(exchange, body)
+
+    def _prepare(self, scope: Scope, headers: Headers, path: bytes, vendor: str) -> Forward:
+        """Return how a request is sent on; `ProxyError` for one that is not."""
+        check_plain(path)
+        account_path, keeps_credentials = self._access.account_of(headers)
+        upstream, path = choose(self._upstreams, path, headers)
+        account = self._accounts.get(account_path)
+        if self._client is None:
+            self._client = open_client()
+        prepared = Forward(
+            method=scope["method"],
+            url=upstream.target(path, scope["query_string"]),
+            headers=to_upstream(scope["headers"], upstream, vendor, keeps_credentials),
+            client=self._client,
+            timeouts=self._timeouts,
+            account=account,
+            deadline=_deadline_of(headers),
+            usage=self.usage,
+            read_on_s=self._read_on_s,
+        )
+        if account.strict and prepared.format is None and not prepared.is_free:
+            raise ProxyError(403, "only model calls of known formats are passed on (--strict)")
+        return prepared
+
+
+def _deadline_of(headers: Headers) -> Deadline | None:
+    text = headers.get(TIMEOUT_HEADER)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 12):
+        raise ProxyError(400, f"{TIMEOUT_HEADER} is whole milliseconds, as Deadline.to_wire gives")
+    return Deadline.from_wire(int(text))

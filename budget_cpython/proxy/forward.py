@@ -1,0 +1,110 @@
+"""Pass one request on to its upstream, and the answer back."""
+
+import asyncio
+import logging
+import re
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from budget_core.errors import BudgetError, DeadlineExceeded
+from budget_cpython.adapters.http_exchange import EXTENSION
+from budget_cpython.adapters.wire import WireFormat, find_format, refusal
+from budget_cpython.deadline import Deadline
+from budget_cpython.proxy.accounts import Account, settle_call
+from budget_cpython.proxy.errors import ProxyError
+from budget_cpython.proxy.exchange import Exchange
+from budget_cpython.proxy.headers import Headers, to_client
+from budget_cpython.proxy.usage_by_model import ModelUsage, UsageByModel
+
+log = logging.getLogger("microbudget.proxy")
+OTHER_REQUESTS = "(other requests)"
+_MODELS = re.compile(r".*/models(/[^:]*)?")
+
+
+@dataclass
+class Forward:
+    """How a request is sent on, on an `account`; `format` is that of a model call, or `None`."""
+
+    method: str
+    url: httpx.URL
+    headers: Headers
+    client: httpx.AsyncClient
+    timeouts: dict[str, Any]
+    account: Account
+    deadline: Deadline | None
+    usage: UsageByModel
+    read_on_s: float
+    format: WireFormat | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find the format; an answer that is read comes as it is, not compressed."""
+        path = self.url.path
+        self.format = find_format(self.method, path)
+        if type(find_format(self.method, path.lower())) is not type(self.format):
+            raise ProxyError(400, f"write the path in small letters, as in {path.lower()}")
+        if self.format is not None:
+            self.headers = [row for row in self.headers if row[0] != b"accept-encoding"]
+            self.headers.append((b"accept-encoding", b"identity"))
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it costs nothing: it lists models, or counts tokens."""
+        if self.format is not None:
+            return not self.format.held
+        return self.method == "GET" and _MODELS.fullmatch(self.url.path) is not None
+
+    async def run(self, exchange: Exchange, body: bytes) -> None:
+        """Send it and pass the answer on; what goes wrong is answered, or breaks the answer off."""
+        try:
+            await self._run_in_time(exchange, body)
+        except (TimeoutError, DeadlineExceeded):
+            if not exchange.left:
+                text = "the deadline passed before the answer was there"
+                await exchange.refuse(ProxyError(504, text))
+        except BudgetError as error:
+            answer = refusal(exchange.vendor, error)
+            await exchange.answer(answer.status, answer.headers, answer.body)
+        except httpx.HTTPError as error:
+            log.info("%s: %s: %s", self.url.host, type(error).__name__, error)
+            text = f"the upstream did not answer ({type(error).__name__})"
+            await exchange.refuse(ProxyError(502, text))
+
+    async def _run_in_time(self, exchange: Exchange, body: bytes) -> None:
+        request = httpx.Request(
+            self.method,
+            self.url,
+            headers=self.headers,
+            content=body or None,
+            extensions={"timeout": self.timeouts, EXTENSION: self.account.layers},
+        )
+        left = None if self.deadline is None else self.deadline.remaining_seconds()
+        async with asyncio.timeout(left) as limit:
+            read_on_s = self.read_on_s if self.format is not None else 0
+            watch = asyncio.create_task(exchange.watch(limit, read_on_s))
+            try:
+                with nullcontext() if self.deadline is None else self.deadline.as_current():
+                    await self._send(exchange, request)
+            finally:
+                watch.cancel()
+
+    async def _send(self, exchange: Exchange, request: httpx.Request) -> None:
+        """Send a request, and count one that is no model call as a call of unknown usage."""
+        if self.format is not None or self.is_free:
+            answer = await self.client.send(request, stream=True)
+        else:
+            held = await self.account.take_call()
+            try:
+                answer = await self.client.send(request, stream=True)
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                await settle_call(held, False)
+                raise
+            self.usage.add(OTHER_REQUESTS, ModelUsage(calls=1, estimated=1, unpriced=1))
+            await settle_call(held, True)
+        try:
+            await exchange.start(answer.status_code, to_client(answer.headers.raw))
+            await exchange.relay(answer.stream)
+        finally:
+            await answer.aclose()

@@ -1,0 +1,158 @@
+"""How accounts are kept: what the command's options say, and a file says for some of them."""
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from budget_core.errors import refuse
+from budget_core.ledger.limit import Limit, chain, check_path
+from budget_core.prices import Price
+from budget_cpython.adapters.layer import Layer
+from budget_cpython.ledger.limit_parser import parse_limits
+from budget_cpython.proxy.accounts import Rules
+
+# what may be said of an account, with what it must be
+SAID: dict[str, tuple[type, ...]] = {
+    "limit": (str,),
+    "notices": (bool,),
+    "strict": (bool,),
+    "fallback_model": (str,),
+    "wait": (int, float),
+    "max_tokens": (int,),
+    "expect": (int, str),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is said of each account, and the prices of models that no list has.
+
+    What a file says of an account goes for it and for all below it, and before what is said of all.
+    """
+
+    everywhere: Mapping[str, Any]
+    accounts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    prices: Mapping[str, Price] = field(default_factory=dict)
+
+    def of(self, path: str) -> dict[str, Any]:
+        """Return what is said of an account, and of those above it."""
+        found = dict(self.everywhere)
+        for account in chain(path):
+            found.update(self.accounts.get(account, {}))
+        found.pop("limit", None)
+        return found
+
+    def limits(self) -> dict[str, list[Limit]]:
+        """Return the limits of accounts that have some here."""
+        rows = self.accounts.items()
+        return {path: parse_limits(row["limit"]) for path, row in rows if "limit" in row}
+
+
+def rules_on(ledger: Any, settings: Settings) -> "Callable[[str], Rules]":
+    """Return the function that makes the rules of an account in a ledger.
+
+    Raises `ImportError` where money is limited and no price is known.
+    """
+    listed = _listed_prices()
+    if listed is None and not settings.prices:
+        axes = [limit.axis for limits in settings.limits().values() for limit in limits]
+        if "nano_usd" in axes:
+            raise ImportError(
+                "a limit on money needs prices: pip install 'microbudget[proxy,prices]', or give "
+                "[prices.…] in --settings"
+            )
+    prices = Prices(settings.prices, listed)
+
+    def rules_of(path: str) -> Rules:
+        said = settings.of(path)
+        notices, strict = said.pop("notices", False), said.pop("strict", False)
+        if not notices:
+            said["warning_thresholds"] = ()
+        layer = Layer((), ledger, path, prices=prices, **said)
+        return Rules([layer], notices, strict)
+
+    for path in ("example", *settings.accounts):
+        rules_of(path)  # refuses a malformed option now
+    return rules_of
+
+
+def _listed_prices() -> Any:
+    try:
+        from budget_cpython.prices import ListedPrices
+
+        return ListedPrices()
+    except ImportError:
+        return None
+
+
+def read_settings(path: str | None, everywhere: Mapping[str, Any], account: str) -> Settings:
+    """Return the settings of a TOML file, and of the options in `everywhere`.
+
+    Their limit is that of `account`.
+
+    ```toml
+    [accounts."acme/research"]
+    limit = "$5/day"
+    notices = true
+    fallback_model = "gpt-5-mini"
+
+    [prices."my-model"]     # dollars per million tokens
+    input = "0.15"
+    output = "0.60"
+    ```
+
+    Raises `ValueError` for what is malformed, and `OSError`.
+    """
+    said: dict[str, Any] = {}
+    if path is not None:
+        with open(path, "rb") as file:
+            try:
+                said = tomllib.load(file)
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+                raise ValueError(f"{path!r} is not TOML: {error}") from error
+    for name in said:
+        if name not in ("accounts", "prices"):
+            raise ValueError(f"{path!r} has {name!r}: it may have [accounts.…] and [prices.…]")
+    accounts = {check_path(name): _check(name, row) for name, row in _tables(said, "accounts")}
+    if "limit" in everywhere:
+        accounts[account] = {**accounts.get(account, {}), "limit": everywhere["limit"]}
+    return Settings(everywhere, accounts, dict(_price(*row) for row in _tables(said, "prices")))
+
+
+def _tables(said: Mapping[str, Any], name: str) -> list[tuple[str, Mapping[str, Any]]]:
+    found = said.get(name, {})
+    if not isinstance(found, dict) or not all(isinstance(row, dict) for row in found.values()):
+        raise ValueError(f'{name} must be tables such as [{name}."NAME"]')
+    return list(found.items())
+
+
+def _check(account: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name, value in row.items():
+        if name not in SAID:
+            raise ValueError(f"account {account!r} has {name!r}: known are {', '.join(SAID)}")
+        kinds = SAID[name]
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            refuse(f"{name} of account {account!r}", f"of type {kinds[0].__name__}", value)
+    return row
+
+
+def _price(model: str, row: Mapping[str, Any]) -> tuple[str, Price]:
+    try:
+        return model, Price(**row)
+    except TypeError as error:
+        raise ValueError(f"the price of {model!r} needs input and output: {error}") from error
+
+
+class Prices:
+    """A table of prices: those given, then those of a list if there is one."""
+
+    def __init__(self, own: Mapping[str, Price], listed: Any = None) -> None:
+        self._own = own
+        self._listed = listed
+
+    def get(self, model: str) -> Any:
+        """Return a model's price, or `None` if it is not known."""
+        if model in self._own:
+            return self._own[model]
+        return None if self._listed is None else self._listed.get(model)

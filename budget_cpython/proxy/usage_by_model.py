@@ -1,0 +1,64 @@
+"""What the calls through a proxy used, by model."""
+
+from dataclasses import dataclass, replace
+from threading import Lock
+
+MOST_MODELS = 1000
+OTHER_MODELS = "(other models)"
+
+
+@dataclass
+class ModelUsage:
+    """What the calls of one model used.
+
+    `calls` counts those that were sent, `input` and `output` are tokens, `cached` the part of the
+    input that was read from a cache. `nano_usd` is what they cost as far as their price is known.
+    `estimated` calls reported no usage: their tokens are an estimate, or what was held. `unpriced`
+    calls have no price, or one that does not cover all that they used.
+    """
+
+    calls: int = 0
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    nano_usd: int = 0
+    estimated: int = 0
+    unpriced: int = 0
+
+    @property
+    def dollars(self) -> float:
+        """What they cost, in US dollars."""
+        return self.nano_usd / 1_000_000_000
+
+
+class UsageByModel:
+    """A `ModelUsage` for each model, in the order of their first calls; safe for threads.
+
+    Beyond 1,000 models the others are counted together.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._rows: dict[str, ModelUsage] = {}
+
+    def add(self, model: str, one: ModelUsage) -> None:
+        """Add what one call, or several, used."""
+        with self._lock:
+            if model not in self._rows and len(self._rows) >= MOST_MODELS:
+                model = OTHER_MODELS
+            row = self._rows.setdefault(model, ModelUsage())
+            for name, value in vars(one).items():
+                setattr(row, name, getattr(row, name) + value)
+
+    def rows(self) -> dict[str, ModelUsage]:
+        """Return a copy of what is counted now."""
+        with self._lock:
+            return {model: replace(row) for model, row in self._rows.items()}
+
+    def total(self) -> ModelUsage:
+        """Return the sum over all models."""
+        whole = ModelUsage()
+        for row in self.rows().values():
+            for name, value in vars(row).items():
+                setattr(whole, name, getattr(whole, name) + value)
+        return whole

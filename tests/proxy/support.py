@@ -1,0 +1,171 @@
+"""What the tests of the proxy share: a server behind it, and the command."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+from budget_cpython.adapters.layer import Layer
+from budget_cpython.ledger.limit_parser import parse_limits
+from budget_cpython.proxy import Proxy
+from tests.paths import ROOT
+
+PATIENCE = 120  # seconds, where only hanging is to be seen
+LIFE = 900  # a process's, of all tests of a module
+CHAT = "/v1/chat/completions"
+ASKED: dict[str, Any] = {"model": "scripted", "messages": [{"role": "user", "content": "hello"}]}
+
+
+@dataclass
+class Seen:
+    """A request that arrived."""
+
+    path: str
+    headers: Any
+    body: bytes
+
+
+class Behind:
+    """A server whose answers are a test's own: `act(http)` is called for each request."""
+
+    def __init__(self, act: "Callable[[Request], None]") -> None:
+        self.requests: list[Seen] = []
+        behind = self
+
+        class Handler(Request):
+            def handle_request(self) -> None:
+                self.body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+                behind.requests.append(Seen(self.path, self.headers, self.body))
+                act(self)
+
+            do_GET = do_POST = do_DELETE = handle_request  # noqa: N815 - its names
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Request(BaseHTTPRequestHandler):
+    """A request to a `Behind`, and what answers it."""
+
+    protocol_version = "HTTP/1.1"
+    body = b""
+
+    def reply(self, body: Any = None, status: int = 200, **headers: str) -> None:
+        """Send a whole answer, bytes or JSON."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def begin_stream(self) -> None:
+        """Send the head of a stream of events."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+
+    def event(self, data: Any) -> None:
+        """Send an event of a stream; `None` ends the stream."""
+        if data is None:
+            self.wfile.write(b"0\r\n\r\n")
+            return
+        said = data if isinstance(data, str) else json.dumps(data)
+        content = f"data: {said}\n\n".encode()
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(content), content))
+        self.wfile.flush()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing."""
+
+
+def chunk(text: str, usage: Any = None) -> dict[str, Any]:
+    """Return a chunk of a chat completion."""
+    choices = [{"index": 0, "delta": {"content": text}, "finish_reason": None}]
+    head = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": "scripted"}
+    return {**head, "choices": choices if usage is None else [], "usage": usage}
+
+
+def usage(prompt: int, completion: int) -> dict[str, int]:
+    """Return a usage report."""
+    total = prompt + completion
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total}
+
+
+def spent(layer: Layer, axis: str) -> tuple[int, int]:
+    """Return what is spent and what is held on an axis of a layer's account."""
+    for row in layer.balance():
+        if row.axis == axis:
+            return row.spent, row.held
+    raise LookupError(axis)
+
+
+@contextmanager
+def budgeted(url: str, limits: str, **options: Any) -> Iterator[tuple[str, Layer, Proxy]]:
+    """Serve a proxy before one server, within limits; yield its URL, its layer and itself."""
+    of_layer = {name: options.pop(name) for name in ("prices", "wait") if name in options}
+    layer = Layer(parse_limits(limits), **of_layer)
+    proxy = Proxy({"openai": url}, [layer], **options)
+    with proxy.running() as place:
+        yield place, layer, proxy
+
+
+class ProxyCommand(subprocess.Popen[str]):
+    """The command, as a process that is gone when its `with` block is; `url` is what it printed."""
+
+    def __init__(self, *arguments: object, **environment: str) -> None:
+        command = [sys.executable, "-W", "error", "-m", "budget_cpython.cli", "proxy"]
+        self._late = threading.Timer(LIFE, self.kill)
+        super().__init__(
+            [*command, "--listen", "127.0.0.1:0", *map(str, arguments)],
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._late.start()
+        assert self.stdout is not None
+        self.url = self.stdout.readline().strip()
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Send a signal; return the exit code, and what was complained of."""
+        self.send_signal(number)
+        _, complaints = self.communicate(timeout=PATIENCE)
+        return self.returncode, complaints
+
+    def __exit__(self, *error: Any) -> None:
+        self._late.cancel()
+        self.kill()
+        super().__exit__(*error)
+
+
+def ask_raw(url: str, data: bytes) -> bytes:
+    """Return all that is answered to raw bytes, until the proxy ends the connection."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    answer = b""
+    with closing(socket.create_connection((host, int(port)), PATIENCE)) as raw:
+        raw.sendall(data)
+        while piece := raw.recv(65_536):
+            answer += piece
+    return answer

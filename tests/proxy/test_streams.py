@@ -1,0 +1,258 @@
+"""Streams: passed on piece by piece, read on for their usage, broken off where they break."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from budget_cpython.ledger.sqlite import SqliteLedger
+from budget_cpython.proxy import ModelUsage, Proxy
+from tests.proxy.support import (
+    ASKED,
+    CHAT,
+    PATIENCE,
+    Behind,
+    ProxyCommand,
+    Request,
+    budgeted,
+    chunk,
+    spent,
+    usage,
+)
+
+STREAM = {**ASKED, "stream": True, "max_tokens": 100}
+WAIT = httpx.Timeout(PATIENCE)
+
+
+def until(happened: Callable[[], bool]) -> None:
+    """Wait until something has happened in another thread."""
+    late = time.monotonic() + PATIENCE
+    while not happened():
+        assert time.monotonic() < late
+        time.sleep(0.01)
+
+
+def is_unknown(proxy: Proxy) -> bool:
+    """Tell whether one call was made, and what it used is an estimate."""
+    rows = proxy.usage.rows()
+    return bool(rows) and rows["scripted"] == ModelUsage(
+        calls=1,
+        input=rows["scripted"].input,
+        output=rows["scripted"].output,
+        estimated=1,
+        unpriced=1,
+    )
+
+
+def test_each_piece_is_passed_on_before_the_next_one_exists() -> None:
+    read = threading.Semaphore(0)
+
+    def act(http: Request) -> None:
+        http.begin_stream()
+        for text in "abc":
+            http.event(chunk(text))
+            assert read.acquire(timeout=PATIENCE)
+        http.event("[DONE]")
+        http.event(None)
+
+    with Behind(act) as behind, budgeted(behind.url, "9 calls") as (url, _, _):
+        found = []
+        with httpx.stream("POST", url + CHAT, json=STREAM, timeout=WAIT) as answer:
+            assert answer.headers["content-type"] == "text/event-stream"
+            for line in answer.iter_lines():
+                if line.startswith("data: {"):
+                    found.append(line)
+                    read.release()
+        assert len(found) == 3
+
+
+def with_usage(http: Request) -> None:
+    http.begin_stream()
+    http.event(chunk("hello"))
+    http.event(chunk("", usage(7, 5)))
+    http.event("[DONE]")
+    http.event(None)
+
+
+@pytest.mark.parametrize("asked", [None, {"include_usage": False}, {"include_usage": True}])
+def test_usage_is_asked_for_and_its_chunk_kept_from_who_did_not_ask(
+    asked: dict[str, bool] | None,
+) -> None:
+    body = STREAM if asked is None else {**STREAM, "stream_options": asked}
+    with Behind(with_usage) as behind, budgeted(behind.url, "999 tokens") as (url, layer, proxy):
+        answer = httpx.post(url + CHAT, json=body)
+        assert b'"include_usage": true' in behind.requests[0].body
+        wanted = bool(asked and asked["include_usage"])
+        assert ('"prompt_tokens"' in answer.text) is wanted
+        assert answer.text.endswith("data: [DONE]\n\n")
+        assert spent(layer, "tokens") == (12, 0)
+        row = proxy.usage.rows()["scripted"]
+        assert (row.calls, row.input, row.output, row.estimated) == (1, 7, 5, 0)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_an_answer_is_read_on_after_its_client_has_left(streamed: bool) -> None:
+    gone = threading.Event()
+
+    def act(http: Request) -> None:
+        if streamed:
+            http.begin_stream()
+            http.event(chunk("hello"))
+            assert gone.wait(PATIENCE)
+            http.event(chunk("", usage(7, 5)))
+            http.event("[DONE]")
+            http.event(None)
+        else:
+            assert gone.wait(PATIENCE)
+            http.reply({"choices": [], "usage": usage(7, 5)})
+
+    with Behind(act) as behind, budgeted(behind.url, "999 tokens") as (url, layer, proxy):
+        with httpx.Client() as client:
+            if streamed:
+                with client.stream("POST", url + CHAT, json=STREAM) as answer:
+                    next(answer.iter_raw())
+            else:
+                with pytest.raises(httpx.ReadTimeout):
+                    client.post(url + CHAT, json=ASKED, timeout=httpx.Timeout(60, read=0.2))
+                until(lambda: bool(behind.requests))
+        gone.set()
+        until(lambda: spent(layer, "tokens")[1] == 0)
+        assert spent(layer, "tokens") == (12, 0)
+        assert proxy.usage.rows()["scripted"].estimated == 0
+
+
+def test_an_answer_is_read_on_for_so_long_only_and_then_counts_as_unknown() -> None:
+    closed = threading.Event()
+
+    def act(http: Request) -> None:
+        http.begin_stream()
+        try:
+            while not closed.wait(0.01):
+                http.event(chunk("hello "))
+        except OSError:
+            closed.set()
+
+    options = {"read_on_s": 0.1}
+    with Behind(act) as behind, budgeted(behind.url, "999 tokens", **options) as found:
+        url, layer, proxy = found
+        with httpx.stream("POST", url + CHAT, json=STREAM) as answer:
+            next(answer.iter_raw())
+        assert closed.wait(PATIENCE)
+        until(lambda: is_unknown(proxy))
+        assert sum(spent(layer, "tokens")) >= 100  # the hold stays, and expires as spent
+
+
+def broken(http: Request) -> None:
+    http.begin_stream()
+    http.event(chunk("hello"))
+    http.close_connection = True
+
+
+def test_an_answer_that_breaks_off_upstream_breaks_off_here() -> None:
+    with Behind(broken) as behind, budgeted(behind.url, "999 tokens") as (url, layer, proxy):
+        with (
+            pytest.raises(httpx.RemoteProtocolError),
+            httpx.stream("POST", url + CHAT, json=STREAM) as answer,
+        ):
+            answer.read()
+        until(lambda: is_unknown(proxy))
+        assert sum(spent(layer, "tokens")) >= 100
+
+
+def test_a_deadline_before_the_answer_is_a_refusal_that_is_not_repeated() -> None:
+    over = threading.Event()
+
+    def hang(http: Request) -> None:
+        over.wait(PATIENCE)
+
+    with Behind(hang) as behind, budgeted(behind.url, "999 tokens") as (url, layer, proxy):
+        headers = {"x-microbudget-timeout": "100"}
+        answer = httpx.post(url + CHAT, json=STREAM, headers=headers, timeout=WAIT)
+        assert (answer.status_code, answer.headers["x-should-retry"]) == (504, "false")
+        until(lambda: is_unknown(proxy))
+        assert sum(spent(layer, "tokens")) >= 100
+        over.set()
+
+
+def test_a_deadline_in_an_answer_breaks_it_off() -> None:
+    over = threading.Event()
+
+    def act(http: Request) -> None:
+        http.begin_stream()
+        http.event(chunk("hello"))
+        over.wait(PATIENCE)
+
+    with Behind(act) as behind, budgeted(behind.url, "999 tokens") as (url, _, _):
+        headers = {"x-microbudget-timeout": "2000"}
+        with (
+            pytest.raises(httpx.RemoteProtocolError),
+            httpx.stream("POST", url + CHAT, json=STREAM, headers=headers, timeout=WAIT) as answer,
+        ):
+            answer.read()
+        over.set()
+
+
+@pytest.mark.parametrize("value", ["soon", "-1", "1.5", "9" * 20])
+def test_a_deadline_that_is_malformed_is_named(value: str) -> None:
+    with budgeted("http://127.0.0.1:9", "9 calls") as (url, _, _):
+        answer = httpx.post(url + CHAT, json=ASKED, headers={"x-microbudget-timeout": value})
+        assert answer.status_code == 400
+        assert "milliseconds" in answer.json()["error"]["message"]
+
+
+def test_running_answers_finish_after_a_signal(tmp_path: Path) -> None:
+    rest = threading.Event()
+
+    def act(http: Request) -> None:
+        http.begin_stream()
+        http.event(chunk("hello"))
+        assert rest.wait(PATIENCE)
+        http.event(chunk("", usage(7, 5)))
+        http.event("[DONE]")
+        http.event(None)
+
+    ledger = f"sqlite:{tmp_path}/ledger.db"
+    with Behind(act) as behind:
+        options = ("--upstream", f"it={behind.url}", "--limit", "999 tokens", "--ledger", ledger)
+        with ProxyCommand(*options) as proxy:
+            with httpx.stream("POST", proxy.url + CHAT, json=STREAM, timeout=WAIT) as answer:
+                pieces = answer.iter_raw()
+                next(pieces)
+                proxy.send_signal(signal.SIGTERM)
+                until(lambda: not is_open(proxy.url))
+                rest.set()
+                assert b"[DONE]" in b"".join(pieces)
+            assert proxy.wait(PATIENCE) == 0
+    account = SqliteLedger(tmp_path / "ledger.db")
+    (row,) = account.balance("proxy")
+    assert (row.spent, row.held) == (12, 0)
+    account.close()
+
+
+def is_open(url: str) -> bool:
+    try:
+        httpx.get(f"{url}/healthz", timeout=PATIENCE)
+    except httpx.TransportError:
+        return False
+    return True
+
+
+def test_answers_that_do_not_finish_in_the_grace_are_ended() -> None:
+    over = threading.Event()
+
+    def act(http: Request) -> None:
+        http.begin_stream()
+        http.event(chunk("hello"))
+        over.wait(PATIENCE)
+
+    with Behind(act) as behind:
+        options = ("--upstream", f"it={behind.url}", "--limit", "9 calls", "--grace", "1")
+        with ProxyCommand(*options) as proxy:
+            with httpx.stream("POST", proxy.url + CHAT, json=STREAM, timeout=WAIT) as answer:
+                next(answer.iter_raw())
+                assert proxy.end()[0] == 0
+            over.set()
