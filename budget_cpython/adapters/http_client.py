@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from budget_core.errors import BudgetError
-from budget_cpython.adapters.http_exchange import Exchange, format_of, package_of
+from budget_cpython.adapters.http_exchange import Exchange, UnbilledError, format_of, package_of
 from budget_cpython.adapters.layer import Layer
 
 T = TypeVar("T")
@@ -68,11 +68,14 @@ def _blocking_kind(base: Any) -> Any:
             exchange = Exchange(package, wire, request, layers, self.timeout)
             try:
                 call = exchange.open()
-                admitted = call.begin_blocking()
             except BudgetError as error:
                 return exchange.refused(error)
             try:
-                sent = exchange.sent(admitted, stream)
+                sent = exchange.sent(call.begin_blocking(), stream)
+            except BudgetError as error:
+                call.fail_blocking(UnbilledError(str(error)))
+                return exchange.refused(error)
+            try:
                 response = super().send(sent, stream=True, **options)
                 if response.status_code < 300:
                     exchange.begin_reading(response, stream)
@@ -109,11 +112,14 @@ def _async_kind(base: Any) -> Any:
             exchange = Exchange(package, wire, request, layers, self.timeout)
             try:
                 call = exchange.open()
-                admitted = await call.begin()
             except BudgetError as error:
                 return exchange.refused(error)
             try:
-                sent = exchange.sent(admitted, stream)
+                sent = exchange.sent(await call.begin(), stream)
+            except BudgetError as error:
+                await call.fail(UnbilledError(str(error)))
+                return exchange.refused(error)
+            try:
                 response = await super().send(sent, stream=True, **options)
                 if response.status_code < 300:
                     exchange.begin_reading(response, stream)

@@ -12,6 +12,7 @@ from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.request import Admitted
 from budget_cpython.adapters.wire import (
     Reader,
+    TooLittleLeftError,
     UnreadableRequestError,
     WireFormat,
     find_format,
@@ -59,7 +60,14 @@ class Exchange:
         return self.call
 
     def sent(self, admitted: Admitted, streamed: bool) -> Any:
-        """Return the request to send; a streamed answer has to come uncompressed."""
+        """Return the request to send; a streamed answer has to come uncompressed.
+
+        Raises `TooLittleLeftError` if the API takes no limit as low as the one that is admitted.
+        """
+        asked, left = self._asked.max_tokens, admitted.max_tokens
+        least = self._wire.least_limit
+        if left is not None and left < least and (asked is None or asked >= least):
+            raise TooLittleLeftError(left, least)
         body = self._wire.write(self._body, admitted, self._asked)
         url = self._request.url
         if admitted.model != self._asked.model:

@@ -13,12 +13,18 @@ from budget_cpython.adapters.wire.openai_chat import ChatCompletions, Completion
 from budget_cpython.adapters.wire.openai_embeddings import Embeddings
 from budget_cpython.adapters.wire.openai_responses import Responses
 from budget_cpython.adapters.wire.readers import Piece, Reader
-from budget_cpython.adapters.wire.refusals import Refusal, UnreadableRequestError, refusal
+from budget_cpython.adapters.wire.refusals import (
+    Refusal,
+    TooLittleLeftError,
+    UnreadableRequestError,
+    refusal,
+)
 
 __all__ = [
     "Piece",
     "Reader",
     "Refusal",
+    "TooLittleLeftError",
     "UnreadableRequestError",
     "WireFormat",
     "find_format",

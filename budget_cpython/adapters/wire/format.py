@@ -15,12 +15,14 @@ Json = dict[str, Any]
 class WireFormat:
     """One kind of request to a vendor's API, as it is at `path`.
 
-    `vendor` is `"openai"`, `"anthropic"` or `"google"`. `held` is false for requests that cost
-    nothing, such as counting tokens.
+    - `vendor` is `"openai"`, `"anthropic"` or `"google"`.
+    - `held` is false for requests that cost nothing, such as counting tokens.
+    - `least_limit` is the lowest limit of an answer that the API takes, in tokens.
     """
 
     vendor = "openai"
     held = True
+    least_limit = 1
 
     def __init__(self, path: str) -> None:
         self.path = path

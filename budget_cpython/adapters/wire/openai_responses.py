@@ -31,6 +31,8 @@ class Responses(WireFormat):
     An answer in the background has no usage yet, so it counts as unknown.
     """
 
+    least_limit = 16
+
     def read(self, body: Json) -> Request:
         """Return what a request's body asks for."""
         messages = [{"role": "user", "content": body.get("input")}]

@@ -24,6 +24,16 @@ class UnreadableRequestError(BudgetError):
     """A request to a model whose body is not a JSON object, so no budget can be kept for it."""
 
 
+class TooLittleLeftError(BudgetError):
+    """The longest answer that a budget allows is shorter than any limit that the API takes."""
+
+    def __init__(self, left: int, least: int) -> None:
+        super().__init__(
+            f"the budget allows an answer of {left} tokens, and the API takes limits of {least} or "
+            "more"
+        )
+
+
 @dataclass(frozen=True)
 class Refusal:
     """An answer in the vendor's place: a status, headers, and a body as JSON."""
@@ -53,6 +63,8 @@ def _reason(error: BudgetError) -> tuple[str, str]:
     """Return a word for programs and a text for people; no text names files or hosts."""
     if isinstance(error, BudgetExceededError):
         return "budget_exceeded", str(error)
+    if isinstance(error, TooLittleLeftError):
+        return "budget_exceeded", f"{error}. The call was not sent."
     if isinstance(error, UnpricedError):
         return "unknown_price", f"{error}. The call was not sent; a retry cannot succeed."
     if isinstance(error, UnknownAccountError):

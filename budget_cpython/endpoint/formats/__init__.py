@@ -46,6 +46,7 @@ class Format(NamedTuple):
     failure: Callable[[ApiError, int], str] | None = None
 
 
+_DEPLOYMENT: Final = "(?:/deployments/[^/]+)?"  # of Azure
 _GENERATE: Final = Format(
     google,
     generate_content.read,
@@ -54,13 +55,13 @@ _GENERATE: Final = Format(
     generate_content.failure,
 )
 FORMATS: Final = {
-    r"/v1/chat/completions": Format(
+    rf"/v1{_DEPLOYMENT}/chat/completions": Format(
         openai, completions.read, completions.whole, completions.events, completions.failure
     ),
     r"/v1/responses": Format(
         openai, responses.read, responses.whole, responses.events, responses.failure
     ),
-    r"/v1/embeddings": Format(openai, embeddings.read, embeddings.whole),
+    rf"/v1{_DEPLOYMENT}/embeddings": Format(openai, embeddings.read, embeddings.whole),
     r"/v1/messages": Format(
         anthropic, messages.read, messages.whole, messages.events, messages.failure
     ),
