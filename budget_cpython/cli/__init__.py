@@ -15,6 +15,7 @@ examples:
   microbudget board list                    boards, and what is connected
   microbudget board deploy rp2_pico_w       put the agent program on a board
   microbudget board status                  what its budget has left
+  microbudget run --budget '$5' -- agent    run a command within a budget
   microbudget serve --engine sqlite:b.db    serve budgets to devices and other languages
   microbudget proxy --upstream openai=https://api.openai.com --limit '$5/day'
                                             keep LLM calls of any program within a budget
@@ -56,6 +57,7 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     from budget_cpython.cli.board import add_board
     from budget_cpython.cli.proxy import add_proxy
+    from budget_cpython.cli.run import add_run
     from budget_cpython.cli.serve import add_serve
     from budget_cpython.cli.version import version
 
@@ -68,6 +70,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"microbudget {version()}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     add_board(commands)
+    add_run(commands)
     add_serve(commands)
     add_proxy(commands)
     return parser

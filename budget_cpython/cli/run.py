@@ -1,0 +1,170 @@
+"""The command `microbudget run`: a budget round any program."""
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from budget_cpython.cli.service_options import ENGINE_VARIABLE, run_command, seconds
+
+if TYPE_CHECKING:
+    from budget_cpython.adapters.layer import Layer
+    from budget_cpython.run.report import Report
+
+_ABOUT = """\
+Run a command within a budget. Its model calls pass a proxy on this machine, which the variables of
+the known SDKs name for it: OPENAI_BASE_URL and OPENAI_API_BASE, ANTHROPIC_BASE_URL and its like,
+GOOGLE_GEMINI_BASE_URL, GEMINI_API_BASE. API keys stay as they are.
+
+A call that the budget has no room for is refused, and not sent. At the deadline all processes of
+the command get SIGTERM, and after --grace seconds SIGKILL. While it runs, the last row of a
+terminal shows what is left. At the end standard error has what was used, by model."""
+_EPILOG = """\
+the budget, in quotes, as a shell replaces $5:
+  '$5 + 30 min'                      dollars, and a time
+  '200 calls + 1_000_000 tokens'     calls, tokens
+  '$5/day + $0.50' --ledger sqlite:budget.db --account me
+                                     $0.50 for this run, $5 a day for all runs of the account
+
+exit codes:
+  that of the command, or 128 + N if signal N ended it
+  75   the deadline ended it, or the budget refused calls and the command then failed
+  126  the command cannot be executed    127  it was not found
+  2    a malformed option                1    the proxy or the ledger cannot be used
+
+examples:
+  microbudget run --budget '$5 + 30 min' -- node agent.js
+  microbudget run --budget '50 calls' --report used.json -- python agent.py --verbose
+  microbudget run --budget '$1' --upstream openai=http://localhost:8000/v1 -- ./agent
+  microbudget run --budget '$1' --upstream groq=https://api.groq.com/openai/v1 \\
+      --set GROQ_API_BASE=/groq -- python agent.py"""
+
+
+def add_run(commands: Any) -> None:
+    """Add `run`."""
+    run = commands.add_parser(
+        "run",
+        help="run a command within a budget",
+        usage="%(prog)s --budget BUDGET [options] -- COMMAND ...",
+        description=_ABOUT,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    option = run.add_argument
+    option("--budget", metavar="BUDGET", help="limits, a time, or both, as in '$5 + 30 min'")
+    ledger = (
+        "also draw on an account of this ledger: sqlite:FILE, redis://…, postgresql://…, http://…"
+    )
+    option("--ledger", metavar="URL", help=ledger)
+    option("--account", metavar="PATH", help="the account in the ledger, as in team/me")
+    key = "the key of an http:// ledger, as @FILE or env:VARIABLE"
+    option("--ledger-key", metavar="…", help=key)
+    upstream = "where calls go: by default to the URL that a variable had, else to the vendor; "
+    upstream += "openai, anthropic, google or a name of your own; may be repeated"
+    option("--upstream", action="append", default=[], metavar="NAME=URL", help=upstream)
+    variable = (
+        "set another variable to the proxy: to the path that begins with an upstream's name, "
+    )
+    variable += "or in front of the URL that it has; may be repeated"
+    option("--set", action="append", default=[], metavar="NAME[=PATH]", help=variable)
+    option("--notices", action="store_true", help="tell the model of limits that are near")
+    option("--strict", action="store_true", help="refuse requests that are not known model calls")
+    prices = "a TOML file with prices of models that no list has, as `proxy --settings` takes it"
+    option("--prices", metavar="FILE", help=prices)
+    fallback = "the model that answers when the one asked for does not fit the budget"
+    option("--fallback-model", metavar="MODEL", help=fallback)
+    wait = "a call waits up to S seconds for what other calls hold"
+    option("--wait", type=seconds, metavar="S", help=wait)
+    grace = "seconds from SIGTERM to SIGKILL (10)"
+    option("--grace", type=seconds, default=10.0, metavar="S", help=grace)
+    option("--report", metavar="FILE", help="write what was used to FILE, as JSON")
+    quiet = "show no line of what is left, and no summary"
+    option("--quiet", action="store_true", help=quiet)
+    option("command", nargs=argparse.REMAINDER, metavar="COMMAND", help=argparse.SUPPRESS)
+    run.set_defaults(run=partial(run_command, _run, "proxy"))
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run the command, say what it used, and return the exit code."""
+    if not hasattr(os, "posix_spawnp"):
+        raise OSError("`microbudget run` needs Linux or macOS: elsewhere use `microbudget proxy`")
+    from budget_cpython.run.environment import plan_routes
+    from budget_cpython.run.within import NotStartedError, Run
+
+    command = options.command[options.command[:1] == ["--"] :]
+    if not command:
+        raise ValueError("give a command, as in microbudget run --budget '$5' -- node agent.js")
+    routes = plan_routes(os.environ, _upstreams(options), options.set)
+    with _ledger(options) as ledger:
+        layers, seconds = _budget(options, ledger)
+        if options.report:
+            Path(options.report).touch()  # refused now, not at the end
+        shows = not options.quiet
+        rules = {"notices": options.notices, "strict": options.strict}
+        one = Run(layers, seconds, routes, grace=options.grace, shows=shows, **rules)
+        try:
+            report = one.run(command, os.environ)
+        except NotStartedError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return error.exit_code
+    _say(options, report)
+    return report.exit_code
+
+
+def _upstreams(options: argparse.Namespace) -> dict[str, str]:
+    from budget_cpython.proxy import read_upstreams
+
+    return {upstream.name: upstream.url for upstream in read_upstreams(options.upstream, [])}
+
+
+@contextmanager
+def _ledger(options: argparse.Namespace) -> Iterator[Any]:
+    """Yield the ledger that is to be drawn on, or `None`."""
+    from budget_cpython.ledger.opening import open_ledger
+    from budget_cpython.proxy.upstreams import read_secret
+
+    url = options.ledger or (options.account and os.environ.get(ENGINE_VARIABLE))
+    if not url:
+        if options.account:
+            raise ValueError(f"--account needs a ledger: give --ledger, or set ${ENGINE_VARIABLE}")
+        yield None
+        return
+    if not options.account:
+        raise ValueError("--ledger needs an account to draw on, as in --account team/me")
+    key: dict[str, Any] = {}
+    if options.ledger_key is not None:
+        key["key"] = read_secret("--ledger-key", options.ledger_key)
+    with closing(open_ledger(url, **key)) as ledger:
+        yield ledger
+
+
+def _budget(options: argparse.Namespace, ledger: Any) -> "tuple[list[Layer], float | None]":
+    from budget_cpython.run.accounts import open_layers, read_budget, read_prices
+
+    if options.budget is None and ledger is None:
+        raise ValueError("give --budget, as in --budget '$5 + 30 min', or --ledger and --account")
+    limits, seconds = ([], None) if options.budget is None else read_budget(options.budget)
+    rules = {"fallback_model": options.fallback_model, "wait": options.wait}
+    rules["prices"] = None if options.prices is None else read_prices(options.prices)
+    rules = {name: value for name, value in rules.items() if value is not None}
+    return open_layers(limits, ledger, options.account, **rules), seconds
+
+
+def _say(options: argparse.Namespace, report: "Report") -> None:
+    """Say what was used; after Ctrl-C end as the command did."""
+    if options.report:
+        Path(options.report).write_text(json.dumps(report.as_json(), indent=2) + "\n", "utf-8")
+    if not options.quiet:
+        first = "\n" * report.ending.interrupted  # after ^C
+        print(first + "\n".join(report.lines()), file=sys.stderr, flush=True)
+    if report.ending.interrupted and report.ending.signal == signal.SIGINT:
+        # A shell ends its script, or its loop, only after a command that the signal ended.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)

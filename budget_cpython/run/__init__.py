@@ -1,0 +1,1 @@
+"""A budget round a command: `microbudget run`."""

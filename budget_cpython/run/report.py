@@ -1,0 +1,147 @@
+"""Say what a run used and what is left: for people, and as JSON."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from budget_core.ledger.records import Balance
+from budget_core.money import dollars
+from budget_cpython.proxy.usage_by_model import ModelUsage, UsageByModel
+from budget_cpython.run.command import Ending
+
+ENDED = 75  # EX_TEMPFAIL of sysexits.h
+_CENT = 10_000_000  # nano-dollars
+_HEADS = ("model", "calls", "input", "cached", "output", "cost")
+
+
+@dataclass
+class Report:
+    """What a run of a command came to.
+
+    `refused` is how many calls a budget refused, `reason` why it refused the last, `seconds` how
+    long the run took, `limits` how each limit stands.
+    """
+
+    command: Sequence[str]
+    ending: Ending
+    refused: int
+    reason: str
+    seconds: float
+    usage: UsageByModel
+    limits: Sequence[Balance]
+
+    @property
+    def ended_by(self) -> str:
+        """What ended the run: the `deadline`, the `budget` or the `command` itself.
+
+        The budget did if it refused calls and the command then failed, by an exit code.
+        """
+        if self.ending.late:
+            return "deadline"
+        failed = self.ending.code != 0 and self.ending.signal is None
+        return "budget" if self.refused and failed else "command"
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the run: 75 if the budget or the deadline ended it."""
+        return self.ending.code if self.ended_by == "command" else ENDED
+
+    def lines(self) -> list[str]:
+        """Return it for people: a line of all calls, a table by model, and what ended the run."""
+        total = self.usage.total()
+        tokens = total.input + total.output
+        found = [
+            f"microbudget: {total.calls:,} call{'s' * (total.calls != 1)}, {tokens:,} tokens, "
+            f"{_cost(total)}, in {duration(self.seconds)}",
+            *_table(self.usage.rows()),
+        ]
+        if not total.calls and not self.refused:
+            found.append("microbudget: no call came to the proxy; see microbudget run --help")
+        if self.refused:
+            calls = "1 call was" if self.refused == 1 else f"{self.refused:,} calls were"
+            found.append(f"microbudget: {calls} refused: {self.reason}")
+        own = f"the command's own exit code was {self.ending.code}"
+        if self.ending.late:
+            found.append(f"microbudget: the deadline ended the command; {own}")
+        elif self.ended_by == "budget":
+            found.append(f"microbudget: the budget ended the command; {own}")
+        if self.ending.left:
+            pids = ", ".join(map(str, self.ending.left))
+            found.append(f"microbudget: processes that could not be ended: {pids}")
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON; money is in whole nano-dollars, and as text in dollars."""
+        return {
+            "command": list(self.command),
+            "exit_code": self.exit_code,
+            "command_exit_code": self.ending.code,
+            "signal": self.ending.signal,
+            "ended_by": self.ended_by,
+            "refused_calls": self.refused,
+            "last_refusal": self.reason or None,
+            "seconds": round(self.seconds, 3),
+            "total": _fields(self.usage.total()),
+            "models": {model: _fields(row) for model, row in self.usage.rows().items()},
+            "limits": list(map(_limit, self.limits)),
+        }
+
+
+def left_line(rows: Iterable[Balance], seconds: float) -> str:
+    """Return on one line what is left of each limit, and of the time; empty without any."""
+    parts = []
+    for row in rows:
+        if row.limit is None or row.left is None:
+            continue
+        window = "" if row.window == "run" else f" per {row.window}"
+        if row.axis == "nano_usd":
+            unit = _CENT if row.limit >= 100 * _CENT else _CENT // 100
+            parts.append(f"{dollars(row.left // unit * unit)} of {dollars(row.limit)}{window}")
+        else:
+            parts.append(f"{row.left:,} of {row.limit:,} {row.axis}{window}")
+    if seconds != float("inf"):
+        parts.append(duration(seconds))
+    return f"microbudget: {' | '.join(parts)} left" if parts else ""
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, as in `45 s`, `12 min` and `3 h 5 min`, rounded down."""
+    whole = int(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        return f"{whole // 60} min"
+    return f"{whole // 3600} h {whole // 60 % 60} min"
+
+
+def _table(rows: dict[str, ModelUsage]) -> list[str]:
+    if not rows:
+        return []
+    table = [_HEADS, *((model, *_cells(row)) for model, row in rows.items())]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = []
+    for cells in table:
+        first, *others = map(str.rjust, cells, widths)
+        lines.append("  ".join(["", first.strip().ljust(widths[0]), *others]))
+    return lines
+
+
+def _cells(row: ModelUsage) -> tuple[str, ...]:
+    counts = (row.calls, row.input, row.cached, row.output)
+    return (*(f"{count:,}" for count in counts), _cost(row))
+
+
+def _cost(row: ModelUsage) -> str:
+    """Return what calls cost as far as that is known."""
+    if row.unpriced and not row.nano_usd:
+        return "price unknown"
+    return dollars(row.nano_usd) + (" or more" if row.unpriced else "")
+
+
+def _fields(row: ModelUsage) -> dict[str, Any]:
+    return {**vars(row), "usd": dollars(row.nano_usd).removeprefix("$")}
+
+
+def _limit(row: Balance) -> dict[str, Any]:
+    names = ("account", "axis", "window", "limit", "spent", "held", "left", "resets_at")
+    return {name: getattr(row, name) for name in names}

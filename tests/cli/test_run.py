@@ -1,0 +1,298 @@
+"""`microbudget run`: calls of programs in several languages, and what the command says."""
+
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from budget_core.ledger.limit import Limit
+from budget_cpython.endpoint import ScriptedEndpoint
+from budget_cpython.ledger.sqlite import SqliteLedger
+from tests.ports import kept_port
+from tests.run.support import PATIENCE, PYTHON, Started, report_of, run
+
+BODY = '{"model": "MODEL", "messages": [{"role": "user", "content": "Say hello."}]}'
+CURL = """
+for i in $(seq CALLS); do
+    curl -s -o /dev/null -w '%{http_code}\\n' "$OPENAI_BASE_URL/chat/completions" \\
+        -H 'Content-Type: application/json' -d 'BODY'
+done
+"""
+NODE = """
+let failed = 0;
+for (let i = 0; i < CALLS; i++) {
+    const answer = await fetch(process.env.OPENAI_BASE_URL + '/chat/completions', {
+        method: 'POST', headers: {'Content-Type': 'application/json'}, body: 'BODY',
+    });
+    console.log(answer.status);
+    if (!answer.ok) failed = 1;
+}
+process.exit(failed);
+"""
+SDK = """
+from openai import OpenAI, APIStatusError
+client = OpenAI()
+for i in range(CALLS):
+    try:
+        with client.chat.completions.create(
+            model="MODEL", messages=[{"role": "user", "content": "Say hello."}], stream=True
+        ) as stream:
+            for chunk in stream:
+                pass
+        print(200)
+    except APIStatusError as error:
+        print(error.status_code)
+        if FAILS: raise
+"""
+
+
+@pytest.fixture
+def endpoint() -> Iterator[ScriptedEndpoint]:
+    with ScriptedEndpoint() as endpoint:
+        yield endpoint
+
+
+def filled(program: str, calls: int = 1, model: str = "gpt-4o-mini", fails: bool = True) -> str:
+    """Return a program with its number of calls and its model."""
+    for name, value in (("BODY", BODY), ("CALLS", calls), ("MODEL", model), ("FAILS", fails)):
+        program = program.replace(name, str(value))
+    return program
+
+
+def curl(calls: int = 1, model: str = "gpt-4o-mini") -> tuple[str, ...]:
+    return "--", "sh", "-c", filled(CURL, calls, model)
+
+
+def sdk(calls: int = 1, **more: object) -> tuple[str, ...]:
+    return "--", PYTHON, "-c", filled(SDK, calls, **more)  # type: ignore[arg-type]
+
+
+PROGRAMS = {
+    "curl": ("sh", "-c", CURL),
+    "node": ("node", "--input-type=module", "-e", NODE),
+    "openai": (PYTHON, "-c", SDK),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_each_program_used_is_said_by_model(
+    endpoint: ScriptedEndpoint, tmp_path: Path, name: str
+) -> None:
+    *program, script = PROGRAMS[name]
+    if shutil.which(program[0]) is None:
+        pytest.skip(f"{program[0]} is not installed")
+    file = tmp_path / "report.json"
+    more = {"OPENAI_BASE_URL": endpoint.base_url}
+    command = (*program, filled(script, 3))
+    done = run("--budget", "$1 + 10 min", "--report", file, "--", *command, more=more)
+    assert (done.code, done.out) == (0, "200\n" * 3)
+    first, heads, row = done.err.splitlines()
+    assert first.startswith("microbudget: 3 calls, ")
+    assert heads.split() == ["model", "calls", "input", "cached", "output", "cost"]
+    assert row.split()[:2] == ["gpt-4o-mini", "3"]
+    report = report_of(file)
+    used = report["models"]["gpt-4o-mini"]
+    assert used["calls"] == 3
+    assert used["input"] > 0 < used["output"]
+    assert (used["estimated"], used["unpriced"]) == (0, 0)
+    (spent,) = [row["spent"] for row in report["limits"] if row["axis"] == "nano_usd"]
+    assert spent == used["nano_usd"] == report["total"]["nano_usd"] > 0
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_call_beyond_the_budget_is_refused_once(endpoint: ScriptedEndpoint, name: str) -> None:
+    *program, script = PROGRAMS[name]
+    if shutil.which(program[0]) is None:
+        pytest.skip(f"{program[0]} is not installed")
+    more = {"OPENAI_BASE_URL": endpoint.base_url}
+    command = (*program, filled(script, 4, fails=False))
+    done = run("--budget", "2 calls", "--", *command, more=more)
+    assert done.out.split() == ["200", "200", "402", "402"]
+    assert len(endpoint.requests) == 2
+    assert "2 calls were refused: " in done.err
+
+
+def test_a_command_that_fails_for_want_of_budget_is_75(endpoint: ScriptedEndpoint) -> None:
+    more = {"OPENAI_BASE_URL": endpoint.base_url}
+    done = run("--budget", "2 calls", *sdk(5), more=more)
+    assert (done.code, done.out) == (75, "200\n200\n402\n")
+    assert "the budget ended the command; the command's own exit code was 1" in done.err
+
+
+def test_a_command_that_winds_down_has_its_own_exit_code(endpoint: ScriptedEndpoint) -> None:
+    more = {"OPENAI_BASE_URL": endpoint.base_url}
+    assert run("--budget", "2 calls", *sdk(3, fails=False), more=more).code == 0
+
+
+def test_a_failure_within_the_budget_is_the_commands_own(endpoint: ScriptedEndpoint) -> None:
+    more = {"OPENAI_BASE_URL": endpoint.base_url}
+    assert run("--budget", "2 calls", *sdk(1, model="error-400"), more=more).code == 1
+
+
+def test_the_clients_key_reaches_the_upstream() -> None:
+    with ScriptedEndpoint(api_key="of-the-client") as endpoint:
+        more = {"OPENAI_BASE_URL": endpoint.base_url}
+        assert run("--budget", "5 calls", *sdk(), more=more).code == 0
+
+
+def test_an_http_proxy_is_not_used_on_the_way_to_ours(endpoint: ScriptedEndpoint) -> None:
+    with kept_port() as dead:
+        proxy = f"http://127.0.0.1:{dead}"
+        more = {"OPENAI_BASE_URL": endpoint.base_url, "HTTP_PROXY": proxy, "http_proxy": proxy}
+        more["NO_PROXY"] = "127.0.0.1"  # on the way to the endpoint
+        assert run("--budget", "5 calls", *curl(), more=more).out == "200\n"
+
+
+def test_an_upstream_may_be_named(endpoint: ScriptedEndpoint) -> None:
+    url = endpoint.base_url
+    script = filled(CURL).replace("OPENAI_BASE_URL", "MY_LLM")
+    command = ("--", "sh", "-c", script)
+    options: tuple[str, ...] = (
+        "--budget",
+        "5 calls",
+        "--upstream",
+        f"mine={url}",
+        "--set",
+        "MY_LLM=/mine",
+    )
+    assert run(*options, *command).out == "200\n"
+    options = ("--budget", "5 calls", "--set", "MY_LLM")
+    assert run(*options, *command, more={"MY_LLM": url}).out == "200\n"
+
+
+def test_a_model_without_a_known_price_needs_one_where_dollars_are_limited(
+    endpoint: ScriptedEndpoint, tmp_path: Path
+) -> None:
+    more = {"OPENAI_BASE_URL": endpoint.base_url}
+    program = sdk(1, model="my-model")
+    done = run("--budget", "$1", *program, more=more)
+    assert (done.code, done.out) == (75, "402\n")
+    assert "1 call was refused: " in done.err
+    assert "my-model" in done.err
+    file = tmp_path / "prices.toml"
+    file.write_text('[prices."my-model"]\ninput = "1000"\noutput = "2000"\n')
+    done = run("--budget", "$10", "--prices", file, *program, more=more)
+    assert (done.code, done.out) == (0, "200\n")
+    assert "price unknown" not in done.err
+    file.write_text('[accounts.me]\nlimit = "$1"\n')
+    done = run("--budget", "$10", "--prices", file, *program, more=more)
+    assert done.code == 2
+    assert "a run reads only [prices.…]" in done.err
+
+
+def test_an_answer_in_flight_when_the_run_ends_counts_as_one_call(
+    endpoint: ScriptedEndpoint, tmp_path: Path
+) -> None:
+    more = {"OPENAI_BASE_URL": endpoint.base_url}
+    file = tmp_path / "report.json"
+    budget = ("--budget", "5 calls", "--report", str(file))
+    with Started(*budget, *sdk(1, model="hang"), more=more) as started:
+        end = time.monotonic() + PATIENCE
+        while not endpoint.requests:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        started.process.terminate()
+        assert started.end().code == 128 + signal.SIGTERM
+    used = report_of(file)["models"]["hang"]
+    assert (used["calls"], used["estimated"]) == (1, 1)
+    assert used["input"] > 0
+
+
+def test_after_a_kill_of_the_run_the_commands_calls_fail(endpoint: ScriptedEndpoint) -> None:
+    script = f"echo ready; read go; {filled(CURL)}"
+    more = {"OPENAI_BASE_URL": endpoint.base_url}
+    with Started("--budget", "5 calls", "--", "sh", "-c", script, more=more) as started:
+        assert started.line() == "ready"
+        started.process.kill()
+        started.process.wait()
+        started.send("go")
+        assert started.line() == "000"  # curl has no connection
+    assert endpoint.requests == []
+
+
+# An account that outlives the run
+
+
+def test_a_window_is_kept_in_a_ledger(endpoint: ScriptedEndpoint, tmp_path: Path) -> None:
+    more = {"OPENAI_BASE_URL": endpoint.base_url}
+    options = ("--ledger", f"sqlite:{tmp_path / 'l.db'}", "--account", "team/me")
+    said = [
+        run("--budget", "3 calls/month + 2 calls", *options, *curl(3), more=more).out.split(),
+        run("--budget", "3 calls/month + 2 calls", *options, *curl(3), more=more).out.split(),
+        run(*options, *curl(1), more=more).out.split(),
+    ]
+    assert said == [["200", "200", "402"], ["200", "402", "402"], ["402"]]
+    assert len(endpoint.requests) == 3
+
+
+def test_an_accounts_own_limits_are_not_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "l.db"
+    with SqliteLedger(str(file)) as ledger:
+        ledger.set_limits("me", [Limit("calls", 3, "month")])
+    options = ("--ledger", f"sqlite:{file}", "--account", "me")
+    done = run("--budget", "9 calls/day", *options, "true")
+    assert done.code == 2
+    assert "account me has other limits already, 3 calls per month" in done.err
+    assert run("--budget", "3 calls/month", *options, "true").code == 0
+
+
+def test_an_account_without_limits_is_an_error_at_the_start(tmp_path: Path) -> None:
+    done = run("--ledger", f"sqlite:{tmp_path / 'l.db'}", "--account", "me", "--", "echo", "ran")
+    assert (done.code, done.out) == (1, "")
+    assert "'me'" in done.err
+
+
+# What the command line refuses
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "give a command"),
+        (("true",), "give --budget"),
+        (("--budget", "5 dollars", "true"), "not 'dollars', in '5 dollars'"),
+        (("--budget", "", "true"), "such as '$5 + 30 min', not ''"),
+        (("--budget", " + 30 min", "true"), "put it in '…'"),
+        (("--budget", "$5/day", "true"), "keep that in a ledger, as with --ledger"),
+        (("--budget", "$5", "--account", "me", "true"), "--account needs a ledger"),
+        (("--budget", "$5", "--ledger", "memory:", "true"), "--ledger needs an account"),
+        (("--budget", "$5", "--upstream", "openai", "true"), "NAME=URL"),
+        (("--budget", "$5", "--set", "MY_URL", "true"), "$MY_URL has now, but it is not set"),
+        (("--budget", "$5", "--set", "MY_URL=/x", "true"), "must begin with an upstream"),
+        (("--budget", "$5", "--set", "=x", "true"), "not '=x'"),
+        (("--budget", "$5", "--grace", "-1", "true"), "seconds above 0"),
+    ],
+)
+def test_a_malformed_option_is_2_and_named(arguments: tuple[str, ...], says: str) -> None:
+    done = run(*arguments)
+    assert done.code == 2
+    assert says in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_report_that_cannot_be_written_is_an_error_at_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "none" / "report.json"
+    done = run("--budget", "1 h", "--report", file, "--", "echo", "ran")
+    assert (done.code, done.out) == (1, "")
+    assert str(file) in done.err
+
+
+def test_quiet_leaves_standard_error_to_the_command() -> None:
+    assert run("--budget", "1 h", "--quiet", "true").err == ""
+
+
+def test_a_run_without_calls_says_where_to_look() -> None:
+    assert (
+        "no call came to the proxy; see microbudget run --help"
+        in run("--budget", "1 h", "true").err
+    )
+
+
+def test_help_says_how_to_write_a_budget_and_what_each_exit_code_is() -> None:
+    said = run("--help").out
+    assert "  microbudget run --budget '$5 + 30 min' -- node agent.js" in said
+    assert "  75   the deadline ended it" in said
+    assert max(map(len, said.splitlines())) <= 100

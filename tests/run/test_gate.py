@@ -1,0 +1,108 @@
+"""What stands before a run's proxy: the deadline of each call, and a count of refusals."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from budget_cpython.deadline import Deadline
+from budget_cpython.run.gate import Gate
+from tests_micro.support import stopped_clock
+
+TIMEOUT = "x-microbudget-timeout"
+
+
+class App:
+    """An ASGI app that answers as it is told, and keeps the path and headers it was asked with."""
+
+    def __init__(
+        self, status: int = 200, headers: dict[str, str] | None = None, body: Any = b""
+    ) -> None:
+        self.status = status
+        self.headers = headers or {}
+        self.body = body
+        self.path = ""
+        self.timeouts: list[str] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.path = scope["raw_path"].decode()
+        assert scope["path"] == self.path
+        self.timeouts = [
+            value.decode() for name, value in scope["headers"] if name == TIMEOUT.encode()
+        ]
+        headers = [(name.encode(), value.encode()) for name, value in self.headers.items()]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        for piece in (self.body[:9], self.body[9:]):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def ask(gate: Gate, path: str = "/openai/v1/models", **headers: str) -> httpx.Response:
+    async def post() -> httpx.Response:
+        transport = httpx.ASGITransport(gate)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            return await client.post(path, headers=named)
+
+    return asyncio.run(post())
+
+
+def test_a_refusal_is_counted_with_its_reason_and_passed_on() -> None:
+    body = b'{"error": {"message": "no call is left"}}'
+    gate = Gate(App(402, {"x-should-retry": "false"}, body), 10)
+    answer = ask(gate)
+    assert (answer.status_code, answer.content) == (402, body)
+    assert (gate.refused, gate.reason) == (1, "no call is left")
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [(402, {}), (402, {"x-should-retry": "true"}), (200, {"x-should-retry": "false"})],
+)
+def test_other_answers_are_not_refusals(status: int, headers: dict[str, str]) -> None:
+    gate = Gate(App(status, headers, b'{"error": {"message": "pay first"}}'), 10)
+    ask(gate)
+    assert (gate.refused, gate.reason) == (0, "")
+
+
+@pytest.mark.parametrize("body", [b"", b"text", b"[]", b'{"error": "text"}', b"\xff"])
+def test_a_refusal_without_a_reason_counts_all_the_same(body: bytes) -> None:
+    gate = Gate(App(402, {"x-should-retry": "false"}, body), 10)
+    ask(gate)
+    assert (gate.refused, gate.reason) == (1, "")
+
+
+def test_calls_have_until_the_deadline_and_those_in_flight_the_grace_too() -> None:
+    now, clock = stopped_clock()
+    app = App()
+    gate = Gate(app, 2.5)
+    ask(gate)
+    assert app.timeouts == []
+    gate.deadline = Deadline.from_now(10, clock)
+    ask(gate)
+    assert app.timeouts == ["12500"]
+    ask(gate, x_microbudget_timeout="4000")
+    assert app.timeouts == ["4000"]
+    ask(gate, x_microbudget_timeout="40000")
+    assert app.timeouts == ["12500"]
+    now.advance(10_000)
+    ask(gate)
+    assert app.timeouts == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/anthropic/messages", "/anthropic/v1/messages"),
+        ("/anthropic/messages/count_tokens", "/anthropic/v1/messages/count_tokens"),
+        ("/anthropic/v1/messages", "/anthropic/v1/messages"),
+        ("/openai/v1/threads/messages", "/openai/v1/threads/messages"),
+    ],
+)
+def test_a_client_that_ends_its_base_url_in_v1_finds_anthropics_format(
+    path: str, asked: str
+) -> None:
+    app = App()
+    ask(Gate(app, 10), path)
+    assert app.path == asked
