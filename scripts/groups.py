@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 project = Path(__file__).parent.parent / "pyproject.toml"
-for name, packages in sorted(tomllib.loads(project.read_text())["dependency-groups"].items()):
+found = tomllib.loads(project.read_bytes().decode())["dependency-groups"]
+for name, packages in sorted(found.items()):
     if name.startswith(tuple(sys.argv[1:])):
         print(name, *packages)

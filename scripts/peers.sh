@@ -24,7 +24,7 @@ esac
 
 cd "$(dirname "$0")/.."
 peers=.local/peers
-group=$("$1" -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["peers"])')
+group=$("$1" scripts/groups.py peers)
 if [ "$(cat $peers/stamp 2>/dev/null)" != "$group" ]; then
     rm -rf $peers
     echo 'Installing the peers' >&2

@@ -43,16 +43,6 @@ fi
 # Not that of a virtual environment, which may be the one that is made anew.
 python=$("$python" -c 'import sys; print(sys._base_executable)')
 
-# Prints the dependency groups whose names begin with $1, a line each: the name, and the packages.
-groups() {
-    "$python" -c '
-import sys, tomllib
-for name, packages in sorted(tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"].items()):
-    if name.startswith(sys.argv[1]):
-        print(name, *packages)
-' "$1"
-}
-
 cd "$(dirname "$0")/.."
 venv=$PWD/.local/venv
 mkdir -p .local
@@ -64,7 +54,7 @@ fi
 stamp=$({
     pwd
     "$python" -c 'import sys; print(sys.version, sys.base_prefix)'
-    groups dev
+    "$python" scripts/groups.py dev
 } | cksum)
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_USER=0
 again='Fix that and run the same command again; it starts afresh.'
@@ -108,11 +98,11 @@ runpy.run_module("pip", run_name="__main__")
 fi
 
 stubs=.local/stubs
-stamp=$(groups stubs | cksum)
+stamp=$("$python" scripts/groups.py stubs | cksum)
 if [ "$(cat $stubs/stamp 2>/dev/null)" != "$stamp" ]; then
     rm -rf $stubs
     echo "Installing the types of MicroPython's modules"
-    groups stubs- | while read -r group _; do
+    "$python" scripts/groups.py stubs- | while read -r group _; do
         "$venv/bin/python" -m pip install -qq --target "$stubs/${group#stubs-}" --group "$group" ||
             fail "The packages of $group could not be installed (pip's reasons are above)." "$again"
     done
