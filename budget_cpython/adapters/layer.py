@@ -8,7 +8,7 @@ from budget_core import BudgetWrapper
 from budget_core.config import Enforcement
 from budget_core.ledger.limit import Limit
 from budget_core.money import in_nano
-from budget_cpython.adapters.shared_ledgers import LedgerPair, WaitingLedger, is_awaited, pair_of
+from budget_cpython.adapters.shared_ledgers import LedgerPair, is_awaited, pair_of
 from budget_cpython.config import TurnBudgetConfig
 from budget_cpython.trackers import TurnBudgetTracker
 
@@ -140,20 +140,21 @@ class Layer:
         return f"<Layer: {self.account}, {self.enforcement}>"
 
     def _wrap(self, is_blocking: bool) -> BudgetWrapper:
-        ledger = self._pair.of_kind(is_blocking)
-        if is_blocking and is_awaited(ledger):
+        pair = self._pair
+        if is_blocking and is_awaited(pair.ledger):
             raise ValueError("a client that blocks needs a ledger that blocks, or a ledger's URL")
-        if is_blocking and "wait" in self._options:
-            ledger = WaitingLedger(ledger)
-        return BudgetWrapper(
+        wrapper = BudgetWrapper(
             _NEXT,
             self._tracker,
-            ledger=ledger,
+            ledger=pair.ledger,
             account=self.account,
             prices=self.prices,
             raises=self.is_strict,
             **self._options,
         )
+        provider: Any = wrapper.inner  # all calls share what it owes the ledger
+        provider.ledger_account.ledger = pair.waiting if is_blocking else pair.awaited
+        return wrapper
 
     def _set_limits(self, limits: Sequence[Limit]) -> None:
         done = self.ledger.set_limits(self.account, list(limits))

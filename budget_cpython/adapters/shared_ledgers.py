@@ -1,61 +1,55 @@
 """The ledgers that calls of threads and of asyncio draw on, each opened once in a process."""
 
 import atexit
+from contextlib import suppress
+from inspect import iscoroutinefunction
 from threading import Lock
 from typing import Any
+from weakref import WeakValueDictionary
 
 from budget_core.ledger import memory
+from budget_core.ledger.llm_account import LedgerAccount
+from budget_core.ledger.outbox import finish
 from budget_cpython.ledger import Ledger
-from budget_cpython.ledger.opening import open_async_ledger, open_ledger
+from budget_cpython.ledger.opening import open_ledger
 from budget_cpython.ledger.threaded import ThreadedLedger
 
-_OPENED: "dict[str, LedgerPair]" = {}
+_OPENED: "dict[str, LedgerPair]" = {}  # by URL
+_GIVEN: "WeakValueDictionary[int, LedgerPair]" = WeakValueDictionary()  # by the ledger's id
 _LOCK = Lock()
 
 
 class LedgerPair:
-    """One ledger, for calls that block and for those that await.
+    """One ledger, for calls that block and for those that await in whatever event loop.
 
     `ledger` is an open one of either kind, or a URL. An asyncio ledger serves asyncio only.
     """
 
     def __init__(self, ledger: Any) -> None:
-        self.url = ledger if isinstance(ledger, str) else None
-        if self.url is not None:
-            ledger = Ledger() if self.url == "memory:" else open_ledger(self.url)
+        if isinstance(ledger, str):
+            ledger = Ledger() if ledger == "memory:" else open_ledger(ledger)
         self.ledger: Any = ledger
-        self._awaited: Any = None
-
-    def of_kind(self, is_blocking: bool) -> Any:
-        """Return the ledger for calls of one kind; one of asyncio serves both in name only."""
-        if is_blocking or isinstance(self.ledger, memory.Ledger) or is_awaited(self.ledger):
-            return self.ledger
-        if self._awaited is None:
-            on_server = self.url is not None and not self.url.startswith("sqlite:")
-            if on_server:
-                self._awaited = open_async_ledger(str(self.url))
-            else:
-                self._awaited = ThreadedLedger(self.ledger)
-        return self._awaited
+        self.waiting = WaitingLedger(ledger)
+        is_quick = isinstance(ledger, memory.Ledger)
+        self.awaited = ledger if is_quick or is_awaited(ledger) else ThreadedLedger(ledger)
 
 
 def pair_of(ledger: Any) -> LedgerPair:
-    """Return the pair of an open ledger, or the one of a URL, which a process opens once.
+    """Return the one pair of an open ledger, or of a URL, which a process opens once.
 
     Raises what `open_ledger` does.
     """
-    if not isinstance(ledger, str):
-        return LedgerPair(ledger)
+    known: Any = _OPENED if isinstance(ledger, str) else _GIVEN
+    key = ledger if isinstance(ledger, str) else id(ledger)
     with _LOCK:
-        if ledger not in _OPENED:
-            _OPENED[ledger] = LedgerPair(ledger)
-        return _OPENED[ledger]
+        pair: LedgerPair | None = known.get(key)
+        if pair is None:
+            pair = known[key] = LedgerPair(ledger)
+        return pair
 
 
 def is_awaited(ledger: Any) -> bool:
     """Tell whether a ledger's methods are awaited."""
-    from inspect import iscoroutinefunction
-
     return iscoroutinefunction(getattr(ledger, "reserve", None))
 
 
@@ -73,5 +67,8 @@ class WaitingLedger:
 
 @atexit.register
 def _close() -> None:
+    """Deliver what the ledgers of URLs are owed, and close them."""
     for pair in _OPENED.values():
-        pair.ledger.close()
+        with suppress(Exception):  # the others are still to be closed
+            finish(LedgerAccount(pair.ledger, "agent").flush())
+            pair.ledger.close()

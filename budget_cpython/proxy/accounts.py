@@ -10,7 +10,7 @@ from budget_core.errors import BudgetError
 from budget_core.ledger.records import Hold
 from budget_core.provider import maybe_await
 from budget_cpython.adapters.layer import Layer
-from budget_cpython.adapters.shared_ledgers import LedgerPair
+from budget_cpython.adapters.shared_ledgers import pair_of
 from budget_cpython.proxy.recorder import Quiet, Recorder
 from budget_cpython.proxy.usage_by_model import UsageByModel
 
@@ -39,9 +39,7 @@ class Account:
         prices = next((layer.prices for layer in rules.layers if layer.prices is not None), None)
         quiet = [] if rules.notices else [Quiet()]
         self.layers: list[Any] = [*quiet, *rules.layers, Recorder(record, prices, bool(quiet))]
-        self._places = [
-            (LedgerPair(layer.ledger).of_kind(False), layer.account) for layer in rules.layers
-        ]
+        self._places = [(pair_of(layer.ledger).awaited, layer.account) for layer in rules.layers]
 
     async def take_call(self) -> "list[tuple[Any, Hold]]":
         """Hold one call on each layer; raises what the ledgers raise, and then holds nothing."""
