@@ -43,7 +43,8 @@ class Forward:
         """Find the format; an answer that is read comes as it is, not compressed."""
         path = self.url.path
         self.format = find_format(self.method, path)
-        if type(find_format(self.method, path.lower())) is not type(self.format):
+        lower = find_format(self.method, path.lower())
+        if lower is not None and type(lower) is not type(self.format):
             raise ProxyError(400, f"write the path in small letters, as in {path.lower()}")
         if self.format is not None:
             self.headers = [row for row in self.headers if row[0] != b"accept-encoding"]

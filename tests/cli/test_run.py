@@ -115,6 +115,44 @@ def test_a_call_beyond_the_budget_is_refused_once(endpoint: ScriptedEndpoint, na
     assert "2 calls were refused: " in done.err
 
 
+VENDORS = {
+    "openai": ("$OPENAI_API_BASE/responses", '{"model": "gpt-4o-mini", "input": "Say hello."}'),
+    "anthropic": (
+        "$ANTHROPIC_BASE_URL/v1/messages",
+        BODY.replace("{", '{"max_tokens": 100, ', 1).replace("MODEL", "claude-haiku-4-5"),
+    ),
+    "anthropic, its base URL taken with the version": (
+        "$ANTHROPIC_BASE_URL/messages",
+        BODY.replace("{", '{"max_tokens": 100, ', 1).replace("MODEL", "claude-haiku-4-5"),
+    ),
+    "google": (
+        "$GOOGLE_GEMINI_BASE_URL/v1beta/models/gemini-2.5-flash:generateContent",
+        '{"contents": [{"role": "user", "parts": [{"text": "Say hello."}]}]}',
+    ),
+    "google, as LiteLLM asks": (
+        "$GEMINI_API_BASE/models/gemini-2.5-flash:generateContent",
+        '{"contents": [{"role": "user", "parts": [{"text": "Say hello."}]}]}',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_calls_in_each_vendors_format_are_counted(
+    endpoint: ScriptedEndpoint, tmp_path: Path, name: str
+) -> None:
+    url, body = VENDORS[name]
+    file = tmp_path / "report.json"
+    upstreams = [f"openai={endpoint.base_url}"]
+    upstreams += [f"{vendor}={endpoint.root_url}" for vendor in ("anthropic", "google")]
+    options = [part for row in upstreams for part in ("--upstream", row)]
+    post = "curl -s -w '%{http_code}\\n' -o /dev/null -H 'Content-Type: application/json'"
+    command = ("sh", "-c", f"for i in 1 2; do {post} \"{url}\" -d '{body}'; done")
+    done = run("--budget", "1 calls", "--report", file, *options, "--", *command)
+    assert done.out.split() == ["200", "402"]
+    (used,) = report_of(file)["models"].values()
+    assert (used["calls"], used["estimated"], used["unpriced"]) == (1, 0, 0)
+
+
 def test_a_command_that_fails_for_want_of_budget_is_75(endpoint: ScriptedEndpoint) -> None:
     more = {"OPENAI_BASE_URL": endpoint.base_url}
     done = run("--budget", "2 calls", *sdk(5), more=more)
