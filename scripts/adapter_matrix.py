@@ -2,7 +2,8 @@
 
 A row has a cell for each feature: a tick if a test of it passed with the lowest and the newest
 version of the SDK, a version if it passed with that one only, "n/a" if it does not apply, "no" if
-the framework cannot express it, and nothing if it is not tested.
+the framework cannot express it, and nothing if it is not tested. Run by itself, this brings
+versions and reasons up to date.
 """
 
 import re
@@ -115,3 +116,7 @@ def _cells(adapter: str, passed: Passed) -> list[str]:
 
 def _row(*texts: str) -> str:
     return "| " + " | ".join(texts) + " |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(updated(PAGE.read_text(), {}))

@@ -24,7 +24,7 @@ def marked_features(paths: list[Path]) -> Iterator[str]:
 
 
 def test_the_page_is_as_the_reasons_and_versions_have_it() -> None:
-    assert matrix.updated(PAGE, {}) == PAGE, "run make adapters"
+    assert matrix.updated(PAGE, {}) == PAGE, "run scripts/adapter_matrix.py"
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
