@@ -43,11 +43,11 @@ def run(code: str, folder: Path, **environment: str) -> str:
 def test_a_python_snippet_runs(name: str, code: str, tmp_path: Path) -> None:
     shutil.copy(ROOT / "tests/data/localhost.pem", tmp_path / "ca.pem")
     with ScriptedEndpoint() as endpoint:
-        run(code, tmp_path, OPENAI_BASE_URL=endpoint.base_url)
+        run(code, tmp_path, OPENAI_BASE_URL=endpoint.base_url, OPENAI_API_KEY="none")
 
 
 def test_the_readmes_example_counts_its_run_and_remembers_its_day(tmp_path: Path) -> None:
-    code = dict(snippets("python"))["README.md-0"]
+    code = dict(snippets("python"))["README.md-1"]
     in_half_a_day = (time.gmtime().tm_hour + 12) % 24  # no day ends between the two runs
     day = "DailyBudgetConfig(\n"
     assert code.count(day) == 1

@@ -2,6 +2,7 @@
 
 from typing import Any, Self, Unpack
 
+from budget_core.notices import show_on
 from budget_cpython.adapters.current import carry_blocks, enter, leave
 from budget_cpython.adapters.layer import Layer, Options
 from budget_cpython.ledger.limit_parser import parse_budget
@@ -39,13 +40,22 @@ class BudgetBlock:
     async def __aexit__(self, *error: object) -> None:
         self.__exit__()
 
+    def __repr__(self) -> str:
+        spent = []
+        for row in self._rows():
+            show, unit = show_on(row.axis)
+            cap = "" if row.limit is None else f" of {show(row.limit)}"
+            window = "" if row.window == "run" else f" per {row.window}"
+            if cap or row.spent:
+                spent.append(show(row.spent) + cap + unit + window)
+        return f"<{self.layer.account}: {', '.join(spent) or 'nothing'} spent>"
+
     @property
     def spent(self) -> dict[str, int]:
         """What its account used on each axis, the most of its windows; money is in `nano_usd`."""
         found: dict[str, int] = {}
-        for row in self.layer.balance():
-            if row.account == self.layer.account:
-                found[row.axis] = max(row.spent, found.get(row.axis, 0))
+        for row in self._rows():
+            found[row.axis] = max(row.spent, found.get(row.axis, 0))
         return found
 
     @property
@@ -56,6 +66,10 @@ class BudgetBlock:
             if row.left is not None:
                 found[row.axis] = min(row.left, found.get(row.axis, row.left))
         return found
+
+    def _rows(self) -> list[Any]:
+        """Return the limits of its own account, without those above it."""
+        return [row for row in self.layer.balance() if row.account == self.layer.account]
 
 
 def budget(

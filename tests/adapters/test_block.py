@@ -24,6 +24,13 @@ def test_calls_draw_on_the_block_around_them() -> None:
     assert block.left == {"calls": 0, "tokens": 970}
 
 
+def test_a_block_shows_what_is_spent() -> None:
+    with budget("$0.50 + 2 calls/hour") as block:
+        call_blocking()
+    assert repr(block) == "<agent: 1 of 2 calls per hour, $0.0000045 of $0.50, 15 tokens spent>"
+    assert repr(budget("1 min", account="acme")) == "<acme: nothing spent>"
+
+
 def test_blocks_inside_one_another_all_count() -> None:
     with budget("3 calls", account="outer") as outer:
         with budget("1 calls", account="inner") as inner:
