@@ -1,9 +1,9 @@
 """The blocks around this code, which calls draw on, and how threads take them along."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from contextvars import Context, ContextVar
 from dataclasses import dataclass
 from functools import wraps
@@ -39,6 +39,20 @@ def leave() -> None:
     _ENTERED.set(tuple(around))
     if entered.deadline is not None:
         entered.deadline.__exit__()
+
+
+@contextmanager
+def inside(layers: Sequence[Layer]) -> Iterator[None]:
+    """Have budgeted calls draw on layers meanwhile, as inside a block."""
+    if layers:
+        carry_blocks()
+    for layer in layers:
+        enter(layer, None)
+    try:
+        yield
+    finally:
+        for _ in layers:
+            leave()
 
 
 def current_layers() -> tuple[Layer, ...]:

@@ -1,0 +1,59 @@
+"""What the adapters of asyncio frameworks share: how a call is settled, and what it used."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager, nullcontext
+from typing import Any, TypeVar
+
+from budget_cpython.adapters.call import BudgetedCall
+from budget_cpython.adapters.provider_errors import as_settled
+from budget_cpython.deadline import Deadline
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def settled(call: BudgetedCall) -> AsyncIterator[None]:
+    """Settle a call that fails, is cancelled, or is left before its end."""
+    try:
+        yield
+    except Exception as error:
+        await call.fail(as_settled(error))
+        raise
+    except BaseException:
+        call.abandon()
+        raise
+
+
+async def until_deadline(events: Any) -> AsyncGenerator[Any, None]:
+    """Yield the events of a stream, and close it; each comes before the current deadline.
+
+    Raises `DeadlineExceeded`.
+    """
+    deadline = Deadline.current()
+    async with aclosing(events) if hasattr(events, "aclose") else nullcontext():
+        while True:
+            try:
+                async with deadline.scope():
+                    event = await anext(events)
+            except StopAsyncIteration:
+                return
+            yield event
+
+
+def report_of(
+    prompt: Any, answer: Any, cached: Any = 0, written: Any = 0, reasoning: Any = 0
+) -> dict[str, Any]:
+    """Return tokens as a usage report, an empty one for the zeros that stand for no report.
+
+    `cached` tokens and those `written` to a cache are part of the prompt, `reasoning` of the
+    answer.
+    """
+    if not prompt and not answer:
+        return {}
+    return {
+        "input_tokens": prompt or 0,
+        "output_tokens": answer or 0,
+        "total_tokens": (prompt or 0) + (answer or 0),
+        "input_tokens_details": {"cached_tokens": cached or 0, "cache_write_tokens": written or 0},
+        "output_tokens_details": {"reasoning_tokens": reasoning or 0},
+    }
