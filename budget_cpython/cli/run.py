@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -159,11 +159,12 @@ def _budget(options: argparse.Namespace, ledger: Any) -> "tuple[list[Layer], flo
 
 def _say(options: argparse.Namespace, report: "Report") -> None:
     """Say what was used; after Ctrl-C end as the command did."""
-    if options.report:
-        Path(options.report).write_text(json.dumps(report.as_json(), indent=2) + "\n", "utf-8")
     if not options.quiet:
         first = "\n" * report.ending.interrupted  # after ^C
-        print(first + "\n".join(report.lines()), file=sys.stderr, flush=True)
+        with suppress(OSError):  # its reader has gone
+            print(first + "\n".join(report.lines()), file=sys.stderr, flush=True)
+    if options.report:
+        Path(options.report).write_text(json.dumps(report.as_json(), indent=2) + "\n", "utf-8")
     if report.ending.interrupted and report.ending.signal == signal.SIGINT:
         # A shell ends its script, or its loop, only after a command that the signal ended.
         signal.signal(signal.SIGINT, signal.SIG_DFL)

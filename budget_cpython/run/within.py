@@ -4,8 +4,10 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from budget_core.errors import BudgetError
+from budget_core.ledger.records import Balance
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.deadline import Deadline
 from budget_cpython.proxy import Proxy
@@ -67,7 +69,10 @@ class Run:
                 self._gate.deadline = Deadline.from_now(self._seconds)
             ending = self._run(command, self._routes.environment(environment, url))
             took = time.monotonic() - begun
-        rows = [row for layer in self._layers for row in layer.balance()]
+        rows: list[Balance] = []
+        for layer in self._layers:
+            with suppress(BudgetError):  # a ledger that is out of reach now
+                rows += layer.balance()
         gate = self._gate
         return Report(command, ending, gate.refused, gate.reason, took, self._proxy.usage, rows)
 

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from budget_core.ledger.limit import Limit
+from budget_cpython.cli.service_options import ENGINE_VARIABLE
 from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.sqlite import SqliteLedger
+from budget_cpython.serve import KeyFile
 from tests.ports import kept_port
 from tests.run.support import PATIENCE, PYTHON, Started, report_of, run
+from tests.serve.support import Service
 
 BODY = '{"model": "MODEL", "messages": [{"role": "user", "content": "Say hello."}]}'
 CURL = """
@@ -239,6 +242,34 @@ def test_an_answer_in_flight_when_the_run_ends_counts_as_one_call(
     assert used["input"] > 0
 
 
+def test_notices_are_sent_if_they_are_wanted(endpoint: ScriptedEndpoint) -> None:
+    more = {"OPENAI_BASE_URL": endpoint.base_url}
+    for options in ((), ("--notices",)):
+        assert run("--budget", "2 calls", *options, *curl(2), more=more).out == "200\n200\n"
+    last = [len(request.body["messages"]) for request in endpoint.requests]
+    assert last == [1, 1, 1, 2]
+
+
+def test_a_strict_run_refuses_what_is_not_a_model_call(endpoint: ScriptedEndpoint) -> None:
+    more = {"OPENAI_BASE_URL": endpoint.base_url}
+    get = "curl -s -o /dev/null -w '%{http_code}' $OPENAI_BASE_URL/files"
+    said = [
+        run("--budget", "9 calls", *options, "--", "sh", "-c", get, more=more)
+        for options in ((), ("--strict",))
+    ]
+    assert [done.out for done in said] == ["404", "403"]
+    assert "(other requests)" in said[0].err
+
+
+def test_a_fallback_model_answers_where_the_other_does_not_fit(
+    endpoint: ScriptedEndpoint,
+) -> None:
+    more = {"OPENAI_BASE_URL": endpoint.base_url}
+    options = ("--budget", "$0.00001", "--fallback-model", "gpt-4.1-nano")
+    run(*options, *curl(1, "gpt-4-32k"), more=more)
+    assert [request.body["model"] for request in endpoint.requests] == ["gpt-4.1-nano"]
+
+
 def test_after_a_kill_of_the_run_the_commands_calls_fail(endpoint: ScriptedEndpoint) -> None:
     script = f"echo ready; read go; {filled(CURL)}"
     more = {"OPENAI_BASE_URL": endpoint.base_url}
@@ -275,6 +306,29 @@ def test_an_accounts_own_limits_are_not_replaced(tmp_path: Path) -> None:
     assert done.code == 2
     assert "account me has other limits already, 3 calls per month" in done.err
     assert run("--budget", "3 calls/month", *options, "true").code == 0
+
+
+def test_a_served_ledger_takes_a_key(endpoint: ScriptedEndpoint, tmp_path: Path) -> None:
+    keys = KeyFile(str(tmp_path / "keys.json"))
+    key = keys.add("me", "team", ("reserve", "read", "limits"))
+    engine = ("--engine", "memory:", "--listen", "127.0.0.1:0")
+    with Service(*engine, "--keys", keys.path) as service:
+        more = {"OPENAI_BASE_URL": endpoint.base_url, "THE_KEY": key, ENGINE_VARIABLE: service.url}
+        options = ("--account", "team/me", "--ledger-key", "env:THE_KEY")
+        first = run("--budget", "2 calls/day", *options, *curl(3), more=more)
+        assert (first.code, first.out.split()) == (0, ["200", "200", "402"])
+        more["THE_KEY"] = "mb.me.wrong"
+        assert run("--budget", "2 calls/day", *options, *curl(), more=more).code == 1
+
+
+def test_a_ledger_that_has_gone_at_the_end_does_not_hide_the_exit_code() -> None:
+    with Service("--engine", "memory:", "--listen", "127.0.0.1:0") as service:
+        options = ("--budget", "2 calls/day", "--ledger", service.url, "--account", "me")
+        with Started(*options, "--", "sh", "-c", "echo ready; read go; exit 4") as started:
+            assert started.line() == "ready"
+            service.end()
+            started.send("go")
+            assert started.end().code == 4
 
 
 def test_an_account_without_limits_is_an_error_at_the_start(tmp_path: Path) -> None:
