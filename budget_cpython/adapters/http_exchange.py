@@ -24,6 +24,10 @@ _UNSENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "Unsup
 _TIMEOUTS = ("connect", "read", "write", "pool")
 
 
+class BrokenStreamError(Exception):
+    """A stream that ended before its last event, so that not all of its usage is known."""
+
+
 class UnbilledError(Exception):
     """A call that was refused, or that never reached its model."""
 
@@ -216,8 +220,10 @@ def watched_streams(httpx: Any) -> tuple[Callable[..., Any], Callable[..., Any]]
                 exchange.call.abandon()
                 raise
             rest = exchange.rest()
-            if exchange.is_streamed:
+            if exchange.is_complete:
                 exchange.call.end_blocking(exchange.answer())
+            elif exchange.is_streamed:
+                exchange.call.fail_blocking(BrokenStreamError())
             yield from rest
 
         def close(self) -> None:
@@ -252,8 +258,10 @@ def watched_streams(httpx: Any) -> tuple[Callable[..., Any], Callable[..., Any]]
                 exchange.call.abandon()
                 raise
             rest = exchange.rest()
-            if exchange.is_streamed:
+            if exchange.is_complete:
                 await exchange.call.end(exchange.answer())
+            elif exchange.is_streamed:
+                await exchange.call.fail(BrokenStreamError())
             for passed in rest:
                 yield passed
 

@@ -26,7 +26,7 @@ from budget_cpython.adapters.http_client import budgeted_http_client
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.limit_parser import parse_limits
-from tests.adapters.wire.vectors import CHAT_EXTRA, CHAT_STREAM, CHAT_TEXT, events
+from tests.adapters.wire.vectors import CHAT_EXTRA, CHAT_STREAM, CHAT_TEXT, MESSAGE_STREAM, events
 
 KINDS = [httpx.Client, httpx.AsyncClient, httpx2.Client, httpx2.AsyncClient]
 BODY = {"model": "scripted", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 50}
@@ -370,6 +370,23 @@ def test_a_stream_that_breaks_off_keeps_its_hold(make: Any, endpoint: ScriptedEn
         list(tries.pieces(response))
     tries.close(response)
     assert sum(used(layer)) >= 50
+
+
+def test_a_stream_that_ends_before_its_last_event_keeps_its_hold(make: Any, served: Any) -> None:
+    start = MESSAGE_STREAM[0]
+    served.kind, served.answer = "text/event-stream", events(start, {"type": "error"})
+    layer = a_layer("1000 tokens")
+    tries = make(served.url, layer)
+    tries.post({**BODY, "stream": True}, "messages")
+    assert sum(used(layer)) >= 50
+
+
+def test_a_stream_of_a_server_that_reports_no_usage_is_estimated(make: Any, served: Any) -> None:
+    served.kind, served.answer = "text/event-stream", events(*CHAT_STREAM[:-2])
+    layer = a_layer("1000 tokens", estimates=True)
+    make(served.url, layer).post({**BODY, "stream": True})
+    assert 0 < used(layer)[0] < 50
+    assert used(layer)[1] == 0
 
 
 def test_a_deadline_lowers_the_timeouts(make: Any, endpoint: ScriptedEndpoint) -> None:

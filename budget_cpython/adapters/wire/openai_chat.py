@@ -20,7 +20,7 @@ from budget_cpython.adapters.wire.format import (
     texts_in,
 )
 from budget_cpython.adapters.wire.openai_paths import model_of, path_with
-from budget_cpython.adapters.wire.readers import StreamReader
+from budget_cpython.adapters.wire.readers import Piece, StreamReader
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
 _REASONING = ("reasoning_content", "reasoning")
@@ -118,6 +118,12 @@ class ChatReader(StreamReader):
         self.final = self.final or reported or event.get("done") is True
         extra = isinstance(usage, dict) and event.get("choices") == []
         return joined(_text_of(as_dict(choice)) for choice in choices), self._wanted or not extra
+
+    def end(self) -> list[Piece]:
+        """Return an event that lacks its end; some servers end without `[DONE]`."""
+        pieces = super().end()
+        self.final = self.final or self._finished
+        return pieces
 
 
 def prompts_in(value: Any) -> list[str]:

@@ -1,0 +1,101 @@
+"""A budget round a client of google-genai."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from typing import Any, TypeVar
+
+from google.genai import Client
+from google.genai.errors import APIError
+
+from budget_cpython.adapters.http_client import budgeted_http_client
+from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.sdk_client import raise_with_cause, refuse_client
+
+T = TypeVar("T")
+
+
+def budgeted(client: T, layers: Sequence[Layer]) -> T:
+    """Return a client of the same class whose calls draw on layers.
+
+    Counted are `generate_content` and `generate_content_stream` of `models` and `chats`, also of
+    `aio`; counting tokens is free; live sessions, interactions, embeddings and batches pass
+    through. asyncio calls go through httpx, also where aiohttp is installed. A refusal raises
+    `google.genai.errors.ClientError` with the code 402; its cause is the error of the budget.
+
+    Raises `ValueError` for anything but a `google.genai.Client`, and for one with sessions of
+    google-auth.
+    """
+    if not isinstance(client, Client):
+        refuse_client(client, "give a google.genai.Client")
+    api: Any = client._api_client
+    if api._async_httpx_client is None:
+        refuse_client(client, "it uses sessions of google-auth, not httpx")
+    new = _twin(api)
+    new._httpx_client = budgeted_http_client(api._httpx_client, layers)
+    new._async_httpx_client = budgeted_http_client(api._async_httpx_client, layers)
+    new._http_options = api._http_options.model_copy(
+        update={"httpx_client": new._httpx_client, "httpx_async_client": new._async_httpx_client}
+    )
+    new.microbudget_original = client  # whose end closes the connections
+    for name, wrap in _WRAPPED.items():
+        setattr(new, name, wrap(getattr(new, name)))
+    found: T = _with_api(client, api, new)
+    return found
+
+
+def _twin(part: Any) -> Any:
+    new = object.__new__(type(part))
+    new.__dict__.update(vars(part))
+    return new
+
+
+def _with_api(part: Any, old: Any, new: Any) -> Any:
+    """Return a copy of a part of the SDK whose requests go through another API client."""
+    twin = _twin(part)
+    for name, value in vars(part).items():
+        if value is old:
+            setattr(twin, name, new)
+        elif getattr(value, "_api_client", None) is old:
+            setattr(twin, name, _with_api(value, old, new))
+    return twin
+
+
+def _blocking(request: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(request)
+    def run(*given: Any, **options: Any) -> Any:
+        try:
+            return request(*given, **options)
+        except APIError as error:
+            raise_with_cause(error)
+
+    return run
+
+
+def _blocking_stream(request: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+    @wraps(request)
+    def run(*given: Any, **options: Any) -> Iterator[Any]:
+        try:
+            yield from request(*given, **options)
+        except APIError as error:
+            raise_with_cause(error)
+
+    return run
+
+
+def _awaited(request: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(request)
+    async def run(*given: Any, **options: Any) -> Any:
+        try:
+            return await request(*given, **options)
+        except APIError as error:
+            raise_with_cause(error)
+
+    return run
+
+
+_WRAPPED: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+    "request": _blocking,
+    "request_streamed": _blocking_stream,
+    "async_request": _awaited,
+    "async_request_streamed": _awaited,
+}
