@@ -21,6 +21,7 @@ def budgeted(client: T, layers: Sequence[Layer]) -> T:
     `aio`; counting tokens is free; live sessions, interactions, embeddings and batches pass
     through. asyncio calls go through httpx, also where aiohttp is installed. A refusal raises
     `google.genai.errors.ClientError` with the code 402; its cause is the error of the budget.
+    Closing it leaves the connections open for `client`, whose end closes them.
 
     Raises `ValueError` for anything but a `google.genai.Client`, and for one with sessions of
     google-auth.
@@ -37,10 +38,19 @@ def budgeted(client: T, layers: Sequence[Layer]) -> T:
         update={"httpx_client": new._httpx_client, "httpx_async_client": new._async_httpx_client}
     )
     new.microbudget_original = client  # whose end closes the connections
+    new.close, new.aclose = _leave, _leave_async
     for name, wrap in _WRAPPED.items():
         setattr(new, name, wrap(getattr(new, name)))
     found: T = _with_api(client, api, new)
     return found
+
+
+def _leave() -> None:
+    """Leave the connections to the client that they belong to."""
+
+
+async def _leave_async() -> None:
+    """Leave the connections to the client that they belong to."""
 
 
 def _twin(part: Any) -> Any:

@@ -1,6 +1,7 @@
 """What a budgeted client does, whatever its SDK; the tests of each SDK name these cases."""
 
 import asyncio
+import gc
 import inspect
 import threading
 import time
@@ -143,8 +144,10 @@ class World:
         return api._async_httpx_client if self.is_async else api._httpx_client
 
     def close(self) -> None:
+        self.client = None
+        gc.collect()  # ends the streams that were left, while their loop is there
+        self.run(self.loop.shutdown_asyncgens())
         self.run(self.sdk.end(self.raw, self.is_async))
-        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
 
 
