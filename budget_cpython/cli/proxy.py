@@ -154,8 +154,8 @@ def make_proxy(options: argparse.Namespace) -> "Proxy":
     from budget_cpython.proxy import Access, Proxy, read_upstreams
     from budget_cpython.proxy.settings import rules_on
 
-    url = options.ledger
-    ledger: Any = Ledger() if url == MEMORY else open_async_ledger(url, **_ledger_options(options))
+    url, more = options.ledger, _ledger_options(options)
+    ledger: Any = Ledger() if url == MEMORY else open_async_ledger(url, **more)
     upstreams = read_upstreams(options.upstream, options.upstream_key)
     return Proxy(
         {upstream.name: upstream for upstream in upstreams},

@@ -8,14 +8,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+import httpx
+
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.proxy import Proxy
+from budget_cpython.proxy.server import running
 from tests.paths import ROOT
 
 PATIENCE = 120  # seconds, where only hanging is to be seen
@@ -169,3 +172,35 @@ def ask_raw(url: str, data: bytes) -> bytes:
         while piece := raw.recv(65_536):
             answer += piece
     return answer
+
+
+class Counted:
+    """An ASGI app that notes the requests to another one."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self.requests: list[str] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            self.requests.append(scope["path"])
+        await self._app(scope, receive, send)
+
+    def running(self) -> AbstractContextManager[str]:
+        """Serve it in a thread."""
+        return running(self, "127.0.0.1:0")
+
+
+def get(url: str, **more: Any) -> httpx.Response:
+    """Make a GET request that may take long."""
+    return httpx.get(url, **{"timeout": PATIENCE, **more})
+
+
+def post(url: str, **more: Any) -> httpx.Response:
+    """Make a POST request that may take long."""
+    return httpx.post(url, **{"timeout": PATIENCE, **more})
+
+
+def stream(method: str, url: str, **more: Any) -> AbstractContextManager[httpx.Response]:
+    """Make a request whose answer is read as it comes."""
+    return httpx.stream(method, url, **{"timeout": PATIENCE, **more})

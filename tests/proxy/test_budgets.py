@@ -6,7 +6,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import httpx
 import openai
 import pytest
 
@@ -24,6 +23,7 @@ from tests.proxy.support import (
     Request,
     budgeted,
     chunk,
+    post,
     spent,
     usage,
 )
@@ -68,12 +68,12 @@ def test_a_call_of_the_openai_sdk_is_held_sent_and_charged() -> None:
 
 def test_a_refusal_says_what_is_left_and_until_when() -> None:
     with Behind(answering) as behind, budgeted(behind.url, "0 calls/day") as (url, _, _):
-        answer = httpx.post(url + CHAT, json=ASKED)
+        answer = post(url + CHAT, json=ASKED)
         assert answer.status_code == 402
         assert answer.headers["x-should-retry"] == "false"
         assert answer.headers["ratelimit"].startswith('"calls per day";r=0;t=')
         assert answer.json()["error"]["budget"]["resets_at"] > 0
-        anthropic = httpx.post(f"{url}/v1/messages", json={**ASKED, "max_tokens": 9})
+        anthropic = post(f"{url}/v1/messages", json={**ASKED, "max_tokens": 9})
         assert anthropic.status_code == 402
         assert anthropic.json()["error"]["type"] == "billing_error"
         assert behind.requests == []
@@ -81,8 +81,8 @@ def test_a_refusal_says_what_is_left_and_until_when() -> None:
 
 def test_the_limit_of_an_answer_is_lowered_to_what_is_left() -> None:
     with Behind(answering) as behind, budgeted(behind.url, "100 tokens") as (url, _, _):
-        httpx.post(url + CHAT, json={**ASKED, "max_completion_tokens": 500})
-        httpx.post(url + CHAT, json=ASKED)
+        post(url + CHAT, json={**ASKED, "max_completion_tokens": 500})
+        post(url + CHAT, json=ASKED)
         one, two = (body["max_completion_tokens"] for body in asked_of(behind))
         assert 50 < one < 100
         assert 0 < two < one
@@ -92,11 +92,11 @@ def test_money_is_counted_by_prices_and_a_model_without_one_is_refused() -> None
     prices = {"scripted": Price("1", "2")}
     with Behind(answering) as behind, budgeted(behind.url, "$1", prices=prices) as found:
         url, layer, proxy = found
-        assert httpx.post(url + CHAT, json=ASKED).status_code == 200
+        assert post(url + CHAT, json=ASKED).status_code == 200
         assert spent(layer, "nano_usd") == (17_000, 0)
         row = proxy.usage.rows()["scripted"]
         assert (row.nano_usd, row.dollars, row.unpriced) == (17_000, 0.000_017, 0)
-        answer = httpx.post(url + CHAT, json={**ASKED, "model": "unheard-of"})
+        answer = post(url + CHAT, json={**ASKED, "model": "unheard-of"})
         assert answer.status_code == 402
         assert "no price is known for unheard-of" in answer.json()["error"]["message"]
         assert len(behind.requests) == 1
@@ -107,7 +107,7 @@ def test_an_answer_without_usage_is_estimated_and_marked() -> None:
         ScriptedEndpoint() as endpoint,
         budgeted(endpoint.base_url, "1000 tokens") as (url, layer, proxy),
     ):
-        assert httpx.post(url + CHAT, json={**ASKED, "model": "no-usage"}).status_code == 200
+        assert post(url + CHAT, json={**ASKED, "model": "no-usage"}).status_code == 200
         assert spent(layer, "tokens")[0] > 0
         row = proxy.usage.rows()["no-usage"]
         assert (row.calls, row.estimated) == (1, 1)
@@ -119,8 +119,8 @@ def test_what_the_upstream_refuses_costs_nothing_and_passes_untouched(model: str
     with ScriptedEndpoint() as endpoint, budgeted(endpoint.base_url, "9 calls") as found:
         url, layer, _ = found
         body = {**ASKED, "model": model}
-        through = httpx.post(url + CHAT, json=body)
-        bare = httpx.post(endpoint.base_url + CHAT.removeprefix("/v1"), json=body)
+        through = post(url + CHAT, json=body)
+        bare = post(endpoint.base_url + CHAT.removeprefix("/v1"), json=body)
         assert (through.status_code, through.content) == (bare.status_code, bare.content)
         assert through.headers.get("retry-after") == bare.headers.get("retry-after")
         assert spent(layer, "calls") == (0, 0)
@@ -130,7 +130,7 @@ def test_an_upstream_that_cannot_be_reached_costs_nothing() -> None:
     with Behind(answering) as behind:
         gone = behind.url
     with budgeted(gone, "9 calls") as (url, layer, proxy):
-        answer = httpx.post(url + CHAT, json=ASKED)
+        answer = post(url + CHAT, json=ASKED)
         assert answer.status_code == 502
         assert answer.json()["error"]["code"] == "upstream_unreachable"
         assert spent(layer, "calls") == (0, 0)
@@ -151,7 +151,7 @@ def test_a_call_waits_for_what_another_one_holds() -> None:
 
         def ask() -> None:
             body = {**ASKED, "max_tokens": 60}
-            answers.append(httpx.post(url + CHAT, json=body, timeout=PATIENCE).status_code)
+            answers.append(post(url + CHAT, json=body).status_code)
 
         threads = [threading.Thread(target=ask) for _ in range(4)]
         threads[0].start()
@@ -173,7 +173,7 @@ def test_the_model_is_told_and_tools_are_withdrawn_only_where_notices_are_on(not
         with budgeted(behind.url, "10 calls + 1500 tokens", **options) as (url, _, _):
             for _ in range(9):
                 body = {**ASKED, "tools": [TOOL], "max_tokens": 1400}
-                assert httpx.post(url + CHAT, json=body).status_code == 200
+                assert post(url + CHAT, json=body).status_code == 200
         plain = [
             body["messages"] == ASKED["messages"] and body.get("tools") == [TOOL]
             for body in asked_of(behind)
@@ -185,7 +185,7 @@ def test_the_fallback_model_answers_where_the_one_asked_for_does_not_fit() -> No
     prices = {"scripted": Price("100", "1000"), "small": Price("0", "0")}
     layer = Layer(parse_limits("$0.000001"), prices=prices, fallback_model="small")
     with Behind(answering) as behind, Proxy({"it": behind.url}, [layer]).running() as url:
-        assert httpx.post(url + CHAT, json=ASKED).status_code == 200
+        assert post(url + CHAT, json=ASKED).status_code == 200
         assert asked_of(behind)[0]["model"] == "small"
 
 
@@ -210,7 +210,7 @@ def test_the_command_reads_limits_rules_and_prices_from_a_file(tmp_path: Path) -
 
             def ask(path: str, account: str, body: Any = ASKED) -> int:
                 headers = {"x-microbudget-account": account}
-                return httpx.post(proxy.url + path, json=body, headers=headers).status_code
+                return post(proxy.url + path, json=body, headers=headers).status_code
 
             assert ask(CHAT, "org/quiet") == 200
             assert asked_of(behind)[0]["max_completion_tokens"] == 11
@@ -227,7 +227,7 @@ def test_the_command_reads_limits_rules_and_prices_from_a_file(tmp_path: Path) -
 
 def test_a_body_that_is_not_json_is_refused_since_no_budget_can_be_kept() -> None:
     with Behind(answering) as behind, budgeted(behind.url, "9 calls") as (url, layer, _):
-        answer = httpx.post(url + CHAT, content=b"{")
+        answer = post(url + CHAT, content=b"{")
         assert (answer.status_code, answer.headers["x-should-retry"]) == (402, "false")
         assert spent(layer, "calls") == (0, 0)
         assert behind.requests == []
@@ -240,7 +240,7 @@ def test_a_stream_that_is_compressed_all_the_same_is_passed_on_and_counts_as_unk
         http.reply(content, Content_Type="text/event-stream", Content_Encoding="gzip")
 
     with Behind(act) as behind, budgeted(behind.url, "9999 tokens") as (url, layer, proxy):
-        answer = httpx.post(url + CHAT, json={**ASKED, "stream": True})
+        answer = post(url + CHAT, json={**ASKED, "stream": True})
         assert '"prompt_tokens": 7' in answer.text
         assert sum(spent(layer, "tokens")) > 12
         assert proxy.usage.rows()["scripted"].estimated == 1

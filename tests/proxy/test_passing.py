@@ -3,12 +3,11 @@
 import re
 from typing import Any
 
-import httpx
 import pytest
 
 from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.proxy import Proxy, Upstream
-from tests.proxy.support import ASKED, CHAT, Behind, Request, ask_raw, budgeted, spent
+from tests.proxy.support import ASKED, CHAT, Behind, Request, ask_raw, budgeted, get, post, spent
 
 
 def echo(http: Request) -> None:
@@ -20,7 +19,7 @@ def echo(http: Request) -> None:
 def test_other_requests_pass_with_their_bytes_and_headers() -> None:
     with Behind(echo) as behind, budgeted(behind.url, "9 calls") as (url, _, _):
         body = b'\x00{"not": "json'
-        answer = httpx.post(f"{url}/v1/images?a=%2F&b", content=body, headers={"X-Asked": "yes"})
+        answer = post(f"{url}/v1/images?a=%2F&b", content=body, headers={"X-Asked": "yes"})
         said = answer.json()
         assert answer.status_code == 207
         assert (said["path"], said["body"]) == ("/v1/images?a=%2F&b", body.decode("latin-1"))
@@ -43,7 +42,7 @@ def test_headers_of_one_connection_do_not_pass() -> None:
 def test_cookies_of_one_answer_do_not_go_with_the_next_request() -> None:
     with Behind(echo) as behind, budgeted(behind.url, "9 calls") as (url, _, _):
         for _ in range(2):
-            httpx.get(f"{url}/v1/files")
+            get(f"{url}/v1/files")
         assert [request.headers["Cookie"] for request in behind.requests] == [None, None]
 
 
@@ -52,7 +51,7 @@ def test_a_redirection_is_passed_on_not_followed() -> None:
         http.reply({}, 307, Location="/elsewhere")
 
     with Behind(redirect) as behind, budgeted(behind.url, "9 calls") as (url, _, _):
-        answer = httpx.post(url + CHAT, json=ASKED)
+        answer = post(url + CHAT, json=ASKED)
         assert (answer.status_code, answer.headers["location"]) == (307, "/elsewhere")
         assert len(behind.requests) == 1
 
@@ -60,8 +59,8 @@ def test_a_redirection_is_passed_on_not_followed() -> None:
 def test_an_other_request_counts_as_one_call_and_is_marked_as_unknown() -> None:
     with Behind(echo) as behind, budgeted(behind.url, "2 calls") as (url, layer, proxy):
         for _ in range(2):
-            assert httpx.post(f"{url}/v1/images", json={}).status_code == 207
-        refused = httpx.post(f"{url}/v1/images", json={})
+            assert post(f"{url}/v1/images", json={}).status_code == 207
+        refused = post(f"{url}/v1/images", json={})
         assert (refused.status_code, refused.headers["x-should-retry"]) == (402, "false")
         assert refused.json()["error"]["code"] == "insufficient_quota"
         assert len(behind.requests) == 2
@@ -74,7 +73,7 @@ def test_an_other_request_that_reaches_no_server_costs_nothing() -> None:
     with Behind(echo) as behind:
         gone = behind.url
     with budgeted(gone, "2 calls") as (url, layer, proxy):
-        answer = httpx.post(f"{url}/v1/images", json={})
+        answer = post(f"{url}/v1/images", json={})
         assert answer.status_code == 502
         assert answer.json()["error"]["code"] == "upstream_unreachable"
         assert spent(layer, "calls") == (0, 0)
@@ -83,9 +82,9 @@ def test_an_other_request_that_reaches_no_server_costs_nothing() -> None:
 
 def test_models_are_listed_and_tokens_counted_for_nothing() -> None:
     with Behind(echo) as behind, budgeted(behind.url, "0 calls", strict=True) as (url, layer, _):
-        assert httpx.get(f"{url}/v1/models").status_code == 207
-        assert httpx.get(f"{url}/v1/models/gpt-5").status_code == 207
-        assert httpx.post(f"{url}/v1/messages/count_tokens", json={}).status_code == 207
+        assert get(f"{url}/v1/models").status_code == 207
+        assert get(f"{url}/v1/models/gpt-5").status_code == 207
+        assert post(f"{url}/v1/messages/count_tokens", json={}).status_code == 207
         assert spent(layer, "calls") == (0, 0)
 
 
@@ -101,7 +100,7 @@ def test_strict_refuses_what_is_no_known_call_in_the_vendors_shape(
     headers: dict[str, str], shape: Any
 ) -> None:
     with Behind(echo) as behind, budgeted(behind.url, "9 calls", strict=True) as (url, layer, _):
-        answer = httpx.post(f"{url}/v1/images", json={}, headers=headers)
+        answer = post(f"{url}/v1/images", json={}, headers=headers)
         assert (answer.status_code, answer.headers["x-should-retry"]) == (403, "false")
         said = answer.json()
         assert {**said, "error": {**said["error"], **shape["error"]}} == said
@@ -132,7 +131,7 @@ def test_a_path_that_could_be_read_in_two_ways_is_refused(path: str) -> None:
 
 def test_a_large_body_is_refused_by_the_clients_one_attempt() -> None:
     with Behind(echo) as behind, budgeted(behind.url, "9 calls", max_body=1000) as (url, _, _):
-        answer = httpx.post(f"{url}/v1/files", content=b"x" * 100_000)
+        answer = post(f"{url}/v1/files", content=b"x" * 100_000)
         assert (answer.status_code, answer.headers["x-should-retry"]) == (413, "false")
         assert behind.requests == []
 
@@ -153,7 +152,7 @@ def test_the_upstreams_key_takes_the_place_of_the_clients(
         assert "secret" not in repr(upstream)
         with Proxy({"it": upstream}, []).running() as url:
             sent = {"Authorization": "Bearer mine", "X-Api-Key": "mine", **vendor}
-            httpx.get(f"{url}/v1/models", headers=sent)
+            get(f"{url}/v1/models", headers=sent)
         (request,) = behind.requests
         values = [
             value for name, value in request.headers.items() if re.search("mine|secret", value)
@@ -164,19 +163,19 @@ def test_the_upstreams_key_takes_the_place_of_the_clients(
 
 def test_without_a_key_of_the_upstream_the_clients_own_passes() -> None:
     with Behind(echo) as behind, Proxy({"it": behind.url}, []).running() as url:
-        httpx.get(f"{url}/v1/models", headers={"Authorization": "Bearer mine"})
+        get(f"{url}/v1/models", headers={"Authorization": "Bearer mine"})
         assert behind.requests[0].headers["Authorization"] == "Bearer mine"
 
 
 def test_a_page_of_another_site_cannot_spend_the_budget() -> None:
     with Behind(echo) as behind, budgeted(behind.url, "9 calls") as (url, _, _):
         for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
-            assert httpx.get(f"{url}/v1/models", headers=headers).status_code == 403
+            assert get(f"{url}/v1/models", headers=headers).status_code == 403
         assert behind.requests == []
 
 
 def test_it_tells_how_it_is() -> None:
     with ScriptedEndpoint() as endpoint, budgeted(endpoint.base_url, "1 calls") as (url, _, _):
         for name in ("healthz", "readyz"):
-            answer = httpx.get(f"{url}/{name}")
+            answer = get(f"{url}/{name}")
             assert (answer.status_code, answer.json()) == (200, {"status": "ok"})

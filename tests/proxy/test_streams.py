@@ -20,12 +20,14 @@ from tests.proxy.support import (
     Request,
     budgeted,
     chunk,
+    get,
+    post,
     spent,
+    stream,
     usage,
 )
 
 STREAM = {**ASKED, "stream": True, "max_tokens": 100}
-WAIT = httpx.Timeout(PATIENCE)
 
 
 def until(happened: Callable[[], bool]) -> None:
@@ -61,7 +63,7 @@ def test_each_piece_is_passed_on_before_the_next_one_exists() -> None:
 
     with Behind(act) as behind, budgeted(behind.url, "9 calls") as (url, _, _):
         found = []
-        with httpx.stream("POST", url + CHAT, json=STREAM, timeout=WAIT) as answer:
+        with stream("POST", url + CHAT, json=STREAM) as answer:
             assert answer.headers["content-type"] == "text/event-stream"
             for line in answer.iter_lines():
                 if line.startswith("data: {"):
@@ -84,7 +86,7 @@ def test_usage_is_asked_for_and_its_chunk_kept_from_who_did_not_ask(
 ) -> None:
     body = STREAM if asked is None else {**STREAM, "stream_options": asked}
     with Behind(with_usage) as behind, budgeted(behind.url, "999 tokens") as (url, layer, proxy):
-        answer = httpx.post(url + CHAT, json=body)
+        answer = post(url + CHAT, json=body)
         assert b'"include_usage": true' in behind.requests[0].body
         wanted = bool(asked and asked["include_usage"])
         assert ('"prompt_tokens"' in answer.text) is wanted
@@ -139,7 +141,7 @@ def test_an_answer_is_read_on_for_so_long_only_and_then_counts_as_unknown() -> N
     options = {"read_on_s": 0.1}
     with Behind(act) as behind, budgeted(behind.url, "999 tokens", **options) as found:
         url, layer, proxy = found
-        with httpx.stream("POST", url + CHAT, json=STREAM) as answer:
+        with stream("POST", url + CHAT, json=STREAM) as answer:
             next(answer.iter_raw())
         assert closed.wait(PATIENCE)
         until(lambda: is_unknown(proxy))
@@ -156,7 +158,7 @@ def test_an_answer_that_breaks_off_upstream_breaks_off_here() -> None:
     with Behind(broken) as behind, budgeted(behind.url, "999 tokens") as (url, layer, proxy):
         with (
             pytest.raises(httpx.RemoteProtocolError),
-            httpx.stream("POST", url + CHAT, json=STREAM) as answer,
+            stream("POST", url + CHAT, json=STREAM) as answer,
         ):
             answer.read()
         until(lambda: is_unknown(proxy))
@@ -171,7 +173,7 @@ def test_a_deadline_before_the_answer_is_a_refusal_that_is_not_repeated() -> Non
 
     with Behind(hang) as behind, budgeted(behind.url, "999 tokens") as (url, layer, proxy):
         headers = {"x-microbudget-timeout": "100"}
-        answer = httpx.post(url + CHAT, json=STREAM, headers=headers, timeout=WAIT)
+        answer = post(url + CHAT, json=STREAM, headers=headers)
         assert (answer.status_code, answer.headers["x-should-retry"]) == (504, "false")
         until(lambda: is_unknown(proxy))
         assert sum(spent(layer, "tokens")) >= 100
@@ -190,7 +192,7 @@ def test_a_deadline_in_an_answer_breaks_it_off() -> None:
         headers = {"x-microbudget-timeout": "2000"}
         with (
             pytest.raises(httpx.RemoteProtocolError),
-            httpx.stream("POST", url + CHAT, json=STREAM, headers=headers, timeout=WAIT) as answer,
+            stream("POST", url + CHAT, json=STREAM, headers=headers) as answer,
         ):
             answer.read()
         over.set()
@@ -199,7 +201,7 @@ def test_a_deadline_in_an_answer_breaks_it_off() -> None:
 @pytest.mark.parametrize("value", ["soon", "-1", "1.5", "9" * 20])
 def test_a_deadline_that_is_malformed_is_named(value: str) -> None:
     with budgeted("http://127.0.0.1:9", "9 calls") as (url, _, _):
-        answer = httpx.post(url + CHAT, json=ASKED, headers={"x-microbudget-timeout": value})
+        answer = post(url + CHAT, json=ASKED, headers={"x-microbudget-timeout": value})
         assert answer.status_code == 400
         assert "milliseconds" in answer.json()["error"]["message"]
 
@@ -219,7 +221,7 @@ def test_running_answers_finish_after_a_signal(tmp_path: Path) -> None:
     with Behind(act) as behind:
         options = ("--upstream", f"it={behind.url}", "--limit", "999 tokens", "--ledger", ledger)
         with ProxyCommand(*options) as proxy:
-            with httpx.stream("POST", proxy.url + CHAT, json=STREAM, timeout=WAIT) as answer:
+            with stream("POST", proxy.url + CHAT, json=STREAM) as answer:
                 pieces = answer.iter_raw()
                 next(pieces)
                 proxy.send_signal(signal.SIGTERM)
@@ -235,7 +237,7 @@ def test_running_answers_finish_after_a_signal(tmp_path: Path) -> None:
 
 def is_open(url: str) -> bool:
     try:
-        httpx.get(f"{url}/healthz", timeout=PATIENCE)
+        get(f"{url}/healthz", timeout=PATIENCE)
     except httpx.TransportError:
         return False
     return True
@@ -252,7 +254,7 @@ def test_answers_that_do_not_finish_in_the_grace_are_ended() -> None:
     with Behind(act) as behind:
         options = ("--upstream", f"it={behind.url}", "--limit", "9 calls", "--grace", "1")
         with ProxyCommand(*options) as proxy:
-            with httpx.stream("POST", proxy.url + CHAT, json=STREAM, timeout=WAIT) as answer:
+            with stream("POST", proxy.url + CHAT, json=STREAM) as answer:
                 next(answer.iter_raw())
                 assert proxy.end()[0] == 0
             over.set()

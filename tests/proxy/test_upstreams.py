@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from budget_cpython.proxy import Proxy, read_upstreams
-from tests.proxy.support import Behind, Request
+from tests.proxy.support import Behind, Request, get, post
 
 
 @pytest.mark.parametrize(
@@ -54,19 +53,19 @@ def test_of_several_upstreams_a_name_or_the_format_chooses(
     with Behind(name_of) as one, Behind(name_of) as two, Behind(name_of) as three:
         urls = {"openai": one.url, "anthropic": two.url, "local": three.url}
         with Proxy(urls, []).running() as url:
-            said = httpx.get(url + path, headers=headers).json()
+            said = get(url + path, headers=headers).json()
         assert (f"http://127.0.0.1:{said['port']}", said["path"]) == (urls[name], asked)
 
 
 def test_a_single_upstream_gets_everything() -> None:
     with Behind(name_of) as behind, Proxy({"local": behind.url}, []).running() as url:
         for path in ("/v1/messages", "/v1/models", "/local/v1/models"):
-            assert httpx.get(url + path).status_code == 200
+            assert get(url + path).status_code == 200
 
 
 def test_a_format_that_no_upstream_has_is_an_error_that_names_the_prefixes() -> None:
     with Proxy({"a": "http://127.0.0.1:9", "b": "http://127.0.0.1:9"}, []).running() as url:
-        answer = httpx.post(f"{url}/v1/messages", json={})
+        answer = post(f"{url}/v1/messages", json={})
         assert answer.status_code == 404
         assert "/a/..., /b/..." in answer.json()["error"]["message"]
 
