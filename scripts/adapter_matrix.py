@@ -56,11 +56,20 @@ def adapters() -> dict[str, dict[str, str]]:
 
 def test_files(adapter: str) -> list[Path]:
     """Return the files with the tests of an adapter: `test_NAME.py`, `test_NAME_ANYTHING.py`."""
+    return _files_of(adapter, "tests/adapters/test_")
+
+
+def modules(adapter: str) -> list[Path]:
+    """Return the modules of an adapter: `NAME.py`, `NAME_ANYTHING.py`."""
+    return _files_of(adapter, "budget_cpython/adapters/")
+
+
+def _files_of(adapter: str, start: str) -> list[Path]:
     names = [name.replace("-", "_") for name in adapters()]
     found = []
-    for path in sorted((ROOT / "tests/adapters").glob("test_*.py")):
-        stem = path.stem.removeprefix("test_") + "_"
-        owners = [name for name in names if stem.startswith(name + "_")]
+    for path in sorted(ROOT.glob(f"{start}*.py")):
+        rest = str(path.relative_to(ROOT).with_suffix("")).removeprefix(start)
+        owners = [name for name in names if f"{rest}_".startswith(name + "_")]
         if owners and max(owners, key=len) == adapter.replace("-", "_"):
             found.append(path)
     return found

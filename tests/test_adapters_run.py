@@ -34,6 +34,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     page.write_text(matrix.updated(matrix.PAGE.read_text(), {ADAPTER: {}}))
     monkeypatch.setattr(matrix, "PAGE", page)
     monkeypatch.setattr(matrix, "test_files", lambda _: [tmp_path / "test_a.py"])
+    monkeypatch.setattr(adapters, "complaints_about", lambda *_: "")
     monkeypatch.setattr(adapters, "_set_up", lambda _: sys.executable)
     return page
 
@@ -67,6 +68,28 @@ def test_a_test_that_fails_is_shown_and_writes_nothing(
     said = capsys.readouterr().out
     assert "assert False" in said
     assert f"FAILED: 1 of the tests on crewai {versions()[0]}" in said
+
+
+def test_an_error_in_the_types_counts_as_a_failed_test(
+    page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(adapters, "complaints_about", lambda *_: "wrong type\n")
+    assert try_with(SHOWS_STREAM, page, monkeypatch) == 1
+    said = capsys.readouterr().out
+    assert "wrong type" in said
+    assert f"FAILED: 1 of the tests on crewai {versions()[1]}" in said
+
+
+def test_the_types_of_an_adapter_are_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "module.py"
+    monkeypatch.setattr(matrix, "modules", lambda _: [module])
+    module.write_text("import os\n\nos.getpid(1)\n")
+    said = adapters.complaints_about(ADAPTER, sys.executable)
+    assert "Too many arguments" in said
+    module.write_text("import os\n\nos.getpid()  # type: ignore\n")
+    assert adapters.complaints_about(ADAPTER, sys.executable) == ""
 
 
 def test_tests_that_were_all_skipped_fail(
