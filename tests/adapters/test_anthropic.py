@@ -12,6 +12,7 @@ from budget_cpython import BudgetExceededError, budgeted  # noqa: E402
 from budget_cpython.endpoint import ScriptedEndpoint  # noqa: E402
 from tests.adapters import sdk_cases as cases  # noqa: E402
 from tests.adapters.sdk_cases import LIMIT, World, spent  # noqa: E402
+from tests.adapters.support import run_example  # noqa: E402
 
 HELLO: Any = [{"role": "user", "content": "Hello?"}]
 
@@ -221,3 +222,9 @@ def test_clients_that_sign_their_requests_are_refused() -> None:
 def test_something_else_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot be budgeted"):
         budgeted(anthropic.Timeout(5), "1 call")
+
+
+def test_the_example_runs() -> None:
+    printed = run_example("with_anthropic.py")
+    assert "of which 1495 to think" in printed
+    assert "refused with 402: agent has 0 of 2 calls per run left" in printed

@@ -18,6 +18,7 @@ from budget_cpython import BudgetExceededError, budgeted  # noqa: E402
 from budget_cpython.endpoint import ScriptedEndpoint  # noqa: E402
 from tests.adapters import sdk_cases as cases  # noqa: E402
 from tests.adapters.sdk_cases import World, spent  # noqa: E402
+from tests.adapters.support import run_example  # noqa: E402
 
 
 class Generate:
@@ -205,3 +206,9 @@ def test_other_errors_of_the_vendor_stay_as_they_are(world: World) -> None:
 def test_something_else_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot be budgeted"):
         budgeted(types.HttpOptions(), "1 call")
+
+
+def test_the_example_runs() -> None:
+    printed = run_example("with_google_genai.py")
+    assert "refused with 402: acme/garden has 0 of 3 calls per day left" in printed
+    assert "answered: 3 requests" in printed

@@ -13,6 +13,7 @@ from budget_cpython.endpoint import ScriptedEndpoint  # noqa: E402
 from budget_cpython.endpoint.calls import Reply  # noqa: E402
 from tests.adapters import sdk_cases as cases  # noqa: E402
 from tests.adapters.sdk_cases import LIMIT, World, spent  # noqa: E402
+from tests.adapters.support import run_example  # noqa: E402
 
 HELLO: Any = [{"role": "user", "content": "Hello?"}]
 
@@ -299,3 +300,9 @@ def test_other_errors_of_the_vendor_stay_as_they_are(chat: World) -> None:
 def test_something_else_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot be budgeted"):
         budgeted(openai.Timeout(5), "1 call")
+
+
+def test_the_example_runs() -> None:
+    printed = run_example("with_openai.py")
+    assert "told [Budget notice]" in printed
+    assert "refused with 402: agent has 0 of 4 calls per run left" in printed
