@@ -12,11 +12,11 @@ from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.request import Admitted
 from budget_cpython.adapters.wire import (
     Reader,
-    TooLittleLeftError,
     UnreadableRequestError,
     WireFormat,
     find_format,
 )
+from budget_cpython.adapters.wire.readers import WholeReader
 from budget_cpython.deadline import Deadline
 
 EXTENSION = "microbudget"
@@ -66,12 +66,9 @@ class Exchange:
     def sent(self, admitted: Admitted, streamed: bool) -> Any:
         """Return the request to send; a streamed answer has to come uncompressed.
 
-        Raises `TooLittleLeftError` if the API takes no limit as low as the one that is admitted.
+        Raises `TooLittleLeftError` if the API does not take what is admitted.
         """
-        asked, left = self._asked.max_tokens, admitted.max_tokens
-        least = self._wire.least_limit
-        if left is not None and left < least and (asked is None or asked >= least):
-            raise TooLittleLeftError(left, least)
+        self._wire.check(admitted, self._asked)
         body = self._wire.write(self._body, admitted, self._asked)
         url = self._request.url
         if admitted.model != self._asked.model:
@@ -122,6 +119,8 @@ class Exchange:
         """
         if streamed or self._asked.stream:
             self._reader = self._reader_of(response)
+            if response.headers.get("content-encoding", "identity") != "identity":
+                self._reader = WholeReader(self._wire.answer)  # unread: it was asked not to be
             response.headers.pop("content-length", None)  # not all is passed on
         kinds = watched_streams(self._httpx)
         is_async = isinstance(response.stream, self._httpx.AsyncByteStream)

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import gzip
 import inspect
 import json
 import threading
@@ -104,6 +105,7 @@ class Served(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     answer = b"{}"
     kind = "application/json"
+    encoding = "identity"
     status = 200
     pause = 1 << 30  # bytes, after which it waits
     wait: threading.Event
@@ -115,6 +117,7 @@ class Served(BaseHTTPRequestHandler):
         self.sent.append((self.path, json.loads(data), headers))
         self.send_response(self.status)
         self.send_header("Content-Type", self.kind)
+        self.send_header("Content-Encoding", self.encoding)
         self.send_header("Content-Length", str(len(self.answer)))
         self.end_headers()
         self.wfile.write(self.answer[: self.pause])
@@ -370,6 +373,26 @@ def test_a_stream_that_breaks_off_keeps_its_hold(make: Any, endpoint: ScriptedEn
         list(tries.pieces(response))
     tries.close(response)
     assert sum(used(layer)) >= 50
+
+
+def test_a_stream_that_is_compressed_all_the_same_is_passed_on_unread(
+    make: Any, served: Any
+) -> None:
+    data = events(*CHAT_STREAM)
+    served.kind, served.answer = "text/event-stream", gzip.compress(data)
+    served.encoding = "gzip"
+    layer = a_layer("1000 tokens", estimates=True)
+    assert make(served.url, layer).post({**BODY, "stream": True}).content == data
+    assert sum(used(layer)) >= 50
+
+
+def test_embeddings_are_refused_where_only_a_fallback_is_left(make: Any, served: Any) -> None:
+    prices = {"scripted": Price(9_000, 9_000), "cheap": Price(1, 1)}
+    layer = a_layer("$0.001", fallback_model="cheap", prices=prices)
+    answer = make(served.url, layer).post({"model": "scripted", "input": "Hello"}, "embeddings")
+    assert answer.status_code == 402
+    assert "no embeddings of scripted" in answer.json()["error"]["message"]
+    assert (served.sent, used(layer, "nano_usd")) == ([], (0, 0))
 
 
 def test_a_stream_that_ends_before_its_last_event_keeps_its_hold(make: Any, served: Any) -> None:

@@ -7,7 +7,7 @@ from budget_core.errors import BudgetError
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.request import Admitted, Request
 from budget_cpython.adapters.wire.readers import Reader, StreamReader, WholeReader
-from budget_cpython.adapters.wire.refusals import Refusal, refusal
+from budget_cpython.adapters.wire.refusals import Refusal, TooLittleLeftError, refusal
 
 Json = dict[str, Any]
 
@@ -34,6 +34,15 @@ class WireFormat:
     def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
         """Return the body to send instead; `request` is what `read` returned for `body`."""
         raise NotImplementedError
+
+    def check(self, admitted: Admitted, request: Request) -> None:
+        """Raise `TooLittleLeftError` if the API does not take what a budget admits."""
+        asked, left, least = request.max_tokens, admitted.max_tokens, self.least_limit
+        if left is not None and left < least and (asked is None or asked >= least):
+            raise TooLittleLeftError(
+                f"the budget allows an answer of {left} tokens, and the API takes limits of "
+                f"{least} or more"
+            )
 
     def path_for(self, model: str) -> str:
         """Return the path to send to, where the model is a part of it."""

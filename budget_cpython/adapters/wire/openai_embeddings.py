@@ -6,8 +6,9 @@ from budget_core.provider import ChatResponse
 from budget_cpython.adapters.request import Admitted, Request
 from budget_cpython.adapters.wire.format import Json, WireFormat, as_dict
 from budget_cpython.adapters.wire.openai_chat import prompts_in
-from budget_cpython.adapters.wire.openai_paths import model_of, path_with
+from budget_cpython.adapters.wire.openai_paths import model_of
 from budget_cpython.adapters.wire.readers import StreamReader
+from budget_cpython.adapters.wire.refusals import TooLittleLeftError
 
 
 class Embeddings(WireFormat):
@@ -19,12 +20,16 @@ class Embeddings(WireFormat):
         return Request(model_of(self.path, body), messages, max_tokens=0)
 
     def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
-        """Return the body to send instead."""
-        return {**body, "model": admitted.model} if admitted.model != request.model else dict(body)
+        """Return the body itself: there is nothing in it that a budget changes."""
+        return body
 
-    def path_for(self, model: str) -> str:
-        """Return the path, with Azure's deployment named like the model."""
-        return path_with(self.path, model)
+    def check(self, admitted: Admitted, request: Request) -> None:
+        """Raise `TooLittleLeftError` for a fallback: another model's embeddings do not compare."""
+        if admitted.model != request.model:
+            raise TooLittleLeftError(
+                f"the budget allows no embeddings of {request.model}, and those of the fallback "
+                f"{admitted.model} do not compare with them"
+            )
 
     def answer(self, body: Any) -> ChatResponse:
         """Return the usage of embeddings."""

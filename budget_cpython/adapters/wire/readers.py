@@ -63,13 +63,13 @@ class WholeReader(Reader):
         return [Piece(data)]
 
     def end(self) -> list[Piece]:
-        """Read the whole."""
-        self.final = True
+        """Read the whole; it is final if it is JSON."""
         if len(self._data) <= MOST_BYTES:
             try:
                 body = json.loads(bytes(self._data))
-            except (ValueError, RecursionError):  # no JSON: its usage is unknown
+            except (ValueError, RecursionError):
                 return []
+            self.final = True
             self._response = self._parse(body)
             self.report = self._response.usage or None
         return []

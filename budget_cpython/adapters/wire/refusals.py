@@ -25,13 +25,7 @@ class UnreadableRequestError(BudgetError):
 
 
 class TooLittleLeftError(BudgetError):
-    """The longest answer that a budget allows is shorter than any limit that the API takes."""
-
-    def __init__(self, left: int, least: int) -> None:
-        super().__init__(
-            f"the budget allows an answer of {left} tokens, and the API takes limits of {least} or "
-            "more"
-        )
+    """What a budget still allows is less than the API takes."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +96,8 @@ def _google(code: str, message: str, figures: dict[str, Any]) -> dict[str, Any]:
         "domain": "microbudget",
         "metadata": known,
     }
-    status = "RESOURCE_EXHAUSTED" if figures else "FAILED_PRECONDITION"
+    spent = code == "budget_exceeded"
+    status = "RESOURCE_EXHAUSTED" if spent else "FAILED_PRECONDITION"
     return {"error": {"code": STATUS, "message": message, "status": status, "details": [detail]}}
 
 

@@ -13,7 +13,12 @@ from budget_core.ledger.errors import (
     UnknownAccountError,
 )
 from budget_core.ledger.llm_account import UnpricedError
-from budget_cpython.adapters.wire import Refusal, refusal
+from budget_cpython.adapters.wire import (
+    Refusal,
+    TooLittleLeftError,
+    UnreadableRequestError,
+    refusal,
+)
 from budget_cpython.ledger.error_answers import rate_limit_headers
 from tests.adapters.wire.vectors import CHAT, GENERATE, MESSAGES, format_at
 
@@ -117,6 +122,8 @@ def test_headers_are_valid_for_any_name_and_amount() -> None:
         (UnpricedError("acme", "gpt-9"), "unknown_price", "no price is known for gpt-9"),
         (UnknownAccountError("acme/x"), "unknown_account", "no account 'acme/x'"),
         (LedgerUnavailableError("/secret/db: locked"), "ledger_unavailable", "402, not 503"),
+        (TooLittleLeftError("the budget allows 5"), "budget_exceeded", "the budget allows 5"),
+        (UnreadableRequestError("no JSON"), "unreadable_request", "no JSON"),
         (LedgerFullError("/secret/db"), "budget_error", "was not sent"),
         (StoreError("/secret/db"), "budget_error", "was not sent"),
         (DeadlineExceeded(Deadline.from_now(0)), "deadline_exceeded", "deadline has passed"),
@@ -125,11 +132,13 @@ def test_headers_are_valid_for_any_name_and_amount() -> None:
 def test_each_reason_has_its_code_and_its_text(error: BudgetError, code: str, text: str) -> None:
     for vendor in ("openai", "anthropic"):
         found = said(vendor, error)
-        assert found["code"] == code
+        is_openais = (vendor, code) == ("openai", "budget_exceeded")
+        assert found["code"] == ("insufficient_quota" if is_openais else code)
         assert text in found["message"]
         assert "secret" not in found["message"]
         assert "budget" not in found
     google = said("google", error)
     assert google["details"][0]["reason"] == code.upper()
-    assert google["status"] == "FAILED_PRECONDITION"
-    assert said("openai", error)["type"] == "budget_error"
+    is_spent = code == "budget_exceeded"
+    assert google["status"] == ("RESOURCE_EXHAUSTED" if is_spent else "FAILED_PRECONDITION")
+    assert said("openai", error)["type"] == ("insufficient_quota" if is_spent else "budget_error")

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from budget_cpython.adapters.wire import TooLittleLeftError
 from tests.adapters.wire.vectors import (
     CHAT,
     COMPLETIONS,
@@ -14,6 +15,8 @@ from tests.adapters.wire.vectors import (
     MESSAGES,
     NOTICE,
     RESPONSES,
+    admit,
+    format_at,
     function,
     sent,
 )
@@ -78,9 +81,42 @@ def test_a_request_without_messages_takes_no_notice(path: str) -> None:
     assert sent(path, BODIES[path], notices=(NOTICE,)) == BODIES[path]
 
 
-@pytest.mark.parametrize("path", [path for path in BODIES if path != GENERATE])
+@pytest.mark.parametrize("path", [path for path in BODIES if path not in (GENERATE, EMBEDDINGS)])
 def test_the_fallback_model_is_named_instead(path: str) -> None:
     assert sent(path, BODIES[path], model="cheap")["model"] == "cheap"
+
+
+def test_embeddings_take_no_fallback() -> None:
+    wire = format_at(EMBEDDINGS)
+    request = wire.read(BODIES[EMBEDDINGS])
+    wire.check(admit(request, max_tokens=5), request)
+    with pytest.raises(TooLittleLeftError, match="no embeddings of m"):
+        wire.check(admit(request, model="cheap"), request)
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "most", "fits"),
+    [
+        (RESPONSES, None, 16, True),
+        (RESPONSES, None, 15, False),
+        (RESPONSES, 16, 15, False),
+        (RESPONSES, 15, 15, True),
+        (RESPONSES, 500, None, True),
+        (CHAT, 500, 1, True),
+        (MESSAGES, 500, 1, True),
+    ],
+)
+def test_a_limit_below_the_least_that_the_api_takes_does_not_fit(
+    path: str, asked: int | None, most: int | None, fits: bool
+) -> None:
+    wire = format_at(path)
+    field = "max_output_tokens" if path == RESPONSES else "max_tokens"
+    request = wire.read({**BODIES[path], field: asked})
+    if fits:
+        wire.check(admit(request, max_tokens=most), request)
+        return
+    with pytest.raises(TooLittleLeftError, match="16 or more"):
+        wire.check(admit(request, max_tokens=most), request)
 
 
 CHAT_TOOLS = [function("look"), function("run"), {"type": "custom", "custom": {"name": "calc"}}]
