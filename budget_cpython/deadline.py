@@ -110,6 +110,11 @@ def set_current(deadline: Deadline) -> "Token[Deadline | None]":
     return _current.set(deadline if around is None or deadline < around else around)
 
 
+def replace_current(deadline: Deadline | None) -> None:
+    """Make a deadline the current one of this context, whatever it was; `None` for none."""
+    _current.set(deadline)
+
+
 class Current:
     """What `Deadline.as_current` returns, to be entered once; `as` gives the deadline."""
 

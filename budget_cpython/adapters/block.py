@@ -32,7 +32,7 @@ class BudgetBlock:
         return self
 
     def __exit__(self, *error: object) -> None:
-        leave()
+        leave(self.layer)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()

@@ -1,12 +1,19 @@
 """`budgeted(...)`: put a budget round an SDK's client, a framework's model, or a function."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import wraps
 from importlib import import_module
-from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from inspect import (
+    isasyncgen,
+    isasyncgenfunction,
+    iscoroutine,
+    iscoroutinefunction,
+    isgenerator,
+    isgeneratorfunction,
+)
 from typing import Any, TypeVar, Unpack, overload
 
-from budget_cpython.adapters.block import budget
+from budget_cpython.adapters.block import BudgetBlock, budget
 from budget_cpython.adapters.layer import Layer, Options
 from budget_cpython.ledger.limit_parser import parse_budget
 
@@ -31,11 +38,18 @@ _ADAPTERS = {
 
 
 @overload
-def budgeted(what: str, /, **options: Unpack[Options]) -> Callable[[F], F]: ...
+def budgeted(
+    what: str,
+    /,
+    *,
+    ledger: Any = None,
+    account: str | None = None,
+    **options: Unpack[Options],
+) -> Callable[[F], F]: ...
 @overload
 def budgeted(
     what: T,
-    limits: str = "",
+    limits: str | None = None,
     /,
     *,
     ledger: Any = None,
@@ -44,7 +58,7 @@ def budgeted(
 ) -> T: ...
 def budgeted(
     what: Any,
-    limits: str = "",
+    limits: str | None = None,
     /,
     *,
     ledger: Any = None,
@@ -57,12 +71,15 @@ def budgeted(
       calls draw on those limits and on the blocks around them (`with budget(...)`). They are set on
       `account` in a `ledger`, open or a URL as `open_ledger` takes it, or else are in memory.
       Without limits it draws on the account as it is, or on the blocks alone.
-    - `@budgeted("$0.10")` gives each call of a function a budget of its own.
+    - `@budgeted("$0.10")` gives each call of a function a budget of its own; with a `ledger` all of
+      them draw on its account.
 
     `options` are those of `Options`; docs/adapters.md says what each adapter does with them. Raises
     `ValueError` for what it has no adapter for, and for malformed limits and options.
     """
     if isinstance(what, str):
+        if limits is not None:
+            raise ValueError(f"a decorator takes its limits in one text, not {limits!r} as well")
         return _decorator(what, ledger=ledger, account=account, **options)
     adapter = _adapter_of(what)
     layers = layers_of(limits, ledger, account, **options)
@@ -70,12 +87,12 @@ def budgeted(
 
 
 def layers_of(
-    limits: str, ledger: Any, account: str | None, **options: Unpack[Options]
+    limits: str | None, ledger: Any, account: str | None, **options: Unpack[Options]
 ) -> tuple[Layer, ...]:
     """Return the layer of what `budgeted` was given; none where it was given nothing."""
-    if not (limits or ledger is not None or account is not None or options):
+    if limits is None and ledger is None and account is None and not options:
         return ()
-    found, seconds = parse_budget(limits) if limits else ([], None)
+    found, seconds = ([], None) if limits is None else parse_budget(limits)
     if seconds is not None:
         raise ValueError(
             f"limits of a client have no time: {limits!r}. Give it to a block, as in "
@@ -100,29 +117,49 @@ def _adapter_of(what: Any) -> Callable[[Any, tuple[Layer, ...]], Any]:
     )
 
 
-def _decorator(limits: str, **options: Any) -> Callable[[F], F]:
-    budget(limits, **options)  # malformed limits are refused here, not with the first call
+def _decorator(limits: str, ledger: Any, **options: Any) -> Callable[[F], F]:
+    shared = budget(limits, ledger=ledger, **options)  # refuses what is malformed now
+
+    def block() -> BudgetBlock:
+        return shared if ledger is not None else budget(limits, **options)
 
     def decorate(function: F) -> F:
-        if isgeneratorfunction(function) or isasyncgenfunction(function):
+        if not callable(function) or isinstance(function, staticmethod):
             raise ValueError(
-                f"budgeted cannot decorate {function!r}: a generator runs in parts, so enter "
-                "budget(...) in the code that iterates over it"
+                f"budgeted decorates functions, not {function!r}: put it below @classmethod, "
+                "@staticmethod or @property"
             )
+        if isgeneratorfunction(function) or isasyncgenfunction(function):
+            raise _generator_error(function)
         if iscoroutinefunction(function):
 
             @wraps(function)
             async def run_async(*given: Any, **named: Any) -> Any:
-                with budget(limits, **options):
+                with block():
                     return await function(*given, **named)
 
             return run_async  # type: ignore[return-value]
 
         @wraps(function)
         def run(*given: Any, **named: Any) -> Any:
-            with budget(limits, **options):
-                return function(*given, **named)
+            with block() as inside:
+                found = function(*given, **named)
+            if isgenerator(found) or isasyncgen(found):
+                raise _generator_error(function)
+            return _awaited_inside(inside, found) if iscoroutine(found) else found
 
         return run  # type: ignore[return-value]
 
     return decorate
+
+
+async def _awaited_inside(block: BudgetBlock, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    with block:
+        return await coroutine
+
+
+def _generator_error(function: Any) -> ValueError:
+    return ValueError(
+        f"budgeted cannot decorate {function!r}: a generator runs in parts, so enter budget(...) "
+        "in the code that iterates over it"
+    )

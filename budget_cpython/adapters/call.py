@@ -4,6 +4,7 @@ from collections.abc import Generator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from budget_core.ledger.limit import MOST
 from budget_core.provider import ChatResponse
 from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer
 from budget_cpython.adapters.current import current_layers
@@ -27,7 +28,6 @@ class BudgetedCall:
         self._layers = distinct([*current_layers(), *own])
         self._streamed = StreamedAnswer()
         self._admitted: Admitted | None = None
-        self._chain: Any = None
 
     def begin_blocking(self) -> Admitted:
         """Admit the call, and return what to send.
@@ -35,15 +35,15 @@ class BudgetedCall:
         Raises `BudgetExceededError` or another error of the budget, after which nothing is held,
         and `DeadlineExceeded` where the current deadline has passed.
         """
-        self._prepare(True)
-        _finish(self._resume())
-        return self._as_admitted()
+        chain = self._prepare(True)
+        _finish(_Step(self, chain))
+        return self._admit(chain)
 
     async def begin(self) -> Admitted:
         """Admit the call as `begin_blocking` does; the event loop goes on meanwhile."""
-        self._prepare(False)
-        await self._resume()
-        return self._as_admitted()
+        chain = self._prepare(False)
+        await _Step(self, chain)
+        return self._admit(chain)
 
     def on_text(self, text: str) -> None:
         """Count a piece of a streamed answer: text, reasoning or the arguments of a tool."""
@@ -61,13 +61,15 @@ class BudgetedCall:
 
     def end_blocking(self, response: ChatResponse) -> None:
         """Record what an answered call used: its `usage`, or the last report of its stream."""
-        if self._chain is not None:
-            _finish(self._resume(response))
+        chain = self._take()
+        if chain is not None:
+            _finish(_Step(self, chain, response))
 
     async def end(self, response: ChatResponse) -> None:
         """Record what an answered call used, as `end_blocking` does."""
-        if self._chain is not None:
-            await self._resume(response)
+        chain = self._take()
+        if chain is not None:
+            await _Step(self, chain, response)
 
     def fail_blocking(self, error: BaseException) -> None:
         """Settle a call that failed.
@@ -75,32 +77,34 @@ class BudgetedCall:
         It cost nothing if the error has `sent = False`; else its outcome is unknown, and it counts
         as what was held, or as what came of its answer if that is more.
         """
-        if self._chain is not None:
+        chain = self._take()
+        if chain is not None:
             with suppress(type(error)):
-                _finish(self._resume(error=error))
+                _finish(_Step(self, chain, error=error))
 
     async def fail(self, error: BaseException) -> None:
         """Settle a call that failed, as `fail_blocking` does."""
-        if self._chain is not None:
+        chain = self._take()
+        if chain is not None:
             with suppress(type(error)):
-                await self._resume(error=error)
+                await _Step(self, chain, error=error)
 
     def abandon(self) -> None:
         """Settle a call whose answer nobody awaits any more; it counts as one that failed."""
-        chain, self._chain = self._chain, None
+        chain = self._take()
         if chain is not None:
             chain.close()
 
-    def _prepare(self, is_blocking: bool) -> None:
+    def _prepare(self, is_blocking: bool) -> Any:
         Deadline.current().check_or_raise()
         self._wrappers = iter([layer.wrapper(is_blocking) for layer in self._layers])
         request = self.request
         options = {"on_delta": self._streamed} if request.stream else {}
-        self._chain = self.next_answer(
+        return self.next_answer(
             messages=request.messages,
             tools=request.tools,
             model=request.model,
-            max_tokens=request.max_tokens,
+            max_tokens=None if request.max_tokens is None else min(MOST, request.max_tokens),
             service_tier=request.service_tier,
             **options,
         )
@@ -109,22 +113,26 @@ class BudgetedCall:
         """Return the answer of the next layer; below the last one, wait for the model's."""
         wrapper = next(self._wrappers, None)
         if wrapper is not None:
-            return await wrapper.chat(messages, tools, model, call=self, **options)
+            try:
+                return await wrapper.chat(messages, tools, model, call=self, **options)
+            except BaseException as error:
+                if self._admitted is None:  # it cost the layers around nothing
+                    error.sent = False  # type: ignore[attr-defined]
+                raise
         said = [message["content"] for message in messages[len(self.request.messages) :]]
         limit = options.get("max_tokens")
         self._admitted = Admitted(model, tuple(said), tools, limit)
         return await _ModelsAnswer(self)
 
-    def _as_admitted(self) -> Admitted:
+    def _admit(self, chain: Any) -> Admitted:
         if self._admitted is None:
             raise RuntimeError("a layer answered in the model's place")
+        self._chain = chain
         return self._admitted
 
-    def _resume(self, value: Any = None, error: BaseException | None = None) -> "_Step":
-        return _Step(self, self._chain, value, error)
-
-    def _is_over(self) -> None:
-        self._chain = None
+    def _take(self) -> Any:
+        """Return the chain to the first that settles the call, of several threads too."""
+        return vars(self).pop("_chain", None)
 
 
 class _ModelsAnswer:
@@ -141,7 +149,7 @@ class _Step:
     """Runs a chain until it waits for the model's answer, or ends; to be awaited."""
 
     def __init__(
-        self, call: BudgetedCall, chain: Any, value: Any, error: BaseException | None
+        self, call: BudgetedCall, chain: Any, value: Any = None, error: BaseException | None = None
     ) -> None:
         self._call = call
         self._chain = chain
@@ -154,11 +162,7 @@ class _Step:
             try:
                 waited = self._chain.send(value) if error is None else self._chain.throw(error)
             except StopIteration:
-                self._call._is_over()
                 return
-            except BaseException:
-                self._call._is_over()
-                raise
             if waited is self._call:
                 return
             value = error = None

@@ -3,22 +3,23 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
-from contextvars import Context, ContextVar
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
+from types import MethodType
 from typing import Any
 
 from budget_cpython.adapters.layer import Layer
-from budget_cpython.deadline import Current, Deadline, current_or_none
+from budget_cpython.deadline import Deadline, current_or_none, replace_current, set_current
 
 
 @dataclass(frozen=True)
 class Entered:
-    """One entry into a block: what is drawn on, and the deadline that ends with it."""
+    """One entry into a block: what is drawn on, and the deadline that was around it."""
 
     layer: Layer
-    deadline: Current | None
+    around: Deadline | None
 
 
 _ENTERED: ContextVar[tuple[Entered, ...]] = ContextVar("microbudget.blocks", default=())
@@ -26,19 +27,27 @@ _ENTERED: ContextVar[tuple[Entered, ...]] = ContextVar("microbudget.blocks", def
 
 def enter(layer: Layer, seconds: float | None) -> None:
     """Have calls draw on a layer from here on, until `leave`, and end after so many seconds."""
-    deadline = None
+    _ENTERED.set((*_ENTERED.get(), Entered(layer, current_or_none())))
     if seconds is not None:
-        deadline = Deadline.from_now(seconds).as_current()
-        deadline.__enter__()
-    _ENTERED.set((*_ENTERED.get(), Entered(layer, deadline)))
+        set_current(Deadline.from_now(seconds))
 
 
-def leave() -> None:
-    """Leave the block that was entered last."""
-    *around, entered = _ENTERED.get()
-    _ENTERED.set(tuple(around))
-    if entered.deadline is not None:
-        entered.deadline.__exit__()
+def leave(layer: Layer) -> None:
+    """Leave the block of a layer that was entered last.
+
+    It may be around others, as in a generator that ends. Where it was not entered, as in the other
+    task that ends an asynchronous generator, nothing happens.
+    """
+    entered = list(_ENTERED.get())
+    for index in reversed(range(len(entered))):
+        if entered[index].layer is layer:
+            around = entered.pop(index).around
+            if index < len(entered):
+                entered[index] = Entered(entered[index].layer, around)
+            else:
+                replace_current(around)
+            _ENTERED.set(tuple(entered))
+            break
 
 
 @contextmanager
@@ -51,8 +60,8 @@ def inside(layers: Sequence[Layer]) -> Iterator[None]:
     try:
         yield
     finally:
-        for _ in layers:
-            leave()
+        for layer in reversed(layers):
+            leave(layer)
 
 
 def current_layers() -> tuple[Layer, ...]:
@@ -70,14 +79,23 @@ def carried(function: Callable[..., Any]) -> Callable[..., Any]:
         return function
 
     def run(*given: Any, **options: Any) -> Any:
-        before = _ENTERED.set(blocks)
-        try:
-            with deadline.as_current() if deadline is not None else nullcontext():
-                return function(*given, **options)
-        finally:
-            _ENTERED.reset(before)
+        with _only_inside(blocks, deadline):
+            return function(*given, **options)
 
     return run
+
+
+@contextmanager
+def _only_inside(blocks: tuple[Entered, ...], deadline: Deadline | None) -> Iterator[None]:
+    """Be inside these blocks and this deadline alone."""
+    before = _ENTERED.get(), current_or_none()
+    _ENTERED.set(blocks)
+    replace_current(deadline)
+    try:
+        yield
+    finally:
+        _ENTERED.set(before[0])
+        replace_current(before[1])
 
 
 _LOCK = threading.Lock()
@@ -103,10 +121,21 @@ def _carry_by_start() -> None:
 
     @wraps(start)
     def start_inside(self: threading.Thread) -> None:
-        run = carried(self.run)
-        if run != self.run:
-            self.run = run  # type: ignore[method-assign]
-        start(self)
+        inside = carried(self.run)
+        if inside == self.run:
+            start(self)
+            return
+
+        def run(self: threading.Thread) -> None:
+            vars(self).pop("run", None)  # or the thread would refer to itself for good
+            inside()
+
+        self.run = MethodType(run, self)  # type: ignore[method-assign]
+        try:
+            start(self)
+        except BaseException:
+            vars(self).pop("run", None)
+            raise
 
     threading.Thread.start = start_inside  # type: ignore[method-assign]
 
@@ -118,7 +147,8 @@ def _carry_by_submit() -> None:
     def submit_inside(
         self: ThreadPoolExecutor, function: Callable[..., Any], /, *given: Any, **options: Any
     ) -> Any:
-        # a thread that this starts serves other blocks later: it begins in none
-        return Context().run(submit, self, carried(function), *given, **options)
+        inside = carried(function)
+        with _only_inside((), None):  # a thread that this starts serves other blocks later
+            return submit(self, inside, *given, **options)
 
     ThreadPoolExecutor.submit = submit_inside  # type: ignore[method-assign, assignment]

@@ -1,7 +1,6 @@
 """A budget for LangChain's agents, as a middleware; `budgeted` takes the chat models themselves."""
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal, Unpack
 
 try:
@@ -13,7 +12,7 @@ except ImportError as error:
 from budget_core.errors import DeadlineExceeded
 from budget_core.ledger.errors import BudgetExceededError
 from budget_cpython.adapters.budgeted import layers_of
-from budget_cpython.adapters.current import carry_blocks, enter, leave
+from budget_cpython.adapters.current import inside
 from budget_cpython.adapters.langchain_model import budgeted
 from budget_cpython.adapters.layer import Options
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
@@ -39,7 +38,7 @@ class BudgetMiddleware(AgentMiddleware):  # type: ignore[misc]
 
     def __init__(
         self,
-        limits: str = "",
+        limits: str | None = None,
         *,
         ledger: Any = None,
         account: str | None = None,
@@ -69,7 +68,7 @@ class BudgetMiddleware(AgentMiddleware):  # type: ignore[misc]
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Run a tool within the budget; what it calls draws on the budget, too."""
         try:
-            with BudgetedToolCall(self._layers, request.tool_call["name"]), self._around():
+            with BudgetedToolCall(self._layers, request.tool_call["name"]), inside(self._layers):
                 return handler(request)
         except _ENDS as error:
             return self._tool_message(request.tool_call, error)
@@ -79,22 +78,10 @@ class BudgetMiddleware(AgentMiddleware):  # type: ignore[misc]
         try:
             call = BudgetedToolCall(self._layers, request.tool_call["name"])
             async with call, Deadline.current().scope():
-                with self._around():
+                with inside(self._layers):
                     return await handler(request)
         except _ENDS as error:
             return self._tool_message(request.tool_call, error)
-
-    @contextmanager
-    def _around(self) -> Iterator[None]:
-        """Have other budgeted calls draw on this budget."""
-        carry_blocks()
-        for layer in self._layers:
-            enter(layer, None)
-        try:
-            yield
-        finally:
-            for _ in self._layers:
-                leave()
 
     def _last_message(self, error: Exception) -> Any:
         if not self._ends:

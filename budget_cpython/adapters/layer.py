@@ -5,7 +5,9 @@ from threading import Lock
 from typing import Any, TypedDict
 
 from budget_core import BudgetWrapper
+from budget_core.checks import check_kind
 from budget_core.config import Enforcement
+from budget_core.errors import refuse
 from budget_core.ledger.limit import Limit
 from budget_core.money import in_nano
 from budget_cpython.adapters.shared_ledgers import LedgerPair, is_awaited, pair_of
@@ -86,11 +88,15 @@ class Layer:
             raise ValueError("account must be the path of an account in the ledger, not None")
         self._pair = LedgerPair("memory:") if ledger is None else pair_of(ledger)
         self.ledger = self._pair.ledger
-        self.account = account or "agent"
+        self.account = "agent" if account is None else account
         unknown = sorted(options.keys() - Options.__annotations__.keys())
         if unknown:
             known = ", ".join(Options.__annotations__)
             raise ValueError(f"there is no option {unknown[0]}: the options are {known}")
+        for name in ("on_threshold_crossed", "on_limit_reached"):
+            if options.get(name) is not None and not callable(options[name]):
+                refuse(name, "a function", options[name])
+        check_kind("estimates", options.get("estimates", False), bool)
         self._options = options
         self.prices = options.pop("prices", None)
         if self.prices is None:
@@ -132,7 +138,11 @@ class Layer:
             wrapper.account.add(used)
 
     def balance(self) -> list[Any]:
-        """Return the account's limits as they stand, as `balance` of a blocking ledger does."""
+        """Return the account's limits as they stand; raises `ValueError` for an asyncio ledger."""
+        if is_awaited(self.ledger):
+            raise ValueError(
+                f"an asyncio ledger's balance is awaited: await ledger.balance({self.account!r})"
+            )
         rows: list[Any] = self.ledger.balance(self.account)
         return rows
 

@@ -49,13 +49,13 @@ class ToolBudget:
 
     def __init__(
         self,
-        limits: str = "",
+        limits: str | None = None,
         *,
         ledger: Any = None,
         account: str | None = None,
         **options: Unpack[Options],
     ) -> None:
-        found = parse_limits(limits) if limits else []
+        found = [] if limits is None else parse_limits(limits)
         self._layers: tuple[Layer, ...] = (Layer(found, ledger, account, **options),)
 
     @classmethod

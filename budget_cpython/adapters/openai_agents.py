@@ -59,7 +59,7 @@ class ToolBudget(ToolInputGuardrail[Any]):  # type: ignore[misc]
 
     def __init__(
         self,
-        limits: str = "",
+        limits: str | None = None,
         *,
         ledger: Any = None,
         account: str | None = None,

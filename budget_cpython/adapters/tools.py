@@ -59,10 +59,13 @@ class BudgetedToolCall:
 
     async def end(self) -> None:
         """Record the call of a tool that has run, as `end_blocking` does."""
-        while self._held:
-            layer, hold = self._held.pop()
-            await hold.commit(hold.amounts)
-            layer.note(hold.amounts)
+        try:
+            while self._held:
+                layer, hold = self._held.pop()
+                await hold.commit(hold.amounts)
+                layer.note(hold.amounts)
+        finally:
+            self.abandon()
 
     def release_blocking(self) -> None:
         """Give back what was held for a tool that was not run after all."""
@@ -70,8 +73,11 @@ class BudgetedToolCall:
 
     async def release(self) -> None:
         """Give back what was held, as `release_blocking` does."""
-        while self._held:
-            await self._held.pop()[1].release()
+        try:
+            while self._held:
+                await self._held.pop()[1].release()
+        finally:
+            self._give_back()
 
     def abandon(self) -> None:
         """Settle the call where nothing can be awaited; it counts as one that was made."""
@@ -104,11 +110,16 @@ class BudgetedToolCall:
                     hold.begin()
                     self._held.append((layer, hold))
         except GeneratorExit:
-            self.abandon()
+            self._give_back()
             raise
         except BaseException:
             await self.release()
             raise
+
+    def _give_back(self) -> None:
+        """Release what is held with the next delivery, where nothing can be awaited."""
+        while self._held:
+            self._held.pop()[1].abandon()
 
 
 async def _hold(layer: Layer, name: str, is_blocking: bool) -> LlmHold | None:

@@ -3,11 +3,21 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial, wraps
 from typing import Any
 
+import httpx
 import pytest
 
-from budget_cpython import BudgetExceededError, DeadlineExceeded, budget, budgeted
+from budget_cpython import (
+    BudgetExceededError,
+    DeadlineExceeded,
+    Ledger,
+    budget,
+    budgeted,
+    open_async_ledger,
+)
+from budget_cpython.adapters.current import current_layers
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.ledger.limit_parser import parse_limits
 from tests.adapters.support import call_async, call_blocking
@@ -118,6 +128,66 @@ def test_a_generator_is_refused() -> None:
         budgeted("1 calls")(parts)
 
 
+class Hidden:
+    """Objects whose calls give coroutines, which no inspection of them tells."""
+
+    async def __call__(self) -> int:
+        return len(current_layers())
+
+    def parts(self) -> Any:
+        return (len(current_layers()) for _ in range(1))
+
+
+def test_a_function_that_returns_a_coroutine_is_decorated_as_an_async_one() -> None:
+    hidden = Hidden()
+    for function in (hidden, partial(hidden), wraps(hidden)(lambda: hidden())):
+        assert asyncio.run(budgeted("1 calls")(function)()) == 1
+    with pytest.raises(ValueError, match="enter budget"):
+        budgeted("1 calls")(hidden.parts)()
+
+
+def test_methods_are_decorated_below_what_makes_them_class_methods() -> None:
+    class Agent:
+        @classmethod
+        @budgeted("1 calls")
+        def name(cls) -> tuple[str, int]:
+            return cls.__name__, len(current_layers())
+
+        @staticmethod
+        @budgeted("1 calls")
+        def blocks() -> int:
+            return len(current_layers())
+
+    assert (Agent.name(), Agent().blocks()) == (("Agent", 1), 1)
+    wrong: Any
+    for wrong in (vars(Agent)["name"], vars(Agent)["blocks"], 5):
+        with pytest.raises(ValueError, match="below @classmethod"):
+            budgeted("1 calls")(wrong)
+
+
+def test_with_a_ledger_all_calls_of_a_function_draw_on_one_account() -> None:
+    @budgeted("2 calls", ledger=Ledger(), account="acme")
+    def ask() -> None:
+        call_blocking()
+
+    ask()
+    ask()
+    with pytest.raises(BudgetExceededError):
+        ask()
+
+
+@pytest.mark.parametrize("limits", ["", 0, 5])
+def test_a_client_is_never_left_without_the_limits_it_was_given(limits: Any) -> None:
+    with httpx.Client() as client, pytest.raises(ValueError, match="a budget must be"):
+        budgeted(client, limits)
+
+
+def test_the_figures_of_an_asyncio_ledger_are_awaited(tmp_path: Any) -> None:
+    block = budget("5 min", ledger=open_async_ledger(f"sqlite:{tmp_path / 'b.db'}"), account="a")
+    with pytest.raises(ValueError, match=r"await ledger\.balance"):
+        _ = block.spent
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -126,6 +196,10 @@ def test_a_generator_is_refused() -> None:
         ({"limits": "1 calls", "budget": 1}, "no option budget"),
         ({"limits": "1 calls", "enforcement": "stop"}, "enforcement"),
         ({"limits": "1 calls", "wait": -1}, "wait"),
+        ({"limits": ""}, "''"),
+        ({"limits": "1 calls", "account": ""}, "account"),
+        ({"limits": "1 calls", "estimates": "no"}, "estimates"),
+        ({"limits": "1 calls", "on_limit_reached": 5}, "on_limit_reached"),
     ],
 )
 def test_malformed_budgets_are_refused_with_their_value(given: Any, message: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from budget_core.ledger.errors import UnknownAccountError
 from budget_core.ledger.waiting import room_of
 from budget_cpython import BudgetExceededError, SqliteLedger, open_async_ledger, open_ledger
 from budget_cpython.adapters.call import BudgetedCall
@@ -125,6 +126,34 @@ def test_a_refusal_of_one_layer_releases_what_the_others_hold() -> None:
     with pytest.raises(BudgetExceededError, match="inner"):
         call_blocking(outer, inner)
     assert used(outer) == (0, 0)
+
+
+def test_a_mistake_in_one_layer_releases_what_the_others_hold() -> None:
+    outer, unknown = a_layer("100 tokens"), Layer((), open_ledger("memory:"), "unknown")
+    with pytest.raises(UnknownAccountError, match="unknown"):
+        call_blocking(outer, unknown)
+    assert used(outer) == (0, 0)
+
+
+def test_a_limit_that_no_ledger_can_hold_is_cut_as_any_other() -> None:
+    assert call_blocking(a_layer("100 tokens"), max_tokens=1 << 70).max_tokens == 94
+
+
+def test_a_call_that_two_tasks_end_is_settled_once(tmp_path: Any) -> None:
+    layer = Layer(parse_limits("100 tokens"), f"sqlite:{tmp_path / 'budget.db'}", "acme")
+
+    async def main() -> None:
+        for settle in ("end", "abandon"):
+            call = BudgetedCall([layer], a_request())
+            await call.begin()
+            first = asyncio.create_task(call.end(an_answer()))
+            await asyncio.sleep(0)
+            await call.end(an_answer()) if settle == "end" else call.abandon()
+            await first
+
+    asyncio.run(main())
+    assert used(layer) == (30, 0)
+    layer.ledger.close()
 
 
 def test_an_account_above_another_is_drawn_on_once() -> None:
