@@ -1,7 +1,9 @@
 """`microbudget run`: calls of programs in several languages, and what the command says."""
 
+import os
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from budget_core.ledger.limit import Limit
+from budget_cpython.cli import main
 from budget_cpython.cli.service_options import ENGINE_VARIABLE
 from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.serve import KeyFile
+from tests.paths import ROOT
 from tests.ports import kept_port
-from tests.run.support import PATIENCE, PYTHON, Started, report_of, run
+from tests.run.support import PATIENCE, PYTHON, RUN, Started, report_of, run
 from tests.serve.support import Service
 
 BODY = '{"model": "MODEL", "messages": [{"role": "user", "content": "Say hello."}]}'
@@ -270,6 +274,15 @@ def test_a_fallback_model_answers_where_the_other_does_not_fit(
     assert [request.body["model"] for request in endpoint.requests] == ["gpt-4.1-nano"]
 
 
+def test_a_run_in_a_run_draws_on_both(endpoint: ScriptedEndpoint) -> None:
+    more = {"OPENAI_BASE_URL": endpoint.base_url}
+    inner = (*RUN, "--budget", "5 calls", *sdk(3))
+    done = run("--budget", "1 calls", "--", *inner, more=more)
+    assert (done.code, done.out) == (75, "200\n402\n")
+    assert len(endpoint.requests) == 1
+    assert done.err.count("microbudget: 1 call was refused") == 2
+
+
 def test_after_a_kill_of_the_run_the_commands_calls_fail(endpoint: ScriptedEndpoint) -> None:
     script = f"echo ready; read go; {filled(CURL)}"
     more = {"OPENAI_BASE_URL": endpoint.base_url}
@@ -381,6 +394,24 @@ def test_a_run_without_calls_says_where_to_look() -> None:
         "no call came to the proxy; see microbudget run --help"
         in run("--budget", "1 h", "true").err
     )
+
+
+def test_without_the_extra_it_says_what_to_install() -> None:
+    program = "import sys; sys.modules['httpx'] = None\nfrom budget_cpython.cli import main\n"
+    program += "sys.exit(main(['run', '--budget', '1 h', 'true']))"
+    done = subprocess.run(
+        [PYTHON, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "pip install 'microbudget[proxy]'" in done.stderr
+
+
+def test_elsewhere_than_on_linux_and_macos_it_says_what_to_use(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delattr(os, "posix_spawnp")
+    assert main(["run", "--budget", "1 h", "true"]) == 1
+    assert "elsewhere use `microbudget proxy`" in capsys.readouterr().err
 
 
 def test_help_says_how_to_write_a_budget_and_what_each_exit_code_is() -> None:
