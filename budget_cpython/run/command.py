@@ -90,7 +90,7 @@ class Command:
         return self._ending()
 
     def _ending(self) -> Ending:
-        code = self._code or 0
+        code = -signal.SIGKILL if self._code is None else self._code
         by = -code if code < 0 else None
         left = tuple(descendants()) if self._kill is not None else ()
         return Ending(128 + by if by else code, by, self._late, self._interrupted, left)
@@ -176,7 +176,8 @@ class _Signals:
 
     def _handle(self, number: int, handler: Any) -> None:
         before = signal.getsignal(number)
-        if before not in (signal.SIG_IGN, None):
+        # Where SIGCHLD is ignored the system says nothing of a process that ends.
+        if before not in (signal.SIG_IGN, None) or number == signal.SIGCHLD:
             self._before[number] = before
             signal.signal(number, handler)
 

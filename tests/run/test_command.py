@@ -2,13 +2,24 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.run.support import PYTHON, Started, is_alive, report_of, run
+from tests.paths import ROOT
+from tests.run.support import (
+    PATIENCE,
+    PYTHON,
+    RUN,
+    Started,
+    environment,
+    is_alive,
+    report_of,
+    run,
+)
 
 LONG = "10 min"
 SPAWN = "sleep 600 & echo $!; "  # a child of the command
@@ -86,6 +97,14 @@ def test_what_was_ignored_at_the_start_stays_ignored() -> None:
     with ignored(signal.SIGHUP):
         done = run("--budget", LONG, "--", PYTHON, "-c", program)
     assert done.out == "True\n"
+
+
+def test_the_exit_code_is_known_where_sigchld_was_ignored() -> None:
+    program = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
+    program += "os.execv(sys.argv[1], sys.argv[1:])"
+    command = [PYTHON, "-c", program, *RUN, "--budget", LONG, *shell("exit 7")]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), timeout=PATIENCE, check=False)
+    assert done.returncode == 7
 
 
 def test_a_broken_pipe_ends_the_command_as_without_a_run() -> None:
