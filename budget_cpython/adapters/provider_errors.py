@@ -5,6 +5,7 @@ from typing import Any
 
 _DEPTH = 16  # errors of a chain that are looked at
 _NEVER_SENT = {"ConnectError", "ConnectTimeout", "ConnectionRefusedError", "ClientConnectorError"}
+_GUESSES = "litellm"  # its errors have a status also where the provider gave none
 _BROKEN_OFF = {"TransportError", "ClientConnectionError", "ClientPayloadError", "OSError"}
 
 
@@ -36,6 +37,8 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _status(error: Any) -> int:
+    if type(error).__module__.partition(".")[0] == _GUESSES:
+        return 0
     for found in (error, getattr(error, "response", None)):
         for name in ("status_code", "code"):
             status = getattr(found, name, None)

@@ -153,6 +153,7 @@ def _head(answer: Answer) -> Json:
         "tools": [],
         "top_p": 1.0,
         "truncation": "disabled",
+        "user": None,
     }
     options |= {name: body[name] for name in options if body.get(name) is not None}
     head = {"id": f"resp_{answer.number}", "object": "response", "created_at": int(time.time())}

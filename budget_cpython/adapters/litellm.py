@@ -1,0 +1,192 @@
+"""Put a budget round LiteLLM: its functions, their retries, and its router's attempts."""
+
+import time
+from asyncio import sleep
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from inspect import iscoroutinefunction, signature
+from typing import Any, Final
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+try:
+    import litellm
+except ImportError as error:
+    raise ImportError("LiteLLM needs: pip install 'microbudget[litellm]'") from error
+from litellm.utils import _calculate_retry_after, _should_retry
+
+from budget_core.errors import BudgetError
+from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.litellm_calls import FORMATS, ORIGINALS, attempt, attempt_async
+from budget_cpython.adapters.standing_in import StandingIn
+from budget_cpython.deadline import Deadline
+
+_ROUTED: Final = ("completion", "acompletion", "embedding", "aembedding")
+_UNSEEN: Final = (  # of a router: their attempts do not pass litellm's own functions
+    "text_completion",
+    "atext_completion",
+    "responses",
+    "aresponses",
+    "anthropic_messages",
+    "aanthropic_messages",
+)
+_RETRIES: Final = 2  # as OpenAI's client makes them
+_MARK: Final = "microbudget"
+
+
+def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
+    """Return what stands in for the module `litellm`, or for a `litellm.Router`.
+
+    Raises `ValueError` for anything else.
+    """
+    caller = _Caller(layers)
+    if what is litellm:
+        return StandingIn(what, {name: caller.function(name) for name in FORMATS})
+    if isinstance(what, litellm.Router):
+        found = {name: caller.marked(getattr(what, name)) for name in _ROUTED}
+        found.update({name: _refused(name) for name in _UNSEEN if hasattr(what, name)})
+        return StandingIn(what, found)
+    raise ValueError(
+        "budgeted takes the module litellm, as in budgeted(litellm, '$5/day').completion(…), or a "
+        f"litellm.Router, not {what!r}"
+    )
+
+
+class _Caller:
+    """Makes calls of LiteLLM that draw on layers."""
+
+    def __init__(self, layers: tuple[Layer, ...]) -> None:
+        self.layers = layers
+        self._mark = uuid4().hex
+        _CALLERS[self._mark] = self
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """Return a function of LiteLLM within the budget, each of whose attempts counts."""
+        original = ORIGINALS[name]
+        with_fallbacks = self.marked(original)
+
+        @wraps(original)
+        def call(*given: Any, **options: Any) -> Any:
+            body = _by_name(name, given, options)
+            if body.get("fallbacks"):
+                return with_fallbacks(**body)
+            retries = _take_retries(body)
+            for left in range(retries, 0, -1):
+                try:
+                    return attempt(self.layers, name, body)
+                except Exception as error:
+                    seconds = _pause(error, left, retries)
+                    if seconds is None:
+                        raise
+                time.sleep(seconds)
+            return attempt(self.layers, name, body)
+
+        @wraps(original)
+        async def call_async(*given: Any, **options: Any) -> Any:
+            body = _by_name(name, given, options)
+            if body.get("fallbacks"):
+                return await with_fallbacks(**body)
+            retries = _take_retries(body)
+            for left in range(retries, 0, -1):
+                try:
+                    return await attempt_async(self.layers, name, body)
+                except Exception as error:
+                    seconds = _pause(error, left, retries)
+                    if seconds is None:
+                        raise
+                await sleep(seconds)
+            return await attempt_async(self.layers, name, body)
+
+        return call_async if iscoroutinefunction(original) else call
+
+    def marked(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function from which LiteLLM calls its own functions within the budget."""
+        _count_marked_calls()
+
+        @wraps(function)
+        def call(*given: Any, **options: Any) -> Any:
+            options["metadata"] = {**(options.get("metadata") or {}), _MARK: self._mark}
+            return function(*given, **options)
+
+        return call
+
+
+_CALLERS: "WeakValueDictionary[str, _Caller]" = WeakValueDictionary()
+
+
+def _count_marked_calls() -> None:
+    """Have LiteLLM's functions count the calls that a router, or fallbacks, make of them."""
+    for name in FORMATS:
+        if getattr(litellm, name) is ORIGINALS[name]:
+            setattr(litellm, name, _counting(name))
+
+
+def _counting(name: str) -> Callable[..., Any]:
+    original = ORIGINALS[name]
+
+    @wraps(original)
+    def call(*given: Any, **options: Any) -> Any:
+        caller = _take_mark(options)
+        if caller is None:
+            return original(*given, **options)
+        return attempt(caller.layers, name, _by_name(name, given, options))
+
+    @wraps(original)
+    async def call_async(*given: Any, **options: Any) -> Any:
+        caller = _take_mark(options)
+        if caller is None:
+            return await original(*given, **options)
+        return await attempt_async(caller.layers, name, _by_name(name, given, options))
+
+    return call_async if iscoroutinefunction(original) else call
+
+
+def _take_mark(options: dict[str, Any]) -> _Caller | None:
+    metadata = options.get("metadata")
+    if not isinstance(metadata, dict) or _MARK not in metadata:
+        return None
+    rest = {name: value for name, value in metadata.items() if name != _MARK}
+    options["metadata"] = rest or None
+    caller = _CALLERS.get(metadata[_MARK])
+    if caller is None:
+        raise RuntimeError("the budgeted router is gone: keep it for as long as its streams")
+    return caller
+
+
+def _refused(name: str) -> Callable[..., Any]:
+    def refuse(*_given: Any, **_options: Any) -> Any:
+        raise NotImplementedError(
+            f"{name} of a router cannot be budgeted: use completion, acompletion, embedding or "
+            f"aembedding, or budgeted(litellm).{name}"
+        )
+
+    return refuse
+
+
+@lru_cache
+def _parameters(name: str) -> tuple[str, ...]:
+    return tuple(signature(ORIGINALS[name]).parameters)
+
+
+def _by_name(name: str, given: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+    return {**dict(zip(_parameters(name), given, strict=False)), **options}
+
+
+def _take_retries(body: dict[str, Any]) -> int:
+    """Return how often a call is tried again, which LiteLLM and its clients then do not do."""
+    asked = (body.pop("num_retries", None), body.pop("max_retries", None))
+    body["max_retries"] = 0
+    if litellm.num_retries:
+        return 0  # LiteLLM does it for all calls
+    return next((count for count in asked if count is not None), _RETRIES)
+
+
+def _pause(error: Exception, left: int, retries: int) -> float | None:
+    """Return the seconds before the next attempt; `None` if there is none."""
+    status = getattr(error, "status_code", None)
+    refused = isinstance(error, BudgetError | litellm.BudgetExceededError)
+    if refused or type(status) is not int or not _should_retry(status):
+        return None
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    seconds: float = _calculate_retry_after(left, retries, headers)
+    return max(0.0, min(seconds, Deadline.current().remaining_seconds()))

@@ -1,0 +1,193 @@
+"""One attempt of a call of LiteLLM within a budget, and the stream that it may return."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import litellm
+
+from budget_core.errors import BudgetError, DeadlineExceeded
+from budget_core.ledger.errors import BudgetExceededError
+from budget_core.provider import ChatResponse
+from budget_cpython.adapters.call import BudgetedCall
+from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.provider_errors import UnbilledError, as_settled
+from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.standing_in import StandingIn
+from budget_cpython.adapters.wire.format import WireFormat
+from budget_cpython.adapters.wire.openai_chat import ChatCompletions, Completions
+from budget_cpython.adapters.wire.openai_embeddings import Embeddings
+from budget_cpython.adapters.wire.openai_responses import Responses
+from budget_cpython.deadline import Deadline
+
+Json = dict[str, Any]
+
+FORMATS: Final[dict[str, type[WireFormat]]] = {
+    "completion": ChatCompletions,
+    "acompletion": ChatCompletions,
+    "text_completion": Completions,
+    "atext_completion": Completions,
+    "embedding": Embeddings,
+    "aembedding": Embeddings,
+    "responses": Responses,
+    "aresponses": Responses,
+}
+ORIGINALS: Final = {name: getattr(litellm, name) for name in FORMATS}
+_NO_RETRY: Final = 402  # a status for which LiteLLM's router makes no further attempt
+
+
+def attempt(layers: Sequence[Layer], name: str, body: Json) -> Any:
+    """Make one call of a function of LiteLLM; `body` has its arguments by name."""
+    form, call = _begin(layers, name, body)
+    try:
+        admitted = call.begin_blocking()
+    except BudgetError as error:
+        raise as_litellm(error, call.request.model) from error
+    try:
+        answer = ORIGINALS[name](**_to_send(form, body, admitted, call.request))
+    except Exception as error:
+        call.fail_blocking(as_settled(error))
+        raise
+    except BaseException:
+        call.abandon()
+        raise
+    if call.request.stream:
+        return _Stream(answer, call, form.stream_reader(body))
+    if _is_cached(answer):
+        call.fail_blocking(UnbilledError("the answer came from a cache"))
+    else:
+        call.end_blocking(form.answer(_as_json(answer)))
+    return answer
+
+
+async def attempt_async(layers: Sequence[Layer], name: str, body: Json) -> Any:
+    """Make one call of a function of LiteLLM, as `attempt` does, until the deadline."""
+    form, call = _begin(layers, name, body)
+    try:
+        admitted = await call.begin()
+    except BudgetError as error:
+        raise as_litellm(error, call.request.model) from error
+    try:
+        async with Deadline.current().scope():
+            answer = await ORIGINALS[name](**_to_send(form, body, admitted, call.request))
+    except Exception as error:
+        await call.fail(as_settled(error))
+        if isinstance(error, DeadlineExceeded):
+            raise as_litellm(error, call.request.model) from error
+        raise
+    except BaseException:
+        call.abandon()
+        raise
+    if call.request.stream:
+        return _Stream(answer, call, form.stream_reader(body))
+    if _is_cached(answer):
+        await call.fail(UnbilledError("the answer came from a cache"))
+    else:
+        await call.end(form.answer(_as_json(answer)))
+    return answer
+
+
+def as_litellm(error: BudgetError, model: str) -> Exception:
+    """Return LiteLLM's own error for a refusal, if it has one."""
+    found: Any = error
+    if isinstance(error, BudgetExceededError):
+        unit = 1e9 if error.axis == "nano_usd" else 1
+        spent, limit = (error.spent + error.held) / unit, error.limit / unit
+        found = litellm.BudgetExceededError(spent, limit, str(error))
+    elif isinstance(error, DeadlineExceeded):
+        found = litellm.Timeout(str(error), model, "")
+    found.status_code = _NO_RETRY
+    return found  # type: ignore[no-any-return]
+
+
+class _Stream(StandingIn):
+    """Stands in for a stream of LiteLLM, and counts its pieces."""
+
+    def __init__(self, inner: Any, call: BudgetedCall, reader: Any) -> None:
+        super().__init__(inner, {})
+        self.__dict__.update(_call=call, _reader=reader)
+        self.__dict__.update(_pieces=self._read(), _awaited=self._read_async())
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._pieces)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        return await anext(self._awaited)
+
+    def close(self) -> None:
+        """Leave the stream: what came of it counts, and its hold."""
+        self._pieces.close()
+
+    async def aclose(self) -> None:
+        """Leave the stream, as `close` does."""
+        await self._awaited.aclose()
+
+    def _read(self) -> Iterator[Any]:
+        call = self._call
+        try:
+            for piece in self._inner:
+                if self._takes(piece):
+                    yield piece
+        except Exception as error:
+            call.fail_blocking(as_settled(error))
+            raise
+        except BaseException:
+            call.abandon()
+            raise
+        call.end_blocking(ChatResponse("", service_tier=self._reader.service_tier))
+
+    async def _read_async(self) -> AsyncIterator[Any]:
+        call, deadline = self._call, Deadline.current()
+        try:
+            while True:
+                async with deadline.scope():
+                    piece = await anext(self._inner, None)
+                if piece is None:
+                    break
+                if self._takes(piece):
+                    yield piece
+        except Exception as error:
+            await call.fail(as_settled(error))
+            if isinstance(error, DeadlineExceeded):
+                raise as_litellm(error, call.request.model) from error
+            raise
+        except BaseException:
+            call.abandon()
+            raise
+        await call.end(ChatResponse("", service_tier=self._reader.service_tier))
+
+    def _takes(self, piece: Any) -> bool:
+        """Count a piece; return whether the caller asked for it."""
+        text, passed = self._reader.take(_as_json(piece))
+        self._call.on_text(text)
+        self._call.report = self._reader.report
+        return bool(passed)
+
+
+def _begin(layers: Sequence[Layer], name: str, body: Json) -> tuple[WireFormat, BudgetedCall]:
+    form = FORMATS[name]("")
+    request = form.read(body)
+    messages = [one if isinstance(one, dict) else _as_json(one) for one in request.messages]
+    return form, BudgetedCall(layers, replace(request, messages=messages))
+
+
+def _to_send(form: WireFormat, body: Json, admitted: Admitted, request: Request) -> Json:
+    new = form.write(body, admitted, request)
+    if "max_completion_tokens" in new and "max_completion_tokens" not in body:
+        new["max_tokens"] = new.pop("max_completion_tokens")  # LiteLLM's name for every vendor
+    return new
+
+
+def _is_cached(answer: Any) -> bool:
+    return (getattr(answer, "_hidden_params", None) or {}).get("cache_hit") is True
+
+
+def _as_json(answer: Any) -> Json:
+    found: Json = answer.model_dump(warnings=False) if hasattr(answer, "model_dump") else answer
+    return found
