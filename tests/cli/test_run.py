@@ -18,7 +18,7 @@ from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.serve import KeyFile
 from tests.paths import ROOT
 from tests.ports import kept_port
-from tests.run.support import PATIENCE, PYTHON, RUN, Started, report_of, run
+from tests.run.support import PATIENCE, PYTHON, RUN, Started, environment, report_of, run
 from tests.serve.support import Service
 
 BODY = '{"model": "MODEL", "messages": [{"role": "user", "content": "Say hello."}]}'
@@ -281,6 +281,22 @@ def test_a_run_in_a_run_draws_on_both(endpoint: ScriptedEndpoint) -> None:
     assert (done.code, done.out) == (75, "200\n402\n")
     assert len(endpoint.requests) == 1
     assert done.err.count("microbudget: 1 call was refused") == 2
+
+
+def test_the_example_runs_an_agent_that_knows_nothing_of_budgets() -> None:
+    done = subprocess.run(
+        [PYTHON, str(ROOT / "examples/sdks/with_a_command.py")],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    *answers, last = done.stdout.splitlines()
+    assert len(answers) == 3
+    assert last == "exit code 75; 3 calls reached the model"
+    assert "the budget ended the command" in done.stderr
 
 
 def test_after_a_kill_of_the_run_the_commands_calls_fail(endpoint: ScriptedEndpoint) -> None:
