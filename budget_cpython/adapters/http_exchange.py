@@ -2,12 +2,12 @@
 
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any
 
 from budget_core.errors import BudgetError
 from budget_cpython.adapters.call import BudgetedCall
+from budget_cpython.adapters.http_streams import watched_streams
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.request import Admitted
 from budget_cpython.adapters.wire import (
@@ -22,10 +22,6 @@ from budget_cpython.deadline import Deadline
 EXTENSION = "microbudget"
 _UNSENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol")
 _TIMEOUTS = ("connect", "read", "write", "pool")
-
-
-class BrokenStreamError(Exception):
-    """A stream that ended before its last event, so that not all of its usage is known."""
 
 
 class UnbilledError(Exception):
@@ -191,86 +187,3 @@ def package_of(client: Any) -> Any:
         if root in ("httpx", "httpx2"):
             return sys.modules[root]
     raise ValueError(f"client must be one of httpx or httpx2, not {client!r}")
-
-
-@lru_cache
-def watched_streams(httpx: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return the classes of streams that an exchange reads: one that blocks, one that awaits."""
-
-    class Watched(httpx.SyncByteStream):  # type: ignore[misc]
-        def __init__(self, inner: Any, exchange: Exchange) -> None:
-            self._inner = inner
-            self._exchange = exchange
-
-        def __getattr__(self, name: str) -> Any:  # `elapsed`, which httpx2 asks its stream for
-            return getattr(self._inner, name)
-
-        def __iter__(self) -> Iterator[bytes]:
-            exchange = self._exchange
-            try:
-                for data in self._inner:
-                    yield from exchange.pass_on(data)
-            except GeneratorExit:
-                raise  # `close` follows
-            except Exception as error:
-                exchange.call.fail_blocking(error)
-                raise
-            except BaseException:
-                exchange.call.abandon()
-                raise
-            rest = exchange.rest()
-            if exchange.is_complete:
-                exchange.call.end_blocking(exchange.answer())
-            elif exchange.is_streamed:
-                exchange.call.fail_blocking(BrokenStreamError())
-            yield from rest
-
-        def close(self) -> None:
-            try:
-                if self._exchange.is_complete:
-                    self._exchange.call.end_blocking(self._exchange.answer())
-                elif self._exchange.is_streamed:
-                    self._exchange.call.abandon()
-            finally:
-                self._inner.close()
-
-    class AsyncWatched(httpx.AsyncByteStream):  # type: ignore[misc]
-        def __init__(self, inner: Any, exchange: Exchange) -> None:
-            self._inner = inner
-            self._exchange = exchange
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._inner, name)
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            exchange = self._exchange
-            try:
-                async for data in self._inner:
-                    for passed in exchange.pass_on(data):
-                        yield passed
-            except GeneratorExit:
-                raise
-            except Exception as error:
-                await exchange.call.fail(error)
-                raise
-            except BaseException:
-                exchange.call.abandon()
-                raise
-            rest = exchange.rest()
-            if exchange.is_complete:
-                await exchange.call.end(exchange.answer())
-            elif exchange.is_streamed:
-                await exchange.call.fail(BrokenStreamError())
-            for passed in rest:
-                yield passed
-
-        async def aclose(self) -> None:
-            try:
-                if self._exchange.is_complete:
-                    await self._exchange.call.end(self._exchange.answer())
-                elif self._exchange.is_streamed:
-                    self._exchange.call.abandon()
-            finally:
-                await self._inner.aclose()
-
-    return Watched, AsyncWatched
