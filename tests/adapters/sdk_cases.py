@@ -342,11 +342,16 @@ def ends_at_the_deadline(world: World) -> None:
 
 
 def counts_retries(world: World) -> None:
-    """Attempts that the vendor refuses cost nothing, and the one that succeeds is counted."""
+    """Each attempt counts once: nothing if the vendor refuses it, its hold if it breaks off."""
     ledger = world.budget("9 calls + 10_000 tokens")
     assert world.text("busy")
     assert world.attempts == 2
     assert spent(ledger, "calls") == (1, 0)
+    with suppress(Exception):  # each SDK has its own
+        world.ask("truncated")
+    assert world.attempts > 2
+    assert sum(spent(ledger, "calls")) == 1 + world.attempts - 2
+    assert sum(spent(ledger)) >= (world.attempts - 2) * LIMIT
 
 
 def counts_parallel_calls(world: World, count: int = 12) -> None:
