@@ -1,8 +1,11 @@
 """One model call of an SDK: admitted before it is sent, settled when its answer is there."""
 
+import atexit
+import os
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from typing import Any
+from weakref import WeakSet
 
 from budget_core.ledger.limit import MOST
 from budget_core.provider import ChatResponse
@@ -11,6 +14,8 @@ from budget_cpython.adapters.current import current_layers
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.request import Admitted, Request
 from budget_cpython.deadline import Deadline
+
+_OPEN: "WeakSet[BudgetedCall]" = WeakSet()  # admitted, and not settled yet
 
 
 class BudgetedCall:
@@ -128,10 +133,12 @@ class BudgetedCall:
         if self._admitted is None:
             raise RuntimeError("a layer answered in the model's place")
         self._chain = chain
+        _OPEN.add(self)
         return self._admitted
 
     def _take(self) -> Any:
         """Return the chain to the first that settles the call, of several threads too."""
+        _OPEN.discard(self)
         return vars(self).pop("_chain", None)
 
 
@@ -188,3 +195,15 @@ def distinct(layers: list[Layer]) -> list[Layer]:
         if not above and layer.account not in known:
             kept.append(layer)
     return kept
+
+
+@atexit.register
+def _abandon_open() -> None:
+    """Settle what is open while the program can still do it, before the ledgers are closed."""
+    for call in list(_OPEN):
+        with suppress(ValueError):  # a daemon thread is settling it
+            call.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_OPEN.clear)  # its parent settles them

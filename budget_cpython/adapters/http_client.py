@@ -61,7 +61,7 @@ def _blocking_kind(base: Any) -> Any:
 
         def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
             wire = format_of(request)
-            if wire is None:
+            if wire is None or self.is_closed:
                 return super().send(request, stream=stream, **options)
             request.read()
             layers, package = self.microbudget_layers, package_of(self)
@@ -105,7 +105,7 @@ def _async_kind(base: Any) -> Any:
 
         async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
             wire = format_of(request)
-            if wire is None:
+            if wire is None or self.is_closed:
                 return await super().send(request, stream=stream, **options)
             await request.aread()
             layers, package = self.microbudget_layers, package_of(self)

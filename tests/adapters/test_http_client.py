@@ -461,6 +461,15 @@ def test_a_cancelled_call_keeps_its_hold(endpoint: ScriptedEndpoint) -> None:
         assert asyncio.run(cancel(kind)) >= 50
 
 
+def test_a_client_that_is_closed_holds_nothing(make: Any, endpoint: ScriptedEndpoint) -> None:
+    layer = a_layer("9 calls")
+    tries = make(endpoint.base_url, layer)
+    tries.run(tries.client.aclose() if hasattr(tries.raw, "aclose") else tries.client.close())
+    with pytest.raises(RuntimeError, match="closed"):
+        tries.post()
+    assert used(layer, "calls") == (0, 0)
+
+
 def test_the_end_of_a_budgeted_client_leaves_the_connections(endpoint: ScriptedEndpoint) -> None:
     class Closing(httpx2.Client):
         def __del__(self) -> None:

@@ -14,12 +14,13 @@ import pytest
 
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.waiting import room_of
-from budget_cpython import BudgetExceededError, SqliteLedger
+from budget_cpython import BudgetExceededError, SqliteLedger, budget
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ledger.redis import RedisLedger
 from tests.adapters.support import a_request, an_answer, call_async, call_blocking
+from tests.forked import in_child
 from tests.ledger.redis.server import RedisServer
 
 KEPT = ("--appendonly", "yes", "--appendfsync", "always")
@@ -76,6 +77,22 @@ def test_threads_and_event_loops_side_by_side_draw_on_one_url(url: str) -> None:
         thread.join()
     assert (len(answered), calls_of(layer)) == (20, (20, 0))
     layer.ledger.close()
+
+
+def test_forked_processes_draw_on_the_blocks_of_their_parent(url: str) -> None:
+    if url == "memory:":
+        pytest.skip("memory is each process's own")
+    with budget("4 calls", ledger=url, account="forks") as block:
+        asyncio.run(call_async())  # its threads are not in the children
+
+        def work() -> None:
+            call_blocking()
+            asyncio.run(call_async())
+
+        children = [in_child(work), in_child(work)]
+    assert sorted(children) == [0, 1]
+    assert block.left == {"calls": 0}
+    block.layer.ledger.close()
 
 
 def test_calls_that_wait_in_asyncio_s_threads_leave_the_ledger_its_own(tmp_path: Path) -> None:
@@ -154,14 +171,16 @@ call = BudgetedCall([layer], Request("m", [], max_tokens=20, stream=True))
 call.begin_blocking()
 for _ in range(100):
     call.on_text("word ")
-call.abandon()
+if sys.argv[2] == "abandoned":
+    call.abandon()
 """
 
 
-def test_what_is_owed_is_delivered_when_the_program_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", ["abandoned", "open"])
+def test_what_is_owed_is_delivered_when_the_program_ends(tmp_path: Path, state: str) -> None:
     path = tmp_path / "budget.db"
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", LEFT, f"sqlite:{path}"],
+        [sys.executable, "-X", "dev", "-c", LEFT, f"sqlite:{path}", state],
         capture_output=True,
         text=True,
         check=True,
