@@ -81,13 +81,18 @@ def to_send(model: Any, asked: Asked, request: Request, admitted: Admitted) -> A
     if len(admitted.tools or ()) < len(request.tools or ()):
         offered = [offered[tool["native"]["at"]] for tool in admitted.tools or ()]
     settings = _limited(model, asked.settings, admitted)
+    if request.tools and not offered and _needs_tools(request.model):
+        offered = [*asked.tools, *asked.handoffs]
+        settings = replace(settings, tool_choice="none")
+    elif request.tools:
+        settings = _without_choice(settings, offered)
     if request.stream and settings.include_usage is None:
         settings = replace(settings, include_usage=True)
     return replace(
         asked,
         instructions=instructions,
         input=given,
-        settings=_without_choice(settings, offered) if request.tools else settings,
+        settings=settings,
         tools=[tool for tool in offered if not isinstance(tool, Handoff)],
         handoffs=[tool for tool in offered if isinstance(tool, Handoff)],
     )
@@ -164,6 +169,11 @@ def _limited(model: Any, settings: Any, admitted: Admitted) -> Any:
     if settings.max_tokens is not None:
         settings = replace(settings, max_tokens=lowered(settings.max_tokens, admitted))
     return replace(settings, extra_args=extra) if given else settings
+
+
+def _needs_tools(model: str) -> bool:
+    """Tell whether a model takes no messages with calls of tools where no tools are offered."""
+    return "claude" in model or "anthropic" in model
 
 
 def _without_choice(settings: Any, offered: list[Any]) -> Any:

@@ -181,6 +181,17 @@ def test_only_the_named_tools_are_withdrawn(endpoint: ScriptedEndpoint) -> None:
     assert [tool["function"]["name"] for tool in request.body["tools"]] == ["search"]
 
 
+@pytest.mark.feature("tool withdrawal")
+def test_a_model_that_needs_its_tools_beside_their_results_may_not_call_them(
+    endpoint: ScriptedEndpoint,
+) -> None:
+    endpoint.scripts["claude-4"] = searching(9)
+    own = budgeted(model(endpoint, "claude-4"), "9 calls", tool_strip_threshold=0.1)
+    assert run(Agent(name="a", model=own, tools=[search])).final_output == "That is all."
+    assert len(endpoint.requests[-1].body["tools"]) == 1
+    assert endpoint.requests[-1].body["tool_choice"] == "none"
+
+
 @pytest.mark.feature("fallback")
 @pytest.mark.parametrize("by", ["model", "provider"])
 def test_a_cheaper_model_takes_over(endpoint: ScriptedEndpoint, by: str) -> None:

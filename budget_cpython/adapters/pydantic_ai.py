@@ -1,0 +1,80 @@
+"""Put a budget round pydantic-ai: its models, and the tools of its agents."""
+
+from copy import copy
+from typing import Any, Unpack
+
+try:
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.models import Model
+    from pydantic_ai.models.fallback import FallbackModel
+except ImportError as error:
+    raise ImportError("pydantic-ai needs: pip install 'microbudget[pydantic-ai]'") from error
+
+from budget_core.errors import BudgetError
+from budget_cpython.adapters.budgeted import layers_of
+from budget_cpython.adapters.current import inside
+from budget_cpython.adapters.layer import Layer, Options
+from budget_cpython.adapters.pydantic_ai_model import BudgetedModel, refusals
+from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
+from budget_cpython.deadline import Deadline
+
+__all__ = ["BudgetedModel", "ToolBudget", "budgeted"]
+
+
+def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
+    """Return a model whose requests draw on the layers.
+
+    Of a `FallbackModel` each model does. Raises `ValueError` for anything else.
+    """
+    if isinstance(what, FallbackModel):
+        made = copy(what)
+        made.models = [budgeted(model, layers) for model in what.models]
+        return made
+    if isinstance(what, Model):
+        return BudgetedModel.of(what, layers)
+    raise ValueError(
+        f"budgeted takes a Model of pydantic-ai, not {type(what).__name__}: give an agent "
+        "Agent(budgeted(model, '$5/day'), capabilities=[ToolBudget('5 search')])"
+    )
+
+
+class ToolBudget(AbstractCapability[Any]):  # type: ignore[misc]
+    """A budget for the tools of an agent, and for what they call; give it as a capability.
+
+    `limits` and the other arguments are those of `budgeted`, or `limits` is a budgeted model, whose
+    budget the tools then share; without any, they draw on the blocks around the run.
+
+    At a limit, such as `"5 search"` or `"20 tool_calls"`, and after the current deadline a tool is
+    not run, and the model reads why. At the deadline the tools that run are cancelled, and the run
+    ends with `UsageLimitExceeded`.
+    """
+
+    def __init__(
+        self,
+        limits: str | BudgetedModel | None = None,
+        *,
+        ledger: Any = None,
+        account: str | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__()
+        if isinstance(limits, BudgetedModel):
+            self._layers = limits.layers
+        else:
+            self._layers = layers_of(limits, ledger, account, **options)
+
+    async def wrap_tool_execute(
+        self, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Any
+    ) -> Any:
+        """Run a tool within the budget."""
+        claim = BudgetedToolCall(self._layers, call.tool_name)
+        try:
+            await claim.begin()
+        except BudgetError as error:
+            return refusal_text(call.tool_name, error)
+        try:
+            with inside(self._layers), refusals():
+                async with Deadline.current().scope():
+                    return await handler(args)
+        finally:
+            await claim.end()

@@ -1,0 +1,169 @@
+"""What a call of a pydantic-ai model asks for, what it sends instead, and what it used."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic_ai.messages import ModelRequest, ModelResponse, UserPromptPart
+
+from budget_core.provider import ChatResponse
+from budget_cpython.adapters.awaited import report_of
+from budget_cpython.adapters.call import BudgetedCall
+from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.wire.anthropic_messages import Messages
+from budget_cpython.adapters.wire.format import as_count, as_name, lowered
+
+Json = dict[str, Any]
+_OF_TOOLS = ("tool_choice", "parallel_tool_calls")
+_TIERS = ("service_tier", "openai_service_tier", "anthropic_service_tier")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The arguments of a model's `request` or `request_stream`."""
+
+    messages: list[Any]
+    settings: Any
+    parameters: Any
+
+
+def request_of(model: Any, asked: Asked, stream: bool = False) -> Request:
+    """Return what a call asks for; what its output has to be called with is no tool."""
+    settings = _settings(model, asked)
+    tiers = [as_name(settings.get(name)) for name in _TIERS]
+    return Request(
+        model.model_name,
+        _messages(asked),
+        [_tool(tool, at) for at, tool in enumerate(_tools(asked.parameters))] or None,
+        as_count(settings.get("max_tokens")),
+        stream,
+        next((tier for tier in tiers if tier not in (None, "auto", "default")), None),
+    )
+
+
+def to_send(model: Any, asked: Asked, request: Request, admitted: Admitted) -> Asked:
+    """Return the arguments of the call to make instead."""
+    settings = dict(asked.settings or {})
+    parameters = asked.parameters
+    if len(admitted.tools or ()) < len(request.tools or ()):
+        kept = [tool["at"] for tool in admitted.tools or ()]
+        for name in _OF_TOOLS if not kept else _OF_TOOLS[:1]:
+            settings.pop(name, None)
+        if not kept and model.system == "anthropic" and not parameters.output_tools:
+            # it takes no messages with calls of tools without tools: they may not be called
+            choice = {"tool_choice": {"type": "none"}}
+            settings["extra_body"] = {**(settings.get("extra_body") or {}), **choice}
+        else:
+            parameters = _offering(parameters, kept)
+    limit = lowered(request.max_tokens, admitted)
+    if limit is not None and limit != request.max_tokens:
+        settings["max_tokens"] = limit
+        _lower_thinking(settings, _settings(model, asked), request.max_tokens, limit)
+    messages = with_notices(asked.messages, admitted.notices)
+    return Asked(messages, settings or asked.settings, parameters)
+
+
+def with_notices(messages: list[Any], notices: tuple[str, ...]) -> list[Any]:
+    """Return messages with notices last, but before an answer that is to be continued."""
+    if not notices:
+        return messages
+    parts = [UserPromptPart(notice) for notice in notices]
+    at = len(messages)
+    while at and isinstance(messages[at - 1], ModelResponse):
+        at -= 1
+    if not at:
+        return [ModelRequest(parts=parts), *messages]
+    last = messages[at - 1]  # which may have instructions, and keeps them
+    return [*messages[: at - 1], replace(last, parts=[*last.parts, *parts]), *messages[at:]]
+
+
+def answer_of(response: Any) -> ChatResponse:
+    """Return the text and the usage of an answer."""
+    text = "".join(text_of(part) for part in response.parts)
+    return ChatResponse(text, usage=report(response.usage))
+
+
+def report(usage: Any) -> Json:
+    """Return the usage of a response as a report."""
+    return report_of(
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.details.get("reasoning_tokens"),
+    )
+
+
+def count(call: BudgetedCall, event: Any) -> None:
+    """Count a piece of a stream."""
+    part, delta = getattr(event, "part", None), getattr(event, "delta", None)
+    if event.event_kind == "part_start":
+        call.on_text(text_of(part))
+    elif event.event_kind == "part_delta":
+        for name in ("content_delta", "tool_name_delta", "args_delta"):
+            piece = getattr(delta, name, None)
+            call.on_text(piece if isinstance(piece, str) else str(piece or ""))
+
+
+def text_of(part: Any) -> str:
+    """Return what a part of a message says."""
+    if hasattr(part, "args_as_json_str"):
+        return str(part.tool_name) + str(part.args_as_json_str())
+    for name in ("model_response_str", "model_response"):  # of a tool's result, of a retry
+        if hasattr(part, name):
+            return str(getattr(part, name)())
+    content = getattr(part, "content", None)
+    pieces = content if isinstance(content, (list, tuple)) else [content]
+    texts = [getattr(piece, "content", piece) for piece in pieces]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _settings(model: Any, asked: Asked) -> Json:
+    """Return the settings that hold: the model's own, changed by those of the call."""
+    return {**(model.settings or {}), **(asked.settings or {})}
+
+
+def _messages(asked: Asked) -> list[Json]:
+    """Return all that is sent as messages, from which the prompt is estimated."""
+    found = []
+    instructions = None
+    for message in asked.messages:
+        is_answer = isinstance(message, ModelResponse)
+        text = "".join(text_of(part) for part in message.parts)
+        found.append({"role": "assistant" if is_answer else "user", "content": text})
+        instructions = getattr(message, "instructions", None) or instructions
+    if instructions:
+        found.insert(0, {"role": "system", "content": instructions})
+    for tool in asked.parameters.output_tools:
+        found.append({"role": "system", "content": str(tool.parameters_json_schema)})
+    return found
+
+
+def _tools(parameters: Any) -> list[Any]:
+    return [*parameters.function_tools, *parameters.native_tools]
+
+
+def _tool(tool: Any, at: int) -> Json:
+    """Return a tool as JSON, from which the prompt is estimated."""
+    name = getattr(tool, "name", None) or tool.kind
+    schema = getattr(tool, "parameters_json_schema", None)
+    description = getattr(tool, "description", None)
+    return {"name": name, "description": description, "parameters": schema, "at": at}
+
+
+def _offering(parameters: Any, kept: list[int]) -> Any:
+    own = len(parameters.function_tools)
+    tools = _tools(parameters)
+    return replace(
+        parameters,
+        function_tools=[tools[at] for at in kept if at < own],
+        native_tools=[tools[at] for at in kept if at >= own],
+    )
+
+
+def _lower_thinking(settings: Json, known: Json, asked: int | None, limit: int) -> None:
+    """Keep what Anthropic's models may think below the limit of their answer."""
+    thinking = known.get("anthropic_thinking")
+    if thinking:
+        body = {"max_tokens": asked, "thinking": thinking}
+        sent = Messages("").write(body, Admitted("", (), None, limit), Request("", []))
+        settings["anthropic_thinking"] = sent.get("thinking", {"type": "disabled"})
