@@ -124,7 +124,8 @@ class _Calls:
         model = self._model
         if admitted.model != call.request.model:
             model = self._find(admitted.model)
-        return model, to_send(model, asked, call.request, admitted)
+        found = getattr(model, "found", model)
+        return model, to_send(found, asked, call.request, admitted)
 
 
 class NamedModel(Model):  # type: ignore[misc]
@@ -138,26 +139,28 @@ class NamedModel(Model):  # type: ignore[misc]
     @property
     def model(self) -> Any:
         """The model's name."""
-        return getattr(self._model(), "model", self._wanted)
+        return getattr(self.found, "model", self._wanted)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self._model(), name)
+        return getattr(self.found, name)
 
     async def get_response(self, *given: Any, **named: Any) -> Any:
         """Answer as the model does."""
-        return await self._model().get_response(*given, **named)
+        return await self.found.get_response(*given, **named)
 
     def stream_response(self, *given: Any, **named: Any) -> Any:
         """Answer as the model does."""
-        return self._model().stream_response(*given, **named)
+        return self.found.stream_response(*given, **named)
 
     def get_retry_advice(self, request: Any) -> Any:
         """Advise as the model does."""
-        return self._model().get_retry_advice(request)
+        return self.found.get_retry_advice(request)
 
-    def _model(self) -> Any:
+    @property
+    def found(self) -> Any:
+        """The model itself."""
         if self._found is None:
             self._found = self._find(self._wanted)
         return self._found

@@ -515,8 +515,9 @@ def test_an_agent_s_model_is_found_by_name_with_its_first_call(
     )
     agents.set_default_openai_api("chat_completions")
     with budget("9 calls") as block:
-        run(budgeted(Agent(name="a", model="scripted"), "9 calls"))
+        run(budgeted(Agent(name="a", model="scripted"), "300 tokens"))
     assert block.spent["calls"] == 1
+    assert "max_completion_tokens" in endpoint.requests[-1].body
 
 
 @pytest.mark.feature("retries")
