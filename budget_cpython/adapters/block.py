@@ -83,8 +83,9 @@ def budget(
 
     `limits` is such as `"$0.50 + 20 calls"`, with a time such as `"10 min"` if it is to end. Calls
     of threads and tasks that start inside draw on it too. Blocks inside one another all count, and
-    so does the budget of the client. The limits are set on `account` in a `ledger`, open or a URL
-    as `open_ledger` takes it; without one in memory, where `account` is the name in messages.
+    so does the budget of the client. The limits replace those of `account` in a `ledger`, open or a
+    URL as `open_ledger` takes it, which processes share. Without one they are in this process's
+    memory, where `account` is the name in messages.
 
     Raises `ValueError` for malformed limits and options, and `ImportError` where money is limited
     and no prices are known.

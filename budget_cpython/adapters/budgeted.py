@@ -68,9 +68,9 @@ def budgeted(
     """Return `what` with a budget round it: an SDK's client, a framework's model, or a function.
 
     - `budgeted(AsyncOpenAI(), "$5/day + 200 calls/hour")` returns a client of the same type, whose
-      calls draw on those limits and on the blocks around them (`with budget(...)`). They are set on
-      `account` in a `ledger`, open or a URL as `open_ledger` takes it, or else are in memory.
-      Without limits it draws on the account as it is, or on the blocks alone.
+      calls draw on those limits and on the blocks around them (`with budget(...)`). They replace
+      those of `account` in a `ledger`, open or a URL as `open_ledger` takes it, or else are in
+      memory. Without limits it draws on the account as it is, or on the blocks alone.
     - `@budgeted("$0.10")` gives each call of a function a budget of its own; with a `ledger` all of
       them draw on its account.
 

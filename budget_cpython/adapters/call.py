@@ -186,15 +186,25 @@ def _finish(step: _Step) -> None:
 
 
 def distinct(layers: list[Layer]) -> list[Layer]:
-    """Return the layers that count a call: an account counts those of accounts below it, too."""
+    """Return the layers that count a call: an account counts those of accounts below it, too.
+
+    An account where calls are only observed is enforced as one above it whose layer is strict.
+    """
     kept: list[Layer] = []
     for layer in layers:
-        same = [other.account for other in layers if other.ledger is layer.ledger]
+        same = [other for other in layers if other.ledger is layer.ledger]
         known = [other.account for other in kept if other.ledger is layer.ledger]
-        above = any(account.startswith(layer.account + "/") for account in same)
+        above = any(other.account.startswith(layer.account + "/") for other in same)
         if not above and layer.account not in known:
-            kept.append(layer)
+            kept.append(layer if len(same) == 1 else _enforced(layer, same))
     return kept
+
+
+def _enforced(layer: Layer, same: list[Layer]) -> Layer:
+    """Return a layer, or where it only observes, its account as a strict layer enforces it."""
+    along = [one for one in same if (layer.account + "/").startswith(one.account + "/")]
+    strict = next((one for one in [layer, *along] if one.is_strict), layer)
+    return strict.at(layer.account)
 
 
 @atexit.register

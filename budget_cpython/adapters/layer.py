@@ -97,6 +97,7 @@ class Layer:
             if options.get(name) is not None and not callable(options[name]):
                 refuse(name, "a function", options[name])
         check_kind("estimates", options.get("estimates", False), bool)
+        self._given = dict(options)
         self._options = options
         self.prices = options.pop("prices", None)
         if self.prices is None:
@@ -111,6 +112,7 @@ class Layer:
         )
         self._tracker = TurnBudgetTracker(config)
         self._wrappers: dict[bool, BudgetWrapper] = {}
+        self._below: dict[str, Layer] = {}
         self._lock = Lock()
         self.wrapper(not is_awaited(self.ledger))  # refuses a malformed option now
         if ledger is None:
@@ -126,6 +128,15 @@ class Layer:
             if is_blocking not in self._wrappers:
                 self._wrappers[is_blocking] = self._wrap(is_blocking)
             return self._wrappers[is_blocking]
+
+    def at(self, account: str) -> "Layer":
+        """Return a layer that enforces limits as this one does, on an account below this one's."""
+        if account == self.account:
+            return self
+        with self._lock:
+            if account not in self._below:
+                self._below[account] = Layer((), self.ledger, account, **self._given)
+            return self._below[account]
 
     @property
     def is_strict(self) -> bool:

@@ -164,6 +164,18 @@ def test_an_account_above_another_is_drawn_on_once() -> None:
     assert (used(above, "calls"), used(below, "calls")) == ((1, 0), (1, 0))
 
 
+@pytest.mark.parametrize("observed", ["acme", "acme/research"])
+def test_an_account_that_is_observed_keeps_the_limits_around_it(observed: str) -> None:
+    ledger = open_ledger("memory:")
+    above = Layer(parse_limits("1 calls"), ledger, "acme")
+    below = Layer((), ledger, observed, enforcement="observe")
+    call_blocking(above, below)
+    for layers in ((above, below), (below, above)):
+        with pytest.raises(BudgetExceededError):
+            call_blocking(*layers)
+    assert used(above, "calls") == (1, 0)
+
+
 def test_a_blocking_call_waits_for_what_another_holds() -> None:
     layer = a_layer("1 calls", wait=60)
     first = BudgetedCall([layer], a_request())
