@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
+import budget_core.usage_reports  # noqa: F401 - a forgotten call is collected anywhere
 from budget_core.ledger.limit import MOST
 from budget_core.provider import ChatResponse
 from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer

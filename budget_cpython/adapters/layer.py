@@ -1,7 +1,7 @@
 """One account of a ledger that model calls draw on, with how its limits are enforced."""
 
 from collections.abc import Callable, Mapping, Sequence
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any, TypedDict
 
 from budget_core import BudgetWrapper
@@ -111,6 +111,7 @@ class Layer:
             None, None, enforcement=self.enforcement, fallback_model=fallback, **of_tracker
         )
         self._tracker = TurnBudgetTracker(config)
+        self._tracker.lock = RLock()  # its thread may collect a forgotten call meanwhile
         self._wrappers: dict[bool, BudgetWrapper] = {}
         self._below: dict[str, Layer] = {}
         self._lock = Lock()

@@ -1,6 +1,7 @@
 """One call of an SDK: what is admitted, what is sent instead, and how it is settled."""
 
 import asyncio
+import gc
 import threading
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.ledger.limit_parser import parse_limits
 from tests.adapters.support import a_request, an_answer, call_async, call_blocking
+from tests.ledger.patience import PATIENCE
 
 TOOLS = [{"name": "search", "native": object()}, {"name": "pay", "native": object()}]
 
@@ -119,6 +121,21 @@ def test_a_call_that_is_forgotten_keeps_its_hold() -> None:
     layer = a_layer("1000 tokens")
     BudgetedCall([layer], a_request()).begin_blocking()
     assert sum(used(layer)) == 26
+
+
+def test_a_forgotten_call_may_be_collected_while_another_is_counted() -> None:
+    layer = a_layer("1000 tokens")
+    BudgetedCall([layer], a_request()).begin_blocking()
+    collected: list[int] = []
+
+    def collect() -> None:
+        with layer.wrapper(True).tracker.lock:
+            collected.append(gc.collect())
+
+    thread = threading.Thread(target=collect, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert collected
 
 
 def test_a_refusal_of_one_layer_releases_what_the_others_hold() -> None:
