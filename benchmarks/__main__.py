@@ -18,6 +18,7 @@ from benchmarks import (
     overhead,
     page,
     peers,
+    proxy,
 )
 from benchmarks.figures import Figure, table
 
@@ -34,6 +35,7 @@ GROUPS = {
     "leases": ledger_lease.measure,
     "redis": ledger_redis.measure,
     "postgres": ledger_postgres.measure,
+    "proxy": proxy.measure,
     "peers": peers.measure,
 }
 
