@@ -11,6 +11,7 @@ from budget_core.ledger.records import Hold
 from budget_core.provider import maybe_await
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.shared_ledgers import pair_of
+from budget_cpython.proxy.pace import Pace
 from budget_cpython.proxy.recorder import Quiet, Recorder
 from budget_cpython.proxy.usage_by_model import UsageByModel
 
@@ -34,11 +35,15 @@ class Rules:
 class Account:
     """One account's rules, with what every call of it passes."""
 
-    def __init__(self, rules: Rules, record: UsageByModel) -> None:
+    def __init__(self, rules: Rules, record: UsageByModel, pace: Pace) -> None:
         self.strict = rules.strict
         prices = next((layer.prices for layer in rules.layers if layer.prices is not None), None)
         quiet = [] if rules.notices else [Quiet()]
-        self.layers: list[Any] = [*quiet, *rules.layers, Recorder(record, prices, bool(quiet))]
+        self.layers: list[Any] = [
+            *quiet,
+            *rules.layers,
+            Recorder(record, pace, prices, bool(quiet)),
+        ]
         self._places = [(pair_of(layer.ledger).awaited, layer.account) for layer in rules.layers]
 
     async def take_call(self) -> "list[tuple[Any, Hold]]":
@@ -70,13 +75,14 @@ class Accounts:
     def __init__(self, rules_of: Callable[[str], Rules], record: UsageByModel) -> None:
         self._rules_of = rules_of
         self._record = record
+        self._pace = Pace()
         self._kept: OrderedDict[str, Account] = OrderedDict()
 
     def get(self, path: str) -> Account:
         """Return the account at a path."""
         account = self._kept.get(path)
         if account is None:
-            account = self._kept[path] = Account(self._rules_of(path), self._record)
+            account = self._kept[path] = Account(self._rules_of(path), self._record, self._pace)
             if len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(path)

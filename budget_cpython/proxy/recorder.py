@@ -5,6 +5,8 @@ from typing import Any
 from budget_core.provider import ChatResponse
 from budget_core.usage import Usage
 from budget_core.usage_estimate import at_least_estimated, is_billed, usage_of
+from budget_cpython.deadline import current_or_none
+from budget_cpython.proxy.pace import Pace
 from budget_cpython.proxy.usage_by_model import ModelUsage, UsageByModel
 
 
@@ -43,11 +45,14 @@ class Recorder(_Around):
     A `quiet` one sends the messages and tools that were asked, as `Quiet` says.
     """
 
-    def __init__(self, record: UsageByModel, prices: Any = None, quiet: bool = False) -> None:
+    def __init__(
+        self, record: UsageByModel, pace: Pace, prices: Any = None, quiet: bool = False
+    ) -> None:
         super().__init__()
         self._record = record
         self._prices = prices
         self._quiet = quiet
+        self._pace = pace
 
     async def chat(
         self, messages: Any, tools: Any, model: str, *, call: Any, **options: Any
@@ -55,19 +60,32 @@ class Recorder(_Around):
         """Wait for the answer, and note what it used."""
         if self._quiet:
             messages, tools = call.request.messages, call.request.tools
+        options = self._in_time(model, options)
         asked = (model, messages, tools, options)
+        begun = self._pace.begin()
         try:
             response = await call.next_answer(messages, tools, model, **options)
         except BaseException as error:
             if isinstance(error, GeneratorExit) or is_billed(error):
                 self._note(None, *asked)
             raise
-        self._note(response, *asked)
+        self._pace.learn(model, self._note(response, *asked), begun)
         return response
+
+    def _in_time(self, model: str, options: dict[str, Any]) -> dict[str, Any]:
+        """Return a call's options with no longer an answer than comes before the deadline."""
+        deadline, limit = current_or_none(), options.get("max_tokens")
+        if deadline is None or deadline.is_never():
+            return options
+        most = self._pace.tokens_in(model, deadline.remaining_seconds())
+        if most is None or (limit is not None and limit <= most):
+            return options
+        return {**options, "max_tokens": most}
 
     def _note(
         self, response: Any, model: str, messages: Any, tools: Any, options: dict[str, Any]
-    ) -> None:
+    ) -> int:
+        """Record a call; return the tokens of its answer, 0 if they were not reported."""
         streamed = options.get("on_delta")
         if streamed is None:
             usage = usage_of(response)
@@ -79,6 +97,7 @@ class Recorder(_Around):
         found = (1, usage.input or 0, usage.output or 0, usage.cached)
         cost, full = self._cost_of(model, usage, response, options)
         self._record.add(model, ModelUsage(*found, cost, int(not measured), int(not full)))
+        return (usage.output or 0) if measured else 0
 
     def _cost_of(
         self, model: str, usage: Usage, response: ChatResponse | None, options: dict[str, Any]
