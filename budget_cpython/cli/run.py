@@ -160,7 +160,7 @@ def _budget(options: argparse.Namespace, ledger: Any) -> "tuple[list[Layer], flo
 def _say(options: argparse.Namespace, report: "Report") -> None:
     """Say what was used; after Ctrl-C end as the command did."""
     if not options.quiet:
-        first = "\n" * report.ending.interrupted  # after ^C
+        first = "\n" * sys.stderr.isatty()  # after ^C, or a line that the command did not end
         with suppress(OSError):  # its reader has gone
             print(first + "\n".join(report.lines()), file=sys.stderr, flush=True)
     if options.report:

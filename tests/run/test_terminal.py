@@ -114,7 +114,7 @@ def test_the_last_row_says_what_is_left_and_output_is_not_torn() -> None:
         said += one.until("two\r\n")
         one.type("\n")
         said += one.until("[ended0]")
-    assert without_line(said).startswith("one, two\r\nthree\r\nmicrobudget: 0 calls")
+    assert without_line(said).startswith("one, two\r\nthree\r\n\r\nmicrobudget: 0 calls")
     assert f"{ESC}[{ROWS};1H{ESC}[2K{ESC}[r" in said  # cleared, and all rows scroll
 
 
@@ -148,7 +148,7 @@ def test_after_ctrl_c_the_run_ends_by_the_signal_so_that_scripts_end() -> None:
     with terminal("--budget", "1 h", "--", "sh", "-c", "echo ready; exec sleep 600") as one:
         one.until("ready")
         one.type("\x03")
-        assert "microbudget: 0 calls" in one.until(f"[ended{-signal.SIGINT}]")
+        assert "\r\nmicrobudget: 0 calls" in one.until(f"[ended{-signal.SIGINT}]")
 
 
 def test_ctrl_z_stops_the_command_and_gives_the_row_back() -> None:
