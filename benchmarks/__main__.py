@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from benchmarks import (
+    adapters,
     code,
     deadlines,
     executor,
@@ -30,6 +31,7 @@ GROUPS = {
     "heap": heap.measure,
     "flash": flash.measure,
     "imports": imports.measure,
+    "adapters": adapters.measure,
     "ledger": ledger_memory.measure,
     "sqlite": ledger_sqlite.measure,
     "leases": ledger_lease.measure,
