@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -20,8 +20,8 @@ class Gone(Exception):  # noqa: N818 - no client is there to be answered
 class Exchange:
     """A request's way back: sends the answer, and watches whether the client stays.
 
-    When the client has left, `limit` is moved to `read_on_s` seconds from then: until that time
-    the upstream's answer is read on, to learn what the call used.
+    When the client has left, the exchange has `read_on_s` more seconds: until then the upstream's
+    answer is read on, to learn what the call used.
     """
 
     def __init__(self, receive: Receive, send: Send, vendor: str) -> None:
@@ -48,12 +48,12 @@ class Exchange:
                 raise ProxyError(413, f"a request has at most {most} bytes")
         return bytes(body)
 
-    async def watch(self, limit: asyncio.Timeout, read_on_s: float) -> None:
-        """Wait for the client to leave."""
+    async def watch(self, limit: asyncio.Timeout, read_on_s: Callable[[], float]) -> None:
+        """Wait for the client to leave, and then ask for how long its answer is read on."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.left = True
-        limit.reschedule(asyncio.get_running_loop().time() + read_on_s)
+        limit.reschedule(asyncio.get_running_loop().time() + read_on_s())
 
     async def refuse(self, error: ProxyError) -> None:
         """Answer in the upstream's place, unless an answer has begun: that is broken off."""

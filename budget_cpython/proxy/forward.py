@@ -17,6 +17,7 @@ from budget_cpython.proxy.accounts import Account, settle_call
 from budget_cpython.proxy.errors import ProxyError
 from budget_cpython.proxy.exchange import Exchange
 from budget_cpython.proxy.headers import Headers, to_client
+from budget_cpython.proxy.recorder import Admission
 from budget_cpython.proxy.usage_by_model import ModelUsage, UsageByModel
 
 log = logging.getLogger("microbudget.proxy")
@@ -74,16 +75,20 @@ class Forward:
             await exchange.refuse(ProxyError(502, text))
 
     async def _run_in_time(self, exchange: Exchange, body: bytes) -> None:
+        admission = Admission()
         request = httpx.Request(
             self.method,
             self.url,
             headers=self.headers,
             content=body or None,
-            extensions={"timeout": self.timeouts, EXTENSION: self.account.layers},
+            extensions={"timeout": self.timeouts, EXTENSION: [*self.account.layers, admission]},
         )
         left = None if self.deadline is None else self.deadline.remaining_seconds()
+
+        def read_on_s() -> float:
+            return self.read_on_s if admission.is_over else 0  # else nothing was sent that costs
+
         async with asyncio.timeout(left) as limit:
-            read_on_s = self.read_on_s if self.format is not None else 0
             watch = asyncio.create_task(exchange.watch(limit, read_on_s))
             try:
                 with nullcontext() if self.deadline is None else self.deadline.as_current():

@@ -39,6 +39,17 @@ class Quiet(_Around):
         return await call.next_answer(messages, None, model, **options)
 
 
+class Admission(_Around):
+    """A layer of one call that tells whether it was admitted, and so may have been sent."""
+
+    is_over = False
+
+    async def chat(self, *arguments: Any, call: Any, **options: Any) -> Any:
+        """Note it, and pass the call on."""
+        self.is_over = True
+        return await call.next_answer(*arguments, **options)
+
+
 class Recorder(_Around):
     """The innermost layer: it adds what a call used to a record, by the model that answered.
 

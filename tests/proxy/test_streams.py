@@ -1,6 +1,8 @@
 """Streams: passed on piece by piece, read on for their usage, broken off where they break."""
 
+import json
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -9,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from budget_core.ledger.waiting import room_of
 from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.proxy import ModelUsage, Proxy
 from tests.proxy.support import (
@@ -125,6 +128,32 @@ def test_an_answer_is_read_on_after_its_client_has_left(streamed: bool) -> None:
         until(lambda: spent(layer, "tokens")[1] == 0)
         assert spent(layer, "tokens") == (12, 0)
         assert proxy.usage.rows()["scripted"].estimated == 0
+
+
+def test_a_call_whose_client_leaves_while_it_waits_is_not_made() -> None:
+    go, first = threading.Event(), threading.Event()
+
+    def slow(http: Request) -> None:
+        first.set()
+        assert go.wait(PATIENCE)
+        http.reply({"choices": [], "usage": usage(7, 5)})
+
+    with Behind(slow) as behind, budgeted(behind.url, "1 calls", wait=PATIENCE) as found:
+        url, layer, _ = found
+        one = threading.Thread(target=post, args=(url + CHAT,), kwargs={"json": ASKED})
+        one.start()
+        assert first.wait(PATIENCE)
+        room = room_of(layer.ledger)
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as two:
+            body = json.dumps(ASKED).encode()
+            head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+            two.sendall(head.encode() + body)
+            until(lambda: room.waiting == 1)
+        until(lambda: room.waiting == 0)
+        go.set()
+        one.join()
+        assert len(behind.requests) == 1
+        assert spent(layer, "calls") == (1, 0)
 
 
 def test_an_answer_is_read_on_for_so_long_only_and_then_counts_as_unknown() -> None:
