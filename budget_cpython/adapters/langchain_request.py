@@ -54,7 +54,7 @@ def to_send(
         each = max(1, limit // _answers(model, options))
         changes.update(_set(model, options, _LIMIT, each))
     if len(admitted.tools or ()) < len(request.tools or ()):
-        _withdraw(options, admitted)
+        _withdraw(model, messages, options, admitted)
     if (
         request.stream
         and "stream_usage" in type(model).model_fields.keys() - model.model_fields_set
@@ -132,9 +132,16 @@ def _name(tool: Any) -> str:
     return str(tool.get("name") or function.get("name") or tool.get("type") or "")
 
 
-def _withdraw(options: Options, admitted: Admitted) -> None:
+def _withdraw(model: Any, messages: list[Any], options: Options, admitted: Admitted) -> None:
+    """Leave out the tools that are withdrawn.
+
+    Anthropic refuses messages with calls of tools unless there are tools: these stay, and may not
+    be called.
+    """
     if admitted.tools:
         options["tools"] = [tool["native"] for tool in admitted.tools]
+    elif model._llm_type.startswith("anthropic") and any(one.type == "tool" for one in messages):
+        options["tool_choice"] = {"type": "none"}
     else:
         for name in _TOOLS:
             options.pop(name, None)

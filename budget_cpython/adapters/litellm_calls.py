@@ -181,7 +181,15 @@ def _to_send(form: WireFormat, body: Json, admitted: Admitted, request: Request)
     new = form.write(body, admitted, request)
     if "max_completion_tokens" in new and "max_completion_tokens" not in body:
         new["max_tokens"] = new.pop("max_completion_tokens")  # LiteLLM's name for every vendor
+    if body.get("tools") and not new.get("tools") and _needs_tools(new["model"], request):
+        new.update(tools=body["tools"], tool_choice="none")
     return new
+
+
+def _needs_tools(model: str, request: Request) -> bool:
+    """Tell whether a model refuses messages with calls of tools unless there are tools."""
+    named = "claude" in model or model.startswith("anthropic/")
+    return named and any(one.get("role") == "tool" for one in request.messages)
 
 
 def _is_cached(answer: Any) -> bool:

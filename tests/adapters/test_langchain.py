@@ -151,6 +151,26 @@ def test_near_a_limit_some_tools_are_withdrawn(endpoint: ScriptedEndpoint) -> No
 
 
 @pytest.mark.feature("tool withdrawal")
+def test_anthropic_s_models_keep_tools_that_they_may_not_call(endpoint: ScriptedEndpoint) -> None:
+    seen: list[dict[str, Any]] = []
+
+    class Claude(ChatOpenAI):  # type: ignore[misc]
+        @property
+        def _llm_type(self) -> str:
+            return "anthropic-chat"
+
+        def _generate(self, messages: Any, *given: Any, **options: Any) -> Any:
+            seen.append(options)
+            return super()._generate(messages)
+
+    said = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "1"}])
+    model = Claude(model="scripted", base_url=endpoint.base_url, api_key="k")
+    limited = budgeted(model, "1 calls").bind_tools([look])
+    limited.invoke([said, ToolMessage("a tomato", tool_call_id="1")])
+    assert (names_of(seen[0]), seen[0]["tool_choice"]) == (["look"], {"type": "none"})
+
+
+@pytest.mark.feature("tool withdrawal")
 def test_a_tool_that_is_the_form_of_the_answer_stays(endpoint: ScriptedEndpoint) -> None:
     model = budgeted(a_model(endpoint, "parallel"), "9 calls", tool_strip_threshold=0)
     schema = {"title": "Seen", "description": "s", "type": "object", "properties": {}}

@@ -28,12 +28,12 @@ def ask(
     llm: Any,
     endpoint: ScriptedEndpoint,
     is_async: bool = False,
-    model: str = "gpt-4o-mini",
+    name: str = "gpt-4o-mini",
     **more: Any,
 ) -> Any:
     """Make one call, and return its answer, or the pieces of its stream."""
     options: dict[str, Any] = {
-        "model": f"openai/{model}",
+        "model": f"openai/{name}",
         "messages": HELLO,
         "max_tokens": 50,
         "num_retries": 0,
@@ -124,7 +124,7 @@ def test_arguments_may_be_given_by_position(endpoint: ScriptedEndpoint) -> None:
 
 def test_the_limit_of_an_answer_is_lowered_to_what_is_left(endpoint: ScriptedEndpoint) -> None:
     for limits in ({"max_tokens": None}, {"max_tokens": 500}):
-        answer = ask(budgeted(litellm, "200 tokens"), endpoint, model="long", **limits)
+        answer = ask(budgeted(litellm, "200 tokens"), endpoint, name="long", **limits)
         sent = bodies(endpoint)[-1]["max_tokens"]
         assert 100 < sent < 200
         assert answer.usage.completion_tokens <= sent
@@ -173,11 +173,26 @@ def test_near_a_limit_tools_are_withdrawn(endpoint: ScriptedEndpoint, is_async: 
     assert offered == [["look", "pay"], ["look"], []]
 
 
+@pytest.mark.feature("tool withdrawal")
+def test_anthropic_s_models_keep_tools_that_they_may_not_call(endpoint: ScriptedEndpoint) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    messages: list[Any] = [
+        *HELLO,
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "a tomato"},
+    ]
+    options: Any = {"model": "anthropic/claude-3-5-haiku-latest", "api_base": endpoint.root_url}
+    ask(budgeted(litellm, "1 calls"), endpoint, messages=messages, tools=TOOLS, **options)
+    (body,) = bodies(endpoint)
+    assert [one["name"] for one in body["tools"]] == ["look", "pay"]
+    assert body["tool_choice"] == {"type": "none"}
+
+
 @pytest.mark.feature("fallback")
 @KINDS
 def test_a_cheaper_model_takes_over(endpoint: ScriptedEndpoint, is_async: bool) -> None:
     llm = budgeted(litellm, "$0.0001", fallback_model="openai/gpt-4o-mini")
-    ask(llm, endpoint, is_async, model="gpt-4", max_tokens=100)
+    ask(llm, endpoint, is_async, "gpt-4", max_tokens=100)
     assert [body["model"] for body in bodies(endpoint)] == ["gpt-4o-mini"]
 
 

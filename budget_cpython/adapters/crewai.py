@@ -1,0 +1,212 @@
+"""Put a budget round CrewAI: its LLMs, and the tools of its agents."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any, Unpack
+
+try:
+    from crewai import BaseLLM
+    from crewai.hooks.dispatch import HookAborted
+except ImportError as error:
+    raise ImportError("CrewAI needs: pip install 'microbudget[crewai]'") from error
+from pydantic import PrivateAttr
+
+from budget_core.provider import ChatResponse
+from budget_cpython.adapters.budgeted import layers_of
+from budget_cpython.adapters.call import BudgetedCall
+from budget_cpython.adapters.crewai_request import report_of, request_of, to_send
+from budget_cpython.adapters.layer import Layer, Options
+from budget_cpython.adapters.provider_errors import as_settled
+from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
+from budget_cpython.deadline import Deadline
+
+_SLOTS = ("__pydantic_fields_set__", "__pydantic_extra__")
+
+
+class _Answering:
+    """A call that is being answered, and what its LLM has said of its usage."""
+
+    def __init__(self, llm: Any, call: BudgetedCall) -> None:
+        self.llm = llm
+        self.call = call
+        self.usages: list[Any] = []
+
+
+_ANSWERING: ContextVar[_Answering | None] = ContextVar("microbudget.crewai", default=None)
+
+
+def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
+    """Return an LLM of the same type, whose calls draw on the layers.
+
+    Raises `ValueError` for what is not an LLM.
+    """
+    if not isinstance(what, BaseLLM):
+        raise ValueError(
+            f"budgeted takes an LLM of CrewAI, not {type(what).__name__}: give it to the agents, "
+            "as in Agent(llm=budgeted(LLM(model='openai/gpt-4o-mini'), '$1'), …)"
+        )
+    kind: Any = getattr(type(what), "_unbudgeted_kind", None) or type(what)
+    outer = getattr(what, "_budget_layers", ())
+    return _copied(what, _class_of(kind), {}, (*outer, *layers))
+
+
+class ToolBudget:
+    """A budget for the tools of agents: a hook for `crewai.hooks.register_before_tool_call_hook`.
+
+    `limits`, `ledger`, `account` and `options` are those of `budgeted`. Without any of them tools
+    draw on the blocks around them alone. A tool that is refused is not run: CrewAI tells the model
+    that a hook blocked it.
+    """
+
+    def __init__(
+        self,
+        limits: str = "",
+        *,
+        ledger: Any = None,
+        account: str | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        self._layers = layers_of(limits, ledger, account, **options)
+
+    def __call__(self, context: Any) -> None:
+        """Count a call of a tool, or raise `HookAborted`."""
+        try:
+            with BudgetedToolCall(self._layers, context.tool_name):
+                pass
+        except Exception as error:  # CrewAI runs the tool after any other
+            raise HookAborted(refusal_text(context.tool_name, error), "microbudget") from error
+
+
+def _copied(llm: Any, kind: Any, changes: dict[str, Any], layers: Any) -> Any:
+    """Return a shallow copy of an LLM that shares its client and its counters."""
+    made = object.__new__(kind)
+    for slot in _SLOTS:
+        object.__setattr__(made, slot, getattr(llm, slot))
+    object.__setattr__(made, "__dict__", {**llm.__dict__, **changes})
+    private = {**(llm.__pydantic_private__ or {}), "_budget_layers": layers}
+    object.__setattr__(made, "__pydantic_private__", private)
+    return made
+
+
+@lru_cache(maxsize=64)
+def _class_of(kind: Any) -> type:
+    """Return the class whose instances are an LLM's, with budgets round its calls."""
+    body = {
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+        "__doc__": kind.__doc__,
+        "__annotations__": {"_budget_layers": tuple},
+        "_budget_layers": PrivateAttr(default=()),
+        "call": _blocking(kind),
+        "acall": _awaited(kind),
+        "_track_token_usage_internal": _noting_usage(kind),
+        "_emit_stream_chunk_event": _noting_text(kind._emit_stream_chunk_event),
+        "_emit_thinking_chunk_event": _noting_text(kind._emit_thinking_chunk_event),
+    }
+    made: type = type(kind)(kind.__name__, (kind,), body)
+    type.__setattr__(made, "_unbudgeted_kind", kind)
+    return made
+
+
+def _blocking(kind: Any) -> Any:
+    def call(self: Any, messages: Any, tools: Any = None, *rest: Any, **options: Any) -> Any:
+        if _is_inside(self):
+            return kind.call(self, messages, tools, *rest, **options)
+        one = BudgetedCall(self._budget_layers, request_of(self, messages, tools))
+        try:
+            admitted = one.begin_blocking()
+        except Exception as error:
+            raise HookAborted(str(error), "microbudget") from error
+        changes, messages, tools = to_send(self, messages, tools, one.request, admitted)
+        sent = _copied(self, type(self), changes, self._budget_layers)
+        with _answering(sent, one) as state:
+            answer = kind.call(sent, messages, tools, *rest, **options)
+        one.end_blocking(ChatResponse(str(answer), usage=report_of(state.usages)))
+        return answer
+
+    return call
+
+
+def _awaited(kind: Any) -> Any:
+    async def acall(self: Any, messages: Any, tools: Any = None, *rest: Any, **options: Any) -> Any:
+        if _is_inside(self):
+            return await kind.acall(self, messages, tools, *rest, **options)
+        one = BudgetedCall(self._budget_layers, request_of(self, messages, tools))
+        try:
+            admitted = await one.begin()
+        except Exception as error:
+            raise HookAborted(str(error), "microbudget") from error
+        changes, messages, tools = to_send(self, messages, tools, one.request, admitted)
+        sent = _copied(self, type(self), changes, self._budget_layers)
+        async with _answering_async(sent, one) as state:
+            answer = await kind.acall(sent, messages, tools, *rest, **options)
+        await one.end(ChatResponse(str(answer), usage=report_of(state.usages)))
+        return answer
+
+    return acall
+
+
+def _is_inside(llm: Any) -> bool:
+    """Tell whether an LLM calls itself, as a part of a call that is counted already."""
+    state = _ANSWERING.get()
+    return state is not None and state.llm is llm
+
+
+@contextmanager
+def _answering(llm: Any, call: BudgetedCall) -> Iterator[_Answering]:
+    """Note what is said of a call meanwhile; settle it if it fails."""
+    state = _Answering(llm, call)
+    before = _ANSWERING.set(state)
+    try:
+        yield state
+    except Exception as error:
+        call.fail_blocking(as_settled(error))
+        raise
+    except BaseException:
+        call.abandon()
+        raise
+    finally:
+        _ANSWERING.reset(before)
+
+
+@asynccontextmanager
+async def _answering_async(llm: Any, call: BudgetedCall) -> AsyncIterator[_Answering]:
+    """Do as `_answering`, until the deadline."""
+    state = _Answering(llm, call)
+    before = _ANSWERING.set(state)
+    try:
+        async with Deadline.current().scope() as deadline:
+            yield state
+    except Exception as error:
+        await call.fail(as_settled(error))
+        if deadline.is_expired() and isinstance(error, TimeoutError):
+            raise HookAborted(str(error), "microbudget") from error
+        raise
+    except BaseException:
+        call.abandon()
+        raise
+    finally:
+        _ANSWERING.reset(before)
+
+
+def _noting_usage(kind: Any) -> Any:
+    def _track_token_usage_internal(self: Any, usage: Any) -> None:
+        state = _ANSWERING.get()
+        if state is not None and state.llm is self:
+            state.usages.append(usage)
+            state.call.report = report_of(state.usages)
+        kind._track_token_usage_internal(self, usage)
+
+    return _track_token_usage_internal
+
+
+def _noting_text(emit: Any) -> Any:
+    def emit_and_note(self: Any, chunk: str, *given: Any, **options: Any) -> None:
+        state = _ANSWERING.get()
+        if state is not None and state.llm is self:
+            state.call.on_text(chunk or str(options.get("tool_call") or ""))
+        emit(self, chunk, *given, **options)
+
+    return emit_and_note

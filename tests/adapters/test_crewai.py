@@ -1,0 +1,358 @@
+"""CrewAI: LLMs and tools with a budget, in crews of one agent and of several."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from budget_cpython import BudgetBlock, BudgetExceededError, DeadlineExceeded, budget, budgeted
+from budget_cpython.adapters.call import BudgetedCall
+from budget_cpython.adapters.provider_errors import UnbilledError
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
+from tests.adapters.support import a_request, run_example
+
+pytest.importorskip("crewai")
+
+import crewai
+from crewai.hooks import register_before_tool_call_hook, unregister_before_tool_call_hook
+from crewai.hooks.dispatch import HookAborted
+from crewai.llms.base_llm import call_stop_override
+from crewai.llms.providers.openai.completion import OpenAICompletion
+from crewai.tools import tool as as_tool
+
+from budget_cpython.adapters.crewai import ToolBudget
+
+KINDS = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+
+
+@pytest.fixture(autouse=True)
+def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CREWAI_STORAGE_DIR", str(tmp_path))
+
+
+def an_llm(endpoint: ScriptedEndpoint, name: str = "scripted", **options: Any) -> Any:
+    options = {"base_url": endpoint.base_url, "max_tokens": 50, "max_retries": 0, **options}
+    return crewai.LLM(model=f"openai/{name}", api_key="k", **options)
+
+
+def ask(llm: Any, is_async: bool = False) -> Any:
+    return asyncio.run(llm.acall("Hello?")) if is_async else llm.call("Hello?")
+
+
+def look() -> str:
+    """Look around."""
+    return "a tomato"
+
+
+def pay() -> str:
+    """Pay for it."""
+    return "paid"
+
+
+def an_agent(llm: Any, *tools: Callable[..., str], role: str = "cook") -> Any:
+    made = [as_tool(function.__name__)(function) for function in tools]
+    return crewai.Agent(role=role, goal="Cook.", backstory="A cook.", llm=llm, tools=made)
+
+
+def a_crew(*agents: Any) -> Any:
+    tasks = [
+        crewai.Task(description="Look.", expected_output="What is there.", agent=agent)
+        for agent in agents
+    ]
+    return crewai.Crew(agents=list(agents), tasks=tasks)
+
+
+def looks_on(*names: str) -> Callable[[Asked], Reply]:
+    """Return a model that calls tools for as long as it is offered them."""
+
+    def reply(asked: Asked) -> Reply:
+        calls = tuple(ToolCall(name, "{}") for name in names if name in asked.tools)
+        return Reply("" if calls else "I saw a tomato.", calls)
+
+    return reply
+
+
+def bodies(endpoint: ScriptedEndpoint) -> list[Any]:
+    return [request.body for request in endpoint.requests]
+
+
+def names_of(body: Any) -> list[str]:
+    return [one["function"]["name"] for one in body.get("tools") or ()]
+
+
+def tokens(endpoint: ScriptedEndpoint) -> int:
+    usages = [answer.usage for answer in endpoint.answers]
+    return sum(usage.prompt + usage.completion for usage in usages if usage is not None)
+
+
+def counted(block: BudgetBlock, axis: str) -> int:
+    """Return what is spent, or held for a call of which it is not known what it used."""
+    rows = [row for row in block.layer.balance() if row.axis == axis]
+    return sum(row.spent + row.held for row in rows)
+
+
+def test_a_budgeted_llm_keeps_its_type_and_its_counters(endpoint: ScriptedEndpoint) -> None:
+    llm = an_llm(endpoint, temperature=0.5)
+    limited = budgeted(llm, "1 calls", account="chat")
+    assert isinstance(limited, OpenAICompletion)
+    assert limited.temperature == 0.5
+    ask(limited)
+    assert limited.get_token_usage_summary().total_tokens == tokens(endpoint)
+    ask(llm)
+    with pytest.raises(HookAborted, match="chat has 0 of 1 calls"):
+        ask(budgeted(limited, "5 calls"))
+    with pytest.raises(ValueError, match="Agent"):
+        budgeted(a_crew(an_agent(llm)), "1 calls")
+
+
+@KINDS
+def test_a_call_counts_what_it_used(endpoint: ScriptedEndpoint, is_async: bool) -> None:
+    with budget("9 calls + 9000 tokens") as block:
+        ask(budgeted(an_llm(endpoint)), is_async)
+    assert (block.spent["calls"], block.spent["tokens"]) == (1, tokens(endpoint))
+
+
+def test_the_limit_of_an_answer_is_lowered_to_what_is_left(endpoint: ScriptedEndpoint) -> None:
+    for name in ("max_tokens", "max_completion_tokens"):
+        limits = {"max_tokens": None, name: 500}
+        ask(budgeted(an_llm(endpoint, "long", **limits), "200 tokens"))
+        assert 100 < bodies(endpoint)[-1][name] < 200
+    ask(budgeted(an_llm(endpoint, "long", max_tokens=None), "200 tokens"))
+    assert 100 < bodies(endpoint)[-1]["max_completion_tokens"] < 200
+
+
+def test_stop_words_of_the_call_stay(endpoint: ScriptedEndpoint) -> None:
+    endpoint.scripts["scripted"] = Reply("A tomato.\nObservation: none")
+    llm = budgeted(an_llm(endpoint), "200 tokens")
+    with call_stop_override(llm, ["\nObservation:"]):
+        assert ask(llm) == "A tomato."
+
+
+@pytest.mark.feature("notice")
+@pytest.mark.feature("reserved final call")
+def test_an_agent_is_told_and_answers_in_its_last_call(endpoint: ScriptedEndpoint) -> None:
+    endpoint.scripts["scripted"] = looks_on("look")
+    llm = budgeted(an_llm(endpoint), "4 calls", warning_thresholds=(0.5,))
+    result = a_crew(an_agent(llm, look)).kickoff()
+    assert result.raw == "I saw a tomato."
+    assert [names_of(body) for body in bodies(endpoint)] == [["look"]] * 3 + [[]]
+    third, last = bodies(endpoint)[2:]
+    assert "50% of your agent budget" in third["messages"][-1]["content"]
+    assert "last answer" in last["messages"][-1]["content"]
+    assert sum("[Budget" in str(one["content"]) for one in last["messages"]) == 1
+
+
+@pytest.mark.feature("tool withdrawal")
+def test_near_a_limit_some_tools_are_withdrawn(endpoint: ScriptedEndpoint) -> None:
+    endpoint.scripts["scripted"] = looks_on("look")
+    options: Any = {"tool_strip_threshold": 0.5, "tool_strip_disallow": ("pay",)}
+    a_crew(an_agent(budgeted(an_llm(endpoint), "4 calls", **options), look, pay)).kickoff()
+    offered = [names_of(body) for body in bodies(endpoint)]
+    assert offered == [["look", "pay"], ["look", "pay"], ["look"], []]
+
+
+@pytest.mark.feature("fallback")
+@KINDS
+def test_a_cheaper_model_takes_over(endpoint: ScriptedEndpoint, is_async: bool) -> None:
+    llm = an_llm(endpoint, "gpt-4", max_tokens=100)
+    ask(budgeted(llm, "$0.0001", fallback_model="gpt-4o-mini"), is_async)
+    assert [body["model"] for body in bodies(endpoint)] == ["gpt-4o-mini"]
+
+
+@pytest.mark.feature("refusal")
+@KINDS
+def test_a_refused_call_is_aborted(endpoint: ScriptedEndpoint, is_async: bool) -> None:
+    with pytest.raises(HookAborted, match="0 of 0 calls") as raised:
+        ask(budgeted(an_llm(endpoint), "0 calls"), is_async)
+    assert isinstance(raised.value.__cause__, BudgetExceededError)
+    assert endpoint.requests == []
+
+
+@pytest.mark.feature("refusal")
+@pytest.mark.feature("retries")
+def test_a_refused_crew_is_aborted_once_and_keeps_what_is_done(endpoint: ScriptedEndpoint) -> None:
+    asked: list[str] = []
+    options: Any = {"on_limit_reached": lambda **said: asked.append(said["scope"])}
+    llm = budgeted(an_llm(endpoint), "1 calls", **options)
+    crew = a_crew(an_agent(llm), an_agent(llm, role="waiter"))
+    with pytest.raises(HookAborted, match="0 of 1 calls"):
+        crew.kickoff()
+    assert crew.tasks[0].output.raw
+    assert crew.tasks[1].output is None
+    assert (len(endpoint.requests), len(asked)) == (1, 1)
+
+
+@pytest.mark.feature("child agents")
+def test_all_agents_of_a_crew_draw_on_one_budget(endpoint: ScriptedEndpoint) -> None:
+    endpoint.scripts["second"] = looks_on("look")
+    models = [budgeted(an_llm(endpoint, name)) for name in ("scripted", "second")]
+    agents = [an_agent(llm, look, role=llm.model) for llm in models]
+    with budget("4 calls") as block:
+        result = a_crew(*agents).kickoff()
+    asked = [(body["model"], names_of(body)) for body in bodies(endpoint)]
+    assert asked == [("scripted", ["look"]), *[("second", ["look"])] * 2, ("second", [])]
+    assert result.raw == "I saw a tomato."
+    assert block.left["calls"] == 0
+
+
+@pytest.mark.feature("child agents")
+def test_a_crew_in_a_tool_draws_on_the_budget_around_it(endpoint: ScriptedEndpoint) -> None:
+    def look() -> str:
+        """Ask another crew."""
+        return str(a_crew(an_agent(budgeted(an_llm(endpoint, "child")))).kickoff().raw)
+
+    def reply(asked: Asked) -> Reply:
+        done = asked.messages[-1]["role"] == "tool"
+        return Reply("Done." if done else "", () if done else (ToolCall("look", "{}"),))
+
+    endpoint.scripts["scripted"] = reply
+    with budget("9 calls") as block:
+        a_crew(an_agent(budgeted(an_llm(endpoint)), look)).kickoff()
+    assert [body["model"] for body in bodies(endpoint)] == ["scripted", "child", "scripted"]
+    assert block.spent["calls"] == 3
+
+
+@pytest.fixture
+def hooked() -> Iterator[Callable[[Any], None]]:
+    """Register hooks for tools until the test is over."""
+    hooks: list[Any] = []
+
+    def register(hook: Any) -> None:
+        register_before_tool_call_hook(hook)
+        hooks.append(hook)
+
+    yield register
+    for hook in hooks:
+        unregister_before_tool_call_hook(hook)
+
+
+@pytest.mark.feature("parallel tools")
+def test_parallel_tools_do_not_exceed_their_limit(
+    endpoint: ScriptedEndpoint, hooked: Callable[[Any], None]
+) -> None:
+    ran: list[int] = []
+
+    def look(place: int) -> str:
+        """Look at a place."""
+        ran.append(place)
+        return "a tomato"
+
+    def reply(asked: Asked) -> Reply:
+        if asked.messages[-1]["role"] == "tool":
+            return Reply("I saw a tomato.")
+        return Reply("", tuple(ToolCall("look", f'{{"place": {place}}}') for place in range(5)))
+
+    endpoint.scripts["scripted"] = reply
+    hooked(ToolBudget("3 tool_calls", account="tools"))
+    with budget("9 calls + 2 tool_calls") as block:
+        result = a_crew(an_agent(budgeted(an_llm(endpoint)), look)).kickoff()
+    answers = [one for one in bodies(endpoint)[-1]["messages"] if one["role"] == "tool"]
+    assert result.raw == "I saw a tomato."
+    assert (len(ran), len(answers)) == (2, 5)
+    assert sum("blocked by hook" in one["content"] for one in answers) == 3
+    assert block.left["tool_calls"] == 0
+
+
+@pytest.mark.feature("deadline")
+def test_no_tool_runs_after_the_deadline() -> None:
+    context = type("Context", (), {"tool_name": "look"})
+    with budget("0 s"), pytest.raises(HookAborted, match="deadline"):
+        ToolBudget("9 tool_calls")(context)
+
+
+@pytest.mark.feature("wait")
+@KINDS
+def test_a_call_waits_for_what_another_holds(endpoint: ScriptedEndpoint, is_async: bool) -> None:
+    with budget("1 calls", wait=60) as block:
+        first = BudgetedCall((), a_request())
+        first.begin_blocking()
+        thread = threading.Thread(target=ask, args=(budgeted(an_llm(endpoint)), is_async))
+        thread.start()
+        first.fail_blocking(UnbilledError())
+        thread.join()
+    assert block.left["calls"] == 0
+    assert len(endpoint.requests) == 1
+
+
+@pytest.mark.feature("stream")
+@KINDS
+def test_a_stream_passes_and_is_counted(endpoint: ScriptedEndpoint, is_async: bool) -> None:
+    with budget("9 calls + 9000 tokens") as block:
+        assert ask(budgeted(an_llm(endpoint, stream=True)), is_async) == 'You said: "Hello?".'
+    assert bodies(endpoint)[0]["stream"] is True
+    assert (block.spent["calls"], block.spent["tokens"]) == (1, tokens(endpoint))
+
+
+@pytest.mark.feature("broken stream")
+@KINDS
+def test_a_stream_that_breaks_off_costs_what_came(
+    endpoint: ScriptedEndpoint, is_async: bool
+) -> None:
+    block = budget("9 calls + 9000 tokens")
+    with block, pytest.raises(Exception, match=r"(?i)connection|peer|incomplete|payload"):
+        ask(budgeted(an_llm(endpoint, "stream-cut", stream=True)), is_async)
+    assert counted(block, "calls") == 1
+    assert counted(block, "tokens") > 50
+
+
+@pytest.mark.feature("abort")
+def test_a_cancelled_call_costs_its_hold(endpoint: ScriptedEndpoint) -> None:
+    async def main() -> None:
+        task = asyncio.create_task(budgeted(an_llm(endpoint, "hang")).acall("Hello?"))
+        while not endpoint.requests:  # noqa: ASYNC110 - it comes in another thread
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with budget("9 calls + 9000 tokens") as block:
+        asyncio.run(main())
+    assert counted(block, "calls") == 1
+    assert counted(block, "tokens") > 50
+
+
+@pytest.mark.feature("deadline")
+@KINDS
+def test_no_call_begins_after_the_deadline(endpoint: ScriptedEndpoint, is_async: bool) -> None:
+    with budget("0 s"), pytest.raises(HookAborted, match="deadline") as raised:
+        ask(budgeted(an_llm(endpoint)), is_async)
+    assert isinstance(raised.value.__cause__, DeadlineExceeded)
+    assert endpoint.requests == []
+
+
+@pytest.mark.feature("deadline")
+def test_an_awaited_call_ends_at_the_deadline(endpoint: ScriptedEndpoint) -> None:
+    with budget("0.3 s"), pytest.raises(HookAborted, match="deadline"):
+        ask(budgeted(an_llm(endpoint, "hang")), True)
+
+
+@pytest.mark.feature("retries")
+def test_each_attempt_counts_once(endpoint: ScriptedEndpoint) -> None:
+    with budget("9 calls") as block:
+        agent = an_agent(budgeted(an_llm(endpoint, "truncated")))
+        with pytest.raises(Exception, match=r"(?i)connect"):
+            a_crew(agent).kickoff()
+    assert len(endpoint.requests) == 1 + agent.max_retry_limit
+    assert counted(block, "calls") == len(endpoint.requests)
+
+
+@pytest.mark.feature("retries")
+@KINDS
+def test_attempts_that_the_provider_refused_cost_nothing(
+    endpoint: ScriptedEndpoint, is_async: bool
+) -> None:
+    with budget("9 calls + 9000 tokens") as block:
+        for options in ({"name": "error-500"}, {"base_url": "http://127.0.0.1:9"}):
+            with pytest.raises(Exception, match=r"(?i)connect|500"):
+                ask(budgeted(an_llm(endpoint, **options)), is_async)
+    assert len(endpoint.requests) == 1
+    assert counted(block, "calls") == 0
+
+
+def test_the_example_answers_in_time() -> None:
+    printed = run_example("with_crewai.py")
+    assert "used: 6 of 6 calls" in printed
+    assert "blocked" in printed
