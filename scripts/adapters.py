@@ -85,7 +85,8 @@ def complaints_about(adapter: str, python: str) -> str:
     Beside the other tools the SDK is missing, and lines that need to ignore that do not here.
     """
     cache = f"--cache-dir=.mypy_cache/{adapter}"
-    options = [f"--python-executable={python}", cache, "--no-warn-unused-ignores"]
+    of_this = "--follow-imports=silent"  # what other modules need may be missing, too
+    options = [f"--python-executable={python}", cache, of_this, "--no-warn-unused-ignores"]
     command = [sys.executable, "-m", "mypy", *options, *map(str, matrix.modules(adapter))]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
     return done.stdout if done.returncode else ""

@@ -31,6 +31,7 @@ _ADAPTERS = {
     "langchain_core": "langchain_model",
     "agents": "openai_agents",
     "pydantic_ai": "pydantic_ai",
+    "claude_agent_sdk": "claude_agent",
     "mcp": "mcp",
     "smolagents": "smolagents",
     "crewai": "crewai",

@@ -144,6 +144,11 @@ class Layer:
         """Whether a limit refuses what does not fit."""
         return self.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
 
+    @property
+    def wait(self) -> float:
+        """For how many seconds a call waits for what others hold."""
+        return self._options.get("wait") or 0
+
     def note(self, used: dict[str, int]) -> None:
         """Note what a tool used, for what the model is told before its next call."""
         for wrapper in list(self._wrappers.values()):

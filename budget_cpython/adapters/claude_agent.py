@@ -1,0 +1,139 @@
+"""Budgets round agents of claude-agent-sdk: their model calls by a proxy, their tools by a hook."""
+
+import os
+import weakref
+from contextlib import ExitStack
+from dataclasses import fields, replace
+from typing import Any, Self, Unpack
+
+try:
+    from claude_agent_sdk import ClaudeAgentOptions, HookMatcher
+
+    from budget_cpython.proxy import Proxy
+except ImportError as error:
+    raise ImportError(
+        "claude-agent-sdk, or what the proxy needs, is missing: "
+        "pip install 'microbudget[claude-agent]'"
+    ) from error
+
+from budget_cpython.adapters.layer import Layer, Options
+from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
+from budget_cpython.ledger.limit_parser import parse_limits
+
+URL = "ANTHROPIC_BASE_URL"
+_ANTHROPIC = "https://api.anthropic.com"
+_LOOPBACK = "127.0.0.1"
+_HOOK_SECONDS = 60  # that a hook has beside the time for which its call waits
+
+
+class ToolHook:
+    """A `PreToolUse` hook that draws on layers, and denies a tool at a limit with the reason.
+
+    The tool counts when it is allowed: no hook says for certain that it has run.
+    """
+
+    def __init__(self, layers: tuple[Layer, ...]) -> None:
+        self._layers = layers
+
+    async def __call__(self, data: Any, tool_use_id: str | None, context: Any) -> Any:
+        """Return the decision on one call of a tool."""
+        name = data["tool_name"]
+        try:
+            async with BudgetedToolCall(self._layers, name):
+                return {}
+        except Exception as error:  # noqa: BLE001 - a hook that fails would let the tool run
+            return {
+                "hookSpecificOutput": {
+                    "hookEventName": "PreToolUse",
+                    "permissionDecision": "deny",
+                    "permissionDecisionReason": refusal_text(name, error),
+                }
+            }
+
+    @property
+    def matcher(self) -> HookMatcher:
+        """What `hooks={"PreToolUse": […]}` of the options takes."""
+        waits = [layer.wait for layer in self._layers]
+        matcher = HookMatcher(hooks=[self], timeout=_HOOK_SECONDS + max(waits, default=0))
+        if any(field.name == "on_failure" for field in fields(matcher)):
+            matcher.on_failure = "block"
+        return matcher
+
+
+class ClaudeBudget:
+    """A budget for agents of claude-agent-sdk, to be entered; `options` gives it to them.
+
+    While it lasts, a proxy on this machine keeps the model calls of the agent's program within the
+    budget, those of its sub-agents too, and tells the model near a limit. Tools are counted by a
+    hook. `limits`, `ledger`, `account` and the options are those of `budgeted`. Blocks around the
+    `with` count as well.
+
+    `upstream` is the URL that the proxy passes calls on to; by default `ANTHROPIC_BASE_URL`, else
+    Anthropic's API.
+    """
+
+    def __init__(
+        self,
+        limits: str = "",
+        *,
+        ledger: Any = None,
+        account: str | None = None,
+        upstream: str | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        found = parse_limits(limits) if limits else []
+        self._begin((Layer(found, ledger, account, **options),), upstream)
+
+    @classmethod
+    def of_layers(cls, layers: tuple[Layer, ...], upstream: str | None = None) -> Self:
+        """Return a budget that draws on layers."""
+        made = object.__new__(cls)
+        made._begin(layers, upstream)
+        return made
+
+    def _begin(self, layers: tuple[Layer, ...], upstream: str | None) -> None:
+        upstream = upstream or os.environ.get(URL) or _ANTHROPIC
+        self.proxy = Proxy({"anthropic": upstream}, layers, notices=True)
+        self.hook = ToolHook(layers)
+        self._running = ExitStack()
+        self._url: str | None = None
+
+    def __enter__(self) -> Self:
+        self._url = self._running.enter_context(self.proxy.running())
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._url = None
+        self._running.close()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables by which the agent's program finds the proxy."""
+        if self._url is None:
+            raise RuntimeError("enter the ClaudeBudget first: with ClaudeBudget('$5') as budget:")
+        direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+        if direct != "*":
+            direct = ",".join(filter(None, (direct, _LOOPBACK)))
+        return {URL: self._url, "no_proxy": direct, "NO_PROXY": direct}
+
+    def options(self, options: ClaudeAgentOptions | None = None) -> ClaudeAgentOptions:
+        """Return options like those given, by which an agent stays within the budget."""
+        options = options or ClaudeAgentOptions()
+        hooks = dict(options.hooks or {})
+        hooks["PreToolUse"] = [*hooks.get("PreToolUse", []), self.hook.matcher]
+        return replace(options, env={**options.env, **self.environment}, hooks=hooks)
+
+
+def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
+    """Return `ClaudeAgentOptions` like those given, by which an agent stays within layers.
+
+    Its proxy passes calls on to the `ANTHROPIC_BASE_URL` of the options, if they have one, and runs
+    until nothing uses the options any more.
+    """
+    if not isinstance(what, ClaudeAgentOptions):
+        raise ValueError(f"budgeted takes ClaudeAgentOptions, not {what!r}")
+    budget = ClaudeBudget.of_layers(layers, what.env.get(URL))
+    budget.__enter__()
+    # whatever copy of the options there is has the hook
+    weakref.finalize(budget.hook, budget._running.close)
+    return budget.options(what)
