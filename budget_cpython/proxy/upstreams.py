@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from urllib.parse import unquote
 
 import httpx
@@ -48,11 +49,17 @@ class Upstream:
         The path's `/v1` is left out where the base URL has a version, as in `…/api/v1` and
         `…/paas/v4`.
         """
-        base = httpx.URL(self.url)
-        root = base.raw_path.rstrip(b"/")
-        if any(_VERSION.fullmatch(part) for part in base.path.split("/")):
+        base, has_version = self._base
+        if has_version:
             path = re.sub(rb"^/v1(?=/|$)", b"", path)
+        root = base.raw_path.rstrip(b"/")
         return base.copy_with(raw_path=root + path + (b"?" + query if query else b""))
+
+    @cached_property
+    def _base(self) -> tuple[httpx.URL, bool]:
+        """The base URL, and whether it has a version."""
+        base = httpx.URL(self.url)
+        return base, any(_VERSION.fullmatch(part) for part in base.path.split("/"))
 
 
 def _parse(name: str, url: str) -> httpx.URL:
