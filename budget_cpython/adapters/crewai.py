@@ -13,6 +13,7 @@ except ImportError as error:
     raise ImportError("CrewAI needs: pip install 'microbudget[crewai]'") from error
 from pydantic import PrivateAttr
 
+from budget_core.errors import DeadlineExceeded
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.budgeted import layers_of
 from budget_cpython.adapters.call import BudgetedCall
@@ -177,11 +178,11 @@ async def _answering_async(llm: Any, call: BudgetedCall) -> AsyncIterator[_Answe
     state = _Answering(llm, call)
     before = _ANSWERING.set(state)
     try:
-        async with Deadline.current().scope() as deadline:
+        async with Deadline.current().scope():
             yield state
     except Exception as error:
         await call.fail(as_settled(error))
-        if deadline.is_expired() and isinstance(error, TimeoutError):
+        if isinstance(error, DeadlineExceeded):
             raise HookAborted(str(error), "microbudget") from error
         raise
     except BaseException:

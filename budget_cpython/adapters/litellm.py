@@ -13,6 +13,8 @@ try:
     import litellm
 except ImportError as error:
     raise ImportError("LiteLLM needs: pip install 'microbudget[litellm]'") from error
+from litellm.exceptions import BudgetExceededError
+from litellm.router import Router
 from litellm.utils import _calculate_retry_after, _should_retry
 
 from budget_core.errors import BudgetError
@@ -42,7 +44,7 @@ def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
     caller = _Caller(layers)
     if what is litellm:
         return StandingIn(what, {name: caller.function(name) for name in FORMATS})
-    if isinstance(what, litellm.Router):
+    if isinstance(what, Router):
         found = {name: caller.marked(getattr(what, name)) for name in _ROUTED}
         found.update({name: _refused(name) for name in _UNSEEN if hasattr(what, name)})
         return StandingIn(what, found)
@@ -184,7 +186,7 @@ def _take_retries(body: dict[str, Any]) -> int:
 def _pause(error: Exception, left: int, retries: int) -> float | None:
     """Return the seconds before the next attempt; `None` if there is none."""
     status = getattr(error, "status_code", None)
-    refused = isinstance(error, BudgetError | litellm.BudgetExceededError)
+    refused = isinstance(error, BudgetError | BudgetExceededError)
     if refused or type(status) is not int or not _should_retry(status):
         return None
     headers = getattr(getattr(error, "response", None), "headers", None)

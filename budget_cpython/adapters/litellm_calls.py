@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 import litellm
+from litellm.exceptions import BudgetExceededError as LitellmExceededError
+from litellm.exceptions import Timeout
 
 from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_core.ledger.errors import BudgetExceededError
@@ -93,9 +95,9 @@ def as_litellm(error: BudgetError, model: str) -> Exception:
     if isinstance(error, BudgetExceededError):
         unit = 1e9 if error.axis == "nano_usd" else 1
         spent, limit = (error.spent + error.held) / unit, error.limit / unit
-        found = litellm.BudgetExceededError(spent, limit, str(error))
+        found = LitellmExceededError(spent, limit, str(error))
     elif isinstance(error, DeadlineExceeded):
-        found = litellm.Timeout(str(error), model, "")
+        found = Timeout(str(error), model, "")
     found.status_code = _NO_RETRY
     return found  # type: ignore[no-any-return]
 
