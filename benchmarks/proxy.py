@@ -60,7 +60,7 @@ def measure(quick: bool = False) -> list[Figure]:
     """Return the time a request and its 99th percentile beside the bare proxy, and the streams."""
     if not Path("/proc/self/stat").exists():
         raise RuntimeError("it reads /proc")
-    rounds, requests = (2, 500) if quick else (8, 3000)
+    rounds, requests = (4, 300) if quick else (20, 1000)
     with both() as sides:
         for side in sides:
             asyncio.run(load(side, CLIENTS, requests))  # warms it up
