@@ -64,7 +64,7 @@ def main(base_url, streamed):
     )
     result = asyncio.run(operative.run("What is left to do?"))
     if result.reason is not None or result.hook_error is not None:
-        raise SystemExit(str(result.reason or result.hook_error))
+        raise RuntimeError(str(result.reason or result.hook_error))
     seen["text"] = result.text
     print(json.dumps(seen))
 """
@@ -128,7 +128,9 @@ def smallest(micropython: str, folder: Path, base_url: str, streamed: bool, in_f
         try:
             run(micropython, folder, base_url, streamed, in_flash, middle)
             enough = middle
-        except RuntimeError:
+        except RuntimeError as error:
+            if "MemoryError" not in str(error):
+                raise
             too_small = middle
     return enough
 
