@@ -42,7 +42,7 @@ class Forward:
 
     def __post_init__(self) -> None:
         """Find the format; an answer that is read comes as it is, not compressed."""
-        path = self.url.path
+        path = self.url.raw_path.partition(b"?")[0].decode("ascii")
         self.format = find_format(self.method, path)
         lower = find_format(self.method, path.lower())
         if lower is not None and type(lower) is not type(self.format):

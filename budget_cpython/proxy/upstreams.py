@@ -47,13 +47,16 @@ class Upstream:
         """Return the URL of a request's path.
 
         The path's `/v1` is left out where the base URL has a version, as in `…/api/v1` and
-        `…/paas/v4`.
+        `…/paas/v4`. Raises `ProxyError` for a path that no URL can have.
         """
         base, has_version = self._base
         if has_version:
             path = re.sub(rb"^/v1(?=/|$)", b"", path)
         root = base.raw_path.rstrip(b"/")
-        return base.copy_with(raw_path=root + path + (b"?" + query if query else b""))
+        try:
+            return base.copy_with(raw_path=root + path + (b"?" + query if query else b""))
+        except httpx.InvalidURL as error:
+            raise ProxyError(400, f"the path is not valid: {error}") from error
 
     @cached_property
     def _base(self) -> tuple[httpx.URL, bool]:
@@ -133,7 +136,7 @@ def vendor_of(path: str, headers: Mapping[str, str]) -> str:
     """Return the vendor whose format a request has, as far as its path and headers tell."""
     if "anthropic-version" in headers or re.search(r"/v1/(messages|complete)\b", path):
         return ANTHROPIC
-    if "x-goog-api-key" in headers or re.search(r"/models/[^/]+:", path):
+    if "x-goog-api-key" in headers or re.search(r"/models/[^/]+(:|%3[Aa])", path):
         return GOOGLE
     return OPENAI
 

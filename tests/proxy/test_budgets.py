@@ -38,6 +38,16 @@ def answering(http: Request) -> None:
     http.reply({"id": "1", "model": "m", "choices": choices, "usage": usage(7, 5)})
 
 
+def test_no_way_to_write_the_path_of_a_call_to_gemini_escapes_the_budget() -> None:
+    with Behind(answering) as behind, budgeted(behind.url, "2 calls", strict=True) as made:
+        url, layer, _ = made
+        for colon in (":", "%3A", "%3a"):
+            answer = post(f"{url}/v1beta/models/m{colon}generateContent", json={"contents": []})
+        assert answer.status_code == 402
+        assert len(behind.requests) == 2
+        assert spent(layer, "calls") == (2, 0)
+
+
 def asked_of(behind: Behind) -> list[Any]:
     return [json.loads(request.body) for request in behind.requests]
 

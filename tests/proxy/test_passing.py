@@ -113,6 +113,7 @@ def test_strict_refuses_what_is_no_known_call_in_the_vendors_shape(
     "path",
     [
         "/v1//chat/completions",
+        "/v1/chat/completions#x",
         "/v1/chat/./completions",
         "/v1/x/..%2fchat/completions",
         "/v1/chat/%63ompletions",

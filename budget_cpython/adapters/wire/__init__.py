@@ -38,8 +38,8 @@ _FORMATS: Final[tuple[tuple[str, type[WireFormat]], ...]] = (
     (r"/embeddings", Embeddings),
     (r"/v1/messages", Messages),
     (r"/v1/messages/count_tokens", CountTokens),
-    (r"/models/[^/:]+:(?:generateContent|streamGenerateContent)", GenerateContent),
-    (r"/models/[^/:]+:countTokens", GoogleCountTokens),
+    (r"/models/[^/]+:(?:generateContent|streamGenerateContent)", GenerateContent),
+    (r"/models/[^/]+:countTokens", GoogleCountTokens),
 )
 _COMPILED: Final = [(re.compile(".*" + pattern), kind) for pattern, kind in _FORMATS]
 
@@ -52,7 +52,7 @@ def find_format(method: str, path: str) -> WireFormat | None:
     """
     if method.upper() != "POST":
         return None
-    path = path.rstrip("/")
+    path = re.sub("%3a", ":", path.rstrip("/"), flags=re.IGNORECASE)  # as servers read it
     for pattern, kind in _COMPILED:
         if pattern.fullmatch(path):
             return kind(path)

@@ -24,7 +24,7 @@ from budget_cpython.adapters.wire.format import (
 from budget_cpython.adapters.wire.readers import StreamReader
 
 LEAST_THINKING = 512  # tokens; some models refuse fewer
-_MODEL = re.compile(r"/models/([^/:]+)(:[^/]*)$")
+_MODEL = re.compile(r"/models/([^/]+)(:[^/:]*)$")
 
 
 class GenerateContent(WireFormat):

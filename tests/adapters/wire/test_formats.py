@@ -46,6 +46,8 @@ PATHS = (CHAT, COMPLETIONS, RESPONSES, EMBEDDINGS, MESSAGES, COUNT, GENERATE, ST
         (STREAM, "google"),
         ("/v1/projects/p/locations/l/publishers/google/models/m:generateContent", "google"),
         ("/v1beta/models/m:countTokens", "google"),
+        ("/v1beta/models/m%3AgenerateContent", "google"),
+        ("/v1beta/models/a%3ab%3astreamGenerateContent", "google"),
     ],
 )
 def test_a_path_says_which_format_a_request_has(path: str, vendor: str) -> None:
@@ -192,6 +194,9 @@ def test_a_request_of_google_is_read_by_either_name_of_its_fields(snake: bool) -
 
 def test_the_model_of_google_is_in_the_path() -> None:
     assert format_at("/v1/models/a%20b:generateContent").read({}).model == "a b"
+    encoded = format_at("/v1/models/a%3Ab%3AgenerateContent")
+    assert encoded.read({}).model == "a:b"
+    assert encoded.path_for("x") == "/v1/models/x:generateContent"
     assert format_at(STREAM).path_for("x") == "/v1beta/models/x:streamGenerateContent"
 
 
