@@ -32,7 +32,10 @@ class WireFormat:
         raise NotImplementedError
 
     def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
-        """Return the body to send instead; `request` is what `read` returned for `body`."""
+        """Return the body to send instead; `request` is what `read` returned for `body`.
+
+        Raises `TooLittleLeftError` for more answers than tokens that are admitted.
+        """
         raise NotImplementedError
 
     def check(self, admitted: Admitted, request: Request) -> None:
@@ -82,7 +85,16 @@ def as_list(value: Any) -> list[Any]:
 
 
 def as_count(value: Any) -> int | None:
-    """Return a whole number that is not negative, `None` for any other value."""
+    """Return a whole number that is not negative, `None` for any other value.
+
+    `5.0` and `"5"` are 5, as some servers read them.
+    """
+    if isinstance(value, float | str):
+        try:
+            number = float(value)
+        except ValueError:
+            return None
+        value = int(number) if number.is_integer() else None
     return value if type(value) is int and value >= 0 else None
 
 
@@ -123,9 +135,16 @@ def natives_of(admitted: Admitted) -> list[Any]:
 
 
 def lowered(asked: int | None, admitted: Admitted, answers: int = 1) -> int | None:
-    """Return the limit of one answer: the one asked for, or an equal part of what is admitted."""
+    """Return the limit of one answer: the one asked for, or an equal part of what is admitted.
+
+    Raises `TooLittleLeftError` for more answers than tokens that are admitted.
+    """
     if admitted.max_tokens is None:
         return asked
+    if asked != 0 and answers > max(1, admitted.max_tokens):
+        raise TooLittleLeftError(
+            f"the budget allows {admitted.max_tokens} tokens, too few for {answers} answers"
+        )
     part = max(1, admitted.max_tokens // max(1, answers))
     return part if asked is None else min(asked, part)
 

@@ -62,8 +62,7 @@ class GenerateContent(WireFormat):
         asked = as_count(_get(config, *_LIMIT))
         limit = lowered(asked, admitted, _answers(config))
         if limit is not None and limit != asked:
-            name = "generation_config" if "generation_config" in body else "generationConfig"
-            new[name] = _lowered_config(config, asked, limit)
+            _set(new, _CONFIG, _lowered_config(config, asked, limit))
         return new
 
     def path_for(self, model: str) -> str:
@@ -105,6 +104,7 @@ class _Events(StreamReader):
         return joined(map(_text_of, parts)), True
 
 
+_CONFIG = ("generationConfig", "generation_config")
 _LIMIT = ("maxOutputTokens", "max_output_tokens")
 _THINKING = ("thinkingConfig", "thinking_config")
 _BUDGET = ("thinkingBudget", "thinking_budget")
@@ -114,15 +114,19 @@ _CHOICE = ("toolConfig", "tool_config")
 
 def _get(fields: Json, camel: str, snake: str) -> Any:
     """Return a field by either of the names that the API takes."""
-    return fields.get(camel) if camel in fields else fields.get(snake)
+    value = fields.get(camel)
+    return fields.get(snake) if value is None else value
 
 
 def _set(fields: Json, names: tuple[str, str], value: Any) -> None:
-    fields[names[1] if names[1] in fields else names[0]] = value
+    name = names[1] if fields.get(names[0]) is None and names[1] in fields else names[0]
+    for other in names:
+        fields.pop(other, None)
+    fields[name] = value
 
 
 def _config(body: Json) -> Json:
-    return as_dict(_get(body, "generationConfig", "generation_config"))
+    return as_dict(_get(body, *_CONFIG))
 
 
 def _answers(config: Json) -> int:

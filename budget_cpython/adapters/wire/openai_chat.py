@@ -50,7 +50,7 @@ class ChatCompletions(WireFormat):
             new["messages"] = as_list(body.get("messages")) + notices
         if not still_offered(admitted, request):
             _withdraw(new, admitted)
-        _lower(new, admitted, _answers(body), _LIMITS[0])
+        _lower(new, admitted, _answers(body), _LIMITS)
         _ask_for_usage(new)
         return new
 
@@ -89,7 +89,7 @@ class Completions(ChatCompletions):
     def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
         """Return the body to send instead; a prompt of this form takes no notices."""
         new = {**body, "model": admitted.model} if admitted.model != request.model else dict(body)
-        _lower(new, admitted, _answers(body), "max_tokens")
+        _lower(new, admitted, _answers(body), _LIMITS[1:])
         _ask_for_usage(new)
         return new
 
@@ -146,13 +146,14 @@ def _answers(body: Json) -> int:
 
 
 def _limit_of(body: Json) -> int | None:
+    """Return the higher limit of two: a server may know only one of the fields."""
     limits = [as_count(body.get(name)) for name in _LIMITS]
-    return min((limit for limit in limits if limit is not None), default=None)
+    return max((limit for limit in limits if limit is not None), default=None)
 
 
-def _lower(new: Json, admitted: Admitted, answers: int, default: str) -> None:
-    """Lower the limit in the field that the caller used."""
-    for name in [name for name in _LIMITS if new.get(name) is not None] or [default]:
+def _lower(new: Json, admitted: Admitted, answers: int, names: tuple[str, ...]) -> None:
+    """Lower the limit in the fields that the caller used, else in the first."""
+    for name in [name for name in names if new.get(name) is not None] or names[:1]:
         limit = lowered(as_count(new.get(name)), admitted, answers)
         if limit is not None:
             new[name] = limit

@@ -90,6 +90,10 @@ def test_a_chat_request_is_read() -> None:
     ]
     assert (request.max_tokens, request.stream) == (21, True)
     assert format_at(CHAT).read({"max_tokens": 5}).max_tokens == 5
+    assert format_at(CHAT).read({"max_tokens": 5, "max_completion_tokens": 1}).max_tokens == 5
+    assert format_at(CHAT).read({"max_tokens": "5", "n": 2.0}).max_tokens == 10
+    assert format_at(CHAT).read({"max_tokens": "many", "n": "two"}).max_tokens is None
+    assert format_at(CHAT).read({"max_tokens": 1.5, "n": float("inf")}).max_tokens is None
     assert format_at(CHAT).read({}).max_tokens is None
 
 

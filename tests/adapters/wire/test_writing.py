@@ -236,7 +236,21 @@ def test_a_content_names_no_function_that_is_not_offered(
         (CHAT, {"max_completion_tokens": 50}, 10, {"max_completion_tokens": 10}),
         (CHAT, {"max_tokens": 5}, 10, {"max_tokens": 5}),
         (CHAT, {"max_tokens": 50, "n": 3}, 10, {"max_tokens": 3, "n": 3}),
-        (CHAT, {"n": 30}, 10, {"max_completion_tokens": 1, "n": 30}),
+        (CHAT, {"n": 10}, 10, {"max_completion_tokens": 1, "n": 10}),
+        (CHAT, {"n": "5"}, 10, {"max_completion_tokens": 2, "n": "5"}),
+        (CHAT, {"max_tokens": 50.0, "n": 5.0}, 10, {"max_tokens": 2, "n": 5.0}),
+        (
+            CHAT,
+            {"max_tokens": 50, "max_completion_tokens": 1},
+            10,
+            {"max_tokens": 10, "max_completion_tokens": 1},
+        ),
+        (
+            COMPLETIONS,
+            {"max_completion_tokens": 1},
+            10,
+            {"max_completion_tokens": 1, "max_tokens": 10},
+        ),
         (CHAT, {"max_tokens": None}, 10, {"max_tokens": None, "max_completion_tokens": 10}),
         (COMPLETIONS, {"max_tokens": 50, "best_of": 5}, 10, {"max_tokens": 2, "best_of": 5}),
         (RESPONSES, {}, 10, {"max_output_tokens": 10}),
@@ -250,6 +264,34 @@ def test_the_limit_is_lowered_in_the_field_that_was_used(
 ) -> None:
     base = {name: value for name, value in BODIES[path].items() if not name.startswith("max_")}
     assert sent(path, {**base, **limits}, max_tokens=most) == {**base, **lowered}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (CHAT, {"n": 11}),
+        (CHAT, {"n": 10_000, "max_tokens": 1}),
+        (COMPLETIONS, {"prompt": ["a"] * 11, "max_tokens": 5}),
+        (GENERATE, {"generationConfig": {"candidateCount": 11}}),
+        (GENERATE, {"generationConfig": None, "generation_config": {"candidateCount": 11}}),
+    ],
+)
+def test_more_answers_than_tokens_are_not_sent(path: str, body: dict[str, Any]) -> None:
+    with pytest.raises(TooLittleLeftError, match="too few for 1"):
+        sent(path, {**BODIES[path], **body}, max_tokens=10)
+
+
+def test_a_limit_of_nothing_stays_for_any_number_of_answers() -> None:
+    body = {**BODIES[COMPLETIONS], "prompt": ["a"] * 11, "max_tokens": 0}
+    assert sent(COMPLETIONS, body, max_tokens=0) == body
+
+
+def test_a_limit_of_google_that_is_given_twice_is_sent_once() -> None:
+    twice = {"maxOutputTokens": 50, "max_output_tokens": 90}
+    body = {**BODIES[GENERATE], "generationConfig": twice, "generation_config": {"a": 1}}
+    new = sent(GENERATE, body, max_tokens=10)
+    assert new["generationConfig"] == {"maxOutputTokens": 10}
+    assert "generation_config" not in new
 
 
 def test_a_limit_stays_where_none_is_admitted() -> None:
