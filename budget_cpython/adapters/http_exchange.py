@@ -51,11 +51,13 @@ class Exchange:
         """Return the call that the request's body asks for; raises `UnreadableRequestError`."""
         try:
             self._body = json.loads(self._request.content)
-        except (ValueError, RecursionError):
-            self._body = None
-        if not isinstance(self._body, dict):
-            raise UnreadableRequestError("the request's body is not a JSON object")
-        self._asked = self._wire.read(self._body)
+            if not isinstance(self._body, dict):
+                raise UnreadableRequestError("the request's body is not a JSON object")
+            self._asked = self._wire.read(self._body)
+        except RecursionError:
+            raise UnreadableRequestError("the request's body is nested too deeply") from None
+        except ValueError:
+            raise UnreadableRequestError("the request's body is not a JSON object") from None
         self.call = BudgetedCall(self._layers, self._asked)
         return self.call
 

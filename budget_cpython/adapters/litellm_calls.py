@@ -49,6 +49,8 @@ def attempt(layers: Sequence[Layer], name: str, body: Json) -> Any:
         answer = ORIGINALS[name](**_to_send(form, body, admitted, call.request))
     except Exception as error:
         call.fail_blocking(as_settled(error))
+        if isinstance(error, BudgetError):
+            raise as_litellm(error, call.request.model) from error
         raise
     except BaseException:
         call.abandon()
@@ -74,7 +76,7 @@ async def attempt_async(layers: Sequence[Layer], name: str, body: Json) -> Any:
             answer = await ORIGINALS[name](**_to_send(form, body, admitted, call.request))
     except Exception as error:
         await call.fail(as_settled(error))
-        if isinstance(error, DeadlineExceeded):
+        if isinstance(error, BudgetError):
             raise as_litellm(error, call.request.model) from error
         raise
     except BaseException:
@@ -180,6 +182,7 @@ def _begin(layers: Sequence[Layer], name: str, body: Json) -> tuple[WireFormat, 
 
 
 def _to_send(form: WireFormat, body: Json, admitted: Admitted, request: Request) -> Json:
+    form.check(admitted, request)
     new = form.write(body, admitted, request)
     if "max_completion_tokens" in new and "max_completion_tokens" not in body:
         new["max_tokens"] = new.pop("max_completion_tokens")  # LiteLLM's name for every vendor

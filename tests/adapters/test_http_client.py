@@ -5,6 +5,7 @@ import gc
 import gzip
 import inspect
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -264,6 +265,14 @@ def test_a_body_that_cannot_be_read_is_refused(make: Any, served: Any, content: 
     tries = make(served.url, a_layer("9 calls"))
     answer = tries.run(tries.client.post("chat/completions", content=content))
     assert answer.status_code == 402
+    assert answer.json()["error"]["code"] == "unreadable_request"
+    assert served.sent == []
+
+
+def test_a_body_that_is_nested_too_deeply_is_refused(make: Any, served: Any) -> None:
+    tries, depth = make(served.url, a_layer("9 calls")), sys.getrecursionlimit() * 9 // 10
+    content = b'{"input": %s}' % (b"[" * depth + b"]" * depth)
+    answer = tries.run(tries.client.post("embeddings", content=content))
     assert answer.json()["error"]["code"] == "unreadable_request"
     assert served.sent == []
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from budget_core.errors import BudgetError
 from budget_cpython import BudgetBlock, BudgetExceededError, DeadlineExceeded, budget, budgeted
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.provider_errors import UnbilledError
@@ -104,6 +105,28 @@ def test_each_function_counts_what_it_used(
     with budget("9 calls + 90000 tokens") as block:
         finish(budgeted(litellm), is_async, name, model="openai/gpt-4o-mini", **options)
     assert (block.spent["calls"], block.spent["tokens"]) == (1, tokens(endpoint))
+
+
+@KINDS
+def test_embeddings_of_a_fallback_are_not_made(endpoint: ScriptedEndpoint, is_async: bool) -> None:
+    llm = budgeted(litellm, "$0.0001", fallback_model="openai/text-embedding-3-small")
+    options: Any = {"api_base": endpoint.base_url, "api_key": "k", "input": "x" * 16_000}
+    with budget("9 calls") as block, pytest.raises(BudgetError, match="do not compare") as raised:
+        finish(llm, is_async, "embedding", model="openai/text-embedding-3-large", **options)
+    assert raised.value.status_code == 402  # type: ignore[attr-defined]
+    assert endpoint.requests == []
+    assert counted(block, "calls") == 0
+
+
+@KINDS
+def test_more_answers_than_tokens_are_not_asked_for(
+    endpoint: ScriptedEndpoint, is_async: bool
+) -> None:
+    llm = budgeted(litellm, "100 tokens")
+    with budget("9 calls") as block, pytest.raises(BudgetError, match="fewer than the answers"):
+        ask(llm, endpoint, is_async, n=10_000, max_tokens=1)
+    assert endpoint.requests == []
+    assert counted(block, "calls") == 0
 
 
 @KINDS

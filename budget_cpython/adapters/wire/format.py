@@ -143,7 +143,7 @@ def lowered(asked: int | None, admitted: Admitted, answers: int = 1) -> int | No
         return asked
     if asked != 0 and answers > max(1, admitted.max_tokens):
         raise TooLittleLeftError(
-            f"the budget allows {admitted.max_tokens} tokens, too few for {answers} answers"
+            f"the budget allows {admitted.max_tokens} tokens, fewer than the answers asked for"
         )
     part = max(1, admitted.max_tokens // max(1, answers))
     return part if asked is None else min(asked, part)

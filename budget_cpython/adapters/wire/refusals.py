@@ -27,6 +27,8 @@ class UnreadableRequestError(BudgetError):
 class TooLittleLeftError(BudgetError):
     """What a budget still allows is less than the API takes."""
 
+    sent = False
+
 
 @dataclass(frozen=True)
 class Refusal:

@@ -277,7 +277,7 @@ def test_the_limit_is_lowered_in_the_field_that_was_used(
     ],
 )
 def test_more_answers_than_tokens_are_not_sent(path: str, body: dict[str, Any]) -> None:
-    with pytest.raises(TooLittleLeftError, match="too few for 1"):
+    with pytest.raises(TooLittleLeftError, match="10 tokens, fewer than the answers"):
         sent(path, {**BODIES[path], **body}, max_tokens=10)
 
 
