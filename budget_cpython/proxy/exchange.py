@@ -53,7 +53,8 @@ class Exchange:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.left = True
-        limit.reschedule(asyncio.get_running_loop().time() + read_on_s())
+        if not limit.expired():
+            limit.reschedule(asyncio.get_running_loop().time() + read_on_s())
 
     async def refuse(self, error: ProxyError) -> None:
         """Answer in the upstream's place, unless an answer has begun: that is broken off."""

@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from budget_cpython.deadline import Deadline
 
 _TIMEOUT = b"x-microbudget-timeout"  # milliseconds, as the proxy takes it
+_DIGITS = 12  # of a time; the proxy refuses longer ones
 _REFUSED = 402
 _MOST = 1 << 16  # bytes of a refusal that are kept
 
@@ -41,9 +42,9 @@ class Gate:
             return scope
         if left:
             left += round(self._grace * 1000)
-        for name, value in scope["headers"]:
-            if name == _TIMEOUT and value.isdigit() and int(value) <= left:
-                return scope
+        asked = next((value for name, value in scope["headers"] if name == _TIMEOUT), b"")
+        if asked.isdigit() and len(asked) < _DIGITS and int(asked) <= left:
+            return scope
         others = [row for row in scope["headers"] if row[0] != _TIMEOUT]
         return {**scope, "headers": [*others, (_TIMEOUT, str(left).encode())]}
 
@@ -53,8 +54,9 @@ def _versioned(scope: Scope) -> Scope:
     path: str = scope["path"]
     if not path.startswith("/anthropic/messages"):
         return scope
-    path = path.replace("/anthropic/", "/anthropic/v1/", 1)
-    return {**scope, "path": path, "raw_path": path.encode()}
+    raw: bytes = scope.get("raw_path") or path.encode()
+    raw = raw.replace(b"/anthropic/", b"/anthropic/v1/", 1)
+    return {**scope, "path": path.replace("/anthropic/", "/anthropic/v1/", 1), "raw_path": raw}
 
 
 class _Watched:

@@ -1,5 +1,6 @@
 """Streams: passed on piece by piece, read on for their usage, broken off where they break."""
 
+import asyncio
 import json
 import signal
 import socket
@@ -7,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -14,6 +16,7 @@ import pytest
 from budget_core.ledger.waiting import room_of
 from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.proxy import ModelUsage, Proxy
+from budget_cpython.proxy.exchange import Exchange
 from tests.proxy.support import (
     ASKED,
     CHAT,
@@ -225,6 +228,25 @@ def test_a_deadline_in_an_answer_breaks_it_off() -> None:
         ):
             answer.read()
         over.set()
+
+
+def test_a_client_that_leaves_as_the_deadline_passes_is_no_error() -> None:
+    async def leave() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        """Send nothing."""
+
+    async def main() -> None:
+        exchange = Exchange(leave, send, "openai")
+        async with asyncio.timeout(0) as limit:
+            try:
+                await asyncio.sleep(PATIENCE)
+            finally:
+                await exchange.watch(limit, lambda: PATIENCE)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(main())
 
 
 @pytest.mark.parametrize("value", ["soon", "-1", "1.5", "9" * 20])

@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 import pytest
@@ -27,7 +28,7 @@ class App:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.path = scope["raw_path"].decode()
-        assert scope["path"] == self.path
+        assert scope["path"] == unquote(self.path)
         self.timeouts = [
             value.decode() for name, value in scope["headers"] if name == TIMEOUT.encode()
         ]
@@ -38,12 +39,11 @@ class App:
         await send({"type": "http.response.body", "body": b""})
 
 
-def ask(gate: Gate, path: str = "/openai/v1/models", **headers: str) -> httpx.Response:
+def ask(gate: Gate, path: str = "/openai/v1/models", *timeouts: str) -> httpx.Response:
     async def post() -> httpx.Response:
         transport = httpx.ASGITransport(gate)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            named = {name.replace("_", "-"): value for name, value in headers.items()}
-            return await client.post(path, headers=named)
+            return await client.post(path, headers=[(TIMEOUT, one) for one in timeouts])
 
     return asyncio.run(post())
 
@@ -82,10 +82,11 @@ def test_calls_have_until_the_deadline_and_those_in_flight_the_grace_too() -> No
     gate.deadline = Deadline.from_now(10, clock)
     ask(gate)
     assert app.timeouts == ["12500"]
-    ask(gate, x_microbudget_timeout="4000")
+    ask(gate, "/", "4000")
     assert app.timeouts == ["4000"]
-    ask(gate, x_microbudget_timeout="40000")
-    assert app.timeouts == ["12500"]
+    for others in (("40000",), ("40000", "4000"), ("9" * 5000,)):
+        ask(gate, "/", *others)
+        assert app.timeouts == ["12500"]
     now.advance(10_000)
     ask(gate)
     assert app.timeouts == ["0"]
@@ -96,6 +97,7 @@ def test_calls_have_until_the_deadline_and_those_in_flight_the_grace_too() -> No
     [
         ("/anthropic/messages", "/anthropic/v1/messages"),
         ("/anthropic/messages/count_tokens", "/anthropic/v1/messages/count_tokens"),
+        ("/anthropic/messages/caf%C3%A9", "/anthropic/v1/messages/caf%C3%A9"),
         ("/anthropic/v1/messages", "/anthropic/v1/messages"),
         ("/openai/v1/threads/messages", "/openai/v1/threads/messages"),
     ],
