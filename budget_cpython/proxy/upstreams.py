@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import httpx
 
+from budget_cpython.adapters.wire import GOOGLE_MODELS
 from budget_cpython.proxy.errors import ANTHROPIC, GOOGLE, OPENAI, ProxyError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -136,7 +137,7 @@ def vendor_of(path: str, headers: Mapping[str, str]) -> str:
     """Return the vendor whose format a request has, as far as its path and headers tell."""
     if "anthropic-version" in headers or re.search(r"/v1/(messages|complete)\b", path):
         return ANTHROPIC
-    if "x-goog-api-key" in headers or re.search(r"/models/[^/]+(:|%3[Aa])", path):
+    if "x-goog-api-key" in headers or re.search(rf"/{GOOGLE_MODELS}/[^/]+(:|%3[Aa])", path):
         return GOOGLE
     return OPENAI
 

@@ -181,6 +181,13 @@ def test_chats_are_counted(world: World) -> None:
     assert isinstance(caught.value.__cause__, BudgetExceededError)
 
 
+def test_a_model_that_a_user_tuned_draws_on_the_budget(world: World) -> None:
+    world.budget("0 calls")
+    with pytest.raises(ClientError) as caught:
+        world.ask("tunedModels/mine")
+    assert isinstance(caught.value.__cause__, BudgetExceededError)
+
+
 def test_counting_tokens_is_free(world: World) -> None:
     world.budget("0 calls")
     count = world.sdk.of(world.client).count_tokens  # type: ignore[attr-defined]

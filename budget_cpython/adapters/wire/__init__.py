@@ -8,7 +8,11 @@ from typing import Final
 
 from budget_cpython.adapters.wire.anthropic_messages import CountTokens, Messages
 from budget_cpython.adapters.wire.format import WireFormat
-from budget_cpython.adapters.wire.google_generate import GenerateContent, GoogleCountTokens
+from budget_cpython.adapters.wire.google_generate import (
+    GOOGLE_MODELS,
+    GenerateContent,
+    GoogleCountTokens,
+)
 from budget_cpython.adapters.wire.openai_chat import ChatCompletions, Completions
 from budget_cpython.adapters.wire.openai_embeddings import Embeddings
 from budget_cpython.adapters.wire.openai_responses import Responses
@@ -21,6 +25,7 @@ from budget_cpython.adapters.wire.refusals import (
 )
 
 __all__ = [
+    "GOOGLE_MODELS",
     "Piece",
     "Reader",
     "Refusal",
@@ -38,8 +43,8 @@ _FORMATS: Final[tuple[tuple[str, type[WireFormat]], ...]] = (
     (r"/embeddings", Embeddings),
     (r"/v1/messages", Messages),
     (r"/v1/messages/count_tokens", CountTokens),
-    (r"/models/[^/]+:(?:generateContent|streamGenerateContent)", GenerateContent),
-    (r"/models/[^/]+:countTokens", GoogleCountTokens),
+    (rf"/{GOOGLE_MODELS}/[^/]+:(?:generateContent|streamGenerateContent)", GenerateContent),
+    (rf"/{GOOGLE_MODELS}/[^/]+:countTokens", GoogleCountTokens),
 )
 _COMPILED: Final = [(re.compile(".*" + pattern), kind) for pattern, kind in _FORMATS]
 

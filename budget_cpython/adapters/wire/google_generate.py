@@ -24,11 +24,15 @@ from budget_cpython.adapters.wire.format import (
 from budget_cpython.adapters.wire.readers import StreamReader
 
 LEAST_THINKING = 512  # tokens; some models refuse fewer
-_MODEL = re.compile(r"/models/([^/]+)(:[^/:]*)$")
+GOOGLE_MODELS = "(?:models|tunedModels|endpoints)"  # Gemini's, and those that a user has tuned
+_MODEL = re.compile(rf"/{GOOGLE_MODELS}/([^/]+)(:[^/:]*)$")
 
 
 class GenerateContent(WireFormat):
-    """`POST …/models/MODEL:generateContent` and `:streamGenerateContent`."""
+    """`POST …/models/MODEL:generateContent` and `:streamGenerateContent`.
+
+    Also `…/tunedModels/MODEL` and `…/endpoints/MODEL`.
+    """
 
     vendor = "google"
 
@@ -67,7 +71,9 @@ class GenerateContent(WireFormat):
 
     def path_for(self, model: str) -> str:
         """Return the path with that model in it."""
-        return _MODEL.sub(lambda found: f"/models/{quote(model, safe='')}{found[2]}", self.path)
+        is_endpoint = self.path[: self.path.rfind("/")].endswith("/endpoints")
+        place = "/publishers/google/models/" if is_endpoint else "/models/"
+        return _MODEL.sub(lambda found: f"{place}{quote(model, safe='')}{found[2]}", self.path)
 
     def answer(self, body: Any) -> ChatResponse:
         """Return what an answer says, or a list of those that make one stream."""

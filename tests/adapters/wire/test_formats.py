@@ -46,6 +46,8 @@ PATHS = (CHAT, COMPLETIONS, RESPONSES, EMBEDDINGS, MESSAGES, COUNT, GENERATE, ST
         (STREAM, "google"),
         ("/v1/projects/p/locations/l/publishers/google/models/m:generateContent", "google"),
         ("/v1beta/models/m:countTokens", "google"),
+        ("/v1beta/tunedModels/m:generateContent", "google"),
+        ("/v1/projects/p/locations/l/endpoints/1:streamGenerateContent", "google"),
         ("/v1beta/models/m%3AgenerateContent", "google"),
         ("/v1beta/models/a%3ab%3astreamGenerateContent", "google"),
     ],
@@ -198,6 +200,13 @@ def test_a_request_of_google_is_read_by_either_name_of_its_fields(snake: bool) -
 
 def test_the_model_of_google_is_in_the_path() -> None:
     assert format_at("/v1/models/a%20b:generateContent").read({}).model == "a b"
+    tuned = format_at("/v1beta/tunedModels/mine:generateContent")
+    assert tuned.read({}).model == "mine"
+    assert tuned.path_for("x") == "/v1beta/models/x:generateContent"
+    endpoint = format_at("/v1/projects/p/locations/l/endpoints/1:generateContent")
+    assert endpoint.read({}).model == "1"
+    place = "/v1/projects/p/locations/l/publishers/google/models"
+    assert endpoint.path_for("x") == f"{place}/x:generateContent"
     encoded = format_at("/v1/models/a%3Ab%3AgenerateContent")
     assert encoded.read({}).model == "a:b"
     assert encoded.path_for("x") == "/v1/models/x:generateContent"
