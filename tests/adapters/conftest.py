@@ -7,6 +7,8 @@ import pytest
 
 from budget_cpython.endpoint import ScriptedEndpoint
 
+pytest.register_assert_rewrite("tests.adapters.sdk_cases")  # so that a failure shows values
+
 # Read when an SDK is imported: nothing is fetched, reported or traced.
 os.environ |= {
     "ANONYMIZED_TELEMETRY": "false",

@@ -1,7 +1,6 @@
 """A budget round the clients of google-genai."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,8 @@ from google.genai.errors import (  # type: ignore[import-untyped, unused-ignore]
 
 from budget_cpython import BudgetExceededError, budgeted  # noqa: E402
 from budget_cpython.endpoint import ScriptedEndpoint  # noqa: E402
-from tests.adapters import sdk_cases as cases  # noqa: E402
-from tests.adapters.sdk_cases import World, spent  # noqa: E402
+from tests.adapters.sdk_cases import ClientCases  # noqa: E402
+from tests.adapters.sdk_world import World, spent  # noqa: E402
 from tests.adapters.support import run_example  # noqa: E402
 
 
@@ -77,54 +76,8 @@ def world(request: Any, endpoint: ScriptedEndpoint) -> Iterator[World]:
     found.close()
 
 
-def test_a_budgeted_client_is_of_the_very_same_class(world: World) -> None:
-    cases.is_the_same_class(world)
-
-
-def test_what_a_call_used_is_spent(world: World) -> None:
-    cases.counts(world)
-
-
-def test_a_call_draws_on_the_blocks_around_it(world: World) -> None:
-    cases.draws_on_blocks(world)
-
-
-def test_clients_share_an_account(world: World, tmp_path: Path) -> None:
-    cases.shares_an_account(world, tmp_path)
-
-
-def test_an_answer_is_cut_to_what_is_left(world: World) -> None:
-    cases.lowers_the_limit(world)
-
-
-@pytest.mark.feature("notice")
-def test_the_model_is_told_near_a_limit(world: World) -> None:
-    cases.tells_the_model(world)
-
-
-@pytest.mark.feature("tool withdrawal")
-def test_tools_are_withdrawn_near_a_limit(world: World) -> None:
-    cases.withdraws_tools(world)
-
-
-@pytest.mark.feature("fallback")
-def test_the_fallback_answers_where_a_model_is_too_dear(world: World) -> None:
-    cases.falls_back(world)
-
-
-@pytest.mark.feature("reserved final call")
-def test_the_last_call_that_fits_has_no_tools(world: World) -> None:
-    cases.makes_a_final_call(world)
-
-
-@pytest.mark.feature("refusal")
-def test_a_refusal_raises_the_sdks_error_once(world: World) -> None:
-    cases.refuses(world)
-
-
-@pytest.mark.feature("refusal")
-def test_a_refused_stream_raises_the_same(world: World) -> None:
-    cases.refuses_a_stream(world)
+class TestClient(ClientCases):
+    """Contents of models."""
 
 
 @pytest.mark.feature("refusal")
@@ -133,40 +86,6 @@ def test_a_refusal_is_an_error_of_the_client(world: World) -> None:
     error = world.refused()
     assert isinstance(error, ClientError)
     assert (error.code, error.status) == (402, "RESOURCE_EXHAUSTED")
-
-
-@pytest.mark.feature("wait")
-def test_a_call_waits_for_what_others_hold(world: World) -> None:
-    cases.waits(world)
-
-
-@pytest.mark.feature("stream")
-def test_a_stream_is_passed_on_and_counted(world: World) -> None:
-    cases.streams(world)
-
-
-@pytest.mark.feature("broken stream")
-def test_a_stream_that_breaks_off_keeps_its_hold(world: World) -> None:
-    cases.counts_broken_streams(world)
-
-
-@pytest.mark.feature("abort")
-def test_a_cancelled_call_keeps_its_hold(world: World) -> None:
-    cases.counts_cancelled_calls(world)
-
-
-@pytest.mark.feature("deadline")
-def test_a_call_ends_at_the_deadline(world: World) -> None:
-    cases.ends_at_the_deadline(world)
-
-
-@pytest.mark.feature("retries")
-def test_each_attempt_is_counted_once(world: World) -> None:
-    cases.counts_retries(world)
-
-
-def test_calls_side_by_side_do_not_exceed_the_budget(world: World) -> None:
-    cases.counts_parallel_calls(world)
 
 
 def test_chats_are_counted(world: World) -> None:
@@ -200,14 +119,6 @@ def test_the_end_of_a_budgeted_client_leaves_the_raw_one_open(world: World) -> N
     world.client.close()
     world.client = world.raw
     assert world.text()
-
-
-def test_other_errors_of_the_vendor_stay_as_they_are(world: World) -> None:
-    ledger = world.budget("1000 tokens")
-    with pytest.raises(ClientError) as caught:
-        world.ask("error-401")
-    assert caught.value.__cause__ is None
-    assert spent(ledger) == (0, 0)
 
 
 def test_something_else_is_refused() -> None:

@@ -15,12 +15,17 @@ ADAPTERS = sorted(matrix.adapters())
 
 
 def marked_features(paths: list[Path]) -> Iterator[str]:
-    """Yield what the tests of files are marked with, without importing them or their SDK."""
+    """Yield what the tests of files are marked with, without importing them or their SDK.
+
+    The tests that a file inherits from a module of this folder are among them.
+    """
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
                 case ast.Call(func=ast.Attribute(attr="feature")):
                     yield from (ast.literal_eval(name) for name in node.args)
+                case ast.ImportFrom(module=str(module)) if module.startswith("tests.adapters."):
+                    yield from marked_features([ROOT / f"{module.replace('.', '/')}.py"])
 
 
 def test_the_page_is_as_the_reasons_and_versions_have_it() -> None:
