@@ -5,8 +5,9 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from budget_core.errors import BudgetError
-from budget_cpython.adapters.http_exchange import Exchange, UnbilledError, format_of, package_of
+from budget_cpython.adapters.http_exchange import Exchange, format_of, package_of
 from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.provider_errors import UnbilledError
 
 T = TypeVar("T")
 

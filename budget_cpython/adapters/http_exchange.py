@@ -9,6 +9,7 @@ from budget_core.errors import BudgetError
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.http_streams import watched_streams
 from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.provider_errors import UnbilledError
 from budget_cpython.adapters.request import Admitted
 from budget_cpython.adapters.wire import (
     Reader,
@@ -22,12 +23,6 @@ from budget_cpython.deadline import Deadline
 EXTENSION = "microbudget"
 _UNSENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol")
 _TIMEOUTS = ("connect", "read", "write", "pool")
-
-
-class UnbilledError(Exception):
-    """A call that was refused, or that never reached its model."""
-
-    sent = False
 
 
 class Exchange:

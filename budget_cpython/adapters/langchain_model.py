@@ -1,7 +1,7 @@
 """Put a budget round a LangChain chat model: a model of the same type, whose calls draw on it."""
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager, closing, contextmanager
+from contextlib import aclosing, closing, contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
@@ -16,7 +16,7 @@ from budget_core.provider import ChatResponse
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.langchain_request import answer_of, count, request_of, to_send
 from budget_cpython.adapters.layer import Layer
-from budget_cpython.adapters.provider_errors import as_settled
+from budget_cpython.adapters.settling import settled, settled_blocking
 from budget_cpython.deadline import Deadline
 
 _ANSWERING: ContextVar[Any] = ContextVar("microbudget.langchain", default=None)
@@ -81,7 +81,7 @@ def _whole(kind: Any) -> Any:
             return kind._generate(self, messages, stop, run_manager, **options)
         call = BudgetedCall(self._budget_layers, request_of(self, messages, options))
         sent, messages, options = to_send(self, messages, options, call, call.begin_blocking())
-        with _settled(call), _answering(sent):
+        with settled_blocking(call), _answering(sent):
             result = kind._generate(sent, messages, stop, run_manager, **options)
         call.end_blocking(answer_of(result))
         return result
@@ -97,7 +97,7 @@ def _awaited(kind: Any) -> Any:
             return await kind._agenerate(self, messages, stop, run_manager, **options)
         call = BudgetedCall(self._budget_layers, request_of(self, messages, options))
         sent, messages, options = to_send(self, messages, options, call, await call.begin())
-        async with _settled_async(call), Deadline.current().scope():
+        async with settled(call), Deadline.current().scope():
             with _answering(sent):
                 result = await kind._agenerate(sent, messages, stop, run_manager, **options)
         await call.end(answer_of(result))
@@ -116,7 +116,7 @@ def _streamed(kind: Any) -> Any:
         call = BudgetedCall(self._budget_layers, request_of(self, messages, options, stream=True))
         sent, messages, options = to_send(self, messages, options, call, call.begin_blocking())
         usage, pieces = None, kind._stream(sent, messages, stop, run_manager, **options)
-        with _settled(call), closing(pieces) as chunks:
+        with settled_blocking(call), closing(pieces) as chunks:
             while True:
                 with _answering(sent):
                     chunk = next(chunks, None)
@@ -141,7 +141,7 @@ def _streamed_async(kind: Any) -> Any:
         sent, messages, options = to_send(self, messages, options, call, await call.begin())
         deadline, usage = Deadline.current(), None
         pieces = kind._astream(sent, messages, stop, run_manager, **options)
-        async with _settled_async(call), aclosing(pieces) as chunks:
+        async with settled(call), aclosing(pieces) as chunks:
             while True:
                 with _answering(sent):
                     async with deadline.scope():
@@ -163,29 +163,3 @@ def _answering(model: Any) -> Iterator[None]:
         yield
     finally:
         _ANSWERING.reset(before)
-
-
-@contextmanager
-def _settled(call: BudgetedCall) -> Iterator[None]:
-    """Settle a call that fails, or is left."""
-    try:
-        yield
-    except Exception as error:
-        call.fail_blocking(as_settled(error))
-        raise
-    except BaseException:
-        call.abandon()
-        raise
-
-
-@asynccontextmanager
-async def _settled_async(call: BudgetedCall) -> AsyncIterator[None]:
-    """Settle a call that fails, or is left, as `_settled` does."""
-    try:
-        yield
-    except Exception as error:
-        await call.fail(as_settled(error))
-        raise
-    except BaseException:
-        call.abandon()
-        raise

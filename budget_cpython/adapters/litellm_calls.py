@@ -13,8 +13,9 @@ from budget_core.ledger.errors import BudgetExceededError
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.layer import Layer
-from budget_cpython.adapters.provider_errors import UnbilledError, as_settled
+from budget_cpython.adapters.provider_errors import UnbilledError
 from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.settling import settled, settled_blocking
 from budget_cpython.adapters.standing_in import StandingIn
 from budget_cpython.adapters.wire.format import WireFormat
 from budget_cpython.adapters.wire.openai_chat import ChatCompletions, Completions
@@ -46,15 +47,10 @@ def attempt(layers: Sequence[Layer], name: str, body: Json) -> Any:
     except BudgetError as error:
         raise as_litellm(error, call.request.model) from error
     try:
-        answer = ORIGINALS[name](**_to_send(form, body, admitted, call.request))
-    except Exception as error:
-        call.fail_blocking(as_settled(error))
-        if isinstance(error, BudgetError):
-            raise as_litellm(error, call.request.model) from error
-        raise
-    except BaseException:
-        call.abandon()
-        raise
+        with settled_blocking(call):
+            answer = ORIGINALS[name](**_to_send(form, body, admitted, call.request))
+    except BudgetError as error:
+        raise as_litellm(error, call.request.model) from error
     if call.request.stream:
         return _Stream(answer, call, form.stream_reader(body))
     if _is_cached(answer):
@@ -72,16 +68,10 @@ async def attempt_async(layers: Sequence[Layer], name: str, body: Json) -> Any:
     except BudgetError as error:
         raise as_litellm(error, call.request.model) from error
     try:
-        async with Deadline.current().scope():
+        async with settled(call), Deadline.current().scope():
             answer = await ORIGINALS[name](**_to_send(form, body, admitted, call.request))
-    except Exception as error:
-        await call.fail(as_settled(error))
-        if isinstance(error, BudgetError):
-            raise as_litellm(error, call.request.model) from error
-        raise
-    except BaseException:
-        call.abandon()
-        raise
+    except BudgetError as error:
+        raise as_litellm(error, call.request.model) from error
     if call.request.stream:
         return _Stream(answer, call, form.stream_reader(body))
     if _is_cached(answer):
@@ -134,36 +124,25 @@ class _Stream(StandingIn):
 
     def _read(self) -> Iterator[Any]:
         call = self._call
-        try:
+        with settled_blocking(call):
             for piece in self._inner:
                 if self._takes(piece):
                     yield piece
-        except Exception as error:
-            call.fail_blocking(as_settled(error))
-            raise
-        except BaseException:
-            call.abandon()
-            raise
         call.end_blocking(ChatResponse("", service_tier=self._reader.service_tier))
 
     async def _read_async(self) -> AsyncIterator[Any]:
         call, deadline = self._call, Deadline.current()
         try:
-            while True:
-                async with deadline.scope():
-                    piece = await anext(self._inner, None)
-                if piece is None:
-                    break
-                if self._takes(piece):
-                    yield piece
-        except Exception as error:
-            await call.fail(as_settled(error))
-            if isinstance(error, DeadlineExceeded):
-                raise as_litellm(error, call.request.model) from error
-            raise
-        except BaseException:
-            call.abandon()
-            raise
+            async with settled(call):
+                while True:
+                    async with deadline.scope():
+                        piece = await anext(self._inner, None)
+                    if piece is None:
+                        break
+                    if self._takes(piece):
+                        yield piece
+        except DeadlineExceeded as error:
+            raise as_litellm(error, call.request.model) from error
         await call.end(ChatResponse("", service_tier=self._reader.service_tier))
 
     def _takes(self, piece: Any) -> bool:

@@ -10,7 +10,6 @@ from agents import Model
 from agents.exceptions import AgentsException
 
 from budget_core.errors import BudgetError
-from budget_cpython.adapters.awaited import settled, until_deadline
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.openai_agents_request import (
@@ -21,6 +20,7 @@ from budget_cpython.adapters.openai_agents_request import (
     request_of,
     to_send,
 )
+from budget_cpython.adapters.settling import settled, until_deadline
 from budget_cpython.deadline import Deadline
 
 Layers = tuple[Layer, ...]

@@ -6,9 +6,9 @@ from typing import Any
 from agents import Handoff, OpenAIChatCompletionsModel
 
 from budget_core.provider import ChatResponse
-from budget_cpython.adapters.awaited import report_of
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.settling import report_of
 from budget_cpython.adapters.wire.format import as_count, as_name, lowered, named_tools
 from budget_cpython.adapters.wire.openai_responses import Responses
 

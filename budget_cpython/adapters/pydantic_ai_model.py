@@ -9,7 +9,6 @@ from pydantic_ai.models.wrapper import WrapperModel
 
 from budget_core.errors import BudgetError
 from budget_core.provider import ChatResponse
-from budget_cpython.adapters.awaited import settled, until_deadline
 from budget_cpython.adapters.budgeted import layers_of
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.layer import Layer, Options
@@ -21,6 +20,7 @@ from budget_cpython.adapters.pydantic_ai_request import (
     request_of,
     to_send,
 )
+from budget_cpython.adapters.settling import settled, until_deadline
 from budget_cpython.deadline import Deadline
 
 

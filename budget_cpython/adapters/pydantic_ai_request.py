@@ -6,9 +6,9 @@ from typing import Any
 from pydantic_ai.messages import ModelRequest, ModelResponse, UserPromptPart
 
 from budget_core.provider import ChatResponse
-from budget_cpython.adapters.awaited import report_of
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.settling import report_of
 from budget_cpython.adapters.wire.anthropic_messages import Messages
 from budget_cpython.adapters.wire.format import as_count, as_name, lowered
 

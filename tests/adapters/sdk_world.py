@@ -11,6 +11,7 @@ import pytest
 
 from budget_cpython import Ledger, budgeted
 from budget_cpython.endpoint import ScriptedEndpoint
+from tests.adapters.support import tokens
 
 ACCOUNT = "acme/research"
 LIMIT = 100  # tokens of an answer
@@ -138,8 +139,7 @@ class World:
     @property
     def used(self) -> int:
         """The tokens of all answers of the endpoint."""
-        known = [answer.usage for answer in self.endpoint.answers]
-        return sum(usage.prompt + usage.completion for usage in known if usage)
+        return tokens(self.endpoint)
 
     @property
     def attempts(self) -> int:

@@ -1,4 +1,4 @@
-"""Make calls as an adapter does, without an SDK."""
+"""Make calls as an adapter does, without an SDK; read what was asked, used and counted."""
 
 import os
 import subprocess
@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from budget_core import ChatResponse
+from budget_cpython import BudgetBlock
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.endpoint import ScriptedEndpoint
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
@@ -39,6 +41,30 @@ async def call_async(*layers: Layer, usage: Any = USAGE, **asked: Any) -> Admitt
     admitted = await call.begin()
     await call.end(an_answer(usage))
     return admitted
+
+
+def bodies(endpoint: ScriptedEndpoint) -> list[Any]:
+    """Return the bodies of all requests."""
+    return [request.body for request in endpoint.requests]
+
+
+def tokens(endpoint: ScriptedEndpoint) -> int:
+    """Return the tokens of all answers."""
+    usages = [answer.usage for answer in endpoint.answers]
+    return sum(usage.prompt + usage.completion for usage in usages if usage is not None)
+
+
+def counted(block: BudgetBlock, axis: str) -> int:
+    """Return what is spent, or held for a call whose usage is unknown."""
+    rows = [row for row in block.layer.balance() if row.axis == axis]
+    return sum(row.spent + row.held for row in rows)
+
+
+def used(layer: Layer, axis: str = "tokens") -> tuple[int, int]:
+    """Return what a layer's own account spent on an axis, and what it holds."""
+    rows = [row for row in layer.balance() if row.account == layer.account]
+    (row,) = [row for row in rows if row.axis == axis]
+    return row.spent, row.held
 
 
 def run_example(name: str, *arguments: str) -> str:

@@ -14,7 +14,7 @@ from budget_cpython import BudgetExceededError, SqliteLedger, open_async_ledger,
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.ledger.limit_parser import parse_limits
-from tests.adapters.support import a_request, an_answer, call_async, call_blocking
+from tests.adapters.support import a_request, an_answer, call_async, call_blocking, used
 from tests.ledger.patience import PATIENCE
 
 TOOLS = [{"name": "search", "native": object()}, {"name": "pay", "native": object()}]
@@ -28,12 +28,6 @@ class RefusedError(Exception):
 
 def a_layer(text: str, **options: Any) -> Layer:
     return Layer(parse_limits(text), **options)
-
-
-def used(layer: Layer, axis: str = "tokens") -> tuple[int, int]:
-    rows = [row for row in layer.balance() if row.account == layer.account]
-    (row,) = [row for row in rows if row.axis == axis]
-    return row.spent, row.held
 
 
 def test_a_call_without_layers_is_sent_as_it_is() -> None:

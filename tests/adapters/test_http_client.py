@@ -28,6 +28,7 @@ from budget_cpython.adapters.http_client import budgeted_http_client
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.limit_parser import parse_limits
+from tests.adapters.support import used
 from tests.adapters.wire.vectors import CHAT_EXTRA, CHAT_STREAM, CHAT_TEXT, MESSAGE_STREAM, events
 
 KINDS = [httpx.Client, httpx.AsyncClient, httpx2.Client, httpx2.AsyncClient]
@@ -36,12 +37,6 @@ BODY = {"model": "scripted", "messages": [{"role": "user", "content": "Hello"}],
 
 def a_layer(text: str, **options: Any) -> Layer:
     return Layer(parse_limits(text), **options)
-
-
-def used(layer: Layer, axis: str = "tokens") -> tuple[int, int]:
-    rows = [row for row in layer.balance() if row.account == layer.account]
-    (row,) = [row for row in rows if row.axis == axis]
-    return row.spent, row.held
 
 
 class Tries:

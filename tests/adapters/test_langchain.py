@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from budget_cpython import BudgetBlock, BudgetExceededError, DeadlineExceeded, budget, budgeted
+from budget_cpython import BudgetExceededError, DeadlineExceeded, budget, budgeted
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.provider_errors import UnbilledError
 from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
-from tests.adapters.support import a_request, run_example
+from tests.adapters.support import a_request, bodies, counted, run_example, tokens
 
 pytest.importorskip("langchain_openai")
 
@@ -62,21 +62,6 @@ def looks_on(*names: str) -> Callable[[Asked], Reply]:
         return Reply("" if calls else "I saw a tomato.", calls)
 
     return reply
-
-
-def bodies(endpoint: ScriptedEndpoint) -> list[Any]:
-    return [request.body for request in endpoint.requests]
-
-
-def tokens(endpoint: ScriptedEndpoint) -> int:
-    usages = [answer.usage for answer in endpoint.answers]
-    return sum(usage.prompt + usage.completion for usage in usages if usage is not None)
-
-
-def counted(block: BudgetBlock, axis: str) -> int:
-    """Return what is spent, or held for a call of which it is not known what it used."""
-    rows = [row for row in block.layer.balance() if row.axis == axis]
-    return sum(row.spent + row.held for row in rows)
 
 
 def names_of(body: Any) -> list[str]:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from budget_core.errors import BudgetError
-from budget_cpython import BudgetBlock, BudgetExceededError, DeadlineExceeded, budget, budgeted
+from budget_cpython import BudgetExceededError, DeadlineExceeded, budget, budgeted
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.provider_errors import UnbilledError
 from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
-from tests.adapters.support import a_request, run_example
+from tests.adapters.support import a_request, bodies, counted, run_example, tokens
 
 litellm = pytest.importorskip("litellm")
 openai = pytest.importorskip("openai")
@@ -66,21 +66,6 @@ def a_router(endpoint: ScriptedEndpoint, *models: str, **options: Any) -> Any:
 
 def text_of(pieces: list[Any]) -> str:
     return "".join(piece.choices[0].delta.content or "" for piece in pieces)
-
-
-def bodies(endpoint: ScriptedEndpoint) -> list[Any]:
-    return [request.body for request in endpoint.requests]
-
-
-def tokens(endpoint: ScriptedEndpoint) -> int:
-    usages = [answer.usage for answer in endpoint.answers]
-    return sum(usage.prompt + usage.completion for usage in usages if usage is not None)
-
-
-def counted(block: BudgetBlock, axis: str) -> int:
-    """Return what is spent, or held for a call of which it is not known what it used."""
-    rows = [row for row in block.layer.balance() if row.axis == axis]
-    return sum(row.spent + row.held for row in rows)
 
 
 def test_what_is_budgeted_stands_in_for_the_module(endpoint: ScriptedEndpoint) -> None:

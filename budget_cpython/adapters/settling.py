@@ -1,7 +1,7 @@
-"""What the adapters of asyncio frameworks share: how a call is settled, and what it used."""
+"""What the adapters of frameworks share: how a call is settled, and what it used."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from budget_cpython.adapters.call import BudgetedCall
@@ -9,6 +9,19 @@ from budget_cpython.adapters.provider_errors import as_settled
 from budget_cpython.deadline import Deadline
 
 T = TypeVar("T")
+
+
+@contextmanager
+def settled_blocking(call: BudgetedCall) -> Iterator[None]:
+    """Settle a call that fails, is interrupted, or is left before its end."""
+    try:
+        yield
+    except Exception as error:
+        call.fail_blocking(as_settled(error))
+        raise
+    except BaseException:
+        call.abandon()
+        raise
 
 
 @asynccontextmanager
