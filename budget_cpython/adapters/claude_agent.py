@@ -19,10 +19,10 @@ except ImportError as error:
 from budget_cpython.adapters.layer import Layer, Options
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.ledger.limit_parser import parse_limits
+from budget_cpython.run.environment import direct_to_loopback
 
 URL = "ANTHROPIC_BASE_URL"
 _ANTHROPIC = "https://api.anthropic.com"
-_LOOPBACK = "127.0.0.1"
 _HOOK_SECONDS = 60  # that a hook has beside the time for which its call waits
 
 
@@ -65,8 +65,8 @@ class ClaudeBudget:
 
     While it lasts, a proxy on this machine keeps the model calls of the agent's program within the
     budget, those of its sub-agents too, and tells the model near a limit. Tools are counted by a
-    hook. `limits`, `ledger`, `account` and the options are those of `budgeted`. Blocks around the
-    `with` count as well.
+    hook. `limits`, `ledger`, `account` and the options are those of `budgeted`. The `with` blocks
+    around it count as well.
 
     `upstream` is the URL that the proxy passes calls on to; by default `ANTHROPIC_BASE_URL`, else
     Anthropic's API.
@@ -111,10 +111,7 @@ class ClaudeBudget:
         """The variables by which the agent's program finds the proxy."""
         if self._url is None:
             raise RuntimeError("enter the ClaudeBudget first: with ClaudeBudget('$5') as budget:")
-        direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
-        if direct != "*":
-            direct = ",".join(filter(None, (direct, _LOOPBACK)))
-        return {URL: self._url, "no_proxy": direct, "NO_PROXY": direct}
+        return {URL: self._url, **direct_to_loopback(os.environ)}
 
     def options(self, options: ClaudeAgentOptions | None = None) -> ClaudeAgentOptions:
         """Return options like those given, by which an agent stays within the budget."""

@@ -19,7 +19,7 @@ from budget_cpython.adapters.budgeted import layers_of
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.crewai_request import report_of, request_of, to_send
 from budget_cpython.adapters.layer import Layer, Options
-from budget_cpython.adapters.provider_errors import as_settled
+from budget_cpython.adapters.settling import settled, settled_blocking
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.deadline import Deadline
 
@@ -57,8 +57,8 @@ class ToolBudget:
     """A budget for the tools of agents: a hook for `crewai.hooks.register_before_tool_call_hook`.
 
     `limits`, `ledger`, `account` and `options` are those of `budgeted`. Without any of them tools
-    draw on the blocks around them alone. A tool that is refused is not run: CrewAI tells the model
-    that a hook blocked it.
+    draw on the `with` blocks around them alone. A tool that is refused is not run: CrewAI tells the
+    model that a hook blocked it.
     """
 
     def __init__(
@@ -161,13 +161,8 @@ def _answering(llm: Any, call: BudgetedCall) -> Iterator[_Answering]:
     state = _Answering(llm, call)
     before = _ANSWERING.set(state)
     try:
-        yield state
-    except Exception as error:
-        call.fail_blocking(as_settled(error))
-        raise
-    except BaseException:
-        call.abandon()
-        raise
+        with settled_blocking(call):
+            yield state
     finally:
         _ANSWERING.reset(before)
 
@@ -178,16 +173,10 @@ async def _answering_async(llm: Any, call: BudgetedCall) -> AsyncIterator[_Answe
     state = _Answering(llm, call)
     before = _ANSWERING.set(state)
     try:
-        async with Deadline.current().scope():
+        async with settled(call), Deadline.current().scope():
             yield state
-    except Exception as error:
-        await call.fail(as_settled(error))
-        if isinstance(error, DeadlineExceeded):
-            raise HookAborted(str(error), "microbudget") from error
-        raise
-    except BaseException:
-        call.abandon()
-        raise
+    except DeadlineExceeded as error:
+        raise HookAborted(str(error), "microbudget") from error
     finally:
         _ANSWERING.reset(before)
 

@@ -38,10 +38,15 @@ class Routes:
         found = dict(before)
         for variable, path in self.paths.items():
             found[variable] = proxy + path
-        direct = before.get("no_proxy") or before.get("NO_PROXY") or ""
-        if direct != "*":
-            direct = ",".join(filter(None, (direct, _LOOPBACK)))
-        return {**found, "no_proxy": direct, "NO_PROXY": direct}
+        return {**found, **direct_to_loopback(before)}
+
+
+def direct_to_loopback(before: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which a program uses no HTTP proxy on the way to this machine."""
+    direct = before.get("no_proxy") or before.get("NO_PROXY") or ""
+    if direct != "*":
+        direct = ",".join(filter(None, (direct, _LOOPBACK)))
+    return {"no_proxy": direct, "NO_PROXY": direct}
 
 
 def plan_routes(
