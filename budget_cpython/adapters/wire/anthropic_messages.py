@@ -14,9 +14,9 @@ from budget_cpython.adapters.wire.format import (
     as_text,
     joined,
     lowered,
+    lowered_thinking,
     named_tools,
     natives_of,
-    smaller_part,
     still_offered,
     texts_in,
 )
@@ -152,11 +152,11 @@ def _lower_thinking(new: Json, asked: int | None, limit: int) -> None:
     budget = as_count(thinking.get("budget_tokens"))
     if budget is None:
         return
-    budget = max(LEAST_THINKING, min(smaller_part(budget, asked, limit), limit - 1))
-    if budget < limit:
-        new["thinking"] = {**thinking, "budget_tokens": budget}
-    else:
+    budget = lowered_thinking(budget, LEAST_THINKING, asked, limit)
+    if budget is None:
         new.pop("thinking")
+    else:
+        new["thinking"] = {**thinking, "budget_tokens": budget}
 
 
 def _text_of(block: Json) -> str:

@@ -149,14 +149,14 @@ def lowered(asked: int | None, admitted: Admitted, answers: int = 1) -> int | No
     return part if asked is None else min(asked, part)
 
 
-def smaller_part(part: int, whole: int | None, lowered_whole: int) -> int:
-    """Return a part that has the share in a lowered whole that it had before.
+def lowered_thinking(budget: int, least: int, asked: int | None, limit: int) -> int | None:
+    """Return a thinking budget below a lowered limit; `None` if `least` does not fit.
 
-    Without a whole it is the part itself, at most half of the lowered one.
+    It keeps its share of the limit. If no limit was asked for, it is at most half of the new one.
     """
-    if whole is None:
-        return min(part, lowered_whole // 2)
-    return part * lowered_whole // max(1, whole)
+    part = min(budget, limit // 2) if asked is None else budget * limit // max(1, asked)
+    part = max(least, min(part, limit - 1))
+    return part if part < limit else None
 
 
 def joined(texts: Iterable[Any]) -> str:

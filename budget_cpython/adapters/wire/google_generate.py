@@ -16,9 +16,9 @@ from budget_cpython.adapters.wire.format import (
     as_text,
     joined,
     lowered,
+    lowered_thinking,
     named_tools,
     natives_of,
-    smaller_part,
     still_offered,
 )
 from budget_cpython.adapters.wire.readers import StreamReader
@@ -204,12 +204,11 @@ def _lowered_config(config: Json, asked: int | None, limit: int) -> Json:
     budget = as_count(_get(thinking, *_BUDGET))
     if not budget:  # -1 leaves it to the model
         return new
-    least = min(budget, LEAST_THINKING)
-    budget = max(least, min(smaller_part(budget, asked, limit), limit - 1))
-    if budget < limit:
-        _set(thinking, _BUDGET, budget)
-    else:
+    budget = lowered_thinking(budget, min(budget, LEAST_THINKING), asked, limit)
+    if budget is None:
         for name in _BUDGET:
             thinking.pop(name, None)
+    else:
+        _set(thinking, _BUDGET, budget)
     _set(new, _THINKING, thinking)
     return new
