@@ -82,8 +82,8 @@ def budget(
     """Return a budget for what is called inside a `with`: every budgeted call there draws on it.
 
     `limits` is such as `"$0.50 + 20 calls"`, with a time such as `"10 min"` if it is to end. Calls
-    of threads and tasks that start inside draw on it too. Blocks inside one another all count, and
-    so does the budget of the client. The limits replace those of `account` in a `ledger`, open or a
+    of threads and tasks that start inside draw on it too. Nested blocks all count, and so does the
+    budget of the client. The limits replace those of `account` in a `ledger`, open or a
     URL as `open_ledger` takes it, which processes share. Without one they are in this process's
     memory, where `account` is the name in messages.
 

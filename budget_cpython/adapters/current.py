@@ -1,4 +1,4 @@
-"""The blocks around this code, which calls draw on, and how threads take them along."""
+"""The `with budget(...)` blocks around this code, and how threads and executors keep them."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ from budget_cpython.deadline import Deadline, current_or_none, replace_current, 
 
 @dataclass(frozen=True)
 class Entered:
-    """One entry into a block: what is drawn on, and the deadline that was around it."""
+    """One entry into a `with` block: what is drawn on, and the deadline that was around it."""
 
     layer: Layer
     around: Deadline | None

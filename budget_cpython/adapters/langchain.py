@@ -27,8 +27,8 @@ class BudgetMiddleware(AgentMiddleware):  # type: ignore[misc]
     """A budget for an agent that `create_agent` makes, and for the agents that its tools run.
 
     `limits`, `ledger`, `account` and `options` are those of `budgeted`; without any of them the
-    agent draws on the blocks around it. Put it last in `middleware`, so that it sees each call that
-    others retry, and the model that others choose.
+    agent draws on the `with` blocks around it. Put it last in `middleware`, so that it sees
+    each call that others retry, and the model that others choose.
 
     At the end of the budget, or of the current deadline, the agent ends: its last message, from
     the assistant, says why, and its state keeps what was done. A tool that the budget refuses

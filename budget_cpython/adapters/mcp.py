@@ -43,8 +43,8 @@ class ToolBudget:
     Each call draws on `account`, for whichever client it comes from: on `tool_calls`, on an axis
     with the tool's name, and its price from `tool_prices`. A refused call is answered with an error
     result that the model sees, and the tool does not run. `limits`, `ledger`, `account` and
-    `options` are those of `budgeted`. Blocks around the server's code do not count: they belong to
-    its clients.
+    `options` are those of `budgeted`. `with` blocks around the server's code do not count: they
+    belong to its clients.
     """
 
     def __init__(

@@ -54,7 +54,7 @@ class ToolBudget(ToolInputGuardrail[Any]):  # type: ignore[misc]
 
     At the tool's limit, such as `"5 search"` or `"20 tool_calls"`, and after the current deadline
     the model reads that it was not called. The arguments are those of `budgeted`; without any it
-    draws on the blocks around it.
+    draws on the `with` blocks around it.
     """
 
     def __init__(

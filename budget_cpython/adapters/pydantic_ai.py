@@ -42,7 +42,7 @@ class ToolBudget(AbstractCapability[Any]):  # type: ignore[misc]
     """A budget for the tools of an agent, and for what they call; give it as a capability.
 
     `limits` and the other arguments are those of `budgeted`, or `limits` is a budgeted model, whose
-    budget the tools then share; without any, they draw on the blocks around the run.
+    budget the tools then share; without any, they draw on the `with` blocks around the run.
 
     At a limit, such as `"5 search"` or `"20 tool_calls"`, and after the current deadline a tool is
     not run, and the model reads why. At the deadline the tools that run are cancelled, and the run

@@ -31,11 +31,11 @@ _GRACE_S = 60.0
 _ABOUT = """\
 Put a budget between LLM clients in any language and the servers that answer them.
 
-A client takes the proxy as its base URL: URL/v1 in OpenAI's SDKs, URL in Anthropic's. Each call is
-held on its account before it is sent, its limit lowered to what is left, and what it used is
-recorded after it. A call that does not fit is refused with 402, which SDKs do not repeat. The first
-line printed is the URL. SIGTERM or Ctrl-C stops it: it lets running answers finish. /healthz tells
-that it runs, /readyz that its ledger answers."""
+A client takes the proxy as its base URL: URL/v1 in OpenAI's SDKs, URL in Anthropic's and Google's.
+Each call is held on its account before it is sent, its limit of tokens is lowered to what is held,
+and what it used is recorded after it. A call that does not fit is refused with 402, which SDKs do
+not repeat. The first line printed is the URL. SIGTERM or Ctrl-C stops the proxy after running
+answers have ended. /healthz answers while it runs, /readyz while its ledger answers."""
 _EXAMPLES = """\
 examples:
   microbudget proxy --upstream openai=https://api.openai.com --limit '$5/day' --ledger sqlite:b.db
@@ -58,18 +58,18 @@ def add_proxy(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     option = proxy.add_argument
-    text = "where calls go; several by their names, as in openai=https://… (openai and anthropic "
+    text = "where calls go, as in openai=https://…; may be repeated (openai, anthropic and google "
     text += "are chosen by a call's format, any other by /NAME/ before its path)"
     option("--upstream", action="append", metavar="NAME=URL", required=True, help=text)
-    text = "its key, as NAME=@FILE or NAME=env:VARIABLE; without one the client's is passed on"
+    text = "an upstream's key, as NAME=@FILE or NAME=env:VARIABLE; without it the client's is sent"
     option("--upstream-key", action="append", default=[], metavar="NAME=…", help=text)
     text = f"the ledger: sqlite:FILE, redis://…, postgresql://…, http://… ({MEMORY}); or set "
     option("--ledger", metavar="URL", help=f"{text}${ENGINE_VARIABLE}")
     text = "the key of an http:// ledger, as @FILE or env:VARIABLE"
     option("--ledger-key", metavar="…", help=text)
-    text = f"the account of calls without a key of ours, and of keys for every one ({ACCOUNT})"
+    text = f"the account of calls without --keys, and of keys for all accounts ({ACCOUNT})"
     option("--account", default=ACCOUNT, metavar="PATH", help=text)
-    text = "its limits, set at the start, as in '$5/day + 100 calls/hour'"
+    text = "the limits of that account, set at the start, as in '$5/day + 100 calls/hour'"
     option("--limit", metavar="LIMITS", help=text)
     add_listening(option, LISTEN)
     _add_rules(option)
@@ -90,19 +90,19 @@ def add_proxy(commands: Any) -> None:
 
 def _add_rules(option: Any) -> None:
     """Add what --settings may say of an account, too."""
-    text = "a TOML file that says some of the next options for single accounts, and more prices"
+    text = "a TOML file with limits and the next options for single accounts, and with prices"
     option("--settings", metavar="FILE", help=text)
     text = "tell the model of limits, and withdraw its tools near them"
     option("--notices", action="store_true", help=text)
-    text = "refuse what is not a model call of a known format; else it counts as one call"
+    text = "refuse requests that are not known model calls; without it each counts as one call"
     option("--strict", action="store_true", help=text)
     text = "the model that answers when the one asked for does not fit the budget"
     option("--fallback-model", metavar="MODEL", help=text)
-    text = "a call waits up to S seconds for what others hold"
+    text = "a call waits up to S seconds for what other calls hold"
     option("--wait", type=seconds, metavar="S", help=text)
     text = "hold N tokens for an answer for which the client gives no limit (4096)"
     option("--max-tokens", type=count, metavar="N", help=text)
-    text = "hold N tokens of an answer where not all are free, or 'learned'"
+    text = "hold N tokens for an answer whose limit does not fit, or 'learned' from earlier answers"
     option("--expect", type=_expect, metavar="N", help=text)
 
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from budget_cpython.run.report import Report
 
 _ABOUT = """\
-Run a command within a budget. Its model calls pass a proxy on this machine, which the variables of
-the known SDKs name for it: OPENAI_BASE_URL and OPENAI_API_BASE, ANTHROPIC_BASE_URL and its like,
-GOOGLE_GEMINI_BASE_URL, GEMINI_API_BASE. API keys stay as they are.
+Run a command within a budget. Its model calls go through a proxy on this machine. SDKs find it by
+their variables, which the command gets: OPENAI_BASE_URL, OPENAI_API_BASE, ANTHROPIC_BASE_URL,
+GOOGLE_GEMINI_BASE_URL, GEMINI_API_BASE and others. API keys stay as they are.
 
-A call that the budget has no room for is refused, and not sent. At the deadline all processes of
+A call that does not fit is refused, and not sent. At the deadline all processes of
 the command get SIGTERM, and after --grace seconds SIGKILL. While it runs, the last row of a
 terminal shows what is left. At the end standard error has what was used, by model."""
 _EPILOG = """\
@@ -36,7 +36,7 @@ exit codes:
   that of the command, or 128 + N if signal N ended it
   75   the deadline ended it, or the budget refused calls and the command then failed
   126  the command cannot be executed    127  it was not found
-  2    a malformed option                1    the proxy or the ledger cannot be used
+  2    a malformed option                1    the proxy, the ledger or the report cannot be used
 
 examples:
   microbudget run --budget '$5 + 30 min' -- node agent.js
@@ -60,7 +60,8 @@ def add_run(commands: Any) -> None:
     option = run.add_argument
     option("--budget", metavar="BUDGET", help="limits, a time, or both, as in '$5 + 30 min'")
     ledger = (
-        "also draw on an account of this ledger: sqlite:FILE, redis://…, postgresql://…, http://…"
+        "also draw on an account of this ledger: sqlite:FILE, redis://…, postgresql://…, http://…; "
+        f"or set ${ENGINE_VARIABLE}"
     )
     option("--ledger", metavar="URL", help=ledger)
     option("--account", metavar="PATH", help="the account in the ledger, as in team/me")
@@ -74,7 +75,8 @@ def add_run(commands: Any) -> None:
     )
     variable += "or in front of the URL that it has; may be repeated"
     option("--set", action="append", default=[], metavar="NAME[=PATH]", help=variable)
-    option("--notices", action="store_true", help="tell the model of limits that are near")
+    notices = "tell the model of limits that are near, and withdraw its tools"
+    option("--notices", action="store_true", help=notices)
     option("--strict", action="store_true", help="refuse requests that are not known model calls")
     prices = "a TOML file with prices of models that no list has, as `proxy --settings` takes it"
     option("--prices", metavar="FILE", help=prices)

@@ -1,4 +1,4 @@
-"""A reverse proxy for OpenAI- and Anthropic-compatible APIs that keeps calls within budgets."""
+"""A reverse proxy for the APIs of OpenAI, Anthropic and Google that keeps calls within budgets."""
 
 from budget_cpython.proxy.access import Access
 from budget_cpython.proxy.accounts import Rules
