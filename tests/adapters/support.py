@@ -1,17 +1,21 @@
 """Make calls as an adapter does, without an SDK; read what was asked, used and counted."""
 
+import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from budget_core import ChatResponse
 from budget_cpython import BudgetBlock
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.request import Admitted, Request
-from budget_cpython.endpoint import ScriptedEndpoint
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
@@ -58,6 +62,31 @@ def counted(block: BudgetBlock, axis: str) -> int:
     """Return what is spent, or held for a call whose usage is unknown."""
     rows = [row for row in block.layer.balance() if row.axis == axis]
     return sum(row.spent + row.held for row in rows)
+
+
+def names_of(body: Any) -> list[str]:
+    """Return the names of the tools that a chat completion offers."""
+    return [one["function"]["name"] for one in body.get("tools") or ()]
+
+
+def looks_on(*names: str) -> Callable[[Asked], Reply]:
+    """Return a model that calls tools for as long as it is offered them."""
+
+    def reply(asked: Asked) -> Reply:
+        calls = tuple(ToolCall(name, "{}") for name in names if name in asked.tools)
+        return Reply("" if calls else "I saw a tomato.", calls)
+
+    return reply
+
+
+async def cancel(endpoint: ScriptedEndpoint, call: Coroutine[Any, Any, Any]) -> None:
+    """Begin a call, and cancel it once its request is at the endpoint."""
+    task = asyncio.create_task(call)
+    while not endpoint.requests:  # noqa: ASYNC110 - it comes in another thread
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 def used(layer: Layer, axis: str = "tokens") -> tuple[int, int]:

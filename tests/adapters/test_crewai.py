@@ -8,11 +8,20 @@ from typing import Any
 
 import pytest
 
-from budget_cpython import BudgetBlock, BudgetExceededError, DeadlineExceeded, budget, budgeted
+from budget_cpython import BudgetExceededError, DeadlineExceeded, budget, budgeted
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.provider_errors import UnbilledError
 from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
-from tests.adapters.support import a_request, run_example
+from tests.adapters.support import (
+    a_request,
+    bodies,
+    cancel,
+    counted,
+    looks_on,
+    names_of,
+    run_example,
+    tokens,
+)
 
 pytest.importorskip("crewai")
 
@@ -63,35 +72,6 @@ def a_crew(*agents: Any) -> Any:
         for agent in agents
     ]
     return crewai.Crew(agents=list(agents), tasks=tasks)
-
-
-def looks_on(*names: str) -> Callable[[Asked], Reply]:
-    """Return a model that calls tools for as long as it is offered them."""
-
-    def reply(asked: Asked) -> Reply:
-        calls = tuple(ToolCall(name, "{}") for name in names if name in asked.tools)
-        return Reply("" if calls else "I saw a tomato.", calls)
-
-    return reply
-
-
-def bodies(endpoint: ScriptedEndpoint) -> list[Any]:
-    return [request.body for request in endpoint.requests]
-
-
-def names_of(body: Any) -> list[str]:
-    return [one["function"]["name"] for one in body.get("tools") or ()]
-
-
-def tokens(endpoint: ScriptedEndpoint) -> int:
-    usages = [answer.usage for answer in endpoint.answers]
-    return sum(usage.prompt + usage.completion for usage in usages if usage is not None)
-
-
-def counted(block: BudgetBlock, axis: str) -> int:
-    """Return what is spent, or held for a call of which it is not known what it used."""
-    rows = [row for row in block.layer.balance() if row.axis == axis]
-    return sum(row.spent + row.held for row in rows)
 
 
 def test_a_budgeted_llm_keeps_its_type_and_its_counters(endpoint: ScriptedEndpoint) -> None:
@@ -301,12 +281,7 @@ def test_a_stream_that_breaks_off_costs_what_came(
 @pytest.mark.feature("abort")
 def test_a_cancelled_call_costs_its_hold(endpoint: ScriptedEndpoint) -> None:
     async def main() -> None:
-        task = asyncio.create_task(budgeted(an_llm(endpoint, "hang")).acall("Hello?"))
-        while not endpoint.requests:  # noqa: ASYNC110 - it comes in another thread
-            await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel(endpoint, budgeted(an_llm(endpoint, "hang")).acall("Hello?"))
 
     with budget("9 calls + 9000 tokens") as block:
         asyncio.run(main())

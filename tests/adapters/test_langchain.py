@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +10,16 @@ from budget_cpython import BudgetExceededError, DeadlineExceeded, budget, budget
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.provider_errors import UnbilledError
 from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
-from tests.adapters.support import a_request, bodies, counted, run_example, tokens
+from tests.adapters.support import (
+    a_request,
+    bodies,
+    cancel,
+    counted,
+    looks_on,
+    names_of,
+    run_example,
+    tokens,
+)
 
 pytest.importorskip("langchain_openai")
 
@@ -52,20 +60,6 @@ def run(agent: Any, is_async: bool) -> list[Any]:
 
 def ask(model: Any, is_async: bool) -> Any:
     return asyncio.run(model.ainvoke("Hello?")) if is_async else model.invoke("Hello?")
-
-
-def looks_on(*names: str) -> Callable[[Asked], Reply]:
-    """Return a model that calls tools for as long as it is offered them."""
-
-    def reply(asked: Asked) -> Reply:
-        calls = tuple(ToolCall(name, "{}") for name in names if name in asked.tools)
-        return Reply("" if calls else "I saw a tomato.", calls)
-
-    return reply
-
-
-def names_of(body: Any) -> list[str]:
-    return [one["function"]["name"] for one in body.get("tools") or ()]
 
 
 def test_a_budgeted_model_keeps_its_type_and_its_settings(endpoint: ScriptedEndpoint) -> None:
@@ -295,12 +289,7 @@ def test_a_stream_that_is_left_costs_its_hold(endpoint: ScriptedEndpoint, is_asy
 @pytest.mark.feature("abort")
 def test_a_cancelled_call_costs_its_hold(endpoint: ScriptedEndpoint) -> None:
     async def main() -> None:
-        task = asyncio.create_task(budgeted(a_model(endpoint, "hang")).ainvoke("Hello?"))
-        while not endpoint.requests:  # noqa: ASYNC110 - it comes in another thread
-            await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel(endpoint, budgeted(a_model(endpoint, "hang")).ainvoke("Hello?"))
 
     with budget("9 calls + 9000 tokens") as block:
         asyncio.run(main())

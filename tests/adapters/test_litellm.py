@@ -12,7 +12,7 @@ from budget_cpython import BudgetExceededError, DeadlineExceeded, budget, budget
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.provider_errors import UnbilledError
 from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
-from tests.adapters.support import a_request, bodies, counted, run_example, tokens
+from tests.adapters.support import a_request, bodies, cancel, counted, run_example, tokens
 
 litellm = pytest.importorskip("litellm")
 openai = pytest.importorskip("openai")
@@ -319,12 +319,7 @@ def test_a_cancelled_call_costs_its_hold(endpoint: ScriptedEndpoint) -> None:
     async def main() -> None:
         options = {"api_base": endpoint.base_url, "api_key": "k", "max_tokens": 50}
         call = budgeted(litellm).acompletion("openai/hang", HELLO, **options)
-        task = asyncio.create_task(call)
-        while not endpoint.requests:  # noqa: ASYNC110 - it comes in another thread
-            await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel(endpoint, call)
 
     with budget("9 calls + 9000 tokens") as block:
         asyncio.run(main())

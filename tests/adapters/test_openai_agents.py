@@ -25,7 +25,7 @@ openai = pytest.importorskip("openai")
 from agents import Agent, OpenAIProvider, RunConfig, Runner, function_tool, handoff  # noqa: E402
 
 from budget_cpython.adapters.openai_agents import AgentBudgetError, ToolBudget  # noqa: E402
-from tests.adapters.support import run_example  # noqa: E402
+from tests.adapters.support import cancel, run_example  # noqa: E402
 
 HAS_RETRIES = hasattr(agents, "ModelRetrySettings")
 
@@ -368,12 +368,7 @@ def test_a_cancelled_run_costs_what_was_held_and_calls_nobody(endpoint: Scripted
 
     async def main() -> None:
         agent = Agent(name="a", model=own, model_settings=settings)
-        task = asyncio.create_task(Runner.run(agent, "Hello?"))
-        while not endpoint.requests:  # noqa: ASYNC110 - the endpoint has no event
-            await asyncio.sleep(0.001)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel(endpoint, Runner.run(agent, "Hello?"))
 
     with budget("9 calls + 1000 tokens") as block:
         finish(main())

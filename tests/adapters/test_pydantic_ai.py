@@ -17,7 +17,7 @@ from budget_cpython import (
     parse_limits,
 )
 from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall, Usage
-from tests.adapters.support import run_example
+from tests.adapters.support import cancel, run_example
 
 pytest.importorskip("pydantic_ai")
 
@@ -355,12 +355,7 @@ def test_a_cancelled_run_costs_what_was_held_and_calls_nobody(endpoint: Scripted
     agent = Agent(budgeted(model(endpoint, "hang")), model_settings={"max_tokens": 100})
 
     async def main() -> None:
-        task = asyncio.create_task(agent.run("Hello?"))
-        while not endpoint.requests:  # noqa: ASYNC110 - the endpoint has no event
-            await asyncio.sleep(0.001)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel(endpoint, agent.run("Hello?"))
 
     with budget("9 calls + 1000 tokens") as block:
         finish(main())
