@@ -1,5 +1,6 @@
 """Which format a request has, what it asks for, and what an answer says."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from budget_core.usage_estimate import estimate_tokens
 from budget_cpython.adapters.wire import find_format
+from budget_cpython.adapters.wire.refusals import TooLittleLeftError
 from tests.adapters.wire.vectors import (
     CHAT,
     CHAT_USAGE,
@@ -307,7 +309,8 @@ def test_json_of_any_form_is_read_and_written(body: Any, answer: Any, path: str)
     wire = format_at(path)
     request = wire.read(body)
     admitted = admit(request, model="other", notices=("[Budget]",), tools=None, max_tokens=9)
-    wire.write(body, admitted, request)
+    with suppress(TooLittleLeftError):  # as for ten answers in nine tokens
+        wire.write(body, admitted, request)
     wire.write(body, admit(request), request)
     estimate_tokens(request.messages, request.tools)
     assert isinstance(wire.answer(answer).usage, dict)
