@@ -144,7 +144,7 @@ class BudgetedCall:
 
 
 class _ModelsAnswer:
-    """What the last layer awaits: it yields the call to whoever runs the chain."""
+    """What the last layer awaits: it yields the call to what runs the chain."""
 
     def __init__(self, call: BudgetedCall) -> None:
         self._call = call
