@@ -18,6 +18,7 @@ LIMITS = {"calls": "1_000_000_000 calls/day", "money": "$1_000_000/day + 1_000_0
 _MODEL = "gpt-4o-mini"
 _QUESTION = [{"role": "user", "content": "How do tomatoes grow?"}]
 _PER_ROUND = 10
+_LOOP = asyncio.new_event_loop()  # one: some SDKs share their connections
 
 Call = Callable[[], object]
 Pair = tuple[Call, Call]
@@ -116,10 +117,9 @@ def _openai_agents(url: str, limits: str) -> Pair:
     set_tracing_disabled(True)
     provider = OpenAIProvider(base_url=url + "/v1", api_key="none", use_responses=False)
     bare = Agent(name="cook", model=provider.get_model(_MODEL))
-    loop = asyncio.new_event_loop()
 
     def call(agent: Any) -> Call:
-        return lambda: loop.run_until_complete(Runner.run(agent, "Grow?"))
+        return lambda: _LOOP.run_until_complete(Runner.run(agent, "Grow?"))
 
     return call(bare), call(budgeted(bare, limits))
 
@@ -135,11 +135,10 @@ def _pydantic_ai(url: str, limits: str) -> Pair:
 
     provider = OpenAIProvider(base_url=url + "/v1", api_key="none")
     bare = OpenAIChatModel(_MODEL, provider=provider)
-    loop = asyncio.new_event_loop()
 
     def call(model: Any) -> Call:
         agent = Agent(model)
-        return lambda: loop.run_until_complete(agent.run("Grow?"))
+        return lambda: _LOOP.run_until_complete(agent.run("Grow?"))
 
     return call(bare), call(budgeted(bare, limits))
 
@@ -157,11 +156,10 @@ def _mcp(url: str, limits: str) -> Pair:
         """Find books."""
         return f"2 books on {words}"
 
-    loop = asyncio.new_event_loop()
-    bare = loop.run_until_complete(Client(server).__aenter__())
+    bare = _LOOP.run_until_complete(Client(server).__aenter__())
 
     def call(client: Any) -> Call:
-        return lambda: loop.run_until_complete(client.call_tool("search", {"words": "whales"}))
+        return lambda: _LOOP.run_until_complete(client.call_tool("search", {"words": "whales"}))
 
     limited = limits.replace("calls", "tool_calls")
     return call(bare), call(budgeted(bare, limited, tool_prices={"search": "0.0001"}))

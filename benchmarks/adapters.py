@@ -34,7 +34,7 @@ def measure(quick: bool = False) -> list[Figure]:
         assert endpoint.stdout is not None
         url = endpoint.stdout.readline().strip()
         for name in CALLS:
-            found = _measured(name, url, 3 if quick else 40)
+            found = _measured(name, url, 3 if quick else 20)
             for kind in LIMITS:
                 bare, within = found[kind]
                 head = f"adapter of {name}, a call, limits of {kind}"
