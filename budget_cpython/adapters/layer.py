@@ -1,6 +1,7 @@
 """One account of a ledger that model calls draw on, with how its limits are enforced."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from threading import Lock, RLock
 from typing import Any, TypedDict
 
@@ -199,11 +200,17 @@ def _in_nano_by_tool(prices: Mapping[str, Any]) -> dict[str, int]:
     return {name: in_nano(f"the price of {name}", usd) for name, usd in prices.items()}
 
 
+@cache
+def _table() -> Any:
+    """Return the list of prices, which all layers share: it looks each model up once."""
+    from budget_cpython.prices import ListedPrices
+
+    return ListedPrices()
+
+
 def _listed_prices(axes: list[str]) -> Any:
     try:
-        from budget_cpython.prices import ListedPrices
-
-        return ListedPrices()
+        return _table()
     except ImportError:
         if "nano_usd" in axes:
             raise ImportError(

@@ -23,7 +23,7 @@ class Rules:
     """How the calls of one account are kept within its budget.
 
     `layers` are the accounts that each call draws on, the outermost first. With `notices` the model
-    is told of limits, and tools are withdrawn near them; else messages and tools stay as they are.
+    reads of limits that are near, and loses tools; else messages and tools stay as they are.
     `strict` refuses requests that are not model calls of a known format.
     """
 
