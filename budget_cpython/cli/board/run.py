@@ -1,0 +1,99 @@
+"""`microbudget board run`."""
+
+import argparse
+import sys
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from budget_cpython.board.errors import BoardError
+from budget_cpython.cli.board.command import add_command
+
+
+def add_run(below: Any) -> None:
+    """Add `run`."""
+    examples = [
+        "microbudget board run rp2_pico_w",
+        "microbudget board run unix --heap 192k --flash flash.img",
+    ]
+    about = """\
+Restarts the board's program, shows its output and sends it what is typed. Ctrl-C ends that; the
+program continues. `run unix` without --port starts an emulated board on this machine."""
+    parser = add_command(below, _run, "start the program and talk to it", examples, about)
+    parser.add_argument("board", metavar="BOARD", help="the board that was deployed")
+    unix = parser.add_argument_group("the unix board, without --port")
+    unix.add_argument("--heap", default="256k", metavar="SIZE", help="size of its heap (256k)")
+    unix.add_argument("--flash", type=Path, metavar="FILE", help="keep its flash in FILE")
+    unix.add_argument(
+        "--fs", choices=("littlefs", "fat"), default="littlefs", help="its file system"
+    )
+    unix.add_argument("--romfs", type=Path, metavar="FILE", help="give it a ROMFS, kept in FILE")
+    unix.add_argument(
+        "--cut-power-after", type=int, metavar="N", help="cut its power after N flash operations"
+    )
+    unix.add_argument(
+        "--clock", choices=("unset", "2000", "unset-2000"), help="its clock at power-up"
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    try:
+        import termios  # noqa: F401 - Windows has none
+    except ImportError:
+        raise BoardError(
+            "`board run` needs Linux or macOS: elsewhere use `mpremote connect PORT repl`"
+        ) from None
+    if options.board == "unix" and options.port is None:
+        return _run_unix(options)
+    from budget_cpython.board.connection import BoardConnection, choose_port
+    from budget_cpython.board.device import Device
+    from budget_cpython.board.known_boards import find_board
+    from budget_cpython.board.state import deployed_board
+    from budget_cpython.board.terminal import attach_terminal
+
+    name = find_board(options.board).name
+    with BoardConnection(choose_port(options.port)) as connection:
+        deployed = deployed_board(Device(connection))
+        connection.restart()
+        if deployed != name:
+            raise BoardError(
+                f"the board at {connection.port} has {deployed or 'nothing of microbudget'}, not "
+                f"{name}: deploy it first, or choose another port"
+            )
+        attach_terminal(connection)
+    print("\ndisconnected; the program continues", file=sys.stderr)
+    return 0
+
+
+def _run_unix(options: argparse.Namespace) -> int:
+    """Serve an emulated board until Ctrl-C; after a power cut Enter turns it on again."""
+    try:
+        from budget_cpython.board.emulator import UnixBoard
+    except ImportError:
+        raise BoardError("the unix board needs: pip install 'microbudget[board]'") from None
+    try:
+        with (
+            suppress(KeyboardInterrupt, EOFError),
+            TemporaryDirectory() as folder,
+            UnixBoard(
+                options.flash or Path(folder, "flash.img"),
+                heap=options.heap,
+                filesystem=options.fs,
+                cut_power_after=options.cut_power_after,
+                clock=options.clock,
+                romfs=options.romfs,
+            ) as board,
+        ):
+            while True:
+                print(f"the board is on: mpremote connect {board.port} (Ctrl-C turns it off)")
+                print("next, in another terminal:")
+                for command in ("deploy", "run"):
+                    print(f"  microbudget board {command} unix --port {board.port}", flush=True)
+                board.wait_for_power_cut()
+                print(f"its power was cut after {board.operations} block operations", flush=True)
+                input("Enter turns it on again, without a limit: ")
+                board.power_on()
+    except (ValueError, OSError, RuntimeError) as error:
+        raise BoardError(f"the unix board: {error}") from None
+    return 0

@@ -1,0 +1,90 @@
+"""The commands on a board's budget: `status`, `reset`, `pull` and `push`."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from budget_cpython.board.errors import UsageError
+from budget_cpython.cli.board.command import add_command, add_yes, confirm
+
+
+def add_status(below: Any) -> None:
+    """Add `status`."""
+    examples = ["microbudget board status", "microbudget board status --json"]
+    about = "The exit code is 1 if the budget's state is damaged."
+    parser = add_command(
+        below, _status, "show what the budget has spent and has left", examples, about
+    )
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
+
+
+def add_reset(below: Any) -> None:
+    """Add `reset`."""
+    examples = ["microbudget board reset --yes"]
+    parser = add_command(below, _reset, "forget what was spent", examples)
+    add_yes(parser)
+
+
+def add_pull(below: Any) -> None:
+    """Add `pull`."""
+    examples = ["microbudget board pull saved"]
+    parser = add_command(below, _pull, "copy the budget's state from the board", examples)
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a new or empty folder")
+
+
+def add_push(below: Any) -> None:
+    """Add `push`."""
+    examples = ["microbudget board push saved --yes"]
+    about = "The state must be whole; it replaces what the board has counted."
+    parser = add_command(below, _push, "copy a state that was pulled to the board", examples, about)
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a folder that `pull` filled")
+    add_yes(parser)
+
+
+def _status(options: argparse.Namespace) -> int:
+    from budget_cpython.board.device import work_on
+    from budget_cpython.board.state import lines, report_of
+
+    with work_on(options.port) as device:
+        report = report_of(device)
+    print(json.dumps(report) if options.json else "\n".join(lines(report)))
+    return 0 if report["error"] is None else 1
+
+
+def _reset(options: argparse.Namespace) -> int:
+    from budget_cpython.board.device import work_on
+    from budget_cpython.board.state import lines, report_of, reset, what_is_lost
+
+    with work_on(options.port) as device:
+        confirm(what_is_lost(report_of(device)), options.yes)
+        reset(device)
+        print("\n".join(lines(report_of(device))))
+    return 0
+
+
+def _pull(options: argparse.Namespace) -> int:
+    folder = options.folder
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} exists: name a new or an empty folder")
+    from budget_cpython.board.device import work_on
+    from budget_cpython.board.state import pull
+
+    with work_on(options.port) as device:
+        count = pull(device, folder)
+    print(f"copied {count} files to {folder}")
+    return 0
+
+
+def _push(options: argparse.Namespace) -> int:
+    from budget_cpython.board.state import check_pulled, lines, push, report_of, what_is_lost
+
+    files = check_pulled(options.folder)
+    from budget_cpython.board.device import work_on
+
+    with work_on(options.port) as device:
+        confirm(what_is_lost(report_of(device)), options.yes)
+        push(device, options.folder, files)
+        print(f"copied {len(files)} files to the board")
+        print("\n".join(lines(report_of(device))))
+    return 0
