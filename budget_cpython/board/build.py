@@ -24,6 +24,7 @@ PROGRAMS = ("/boot.py", "/main.py")
 SETTINGS = "/settings.py"
 SECRETS = "/secret.py"
 DEPLOYED = "/deployed.py"
+MPY_VERSION = 6  # of what mpy-cross makes
 PATIENCE = 60.0
 _TYPES = re.compile(r"^TYPE_CHECKING = False\nif TYPE_CHECKING:\n(?:(?:    .*)?\n)*", re.MULTILINE)
 _PRIVATE = re.compile(r"_[A-Z][A-Z0-9_]*$")

@@ -28,6 +28,14 @@ FileBudgetStore(settings.STATE).provision()
 """
 
 
+def refuse(trouble: list[str], force: bool, say: Say) -> None:
+    """Raise `BoardError` if there is trouble; with `force` only say what it is."""
+    if trouble and not force:
+        raise BoardError("\n".join([*trouble, "nothing was changed; --force deploys all the same"]))
+    for line in trouble:
+        say(f"warning: {line}")
+
+
 @dataclass
 class Deploy:
     """One deploy of a build to a device; `say` gets a line for each step."""

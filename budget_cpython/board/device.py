@@ -3,6 +3,8 @@
 import contextlib
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
@@ -11,9 +13,12 @@ from budget_cpython.board.errors import BoardError
 
 OLDEST = (1, 24)
 UNFINISHED = ".new"
-_FIRMWARE = """
+_IDENTITY = """
 import json, sys
-print(json.dumps([sys.implementation.name, list(sys.implementation.version[:2])]))
+it = sys.implementation
+machine, mpy = getattr(it, "_machine", ""), getattr(it, "_mpy", 0) & 0xFF
+port = [sys.platform, machine, mpy, sys.maxsize > 1 << 32]
+print(json.dumps([it.name, list(it.version[:2])] + port))
 """
 _DIGESTS = """
 import hashlib, json, os
@@ -57,6 +62,18 @@ for path in {paths!r}:
 """
 
 
+@dataclass(frozen=True)
+class Identity:
+    """What a board says of its firmware; `mpy_version` is 0 if it loads no `.mpy` files."""
+
+    name: str
+    version: tuple[int, ...]
+    platform: str
+    machine: str
+    mpy_version: int
+    has_64_bits: bool
+
+
 class Device:
     """The file system of a connected board. Paths are absolute."""
 
@@ -71,11 +88,17 @@ class Device:
         except (IndexError, ValueError):
             raise BoardError(f"the board answered {said!r}, which is not JSON") from None
 
+    @cached_property
+    def identity(self) -> Identity:
+        """What the board says of its firmware."""
+        name, version, *rest = self.ask(_IDENTITY)
+        return Identity(name, tuple(version), *rest)
+
     def check_firmware(self) -> None:
         """Raise `BoardError` if the firmware cannot run the core."""
-        name, version = self.ask(_FIRMWARE)
-        if name != "micropython" or tuple(version) < OLDEST:
-            shown = f"{name} {'.'.join(map(str, version))}"
+        found = self.identity
+        if found.name != "micropython" or found.version < OLDEST:
+            shown = f"{found.name} {'.'.join(map(str, found.version))}"
             raise BoardError(f"the board runs {shown}; it needs MicroPython 1.24 or later")
 
     def digests(self, paths: Iterable[str]) -> dict[str, str]:

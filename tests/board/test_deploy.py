@@ -171,7 +171,7 @@ def test_modules_for_type_checkers_are_not_deployed(mine: Path) -> None:
 @pytest.mark.slow
 def test_every_board_of_ours_can_be_deployed(cli: Cli) -> None:
     for name, folder in known_boards().items():
-        assert cli("deploy", name).code == 0
+        assert cli("deploy", name, "--force").code == 0
         wanted = hashes(build_board(folder, Form.MPY))
         assert programs(digests(cli.board)) == wanted
 

@@ -128,8 +128,14 @@ def test_run_on_windows_names_mpremote(no_board: Cli, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("firmware", "words"),
     [
-        (["micropython", [1, 23]], "runs micropython 1.23; it needs MicroPython 1.24 or later"),
-        (["circuitpython", [9, 2]], "runs circuitpython 9.2; it needs MicroPython"),
+        (
+            ["micropython", [1, 23], "linux", "", 6, True],
+            "runs micropython 1.23; it needs MicroPython 1.24 or later",
+        ),
+        (
+            ["circuitpython", [9, 2], "linux", "", 6, True],
+            "runs circuitpython 9.2; it needs MicroPython",
+        ),
     ],
 )
 def test_firmware_that_cannot_run_the_core_is_refused(

@@ -128,7 +128,7 @@ def test_every_board_has_all_its_parts() -> None:
     assert sorted(ARCHITECTURES) == BOARDS
     for board in BOARDS:
         parts = {path.name for path in (ROOT / "boards" / board).iterdir()}
-        assert {*PROGRAMS, "manifest.py", "README.md"} <= parts, board
+        assert {*PROGRAMS, "manifest.py", "board.toml", "README.md"} <= parts, board
 
 
 @pytest.mark.parametrize("board", BOARDS)

@@ -44,8 +44,9 @@ class UnixBoard:
     MicroPython's `-X heapsize=`. `cut_power_after` is the number of block operations after which
     the first power-up ends; `power_on` sets the next. `clock` is `None` for the host's, else
     `unset` (2021 at power-up, as on an rp2), `2000` (the host's time, counted from 2000), or
-    `unset-2000` (2000 at power-up, as on an ESP32). Raises `FileNotFoundError` if there is no
-    MicroPython. Turning it on raises `ValueError` if the file has another file system,
+    `unset-2000` (2000 at power-up, as on an ESP32). `poses_as` is the `sys.platform` and the
+    `sys.implementation._machine` that it shows instead of its own. Raises `FileNotFoundError` if
+    there is no MicroPython. Turning it on raises `ValueError` if the file has another file system,
     `RuntimeError` if another board uses it or MicroPython ends early.
     """
 
@@ -60,6 +61,7 @@ class UnixBoard:
         flash_size: int = 1 << 20,
         romfs_size: int = 1 << 19,
         micropython: str | None = None,
+        poses_as: tuple[str, str] | None = None,
     ) -> None:
         self.flash = flash.resolve()
         self.romfs = None if romfs is None else romfs.resolve()
@@ -67,6 +69,7 @@ class UnixBoard:
         self._filesystem = filesystem
         self._heap = heap
         self._micropython = micropython or _find_micropython()
+        self._poses_as = poses_as
         self._first_limit = _checked(cut_power_after)
         self._starts_at, self._epoch = _CLOCKS[clock]
         self._thread: threading.Thread | None = None
@@ -189,6 +192,7 @@ class UnixBoard:
             "block_size": BLOCK_SIZES[self._filesystem],
             "romfs": str(self.romfs or ""),
             "epoch": self._epoch,
+            "poses_as": self._poses_as,
             "kept": str(self._kept),
             "raw": raw,
             "booting": booting,

@@ -19,7 +19,10 @@ def add_deploy(below: Any) -> None:
     about = """\
 Copies the files that differ, and verifies them: the core into /lib, the board's boot.py, main.py
 and settings.py, and deployed.py, which names the board. secret.py and the budget state stay as they
-are. After an interrupt the board starts nothing; deploy again."""
+are. After an interrupt the board starts nothing; deploy again.
+
+A board of another platform or chip than the folder's board.toml names is refused, before anything
+changes."""
     parser = add_command(below, _deploy, "copy the core and a board's program", examples, about)
     parser.add_argument("board", metavar="BOARD", help="its name, or a folder, as in ./my_board")
     form = parser.add_mutually_exclusive_group()
@@ -39,6 +42,7 @@ are. After an interrupt the board starts nothing; deploy again."""
         "ledger; may be repeated",
     )
     parser.add_argument("--secrets", type=Path, metavar="FILE", help="copy FILE as /secret.py")
+    parser.add_argument("--force", action="store_true", help="go on where a check refuses")
     parser.add_argument("--no-reset", action="store_true", help="do not start the new program")
     parser.set_defaults(form="mpy")
 
@@ -46,18 +50,22 @@ are. After an interrupt the board starts nothing; deploy again."""
 def _deploy(options: argparse.Namespace) -> int:
     from budget_cpython.board.build import SECRETS, Form, build_board
     from budget_cpython.board.check import check_board, check_rooms, check_secrets
-    from budget_cpython.board.deploy import Deploy
+    from budget_cpython.board.deploy import Deploy, refuse
     from budget_cpython.board.device import work_on
     from budget_cpython.board.known_boards import find_board
     from budget_cpython.board.state import find_state
+    from budget_cpython.board.target import mismatches
 
     board = find_board(options.board)
     check_rooms(board, options.without)
     needs_secrets = check_board(board)
     secrets = None if options.secrets is None else check_secrets(options.secrets)
-    build = build_board(board, Form(options.form), options.without)
+    form = Form(options.form)
+    build = build_board(board, form, options.without)
+    say = partial(print, flush=True)
     with work_on(options.port, restart=not options.no_reset) as device:
-        Deploy(device, build, partial(print, flush=True), secrets).run()
+        refuse(mismatches(board, device, form), options.force, say)
+        Deploy(device, build, say, secrets).run()
         state, made = find_state(device)
         if not made:
             print(

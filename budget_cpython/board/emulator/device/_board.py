@@ -37,6 +37,10 @@ def boot(namespace):
         rom = _vfs, mapped(settings["romfs"])
     else:
         rom = None
+    if settings["poses_as"]:
+        import _sys
+
+        _sys.pose(*settings["poses_as"])
     vfs.umount("/board")
     vfs.umount("/")
     try:
@@ -91,5 +95,5 @@ def use_hardware(settings, cells, rom):
         module, partition = rom
         module.start(partition)
         sys.modules["vfs"] = module
-    for name in ("_flash", "_terminal", "_repl", "_time", "_machine", "_vfs", "_board"):
+    for name in ("_flash", "_terminal", "_repl", "_time", "_machine", "_vfs", "_sys", "_board"):
         sys.modules.pop(name, None)
