@@ -83,15 +83,24 @@ def core_check(micropython: str, boards: list[Path]) -> Check:
     options += ["--types-only", TYPES_ONLY, "--also", str(STUBS / "unix/select.pyi")]
     for board in boards:  # their programs hand these to the core
         firmware = [STUBS / board.name / f"{name}.pyi" for name in ("network", "ntptime")]
-        files = [board / "settings.py", board / "secret_example.py", *firmware]
-        options += [str(file) for file in files if file.exists()]
+        options += [str(file) for file in firmware if file.exists()]
+    given = ("settings.py", "secret_example.py")
+    options += [str(path) for name in given for path in sorted(ROOT.glob(f"boards/*/{name}"))]
     return Check("check_core", ["scripts/check_core.py", "budget_core", *options])
 
 
 def programs(folder: Path, *others: str) -> list[str]:
-    """Return the programs of a folder, less those that are named."""
-    found = [path for path in sorted(folder.glob("*.py")) if path.name not in others]
-    return [str(path.relative_to(ROOT)) for path in found]
+    """Return the programs of a folder, less those that are named.
+
+    A folder of `boards` has from `boards/shared` what it lacks.
+    """
+    found = {
+        path.name: path
+        for place in (folder.parent / "shared", folder)
+        for path in sorted(place.glob("*.py"))
+        if path.name not in others
+    }
+    return [str(path.relative_to(ROOT)) for path in found.values()]
 
 
 def example_check(example: Path) -> Check:
@@ -112,7 +121,7 @@ def firmware_check(folder: Path, firmware: str, *packages: str) -> Check:
     cache = f"--cache-dir=.mypy_cache/micropython-{folder.name}"
     command = ["-m", "mypy", *options, cache, *packages, *programs(folder, *NOT_ON_BOARDS)]
     title = f"mypy, MicroPython, {folder.relative_to(ROOT)}"
-    return Check(title, command, {"MYPYPATH": f"{stubs}:{folder}"})
+    return Check(title, command, {"MYPYPATH": f"{stubs}:{folder}:{folder.parent / 'shared'}"})
 
 
 def run_checks(checks: list[Check], at_once: int) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from budget_core.wall_clock import BUILT
 from budget_cpython.board.errors import BoardError, UsageError
+from budget_cpython.board.known_boards import board_files
 
 CORE = Path(__file__).resolve().parents[2] / "budget_core"
 LIBRARY = "/lib/budget_core"
@@ -192,7 +193,7 @@ def _module(path: Path) -> str:
 
 
 def _program(board: Path, path: str) -> bytes:
-    source = board / path[1:]
-    if not source.is_file():
-        raise UsageError(f"{board} is not a board: it has no {source.name}")
+    source = board_files(board).get(path[1:])
+    if source is None:
+        raise UsageError(f"{board} is not a board: it has no {path[1:]}")
     return source.read_bytes()

@@ -17,6 +17,7 @@ from budget_core.config import DailyBudgetConfig
 from budget_core.file_store import FileBudgetStore
 from budget_cpython.board.build import CORE, PROGRAMS, ROOMS, SETTINGS, for_a_board
 from budget_cpython.board.errors import UsageError
+from budget_cpython.board.known_boards import board_files
 
 # The core's modules that read settings: always, and if a program imports one.
 _READERS = ("device", "status")  # of its room `board`
@@ -55,9 +56,9 @@ def check_board(board: Path) -> bool:
     read, and a value that the core refuses. Settings that import a module of the board are only
     checked for syntax.
     """
-    programs = [_parsed(board / path[1:]) for path in PROGRAMS if (board / path[1:]).is_file()]
+    programs = [_parsed(source) for source in _programs(board)]
     loaded = {name for program in programs for name in _imports(ast.walk(program))}
-    source = board / SETTINGS[1:]
+    source = board_files(board)[SETTINGS[1:]]
     values = _values(source)
     if values is not None:
         _check_names(source, values, programs, loaded)
@@ -88,7 +89,7 @@ def _imported_modules(board: Path) -> Iterator[tuple[Path, str]]:
     """
     lines = f"{budget_core.PUBLIC}\n{_names.PUBLIC}".splitlines()
     homes = {name: line.split()[0] for line in lines for name in line.split()[1:]}
-    waiting = [board / path[1:] for path in PROGRAMS if (board / path[1:]).is_file()]
+    waiting = _programs(board)
     seen: set[str] = set()
     while waiting:
         source = waiting.pop()
@@ -104,6 +105,11 @@ def _imported_modules(board: Path) -> Iterator[tuple[Path, str]]:
                 seen.add(name)
                 waiting.append(module)
                 yield source, f"{CORE.name}.{name}"
+
+
+def _programs(board: Path) -> list[Path]:
+    files = board_files(board)
+    return [files[path[1:]] for path in PROGRAMS if path[1:] in files]
 
 
 def check_secrets(path: Path) -> bytes:

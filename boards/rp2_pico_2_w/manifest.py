@@ -1,0 +1,5 @@
+"""Freeze the package into a firmware, as its FROZEN_MANIFEST; the programs are deployed to it."""
+# ruff: noqa: F821 - the firmware's build gives these names
+
+include("$(PORT_DIR)/boards/RPI_PICO2_W/manifest.py")
+package("budget_core", base_path="../..")
