@@ -162,7 +162,7 @@ def test_its_programs_and_the_package_compile_for_its_architecture(
         ("rp2_pico_w", "import network\nimport ntptime\nimport machine\n", None),
         ("rp2_pico_w", "import esp32\n", "esp32"),
         pytest.param("esp32_generic", "import rp2\n", "rp2", marks=pytest.mark.slow),
-        ("esp32_c6", "import esp32\n\nesp32.raw_temperature()\n", "raw_temperature"),
+        ("esp32_s3", "import esp32\n\nesp32.raw_temperature()\n", "raw_temperature"),
     ],
     ids=["no Wi-Fi", "all there", "another port", "the other port", "a name"],
 )
