@@ -78,7 +78,9 @@ def test_a_wheel_carries_the_boards_and_no_secrets(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as opened:
         names = opened.namelist()
         assert not [name for name in names if KEY.encode() in opened.read(name)]
-    boards = {path for path in (ROOT / "boards").rglob("*") if path.suffix in (".py", ".md", ".toml")}
+    boards = {
+        path for path in (ROOT / "boards").rglob("*") if path.suffix in (".py", ".md", ".toml")
+    }
     wanted = {
         f"budget_cpython/{path.relative_to(ROOT).as_posix()}"
         for path in boards
