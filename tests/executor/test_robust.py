@@ -230,21 +230,6 @@ def test_ctrl_c_in_a_task_goes_on_to_the_loop_and_an_exit_does_not(
     assert executor.running == executor.abandoned == 0
 
 
-def only_once_it_has_ended(state_of: "Ending", monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the first wait for a job end, in vain, right after the tool has been written down."""
-    waits: list[float] = []
-
-    def wait(waited_for: Any, within_s: float = PATIENCE_S) -> Any:
-        waits.append(within_s)
-        if len(waits) == 1:
-            assert state_of.ended.wait(PATIENCE_S)
-            return futures.wait(waited_for, 0)
-        state_of.gate.set()
-        return futures.wait(waited_for, within_s)
-
-    monkeypatch.setattr("budget_cpython.executor.call.wait", wait)
-
-
 class Ending(TurnRuntimeState):
     """A state whose tools are completed a while before their threads have their outcome."""
 
@@ -255,15 +240,26 @@ class Ending(TurnRuntimeState):
     def complete_trace(self, trace_id: str, latency_ms: int = 0, retryable: bool = False) -> bool:
         written = super().complete_trace(trace_id, latency_ms, retryable)
         self.ended.set()
-        self.gate.wait(PATIENCE_S)
+        assert self.gate.wait(PATIENCE_S)
         return written
 
 
 def test_a_tool_that_ends_as_its_time_does_has_its_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     budget, _ = turn()
     state = Ending("session", budget)
-    only_once_it_has_ended(state, monkeypatch)
+
+    def ends_within(_: Any, __: float) -> bool:
+        assert state.ended.wait(PATIENCE_S)
+        return False
+
+    def wait(jobs: Any) -> Any:
+        state.gate.set()
+        return futures.wait(jobs, PATIENCE_S)
+
+    monkeypatch.setattr("budget_cpython.executor.call.ends_within", ends_within)
+    monkeypatch.setattr("budget_cpython.executor.call.wait", wait)
     outcome = BoundedToolExecutor().execute(lambda: "just in time", {}, budget, state)
+    assert state.gate.is_set()
     assert (outcome.status, outcome.value) == ("completed", "just in time"), outcome.reason
 
 
