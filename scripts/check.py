@@ -21,7 +21,7 @@ from suites import ROOT, Counts, on_cpython, on_micropython
 
 STEPS = ("lint", "types", "micropython", "cpython", "adapters")
 STUBS = Path(".local/stubs")
-ON_ALL_CORES = ("-n", "auto", "--dist", "worksteal")
+ON_ALL_CORES = ("-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal")  # many tests wait
 TYPES_ONLY = "_types"  # of the core: for type checkers, no program loads it
 NOT_ON_BOARDS = ("demo.py", "manifest.py")  # run on the machine that firmware is built or tried on
 EXAMPLES = """\

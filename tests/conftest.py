@@ -1,5 +1,6 @@
 """Let no verdict depend on how busy the machine is, or on what began the tests."""
 
+import gc
 import os
 import signal
 
@@ -21,6 +22,15 @@ def pytest_configure(config: pytest.Config) -> None:
     """Say before any test is loaded whether the slow ones are left out; set up signals."""
     properties.without_slow = config.option.markexpr == "not slow"
     use_the_usual_signals()
+
+
+def pytest_collection_finish() -> None:
+    """Keep what is loaded by now out of every later collection of garbage.
+
+    The board's programs collect after each turn, which takes a second where all tests are loaded.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def use_the_usual_signals() -> None:

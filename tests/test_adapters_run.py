@@ -10,6 +10,8 @@ import pytest
 
 from tests.paths import ROOT
 
+pytestmark = pytest.mark.slow  # only `make test-all` and `make adapters` run the script
+
 SHOWS_STREAM = """\
 def test_shows_a_stream(request) -> None:
     request.node.user_properties.append(("feature", "stream"))

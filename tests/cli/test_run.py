@@ -143,6 +143,7 @@ VENDORS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VENDORS)
 def test_calls_in_each_vendors_format_are_counted(
     endpoint: ScriptedEndpoint, tmp_path: Path, name: str
@@ -167,22 +168,26 @@ def test_a_command_that_fails_for_want_of_budget_is_75(endpoint: ScriptedEndpoin
     assert "the budget ended the command; the command's own exit code was 1" in done.err
 
 
+@pytest.mark.slow
 def test_a_command_that_winds_down_has_its_own_exit_code(endpoint: ScriptedEndpoint) -> None:
     more = {"OPENAI_BASE_URL": endpoint.base_url}
     assert run("--budget", "2 calls", *sdk(3, fails=False), more=more).code == 0
 
 
+@pytest.mark.slow
 def test_a_failure_within_the_budget_is_the_commands_own(endpoint: ScriptedEndpoint) -> None:
     more = {"OPENAI_BASE_URL": endpoint.base_url}
     assert run("--budget", "2 calls", *sdk(1, model="error-400"), more=more).code == 1
 
 
+@pytest.mark.slow
 def test_the_clients_key_reaches_the_upstream() -> None:
     with ScriptedEndpoint(api_key="of-the-client") as endpoint:
         more = {"OPENAI_BASE_URL": endpoint.base_url}
         assert run("--budget", "5 calls", *sdk(), more=more).code == 0
 
 
+@pytest.mark.slow
 def test_an_http_proxy_is_not_used_on_the_way_to_ours(endpoint: ScriptedEndpoint) -> None:
     with kept_port() as dead:
         proxy = f"http://127.0.0.1:{dead}"
@@ -191,6 +196,7 @@ def test_an_http_proxy_is_not_used_on_the_way_to_ours(endpoint: ScriptedEndpoint
         assert run("--budget", "5 calls", *curl(), more=more).out == "200\n"
 
 
+@pytest.mark.slow
 def test_an_upstream_may_be_named(endpoint: ScriptedEndpoint) -> None:
     url = endpoint.base_url
     script = filled(CURL).replace("OPENAI_BASE_URL", "MY_LLM")
@@ -208,6 +214,7 @@ def test_an_upstream_may_be_named(endpoint: ScriptedEndpoint) -> None:
     assert run(*options, *command, more={"MY_LLM": url}).out == "200\n"
 
 
+@pytest.mark.slow
 def test_a_model_without_a_known_price_needs_one_where_dollars_are_limited(
     endpoint: ScriptedEndpoint, tmp_path: Path
 ) -> None:
@@ -228,6 +235,7 @@ def test_a_model_without_a_known_price_needs_one_where_dollars_are_limited(
     assert "a run reads only [prices.…]" in done.err
 
 
+@pytest.mark.slow
 def test_an_answer_in_flight_when_the_run_ends_counts_as_one_call(
     endpoint: ScriptedEndpoint, tmp_path: Path
 ) -> None:
@@ -254,6 +262,7 @@ def test_notices_are_sent_if_they_are_wanted(endpoint: ScriptedEndpoint) -> None
     assert last == [1, 1, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_strict_run_refuses_what_is_not_a_model_call(endpoint: ScriptedEndpoint) -> None:
     more = {"OPENAI_BASE_URL": endpoint.base_url}
     get = "curl -s -o /dev/null -w '%{http_code}' $OPENAI_BASE_URL/files"
@@ -265,6 +274,7 @@ def test_a_strict_run_refuses_what_is_not_a_model_call(endpoint: ScriptedEndpoin
     assert "(other requests)" in said[0].err
 
 
+@pytest.mark.slow
 def test_a_fallback_model_answers_where_the_other_does_not_fit(
     endpoint: ScriptedEndpoint,
 ) -> None:
@@ -274,6 +284,7 @@ def test_a_fallback_model_answers_where_the_other_does_not_fit(
     assert [request.body["model"] for request in endpoint.requests] == ["gpt-4.1-nano"]
 
 
+@pytest.mark.slow
 def test_a_run_in_a_run_draws_on_both(endpoint: ScriptedEndpoint) -> None:
     more = {"OPENAI_BASE_URL": endpoint.base_url}
     inner = (*RUN, "--budget", "5 calls", *sdk(3))
@@ -283,6 +294,7 @@ def test_a_run_in_a_run_draws_on_both(endpoint: ScriptedEndpoint) -> None:
     assert done.err.count("microbudget: 1 call was refused") == 2
 
 
+@pytest.mark.slow
 def test_the_example_runs_an_agent_that_knows_nothing_of_budgets() -> None:
     done = subprocess.run(
         [PYTHON, str(ROOT / "examples/sdks/with_a_command.py")],
@@ -299,6 +311,7 @@ def test_the_example_runs_an_agent_that_knows_nothing_of_budgets() -> None:
     assert "the budget ended the command" in done.stderr
 
 
+@pytest.mark.slow
 def test_after_a_kill_of_the_run_the_commands_calls_fail(endpoint: ScriptedEndpoint) -> None:
     script = f"echo ready; read go; {filled(CURL)}"
     more = {"OPENAI_BASE_URL": endpoint.base_url}
@@ -314,6 +327,7 @@ def test_after_a_kill_of_the_run_the_commands_calls_fail(endpoint: ScriptedEndpo
 # An account that outlives the run
 
 
+@pytest.mark.slow
 def test_a_window_is_kept_in_a_ledger(endpoint: ScriptedEndpoint, tmp_path: Path) -> None:
     more = {"OPENAI_BASE_URL": endpoint.base_url}
     options = ("--ledger", f"sqlite:{tmp_path / 'l.db'}", "--account", "team/me")
@@ -326,6 +340,7 @@ def test_a_window_is_kept_in_a_ledger(endpoint: ScriptedEndpoint, tmp_path: Path
     assert len(endpoint.requests) == 3
 
 
+@pytest.mark.slow
 def test_an_accounts_own_limits_are_not_replaced(tmp_path: Path) -> None:
     file = tmp_path / "l.db"
     with SqliteLedger(str(file)) as ledger:
@@ -337,6 +352,7 @@ def test_an_accounts_own_limits_are_not_replaced(tmp_path: Path) -> None:
     assert run("--budget", "3 calls/month", *options, "true").code == 0
 
 
+@pytest.mark.slow
 def test_a_served_ledger_takes_a_key(endpoint: ScriptedEndpoint, tmp_path: Path) -> None:
     keys = KeyFile(str(tmp_path / "keys.json"))
     key = keys.add("me", "team", ("reserve", "read", "limits"))
@@ -350,6 +366,7 @@ def test_a_served_ledger_takes_a_key(endpoint: ScriptedEndpoint, tmp_path: Path)
         assert run("--budget", "2 calls/day", *options, *curl(), more=more).code == 1
 
 
+@pytest.mark.slow
 def test_a_ledger_that_has_gone_at_the_end_does_not_hide_the_exit_code() -> None:
     with Service("--engine", "memory:", "--listen", "127.0.0.1:0") as service:
         options = ("--budget", "2 calls/day", "--ledger", service.url, "--account", "me")
@@ -360,6 +377,7 @@ def test_a_ledger_that_has_gone_at_the_end_does_not_hide_the_exit_code() -> None
             assert started.end().code == 4
 
 
+@pytest.mark.slow
 def test_an_account_without_limits_is_an_error_at_the_start(tmp_path: Path) -> None:
     done = run("--ledger", f"sqlite:{tmp_path / 'l.db'}", "--account", "me", "--", "echo", "ran")
     assert (done.code, done.out) == (1, "")

@@ -274,11 +274,11 @@ sys.stdin.readline()
 @pytest.mark.parametrize(
     ("tool", "end"),
     [
-        ("hang_with_child", "exit"),
+        pytest.param("hang_with_child", "exit", marks=pytest.mark.slow),
         ("hang_with_child", "kill"),
-        ("ignore_term", "exit"),
-        ("ignore_term", "kill"),
-        ("stop_itself", "exit"),
+        pytest.param("ignore_term", "exit", marks=pytest.mark.slow),
+        pytest.param("ignore_term", "kill", marks=pytest.mark.slow),
+        pytest.param("stop_itself", "exit", marks=pytest.mark.slow),
     ],
 )
 def test_no_process_outlives_its_parent(tmp_path: Path, tool: str, end: str) -> None:

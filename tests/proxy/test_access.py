@@ -171,6 +171,7 @@ def test_a_mistake_in_the_settings_is_named(
     assert says in complaints
 
 
+@pytest.mark.slow
 def test_several_processes_share_a_ledger_and_end_together(tmp_path: Path) -> None:
     with Behind(answering) as behind:
         options = ["--upstream", f"it={behind.url}", "--limit", "20 calls", "--workers", "2"]

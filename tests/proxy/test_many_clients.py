@@ -66,6 +66,7 @@ def check_exact(
     account.close()
 
 
+@pytest.mark.slow
 def test_clients_in_two_languages_get_exactly_what_the_account_has(tmp_path: Path) -> None:
     if shutil.which("curl") is None:
         pytest.skip("there is no curl")
@@ -85,6 +86,7 @@ CLIENTS = 6
 KILLS = 3
 
 
+@pytest.mark.slow
 def test_a_proxy_that_is_killed_and_started_again_counts_each_call_once(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     answered: list[int] = []

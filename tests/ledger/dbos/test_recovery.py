@@ -35,7 +35,7 @@ STANDS = {
 }
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+@pytest.fixture(params=["sqlite", "postgres"])
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str, str]:
     """Return where DBOS keeps its workflows, where trackers' states are, and the ledger."""
     if request.param == "sqlite":
@@ -54,6 +54,7 @@ def ledger(places: tuple[str, str, str]) -> Iterator[Any]:
     made.close()
 
 
+@pytest.mark.slow
 def test_killed_workflows_are_recovered_exactly(
     places: tuple[str, str, str], ledger: Any, tmp_path: Path
 ) -> None:

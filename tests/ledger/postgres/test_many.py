@@ -46,6 +46,7 @@ def test_an_order_explains_what_threads_saw(emptier: Emptier) -> None:
         assert linearizable.check(make, range(25)) >= 100
 
 
+@pytest.mark.slow
 def test_killed_processes_are_granted_the_limit_exactly() -> None:
     Claims(lambda clock: opened(clock), 8, 100, 10).run()
 
