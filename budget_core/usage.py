@@ -54,6 +54,8 @@ def read_usage(report: "Any") -> Usage:
     """
     if type(report) is Usage:
         return report
+    if report is None:
+        return Usage()
     try:  # the counts and details that most providers send; this runs on every call
         usage = Usage()
         usage.cached = 0

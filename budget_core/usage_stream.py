@@ -4,11 +4,9 @@ from budget_core.checks import check_limit
 from budget_core.errors import BudgetError
 from budget_core.usage import Usage, read_usage
 from budget_core.usage_estimate import (
-    at_least_estimated,
     bytes_in,
     estimate_tokens,
     estimated,
-    is_billed,
     tokens_in,
     usage_of,
 )
@@ -111,31 +109,3 @@ def as_streamed(on_delta: "Any", limit: int | None = None) -> "Any":
         return StreamedAnswer(on_delta, limit)
     on_delta.lower(limit)
     return on_delta
-
-
-class WatchedCall:
-    """A call whose `on_delta` is counted, and that is estimated where nothing is reported.
-
-    The `on_delta` among its options is replaced by one that counts.
-    """
-
-    def __init__(self, options: "dict[str, Any]", estimates: bool) -> None:
-        self._estimates = estimates
-        self._streamed: Any = None
-        if "on_delta" in options:
-            options["on_delta"] = self._streamed = as_streamed(options["on_delta"])
-
-    def usage_of(
-        self,
-        usage: "Any",
-        response: "Any",
-        failure: "Exception | None",
-        messages: "Messages",
-        tools: "Tools | None",
-    ) -> "Any":
-        """Return what a call that is over used; `usage` is what its response reports."""
-        if self._streamed is not None:
-            usage = self._streamed.usage_of(response, messages, tools)
-        if self._estimates and (failure is None or is_billed(failure)):
-            usage = at_least_estimated(usage, response, messages, tools)
-        return usage

@@ -134,11 +134,11 @@ class BudgetWrapper:
         counted = model
         if tracker.by_model and model is None:
             counted = inner.get_default_model()
-        usage = response = failure = watched = None
-        if self.estimates or "on_delta" in options:
-            from budget_core.usage_stream import WatchedCall  # most programs need none
+        usage = response = failure = streamed = None
+        if "on_delta" in options:
+            from budget_core.usage_stream import as_streamed  # loaded for the first stream
 
-            watched = WatchedCall(options, self.estimates)
+            options["on_delta"] = streamed = as_streamed(options["on_delta"])
         try:
             response = await inner.chat(messages=messages, tools=tools, model=model, **options)
             try:
@@ -150,8 +150,13 @@ class BudgetWrapper:
             failure = error
             raise
         finally:
-            if watched is not None:
-                usage = watched.usage_of(usage, response, failure, messages, tools)
+            if streamed is not None:
+                usage = streamed.usage_of(response, messages, tools)
+            if self.estimates:
+                from budget_core.usage_estimate import at_least_estimated, is_billed
+
+                if failure is None or is_billed(failure):
+                    usage = at_least_estimated(usage, response, messages, tools)
             failure = None
             tracker.record(usage, counted)
             if tracker.alert:

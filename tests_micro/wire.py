@@ -21,7 +21,8 @@ DEEP = "[" * 5000 + "]" * 5000
 class Wire:
     """A connection that brings `pieces`, then ends; one that is an exception is raised.
 
-    `sent` is what the client wrote, `closed` how often it closed a connection. Within `connected`
+    `sent` is what the client wrote, `largest` the most bytes that it wrote at once, `closed` how
+    often it closed a connection. Within `connected`
     it is what `budget_core.chat.http` takes for `asyncio`. First, connections fail by `refusals`.
     """
 
@@ -30,6 +31,7 @@ class Wire:
     def __init__(self, *pieces: "bytes | BaseException") -> None:
         self.pieces = list(pieces)
         self.sent = b""
+        self.largest = 0
         self.closed = 0
         self.opened: list[tuple[str, int]] = []
         self.connections = 0
@@ -68,6 +70,7 @@ class Wire:
     def write(self, data: bytes) -> None:
         """Take what is sent."""
         self.sent += data
+        self.largest = max(self.largest, len(data))
 
     async def drain(self) -> None:
         """Wait for nothing."""

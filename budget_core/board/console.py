@@ -128,11 +128,11 @@ class Console:
         daily = self.daily
         if WALL() >= daily.resets_at:  # else looking writes nothing
             daily.maybe_auto_reset()
-        used, cap, unit = daily.dominant_axis()
-        text = f"today {used} {unit}, no limit"
+        used, cap = daily.total_tokens, daily.token_cap
+        text = f"today {used} tokens, no limit"
         if cap is not None:
             left = 0 if daily.store_error else max(0, cap - used)
-            text = f"today {used}/{cap} {unit}, {left} left"
+            text = f"today {used}/{cap} tokens, {left} left"
         now = WALL()
         text += f" until {until(daily.resets_at, now)}" if now else ", clock not set"
         trouble = daily.store_error or daily.state_error

@@ -10,7 +10,7 @@ from budget_core.errors import ProviderError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from typing import Any
 
     from budget_core._types import Messages, Tools
@@ -82,7 +82,7 @@ class ChatClient:
         """
         request = {name: value for name, value in options.items() if value is not None}
         request["model"] = model or self.model
-        request["messages"] = messages
+        request["messages"] = list(messages)
         if tools is not None:
             request["tools"] = tools
         if on_delta is not None:
@@ -96,7 +96,7 @@ class ChatClient:
             self.attempts += 1
             exchange = HttpExchange(self._endpoint)
             try:
-                response = await self._answer(exchange, json.dumps(request).encode(), on_delta)
+                response = await self._answer(exchange, Body(request), on_delta)
                 response.attempts = attempts
                 return response
             except ProviderError as error:
@@ -119,7 +119,7 @@ class ChatClient:
     async def _answer(
         self,
         exchange: HttpExchange,
-        body: bytes,
+        body: "Body",
         on_delta: "Callable[[str], Awaitable[None]] | None",
     ) -> "ChatResponse":
         await exchange.send("POST", self._endpoint.path + "/chat/completions", body)
@@ -132,3 +132,25 @@ class ChatClient:
         from budget_core.chat.stream import read_stream  # loaded for the first streamed answer
 
         return await read_stream(exchange, on_delta)
+
+
+class Body:
+    """The JSON of a request, in pieces: all of it in one may be too much for a chip."""
+
+    def __init__(self, request: "dict[str, Any]") -> None:
+        self._request = request
+
+    def __iter__(self) -> "Iterator[bytes]":
+        mark = "{"
+        for name, value in self._request.items():
+            yield f"{mark}{json.dumps(name)}:".encode()
+            mark = ","
+            if isinstance(value, (list, tuple)) and value:
+                before = "["
+                for each in value:
+                    yield (before + json.dumps(each)).encode()
+                    before = ","
+                yield b"]"
+            else:
+                yield json.dumps(value).encode()
+        yield b"}"

@@ -6,10 +6,11 @@ from budget_core.errors import ProviderError, refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Iterable
     from typing import Any
 
 _PIECE = 256
+_WRITTEN = 512
 _UNKNOWN = 1 << 40
 _DIGITS = b"0123456789abcdef"
 
@@ -84,22 +85,25 @@ class HttpExchange:
         self._reader: Any = None
         self._writer: Any = None
 
-    async def send(self, method: str, path: str, body: bytes) -> None:
+    async def send(self, method: str, path: str, body: "Iterable[bytes]") -> None:
         """Send a request and read the head of its answer.
+
+        The pieces of `body` are gone through twice: to be counted, and to be sent.
 
         An error with `sent` false says that the request did not arrive whole. MicroPython notices
         only while it sends that no connection was made.
         """
         to = self._endpoint
+        size = sum([len(piece) for piece in body])
         options = {"ssl": to.tls, "server_hostname": to.host} if to.secure else {}
         # MicroPython tries a name's first address only, and where that is ::1 few servers listen.
         place = "127.0.0.1" if to.host == "localhost" else to.host
         opening = asyncio.open_connection(place, to.port, **options)
         head = [f"{method} {path} HTTP/1.1", f"Host: {to.host}:{to.port}", "Connection: close"]
-        head += to.headers + [f"Content-Length: {len(body)}", "", ""]
+        head += to.headers + [f"Content-Length: {size}", "", ""]
         try:
             self._reader, self._writer = await self._within(opening, "connecting to")
-            await self._within(self._write("\r\n".join(head).encode() + body), "sending to")
+            await self._within(self._write("\r\n".join(head).encode(), body), "sending to")
         except ProviderError as error:
             error.sent = False
             raise
@@ -149,8 +153,16 @@ class HttpExchange:
             trouble = f"connection trouble {doing}: {str(error) or type(error).__name__}"
         raise ProviderError(self.status, trouble)
 
-    async def _write(self, data: bytes) -> None:
-        self._writer.write(data)
+    async def _write(self, head: bytes, body: "Iterable[bytes]") -> None:
+        """Write a head and a body part by part: all of it may be too much for a chip."""
+        waiting = head
+        for piece in body:
+            if len(waiting) + len(piece) > _WRITTEN:
+                self._writer.write(waiting)
+                await self._writer.drain()
+                waiting = b""
+            waiting += piece
+        self._writer.write(waiting)
         await self._writer.drain()
 
     async def _more(self) -> bool:

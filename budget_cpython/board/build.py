@@ -111,7 +111,7 @@ def compile_package(package: Path, target: Path, left_out: Collection[str] = ())
         output.parent.mkdir(parents=True, exist_ok=True)
         plain = output.with_suffix(".py")
         plain.write_text(for_a_board(source.read_text("utf-8")), "utf-8")
-        command = [mpy_cross, "-s", source.name, "-o", str(output), str(plain)]
+        command = [mpy_cross, "-s", source.stem, "-o", str(output), str(plain)]
         runs[output] = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)  # noqa: S603
     for output, run in runs.items():
         _, said = run.communicate(timeout=PATIENCE)
