@@ -1,7 +1,7 @@
 """The documentation's snippets run as they stand."""
 
 import re
-import shutil
+import ssl
 import subprocess
 import sys
 import time
@@ -41,7 +41,8 @@ def run(code: str, folder: Path, **environment: str) -> str:
 
 @pytest.mark.parametrize(("name", "code"), snippets("python"))
 def test_a_python_snippet_runs(name: str, code: str, tmp_path: Path) -> None:
-    shutil.copy(ROOT / "tests/data/localhost.pem", tmp_path / "ca.pem")
+    pem = (ROOT / "tests/data/localhost.pem").read_text()
+    (tmp_path / "ca.der").write_bytes(ssl.PEM_cert_to_DER_cert(pem))
     with ScriptedEndpoint() as endpoint:
         run(code, tmp_path, OPENAI_BASE_URL=endpoint.base_url, OPENAI_API_KEY="none")
 

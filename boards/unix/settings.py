@@ -25,12 +25,13 @@ TIMEOUT_S = 120
 NOTICE_AT = (0.6,)
 TOOLS_OFF_AT = 0.9
 
-# The model. CA_FILE has the certificates to trust for https; TLS needs some 40 KB while it talks.
+# The model. CA_FILE has the root certificates for https, which a deploy puts there; TLS needs some
+# 40 KB of heap while it talks.
 BASE_URL = "http://127.0.0.1:8080/v1"
 MODEL = "scripted"
 CALL_TIMEOUT_S = 60
 MAX_ANSWER_BYTES = 16_384
-CA_FILE = "/ca.pem"
+CA_FILE = "/ca.der"
 SYSTEM_PROMPT = (
     "You are the agent of a small board. Answer in a few lines. Your tools read the notes on the "
     "board and the state of its chip. Obey every notice about your budget at once."

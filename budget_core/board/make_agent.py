@@ -26,7 +26,7 @@ def make_client(settings: "Any", secret: "Any") -> "Any":
         try:
             tls = tls_context(settings.CA_FILE)
         except OSError as error:
-            raise ValueError(f"CA_FILE {settings.CA_FILE!r} of the settings: {error}")
+            raise ValueError(f"CA_FILE {settings.CA_FILE!r} of the settings: {error}; deploy again")
     return ChatClient(
         base_url,
         getattr(secret, "MODEL", "") or settings.MODEL,

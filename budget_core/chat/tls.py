@@ -4,25 +4,40 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_DER = b"\x30"
+
 
 def tls_context(ca_file: str | None = None) -> "Any":
     """Return a TLS client context that verifies servers against the certificates in `ca_file`.
 
-    Without `ca_file` CPython trusts the system's certificates; MicroPython then trusts no server.
-    Raises `ValueError` where the firmware has no TLS.
+    They are in DER, one after another, or in PEM, which only some firmware reads. Without `ca_file`
+    CPython trusts the system's certificates; MicroPython then trusts no server. Raises `ValueError`
+    where the firmware has no TLS, or cannot read the certificates.
     """
-    try:
-        import ssl
-    except ImportError:
-        try:
-            ssl = __import__("tls")  # what small ports have of it
-        except ImportError:
-            raise ValueError("this firmware has no TLS: use an http URL, or a build with tls")
-    if hasattr(ssl, "create_default_context"):
-        return ssl.create_default_context(cafile=ca_file)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    data = b""
     if ca_file is not None:
         with open(ca_file, "rb") as file:
             data = file.read()
-        context.load_verify_locations(data + b"\0" if data.startswith(b"-----") else data)
+    in_der = data[:1] == _DER
+    try:
+        from ssl import create_default_context
+    except ImportError:
+        pass
+    else:
+        if in_der:
+            return create_default_context(cadata=data)
+        return create_default_context(cafile=ca_file)
+    try:
+        tls = __import__("tls")  # MicroPython's `ssl` is a layer above it that verifies no server
+    except ImportError:
+        raise ValueError("this firmware has no TLS: use an http URL, or a build with tls")
+    context = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
+    context.verify_mode = tls.CERT_REQUIRED
+    while data:
+        size = 4 + int.from_bytes(data[2:4], "big") if in_der else len(data)
+        try:
+            context.load_verify_locations(data[:size] if in_der else data + b"\0")
+        except ValueError:
+            raise ValueError(f"{ca_file} has no certificates that this firmware reads: try DER")
+        data = data[size:]
     return context

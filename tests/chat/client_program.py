@@ -1,8 +1,9 @@
 """Try the client in one way after another and print what came of each; runs on both runtimes.
 
-    python -m tests.chat.client_program PORT TLS_PORT DEAD_PORT CERTIFICATE
+    python -m tests.chat.client_program PORT TLS_PORT DEAD_PORT CERTIFICATE DER_FILE
 
-The ports are a server's, a TLS server's, and one where nobody listens.
+The ports are a server's, a TLS server's, and one where nobody listens. The certificate is in PEM;
+the other file has another and it, both in DER.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 KEY = "sk-Secret-0123456789"
 HELLO = [{"role": "user", "content": "Grüße 😀"}]
 LONG = [{"role": "user", "content": "x" * 1_000_000}]
-PORT, TLS_PORT, DEAD_PORT, CERTIFICATE = sys.argv[1:]
+PORT, TLS_PORT, DEAD_PORT, CERTIFICATE, DER_FILE = sys.argv[1:]
 BASE = f"http://127.0.0.1:{PORT}/"
 PLAIN = ("known", "chunked", "closed", "bytewise", "refusal")
 HUNG = {
@@ -157,6 +158,7 @@ async def encrypted() -> None:
     for name, host, tls in (
         ("trusted", "localhost", trusting),
         ("trusted again", "localhost", trusting),
+        ("trusted in DER", "localhost", tls_context(DER_FILE)),
         ("untrusted", "localhost", None),
         ("of another name", "127.0.0.1", trusting),
     ):

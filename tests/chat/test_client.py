@@ -2,6 +2,7 @@
 
 import json
 import os
+import ssl
 import subprocess
 import sys
 from typing import Any
@@ -47,14 +48,17 @@ def command(runtime: str) -> tuple[list[str], dict[str, str]]:
 
 
 @pytest.fixture(scope="module", params=["cpython", "micropython"])
-def played(request: pytest.FixtureRequest) -> Played:
+def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
     """Play the program once; both servers have seen the last of it when this is had."""
     program, environment = command(request.param)
+    pem, der = DATA / "localhost.pem", tmp_path_factory.mktemp("tls") / "two.der"
+    texts = [path.read_text() for path in (DATA / "root.pem", pem)]
+    der.write_bytes(b"".join(map(ssl.PEM_cert_to_DER_cert, texts)))
     plain, encrypted = Server(), Server(tls=True)
     with kept_port() as dead:
         ports = [str(port) for port in (plain.port, encrypted.port, dead)]
         run = subprocess.run(
-            [*program, "-m", "tests.chat.client_program", *ports, str(DATA / "localhost.pem")],
+            [*program, "-m", "tests.chat.client_program", *ports, str(pem), str(der)],
             env={**os.environ, **environment, "RES_OPTIONS": "timeout:1 attempts:1"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -172,7 +176,8 @@ def test_trouble_is_never_left_without_a_reason(played: Played) -> None:
 
 
 def test_a_trusted_server_is_talked_to_over_tls(played: Played) -> None:
-    assert played["trusted"] == played["trusted again"] == GREETING
+    for name in ("trusted", "trusted again", "trusted in DER"):
+        assert played[name] == GREETING, name
     assert played.encrypted.served["known"]["model"] == "small"
 
 
@@ -180,7 +185,7 @@ def test_a_server_that_is_not_trusted_or_has_another_name_is_sent_nothing(played
     for name in ("untrusted", "of another name"):
         assert played[name]["status"] == 0, name
         assert "connection trouble" in played[name]["error"], name
-    assert played.encrypted.left.count("known") == 2
+    assert played.encrypted.left.count("known") == 3
 
 
 def test_a_hung_server_is_given_up_over_tls_too(played: Played) -> None:

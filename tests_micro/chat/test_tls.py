@@ -1,0 +1,41 @@
+"""TLS contexts: what they trust, and which of the port's modules makes them."""
+
+import sys
+
+from budget_core.chat.tls import tls_context
+from tests_micro.support import raises, temp_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_REQUIRED = 2  # CERT_REQUIRED, on both runtimes
+
+
+class _StockSsl:
+    """As MicroPython's module `ssl`, whose contexts verify no server."""
+
+    PROTOCOL_TLS_CLIENT = 0
+    SSLContext = None
+
+
+def test_servers_are_verified_whatever_the_ports_module_ssl_does() -> None:
+    before: Any = sys.modules.get("ssl")
+    if not hasattr(before, "create_default_context"):
+        sys.modules["ssl"] = _StockSsl()  # type: ignore[assignment]
+    try:
+        assert tls_context().verify_mode == _REQUIRED
+    finally:
+        if before is None:
+            del sys.modules["ssl"]
+        else:
+            sys.modules["ssl"] = before
+
+
+def test_a_file_with_other_bytes_is_refused() -> None:
+    with temp_folder() as folder:
+        path = folder + "/ca.der"
+        for data in (b"\x30", b"\x30\x82\xff\xff", b"\x30\x82\x00\x01\x00", b"text"):
+            with open(path, "wb") as file:
+                file.write(data)
+            assert isinstance(raises(Exception, tls_context, path), (ValueError, OSError)), data
