@@ -52,7 +52,14 @@ def sample(kind, **fields):
     gc.collect()
     seen["peak"] = max(seen["peak"], gc.mem_alloc())
 
-def main(base_url, streamed):
+def lease(service):
+    from budget_core.ledger.http_client import HttpLedger
+    from budget_core.ledger.lease import LeasedLedger
+
+    return LeasedLedger(HttpLedger(service), {"tokens": 20_000, "calls": 20})
+
+def main(base_url, streamed, service=None):
+    ledger = lease(service) if service else None
     operative = Operative(
         ChatClient(base_url, "scripted"),
         tools,
@@ -61,8 +68,12 @@ def main(base_url, streamed):
         on_event=sample,
         stream=streamed,
         wind_down=WindDown((0.8,)),
+        ledger=ledger,
+        account="boards/pico" if service else None,
     )
     result = asyncio.run(operative.run("What is left to do?"))
+    if service:
+        asyncio.run(ledger.close())
     if result.reason is not None or result.hook_error is not None:
         raise RuntimeError(str(result.reason or result.hook_error))
     seen["text"] = result.text
@@ -72,10 +83,10 @@ _RUN = """
 import sys
 {before}
 import agent
-agent.main({url!r}, {streamed})
+agent.main({url!r}, {streamed}, {service!r})
 """
 # Mapped into memory, not read: the image is no part of the heap.
-_FROM_FLASH = """
+FROM_FLASH = """
 import ffi, os, uctypes, vfs
 size = os.stat("image.romfs")[6]
 file = ffi.open(None).func("i", "open", "si")("image.romfs", 0)
@@ -104,14 +115,17 @@ def run(
     streamed: bool = False,
     in_flash: bool = True,
     heap: int = _MOST_KIB,
+    service: str | None = None,
 ) -> dict[str, Any]:
     """Return what the agent says of its run in a heap of so many KiB of a chip.
+
+    Its calls draw on the account `boards/pico` of a `service`, if there is one.
 
     `imported` and `peak` are the bytes in use after the imports and at the worst of all events,
     `steps` the LLM calls, `called` the tools. Raises `RuntimeError` where it fails.
     """
-    before = _FROM_FLASH if in_flash else ""
-    program = _RUN.format(before=before, url=base_url, streamed=streamed)
+    before = FROM_FLASH if in_flash else ""
+    program = _RUN.format(before=before, url=base_url, streamed=streamed, service=service)
     said = run_micropython(micropython, program, folder, "lib", heap=f"{heap}wk")
     found: dict[str, Any] = json.loads(said)
     return found

@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.agent import measure_agent
+from benchmarks.chip_ledger import measure_ledger
 from benchmarks.figures import Figure, ratio
 from benchmarks.mpy import ROOT, find_micropython, find_micropython32, run_micropython
 from budget_cpython.board.build import compile_package, romfs_image
@@ -103,9 +104,11 @@ def measure(quick: bool = False) -> list[Figure]:
         figures = _bytecode(micropython, built, sizes)
         figures += _sets(micropython, built, sizes, "64-bit")
         figures += measure_agent(micropython, Path(folder, "agent"), "64-bit")
+        figures += measure_ledger(micropython, Path(folder, "agent"), "64-bit")
         if micropython32 is not None:
             figures += _sets(micropython32, built, sizes, "32-bit")
             figures += measure_agent(micropython32, Path(folder, "agent32"), "32-bit")
+            figures += measure_ledger(micropython32, Path(folder, "agent32"), "32-bit")
         ours, _ = _heap(micropython, built, _trackers(OURS), _PROVIDER)
         return figures + _peer(micropython, Path(folder, "peer"), ours)
 

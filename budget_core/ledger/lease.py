@@ -133,13 +133,19 @@ class LeasedLedger:
         asked = check_amounts(amounts, True)
         async with self._gate:
             await self._maintain()
+            rows = None
             if None in asked.values():
-                asked = bounded(asked, await self.upstream.ask("balance", path))
+                known = self._leases.get(path)
+                if known is not None and known.block.leases:
+                    rows = known.limited
+                else:
+                    rows = await self.upstream.ask("balance", path)
+                asked = bounded(asked, rows)
             lease = self._open(path)
             hold = lease.claim(asked, key, ttl, self.upstream.now())
             try:
                 while hold is None:
-                    await self._draw(lease, asked)
+                    await self._draw(lease, asked, rows)
                     hold = lease.claim(asked, key, ttl, self.upstream.now())
             finally:
                 self._plan()
@@ -271,19 +277,25 @@ class LeasedLedger:
         lease.extend_at = asked + self._ttl_ms // 2
         if hold is not None:
             balances = await upstream.ask("balance", lease.path)
-            lease.note_windows(balances, (hold.expires_ms or 0) - self._ttl_ms, asked)
+            lease.note(balances, (hold.expires_ms or 0) - self._ttl_ms, asked)
 
-    async def _draw(self, lease: PathLease, asked: "dict[str, int]") -> None:
-        """Hold another block upstream, or what is left of one, for a claim that lacks something."""
+    async def _draw(
+        self, lease: PathLease, asked: "dict[str, int]", rows: "list[Balance] | None"
+    ) -> None:
+        """Hold another block upstream, or what is left of one, for a claim that lacks something.
+
+        `rows` are the balances of its path, if they were read for the claim.
+        """
         upstream = self.upstream
         await upstream.deliver()
         first = not lease.block.leases
-        balances = await upstream.ask("balance", lease.path) if first else []
+        if first and rows is None:
+            rows = await upstream.ask("balance", lease.path)
         now = upstream.now()
         hold = await self._reserve_block(lease, asked)
         if first:
             lease.extend_at = now + self._ttl_ms // 2
-            lease.note_windows(balances, (hold.expires_ms or 0) - self._ttl_ms, now)
+            lease.note(rows or [], (hold.expires_ms or 0) - self._ttl_ms, now)
         lease.add(hold, now + self._ttl_ms)
         lease.block.settle(upstream.outbox, lease.path)
         try:

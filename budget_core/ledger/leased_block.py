@@ -24,7 +24,8 @@ class PathLease:
 
     Nothing of an axis is admitted before something of it was leased. `block` is what is leased now,
     `ended` are former blocks that are not settled yet. Times are milliseconds of the monotonic
-    clock: `until` is when the nearest window ends, `extend_at` when the leases are due.
+    clock: `until` is when the nearest window ends, `extend_at` when the leases are due. `limited`
+    are the balances of limits with a cap, as they were then.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class PathLease:
         self.extend_at = FAR
         self.owed: list[dict[str, int]] = []
         self.ended: list[LeasedBlock] = []
+        self.limited: list[Balance] = []
         self.block = LeasedBlock()
         self._axes = axes
 
@@ -89,12 +91,13 @@ class PathLease:
         self.block.expires = min(self.block.expires, expires)
         self._apply()
 
-    def note_windows(self, balances: "list[Balance]", now: int, asked: int) -> None:
-        """Note when the nearest window ends.
+    def note(self, balances: "list[Balance]", now: int, asked: int) -> None:
+        """Note when the nearest window ends, and which limits there are.
 
         `now` is the ledger's time, 0 if it does not know the date; it was `asked` for at a time of
         this clock that is no later.
         """
+        self.limited = [one for one in balances if one.limit is not None]
         ends = [one.resets_at for one in balances if one.resets_at is not None]
         self.until = asked + (min(ends) * 1000 - now) if ends and now else FAR
 

@@ -340,7 +340,7 @@ def test_three_turns_fit_in_the_heap_of_a_chip(
     if form == "ROMFS":
         image = tmp_path / "image.romfs"
         image.write_bytes(romfs_image(flash.flash / "lib"))
-        told["before"] = agent._FROM_FLASH.replace("image.romfs", str(image))
+        told["before"] = agent.FROM_FLASH.replace("image.romfs", str(image))
     lines = ("What is to do?", "And then?", "What else?")
     printed = flash.start(*lines, heap_size=f"{chip_kib}wk", **told)
     assert sum("in 6 calls" in line for line in printed) == 3

@@ -301,6 +301,32 @@ async def test_a_window_that_is_added_is_noticed_at_the_next_extension() -> None
     assert world.faulty.asked.count("reserve") == 2
 
 
+async def test_what_has_no_bound_costs_one_question_a_block() -> None:
+    world = World()
+    leased = world.leased()
+    for _ in range(3):
+        hold = await leased.reserve(PATH, {"calls": 1, "nano_usd": None})
+        assert hold.amounts == {"calls": 1}
+        await leased.commit(hold)
+    assert world.faulty.asked == ["balance", "reserve"]
+    world.faulty.down = "before"
+    await leased.commit(await leased.reserve(PATH, {"calls": 1, "nano_usd": None}))
+
+
+async def test_a_cap_on_what_has_no_bound_is_noticed_at_the_next_extension() -> None:
+    world = World()
+    leased = world.leased(idle=1000)
+    asked = {"calls": 1, "nano_usd": None}
+    await leased.commit(await leased.reserve(PATH, asked))
+    world.ledger.set_limits("org/agent", [Limit("usd", 5)])
+    await leased.commit(await leased.reserve(PATH, asked))
+    world.advance(50)
+    error = await raises_async(BudgetExceededError, leased.reserve, PATH, asked)
+    assert error.scope == "org/agent"
+    assert error.asked is None
+    await use(leased)
+
+
 async def test_a_window_is_noticed_once_the_ledger_knows_the_date() -> None:
     world = World(window="day")
     world.clock.now = 0
