@@ -7,3 +7,6 @@ API_KEY = ""
 # What settings.py says of these holds where they are left out.
 # BASE_URL = "https://llm.example/v1"
 # MODEL = "small-model"
+
+# The key of this board, if settings.py names a LEDGER: `microbudget serve key add` prints it.
+# LEDGER_KEY = ""

@@ -15,6 +15,13 @@ ALLOWANCE = 0
 STATE = "/budget"
 WRITE_AHEAD = 4_000
 
+# A budget that boards share, at a service of `microbudget serve`: its URL, as in "http://host:8321",
+# or "" for none, and the account there. This board draws on the account DEVICE below it, by
+# default the number of its chip; secret.py has the LEDGER_KEY.
+LEDGER = ""
+LEDGER_ACCOUNT = "boards"
+DEVICE = ""
+
 # One turn: LLM calls, tokens, tokens of one answer, tool calls, seconds; shares of them at which
 # the model is told, and at which it loses its tools.
 MAX_TURNS = 8

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from budget_core.agent.result import OperativeResult
     from budget_core.agent.run import Run
     from budget_core.agent.tool import Tool
+    from budget_core.board.fleet import FleetBudget
     from budget_core.daily_tracker import DailyBudgetTracker
 
 HELP = """\
@@ -30,7 +31,7 @@ class Console:
 
     `keyboard.line(prompt)` is awaited for each line, `None` ends the chat. What was asked and
     answered goes into the next turn, up to `settings.HISTORY_CHARS`; what tools returned does not.
-    An error ends the turn, not the chat.
+    After a turn `fleet` gives back what it leased. An error ends the turn, not the chat.
     """
 
     def __init__(
@@ -40,12 +41,14 @@ class Console:
         daily: "DailyBudgetTracker",
         keyboard: "Any",
         write: "Callable[[str], object]" = print,
+        fleet: "FleetBudget | None" = None,
     ) -> None:
         self.settings = settings
         self.operative = operative
         self.daily = daily
         self.keyboard = keyboard
         self.write = write
+        self.fleet = fleet
         self.messages: list[dict[str, Any]] = []
         self._task: Any = None
         operative.on_event = self._event
@@ -53,6 +56,8 @@ class Console:
     def run(self) -> None:
         """Chat until the end of input, `/quit`, or Ctrl-C at the prompt."""
         try:
+            if self.fleet is not None:
+                self.write(asyncio.run(self.fleet.line()))
             while True:
                 gc.collect()
                 line = asyncio.run(self.keyboard.line("> "))
@@ -88,6 +93,11 @@ class Console:
         self._task = None
         if run.result is not None:
             self._show(run.result)
+        if self.fleet is not None:
+            try:
+                asyncio.run(self.fleet.end_turn())
+            except KeyboardInterrupt:
+                pass  # the next turn does it
 
     async def _finish(self, run: "Run") -> None:
         self._task = asyncio.create_task(run.finish())
@@ -107,7 +117,8 @@ class Console:
         if result.text and (reason is None or result.text != reason.reason):
             self.write(result.text)
         if reason is not None:
-            self.write(f"error: {reason.reason}" if reason.error else f"({reason})")
+            failed = reason.error is not None and reason.used is None
+            self.write(f"error: {reason.reason}" if failed else f"({reason})")
         if result.messages[-1]["role"] == "assistant":  # else there is no answer to continue from
             spoken = [  # tool calls and what they returned take most memory
                 message
@@ -156,18 +167,21 @@ def main(settings: "Any", tools: "list[Tool]") -> None:
     """Chat over the serial line with an agent that has `tools`, within the limits of `settings`.
 
     The API key comes from the board's `secret.py`, which may also name a BASE_URL and a MODEL.
+    With a LEDGER in the settings it also draws on the budget of a fleet.
     """
     from budget_core.board.line_input import Keyboard
-    from budget_core.board.make_agent import make_client, make_daily, make_operative
+    from budget_core.board.make_agent import make_client, make_daily, make_fleet, make_operative
 
+    secret = optional("secret")
     try:
-        provider = make_client(settings, optional("secret"))
+        provider = make_client(settings, secret)
         daily = make_daily(settings)
-        operative = make_operative(settings, provider, daily, tools)
+        fleet = make_fleet(settings, secret, daily)
+        operative = make_operative(settings, provider, daily, tools, fleet)
     except (BudgetError, ValueError) as error:
         print(f"error: {error}")
         return
-    console = Console(settings, operative, daily, Keyboard(settings.ECHO))
+    console = Console(settings, operative, daily, Keyboard(settings.ECHO), fleet=fleet)
     print(f"{provider!r}; /help says more")
     print(console.budget_line())
     console.run()

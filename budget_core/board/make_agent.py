@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 
     from budget_core.agent.operative import Operative
     from budget_core.agent.tool import Tool
+    from budget_core.board.fleet import FleetBudget
     from budget_core.daily_tracker import DailyBudgetTracker
 
 
@@ -19,22 +20,34 @@ def make_client(settings: "Any", secret: "Any") -> "Any":
     from budget_core.chat.client import ChatClient
 
     base_url = getattr(secret, "BASE_URL", "") or settings.BASE_URL
-    tls = None
-    if base_url.startswith("https"):
-        from budget_core.chat.tls import tls_context
-
-        try:
-            tls = tls_context(settings.CA_FILE)
-        except OSError as error:
-            raise ValueError(f"CA_FILE {settings.CA_FILE!r} of the settings: {error}; deploy again")
     return ChatClient(
         base_url,
         getattr(secret, "MODEL", "") or settings.MODEL,
         getattr(secret, "API_KEY", None),
         settings.CALL_TIMEOUT_S,
         settings.MAX_ANSWER_BYTES,
-        tls,
+        _tls_for(base_url, settings),
     )
+
+
+def _tls_for(url: str, settings: "Any") -> "Any":
+    if not url.startswith("https"):
+        return None
+    from budget_core.chat.tls import tls_context
+
+    try:
+        return tls_context(settings.CA_FILE)
+    except OSError as error:
+        raise ValueError(f"CA_FILE {settings.CA_FILE!r} of the settings: {error}; deploy again")
+
+
+def make_fleet(settings: "Any", secret: "Any", daily: "DailyBudgetTracker") -> "FleetBudget | None":
+    """Return what the board shares with a fleet, or `None` if the settings name no service."""
+    if not getattr(settings, "LEDGER", ""):
+        return None
+    from budget_core.board.fleet import FleetBudget
+
+    return FleetBudget(settings, secret, daily, _tls_for(settings.LEDGER, settings))
 
 
 def make_daily(settings: "Any") -> "DailyBudgetTracker":
@@ -53,9 +66,16 @@ def make_daily(settings: "Any") -> "DailyBudgetTracker":
 
 
 def make_operative(
-    settings: "Any", provider: "Any", daily: "DailyBudgetTracker", tools: "list[Tool]"
+    settings: "Any",
+    provider: "Any",
+    daily: "DailyBudgetTracker",
+    tools: "list[Tool]",
+    fleet: "FleetBudget | None" = None,
 ) -> "Operative":
-    """Return an agent with the limits of `settings` on each turn, and of `daily` on the day."""
+    """Return an agent with the limits of `settings` on each turn, and of `daily` on the day.
+
+    Its calls draw on the account of `fleet` as well.
+    """
     from budget_core.agent.budget import Budget
     from budget_core.agent.operative import Operative
     from budget_core.agent.wind_down import WindDown
@@ -74,4 +94,6 @@ def make_operative(
         budget,
         settings.SYSTEM_PROMPT,
         wind_down=WindDown(settings.NOTICE_AT, tools_off_at=settings.TOOLS_OFF_AT),
+        ledger=None if fleet is None else fleet.ledger,
+        account=None if fleet is None else fleet.account,
     )

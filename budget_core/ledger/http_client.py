@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+DEVICE = "Microbudget-Device: "
 _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _MAX_MESSAGE = 300
 
@@ -59,6 +60,20 @@ class HttpLedger:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
+
+    def report(self, spent: int, cap: int | None, resets_at: int = 0) -> None:
+        """Have every further request report what a device's own day has used, in tokens.
+
+        The service notes it for the account of the request. `resets_at` is when the day ends, in
+        Unix seconds, 0 if that is not known.
+        """
+        fields = {"spent": spent, "resets_at": resets_at}
+        if cap is not None:
+            fields["cap"] = cap
+        headers = self._endpoint.headers
+        if headers[-1].startswith(DEVICE):
+            headers.pop()
+        headers.append(DEVICE + json.dumps(fields))
 
     async def set_limits(self, path: str, limits: "Sequence[Limit]") -> None:
         """Replace an account's limits by these; an empty list removes the account."""

@@ -15,6 +15,8 @@ from budget_core.chat.client import ChatClient
 from budget_core.checks import check_count, check_text
 from budget_core.config import DailyBudgetConfig
 from budget_core.file_store import FileBudgetStore
+from budget_core.ledger.http_client import HttpLedger
+from budget_core.ledger.limit import check_path
 from budget_cpython.board.build import CORE, PROGRAMS, ROOMS, SETTINGS, for_a_board
 from budget_cpython.board.errors import UsageError
 from budget_cpython.board.known_boards import board_files
@@ -22,6 +24,7 @@ from budget_cpython.board.known_boards import board_files
 # The core's modules that read settings: always, and if a program imports one.
 _READERS = ("device", "status")  # of its room `board`
 _MORE = {"console": ("console", "make_agent"), "wifi": ("wifi",)}
+_FLEET = "board.fleet"  # which is loaded if the settings name a LEDGER
 _PLAIN_URL = "http://board.example"
 _RULES: dict[str, Callable[[Any], object]] = {
     "DAILY_BUDGET": lambda value: DailyBudgetConfig(daily_budget=value),
@@ -46,6 +49,9 @@ _RULES: dict[str, Callable[[Any], object]] = {
     "WIFI_RETRIES": lambda value: check_count("retries", value),
     "NTP_RETRIES": lambda value: check_count("retries", value),
     "NTP_HOST": lambda value: check_text("host", value),
+    "LEDGER": lambda value: HttpLedger(value or _PLAIN_URL, tls="given"),
+    "LEDGER_ACCOUNT": check_path,
+    "DEVICE": lambda value: check_path(value or "chip"),
 }
 
 
@@ -61,6 +67,8 @@ def check_board(board: Path) -> bool:
     source = board_files(board)[SETTINGS[1:]]
     values = _values(source)
     if values is not None:
+        if values.get("LEDGER"):
+            programs.append(_parsed(CORE / "board/fleet.py"))
         _check_names(source, values, programs, loaded)
         for name, rule in _RULES.items():
             if name in values:
@@ -85,12 +93,15 @@ def check_rooms(board: Path, without: Collection[str]) -> None:
 def _imported_modules(board: Path) -> Iterator[tuple[Path, str]]:
     """Yield each of the core's modules that the programs need, and the file that imports it.
 
-    Imports of the ledger inside a function of another room do not count: only `ledger=` runs them.
+    Imports of the ledger inside a function of another room do not count: only `ledger=` runs them,
+    or a LEDGER in the settings.
     """
     lines = f"{budget_core.PUBLIC}\n{_names.PUBLIC}".splitlines()
     homes = {name: line.split()[0] for line in lines for name in line.split()[1:]}
     waiting = _programs(board)
     seen: set[str] = set()
+    if (_values(board_files(board)[SETTINGS[1:]]) or {}).get("LEDGER"):
+        waiting.append(CORE / "board/fleet.py")
     while waiting:
         source = waiting.pop()
         program = ast.parse(for_a_board(source.read_text("utf-8")))
@@ -99,8 +110,8 @@ def _imported_modules(board: Path) -> Iterator[tuple[Path, str]]:
             name = imported.removeprefix(f"{CORE.name}.")
             name = homes.get(name, name)
             module = CORE / (name.replace(".", "/") + ".py")
-            optional = name.startswith("ledger.") and CORE in source.parents
-            optional = optional and imported not in at_the_top
+            optional = name.startswith("ledger.") or name == _FLEET
+            optional = optional and CORE in source.parents and imported not in at_the_top
             if name not in seen and module.is_file() and not optional:
                 seen.add(name)
                 waiting.append(module)

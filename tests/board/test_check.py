@@ -1,5 +1,6 @@
 """Settings and secrets are checked on this machine, before a port is opened."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,8 @@ def deploy(mine: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
         ("NOTICE_AT = 0.5", "NOTICE_AT = 0.5"),
         ("CALL_TIMEOUT_S = '60'", "CALL_TIMEOUT_S = '60'"),
         ("BASE_URL = 'ftp://x'", "BASE_URL = 'ftp://x'"),
+        ("LEDGER_ACCOUNT = ''", "LEDGER_ACCOUNT = ''"),
+        ("DEVICE = 'my board'", "DEVICE = 'my board'"),
         ("1 +", "settings.py, line 5: this is not Python: invalid syntax"),
         ("1 / 0", "settings.py, line 5: ZeroDivisionError: division by zero"),
         ("def f(): x = 1 / 0\nf()", "settings.py, line 5: ZeroDivisionError"),
@@ -120,3 +123,19 @@ def test_a_public_name_needs_the_room_of_its_module(deploy: Cli, mine: Path) -> 
     said = deploy.bare("deploy", mine, *NOWHERE, "--without", "ledger")
     assert said.code == 2
     assert "main.py imports" in said.err
+
+
+def test_a_ledger_needs_its_room_and_its_settings(deploy: Cli, mine: Path) -> None:
+    shutil.copytree(known_boards()["unix"], mine, dirs_exist_ok=True)
+    assert deploy.bare("deploy", mine, *NOWHERE, "--without", "ledger").code == 1
+    settings = (mine / "settings.py").read_text()
+    settings = settings.replace('LEDGER = ""', 'LEDGER = "http://host:8321"')
+    (mine / "settings.py").write_text(settings)
+    assert deploy.bare("deploy", mine, *NOWHERE).code == 1
+    said = deploy.bare("deploy", mine, *NOWHERE, "--without", "ledger")
+    assert said.code == 2
+    assert "budget_core/board/fleet.py imports budget_core.ledger." in said.err
+    (mine / "settings.py").write_text(settings + "LEDGER = 'host'\n")
+    assert "LEDGER = 'host': the URL must be like" in deploy.bare("deploy", mine, *NOWHERE).err
+    (mine / "settings.py").write_text(settings + "del DEVICE\n")
+    assert "settings.py lacks DEVICE:" in deploy.bare("deploy", mine, *NOWHERE).err
