@@ -30,6 +30,8 @@ from budget_core.composite_policy import CompositePolicy as CompositePolicy
 from budget_core.config import DailyBudgetConfig as DailyBudgetConfig
 from budget_core.config import Enforcement as Enforcement
 from budget_core.config import TurnBudgetConfig as TurnBudgetConfig
+from budget_core.daily_allowance import DailyAllowance as DailyAllowance
+from budget_core.daily_allowance import DailyLimitError as DailyLimitError
 from budget_core.daily_tracker import DailyBudgetTracker as DailyBudgetTracker
 from budget_core.deadline import Deadline as Deadline
 from budget_core.deadline_token import DeadlineToken as DeadlineToken

@@ -6,6 +6,7 @@ chat.refusal ContextWindowExceededError
 agent.budget Budget
 agent.envelope Envelope
 usage_estimate estimate_tokens
+daily_allowance DailyAllowance DailyLimitError
 agent.exoclaw ExoclawBudget
 ledger.http_client HttpLedger
 ledger.lease LeasedLedger

@@ -1,11 +1,11 @@
 """Budgets for LLM agents on CPython: the core's public names, some of them upgraded.
 
-Upgraded are the trackers and what a turn or run has (a lock), the configurations (frozen
-dataclasses), answers (dataclasses), deadlines (cancellation, a current one), the file store (one
-file, durable), the clock (goes on while the machine sleeps), the operative (events, tools in
-threads) and the ledgers (threads, time zones). New are what makes tools of functions and bounds
-them, a list of prices, and ledgers that outlive a process. A name is loaded from its module when it
-is first asked for.
+Upgraded are the trackers, the daily allowance and what a turn or run has (a lock), the
+configurations (frozen dataclasses), answers (dataclasses), deadlines (cancellation, a current one),
+the file store (one file, durable), the clock (goes on while the machine sleeps), the operative
+(events, tools in threads) and the ledgers (threads, time zones). New are what makes tools of
+functions and bounds them, a list of prices, and ledgers that outlive a process. A name is loaded
+from its module when it is first asked for.
 """
 
 import budget_core
@@ -16,6 +16,7 @@ _OWN = {
     "Budget": "agent.run_config",
     "BudgetBlock": "adapters.block",
     "CitationAccumulator": "turn",
+    "DailyAllowance": "trackers",
     "DailyBudgetConfig": "config",
     "DailyBudgetTracker": "trackers",
     "Deadline": "deadline",

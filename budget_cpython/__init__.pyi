@@ -27,6 +27,7 @@ from budget_core.composite_policy import CompositePolicy as CompositePolicy
 from budget_core.config import DailyBudgetConfig as DailyBudgetConfig
 from budget_core.config import Enforcement as Enforcement
 from budget_core.config import TurnBudgetConfig as TurnBudgetConfig
+from budget_core.daily_allowance import DailyLimitError as DailyLimitError
 from budget_core.errors import BudgetError as BudgetError
 from budget_core.errors import DeadlineExceeded as DeadlineExceeded
 from budget_core.errors import ProviderError as ProviderError
@@ -89,6 +90,7 @@ from budget_cpython.ledger.opening import open_async_ledger as open_async_ledger
 from budget_cpython.ledger.opening import open_ledger as open_ledger
 from budget_cpython.ledger.sqlite import SqliteLedger as SqliteLedger
 from budget_cpython.prices import ListedPrices as ListedPrices
+from budget_cpython.trackers import DailyAllowance as DailyAllowance
 from budget_cpython.trackers import DailyBudgetTracker as DailyBudgetTracker
 from budget_cpython.trackers import TurnBudgetTracker as TurnBudgetTracker
 from budget_cpython.turn import TurnBudget as TurnBudget

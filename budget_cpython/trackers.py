@@ -1,8 +1,8 @@
-"""The core's trackers under a lock: any number of threads may share one."""
+"""The core's trackers and its daily allowance under a lock, for any number of threads."""
 
 from threading import Lock
 
-from budget_core import daily_tracker, tracker
+from budget_core import daily_allowance, daily_tracker, tracker
 from budget_cpython.config import DailyBudgetConfig, TurnBudgetConfig
 from budget_cpython.wall_clock import WALL
 
@@ -52,3 +52,21 @@ class DailyBudgetTracker(daily_tracker.DailyBudgetTracker):
         config = DailyBudgetConfig() if config is None else config
         clock = WALL if clock is None else clock
         super().__init__(config, clock, store, Lock(), write_ahead, ledger=ledger, account=account)
+
+
+class DailyAllowance(daily_allowance.DailyAllowance):
+    """What a day allows of other things than tokens, claimed right by any number of threads.
+
+    The default clock is `budget_cpython.WALL`. The store is called under the lock.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        caps: "dict[str, int | None]",
+        store: "BudgetStateStore | None" = None,
+        reset_hour_utc: int = 0,
+        clock: "Callable[[], float] | None" = None,
+    ) -> None:
+        clock = WALL if clock is None else clock
+        super().__init__(name, caps, store, reset_hour_utc, clock, Lock())

@@ -14,6 +14,7 @@ import budget_cpython
 from budget_core import (
     _names,
     config,
+    daily_allowance,
     daily_tracker,
     deadline,
     deadline_token,
@@ -30,6 +31,7 @@ from tests.paths import ROOT
 UPGRADED = {
     "Budget": budget.Budget,
     "CitationAccumulator": turn_records.CitationAccumulator,
+    "DailyAllowance": daily_allowance.DailyAllowance,
     "DailyBudgetConfig": config.DailyBudgetConfig,
     "DailyBudgetTracker": daily_tracker.DailyBudgetTracker,
     "Deadline": deadline.Deadline,

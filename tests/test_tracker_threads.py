@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 from budget_core.enforcement import report_limit
 from budget_cpython import (
     BudgetWrapper,
+    DailyAllowance,
     DailyBudgetConfig,
     DailyBudgetTracker,
+    DailyLimitError,
     FileBudgetStore,
     InMemoryBudgetStore,
     TurnBudgetConfig,
@@ -205,3 +208,19 @@ def test_wrappers_in_many_threads_share_one_budget_and_report_its_end_once(tmp_p
     assert ends.count(None) == tracker.total_tokens
     assert 100 <= tracker.total_tokens < 100 + THREADS
     assert hooks == {"daily": 1}
+
+
+def test_threads_never_claim_more_than_a_day_allows() -> None:
+    claimed: list[int] = []
+
+    def work() -> None:
+        for _ in range(20):
+            with suppress(DailyLimitError):
+                allowance.claim(seconds=3)
+                claimed.append(3)
+
+    store = InMemoryBudgetStore()
+    allowance = unsettle(DailyAllowance("water", {"seconds": 100}, store, clock=lambda: NOON))
+    in_threads(work)
+    assert sum(claimed) == 99
+    assert store.load() == {"seconds": 99, "day": NOON // DAY, "behind": 0}

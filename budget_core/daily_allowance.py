@@ -1,0 +1,172 @@
+"""Count what a day allows of other things than tokens."""
+
+from budget_core.checks import check_count, check_limit, check_text
+from budget_core.day_window import OVER, STAYS, DayWindow
+from budget_core.errors import BudgetError, StateCorruptError
+from budget_core.locks import NoLock
+from budget_core.until import until
+from budget_core.wall_clock import WALL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from budget_core._types import BudgetStateStore, Lock
+
+_HOUR = 3600
+_KEPT = ("day", "behind", "seq")
+
+
+class DailyLimitError(BudgetError):
+    """A day does not allow what was asked for; nothing was used of it.
+
+    `axis` is what there is too little of, `asked` how much was asked for, `left` how much there is
+    today, and `resets_at` the Unix time at which the day ends. The message says the same to a
+    model.
+    """
+
+    def __init__(self, message: str, axis: str, asked: int, left: int, resets_at: int) -> None:
+        super().__init__(message)
+        self.axis = axis
+        self.asked = asked
+        self.left = left
+        self.resets_at = resets_at
+
+
+class DailyAllowance:
+    """So much of some things a day (UTC, from `reset_hour_utc`): a tool's calls, seconds of water.
+
+    `caps` has the limits by name, as in `{"calls": 4, "seconds": 120}`: whole numbers, `None` for
+    unlimited, `0` for nothing. `name` says in messages what they are limits of.
+
+    `store` remembers the day after a restart; it has the count before `claim` returns, so that a
+    power cut during the use gives nothing back. A store that fails refuses, `store_error` says why,
+    and the next call tries it again. A stored state that is damaged counts as a day spent;
+    `state_error` says why until the next day. `clock` returns Unix seconds; the default is `WALL`.
+    `lock` is any context manager. Raises `ValueError` naming what is wrong.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        caps: "dict[str, int | None]",
+        store: "BudgetStateStore | None" = None,
+        reset_hour_utc: int = 0,
+        clock: "Callable[[], float] | None" = None,
+        lock: "Lock | None" = None,
+    ) -> None:
+        self.name = check_text("name", name)
+        self.caps = {axis: check_limit(axis, caps[axis]) for axis in caps}
+        for axis in _KEPT:
+            if axis in self.caps:
+                raise ValueError(f"caps may not have the name {axis!r}")
+        if check_count("reset_hour_utc", reset_hour_utc) > 23:
+            raise ValueError(f"reset_hour_utc must be 0 to 23, not {reset_hour_utc!r}")
+        self.store = store
+        self.lock = lock or NoLock()
+        self.state_error: Exception | None = None
+        self.store_error: Exception | None = None
+        self._used = dict.fromkeys(self.caps, 0)
+        self._window = DayWindow(clock or WALL, reset_hour_utc)
+        self._is_read = store is None
+        self._read()
+
+    @property
+    def resets_at(self) -> int:
+        """The Unix time at which the day that is counted ends."""
+        return self._window.end
+
+    def left(self) -> "dict[str, int | None]":
+        """Return how much of each the day has left; nothing while the store fails."""
+        with self.lock:
+            self._follow()
+            return {axis: self._left(axis) for axis in self.caps}
+
+    def claim(self, **counts: int) -> None:
+        """Use so much of each, as in `claim(calls=1, seconds=20)`, or of none.
+
+        Raises `DailyLimitError` if there is too little of one, or if the store does not take the
+        count.
+        """
+        for axis in counts:
+            check_count(axis, counts[axis])
+            if axis not in self.caps:
+                names = ", ".join(sorted(self.caps))
+                raise ValueError(f"{self.name} has no limit of {axis}; its limits: {names}")
+        with self.lock:
+            self._follow()
+            for axis in sorted(counts):
+                left = self._left(axis)
+                if left is not None and counts[axis] > left:
+                    raise self._refusal(axis, counts[axis], left)
+            before = dict(self._used)
+            for axis in counts:
+                self._used[axis] += counts[axis]
+            if not self._save():
+                self._used = before
+                raise self._refusal(axis, counts[axis], 0)
+
+    def _left(self, axis: str) -> int | None:
+        if not self._is_read:
+            return 0
+        cap = self.caps[axis]
+        return None if cap is None else max(0, cap - self._used[axis])
+
+    def _refusal(self, axis: str, asked: int, left: int) -> DailyLimitError:
+        now = int(self._window.clock())
+        end = f"until {until(self.resets_at, now)}" if now else "and the date is not known"
+        why = f"{left} of {self.caps[axis]} are left today"
+        error = self.store_error or self.state_error
+        if error is not None:
+            why = f"the day counts as spent, because {error}"
+        text = f"{self.name}: {asked} {axis} refused, {why}, {end}"
+        return DailyLimitError(text, axis, asked, left, self.resets_at)
+
+    def _follow(self) -> None:
+        self._read()
+        moved = self._window.follow(self._window.clock())
+        if moved == OVER:
+            self._used = dict.fromkeys(self.caps, 0)
+            self.state_error = None
+        if moved != STAYS and self._is_read:
+            self._save()
+
+    def _read(self) -> None:
+        if self._is_read:
+            return
+        try:
+            self._take(self.store.load())  # type: ignore[union-attr]
+            self.store_error = None
+            self._is_read = True
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, the limit holds
+            if not getattr(error, "corrupt", False):
+                self.store_error = error
+                return
+            self.state_error = error
+            self._used = {axis: self.caps[axis] or 0 for axis in self.caps}
+            self._is_read = True
+            self._save()
+
+    def _take(self, state: "Any") -> None:
+        if state is None:
+            return
+        try:
+            day, behind = check_count("day", state["day"]), check_count("behind", state["behind"])
+            used = {axis: check_count(axis, state.get(axis, 0)) for axis in self.caps}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StateCorruptError(f"the stored state is not of {self.name}: {error!r}", error)
+        if self._window.adopt(day, behind * _HOUR):
+            self._used = used
+
+    def _save(self) -> bool:
+        """Store the day; return whether it is stored."""
+        if self.store is None:
+            return True
+        window = self._window
+        try:
+            self.store.save(dict(self._used, day=window.day, behind=window.behind // _HOUR))
+            self.store_error = None
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, the limit holds
+            self.store_error = error
+        return self.store_error is None
