@@ -9,7 +9,7 @@ from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from budget_core._types import BudgetStateStore, Lock
@@ -50,7 +50,7 @@ class DailyAllowance:
     def __init__(
         self,
         name: str,
-        caps: "dict[str, int | None]",
+        caps: "Mapping[str, int | None]",
         store: "BudgetStateStore | None" = None,
         reset_hour_utc: int = 0,
         clock: "Callable[[], float] | None" = None,

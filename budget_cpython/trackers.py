@@ -8,7 +8,7 @@ from budget_cpython.wall_clock import WALL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from budget_core import config as core
     from budget_core._types import BudgetStateStore
@@ -63,7 +63,7 @@ class DailyAllowance(daily_allowance.DailyAllowance):
     def __init__(
         self,
         name: str,
-        caps: "dict[str, int | None]",
+        caps: "Mapping[str, int | None]",
         store: "BudgetStateStore | None" = None,
         reset_hour_utc: int = 0,
         clock: "Callable[[], float] | None" = None,

@@ -21,6 +21,7 @@ from suites import ROOT, Counts, on_cpython, on_micropython
 
 STEPS = ("lint", "types", "micropython", "cpython", "adapters")
 STUBS = Path(".local/stubs")
+EXAMPLES_ON = ("esp32_s3", "rp2_pico_2_w")  # what examples for boards are checked for
 ON_ALL_CORES = ("-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal")  # many tests wait
 TYPES_ONLY = "_types"  # of the core: for type checkers, no program loads it
 NOT_ON_BOARDS = ("demo.py", "manifest.py")  # run on the machine that firmware is built or tried on
@@ -71,8 +72,11 @@ def type_checks(micropython: str) -> list[Check]:
     examples = [path.parent for path in sorted(ROOT.glob("examples/*/main.py"))]
     boards = [path.parent for path in sorted(ROOT.glob("boards/*/main.py"))]
     checks = [Check("mypy, CPython", ["-m", "mypy"])]
-    checks += [example_check(example) for example in examples]
-    checks += [firmware_check(example, "unix") for example in examples]
+    for example in examples:
+        if (example / "boot.py").exists():  # of a board
+            checks += [firmware_check(example, board) for board in EXAMPLES_ON]
+        else:
+            checks += [example_check(example), firmware_check(example, "unix")]
     checks += [firmware_check(board, board.name, "budget_core") for board in boards]
     return [*checks, core_check(micropython, boards)]
 
@@ -118,9 +122,9 @@ def firmware_check(folder: Path, firmware: str, *packages: str) -> Check:
     """
     stubs = STUBS / firmware
     options = ["--config-file=mypy-micropython.ini", f"--custom-typeshed-dir={stubs}"]
-    cache = f"--cache-dir=.mypy_cache/micropython-{folder.name}"
+    cache = f"--cache-dir=.mypy_cache/micropython-{folder.name}-{firmware}"
     command = ["-m", "mypy", *options, cache, *packages, *programs(folder, *NOT_ON_BOARDS)]
-    title = f"mypy, MicroPython, {folder.relative_to(ROOT)}"
+    title = f"mypy, MicroPython, {folder.relative_to(ROOT)}, {firmware}"
     return Check(title, command, {"MYPYPATH": f"{stubs}:{folder}:{folder.parent / 'shared'}"})
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 DAY = 86_400
 MIDNIGHT = 19_675 * DAY
-CAPS: "dict[str, int | None]" = {"calls": 4, "seconds": 120}
+CAPS = {"calls": 4, "seconds": 120}
 
 
 class FailingStore(InMemoryBudgetStore):
