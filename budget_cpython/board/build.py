@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,6 +26,7 @@ PROGRAMS = ("/boot.py", "/main.py")
 SETTINGS = "/settings.py"
 SECRETS = "/secret.py"
 DEPLOYED = "/deployed.py"
+ROMFS = "ROMFS"
 MPY_VERSION = 6  # of what mpy-cross makes
 PATIENCE = 60.0
 _TYPES = re.compile(r"^TYPE_CHECKING = False\nif TYPE_CHECKING:\n(?:(?:    .*)?\n)*", re.MULTILINE)
@@ -35,7 +37,10 @@ _DEPLOYED = '''\
 BOARD = {board!r}
 PROVISIONED = True
 BUILT = {built}
-'''
+# What was deployed, by hash:
+{listing}'''
+_LISTED = re.compile(rb"^# ([0-9a-f]{16}) (.+)$", re.MULTILINE)
+_HASH_DIGITS = 16
 
 
 class Form(Enum):
@@ -72,9 +77,28 @@ def build_board(board: Path, form: Form, without: Collection[str] = ()) -> Build
             core = sorted(path for path in made.rglob("*") if path.is_file())
             files = {f"{LIBRARY}/{path.relative_to(made)}": path.read_bytes() for path in core}
     files[SETTINGS] = _program(board, SETTINGS)
-    files[DEPLOYED] = _DEPLOYED.format(board=board.name, built=BUILT).encode()
     files |= {path: _program(board, path) for path in PROGRAMS}
+    deployed = _DEPLOYED.format(board=board.name, built=BUILT, listing=_listing(files, image))
+    files[DEPLOYED] = deployed.encode()
     return Build(form, files, image)
+
+
+def short_hash(data: bytes) -> str:
+    """Return the part of a file's SHA-256 that `deployed.py` lists."""
+    return sha256(data).hexdigest()[:_HASH_DIGITS]
+
+
+def listed_files(deployed: bytes) -> dict[str, str]:
+    """Return the hashes that a `deployed.py` lists, by path; that of a ROMFS image by `ROMFS N`.
+
+    N is the number of its bytes.
+    """
+    return {name.decode(): digest.decode() for digest, name in _LISTED.findall(deployed)}
+
+
+def _listing(files: dict[str, bytes], image: bytes | None) -> str:
+    parts = files if image is None else {**files, f"{ROMFS} {len(image)}": image}
+    return "".join(f"# {short_hash(data)} {path}\n" for path, data in parts.items())
 
 
 def build_core(form: Form, target: Path, without: Collection[str] = ()) -> None:

@@ -84,11 +84,16 @@ class BoardConnection:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def run(self, program: str) -> str:
-        """Run a program's text on the board and return its output, with Unix line ends."""
+    def run(self, program: str, silence_s: float = 0) -> str:
+        """Run a program's text on the board and return its output, with Unix line ends.
+
+        It may print nothing for `silence_s` seconds, or for 10 if that is less.
+        """
         with self._errors():
-            said: bytes = self._transport.exec(program)
-        return said.decode("utf-8", "replace").replace("\r\n", "\n")
+            said, error = self._transport.exec_raw(program, timeout=max(silence_s, SILENCE_S))
+            if error:
+                raise TransportExecError(said, error.decode("utf-8", "replace"))
+        return bytes(said).decode("utf-8", "replace").replace("\r\n", "\n")
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes."""

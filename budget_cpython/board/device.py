@@ -80,9 +80,9 @@ class Device:
     def __init__(self, connection: BoardConnection) -> None:
         self.connection = connection
 
-    def ask(self, program: str) -> Any:
-        """Run a program; return the JSON of its last line."""
-        said = self.connection.run(program)
+    def ask(self, program: str, silence_s: float = 0) -> Any:
+        """Run a program, as `BoardConnection.run` does; return the JSON of its last line."""
+        said = self.connection.run(program, silence_s)
         try:
             return json.loads(said.strip().splitlines()[-1])
         except (IndexError, ValueError):

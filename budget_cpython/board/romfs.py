@@ -84,9 +84,19 @@ class Romfs:
         return sha256(self.image).hexdigest()
 
     def _look(self) -> tuple[int, list[str], str] | None:
-        """Return the partition's size, its files, and the hash of as much as the image has."""
-        found = self.device.ask(_LOOK.format(length=len(self.image)))
-        return found and (found[0], found[1], found[2])
+        return _look(self.device, len(self.image))
+
+
+def partition_digest(device: Device, length: int) -> str:
+    """Return the hash of the first bytes of a board's partition; empty if there is none."""
+    found = _look(device, length)
+    return "" if found is None else found[2]
+
+
+def _look(device: Device, length: int) -> tuple[int, list[str], str] | None:
+    """Return the partition's size, its files, and the hash of its first bytes."""
+    found = device.ask(_LOOK.format(length=length))
+    return found and (found[0], found[1], found[2])
 
 
 def _empty_image() -> bytes:

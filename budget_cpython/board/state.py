@@ -58,11 +58,16 @@ def report_of(device: Device) -> dict[str, Any]:
 
 
 def _why_missing(device: Device, what: str) -> str:
-    port, deployed = device.connection.port, deployed_board(device)
-    command = f"`microbudget board deploy {deployed if deployed in known_boards() else 'BOARD'}`"
+    port, command = device.connection.port, deploy_command(device)
     if device.digests(path + ASIDE for path in PROGRAMS):
         return f"a deploy to the board at {port} was interrupted: repeat it, {command}"
     return f"the board at {port} has no microbudget ({what}): {command} copies it"
+
+
+def deploy_command(device: Device) -> str:
+    """Return the command that deploys again what a device has."""
+    deployed = deployed_board(device)
+    return f"`microbudget board deploy {deployed if deployed in known_boards() else 'BOARD'}`"
 
 
 def deployed_board(device: Device) -> str | None:

@@ -14,6 +14,7 @@ _EXAMPLES = """\
 examples:
   microbudget board list                    boards, and what is connected
   microbudget board deploy rp2_pico_w       put the agent program on a board
+  microbudget board doctor                  what does not work there, and the fix
   microbudget board status                  what its budget has left
   microbudget run --budget '$5' -- agent    run a command within a budget
   microbudget serve --engine sqlite:b.db    serve budgets to devices and other languages

@@ -144,8 +144,8 @@ def test_firmware_that_cannot_run_the_core_is_refused(
     class Other(connection.BoardConnection):
         """A connection to a board with another firmware than we have."""
 
-        def run(self, program: str) -> str:
-            said = super().run(program)
+        def run(self, program: str, silence_s: float = 0) -> str:
+            said = super().run(program, silence_s)
             return json.dumps(firmware) if "sys.implementation" in program else said
 
     with Other(cli.board.port) as other, pytest.raises(BoardError, match=words):

@@ -27,9 +27,9 @@ class ShortConnection(BoardConnection):
         super().__init__(port)
         self.steps = steps
 
-    def run(self, program: str) -> str:
+    def run(self, program: str, silence_s: float = 0) -> str:
         self.step()
-        return super().run(program)
+        return super().run(program, silence_s)
 
     def write(self, path: str, data: bytes) -> None:
         self.step()

@@ -14,12 +14,13 @@ from .support import Cli, copied, digests, hashes, library, write
 IN_ROOT = "/budget_core.py"
 
 
-def test_frozen_copies_the_programs_alone_and_the_next_copies_nothing(cli: Cli, mine: Path) -> None:
+def test_frozen_copies_no_core_and_the_next_copies_nothing(cli: Cli, mine: Path) -> None:
     core = (build_board(mine, Form.SOURCE).files[f"{LIBRARY}/__init__.py"]).decode()
     write(cli.board, IN_ROOT, core)
     said = cli("deploy", mine, "--frozen")
     assert (said.code, said.err) == (0, "")
-    assert copied(said.out) == 0
+    assert copied(said.out) == 1
+    assert "copy /deployed.py" in said.out
     found = digests(cli.board)
     assert library(found) == {}
     wanted = hashes(build_board(mine, Form.FROZEN))

@@ -96,8 +96,8 @@ def test_firmware_for_other_mpy_files_needs_source(
     class Other(BoardConnection):
         """A connection to a board whose firmware loads other files."""
 
-        def run(self, program: str) -> str:
-            said = super().run(program)
+        def run(self, program: str, silence_s: float = 0) -> str:
+            said = super().run(program, silence_s)
             if "sys.implementation" not in program:
                 return said
             return json.dumps(["micropython", [1, 25], "linux", "", version, True])

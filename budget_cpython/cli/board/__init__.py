@@ -6,6 +6,7 @@ from typing import Any
 from budget_cpython.cli.board.boards import add_list
 from budget_cpython.cli.board.command import PORT
 from budget_cpython.cli.board.deploy import add_deploy
+from budget_cpython.cli.board.doctor import add_doctor
 from budget_cpython.cli.board.run import add_run
 from budget_cpython.cli.board.state import add_pull, add_push, add_reset, add_status
 
@@ -19,5 +20,14 @@ def add_board(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     below = board.add_subparsers(metavar="COMMAND", required=True)
-    for add in (add_list, add_deploy, add_run, add_status, add_reset, add_pull, add_push):
+    for add in (
+        add_list,
+        add_deploy,
+        add_run,
+        add_status,
+        add_doctor,
+        add_reset,
+        add_pull,
+        add_push,
+    ):
         add(below)

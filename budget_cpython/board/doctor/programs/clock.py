@@ -1,0 +1,9 @@
+"""Print the date of the board's clock, and whether it is believed."""
+# mypy: ignore-errors
+
+import json
+import time
+
+from budget_core.wall_clock import WALL
+
+print(json.dumps({"date": time.gmtime()[:6], "trusted": WALL.trusted, "sync": WALL.needs_sync}))
