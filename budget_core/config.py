@@ -3,12 +3,12 @@
 Every field's name, default and rule stand here once; `budget_cpython` derives its dataclasses.
 """
 
-from budget_core.checks import check_count, check_limit, check_text
+from budget_core.checks import check_count, check_kind, check_limit, check_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any, ClassVar, Self
+    from typing import Any, ClassVar
 
 
 class Enforcement:
@@ -31,10 +31,11 @@ class Enforcement:
 def check_enforcement(name: str, value: object) -> str:
     """Return the mode that `value` names; `ValueError` lists them for anything else."""
     modes = (Enforcement.OBSERVE, Enforcement.WARN, Enforcement.CUTOFF, Enforcement.FALLBACK)
-    for mode in modes:
-        if isinstance(value, str) and value == mode:
-            return mode
-    raise ValueError(f"{name} must be one of {', '.join(modes)}, not {value!r}")
+    if not isinstance(value, str) or value not in modes:
+        from budget_core.errors import refuse
+
+        refuse(name, "one of " + ", ".join(modes), value)
+    return value
 
 
 def check_share(name: str, value: "Any", most: int = 1, optional: bool = False) -> "Any":
@@ -74,24 +75,7 @@ def in_ppm(share: float) -> int:
 _MAX_WEIGHT = 1_000_000
 
 
-class Config:
-    """Settings that are checked when made and never change."""
-
-    __dataclass_fields__: "ClassVar[dict[str, Any]]"  # on CPython
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Config) and self.__dict__ == other.__dict__
-
-    def __repr__(self) -> str:
-        fields = [f"{name}={value!r}" for name, value in sorted(self.__dict__.items())]
-        return f"{type(self).__name__}({', '.join(fields)})"
-
-    def replace(self, **changes: "Any") -> "Self":
-        """Return a copy with some fields changed, checked like any other."""
-        return type(self)(**dict(self.__dict__, **changes))
-
-
-class TurnBudgetConfig(Config):
+class TurnBudgetConfig:
     """What one turn (a user's message to its final answer) may use.
 
     - `iteration_budget`, `token_budget`: caps on LLM calls and on tokens; whichever is spent first
@@ -109,6 +93,8 @@ class TurnBudgetConfig(Config):
 
     Raises `ValueError` naming the field that is wrong.
     """
+
+    __dataclass_fields__: "ClassVar[dict[str, Any]]"  # on CPython
 
     def __init__(
         self,
@@ -131,9 +117,7 @@ class TurnBudgetConfig(Config):
         self.token_budget = check_limit("token_budget", token_budget)
         self.warning_thresholds = check_each("warning_thresholds", warning_thresholds, check_share)
         self.enforcement = check_enforcement("enforcement", enforcement)
-        self.fallback_model = fallback_model
-        if fallback_model is not None:
-            check_text("fallback_model", fallback_model)
+        self.fallback_model = check_text("fallback_model", fallback_model, True)
         self.warning_template = check_text("warning_template", warning_template, True)
         self.cutoff_template = check_text("cutoff_template", cutoff_template, True)
         self.tool_strip_threshold = check_share(
@@ -146,16 +130,14 @@ class TurnBudgetConfig(Config):
         self.cached_token_weight = check_share(
             "cached_token_weight", cached_token_weight, _MAX_WEIGHT
         )
-        self.model_weights = {} if model_weights is None else model_weights
-        if not isinstance(self.model_weights, dict):
-            raise ValueError(f"model_weights must be a dict, not {model_weights!r}")
-        self.model_weights = dict(self.model_weights)
+        weights = {} if model_weights is None else model_weights
+        self.model_weights = dict(check_kind("model_weights", weights, dict))
         for model in self.model_weights:
             check_text("model_weights", model)
-            check_share(f"model_weights[{model!r}]", self.model_weights[model], _MAX_WEIGHT)
+            check_share("model_weights", self.model_weights[model], _MAX_WEIGHT)
 
 
-class DailyBudgetConfig(Config):
+class DailyBudgetConfig:
     """What one day (UTC, from `reset_hour_utc`) may use.
 
     - `daily_budget`: tokens a day; `None` is unlimited, `0` is nothing.
@@ -168,6 +150,7 @@ class DailyBudgetConfig(Config):
     Raises `ValueError` naming the field that is wrong.
     """
 
+    __dataclass_fields__: "ClassVar[dict[str, Any]]"  # on CPython
     tool_strip_threshold = None
     tool_strip_disallow = ()
 
@@ -190,11 +173,9 @@ class DailyBudgetConfig(Config):
         self.primary_models = check_each("primary_models", primary_models, check_text)
         self.warning_thresholds = check_each("warning_thresholds", warning_thresholds, check_share)
         self.enforcement = check_enforcement("enforcement", enforcement)
-        self.fallback_model = fallback_model
-        if fallback_model is not None:
-            check_text("fallback_model", fallback_model)
-        self.reset_hour_utc = check_count("reset_hour_utc", reset_hour_utc)
-        check_share("reset_hour_utc", reset_hour_utc, 23)
+        self.fallback_model = check_text("fallback_model", fallback_model, True)
+        check_count("reset_hour_utc", reset_hour_utc)
+        self.reset_hour_utc = check_share("reset_hour_utc", reset_hour_utc, 23)
         self.warning_template = check_text("warning_template", warning_template, True)
         self.cutoff_template = check_text("cutoff_template", cutoff_template, True)
         self.fallback_template = check_text("fallback_template", fallback_template, True)

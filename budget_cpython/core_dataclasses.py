@@ -11,7 +11,7 @@ def dataclass_of(base: "Any", module: str, *, frozen: bool, coerce: bool, **body
     """Return a dataclass whose fields are the arguments of a core class.
 
     With `coerce`, the core's own constructor checks and converts the values, also those of a
-    subclass. A `body` with `__hash__` keeps the core's own `==`.
+    subclass.
     """
     init = base.__init__
     names = [name for name in init.__annotations__ if name != "return"]
@@ -31,14 +31,7 @@ def dataclass_of(base: "Any", module: str, *, frozen: bool, coerce: bool, **body
     body |= {"__doc__": base.__doc__, "__module__": module}
     if coerce:
         body["__post_init__"] = check
-    return make_dataclass(
-        base.__name__,
-        fields,
-        bases=(base,),
-        namespace=body,
-        frozen=frozen,
-        eq="__hash__" not in body,
-    )
+    return make_dataclass(base.__name__, fields, bases=(base,), namespace=body, frozen=frozen)
 
 
 def frozen(base: "Any", module: str) -> "Any":

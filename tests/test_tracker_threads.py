@@ -37,9 +37,7 @@ def turn(**settings: Any) -> Any:
 
 def daily(clock: Callable[[], float] = lambda: NOON, store: Any = None, **settings: Any) -> Any:
     given: Any = {"daily_budget": None, "warning_thresholds": (0.5,), "enforcement": "cutoff"}
-    return unsettle(
-        DailyBudgetTracker(DailyBudgetConfig(**given).replace(**settings), clock, store)
-    )
+    return unsettle(DailyBudgetTracker(DailyBudgetConfig(**(given | settings)), clock, store))
 
 
 def records(tracker: Any, times: int, usage: Any = ONE_TOKEN) -> Callable[[], None]:

@@ -33,7 +33,7 @@ def test_a_daily_tracker_is_a_budget_tracker_of_scope_daily() -> None:
     tracker = DailyBudgetTracker()
     assert isinstance(tracker, BudgetTracker)
     assert tracker.SCOPE == "daily"
-    assert tracker.config == DailyBudgetConfig()
+    assert tracker.config.__dict__ == DailyBudgetConfig().__dict__
 
 
 def test_a_day_speaks_of_tokens() -> None:

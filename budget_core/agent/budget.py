@@ -1,16 +1,18 @@
 """What a run of an agent is allowed."""
 
 from budget_core.checks import check_limit, check_text
-from budget_core.config import Config, check_share
+from budget_core.config import check_share
 from budget_core.durations import in_ms
 from budget_core.edge import kept_calls, kept_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, ClassVar, Self
+
     from budget_core._types import Dollars
 
 
-class Budget(Config):
+class Budget:
     """What a run may use: a user's message to its final answer, tools and sub-agents included.
 
     - `max_turns`: LLM calls; a turn here is one LLM round trip.
@@ -28,6 +30,8 @@ class Budget(Config):
     `None` is unlimited, `0` is nothing. A budget never changes: an `Envelope` counts what is used
     of it. Raises `ValueError` naming what is wrong.
     """
+
+    __dataclass_fields__: "ClassVar[dict[str, Any]]"  # on CPython
 
     def __init__(
         self,
@@ -64,6 +68,10 @@ class Budget(Config):
         self.max_nano_usd = check_limit("max_nano_usd", max_nano_usd)
         self.max_context_tokens = check_limit("max_context_tokens", max_context_tokens)
         self.last_call = check_share("last_call", last_call, 1, True)
+
+    def replace(self, **changes: "Any") -> "Self":
+        """Return a copy with some limits changed, checked like any other."""
+        return type(self)(**dict(self.__dict__, **changes))
 
     def is_unlimited(self) -> bool:
         """Tell whether nothing ends a run but the model's answer."""

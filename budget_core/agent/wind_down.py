@@ -1,13 +1,13 @@
 """Bring a run to its end in stages: a notice, fewer tools, no tools, a final call."""
 
 from budget_core.checks import check_text
-from budget_core.config import Config, check_each, check_share, in_ppm
+from budget_core.config import check_each, check_share, in_ppm
 from budget_core.edge import nearest, newly_reached, withdraw
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, ClassVar
 
     from budget_core._types import Axis
     from budget_core.agent.envelope import Envelope
@@ -20,7 +20,7 @@ _TOOLS_OFF = "tools_off"
 _LAST = "last_call"
 
 
-class WindDown(Config):
+class WindDown:
     """When the model is notified that its run nears a limit, and loses its tools.
 
     Shares are of what may be used before the final call, on the axis nearest to its end.
@@ -34,6 +34,8 @@ class WindDown(Config):
 
     Raises `ValueError` naming the field that is wrong.
     """
+
+    __dataclass_fields__: "ClassVar[dict[str, Any]]"  # on CPython
 
     def __init__(
         self,

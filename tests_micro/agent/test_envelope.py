@@ -72,9 +72,10 @@ def test_the_chain_begins_with_the_nearest() -> None:
 def test_a_child_takes_a_budget_or_its_fields_or_both() -> None:
     top = opened(max_turns=50)
     budget = Budget(max_turns=3, max_tokens=9)
-    assert top.child(budget).budget == budget
-    assert top.child(max_turns=3).budget == Budget(max_turns=3)
-    assert top.child(budget, max_turns=4).budget == Budget(max_turns=4, max_tokens=9)
+    assert top.child(budget).budget.__dict__ == budget.__dict__
+    assert top.child(max_turns=3).budget.max_turns == 3
+    both = top.child(budget, max_turns=4).budget
+    assert (both.max_turns, both.max_tokens) == (4, 9)
     raises(ValueError, top.child, max_turns=-1)
     raises(TypeError, top.child, max_turn=1)
 

@@ -47,19 +47,19 @@ def agent(provider: "Any", policy: "Any" = None, **options: "Any") -> AgentLoop:
 
 def turn_config(**changes: "Any") -> TurnBudgetConfig:
     """Return a turn's budget without warnings, with this folder's short texts."""
-    return TurnBudgetConfig(
-        warning_thresholds=(),
-        warning_template=WARNING,
-        cutoff_template=CUTOFF,
-        tool_strip_template=STRIPPED,
-    ).replace(**changes)
+    texts = {
+        "warning_template": WARNING,
+        "cutoff_template": CUTOFF,
+        "tool_strip_template": STRIPPED,
+        "warning_thresholds": (),
+    }
+    return TurnBudgetConfig(**dict(texts, **changes))
 
 
 def daily_config(**changes: "Any") -> DailyBudgetConfig:
     """Return a day's budget without warnings, with this folder's short texts."""
-    return DailyBudgetConfig(
-        warning_template=WARNING, cutoff_template=CUTOFF, fallback_template=DEMOTED
-    ).replace(**changes)
+    texts = {"warning_template": WARNING, "cutoff_template": CUTOFF, "fallback_template": DEMOTED}
+    return DailyBudgetConfig(**dict(texts, **changes))
 
 
 def noon() -> float:
