@@ -152,23 +152,6 @@ class Wrapper(Protocol):
     account: Any
 
 
-class StoredTracker(Protocol):
-    """A daily tracker, as what keeps it in a store sees it."""
-
-    token_cap: int | None
-    total_tokens: int
-    warned_ppm: int
-    announced: int
-    saves_from: int
-    covered: int
-    alert: bool
-    state_error: Exception | None
-    store_error: Exception | None
-
-    def note_outage(self, error: Exception | None) -> None:
-        """Note why the store fails, or that it works again."""
-
-
 class EnvelopeView(Protocol):
     """What stop conditions, and calls that a run may cut short, read of an `Envelope`."""
 

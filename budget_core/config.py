@@ -35,7 +35,7 @@ def check_enforcement(name: str, value: object) -> str:
         from budget_core.errors import refuse
 
         refuse(name, "one of " + ", ".join(modes), value)
-    return value
+    return modes[modes.index(value)]
 
 
 def check_share(name: str, value: "Any", most: int = 1, optional: bool = False) -> "Any":

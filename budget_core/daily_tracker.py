@@ -1,15 +1,14 @@
 """Count one day's tokens, and remember them after a restart."""
 
 from budget_core.checks import check_count, check_kind
-from budget_core.config import NEVER, WHOLE, DailyBudgetConfig
-from budget_core.day_window import OVER, STAYS, DayWindow
+from budget_core.config import NEVER, OUTAGE, WHOLE, DailyBudgetConfig
+from budget_core.day import DOUBT, HOUR, NAMES, OVER, STAYS, DayState, DayWindow
 from budget_core.tracker import BudgetTracker
 from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from budget_core._types import Axis, BudgetStateStore, Lock
     from budget_core.ledger._types import LedgerProtocol
@@ -37,7 +36,8 @@ class DailyBudgetTracker(BudgetTracker):
 
     SCOPE = "daily"
     config: DailyBudgetConfig
-    _stored: "Any" = None
+    _exact = -1  # how many tokens are stored, if just so many are
+    _is_read = False
 
     def __init__(
         self,
@@ -52,16 +52,13 @@ class DailyBudgetTracker(BudgetTracker):
     ) -> None:
         config = DailyBudgetConfig() if config is None else config
         check_kind("config", config, DailyBudgetConfig)
-        for name, value, wanted, right in (
-            ("clock", clock, "a function that returns Unix seconds", callable(clock)),
-            ("store", store, "a store, such as FileBudgetStore(path)", hasattr(store, "save")),
-        ):
-            if value is not None and not right:
-                from budget_core.errors import refuse
+        if store is not None and not hasattr(store, "save"):
+            from budget_core.errors import refuse
 
-                refuse(name, wanted, value)
-        self._window = DayWindow(clock or WALL, config.reset_hour_utc)
-        check_count("write_ahead", write_ahead)
+            refuse("store", "a store, such as FileBudgetStore(path)", store)
+        self._window = DayWindow(WALL if clock is None else clock, config.reset_hour_utc)
+        self._store = store
+        self._write_ahead = check_count("write_ahead", write_ahead)
         super().__init__(config, None, config.daily_budget, bool(config.primary_models), lock)
         self.covered = NEVER  # up to how many tokens a call needs nothing stored before it
         if ledger is not None or account is not None:
@@ -71,10 +68,7 @@ class DailyBudgetTracker(BudgetTracker):
             self.ledger_account = LedgerDay(self, ledger, account, store)
             self.ledger_account.begin()
         elif store is not None:
-            from budget_core.day_state import StoredDay  # loaded for the first store
-
-            self._stored = StoredDay(self, store, self._window, write_ahead)
-            self._stored.read()
+            self._read(store)
             self._arm()
 
     def _weight(self, model: object) -> int | None:
@@ -106,17 +100,59 @@ class DailyBudgetTracker(BudgetTracker):
                 self.state_error = None
             elif moved == STAYS and self.total_tokens <= self.covered:
                 return
-            if self._stored is not None:
-                self._stored.read()
+            if self._store is not None and not self._is_read:
+                self._read(self._store)
             self.changed()
 
     def flush(self) -> bool:
         """Store the exact count, before a sleep or a restart that is meant; tell whether it is."""
         with self.lock:
-            return self._stored is not None and self._stored.flush()
+            if self._is_read and self._exact != self.total_tokens:
+                self._save(0)
+            return self._is_read and self.store_error is None
 
-    def _save(self) -> None:
-        if self._stored is None:
+    def _read(self, store: "BudgetStateStore") -> None:
+        """Continue from what is stored; once that was read, it is not read again."""
+        state = DayState(store, self._window, self.token_cap)
+        self.note_outage(state.store_error)
+        if state.store_error is None:
+            self._is_read = True
+            self.saves_from = 0
+            self.total_tokens += state.tokens + state.ahead
+            self.state_error = state.state_error
+            if state.is_known:
+                self.warned_ppm = state.warned
+                self.announced = state.announced
+            elif state.state_error is not None:
+                from budget_core.log import log  # that day's alone
+
+                log("error", f"the daily budget counts as spent: {state.state_error}")
+                self.warned_ppm = WHOLE + 1  # no threshold is crossed by damage
+                self._save(0)
+        self.covered = -1  # no call before the store has shown that it takes a count
+
+    def _save(self, ahead: int | None = None) -> None:
+        """Store the count, so far ahead; as far as configured unless given."""
+        if self._store is None:
             super()._save()
-        else:
-            self._stored.save()
+            return
+        window, tokens = self._window, self.total_tokens
+        ahead = self._write_ahead if ahead is None else ahead
+        announced = self.announced % OUTAGE
+        doubt = DOUBT if self.state_error is not None else 0
+        values = (window.day, tokens, ahead, self.warned_ppm, announced + doubt)
+        try:
+            self._store.save(dict(zip(NAMES, values + (window.behind // HOUR,))))
+            if self.store_error is not None:
+                self.note_outage(None)
+                self.announced = announced
+            self.covered = NEVER
+            self._exact = -1 if ahead else tokens
+            if self._write_ahead:
+                self.saves_from = tokens + ahead + 1
+                self.covered = tokens + ahead - self._write_ahead // 2
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, the record stands
+            self.note_outage(error)
+            self.saves_from = 0
+            self.covered = self._exact = -1
+            self.alert = True

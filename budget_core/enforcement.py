@@ -109,8 +109,13 @@ def _cut_off(wrapper: "Wrapper") -> ChatResponse:
 def call_hook(wrapper: "Wrapper", hook: "Hook", axis: "Axis", **more: object) -> None:
     """Call a hook with an axis' figures; what it raises is kept."""
     scope, unit, used, cap, _ = axis
-    share = 0.0 if cap is None else used / cap if cap else 1.0
-    figures = {"scope": scope, "utilization": share, "used": used, "cap": cap, "unit": unit}
+    figures = {
+        "scope": scope,
+        "utilization": utilization([axis]),
+        "used": used,
+        "cap": cap,
+        "unit": unit,
+    }
     figures.update(more)
     try:
         pending: Any = hook(**figures)
@@ -227,6 +232,12 @@ def dominant_axis(tracker: "Tracker") -> "tuple[int, int | None, str]":
     """Return `(used, cap, unit)` of the axis nearest to its cap."""
     _, unit, used, cap, _ = nearest(tracker.axes())
     return used, cap, unit
+
+
+def utilization(axes: "list[Axis]") -> float:
+    """Return the share used of the axis nearest to its cap; above 1 past the cap."""
+    _, _, used, cap, _ = nearest(axes)
+    return 0.0 if cap is None else used / cap if cap else 1.0
 
 
 def note_outage(tracker: "Tracker") -> None:

@@ -8,8 +8,7 @@ if TYPE_CHECKING:
 class InMemoryBudgetStore:
     """A store that forgets at restart. It keeps copies: no caller's dict is shared."""
 
-    def __init__(self) -> None:
-        self._state: dict[str, Any] | None = None
+    _state: "dict[str, Any] | None" = None
 
     def load(self) -> "dict[str, Any] | None":
         """Return a copy of the last state saved, or `None`."""

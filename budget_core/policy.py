@@ -20,12 +20,10 @@ class TurnBudgetPolicy:
         enforcement: str | None = None,
         begins_turns: bool = True,
     ) -> None:
-        if not hasattr(tracker, "alert"):
+        if not hasattr(tracker, "alert") or hasattr(tracker, "resets_at"):
             from budget_core.errors import refuse
 
             refuse("tracker", "a TurnBudgetTracker", tracker)
-        if hasattr(tracker, "resets_at"):
-            raise ValueError("tracker must be a turn's: a policy resets it at each turn's start")
         self._tracker = tracker
         self.begins_turns = begins_turns
         self.enforcement = check_enforcement(

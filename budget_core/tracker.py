@@ -3,10 +3,11 @@
 from budget_core.checks import check_kind
 from budget_core.config import NEVER, WHOLE, TurnBudgetConfig, in_ppm
 from budget_core.locks import NoLock
-from budget_core.usage import MEASURED, Usage, read_usage
+from budget_core.usage import read_usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from budget_core._types import Axis, Lock
@@ -18,7 +19,8 @@ class BudgetTracker:
 
     Two axes are used up side by side: iterations (LLM calls) and tokens; the one nearer to its cap
     speaks. `iterations_seen` and `total_tokens` are what was counted in this window, weights
-    applied; `iteration_cap` and `token_cap` the caps, `None` where there is none.
+    applied; `iteration_cap` and `token_cap` the caps, `None` where there is none. `usage_seen` are
+    its calls by how well known is what they used: `measured`, `estimated`, `invalid`, `missing`.
 
     `by_model` tells whether models count differently; `expires`, whether the window can end alone.
     `due_ppm` is the share of an axis from which on something is due: a warning, tools, the limit.
@@ -41,9 +43,9 @@ class BudgetTracker:
     warned_ppm: int
     announced: int
     alert: bool
+    _weight: "Callable[[object], int | None]"
     _iteration_alarm: int
     _token_alarm: int
-    _unclear: dict[str, int]
 
     def __init__(
         self,
@@ -66,15 +68,6 @@ class BudgetTracker:
         self._forget()
         self._arm()
 
-    @property
-    def usage_seen(self) -> "dict[str, int]":
-        """Calls counted in this window, by how well known is what they used.
-
-        The keys are `measured`, `estimated`, `invalid` and `missing`.
-        """
-        unclear = sum(self._unclear.values())
-        return dict(self._unclear, measured=self.iterations_seen - unclear)
-
     def record(self, usage: object, model: object = None) -> None:
         """Count one LLM call with what it reported; never raises, never lowers a count."""
         used = read_usage(usage)
@@ -92,14 +85,9 @@ class BudgetTracker:
             self.total_tokens = tokens = self.total_tokens + charge
             if tokens >= self._token_alarm or iterations >= self._iteration_alarm:
                 self.alert = True
-            if used.status != MEASURED:
-                self._unclear[used.status] += 1
+            self.usage_seen[used.status] += 1
             if tokens >= self.saves_from:
                 self._save()
-
-    def _weight(self, model: object) -> int | None:
-        """Return the millionths that a token of a model counts for; `None` does not count it."""
-        raise NotImplementedError
 
     def reset(self) -> None:
         """Begin again at zero, with every warning and hook armed."""
@@ -128,7 +116,7 @@ class BudgetTracker:
 
     def _forget(self) -> None:
         self.iterations_seen = self.total_tokens = self.warned_ppm = self.announced = 0
-        self._unclear = {Usage.ESTIMATED: 0, Usage.INVALID: 0, Usage.MISSING: 0}
+        self.usage_seen = {"measured": 0, "estimated": 0, "invalid": 0, "missing": 0}
         self.last_consumed_threshold: float | None = None
         self.logged = False  # that the limit is reached
 
@@ -171,8 +159,8 @@ class BudgetTracker:
 
     def utilization(self) -> float:
         """Return the share used of the axis nearest to its cap; above 1 past the cap."""
-        used, cap, _ = self.dominant_axis()
-        return 0.0 if cap is None else used / cap if cap else 1.0
+        share: float = _enforcement().utilization(self.axes())
+        return share
 
     def is_at_limit(self) -> bool:
         """Tell whether an axis is spent, or a store or ledger that a limit depends on fails."""

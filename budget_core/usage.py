@@ -4,7 +4,6 @@ Unknown is not zero: usage is measured, estimated, invalid or missing, and the d
 visible.
 """
 
-MEASURED = "measured"
 _MOST = 1 << 40
 
 TYPE_CHECKING = False
@@ -29,7 +28,7 @@ class Usage:
     `input` and `output` are `None` where they were not reported.
     """
 
-    MEASURED = MEASURED
+    MEASURED = "measured"
     ESTIMATED = "estimated"
     INVALID = "invalid"
     MISSING = "missing"
@@ -40,11 +39,6 @@ class Usage:
     total = cached = cache_written = reasoning = 0
     status = MISSING
     report: "Any" = None
-
-    @property
-    def other(self) -> int:
-        """Tokens of the total that are neither input nor output."""
-        return self.total - (self.input or 0) - (self.output or 0)
 
 
 def read_usage(report: "Any") -> Usage:
@@ -68,7 +62,7 @@ def read_usage(report: "Any") -> Usage:
             and prompt + completion == total <= _MOST
             and (len(report) == 3 or _has_plain_details(usage, report))
         ):
-            usage.status = MEASURED
+            usage.status = usage.MEASURED
             return usage
     except Exception:  # noqa: BLE001, S110 - another form of report, or a broken one
         pass
@@ -81,20 +75,18 @@ def read_usage(report: "Any") -> Usage:
 
 def _has_plain_details(usage: Usage, report: "dict[str, Any]") -> bool:
     """Take over the cache reads and the reasoning; `False` if there is more in the report."""
-    details = report["prompt_tokens_details"]
-    usage.cached = cached = details["cached_tokens"]
-    if len(details) > 1 and (sum(details.values()) != cached or min(details.values()) < 0):
-        return False
-    reasoning, known = 0, 4
-    if "completion_tokens_details" in report:
-        details = report["completion_tokens_details"]
-        reasoning, known = details["reasoning_tokens"], 5
-        if len(details) > 1 and (sum(details.values()) != reasoning or min(details.values()) < 0):
-            return False
-    usage.reasoning = reasoning
-    return (
-        type(cached) is type(reasoning) is int
-        and 0 <= cached <= (usage.input or 0)
-        and 0 <= reasoning <= (usage.output or 0)
-        and len(report) == known
-    )
+    usage.cached = _only(report["prompt_tokens_details"], "cached_tokens", usage.input)
+    if len(report) == 4:
+        return True
+    details = report["completion_tokens_details"]
+    usage.reasoning = _only(details, "reasoning_tokens", usage.output)
+    return len(report) == 5
+
+
+def _only(details: "dict[str, Any]", name: str, most: int | None) -> int:
+    """Return a part of `most` tokens; raise `ValueError` where another part is not zero."""
+    part: int = details[name]
+    others = len(details) > 1 and (sum(details.values()) != part or min(details.values()) < 0)
+    if type(part) is not int or not 0 <= part <= (most or 0) or others:
+        raise ValueError(name)
+    return part

@@ -23,12 +23,9 @@ def epoch_offset(gmtime: "Callable[[int], Sequence[int]]") -> int:
     return 946_684_800 if gmtime(0)[0] == 2000 else 0
 
 
-_OFFSET = epoch_offset(time.gmtime)
-
-
 def unix_time() -> float:
     """Return seconds since 1970-01-01 UTC, whatever the port's epoch."""
-    return time.time() + _OFFSET
+    return time.time() + epoch_offset(time.gmtime)
 
 
 class WallClock:
@@ -55,7 +52,7 @@ class WallClock:
         self.read = read
         self.monotonic = monotonic.read
         self._second = monotonic.per_ms * 1000
-        self._needs_sync = needs_sync
+        self.needs_sync = needs_sync  # a belief without a sync ends by setting it
         self._offset: int | None = None  # from the monotonic clock to Unix time, in its units
         self._most = 0  # what a sync may set that to
         self._synced: int | None = None  # when a sync set that, by the monotonic clock
@@ -63,22 +60,13 @@ class WallClock:
         self._missed = 0  # of the monotonic clock: turns that nothing read
         self._missed_at = 0
 
-    @property
-    def needs_sync(self) -> bool:
-        """Whether a date is believed after a sync only; a belief without one ends by setting it."""
-        return self._needs_sync
-
-    @needs_sync.setter
-    def needs_sync(self, value: bool) -> None:
-        self._needs_sync = value
-        if value and self._synced is None:
-            self._offset = None
-
     def __call__(self) -> int:
         """Return the believed Unix time in whole seconds, or 0."""
+        if self.needs_sync and self._synced is None:
+            return 0
         if self._offset is None:
             date = self._date()
-            if self._needs_sync or not date:
+            if not date:
                 return 0
             self._offset = date - self._count()
         return (self._count() + self._offset) // self._second
@@ -89,11 +77,6 @@ class WallClock:
 
     def _count(self) -> int:
         return self.monotonic() + self._missed
-
-    @property
-    def trusted(self) -> bool:
-        """Whether the date is believed."""
-        return self() > 0
 
     @property
     def stale(self) -> bool:

@@ -32,10 +32,6 @@ def test_a_config_refuses_an_unknown_mode_by_name() -> None:
             assert "enforcement" in str(raises(ValueError, make, enforcement=mode)), mode
 
 
-def test_a_config_refuses_an_unknown_mode_when_it_is_replaced() -> None:
-    assert "enforcement" in str(raises(ValueError, TurnBudgetConfig().replace, enforcement="off"))
-
-
 def test_a_wrapper_refuses_an_unknown_mode_by_name() -> None:
     for mode in UNKNOWN:
         error = raises(ValueError, BudgetWrapper, Script(), TurnBudgetTracker(), enforcement=mode)

@@ -3,8 +3,7 @@
 import gc
 
 from budget_core.board.device import open_store
-from budget_core.day_state import DayState
-from budget_core.day_window import DayWindow
+from budget_core.day import DayState, DayWindow
 from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False
@@ -40,7 +39,7 @@ def report(settings: "Any") -> "dict[str, Any]":
         "resets_at": window.end,
         "slots": store.slots(),
         "error": None if error is None else str(error),
-        "trusted": WALL.trusted,
+        "trusted": WALL() > 0,
         "heap": _heap(),
     }
 

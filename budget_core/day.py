@@ -1,5 +1,6 @@
-"""Say which day is counted, and when it is over."""
+"""Say which day is counted, when it is over, and what a store holds of it."""
 
+from budget_core.checks import check_count
 from budget_core.wall_clock import DAY, SLACK
 
 TYPE_CHECKING = False
@@ -7,6 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from budget_core._types import BudgetStateStore
+
+NAMES = ("day", "tokens", "ahead", "warned", "announced", "behind")
+DOUBT = 1 << 6  # above what may be announced
+HOUR = 3600
 STAYS = 0  # what `follow` returns, beside _RENAMED
 OVER = 2
 _RENAMED = 1
@@ -33,14 +39,9 @@ class DayWindow:
         self._name(clock())
 
     def _name(self, now: float) -> None:
-        day = _UNKNOWN
-        if 0 <= now < _FAR:
-            day = max(0, (int(now) - self.reset_hour_utc * 3600) // DAY)
-        self._number(day)
-
-    def _number(self, day: int) -> None:
-        self.day = day
-        self.start = day * DAY + self.reset_hour_utc * 3600
+        offset = self.reset_hour_utc * HOUR
+        self.day = max(0, (int(now) - offset) // DAY) if 0 <= now < _FAR else _UNKNOWN
+        self.start = self.day * DAY + offset
         self.end = self.start + DAY
         self.behind = 0
 
@@ -84,6 +85,47 @@ class DayWindow:
         """Continue a stored day; return whether it is not over and its count still counts."""
         counts = day >= self.day or (day == _UNKNOWN and self._elapsed is not None)
         if day > self.day:
-            self._number(day)
+            self._name(day * DAY + self.reset_hour_utc * HOUR)
             self.behind = behind
         return counts
+
+
+class DayState:
+    """What a store holds of the day that a window is in; reading it moves the window to that day.
+
+    - `tokens`, `ahead`: what the day has used, and how far ahead of that it is stored.
+    - `warned`, `announced`: what its tracker has said of it.
+    - `state_error`: why a state cannot be trusted, this one or an earlier one of the day. This one
+      counts as a day spent, but for the store's `allowance`.
+    - `store_error`: why the store could not be read; the day then counts as spent, too.
+    - `is_known`: whether the store holds this day.
+    """
+
+    tokens = ahead = warned = announced = 0
+    state_error: "Exception | None" = None
+    store_error: "Exception | None" = None
+    is_known = False
+
+    def __init__(self, store: "BudgetStateStore", window: DayWindow, cap: int | None) -> None:
+        state: Any = None
+        try:
+            state = store.load()
+            values = None if state is None else [check_count(name, state[name]) for name in NAMES]
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, the budget holds
+            if state is not None:
+                from budget_core.errors import StateCorruptError
+
+                text = f"the stored state is not a daily tracker's: {error!r}"
+                self.state_error = StateCorruptError(text, error)
+            elif getattr(error, "corrupt", False):
+                self.state_error = error
+            else:
+                self.store_error = error
+            self.tokens = max(0, (cap or 0) - getattr(store, "allowance", 0))
+            return
+        if values is not None and window.adopt(values[0], values[5] * HOUR):
+            self.is_known = True
+            self.tokens, self.ahead, self.warned = values[1:4]
+            self.announced = values[4] % DOUBT
+            if values[4] >= DOUBT:
+                self.state_error = ValueError("an earlier state of this day was damaged")
