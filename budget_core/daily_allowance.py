@@ -1,7 +1,7 @@
 """Count what a day allows of other things than tokens."""
 
 from budget_core.checks import check_count, check_limit, check_text
-from budget_core.day_window import OVER, STAYS, DayWindow
+from budget_core.day import HOUR, OVER, STAYS, DayWindow
 from budget_core.errors import BudgetError, StateCorruptError
 from budget_core.locks import NoLock
 from budget_core.until import until
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from budget_core._types import BudgetStateStore, Lock
 
-_HOUR = 3600
 _KEPT = ("day", "behind", "seq")
 
 
@@ -156,7 +155,7 @@ class DailyAllowance:
             used = {axis: check_count(axis, state.get(axis, 0)) for axis in self.caps}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateCorruptError(f"the stored state is not of {self.name}: {error!r}", error)
-        if self._window.adopt(day, behind * _HOUR):
+        if self._window.adopt(day, behind * HOUR):
             self._used = used
 
     def _save(self) -> bool:
@@ -165,7 +164,7 @@ class DailyAllowance:
             return True
         window = self._window
         try:
-            self.store.save(dict(self._used, day=window.day, behind=window.behind // _HOUR))
+            self.store.save(dict(self._used, day=window.day, behind=window.behind // HOUR))
             self.store_error = None
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the limit holds
             self.store_error = error
