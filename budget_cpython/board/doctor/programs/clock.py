@@ -6,4 +6,4 @@ import time
 
 from budget_core.wall_clock import WALL
 
-print(json.dumps({"date": time.gmtime()[:6], "trusted": WALL.trusted, "sync": WALL.needs_sync}))
+print(json.dumps({"date": time.gmtime()[:6], "trusted": WALL() > 0, "sync": WALL.needs_sync}))
