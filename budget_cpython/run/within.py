@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from shutil import which
 
 from budget_core.errors import BudgetError
 from budget_core.ledger.records import Balance
@@ -27,7 +28,8 @@ class NotStartedError(Exception):
     """The command could not be started; `exit_code` is what a shell would return."""
 
     def __init__(self, name: str, error: OSError) -> None:
-        if isinstance(error, FileNotFoundError):
+        is_name = os.sep not in name
+        if isinstance(error, FileNotFoundError) or (is_name and which(name, os.F_OK) is None):
             self.exit_code, text = NOT_FOUND, "was not found: is it installed, and in PATH?"
         else:
             self.exit_code, text = NOT_EXECUTABLE, f"cannot be executed: {error.strerror}"

@@ -161,6 +161,16 @@ def test_a_command_that_is_not_there_is_127() -> None:
     assert "'no-such-command' was not found" in done.err
 
 
+def test_a_folder_of_that_name_in_the_path_is_not_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "no-such-command").mkdir()  # exec says "Permission denied", as for a closed folder
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    done = run("--budget", LONG, "--", "no-such-command")
+    assert done.code == 127
+    assert "'no-such-command' was not found" in done.err
+
+
 def test_a_file_that_cannot_be_executed_is_126(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("text")
