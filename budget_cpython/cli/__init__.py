@@ -16,6 +16,7 @@ examples:
   microbudget board deploy rp2_pico_w       put the agent program on a board
   microbudget board doctor                  what does not work there, and the fix
   microbudget board status                  what its budget has left
+  microbudget board fleet --url URL         what all boards of a service have left
   microbudget run --budget '$5' -- agent    run a command within a budget
   microbudget serve --engine sqlite:b.db    serve budgets to devices and other languages
   microbudget proxy --upstream openai=https://api.openai.com --limit '$5/day'

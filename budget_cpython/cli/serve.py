@@ -152,12 +152,14 @@ def _serve(options: argparse.Namespace) -> int:
 def _open_ledger(options: argparse.Namespace) -> "LedgerProtocol":
     """Open the ledger, and ask it once: a file that cannot be used is an error at once."""
     from budget_cpython.ledger.opening import open_ledger
+    from budget_cpython.serve.devices import AXES
 
     url = options.engine or os.environ.get(ENGINE_VARIABLE)
     if not url:
         text = f"give the ledger's engine with --engine, or set ${ENGINE_VARIABLE}; try sqlite:FILE"
         raise ValueError(text)
-    more: dict[str, Any] = {"axes": options.axes, "max_holds": options.max_holds}
+    axes = options.axes and [*options.axes, *AXES]
+    more: dict[str, Any] = {"axes": axes, "max_holds": options.max_holds}
     more = {name: value for name, value in more.items() if value is not None}
     if options.no_create:
         if not url.startswith("sqlite:"):

@@ -2,14 +2,34 @@
 
 import os
 from collections import deque
+from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
+from urllib.parse import quote
 
 from budget_core.ledger import http_client
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_cpython.ledger.blocking import BlockingLedger
 
 AsyncHttpLedger = http_client.HttpLedger
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that reports to a service.
+
+    - `account`: what it draws on; `left` is the least that is left there of each limited axis.
+    - `seen_at`: its last contact, in Unix seconds, to a minute.
+    - `spent`, `cap`, `resets_at`: its own day, as it was reported: tokens, their limit, `None` for
+      unlimited, and the Unix second at which it ends, 0 if that is not known.
+    """
+
+    account: str
+    seen_at: int
+    spent: int
+    cap: int | None
+    resets_at: int
+    left: dict[str, int]
 
 
 class HttpLedger(BlockingLedger):
@@ -37,6 +57,15 @@ class HttpLedger(BlockingLedger):
     def __repr__(self) -> str:
         return f"HttpLedger({self._ledger.url!r})"  # type: ignore[attr-defined]
 
+    def report(self, spent: int, cap: int | None, resets_at: int = 0) -> None:
+        """Have every further request report what a device's own day has used, in tokens."""
+        self._ledger.report(spent, cap, resets_at)  # type: ignore[attr-defined]
+
+    def devices(self) -> list[Device]:
+        """Return the devices that the key is for and that reported, by account."""
+        found: list[Device] = self._do("devices")
+        return found
+
 
 class _PooledHttpLedger(http_client.HttpLedger):
     """The same requests over connections that block: nothing that is awaited ever waits."""
@@ -48,6 +77,15 @@ class _PooledHttpLedger(http_client.HttpLedger):
 
     async def close(self) -> None:
         self._drop()
+
+    async def devices(self) -> list[Device]:
+        found: list[Device] = []
+        while True:
+            after = quote(found[-1].account if found else "", safe="")
+            page, more = await self._ask(_devices, "GET", "devices?after=" + after)
+            found += page
+            if not more or not page:
+                return found
 
     async def _exchange(
         self, method: str, path: str, body: bytes, patience_s: float
@@ -98,3 +136,7 @@ class _PooledHttpLedger(http_client.HttpLedger):
     def _drop(self) -> None:
         while self._idle:
             self._idle.pop().close()
+
+
+def _devices(said: Any) -> tuple[list[Device], bool]:
+    return [Device(**row) for row in said["devices"]], said["next"] is not None

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
@@ -14,9 +15,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from budget_core.ledger.errors import LedgerError
+from budget_core.ledger.errors import BudgetExceededError, LedgerError
 from budget_core.ledger.limit import check_path
 from budget_cpython.serve.addresses import is_cross_site, names_loopback
+from budget_cpython.serve.devices import HEADER, DeviceReports, parse_report
 from budget_cpython.serve.error_responses import Refusal, error_response, ledger_error_response
 from budget_cpython.serve.keys import EVERY_ACCOUNT, Key, KeyFile, KeyFileError
 from budget_cpython.serve.openapi import describe
@@ -33,6 +35,7 @@ def make_app(
     *,
     expire_every: float = 10,
     engine_timeout: float = 10,
+    clock: Callable[[], float] = time.time,
 ) -> Starlette:
     """Return an ASGI app that serves a ledger, sync or async, and does not close it.
 
@@ -40,9 +43,9 @@ def make_app(
     Without `keys` every request may do everything, but only requests that name this machine are
     answered, and none from another site's page in a browser. Every `expire_every` seconds expired
     holds are counted as spent. An engine that does not answer within `engine_timeout` seconds is
-    unavailable.
+    unavailable. `clock` returns the Unix seconds at which devices are noted.
     """
-    service = _Service(ServedLedger(ledger, engine_timeout), keys)
+    service = _Service(ServedLedger(ledger, engine_timeout), keys, clock)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -65,8 +68,11 @@ def make_app(
 
 
 class _Service:
-    def __init__(self, ledger: ServedLedger, keys: KeyFile | None) -> None:
+    def __init__(
+        self, ledger: ServedLedger, keys: KeyFile | None, clock: Callable[[], float]
+    ) -> None:
         self.ledger = ledger
+        self.devices = DeviceReports(ledger, clock)
         self._keys = keys
         self._description = json.dumps(describe(keys is not None)).encode()
 
@@ -92,7 +98,7 @@ class _Service:
         return Response(self._description, media_type="application/json")
 
     async def _answer(self, operation: Operation, request: Request) -> Response:
-        key = None
+        key = report = None
         try:
             key = self._authenticate(request)
             path = _check_path(operation, request)
@@ -100,12 +106,19 @@ class _Service:
                 _check_right(operation, key, path)
             fields = await _read_fields(operation, request)
             header = request.headers.get("idempotency-key")
-            call = Call(self.ledger, key, path, fields, header)
+            if HEADER in request.headers and path and (key is None or "reserve" in key.rights):
+                report = parse_report(request.headers[HEADER])
+            call = Call(self.ledger, key, path, fields, self.devices, header)
             work, waits = operation.handler(call), fields.get("wait")
-            return JSONResponse(await (_while_connected(request, work) if waits else work))
+            answer = await (_while_connected(request, work) if waits else work)
+            if report is not None:
+                await self.devices.note(path, report)
+            return JSONResponse(answer)
         except Refusal as refusal:
             return refusal.response()
         except LedgerError as error:
+            if report is not None and isinstance(error, BudgetExceededError):
+                await self.devices.note(path, report)
             response = ledger_error_response(error, key)
             if response.status_code >= 500:
                 log.warning("%s: %s", type(error).__name__, error)

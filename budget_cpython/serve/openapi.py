@@ -98,6 +98,18 @@ SCHEMAS: Json = {
         accounts={"type": "array", "items": _PATH},
         next=_text({"type": ["string", "null"]}, "`after` for the next page; null on the last"),
     ),
+    "Devices": _object(
+        devices={"type": "array", "items": {"$ref": "#/components/schemas/Device"}},
+        next=_text({"type": ["string", "null"]}, "`after` for the next page; null on the last"),
+    ),
+    "Device": _object(
+        account=_PATH,
+        seen_at=_text(_COUNT, "its last contact, in Unix seconds, to a minute"),
+        spent=_text(_COUNT, "the tokens that its own day had used then"),
+        cap=_text(_MAYBE_AMOUNT, "its own day's limit; null for unlimited"),
+        resets_at=_text(_COUNT, "the end of its own day, in Unix seconds; 0 if it is not known"),
+        left=_text(_AMOUNTS, "the least that its account has left of each axis that is limited"),
+    ),
     "Expired": _object(expired=_COUNT),
     "Status": _object(status={"enum": ["ok", "unavailable"]}),
     "Error": {

@@ -8,9 +8,15 @@ from typing import Any
 
 from budget_core.errors import refuse
 from budget_core.ledger.bucket import HELD
-from budget_core.ledger.errors import HoldSettledError, KeyReusedError, UnknownHoldError
+from budget_core.ledger.errors import (
+    HoldSettledError,
+    KeyReusedError,
+    UnknownAccountError,
+    UnknownHoldError,
+)
 from budget_core.ledger.limit import MAX_KEY, Limit, check_amounts, check_key
 from budget_core.ledger.records import TTL, Balance, Hold
+from budget_cpython.serve.devices import AXES, ROOT, DeviceReports
 from budget_cpython.serve.error_responses import may_see
 from budget_cpython.serve.keys import Key
 from budget_cpython.serve.served_ledger import ServedLedger
@@ -30,6 +36,7 @@ class Call:
     key: Key | None
     path: str
     fields: Json
+    devices: DeviceReports
     idempotency_key: str | None = None
 
 
@@ -150,10 +157,40 @@ async def set_limits(call: Call) -> Json:
 @operation("GET", "read", "Accounts", optional=("after",), on_account=False)
 async def accounts(call: Call) -> Json:
     """List the key's accounts, sorted, a hundred at a time."""
-    after = call.fields.get("after", "")
     paths: Iterable[str] = await call.ledger.call("accounts")
+    seen, following = _page(call, [path for path in paths if not path.startswith(ROOT)])
+    return {"accounts": seen, "next": following}
+
+
+@operation("GET", "read", "Devices", optional=("after",), on_account=False)
+async def devices(call: Call) -> Json:
+    """List the key's devices, sorted, a hundred at a time: their last reports, and what is left."""
+    seen, following = _page(call, await call.devices.paths())
+    found = []
+    for path in seen:
+        report = dict.fromkeys(AXES) | await call.devices.read(path)
+        found.append({"account": path, **report, "left": await _least_left(call, path)})
+    return {"devices": found, "next": following}
+
+
+async def _least_left(call: Call, path: str) -> dict[str, int]:
+    """Return the least that is left of each axis that is limited."""
+    least: dict[str, int] = {}
+    try:
+        rows = await call.ledger.call("balance", path)
+    except UnknownAccountError:  # it was removed
+        return least
+    for row in rows:
+        if row.left is not None:
+            least[row.axis] = min(row.left, least.get(row.axis, row.left))
+    return least
+
+
+def _page(call: Call, paths: Iterable[str]) -> tuple[list[str], str | None]:
+    """Return a page of the paths that a client may see, and the `after` of the next one."""
+    after = call.fields.get("after", "")
     seen = [path for path in paths if path > after and may_see(call.key, path)]
-    return {"accounts": seen[:PAGE], "next": seen[PAGE - 1] if len(seen) > PAGE else None}
+    return seen[:PAGE], seen[PAGE - 1] if len(seen) > PAGE else None
 
 
 @operation("POST", "limits", "Expired", on_account=False)

@@ -89,6 +89,10 @@ def test_a_turn_draws_on_the_fleet_and_gives_back_what_it_leased(fleet: Fleet) -
             assert "tokens in 6 calls" in shown
             balance = fleet.balance()
             assert (balance.spent, balance.held) == (fleet.used(), 0)
+    (device,) = fleet.ledger.devices()
+    assert (device.account, device.spent, device.cap) == ("boards/unix", fleet.used(), 50_000)
+    assert device.left == {"tokens": 20_000 - fleet.used()}
+    assert device.resets_at > 0 == device.resets_at % 86_400
 
 
 def test_a_turn_says_that_the_fleet_has_nothing_left(fleet: Fleet) -> None:

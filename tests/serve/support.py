@@ -39,6 +39,8 @@ class Client:
     ) -> None:
         self.ledger = ledger
         self.clock = clock
+        if clock is not None:
+            options["clock"] = clock
         self.app = make_app(ledger, keys, **{"engine_timeout": PATIENCE, **options})
 
     def __call__(

@@ -292,3 +292,19 @@ async def test_the_key_is_in_no_repr_and_no_error() -> None:
     assert KEY not in repr(HttpLedger(URL, KEY))
     for wire in (RESET, no(401, "unauthorized"), b"HTTP/1.1 x"):
         assert KEY not in str(await refused(LedgerError, wire, wire))
+
+
+async def test_the_newest_report_of_a_device_is_sent_with_each_request() -> None:
+    wires = Wires(ok(HOLD), ok(HOLD), ok(HOLD))
+    await wires.ledger.reserve("org/a", {"tokens": 5})
+    for spent, cap, end in ((1, 9, 86_400), (2, None, 0)):
+        wires.ledger.report(spent, cap, end)
+        await wires.ledger.reserve("org/a", {"tokens": 5})
+    name = b"Microbudget-Device: "
+    before, first, second = [
+        [line for line in wire.sent.split(b"\r\n") if line.startswith(name)] for wire in wires.wires
+    ]
+    assert before == []
+    assert json.loads(first[0][len(name) :].decode()) == {"spent": 1, "cap": 9, "resets_at": 86_400}
+    assert json.loads(second[0][len(name) :].decode()) == {"spent": 2, "resets_at": 0}
+    assert len(first) == len(second) == 1

@@ -7,6 +7,7 @@ from budget_cpython.cli.board.boards import add_list
 from budget_cpython.cli.board.command import PORT
 from budget_cpython.cli.board.deploy import add_deploy
 from budget_cpython.cli.board.doctor import add_doctor
+from budget_cpython.cli.board.fleet import add_fleet
 from budget_cpython.cli.board.run import add_run
 from budget_cpython.cli.board.state import add_pull, add_push, add_reset, add_status
 
@@ -29,5 +30,6 @@ def add_board(commands: Any) -> None:
         add_reset,
         add_pull,
         add_push,
+        add_fleet,
     ):
         add(below)
