@@ -62,11 +62,12 @@ def _look():
     try:
         import budget_core.board.device
         import budget_core.board.line_input
+        from budget_core.agent.tool import Tool
         from budget_core.board.console import Console
         from budget_core.board.make_agent import make_client, make_operative
-        from budget_core.board.tools import chip_tool, note_tools
     except ImportError as error:
         return {"absent": str(error)}
+    budget_core.board.device.optional("budget_core.board.tools")  # as the program has it
     budget_core.board.device.ask_time = None
     model = _Scripted()
     try:
@@ -74,7 +75,10 @@ def _look():
             kept = make_client(settings, budget_core.board.device.optional("secret"))
         except ValueError as error:  # as the check of the endpoint says
             kept = error
-        tools = note_tools(settings.NOTES, settings.MAX_NOTE_BYTES) + [chip_tool()]
+        tools = [
+            Tool("list_files", "List the notes on this board, with sizes.", lambda: "none"),
+            Tool("read_chip", "Read the chip's uptime and free memory.", lambda: "up for 9 s"),
+        ]
         daily = _wide(settings)
         operative = make_operative(settings, model, daily, tools)
     except AttributeError as error:
