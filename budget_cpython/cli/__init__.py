@@ -13,6 +13,7 @@ _ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(si
 _EXAMPLES = """\
 examples:
   microbudget board list                    boards, and what is connected
+  microbudget board new my_board            make a folder for a board of your own
   microbudget board deploy rp2_pico_w       put the agent program on a board
   microbudget board doctor                  what does not work there, and the fix
   microbudget board status                  what its budget has left

