@@ -42,10 +42,9 @@ def serial_ports() -> dict[str, str]:
 
 def choose_port(given: str | None) -> str:
     """Return the given port, or that of the environment, or the only one."""
-    chosen = given or os.environ.get(PORT_VARIABLE)
-    if chosen:
-        return chosen
-    found = list(serial_ports())
+    if given:
+        return given
+    found = _named_ports() or list(serial_ports())
     if len(found) == 1:
         return found[0]
     if found:
@@ -54,6 +53,17 @@ def choose_port(given: str | None) -> str:
         f"no serial port found: connect the board with a USB cable that carries data, or name its "
         f"port with --port or {PORT_VARIABLE}"
     )
+
+
+def choose_ports(given: list[str]) -> list[str]:
+    """Return the given ports, or those of the environment, separated by commas, or all."""
+    found = given or _named_ports() or list(serial_ports())
+    return list(dict.fromkeys(found)) or [choose_port(None)]
+
+
+def _named_ports() -> list[str]:
+    named = os.environ.get(PORT_VARIABLE, "").split(",")
+    return [port.strip() for port in named if port.strip()]
 
 
 class BoardConnection:

@@ -1,22 +1,11 @@
-"""The commands on a board's budget: `status`, `reset`, `pull` and `push`."""
+"""The commands on a board's budget: `reset`, `pull` and `push`."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 from budget_cpython.board.errors import UsageError
 from budget_cpython.cli.board.command import add_command, add_yes, confirm
-
-
-def add_status(below: Any) -> None:
-    """Add `status`."""
-    examples = ["microbudget board status", "microbudget board status --json"]
-    about = "The exit code is 1 if the budget's state is damaged."
-    parser = add_command(
-        below, _status, "show what the budget has spent and has left", examples, about
-    )
-    parser.add_argument("--json", action="store_true", help="print one line of JSON")
 
 
 def add_reset(below: Any) -> None:
@@ -40,16 +29,6 @@ def add_push(below: Any) -> None:
     parser = add_command(below, _push, "copy a state that was pulled to the board", examples, about)
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="a folder that `pull` filled")
     add_yes(parser)
-
-
-def _status(options: argparse.Namespace) -> int:
-    from budget_cpython.board.device import work_on
-    from budget_cpython.board.state import lines, report_of
-
-    with work_on(options.port) as device:
-        report = report_of(device)
-    print(json.dumps(report) if options.json else "\n".join(lines(report)))
-    return 0 if report["error"] is None else 1
 
 
 def _reset(options: argparse.Namespace) -> int:
