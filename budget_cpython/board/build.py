@@ -77,6 +77,7 @@ def build_board(board: Path, form: Form, without: Collection[str] = ()) -> Build
             core = sorted(path for path in made.rglob("*") if path.is_file())
             files = {f"{LIBRARY}/{path.relative_to(made)}": path.read_bytes() for path in core}
     files[SETTINGS] = _program(board, SETTINGS)
+    files |= {f"/{path.name}": path.read_bytes() for path in own_modules(board)}
     files |= {path: _program(board, path) for path in PROGRAMS}
     deployed = _DEPLOYED.format(board=board.name, built=BUILT, listing=_listing(files, image))
     files[DEPLOYED] = deployed.encode()
@@ -214,6 +215,34 @@ def _compiler() -> str:
 
 def _module(path: Path) -> str:
     return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def own_modules(board: Path) -> list[Path]:
+    """Return the modules of a board's folder that its programs import, sorted."""
+    files = board_files(board)
+    apart = {path[1:] for path in (*PROGRAMS, SETTINGS, SECRETS, DEPLOYED)}
+    waiting = [path[1:] for path in (*PROGRAMS, SETTINGS)]
+    found: set[str] = set()
+    while waiting:
+        source = files.get(waiting.pop())
+        names = set() if source is None else {f"{name}.py" for name in _imported(source)}
+        new = (names & set(files)) - apart - found
+        found |= new
+        waiting += new
+    return [files[name] for name in sorted(found)]
+
+
+def _imported(source: Path) -> Iterator[str]:
+    """Yield the first part of the name of each module that a file imports."""
+    try:
+        tree = ast.parse(source.read_bytes(), str(source))
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(f"{source}: this is not Python: {error}") from None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
 
 
 def _program(board: Path, path: str) -> bytes:

@@ -186,3 +186,25 @@ def test_the_new_program_is_started_without_no_reset(cli: Cli, mine: Path) -> No
     assert "it boots" in read_until(line, "it ran")
     os.close(line)
     assert "/ran" in digests(cli.board)
+
+
+def test_modules_that_the_programs_import_are_copied_and_no_others(
+    new_cli: Cli, mine: Path
+) -> None:
+    (mine / "main.py").write_text("import lamps\nimport secret\nprint(lamps.pins.RED)\n")
+    (mine / "lamps.py").write_text("import pins\n")
+    (mine / "pins.py").write_text("RED = 4\n")
+    (mine / "unused.py").write_text("raise ValueError\n")
+    (mine / "secret.py").write_text("API_KEY = 'sk-1'\n")
+    assert new_cli("deploy", mine).code == 0
+    found = {path for path in digests(new_cli.board) if path.count("/") == 1}
+    assert found >= {"/lamps.py", "/pins.py", "/main.py"}
+    assert not found & {"/unused.py", "/secret.py"}
+
+
+def test_a_module_with_a_syntax_error_is_named(new_cli: Cli, mine: Path) -> None:
+    (mine / "main.py").write_text("import lamps\n")
+    (mine / "lamps.py").write_text("1 +\n")
+    said = new_cli("deploy", mine)
+    assert said.code == 2
+    assert "lamps.py: this is not Python" in said.err
