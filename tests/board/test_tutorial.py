@@ -171,7 +171,7 @@ def endpoint() -> Iterator[ScriptedEndpoint]:
         yield serving
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", ["rp2_pico_2_w", pytest.param("esp32_s3", marks=pytest.mark.slow)])
 def test_the_tutorials_commands_print_what_it_shows(
     name: str, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
