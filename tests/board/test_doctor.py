@@ -284,7 +284,7 @@ def test_a_clock_that_is_wrong_by_an_hour_is_a_warning(agent: Cli) -> None:
     assert 3590 <= off <= 3600 + 60
 
 
-@pytest.mark.parametrize("joined", [True, False])
+@pytest.mark.parametrize("joined", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_wifi_is_joined_and_its_signal_shown(agent: Cli, joined: bool) -> None:
     add_radio(agent, joined)
     set_secret(agent, WIFI_NAME="garden", WIFI_PASSWORD=PASSWORD)
@@ -304,9 +304,9 @@ def test_a_weak_signal_is_a_warning(agent: Cli) -> None:
     ("status", "reason", "fix"),
     [
         (-3, "wrong password", "WIFI_PASSWORD"),
-        (202, "wrong password", "WIFI_PASSWORD"),
+        pytest.param(202, "wrong password", "WIFI_PASSWORD", marks=pytest.mark.slow),
         (201, "no access point of that name", "WIFI_NAME"),
-        (1, "no connection within 1 s", "WIFI_TIMEOUT_S"),
+        pytest.param(1, "no connection within 1 s", "WIFI_TIMEOUT_S", marks=pytest.mark.slow),
     ],
 )
 def test_a_wifi_that_is_not_joined_fails_with_its_reason(
@@ -327,6 +327,25 @@ def test_a_board_with_wifi_needs_a_name_for_it(agent: Cli) -> None:
     found = examined(agent)
     assert found["wifi"] == "fails: no WIFI_NAME in a secret.py on the board"
     assert "secret_example.py" in found.fix("wifi")
+
+
+def test_a_chip_that_its_boot_has_connected_is_well(
+    tmp_path: Path, endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chip = ("rp2", "Raspberry Pi Pico 2 W with RP2350")
+    with UnixBoard(tmp_path / "flash.img", heap=HEAP, poses_as=chip) as board:
+        cli = Cli(board, capsys)
+        write(board, "/network.py", RADIO.format(joined=False, joins=None, signal=-61))
+        write(board, "/ntptime.py", "def settime(): pass\n")
+        options = ("--board", "rp2_pico_2_w", "--base-url", endpoint.base_url, "--api-key", KEY)
+        wifi = ("--wifi-name", "garden", "--wifi-password", PASSWORD)
+        assert cli.bare("new", tmp_path / "garden", "--yes", *options, *wifi).code == 0
+        secrets = tmp_path / "garden/secret.py"
+        assert cli("deploy", f"{tmp_path}/garden", "--secrets", secrets).code == 0
+        found = examined(cli)
+    assert found.results == dict.fromkeys(CHECKS, "ok")
+    assert chip[1] in found["firmware"]
+    assert found["wifi"] == "ok: garden, address 192.168.1.7, signal -61 dBm"
 
 
 def test_a_host_that_no_name_server_knows_fails(agent: Cli) -> None:
@@ -351,6 +370,7 @@ def test_a_key_that_is_refused_fails(agent: Cli, endpoint: ScriptedEndpoint) -> 
     assert "API_KEY" in found.fix("endpoint")
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_lists_no_models_is_reached_all_the_same(
     agent: Cli, endpoint: ScriptedEndpoint
 ) -> None:
@@ -416,6 +436,7 @@ def test_a_server_that_the_certificates_do_not_vouch_for_fails(
     assert fix in found.fix("endpoint")
 
 
+@pytest.mark.slow
 def test_tls_where_the_server_speaks_none_fails(agent: Cli, endpoint: ScriptedEndpoint) -> None:
     place = endpoint.base_url.replace("http:", "https:")
     set_secret(agent, BASE_URL=place)
@@ -473,7 +494,7 @@ def with_heap(
         yield Cli(board, capsys)
 
 
-@pytest.mark.parametrize("parts", [0.6, 0.95])
+@pytest.mark.parametrize("parts", [0.95, pytest.param(0.6, marks=pytest.mark.slow)])
 def test_a_turn_that_does_not_fit_in_the_heap_fails(
     parts: float, tmp_path: Path, agent_flash: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -496,6 +517,7 @@ def test_too_little_room_for_tls_is_a_warning(
     assert "and TLS takes some 40,000 more during a call" in found["memory"]
 
 
+@pytest.mark.slow
 def test_limits_that_end_the_turn_early_are_a_warning(agent: Cli) -> None:
     add_settings(agent, "MAX_TURNS = 2\n")
     found = examined(agent)

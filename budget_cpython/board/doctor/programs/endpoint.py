@@ -40,7 +40,10 @@ def _look():
         return {"absent": "its settings name no endpoint: " + str(error)}
     except ValueError as error:
         return {"wrong": str(error)}
-    return asyncio.run(_ask(client))
+    try:
+        return asyncio.run(_ask(client))
+    except ImportError as error:  # of a firmware without sockets
+        return {"absent": str(error)}
 
 
 print(json.dumps(_look()))
