@@ -61,6 +61,30 @@ def fill(template: str, axis: "Axis", tools: "Sequence[str]" = ()) -> str:
     return substitute(template, values)
 
 
+def warning(template: str | None, axis: "Axis") -> str:
+    """Return the warning of an axis that nears its end; `None` is the standard text."""
+    return fill(template or WARNING, axis)
+
+
+def tools_off(template: str | None, axis: "Axis", tools: "Sequence[str]") -> str:
+    """Return the notice that these tools are off, all without names; `None` is as above."""
+    return fill(template or TOOL_STRIP, axis, tools)
+
+
+def last_call(template: str | None, reason: str) -> str:
+    """Return the notice of a final call; `None` is as above."""
+    return substitute(template or LAST_CALL, {"reason": reason})
+
+
+def figures(axis: "Axis") -> str:
+    """Return what is used of an axis, as in `7 of 9 turns, and one reserved for the answer`."""
+    _, unit, used, cap, kept = axis
+    show, unit = show_on(unit)
+    limit = cap or 0
+    kept = 0 if used > limit - kept else kept  # past it, it is used too
+    return f"{show(used)} of {show(limit - kept)}{unit}{reserved(kept, show)}"
+
+
 def reserved(kept: int, show: "Callable[[int], str]" = str) -> str:
     """Return the clause that says what is reserved for the final answer, after the figures."""
     return f", and {'one' if kept == 1 else show(kept)} reserved for the answer" if kept else ""

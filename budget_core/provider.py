@@ -3,6 +3,9 @@
 The shapes are exoclaw's `LLMProvider` and `LLMResponse`, so its loop and ours take either.
 """
 
+from budget_core.errors import ProviderError
+from budget_core.usage import Usage, read_usage
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, ClassVar
@@ -84,6 +87,22 @@ def check_provider(name: str, value: "Any") -> "Any":
             "docs/providers.md shows how to wrap an SDK's client"
         )
     return value
+
+
+def usage_of(response: "Any") -> Usage:
+    """Return what an answer's own report says was used; never raises, also without an answer."""
+    try:
+        report = response.usage
+    except Exception:  # noqa: BLE001 - a provider's answer may be any object
+        report = None
+    return read_usage(report)
+
+
+def is_billed(error: BaseException) -> bool:
+    """Tell whether a failed call may cost something: not if refused, redirected or never sent."""
+    if isinstance(error, ProviderError):
+        return error.sent and error.status < 300
+    return getattr(error, "sent", True)
 
 
 async def maybe_await(value: "Any") -> "Any":

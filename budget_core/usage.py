@@ -32,6 +32,7 @@ class Usage:
     ESTIMATED = "estimated"
     INVALID = "invalid"
     MISSING = "missing"
+    UNCLEAR = (INVALID, MISSING)
     MOST = _MOST  # a report of more than this is a mistake
 
     input: int | None = None

@@ -1,6 +1,5 @@
 """Estimate tokens that were not counted."""
 
-from budget_core.errors import ProviderError
 from budget_core.usage import Usage, read_usage
 
 TYPE_CHECKING = False
@@ -50,7 +49,7 @@ def at_least_estimated(report: "Any", response: "Any", messages: "Any", tools: "
     The estimate is of the prompt and of the answer; `response` is `None` where there was none.
     """
     usage = read_usage(report)
-    if usage.status not in (Usage.INVALID, Usage.MISSING):
+    if usage.status not in usage.UNCLEAR:
         return usage
     calls = getattr(response, "tool_calls", None)
     answer = {
@@ -65,15 +64,6 @@ def at_least_estimated(report: "Any", response: "Any", messages: "Any", tools: "
     return estimate if estimate.total >= usage.total else usage
 
 
-def usage_of(response: "Any") -> Usage:
-    """Return what an answer's own report says was used; never raises, also without an answer."""
-    try:
-        report = response.usage
-    except Exception:  # noqa: BLE001 - a provider's answer may be any object
-        report = None
-    return read_usage(report)
-
-
 def as_report(usage: Usage) -> "dict[str, Any]":
     """Return an estimate as a usage report in OpenAI's form that says it is one."""
     return {
@@ -82,13 +72,6 @@ def as_report(usage: Usage) -> "dict[str, Any]":
         "total_tokens": usage.total,
         "estimated": True,
     }
-
-
-def is_billed(error: BaseException) -> bool:
-    """Tell whether a failed call may cost something: not if refused, redirected or never sent."""
-    if isinstance(error, ProviderError):
-        return error.sent and error.status < 300
-    return getattr(error, "sent", True)
 
 
 def tokens_in(size: int) -> int:

@@ -2,13 +2,13 @@
 
 from budget_core.checks import check_limit
 from budget_core.errors import BudgetError
+from budget_core.provider import usage_of
 from budget_core.usage import Usage, read_usage
 from budget_core.usage_estimate import (
     bytes_in,
     estimate_tokens,
     estimated,
     tokens_in,
-    usage_of,
 )
 
 _SPARE = 64  # characters: a single token may be long

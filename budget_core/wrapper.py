@@ -1,6 +1,7 @@
 """Put a budget between an agent loop and its model."""
 
 from budget_core.config import Enforcement, check_enforcement
+from budget_core.usage import read_usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,10 +154,13 @@ class BudgetWrapper:
             if streamed is not None:
                 usage = streamed.usage_of(response, messages, tools)
             if self.estimates:
-                from budget_core.usage_estimate import at_least_estimated, is_billed
+                usage = read_usage(usage)
+                if usage.status in usage.UNCLEAR:
+                    from budget_core.provider import is_billed  # loaded for the first of those
+                    from budget_core.usage_estimate import at_least_estimated
 
-                if failure is None or is_billed(failure):
-                    usage = at_least_estimated(usage, response, messages, tools)
+                    if failure is None or is_billed(failure):
+                        usage = at_least_estimated(usage, response, messages, tools)
             failure = None
             tracker.record(usage, counted)
             if tracker.alert:

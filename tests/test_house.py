@@ -29,7 +29,9 @@ def imported(path: Path) -> Iterator[str]:
             case ast.ImportFrom(module=source, names=names, level=level):
                 assert not level, f"{path}:{node.lineno}: an import is absolute here"
                 yield from (f"{source}.{alias.name}" for alias in names)
-            case ast.Call(func=ast.Name("__import__"), args=[ast.Constant(value=str(name)), *_]):
+            case ast.Call(
+                func=ast.Name("__import__" | "briefly"), args=[ast.Constant(value=str(name)), *_]
+            ):
                 yield name
 
 

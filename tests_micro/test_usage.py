@@ -10,8 +10,8 @@ from budget_core import (
     TurnBudgetConfig,
     TurnBudgetTracker,
 )
+from budget_core.provider import usage_of
 from budget_core.usage import read_usage
-from budget_core.usage_estimate import usage_of
 from tests_micro.script import QUESTION, Script, play, says
 from tests_micro.support import unclear
 

@@ -386,8 +386,7 @@ class Envelope:
         if isinstance(nano_usd, bool) or not isinstance(nano_usd, int) or nano_usd < 0:
             nano_usd = None
         limited = nano_usd is None and self.nano_usd.left() is not None
-        clear = used.status not in (used.MISSING, used.INVALID)
-        unclear = ("unpriced",) if limited and clear else ()
+        unclear = ("unpriced",) if limited and used.status not in used.UNCLEAR else ()
         self.book(used.total, nano_usd or 0, unclear)
 
     def book(

@@ -3,9 +3,8 @@
 from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.errors import ProviderError
-from budget_core.provider import ChatResponse, maybe_await
+from budget_core.provider import ChatResponse, is_billed, maybe_await, usage_of
 from budget_core.usage import Usage, read_usage
-from budget_core.usage_estimate import as_report, at_least_estimated, is_billed, usage_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,9 +136,13 @@ class LlmCall:
         usage, streamed = usage_of(self.response), self._streamed
         if streamed is not None:
             usage = streamed.usage_of(self.response, messages, tools)
-        if self.billed:
+        if self.billed and usage.status in usage.UNCLEAR:
+            from budget_core.usage_estimate import at_least_estimated  # for the first of those
+
             usage = at_least_estimated(usage, self.response, messages, tools)
         if usage.status == Usage.ESTIMATED:
+            from budget_core.usage_estimate import as_report
+
             self.report = as_report(usage)
         else:
             self.report = getattr(self.response, "usage", streamed and streamed.usage)

@@ -7,7 +7,6 @@ from budget_core.agent.llm_call import LlmCall, Request
 from budget_core.agent.stop import StoppedError, StopReason, StopRequested, in_words
 from budget_core.agent.wind_down import WindDown
 from budget_core.checks import check_limit
-from budget_core.usage_estimate import estimate_tokens
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -247,7 +246,11 @@ class Gate:
         cap = self.envelope.max_context_tokens
         if self.count_tokens is None and cap is None:
             return 0
-        count = self.count_tokens or estimate_tokens
+        count = self.count_tokens
+        if count is None:
+            from budget_core.usage_estimate import estimate_tokens  # loaded for the first bound
+
+            count = estimate_tokens
         size: int = count(request.messages + notices, request.tools)
         if self.compact is not None and cap is not None and size > cap:
             request.messages = list(await self.run_hook(self.compact, request.messages))

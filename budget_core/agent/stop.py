@@ -1,5 +1,6 @@
 """Say when a run is to end, and why."""
 
+from budget_core.briefly import briefly
 from budget_core.errors import BudgetError
 
 TYPE_CHECKING = False
@@ -62,12 +63,8 @@ class StopReason:
             return self.reason
         text = self.kind.replace("_", " ")
         if self.used is not None:
-            from budget_core.notices import reserved, show_on  # loaded for the first reason
-
-            show, unit = show_on(self.axis)
-            limit = self.limit or 0
-            kept = 0 if self.used > limit - self.kept else self.kept  # past it, it is used too
-            text += f": {show(self.used)} of {show(limit - kept)}{unit}{reserved(kept, show)}"
+            axis = ("", self.axis, self.used, self.limit or 0, self.kept)
+            text += ": " + briefly("budget_core.notices", "figures", axis)
         if self.scope != "run":
             text += f" ({self.scope})"
         return f"{text}: {self.reason}" if self.reason else text

@@ -1,5 +1,6 @@
 """What a model may call, and what comes of it."""
 
+from budget_core.briefly import briefly
 from budget_core.checks import check_count, check_text
 from budget_core.durations import in_ms
 
@@ -39,15 +40,16 @@ class Tool:
         draws: bool = False,
         essential: bool = False,
     ) -> None:
-        from budget_core.agent.json_schema import check_schema  # loaded with the first tool
-
         self.name = check_text("name", name)
         self.description = description
         if not callable(run):
             raise ValueError(f"run of {name} must be a function, not {run!r}")
         self.run = run
         empty: dict[str, Any] = {"type": "object", "properties": {}}
-        self.parameters = check_schema(f"parameters of {name}", parameters or empty)
+        where = f"parameters of {name}"
+        self.parameters: dict[str, Any] = briefly(
+            "budget_core.agent.json_schema", "check_schema", where, parameters or empty
+        )
         if cap_s is not None:
             in_ms(f"cap_s of {name}", cap_s)
         self.cap_s = cap_s

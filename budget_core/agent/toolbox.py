@@ -6,6 +6,7 @@ from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.envelope import Envelope
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.agent.tool import ToolOutput, reported_usage
+from budget_core.briefly import briefly
 from budget_core.provider import maybe_await
 from budget_core.turn_state import COMPLETED, TIMED_OUT
 from budget_core.usage import read_usage
@@ -81,9 +82,9 @@ class Toolbox:
         elif call.name not in self.offered and self.envelope.tool_calls.left() != 0:
             return ToolEnd(DENIED, f"Error: {call.name} is off now; go on without it.")
         elif call.arguments is not None:
-            from budget_core.agent.json_schema import complaint_about  # loaded with the first tool
-
-            wrong = complaint_about(tool.parameters, call.arguments)
+            wrong = briefly(
+                "budget_core.agent.json_schema", "complaint_about", tool.parameters, call.arguments
+            )
         if wrong is None:
             self.state.validation_repair_counts.pop(call.name, None)
             return None

@@ -1,5 +1,6 @@
 """Bring a run to its end in stages: a notice, fewer tools, no tools, a final call."""
 
+from budget_core.briefly import briefly
 from budget_core.checks import check_text
 from budget_core.config import check_each, check_share, in_ppm
 from budget_core.edge import nearest, newly_reached, withdraw
@@ -69,24 +70,22 @@ class WindDown:
         """
         if reason is not None:
             request.tools = None
-            values: dict[str, Any] = {"reason": str(reason)}
-            texts = _notices()
-            return _LAST, [texts.substitute(self.last_call_template or texts.LAST_CALL, values)]
+            return _LAST, [
+                briefly("budget_core.notices", "last_call", self.last_call_template, str(reason))
+            ]
         axis = nearest(envelope.axes() + axes)
         notices = []
         thresholds = [in_ppm(share) for share in self.notice_at]
         ppm = newly_reached(axis, thresholds, envelope.notes.get("notice", 0))
         if ppm is not None:
             envelope.notes["notice"] = ppm + 1
-            texts = _notices()
-            notices.append(texts.fill(self.notice_template or texts.WARNING, axis))
+            notices.append(briefly("budget_core.notices", "warning", self.notice_template, axis))
         kept, gone = withdraw(request.tools or [], axis, self._stages(envelope, essential))
         if not gone:
             return _NORMAL, notices
         request.tools = kept or None
-        texts = _notices()
         off = gone if kept else ()
-        notices.append(texts.fill(self.tools_template or texts.TOOL_STRIP, axis, off))
+        notices.append(briefly("budget_core.notices", "tools_off", self.tools_template, axis, off))
         return _NARROWED if kept else _TOOLS_OFF, notices
 
     def _stages(self, envelope: "Envelope", essential: "set[str]") -> "list[Any]":
@@ -97,7 +96,3 @@ class WindDown:
         if essential and self.narrow_at is not None:
             stages.append((in_ppm(self.narrow_at), lambda name: name in essential))
         return stages
-
-
-def _notices() -> "Any":
-    return __import__("budget_core.notices", None, None, ("fill",))  # loaded for the first notice

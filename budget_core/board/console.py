@@ -3,7 +3,8 @@
 import asyncio
 import gc
 
-from budget_core.board.device import optional, refresh_clock
+from budget_core.board.device import refresh_clock
+from budget_core.briefly import briefly
 from budget_core.errors import BudgetError
 from budget_core.until import until
 from budget_core.wall_clock import WALL
@@ -170,18 +171,14 @@ def main(settings: "Any", tools: "list[Tool]") -> None:
     With a LEDGER in the settings it also draws on the budget of a fleet.
     """
     from budget_core.board.line_input import Keyboard
-    from budget_core.board.make_agent import make_client, make_daily, make_fleet, make_operative
 
-    secret = optional("secret")
     try:
-        provider = make_client(settings, secret)
-        daily = make_daily(settings)
-        fleet = make_fleet(settings, secret, daily)
-        operative = make_operative(settings, provider, daily, tools, fleet)
+        made = briefly("budget_core.board.make_agent", "make_agent", settings, tools)
     except (BudgetError, ValueError) as error:
         print(f"error: {error}")
         return
+    client, daily, operative, fleet = made
     console = Console(settings, operative, daily, Keyboard(settings.ECHO), fleet=fleet)
-    print(f"{provider!r}; /help says more")
+    print(f"{client!r}; /help says more")
     print(console.budget_line())
     console.run()

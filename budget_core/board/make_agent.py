@@ -1,6 +1,6 @@
 """Make the agent of a board from its settings: the model, the day's budget, and a turn's."""
 
-from budget_core.board.device import open_store
+from budget_core.board.device import open_store, optional
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,6 +10,21 @@ if TYPE_CHECKING:
     from budget_core.agent.tool import Tool
     from budget_core.board.fleet import FleetBudget
     from budget_core.daily_tracker import DailyBudgetTracker
+
+
+def make_agent(
+    settings: "Any", tools: "list[Tool]"
+) -> "tuple[Any, DailyBudgetTracker, Operative, FleetBudget | None]":
+    """Return the client, the day's tracker, the agent and the fleet of a board, with its secrets.
+
+    Raises `ValueError` for a wrong setting, and `BudgetError` where the fleet's budget cannot be
+    had.
+    """
+    secret = optional("secret")
+    client = make_client(settings, secret)
+    daily = make_daily(settings)
+    fleet = make_fleet(settings, secret, daily)
+    return client, daily, make_operative(settings, client, daily, tools, fleet), fleet
 
 
 def make_client(settings: "Any", secret: "Any") -> "Any":

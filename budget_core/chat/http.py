@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 _PIECE = 256
-_WRITTEN = 512
 _UNKNOWN = 1 << 40
 _DIGITS = b"0123456789abcdef"
 
@@ -157,7 +156,7 @@ class HttpExchange:
         """Write a head and a body part by part: all of it may be too much for a chip."""
         waiting = head
         for piece in body:
-            if len(waiting) + len(piece) > _WRITTEN:
+            if len(waiting) + len(piece) > _PIECE:
                 self._writer.write(waiting)
                 await self._writer.drain()
                 waiting = b""

@@ -8,10 +8,10 @@ from budget_core.ledger.llm_account import LedgerAccount, UnpricedError, used_by
 from budget_core.ledger.standing import FinalCall, Standing
 from budget_core.log import log
 from budget_core.notices import CUTOFF, LAST_CALL, UNAVAILABLE, fill, substitute
-from budget_core.provider import ChatResponse, maybe_await
+from budget_core.provider import ChatResponse, is_billed, maybe_await, usage_of
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.usage import Usage
-from budget_core.usage_estimate import at_least_estimated, estimate_tokens, is_billed, usage_of
+from budget_core.usage_estimate import at_least_estimated, estimate_tokens
 from budget_core.usage_stream import as_streamed
 
 TYPE_CHECKING = False

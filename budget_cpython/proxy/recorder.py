@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from budget_core.provider import ChatResponse
+from budget_core.provider import ChatResponse, is_billed, usage_of
 from budget_core.usage import Usage
-from budget_core.usage_estimate import at_least_estimated, is_billed, usage_of
+from budget_core.usage_estimate import at_least_estimated
 from budget_cpython.deadline import current_or_none
 from budget_cpython.proxy.pace import Pace
 from budget_cpython.proxy.usage_by_model import ModelUsage, UsageByModel

@@ -1,0 +1,22 @@
+"""Call functions whose modules are needed for a moment, and let go of these where it is cheap."""
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def briefly(module: str, function: str, *arguments: "Any") -> "Any":
+    """Return what a function returns whose module is loaded for it, unless it is loaded already.
+
+    A precompiled module is forgotten afterwards: a chip has its memory back, and loads it again in
+    some milliseconds. Any other stays, because to compile it again takes more of both.
+    """
+    was_loaded = module in sys.modules
+    loaded = __import__(module, None, None, (function,))
+    if not was_loaded and getattr(loaded, "__file__", "").endswith(".mpy"):
+        package, _, name = module.rpartition(".")
+        del sys.modules[module]
+        delattr(sys.modules[package], name)
+    return getattr(loaded, function)(*arguments)
