@@ -15,7 +15,7 @@ from budget_core import WALL, DailyAllowance, FileBudgetStore
 from budget_core.board.console import Console
 from budget_core.board.device import optional, refresh_clock
 from budget_core.board.line_input import Keyboard
-from budget_core.board.make_agent import make_client, make_daily, make_operative
+from budget_core.board.make_agent import make_client, make_daily, make_fleet, make_operative
 
 try:
     from asyncio import sleep
@@ -58,9 +58,10 @@ def main() -> None:
     """Serve the console and the hours until the end of input, `/quit`, or Ctrl-C."""
     garden = make_garden()
     daily = make_daily(settings)
-    client = make_client(settings, optional("secret"))
-    agent = make_operative(settings, client, daily, garden.tools())
-    console = Console(settings, agent, daily, Keyboard(settings.ECHO))
+    secret = optional("secret")
+    fleet = make_fleet(settings, secret, daily)
+    agent = make_operative(settings, make_client(settings, secret), daily, garden.tools(), fleet)
+    console = Console(settings, agent, daily, Keyboard(settings.ECHO), fleet=fleet)
     print(f"{garden.left()}; rounds at {settings.HOURS_UTC} o'clock UTC; /water says more")
     try:
         while True:

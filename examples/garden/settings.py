@@ -27,6 +27,11 @@ ALLOWANCE = 0
 STATE = "/budget"
 WRITE_AHEAD = 4_000
 
+# A budget that boards share, as in the other boards' settings: "" for none.
+LEDGER = ""
+LEDGER_ACCOUNT = "boards"
+DEVICE = "garden"
+
 # One turn: LLM calls, tokens, tokens of one answer, tool calls, seconds, in which water runs;
 # shares of them at which the model is told, and at which it loses its tools.
 MAX_TURNS = 8
@@ -37,12 +42,13 @@ TIMEOUT_S = 300
 NOTICE_AT = (0.6,)
 TOOLS_OFF_AT = 0.9
 
-# The model. On a board take one that it can reach.
+# The model; on a board one that it can reach. CA_FILE has the root certificates for https; a deploy
+# sends those of the endpoint.
 BASE_URL = "http://127.0.0.1:8080/v1"
 MODEL = "scripted"
 CALL_TIMEOUT_S = 60
 MAX_ANSWER_BYTES = 16_384
-CA_FILE = "/ca.pem"
+CA_FILE = "/ca.der"
 SYSTEM_PROMPT = (
     "You look after a garden. Soil from 40 to 80 % is right for every bed. Water as little as "
     "does it: ten seconds raise a bed by about 13 %. If water is refused, the day has too little "
