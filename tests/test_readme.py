@@ -14,6 +14,8 @@ from tests.paths import ROOT
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
+LINKED = [*PAGES, *sorted(ROOT.glob("boards/*/*.md")), *sorted(ROOT.glob("examples/*/*.md"))]
+
 
 def snippets(language: str) -> list[tuple[str, str]]:
     return [
@@ -67,7 +69,7 @@ def test_the_readmes_example_counts_its_run_and_remembers_its_day(tmp_path: Path
 
 
 def test_every_link_to_a_file_leads_somewhere() -> None:
-    for page in PAGES:
+    for page in LINKED:
         for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
@@ -79,7 +81,7 @@ def headings(page: Path) -> set[str]:
 
 
 def test_every_link_to_a_heading_leads_to_one() -> None:
-    for page in PAGES:
+    for page in LINKED:
         for target, anchor in re.findall(r"\]\((?!http)([^)#]*)#([^)]+)\)", page.read_text()):
             linked = page.parent / target if target else page
             assert anchor in headings(linked), f"{page.name}: {target}#{anchor}"
