@@ -57,8 +57,8 @@ class WLAN:
     def __init__(self, interface):
         self.joined = False
 
-    def active(self, on):
-        pass
+    def active(self, on=None):
+        return self.joined
 
     def connect(self, name, password):
         self.joined = (name, password) == ("home", "pass-Word-1")
