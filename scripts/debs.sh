@@ -3,11 +3,12 @@ set -euo pipefail
 
 usage() {
     cat <<'END'
-usage: scripts/debs.sh [--no-deps | --arch ARCH] RELEASE FOLDER PACKAGE...
+usage: scripts/debs.sh [--no-deps | --source | --arch ARCH] RELEASE FOLDER PACKAGE...
 
 Unpacks packages of a Debian or Ubuntu release, with all they depend on, into
 FOLDER, replacing it. RELEASE is a code name, or "own" for this machine's.
 With --no-deps only the packages named; ARCH is another architecture than the machine's.
+With --source FOLDER gets the archives of their sources, as they are.
 
 The system is neither changed nor asked for rights: apt works on a state of its
 own in FOLDER.apt, on the mirror and with the signing key that this machine's
@@ -29,6 +30,10 @@ case ${1-} in
     ;;
 --no-deps)
     deps=no
+    shift
+    ;;
+--source)
+    deps=source
     shift
     ;;
 --arch)
@@ -95,7 +100,9 @@ rm -rf "$apt" "$folder.new"
 mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial" "$folder.new"
 : >"$apt/status"
 arch=${arch:-$(dpkg --print-architecture)}
-echo "deb [arch=$arch${key:+ signed-by=$key}] $mirror $release $components" >"$apt/sources.list"
+kind=deb
+[ $deps != source ] || kind=deb-src
+echo "$kind [arch=$arch${key:+ signed-by=$key}] $mirror $release $components" >"$apt/sources.list"
 # Of the machine's own settings only those of the network count: its pins,
 # hooks and extra indexes are about its own packages.
 network=$(apt-config dump | grep -E '^Acquire::(https?|Retries|ForceIPv[46]|Check-)' || true)
@@ -128,15 +135,18 @@ packages=("$@")
 echo "Reading the list of packages of $release from $mirror" >&2
 step apt-get -q update
 echo "Downloading ${packages[*]}" >&2
-if [ $deps = yes ]; then
-    step apt-get -qy --download-only install "${packages[@]}"
-else
-    cd "$apt/cache/archives"
-    step apt-get -q download "${packages[@]}"
-    cd "$OLDPWD"
-fi
+cd "$apt/cache/archives"
+case $deps in
+yes) step apt-get -qy --download-only install "${packages[@]}" ;;
+no) step apt-get -q download "${packages[@]}" ;;
+source)
+    cd "$folder.new"
+    step apt-get -q --download-only source "${packages[@]}"
+    ;;
+esac
+cd "$OLDPWD"
 for deb in "$apt"/cache/archives/*.deb; do
-    step dpkg-deb -x "$deb" "$folder.new"
+    [ $deps = source ] || step dpkg-deb -x "$deb" "$folder.new"
 done
 rm -rf "$folder"
 mv "$folder.new" "$folder"

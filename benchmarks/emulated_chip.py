@@ -1,0 +1,177 @@
+"""An emulated Cortex-M3 with MicroPython, as `scripts/chip.sh` builds it.
+
+It has a serial port, littlefs in memory that starts empty, ROMFS, a clock and floats of 32 bits,
+and no network. Heap and stack are as large as asked for. Run one program on it:
+
+    python -m benchmarks.emulated_chip --heap 64 --stack 7680 --romfs FOLDER PROGRAM
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Self
+
+from mpremote.transport_serial import SerialTransport  # type: ignore[import-untyped]
+
+from benchmarks.mpy import ROOT
+from budget_cpython.board.build import romfs_image
+
+CHIP = ROOT / ".local/chip/chip"
+KIB = 1024
+STACK = 32 * KIB
+ANSWER_S = 60.0
+_ROMFS_AT = 0x200000
+_FILES_AT = 0x20200000
+_OPTIONS_AT = 0x21FFF000
+_COPY = """
+import os, uctypes, vfs
+vfs.mount(vfs.VfsRom(uctypes.bytearray_at({at}, {size})), "/files")
+def copy(folder):
+    for name, kind, *_ in os.ilistdir("/files" + folder):
+        path = folder + "/" + name
+        if kind & 0x4000:
+            os.mkdir(path)
+            copy(path)
+        else:
+            with open("/files" + path, "rb") as old, open(path, "wb") as new:
+                new.write(old.read())
+copy("")
+vfs.umount("/files")
+"""
+_BEFORE = "import chip\nchip.stack_paint()\n"
+_AFTER = "import chip, gc\nused = chip.stack_used()\ngc.collect()\nprint(gc.mem_alloc(), used)\n"
+
+
+class EmulatedChip:
+    """The chip, switched on within its `with` block, at its raw REPL.
+
+    `heap` and `stack` are in bytes: all of the heap, its tables included, and where MicroPython
+    stops a program that nests too deep. `romfs` is an image, or a folder to make one of. `files` is
+    a folder that its file system starts with.
+    """
+
+    def __init__(
+        self,
+        heap: int = 192 * KIB,
+        stack: int = STACK,
+        romfs: bytes | Path | None = None,
+        files: Path | None = None,
+    ) -> None:
+        self._words = (heap, stack)
+        self._images = {}
+        if romfs is not None:
+            self._images[_ROMFS_AT] = romfs_image(romfs) if isinstance(romfs, Path) else romfs
+        if files is not None:
+            self._images[_FILES_AT] = romfs_image(files)
+
+    def __enter__(self) -> Self:
+        self._folder = TemporaryDirectory()
+        try:
+            self._process = self._start(Path(self._folder.name))
+            self.port = self._find_port()
+            self._transport = SerialTransport(self.port, timeout=ANSWER_S)
+            self._transport.enter_raw_repl(soft_reset=False, timeout_overall=ANSWER_S)
+            if _FILES_AT in self._images:
+                size = len(self._images[_FILES_AT])
+                self.run(_COPY.format(at=_FILES_AT, size=size))
+                self._transport.enter_raw_repl(soft_reset=True)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if hasattr(self, "_transport"):
+            self._transport.serial.close()
+        if hasattr(self, "_process"):
+            self._process.kill()
+            self._process.communicate()
+        self._folder.cleanup()
+
+    def run(self, program: str, say: Callable[[str], object] | None = None) -> str:
+        """Run a program's text and return its output; `say` gets it as it comes.
+
+        Raises `RuntimeError` with its traceback where it fails.
+        """
+        parts: list[str] = []
+
+        def take(data: bytes) -> None:
+            parts.append(_text(data))
+            if say is not None:
+                say(parts[-1])
+
+        _, error = self._transport.exec_raw(program, timeout=None, data_consumer=take)
+        said = "".join(parts)
+        if error:
+            raise RuntimeError(f"MicroPython on the chip failed: {said}{_text(error)}".strip())
+        return said
+
+    def measured(
+        self, program: str, say: Callable[[str], object] | None = None
+    ) -> tuple[int, int, str]:
+        """Run a program; return the bytes of heap it keeps, the most of the stack, its output."""
+        before = int(self.run(_AFTER).split()[0])
+        said = self.run(_BEFORE + program, say)
+        heap, stack = (int(word) for word in self.run(_AFTER).split())
+        return heap - before, stack, said
+
+    def _start(self, folder: Path) -> "subprocess.Popen[str]":
+        options = []
+        for number, word in enumerate(self._words):
+            value = f"addr={_OPTIONS_AT + 4 * number},data={word},data-len=4"
+            options += ["-device", f"loader,{value}"]
+        for place, image in self._images.items():
+            path = folder / f"{place:x}"
+            path.write_bytes(image)
+            options += ["-device", f"loader,file={path},addr={place},force-raw=on"]
+        return subprocess.Popen(  # noqa: S603 - ours
+            [CHIP, "-serial", "pty", *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def _find_port(self) -> str:
+        assert self._process.stdout is not None
+        said = ""
+        for line in self._process.stdout:
+            said += line
+            if found := re.search(r"redirected to (\S+)", line):
+                return found[1]
+        raise RuntimeError(f"the emulator ended: {said.strip()}")
+
+
+def _text(data: bytes) -> str:
+    return data.translate(None, b"\x04\r").decode("utf-8", "replace")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a program on the chip, and print what it takes; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--heap", type=int, default=192, metavar="KIB", help="default: 192")
+    parser.add_argument("--stack", type=int, default=STACK, metavar="B", help=f"default: {STACK}")
+    parser.add_argument("--romfs", type=Path, metavar="FOLDER", help="its ROMFS, imported from")
+    parser.add_argument("--files", type=Path, metavar="FOLDER", help="copied to its file system")
+    parser.add_argument("program", type=Path)
+    options = parser.parse_args(arguments)
+    with EmulatedChip(options.heap * KIB, options.stack, options.romfs, options.files) as chip:
+        try:
+            heap, stack, _ = chip.measured(options.program.read_text(), _show)
+        except RuntimeError as error:
+            print(error, file=sys.stderr)
+            return 1
+    print(f"heap kept: {heap:,} B; stack used: {stack:,} B")
+    return 0
+
+
+def _show(text: str) -> None:
+    print(text, end="", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
