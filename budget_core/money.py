@@ -8,20 +8,22 @@ if TYPE_CHECKING:
 
 _DIGITS = "0123456789"
 _LONGEST = 40
+_SINGLE = float("1.00000001") == 1  # floats have 32 bits, and print a seventh digit that is wrong
 
 
 def in_nano(name: str, usd: "Any", places: int = 9) -> int:
     """Return dollars as whole nano-USD, or as whole units of so many decimal `places`.
 
     Text such as `"0.50"`, a `Decimal` and a whole number are taken exactly. A float is taken as
-    it prints and rounded to the nearest unit: no arithmetic on floats, which have 32 bits on most
-    chips. Raises `ValueError` for anything else, and for text that is finer than the unit.
+    it prints, to six digits where floats have 32 bits, as on most chips, and rounded to the nearest
+    unit. Raises `ValueError` for anything else, and for text that is finer than the unit.
     """
     exact = isinstance(usd, str) or hasattr(usd, "as_tuple")
     if exact:
         text, exponent = usd if isinstance(usd, str) else f"{usd:f}", ""
     elif isinstance(usd, (int, float)) and not isinstance(usd, bool):
-        text, _, exponent = repr(usd).partition("e")
+        single = _SINGLE and isinstance(usd, float)
+        text, _, exponent = (f"{usd:.6g}" if single else repr(usd)).partition("e")
     else:
         text, exponent = "", ""
     whole, _, part = text.partition(".")

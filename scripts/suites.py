@@ -85,11 +85,12 @@ def on_micropython(micropython: str, arguments: list[str], say: Callable[[str], 
             say(complaints.read().decode(errors="replace"))
     try:
         said = json.loads(last)
-        runtime, passed, failed = f"MicroPython {said['version']}", said["passed"], said["failed"]
+        runtime = f"MicroPython {said['version']}"
+        passed, failed, skipped = said["passed"], said["failed"], said["skipped"]
     except (ValueError, TypeError, KeyError):
         say(f"{last}MicroPython broke off with exit code {process.returncode}.\n")
         return Counts("MicroPython ?", failed=1)
-    return Counts(runtime, passed, failed, exit_code=process.returncode)
+    return Counts(runtime, passed, failed, skipped, process.returncode)
 
 
 def on_cpython(arguments: list[str]) -> Counts:

@@ -43,19 +43,23 @@ class QuietLogging:
 
 
 class Results:
-    """The names of the tests that were run, how many passed, and which failed."""
+    """The names of the tests that were run, how many passed, and which failed or were skipped."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
         self.passed = 0
         self.failed: list[str] = []
+        self.skipped: list[str] = []
 
     def add(self, name: str, error: BaseException | None) -> None:
-        """Count one test, and show its error."""
+        """Count one test; show its error, or what it needs and this runtime lacks."""
         self.names.append(name)
         if error is None:
             self.passed += 1
             print(".", end="")
+        elif hasattr(error, "lacks"):  # as of `tests_micro.support.SkippedError`
+            self.skipped.append(f"{name}: {error}")
+            print("s", end="")
         else:
             self.failed.append(name)
             print("F\n\nFAILED", name)
@@ -78,6 +82,8 @@ def main(wanted: "list[str]") -> int:
         if not any(within(ran, name) for ran in results.names):
             print("No test matches", name)
             results.failed.append(name)
+    for test in results.skipped:
+        print("SKIPPED", test)
     for test in results.failed:
         print("FAILED", test)
     if not (results.passed or results.failed):
@@ -143,7 +149,7 @@ def summary(results: Results) -> str:
     """Return the line that `scripts/check.py` reads."""
     version = ".".join([str(part) for part in sys.implementation.version[:3]])
     counts = {"version": version, "passed": results.passed, "failed": len(results.failed)}
-    return json.dumps(counts)
+    return json.dumps(dict(counts, skipped=len(results.skipped)))
 
 
 if __name__ == "__main__":

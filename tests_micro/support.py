@@ -83,6 +83,24 @@ class RecordingLock:
         self.held = False
 
 
+class SkippedError(Exception):
+    """A test needs what this runtime lacks, which the text names; the runner counts it apart."""
+
+    def __init__(self, lacks: str) -> None:
+        super().__init__(lacks)
+        self.lacks = lacks
+
+
+def module_or_skip(*names: str) -> "Any":
+    """Return the first of these modules that there is, or skip the test."""
+    for name in names:
+        try:
+            return __import__(name)
+        except ImportError:
+            pass
+    raise SkippedError("no " + " or ".join(names))
+
+
 class temp_folder:  # noqa: N801 - used like a function: `with temp_folder() as path`
     """A new, empty folder, removed at the end of the `with` block with all that is in it."""
 

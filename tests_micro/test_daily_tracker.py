@@ -195,7 +195,7 @@ def test_a_reset_begins_the_same_day_again() -> None:
 
 
 def test_the_clock_may_give_fractions() -> None:
-    clock = FakeClock(MIDNIGHT + 0.5)
+    clock = FakeClock(DAY + 0.5)  # of 1970: floats of 32 bits hold no later fractions
     tracker = tracker_with(7, clock)
-    assert used_at(tracker, clock, MIDNIGHT + DAY - 0.25) == 7
-    assert used_at(tracker, clock, MIDNIGHT + DAY + 0.25) == 0
+    assert used_at(tracker, clock, 2 * DAY - 0.25) == 7
+    assert used_at(tracker, clock, 2 * DAY + 0.25) == 0

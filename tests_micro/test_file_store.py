@@ -12,7 +12,7 @@ from budget_core import (
 )
 from budget_core.checksum import decode, encode, framed
 from budget_core.file_store import SLOT_BYTES
-from tests_micro.support import FakeClock, raises, temp_folder
+from tests_micro.support import FakeClock, raises, remove, temp_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +47,13 @@ def write(path: str, data: bytes) -> None:
 
 def slot(folder: str, number: int) -> str:
     return f"{folder}/day/{number}/state.json"
+
+
+def put_folder_in_place_of(path: str) -> None:
+    """Replace a file by a folder with a file in it: littlefs removes an empty one like a file."""
+    os.remove(path)
+    os.mkdir(path)
+    write(path + "/file", b"")
 
 
 def store_in(folder: str, *states: "dict[str, Any]", **options: "Any") -> FileBudgetStore:
@@ -483,8 +490,7 @@ def test_a_slot_that_cannot_be_read_or_written_gives_way_to_the_others() -> None
     for number, expected in ((0, FOURTH), (1, FOURTH), (2, OTHER)):
         with temp_folder() as folder:
             store_in(folder, STATE, OTHER, FOURTH)
-            os.remove(slot(folder, number))
-            os.mkdir(slot(folder, number))
+            put_folder_in_place_of(slot(folder, number))
             assert store_in(folder).load() == expected, number
             assert store_in(folder).slots()[number] == "unreadable"
             store = store_in(folder)
@@ -497,13 +503,12 @@ def test_where_only_one_slot_can_be_written_it_is_not_written_over() -> None:
     with temp_folder() as folder:
         store_in(folder, STATE, OTHER, FOURTH)
         for number in (0, 1):
-            os.remove(slot(folder, number))
-            os.mkdir(slot(folder, number))
+            put_folder_in_place_of(slot(folder, number))
         store = store_in(folder)
         raises(StoreError, store.save, THIRD)
         raises(StoreError, store.save, THIRD)
         assert store_in(folder).load() == FOURTH
-        os.rmdir(slot(folder, 0))
+        remove(slot(folder, 0))
         store.save(THIRD)
         assert store_in(folder).load() == THIRD
 
@@ -512,8 +517,7 @@ def test_where_no_slot_can_be_read_it_is_an_error_of_the_store() -> None:
     with temp_folder() as folder:
         store_in(folder, STATE, OTHER)
         for number in SLOTS:
-            os.remove(slot(folder, number))
-            os.mkdir(slot(folder, number))
+            put_folder_in_place_of(slot(folder, number))
         raises(StoreError, store_in(folder).load)
         raises(StoreError, store_in(folder).save, THIRD)
         raises(StoreError, store_in(folder).provision)

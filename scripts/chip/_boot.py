@@ -1,25 +1,35 @@
-"""Mount the chip's file system, which is made the first time; ROMFS is mounted already."""
+"""Mount the chip's file system, and make it the first time; ROMFS is mounted already."""
 
 import uctypes
 import vfs
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+BLOCK = 4096
+BLOCKS = 512
+
 
 class Flash:
-    """Two megabytes of memory, in blocks of 4 KiB, as a block device."""
+    """Two megabytes of memory as a block device."""
 
-    def __init__(self):
-        self.memory = memoryview(uctypes.bytearray_at(0x20000000, 0x200000))
+    def __init__(self) -> None:
+        self.memory = memoryview(uctypes.bytearray_at(0x20000000, BLOCK * BLOCKS))
 
-    def readblocks(self, block, buffer, offset=0):
-        start = block * 4096 + offset
+    def readblocks(self, block: int, buffer: "Any", offset: int = 0) -> None:
+        """Fill the buffer from a place in a block on."""
+        start = block * BLOCK + offset
         buffer[:] = self.memory[start : start + len(buffer)]
 
-    def writeblocks(self, block, buffer, offset=0):
-        start = block * 4096 + offset
+    def writeblocks(self, block: int, buffer: "Any", offset: int = 0) -> None:
+        """Write to a place in a block, and on."""
+        start = block * BLOCK + offset
         self.memory[start : start + len(buffer)] = buffer
 
-    def ioctl(self, operation, argument):
-        return {4: 512, 5: 4096}.get(operation, 0)
+    def ioctl(self, operation: int, argument: int) -> int:
+        """Tell how many blocks there are and how large; what else is asked for is done."""
+        return {4: BLOCKS, 5: BLOCK}.get(operation, 0)
 
 
 flash = Flash()

@@ -1,6 +1,8 @@
 """The chat over a serial line: what is typed, what is answered, what ends it."""
 
 import asyncio
+import io
+import select
 from time import gmtime
 
 from budget_core.board.console import HELP, Console, main, trimmed
@@ -13,7 +15,7 @@ from budget_core.errors import ProviderError
 from budget_core.memory_store import InMemoryBudgetStore
 from budget_core.wall_clock import BUILT, DAY, WALL, WallClock, epoch_offset
 from tests_micro.script import SHOUT, TOOLS, Script, calls, says
-from tests_micro.support import FakeClock, raises, raises_async, temp_folder
+from tests_micro.support import FakeClock, module_or_skip, raises, raises_async, temp_folder
 from tests_micro.wire import Wire
 
 TYPE_CHECKING = False
@@ -240,10 +242,32 @@ def read_lines(data: bytes, echo: bool = True, most: int = 100) -> "tuple[list[s
         with open(folder + "/typed", "wb") as file:
             file.write(data)
         with open(folder + "/typed", "rb") as file:
-            keyboard = Keyboard(echo, most, file, shown.append)
+            keyboard = Keyboard(echo, most, pollable(file), shown.append)
             while lines[-1] is not None:
                 lines.append(asyncio.run(keyboard.line("> ")))
     return lines[1:], "".join(shown)
+
+
+def pollable(file: "Any") -> "Any":
+    """Return a file that can be polled: littlefs and FAT have none."""
+    poll = select.poll()
+    try:
+        poll.register(file, select.POLLIN)
+        poll.poll(0)
+    except OSError:
+        return Pollable(file)
+    return file
+
+
+class Pollable(io.IOBase):
+    """A file that always has something to read, or its end."""
+
+    def __init__(self, file: "Any") -> None:
+        self.read = file.read
+
+    def ioctl(self, request: int, events: int) -> int:
+        """Answer MicroPython's poll."""
+        return events if request == 3 else -1
 
 
 def test_lines_end_with_cr_lf_or_both_and_input_with_its_end() -> None:
@@ -338,6 +362,7 @@ def test_certificates_that_are_not_there_are_named() -> None:
     class Secure(Settings):
         BASE_URL = "https://llm.example/v1"
 
+    module_or_skip("ssl", "tls")
     assert "'/no/such/ca.pem'" in str(raises(ValueError, make_client, Secure, None))
     main(Secure, [])  # prints it, and ends
 

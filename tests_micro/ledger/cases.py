@@ -51,6 +51,9 @@ ROW = ("account", "axis", "window", "limit", "spent", "held", "begins_at", "rese
 TTL = 300
 
 
+WHOLE_SECONDS_ONLY = 1_772_323_200.5 == 1_772_323_200  # floats of 32 bits
+
+
 class Clock:
     """A ledger's clock, which stands still until a step sets it; it says Unix seconds."""
 
@@ -67,13 +70,18 @@ class Clock:
 
 
 def cases() -> "Iterator[dict[str, Any]]":
-    """Yield all cases; the name begins with that of the file."""
+    """Yield all cases; the name begins with that of the file.
+
+    Cases at fractions of a second are left out where floats cannot hold one.
+    """
     for file in sorted(os.listdir(FOLDER)):
         if file.endswith(".json"):
             with open(FOLDER + "/" + file) as stream:
                 found = json.load(stream)
             for case in found:
-                yield dict(case, name=file[:-5] + ": " + case["name"])
+                times = [moment(step.get("at")) or 0 for step in case["steps"]]
+                if not (WHOLE_SECONDS_ONLY and any(ms % 1000 for ms in times)):
+                    yield dict(case, name=file[:-5] + ": " + case["name"])
 
 
 def run(case: "dict[str, Any]", make_ledger: "Callable[..., Any]") -> None:
