@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all adapters micropython lint types bench kills crashes claims cuts release clean
+.PHONY: help demo test test-all chip adapters micropython lint types bench kills crashes claims cuts release clean
 
 PYTHON ?= python3
 export PYTHON
@@ -18,6 +18,9 @@ test: ## Run all checks and tests but the slow ones, on CPython and MicroPython
 
 test-all: ## Run all checks and tests: campaigns, clusters, series of boards and adapters as well
 	@$(MAKE) --no-print-directory test ARGS="--all $(ARGS)"
+
+chip: ## Run tests of the core and an agent on an emulated Cortex-M3: ARGS="FOLDER, MODULE or TEST..."
+	@python=$$(scripts/venv.sh) && "$$python" -m tests.chip $(ARGS)
 
 adapters: ## Try adapters with the lowest and the newest SDK, and write docs/adapters.md: ARGS="NAME... --newest"
 	@python=$$(scripts/venv.sh) && "$$python" scripts/adapters.py $(ARGS)

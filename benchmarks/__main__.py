@@ -5,6 +5,7 @@ import sys
 
 from benchmarks import (
     adapters,
+    chip,
     code,
     deadlines,
     executor,
@@ -29,6 +30,7 @@ GROUPS = {
     "deadlines": deadlines.measure,
     "executor": executor.measure,
     "heap": heap.measure,
+    "chip": chip.measure,
     "flash": flash.measure,
     "imports": imports.measure,
     "adapters": adapters.measure,

@@ -11,6 +11,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
@@ -47,7 +49,7 @@ _AFTER = "import chip, gc\nused = chip.stack_used()\ngc.collect()\nprint(gc.mem_
 
 
 class EmulatedChip:
-    """The chip, switched on within its `with` block, at its raw REPL.
+    """The chip, switched on within its `with` block; `port` is its serial port.
 
     `heap` and `stack` are in bytes: all of the heap, its tables included, and where MicroPython
     stops a program that nests too deep. `romfs` is an image, or a folder to make one of. `files` is
@@ -69,28 +71,28 @@ class EmulatedChip:
             self._images[_FILES_AT] = romfs_image(files)
 
     def __enter__(self) -> Self:
-        self._folder = TemporaryDirectory()
-        try:
-            self._process = self._start(Path(self._folder.name))
-            self.port = self._find_port()
-            self._transport = SerialTransport(self.port, timeout=ANSWER_S)
-            self._transport.enter_raw_repl(soft_reset=False, timeout_overall=ANSWER_S)
+        self._open = ExitStack()
+        with self._open:
+            folder = self._open.enter_context(TemporaryDirectory())
+            process = self._open.enter_context(self._start(Path(folder)))
+            self._open.callback(process.kill)
+            self.port = _find_port(process)
             if _FILES_AT in self._images:
-                size = len(self._images[_FILES_AT])
-                self.run(_COPY.format(at=_FILES_AT, size=size))
+                self.run(_COPY.format(at=_FILES_AT, size=len(self._images[_FILES_AT])))
                 self._transport.enter_raw_repl(soft_reset=True)
-        except BaseException:
-            self.__exit__()
-            raise
+            self._open = self._open.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if hasattr(self, "_transport"):
-            self._transport.serial.close()
-        if hasattr(self, "_process"):
-            self._process.kill()
-            self._process.communicate()
-        self._folder.cleanup()
+        self._open.close()
+
+    @cached_property
+    def _transport(self) -> "SerialTransport":
+        """The connection, opened when a program is first run; until then the port is free."""
+        transport = SerialTransport(self.port, timeout=ANSWER_S)
+        self._open.callback(transport.serial.close)
+        transport.enter_raw_repl(soft_reset=False, timeout_overall=ANSWER_S)
+        return transport
 
     def run(self, program: str, say: Callable[[str], object] | None = None) -> str:
         """Run a program's text and return its output; `say` gets it as it comes.
@@ -136,14 +138,14 @@ class EmulatedChip:
             text=True,
         )
 
-    def _find_port(self) -> str:
-        assert self._process.stdout is not None
-        said = ""
-        for line in self._process.stdout:
-            said += line
-            if found := re.search(r"redirected to (\S+)", line):
-                return found[1]
-        raise RuntimeError(f"the emulator ended: {said.strip()}")
+
+def _find_port(process: "subprocess.Popen[str]") -> str:
+    said = ""
+    for line in process.stdout or ():
+        said += line
+        if found := re.search(r"redirected to (\S+)", line):
+            return found[1]
+    raise RuntimeError(f"the emulator ended: {said.strip()}")
 
 
 def _text(data: bytes) -> str:

@@ -34,7 +34,7 @@ TURN = "deadline, turn budget and turn state"
 AGENT = "operative and chat client, beside the trackers"
 ALL = "every module"
 
-_PROGRAM = """
+PROGRAM = """
 import gc, sys
 {before}
 gc.collect()
@@ -137,19 +137,22 @@ def _sets(micropython: str, folder: Path, sizes: dict[str, int], bits: str) -> l
         f"{TURN}, ROMFS, 64-bit": MAX_TURN_IN_FLASH,
     }
     figures = []
-    for name, program, before in (
-        (TRACKERS, _trackers(OURS), _PROVIDER),
-        (STORED, _stored(), _PROVIDER),
-        (DAILY, _DAILY, ""),
-        (TURN, _TURN, ""),
-        (AGENT, _AGENT, beside),
-        (ALL, everything, ""),
-    ):
+    for name, program, before in (*sets(), (AGENT, _AGENT, beside), (ALL, everything, "")):
         for home, path in (("folder", ""), ("ROMFS", _FROM_ROMFS)):
             used, _ = _heap(micropython, folder, program, path + before)
             full = f"{name}, {home}, {bits}"
             figures.append(Figure(f"heap: {full}", used, "B", targets.get(full)))
     return figures
+
+
+def sets() -> list[tuple[str, str, str]]:
+    """Return each set's name, the program that makes it, and what runs before that."""
+    return [
+        (TRACKERS, _trackers(OURS), _PROVIDER),
+        (STORED, _stored(), _PROVIDER),
+        (DAILY, _DAILY, ""),
+        (TURN, _TURN, ""),
+    ]
 
 
 def _peer(micropython: str, folder: Path, ours: int) -> list[Figure]:
@@ -187,6 +190,6 @@ def _stored() -> str:
 
 def _heap(micropython: str, folder: Path, measured: str, before: str = "") -> tuple[int, list[str]]:
     """Return the bytes that the program `measured` keeps, and the modules it has loaded."""
-    program = _PROGRAM.format(before=before, measured=measured)
+    program = PROGRAM.format(before=before, measured=measured)
     used, *loaded = run_micropython(micropython, program, folder, "lib").split()
     return int(used), sorted(loaded)

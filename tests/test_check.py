@@ -252,6 +252,17 @@ def test_each_test_has_one_outcome_on_cpython(tree: Path) -> None:
     assert lines[-2] == f"{CPYTHON}: 1 passed, 1 failed, 1 skipped"
 
 
+def test_a_test_that_needs_what_the_runtime_lacks_is_skipped_and_says_so(tree: Path) -> None:
+    lacks = "from tests_micro.support import module_or_skip\n\n\n"
+    lacks += 'def test_needs_it() -> None:\n    module_or_skip("no_such_module", "nor_this")\n'
+    (tree / "tests_micro/test_a.py").write_text(lacks)
+    (tree / "tests_micro/test_b.py").write_text(PASSES)
+    code, lines = check(tree, "micropython")
+    assert code == 0
+    assert "SKIPPED test_a.test_needs_it: no no_such_module or nor_this" in lines
+    assert lines[-2].endswith(": 1 passed, 0 failed, 1 skipped")
+
+
 def test_a_micropython_that_breaks_off_fails(tree: Path) -> None:
     (tree / "tests_micro/runner.py").write_text("print('no counts')\n")
     code, lines = check(tree, "micropython")

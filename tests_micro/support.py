@@ -1,6 +1,7 @@
 """Help tests that run on MicroPython and on CPython."""
 
 import os
+import sys
 from binascii import hexlify
 
 TYPE_CHECKING = False
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
     E = TypeVar("E", bound=BaseException)
 
+SLOW = sys.platform == "mps2"  # an emulated chip: of long series it runs a part
 _FLOATS = (1.0, 2.5, float("nan"), float("inf"), -float("inf"))
 NO_LIMITS: "tuple[Any, ...]" = (-1, -5, True, False, "6", b"6", [6], 1 << 60) + _FLOATS
 NO_COUNTS: "tuple[Any, ...]" = NO_LIMITS + (None,)
