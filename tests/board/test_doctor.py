@@ -482,6 +482,14 @@ def test_a_turn_of_the_agent_is_measured(agent: Cli) -> None:
     assert 0 < found["deep"] < found["stack"]
 
 
+def test_the_ledger_of_a_fleet_is_part_of_the_heap(agent: Cli) -> None:
+    alone = heap_of(examined(agent)["memory"])
+    add_settings(agent, "LEDGER = 'http://127.0.0.1:1'\nDEVICE = 'bench'\n")
+    memory = examined(agent)["memory"]
+    assert "the ledger's part included" in memory
+    assert heap_of(memory)["rest"] > alone["rest"] + 10_000
+
+
 @contextmanager
 def with_heap(
     parts: float, more: int, flash: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -55,6 +55,8 @@ def _judge(device: Device, heap: list[int], turn: dict[str, Any], said: str) -> 
     shown = (
         f"heap {used + free:,} B: {rest:,} at rest, {peak:,} at the peak of a turn, {left:,} left"
     )
+    if turn["fleet"]:
+        shown += ", the ledger's part included"
     if turn["stack"]:
         shown += f"; C stack {probe(device, 'stack'):,} B: {turn['stack']:,} at an LLM call"
     if turn["calls"] < _CALLS:

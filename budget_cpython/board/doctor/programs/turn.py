@@ -64,22 +64,24 @@ def _look():
         import budget_core.board.line_input
         from budget_core.agent.tool import Tool
         from budget_core.board.console import Console
-        from budget_core.board.make_agent import make_client, make_operative
+        from budget_core.board.make_agent import make_client, make_fleet, make_operative
     except ImportError as error:
         return {"absent": str(error)}
-    budget_core.board.device.optional("budget_core.board.tools")  # as the program has it
+    optional = budget_core.board.device.optional
+    optional("budget_core.board.tools")  # as the program has it
     budget_core.board.device.ask_time = None
-    model = _Scripted()
+    model, client, fleet = _Scripted(), None, None
+    tools = [
+        Tool("list_files", "List the notes on this board, with sizes.", lambda: "none"),
+        Tool("read_chip", "Read the chip's uptime and free memory.", lambda: "up for 9 s"),
+    ]
     try:
-        try:
-            kept = make_client(settings, budget_core.board.device.optional("secret"))
-        except ValueError as error:  # as the check of the endpoint says
-            kept = error
-        tools = [
-            Tool("list_files", "List the notes on this board, with sizes.", lambda: "none"),
-            Tool("read_chip", "Read the chip's uptime and free memory.", lambda: "up for 9 s"),
-        ]
         daily = _wide(settings)
+        try:
+            client = make_client(settings, optional("secret"))
+            fleet = make_fleet(settings, optional("secret"), daily)
+        except ValueError:
+            pass  # the check of the endpoint says why
         operative = make_operative(settings, model, daily, tools)
     except AttributeError as error:
         return {"absent": "its settings are not those of an agent: " + str(error)}
@@ -96,7 +98,8 @@ def _look():
         "stack": model.stack,
         "calls": model.calls,
         "said": said[-2:],
-        "tls": getattr(kept, "base_url", "").startswith("https"),
+        "tls": getattr(client, "base_url", "").startswith("https"),
+        "fleet": fleet is not None,
     }
 
 
