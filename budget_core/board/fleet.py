@@ -61,8 +61,8 @@ class FleetBudget:
 def chip_number() -> str:
     """Return the number that the maker gave to the chip, in hexadecimal."""
     try:
-        from machine import unique_id
-    except ImportError:
+        unique_id = __import__("machine").unique_id
+    except (ImportError, AttributeError):
         raise ValueError("DEVICE of the settings must name this board: its chip has no number")
     from binascii import hexlify
 

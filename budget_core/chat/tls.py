@@ -20,13 +20,13 @@ def tls_context(ca_file: str | None = None) -> "Any":
             data = file.read()
     in_der = data[:1] == _DER
     try:
-        from ssl import create_default_context
+        import ssl
+
+        create: Any = getattr(ssl, "create_default_context", None)  # CPython's
     except ImportError:
-        pass
-    else:
-        if in_der:
-            return create_default_context(cadata=data)
-        return create_default_context(cafile=ca_file)
+        create = None
+    if create is not None:
+        return create(cadata=data) if in_der else create(cafile=ca_file)
     try:
         tls = __import__("tls")  # MicroPython's `ssl` is a layer above it that verifies no server
     except ImportError:
