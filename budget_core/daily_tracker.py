@@ -2,7 +2,7 @@
 
 from budget_core.checks import check_count, check_kind
 from budget_core.config import NEVER, OUTAGE, WHOLE, DailyBudgetConfig
-from budget_core.day import DOUBT, HOUR, NAMES, OVER, STAYS, DayState, DayWindow
+from budget_core.day import DOUBT, HOUR, NAMES, OVER, STAYS, DayWindow, load_day, spent_at_worst
 from budget_core.tracker import BudgetTracker
 from budget_core.wall_clock import WALL
 
@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from budget_core._types import Axis, BudgetStateStore, Lock
+    from budget_core._types import BudgetStateStore, Lock
     from budget_core.ledger._types import LedgerProtocol
 
 
@@ -35,6 +35,7 @@ class DailyBudgetTracker(BudgetTracker):
     """
 
     SCOPE = "daily"
+    covered = NEVER  # up to how many tokens a call needs nothing stored before it
     config: DailyBudgetConfig
     _exact = -1  # how many tokens are stored, if just so many are
     _is_read = False
@@ -60,7 +61,6 @@ class DailyBudgetTracker(BudgetTracker):
         self._store = store
         self._write_ahead = check_count("write_ahead", write_ahead)
         super().__init__(config, None, config.daily_budget, bool(config.primary_models), lock)
-        self.covered = NEVER  # up to how many tokens a call needs nothing stored before it
         if ledger is not None or account is not None:
             from budget_core.ledger.for_tracker import LedgerDay  # loaded for the first ledger
 
@@ -80,10 +80,6 @@ class DailyBudgetTracker(BudgetTracker):
     def resets_at(self) -> int:
         """The Unix time at which the day that is counted ends."""
         return self._window.end
-
-    def axes(self) -> "list[Axis]":
-        """Return `(scope, unit, used, cap, kept)` of a day's one axis, its tokens."""
-        return super().axes()[1:]
 
     def maybe_auto_reset(self) -> None:
         """Begin a new day when the old one is over; try a store that failed again."""
@@ -113,20 +109,22 @@ class DailyBudgetTracker(BudgetTracker):
 
     def _read(self, store: "BudgetStateStore") -> None:
         """Continue from what is stored; once that was read, it is not read again."""
-        state = DayState(store, self._window, self.token_cap)
-        self.note_outage(state.store_error)
-        if state.store_error is None:
+        state, error = load_day(store, self._window)
+        fails = state is None and error is not None and not getattr(error, "corrupt", False)
+        self.note_outage(error if fails else None)
+        if not fails:
             self._is_read = True
             self.saves_from = 0
-            self.total_tokens += state.tokens + state.ahead
-            self.state_error = state.state_error
-            if state.is_known:
-                self.warned_ppm = state.warned
-                self.announced = state.announced
-            elif state.state_error is not None:
+            self.state_error = error
+            if state is not None:
+                self.total_tokens += state["tokens"] + state["ahead"]
+                self.warned_ppm = state["warned"]
+                self.announced = state["announced"]
+            elif error is not None:
                 from budget_core.log import log  # that day's alone
 
-                log("error", f"the daily budget counts as spent: {state.state_error}")
+                log("error", f"the daily budget counts as spent: {error}")
+                self.total_tokens += spent_at_worst(store, self.token_cap)
                 self.warned_ppm = WHOLE + 1  # no threshold is crossed by damage
                 self._save(0)
         self.covered = -1  # no call before the store has shown that it takes a count

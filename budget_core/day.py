@@ -90,42 +90,31 @@ class DayWindow:
         return counts
 
 
-class DayState:
-    """What a store holds of the day that a window is in; reading it moves the window to that day.
+def load_day(
+    store: "BudgetStateStore", window: DayWindow
+) -> "tuple[dict[str, int] | None, Exception | None]":
+    """Return what a store holds of the day that a window is in, and why that is in doubt.
 
-    - `tokens`, `ahead`: what the day has used, and how far ahead of that it is stored.
-    - `warned`, `announced`: what its tracker has said of it.
-    - `state_error`: why a state cannot be trusted, this one or an earlier one of the day. This one
-      counts as a day spent, but for the store's `allowance`.
-    - `store_error`: why the store could not be read; the day then counts as spent, too.
-    - `is_known`: whether the store holds this day.
+    The state is `None` where the store holds no such day, or cannot be read or trusted. The error's
+    `corrupt` is true where it cannot be trusted. Loading moves the window on to the stored day.
     """
+    state: Any = None
+    try:
+        state = store.load()
+        values = {} if state is None else {name: check_count(name, state[name]) for name in NAMES}
+    except Exception as error:  # noqa: BLE001 - whatever a store raises, the budget holds
+        if state is None:
+            return None, error
+        from budget_core.errors import StateCorruptError
 
-    tokens = ahead = warned = announced = 0
-    state_error: "Exception | None" = None
-    store_error: "Exception | None" = None
-    is_known = False
+        text = f"the stored state is not a daily tracker's: {error!r}"
+        return None, StateCorruptError(text, error)
+    if not values or not window.adopt(values["day"], values["behind"] * HOUR):
+        return None, None
+    doubt, values["announced"] = divmod(values["announced"], DOUBT)
+    return values, ValueError("an earlier state of this day was damaged") if doubt else None
 
-    def __init__(self, store: "BudgetStateStore", window: DayWindow, cap: int | None) -> None:
-        state: Any = None
-        try:
-            state = store.load()
-            values = None if state is None else [check_count(name, state[name]) for name in NAMES]
-        except Exception as error:  # noqa: BLE001 - whatever a store raises, the budget holds
-            if state is not None:
-                from budget_core.errors import StateCorruptError
 
-                text = f"the stored state is not a daily tracker's: {error!r}"
-                self.state_error = StateCorruptError(text, error)
-            elif getattr(error, "corrupt", False):
-                self.state_error = error
-            else:
-                self.store_error = error
-            self.tokens = max(0, (cap or 0) - getattr(store, "allowance", 0))
-            return
-        if values is not None and window.adopt(values[0], values[5] * HOUR):
-            self.is_known = True
-            self.tokens, self.ahead, self.warned = values[1:4]
-            self.announced = values[4] % DOUBT
-            if values[4] >= DOUBT:
-                self.state_error = ValueError("an earlier state of this day was damaged")
+def spent_at_worst(store: "BudgetStateStore", cap: int | None) -> int:
+    """Return what counts as used of a day in doubt: all but the store's `allowance`."""
+    return max(0, (cap or 0) - getattr(store, "allowance", 0))

@@ -220,12 +220,13 @@ def tool_strip_message(tracker: "Tracker") -> str:
 
 def axes(tracker: "Tracker") -> "list[Axis]":
     """Return `(scope, unit, used, cap, kept)` of a tracker's iterations and tokens."""
-    share, scope = tracker.config.last_call, tracker.SCOPE
-    calls, tokens = tracker.iteration_cap, tracker.token_cap
-    return [
-        (scope, "iterations", tracker.iterations_seen, calls, kept_calls(calls, share)),
-        (scope, "tokens", tracker.total_tokens, tokens, kept_of(tokens, share)),
-    ]
+    config, scope = tracker.config, tracker.SCOPE
+    calls, cap = tracker.iteration_cap, tracker.token_cap
+    tokens = (scope, "tokens", tracker.total_tokens, cap, kept_of(cap, config.last_call))
+    if not hasattr(config, "iteration_budget"):
+        return [tokens]  # a day's are no axis
+    kept = kept_calls(calls, config.last_call)
+    return [(scope, "iterations", tracker.iterations_seen, calls, kept), tokens]
 
 
 def dominant_axis(tracker: "Tracker") -> "tuple[int, int | None, str]":

@@ -33,11 +33,13 @@ class BudgetTracker:
     What is due near the limit is decided in `enforcement`, which is loaded there.
     """
 
-    SCOPE = ""
+    expires = True
+    saves_from = NEVER  # at how many tokens a record is stored
     ledger_account: "Any" = None  # what counts on a ledger's account for this one, if anything
     state_error: "Exception | None" = None
     store_error: "Exception | None" = None
 
+    SCOPE: str
     iterations_seen: int
     total_tokens: int
     warned_ppm: int
@@ -60,11 +62,7 @@ class BudgetTracker:
         self.token_cap = token_cap
         self.fallback_model: str | None = config.fallback_model
         self.lock = lock or NoLock()
-        self.expires = True
-        self.saves_from = NEVER  # at how many tokens a record is stored
         self.by_model = by_model
-        own = type(self).is_at_limit is not BudgetTracker.is_at_limit
-        self.asks_always = own or config.last_call is not None
         self._forget()
         self._arm()
 
@@ -122,11 +120,9 @@ class BudgetTracker:
 
     def changed(self) -> None:
         """Store what was counted and announced; under the lock."""
-        try:
-            if self.saves_from < NEVER:
-                self._save()
-        finally:
-            self._arm()
+        if self.saves_from < NEVER:
+            self._save()
+        self._arm()
 
     def _arm(self) -> None:
         """Note from which counts on something is due: a threshold, the tools, the limit."""
@@ -142,9 +138,10 @@ class BudgetTracker:
         self.alert = (
             self.total_tokens >= self._token_alarm
             or self.iterations_seen >= self._iteration_alarm
-            or self.asks_always
             or share == 0
-            or self.is_at_limit()
+            or config.last_call is not None
+            or self.is_out_of_reach()
+            or type(self).is_at_limit is not BudgetTracker.is_at_limit
         )
 
     def axes(self) -> "list[Axis]":
@@ -212,6 +209,7 @@ class TurnBudgetTracker(BudgetTracker):
     """
 
     SCOPE = "turn"
+    expires = False
     config: TurnBudgetConfig
 
     def __init__(
@@ -226,7 +224,6 @@ class TurnBudgetTracker(BudgetTracker):
         check_kind("config", config, TurnBudgetConfig)
         by_model = bool(config.model_weights)
         super().__init__(config, config.iteration_budget, config.token_budget, by_model, lock)
-        self.expires = False
         if ledger is not None or account is not None:
             from budget_core.ledger.for_tracker import LedgerTurn  # loaded for the first ledger
 

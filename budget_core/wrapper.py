@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from budget_core.ledger._types import AnyLedger
     from budget_core.tracker import BudgetTracker
 
-_OPTIONS = ("max_tokens", "temperature", "reasoning_effort", "response_format")
+_OPTIONS = "max_tokens temperature reasoning_effort response_format"
 
 
 class BudgetWrapper:
@@ -131,7 +131,7 @@ class BudgetWrapper:
             if answer is not None:
                 return answer
         if rest:
-            options.update(zip(_OPTIONS, rest))
+            options.update(zip(_OPTIONS.split(), rest))
         counted = model
         if tracker.by_model and model is None:
             counted = inner.get_default_model()

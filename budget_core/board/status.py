@@ -3,7 +3,7 @@
 import gc
 
 from budget_core.board.device import open_store
-from budget_core.day import DayState, DayWindow
+from budget_core.day import DayWindow, load_day, spent_at_worst
 from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False
@@ -27,12 +27,16 @@ def report(settings: "Any") -> "dict[str, Any]":
     store = open_store(settings)
     window = DayWindow(WALL, settings.RESET_HOUR_UTC)
     cap = settings.DAILY_BUDGET
-    state = DayState(store, window, cap)
-    spent = state.tokens + state.ahead
-    error = state.store_error or state.state_error
+    state, error = load_day(store, window)
+    ahead = spent = 0
+    if state is not None:
+        ahead = state["ahead"]
+        spent = state["tokens"] + ahead
+    elif error is not None:
+        spent = spent_at_worst(store, cap)
     return {
         "spent": spent,
-        "ahead": state.ahead,
+        "ahead": ahead,
         "left": None if cap is None else max(0, cap - spent),
         "cap": cap,
         "day": window.day,
