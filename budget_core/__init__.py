@@ -1,47 +1,25 @@
 """Budgets for LLM agents in the MicroPython subset: every rule lives here once.
 
 A name is loaded from its module when it is first asked for, so a program pays for what it uses.
+Where the list of names is precompiled, it is loaded for that moment only.
 """
+
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-PUBLIC = """\
-allowance Allowance
-chat.client ChatClient
-chat.tls tls_context
-composite_policy CompositePolicy
-config DailyBudgetConfig Enforcement TurnBudgetConfig
-daily_tracker DailyBudgetTracker
-deadline Deadline
-deadline_token DeadlineToken
-errors BudgetError DeadlineExceeded ProviderError StateCorruptError StoreError
-file_store FileBudgetStore
-memory_store InMemoryBudgetStore
-monotonic MonotonicClock
-policy TurnBudgetPolicy
-provider ChatResponse ToolCall
-threads thread_lock
-tracker BudgetTracker TurnBudgetTracker
-turn_budget TurnBudget
-turn_records CitationAccumulator ToolTraceEntry
-turn_state TurnRuntimeState
-wall_clock WALL WallClock
-wrapper BudgetWrapper"""
-
 
 def __getattr__(name: str) -> "Any":
-    public = PUBLIC
-    while True:
-        for line in public.split("\n"):
-            home = line.split(" ")
-            if name in home[1:]:
-                return getattr(_module(home[0]), name)
-        if public is not PUBLIC:
-            break
-        # A program without ledgers and agents does without their names.
-        public = _module("_names").PUBLIC
+    names = _module("_names")
+    if getattr(names, "__file__", "").endswith(".mpy"):
+        del sys.modules["budget_core._names"], globals()["_names"]
+    for line in names.PUBLIC.split("\n"):
+        home = line.split(" ")
+        if name in home[1:]:
+            globals()[name] = value = getattr(_module(home[0]), name)
+            return value
     try:
         return _module(name)  # MicroPython asks here before it looks for a module of that name
     except ImportError:

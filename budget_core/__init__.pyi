@@ -73,5 +73,3 @@ from budget_core.usage_estimate import estimate_tokens as estimate_tokens
 from budget_core.wall_clock import WALL as WALL
 from budget_core.wall_clock import WallClock as WallClock
 from budget_core.wrapper import BudgetWrapper as BudgetWrapper
-
-PUBLIC: str

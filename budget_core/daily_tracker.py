@@ -60,14 +60,9 @@ class DailyBudgetTracker(BudgetTracker):
         self._window = DayWindow(WALL if clock is None else clock, config.reset_hour_utc)
         self._store = store
         self._write_ahead = check_count("write_ahead", write_ahead)
-        super().__init__(config, None, config.daily_budget, bool(config.primary_models), lock)
-        if ledger is not None or account is not None:
-            from budget_core.ledger.for_tracker import LedgerDay  # loaded for the first ledger
-
-            self.covered = -1
-            self.ledger_account = LedgerDay(self, ledger, account, store)
-            self.ledger_account.begin()
-        elif store is not None:
+        by_model, cap = bool(config.primary_models), config.daily_budget
+        super().__init__(config, None, cap, by_model, lock, ledger, account)
+        if store is not None:
             self._read(store)
             self._arm()
 

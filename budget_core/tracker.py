@@ -56,6 +56,8 @@ class BudgetTracker:
         token_cap: int | None,
         by_model: bool,
         lock: "Lock | None",
+        ledger: "LedgerProtocol | None",
+        account: str | None,
     ) -> None:
         self.config = config
         self.iteration_cap = iteration_cap
@@ -65,6 +67,11 @@ class BudgetTracker:
         self.by_model = by_model
         self._forget()
         self._arm()
+        if ledger is not None or account is not None:
+            from budget_core.ledger.for_tracker import ledger_count  # loaded for the first ledger
+
+            self.ledger_account = ledger_count(self, ledger, account)
+            self.ledger_account.begin()
 
     def record(self, usage: object, model: object = None) -> None:
         """Count one LLM call with what it reported; never raises, never lowers a count."""
@@ -222,13 +229,8 @@ class TurnBudgetTracker(BudgetTracker):
     ) -> None:
         config = TurnBudgetConfig() if config is None else config
         check_kind("config", config, TurnBudgetConfig)
-        by_model = bool(config.model_weights)
-        super().__init__(config, config.iteration_budget, config.token_budget, by_model, lock)
-        if ledger is not None or account is not None:
-            from budget_core.ledger.for_tracker import LedgerTurn  # loaded for the first ledger
-
-            self.ledger_account = LedgerTurn(self, ledger, account)
-            self.ledger_account.begin()
+        caps = (config.iteration_budget, config.token_budget)
+        super().__init__(config, *caps, bool(config.model_weights), lock, ledger, account)
 
     def _weight(self, model: object) -> int | None:
         weights = self.config.model_weights

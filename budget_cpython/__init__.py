@@ -89,5 +89,5 @@ def __dir__() -> list[str]:
 def _all() -> list[str]:
     from budget_core._names import PUBLIC
 
-    lines = (budget_core.PUBLIC + "\n" + PUBLIC).split("\n")
+    lines = PUBLIC.split("\n")
     return sorted({*_OWN, *(name for line in lines for name in line.split(" ")[1:])})

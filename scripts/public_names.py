@@ -2,9 +2,9 @@
 
     python scripts/public_names.py
 
-The names are listed in `budget_core/__init__.py`, `budget_core/_names.py` and
-`budget_cpython/__init__.py`; at run time each is loaded when it is first asked for. This writes
-the same names, as imports, to the `__init__.pyi` beside them.
+The names are listed in `budget_core/_names.py` and `budget_cpython/__init__.py`; at run time each
+is loaded when it is first asked for. This writes the same names, as imports, to the `__init__.pyi`
+beside them.
 """
 
 import sys
@@ -19,15 +19,14 @@ DOC = '"""The public names, for type checkers; made by scripts/public_names.py."
 
 def core_homes() -> dict[str, str]:
     """Return the module of each public name of the core."""
-    core: Any = import_module("budget_core")
-    rest: Any = import_module("budget_core._names")
-    lines = f"{core.PUBLIC}\n{rest.PUBLIC}".splitlines()
+    names: Any = import_module("budget_core._names")
+    lines = names.PUBLIC.splitlines()
     return {name: line.split()[0] for line in lines for name in line.split()[1:]}
 
 
 def core_stub() -> str:
     """Return the text of `budget_core/__init__.pyi`."""
-    return f"{DOC}{imports('budget_core', core_homes())}\nPUBLIC: str\n"
+    return f"{DOC}{imports('budget_core', core_homes())}"
 
 
 def cpython_stub() -> str:

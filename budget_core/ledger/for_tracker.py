@@ -104,13 +104,14 @@ class LedgerCount:
 class LedgerDay(LedgerCount):
     """A day's tokens, which all processes that use the account share."""
 
-    def __init__(self, tracker: "Any", ledger: "Any", path: "Any", store: "Any" = None) -> None:
-        if store is not None:
+    def __init__(self, tracker: "Any", ledger: "Any", path: "Any") -> None:
+        if tracker._store is not None:
             raise ValueError("store and ledger are two places for one count: give one of them")
         super().__init__(tracker, ledger, path)
         hour = tracker.config.reset_hour_utc
         self._window = f"day@{hour}" if hour else "day"
         self._began: int | None = None
+        tracker.covered = -1
 
     def _open(self) -> None:
         """Give the account the day's limit; an unlimited day keeps one that exists."""
@@ -157,6 +158,12 @@ class LedgerTurn(LedgerCount):
         tracker.iteration_cap = _cap(
             config.iteration_budget, rows, "calls", tracker.iterations_seen
         )
+
+
+def ledger_count(tracker: "Any", ledger: "Any", path: "Any") -> LedgerCount:
+    """Return what counts for a day's or a turn's tracker."""
+    kind = LedgerDay if tracker.SCOPE == "daily" else LedgerTurn
+    return kind(tracker, ledger, path)
 
 
 def _cap(own: int | None, rows: "list[Any]", axis: str, used: int) -> int | None:

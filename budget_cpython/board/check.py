@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import budget_core
 from budget_core import _names
 from budget_core.agent.budget import Budget
 from budget_core.agent.wind_down import WindDown
@@ -96,7 +95,7 @@ def _imported_modules(board: Path) -> Iterator[tuple[Path, str]]:
     Imports of the ledger inside a function of another room do not count: only `ledger=` runs them,
     or a LEDGER in the settings.
     """
-    lines = f"{budget_core.PUBLIC}\n{_names.PUBLIC}".splitlines()
+    lines = _names.PUBLIC.splitlines()
     homes = {name: line.split()[0] for line in lines for name in line.split()[1:]}
     waiting = _programs(board)
     seen: set[str] = set()
