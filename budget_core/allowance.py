@@ -1,7 +1,6 @@
 """Count what is used of one thing, and refuse what its cap does not allow."""
 
-from budget_core.checks import check_count, check_limit
-from budget_core.locks import NoLock
+from budget_core.checks import NoLock, check_count, check_limit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Accept or refuse configured values: what a limit, a count and a text may be.
+"""Accept or refuse configured values: what a limit, a count, a text and a lock may be.
 
 Each check returns the value, or raises a `ValueError` that names the field, the rule and the value.
 """
@@ -6,6 +6,15 @@ Each check returns the value, or raises a `ValueError` that names the field, the
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+class NoLock:
+    """What stands in for a lock where none is given: a context manager that locks nothing."""
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    __enter__ = __exit__
 
 
 def check_limit(name: str, value: "Any") -> int | None:

@@ -1,9 +1,8 @@
 """Count what a day allows of other things than tokens."""
 
-from budget_core.checks import check_count, check_limit, check_text
+from budget_core.checks import NoLock, check_count, check_limit, check_text
 from budget_core.day import HOUR, OVER, STAYS, DayWindow
 from budget_core.errors import BudgetError, StateCorruptError
-from budget_core.locks import NoLock
 from budget_core.until import until
 from budget_core.wall_clock import WALL
 

@@ -38,7 +38,6 @@ class DailyBudgetTracker(BudgetTracker):
     covered = NEVER  # up to how many tokens a call needs nothing stored before it
     config: DailyBudgetConfig
     _exact = -1  # how many tokens are stored, if just so many are
-    _is_read = False
 
     def __init__(
         self,
@@ -91,16 +90,17 @@ class DailyBudgetTracker(BudgetTracker):
                 self.state_error = None
             elif moved == STAYS and self.total_tokens <= self.covered:
                 return
-            if self._store is not None and not self._is_read:
+            if self._store is not None and self.saves_from == NEVER:
                 self._read(self._store)
             self.changed()
 
     def flush(self) -> bool:
         """Store the exact count, before a sleep or a restart that is meant; tell whether it is."""
         with self.lock:
-            if self._is_read and self._exact != self.total_tokens:
+            is_read = self._store is not None and self.saves_from < NEVER
+            if is_read and self._exact != self.total_tokens:
                 self._save(0)
-            return self._is_read and self.store_error is None
+            return is_read and self.store_error is None
 
     def _read(self, store: "BudgetStateStore") -> None:
         """Continue from what is stored; once that was read, it is not read again."""
@@ -108,8 +108,7 @@ class DailyBudgetTracker(BudgetTracker):
         fails = state is None and error is not None and not getattr(error, "corrupt", False)
         self.note_outage(error if fails else None)
         if not fails:
-            self._is_read = True
-            self.saves_from = 0
+            self.saves_from = 0  # which also says that it was read
             self.state_error = error
             if state is not None:
                 self.total_tokens += state["tokens"] + state["ahead"]

@@ -1,6 +1,6 @@
 """Tokens that tell a piece of work to stop."""
 
-from budget_core.locks import NoLock
+from budget_core.checks import NoLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

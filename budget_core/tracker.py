@@ -1,8 +1,7 @@
 """Count what is used of one budget: what every tracker shares."""
 
-from budget_core.checks import check_kind
+from budget_core.checks import NoLock, check_kind
 from budget_core.config import NEVER, WHOLE, TurnBudgetConfig, in_ppm
-from budget_core.locks import NoLock
 from budget_core.usage import read_usage
 
 TYPE_CHECKING = False

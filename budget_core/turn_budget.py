@@ -1,10 +1,9 @@
 """The envelope of one agent turn: how long, how many steps, tool calls and reflections."""
 
 from budget_core.allowance import Allowance
-from budget_core.checks import check_count, check_limit
+from budget_core.checks import NoLock, check_count, check_limit
 from budget_core.deadline import Deadline
 from budget_core.durations import in_ms
-from budget_core.locks import NoLock
 from budget_core.monotonic import MONOTONIC
 
 TYPE_CHECKING = False

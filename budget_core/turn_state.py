@@ -1,7 +1,6 @@
 """All that one agent turn gathers: tokens, tool results, citations, and who may still write."""
 
-from budget_core.checks import check_count, check_text
-from budget_core.locks import NoLock
+from budget_core.checks import NoLock, check_count, check_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

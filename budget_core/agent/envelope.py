@@ -3,9 +3,8 @@
 from budget_core.agent.allowance_tree import SharedAllowance, smaller_limit
 from budget_core.agent.budget import Budget
 from budget_core.agent.stop import AXES, StopReason, at_limit, in_words
-from budget_core.checks import check_count
+from budget_core.checks import NoLock, check_count
 from budget_core.durations import in_ms, inf
-from budget_core.locks import NoLock
 from budget_core.monotonic import MONOTONIC
 from budget_core.usage import read_usage
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from budget_core.monotonic import MonotonicClock
 
 BLOCK = {"tokens": 100_000, "calls": 100}
-RETRY_MS = 1000
+_RETRY_MS = 1000
 
 
 class LeasedLedger:
@@ -186,7 +186,7 @@ class LeasedLedger:
             except (LedgerUnavailableError, LedgerFullError) as error:
                 unknown = getattr(error, "applied", False) is None
                 self.upstream.outbox.charge(path, used, name if key or unknown else None)
-                self._due = min(self._due, self.upstream.now() + RETRY_MS)
+                self._due = min(self._due, self.upstream.now() + _RETRY_MS)
         return Hold(path, name, used, COMMITTED, None, used)
 
     async def hold(self, path: str, id: str) -> Hold:
@@ -254,13 +254,13 @@ class LeasedLedger:
                     await self._extend(lease)
         except LedgerError:
             for lease in self._leases.values():
-                lease.extend_at = max(lease.extend_at, now + RETRY_MS)
+                lease.extend_at = max(lease.extend_at, now + _RETRY_MS)
         self._plan()
 
     def _plan(self) -> None:
         now = self.upstream.now()
         due = [lease.due(now, self._idle_ms) for lease in self._leases.values()]
-        self._due = min(due + [now + RETRY_MS if self.upstream.outbox.entries else FAR])
+        self._due = min(due + [now + _RETRY_MS if self.upstream.outbox.entries else FAR])
 
     async def _extend(self, lease: PathLease) -> None:
         """Extend what is held upstream for a path to `ttl` from now; note when its window ends."""

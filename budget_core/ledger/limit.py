@@ -16,7 +16,7 @@ MAX_DEPTH = 8
 MAX_LIMITS = 16  # of an account, and axes of an operation
 MAX_SEGMENT = 64
 MAX_KEY = 200
-MAX_WINDOWS = 64  # that are remembered; others are read again
+_MAX_WINDOWS = 64  # that are remembered; others are read again
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _SEGMENT = _LETTERS + ".@+="
 _PRINTABLE = _SEGMENT + "!\"#$%&'()*,/:;<>?[\\]^`{|}~"
@@ -95,7 +95,7 @@ class LimitReader:
         window = self._windows.get(name)
         if window is None:
             window = self._read_window(name)
-            if len(self._windows) >= MAX_WINDOWS:
+            if len(self._windows) >= _MAX_WINDOWS:
                 self._windows.clear()  # which other threads may do as well
             self._windows[name] = window
         return window

@@ -31,7 +31,7 @@ ANSWER = 4096  # tokens of an answer for which no limit is given
 _MOST_LAYERS = 16  # of wrappers round a provider
 _MOST_KEYS = 1024
 _MOST_EXPECTED = 64  # paths and models of which it is known how long answers are
-LEARNED = "learned"
+_LEARNED = "learned"
 
 
 class UnpricedError(LedgerError):
@@ -123,7 +123,7 @@ class LedgerAccount:
         check_ttl(self.ttl)
         self.wait_ms = check_wait(wait)
         self.expect = expect
-        if expect not in (None, LEARNED) and (type(expect) is not int or expect < 1):
+        if expect not in (None, _LEARNED) and (type(expect) is not int or expect < 1):
             refuse("expect", "a whole number of tokens, 1 or more, or 'learned'", expect)
         self.error: Exception | None = None
         self._shared = _SHARED.setdefault(ledger, _InProcess())
@@ -247,13 +247,13 @@ class LedgerAccount:
     def _expected(self, model: str, limit: int) -> int:
         """Return how many tokens of an answer to hold where not all are free."""
         expect: Any = self.expect
-        if expect == LEARNED:
+        if expect == _LEARNED:
             expect = self._shared.expected.get((self.path, model), 0) >> 8
         return min(limit, expect or limit)
 
     def learn(self, held: LlmHold, tokens: int) -> None:
         """Note what a call used, for what is expected of the next ones."""
-        if self.expect == LEARNED and held.limit is not None:
+        if self.expect == _LEARNED and held.limit is not None:
             answer = tokens - (held.amounts["tokens"] - held.limit)
             self._shared.learn((self.path, held.model), max(1, answer), answer >= held.limit)
 

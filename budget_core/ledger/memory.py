@@ -1,6 +1,6 @@
 """Hold what calls may use, and record what they did, on accounts that many share."""
 
-from budget_core.checks import check_count
+from budget_core.checks import NoLock, check_count
 from budget_core.errors import refuse
 from budget_core.ledger.bucket import COMMITTED, EXPIRED, HELD, RELEASED, CountedLimit
 from budget_core.ledger.errors import (
@@ -21,7 +21,6 @@ from budget_core.ledger.limit import (
 )
 from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl, wake
 from budget_core.ledger.window import FAR, parse_window
-from budget_core.locks import NoLock
 from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
     Buckets = dict[str, tuple[Bucket, ...]]  # by axis
 
-FEW_HOLDS = 64
+_FEW_HOLDS = 64
 
 
 class Ledger:
@@ -80,7 +79,7 @@ class Ledger:
         self._version = 0  # of the limits and their windows
         self._taken = 0
         self._live: dict[str, Hold] = {}
-        self._sweep_at = min(FEW_HOLDS, self._max_holds)
+        self._sweep_at = min(_FEW_HOLDS, self._max_holds)
         self._soonest = FAR  # no live hold expires before
         self._settled: dict[str, Hold] = {}
         self._former: dict[str, Hold] = {}
@@ -380,7 +379,7 @@ class Ledger:
             self._forget_settled(now)
         if len(self._live) >= self._sweep_at:  # twice as many as there were: some may be over
             self._expire(now)
-            self._sweep_at = min(self._max_holds, max(FEW_HOLDS, 2 * len(self._live)))
+            self._sweep_at = min(self._max_holds, max(_FEW_HOLDS, 2 * len(self._live)))
             if len(self._live) >= self._max_holds:
                 text = f"the ledger has its {self._max_holds} live holds: raise max_holds"
                 raise LedgerFullError(text)

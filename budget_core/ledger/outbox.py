@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COMMIT = "commit"
 RELEASE = "release"
 CHARGE = "charge"
-REDEEM = "redeem"
+_REDEEM = "redeem"
 FINAL = (HoldSettledError, KeyReusedError, UnknownAccountError, ValueError)
 
 
@@ -39,7 +39,7 @@ class Entry:
     """One operation that a ledger is owed.
 
     - `operation`: `COMMIT` or `RELEASE` of `hold`; `CHARGE` of `actual` to the hold's path, with
-      its id as the key; `REDEEM`: take the hold, by its id as the key, for `ttl` seconds, and
+      its id as the key; `_REDEEM`: take the hold, by its id as the key, for `ttl` seconds, and
       commit `actual`, or charge `actual` if the hold is refused.
     - `tried`: the ledger may know it, so nothing is added to it.
     - `sending`: its owner is delivering it for the first time; others leave it alone.
@@ -113,7 +113,7 @@ class Outbox:
 
         With zeros in `actual` this undoes a reservation whose outcome is unknown.
         """
-        self.add(Entry(REDEEM, hold, actual, ttl))
+        self.add(Entry(_REDEEM, hold, actual, ttl))
 
     async def reserve(
         self, ask: "Ask", path: str, amounts: "dict[str, Any]", key: str, ttl: float
@@ -199,9 +199,9 @@ class Outbox:
         """Ask the ledger for an entry's operation; return whether it has become another one."""
         operation, hold = entry.operation, entry.hold
         try:
-            if operation == REDEEM:
+            if operation == _REDEEM:
                 held = await ask("reserve", hold.path, hold.amounts, hold.id, entry.ttl)
-                return _become(entry, REDEEM, COMMIT, held)
+                return _become(entry, _REDEEM, COMMIT, held)
             if operation == CHARGE:
                 await ask(CHARGE, hold.path, entry.actual, hold.id)
             elif operation == COMMIT:
@@ -209,13 +209,13 @@ class Outbox:
             else:
                 await ask(RELEASE, hold)
         except (BudgetExceededError, ValueError):  # the latter for an axis that nothing counts
-            if operation != REDEEM:
+            if operation != _REDEEM:
                 raise
-            return _become(entry, REDEEM, CHARGE, hold)
+            return _become(entry, _REDEEM, CHARGE, hold)
         except KeyReusedError:
-            if operation != REDEEM:
+            if operation != _REDEEM:
                 raise
-            return _become(entry, REDEEM, CHARGE, Hold(hold.path, new_key()))
+            return _become(entry, _REDEEM, CHARGE, Hold(hold.path, new_key()))
         except UnknownHoldError:  # the ledger has lost it
             if operation == COMMIT:
                 used = dict(hold.amounts)

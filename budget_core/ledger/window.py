@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 NO_DATE = 1  # the end of the window of a clock that has no date, and says 0
 FAR = 1000 << 40  # milliseconds, of whole seconds: some 35,000 years from 1970
 _HOUR = 3600
-MOST_BUCKETS = 60
+_MOST_BUCKETS = 60
 
 
 class Window:
@@ -86,7 +86,7 @@ def _is_number(text: str, most: int) -> bool:
 
 def _rolling(name: str) -> Window:
     seconds, _, buckets = name[8:].partition("/")
-    if not (_is_number(seconds, 366 * DAY) and _is_number(buckets, MOST_BUCKETS)):
+    if not (_is_number(seconds, 366 * DAY) and _is_number(buckets, _MOST_BUCKETS)):
         return refuse_window(name)
     span, count = int(seconds), int(buckets)
     if not span or not count or span % count:
