@@ -33,15 +33,14 @@ class DayWindow:
     def __init__(self, clock: "Callable[[], float]", reset_hour_utc: int) -> None:
         self.clock = clock
         self.behind = 0
-        self.reset_hour_utc = reset_hour_utc
+        self._offset = reset_hour_utc * HOUR
         self._elapsed: Any = getattr(clock, "elapsed", None)
         self._began: int | None = None  # by the monotonic clock
         self._name(clock())
 
     def _name(self, now: float) -> None:
-        offset = self.reset_hour_utc * HOUR
-        self.day = max(0, (int(now) - offset) // DAY) if 0 <= now < _FAR else _UNKNOWN
-        self.start = self.day * DAY + offset
+        self.day = max(0, (int(now) - self._offset) // DAY) if 0 <= now < _FAR else _UNKNOWN
+        self.start = self.day * DAY + self._offset
         self.end = self.start + DAY
         self.behind = 0
 
@@ -85,7 +84,7 @@ class DayWindow:
         """Continue a stored day; return whether it is not over and its count still counts."""
         counts = day >= self.day or (day == _UNKNOWN and self._elapsed is not None)
         if day > self.day:
-            self._name(day * DAY + self.reset_hour_utc * HOUR)
+            self._name(day * DAY + self._offset)
             self.behind = behind
         return counts
 
@@ -101,7 +100,11 @@ def load_day(
     state: Any = None
     try:
         state = store.load()
-        values = {} if state is None else {name: check_count(name, state[name]) for name in NAMES}
+        if state is None:
+            return None, None
+        values: dict[str, int] = dict(state)
+        for name in NAMES:
+            check_count(name, values[name])
     except Exception as error:  # noqa: BLE001 - whatever a store raises, the budget holds
         if state is None:
             return None, error
@@ -109,7 +112,7 @@ def load_day(
 
         text = f"the stored state is not a daily tracker's: {error!r}"
         return None, StateCorruptError(text, error)
-    if not values or not window.adopt(values["day"], values["behind"] * HOUR):
+    if not window.adopt(values["day"], values["behind"] * HOUR):
         return None, None
     doubt, values["announced"] = divmod(values["announced"], DOUBT)
     return values, ValueError("an earlier state of this day was damaged") if doubt else None
