@@ -1,19 +1,20 @@
 """Prices from genai-prices, which knows most models of most providers; `pip install .[prices]`."""
 
+from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
 
 from budget_core.errors import refuse
-from budget_core.prices import has_more
+from budget_core.prices import Price, has_more
 from budget_core.usage import Usage, read_usage
 from budget_cpython.billed_units import Part, as_dict, parts_of, tariffs_of, units_of
+from budget_cpython.token_prices import token_prices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from datetime import datetime
     from typing import Any
 
-    from genai_prices.types import PriceCalculation
+    from genai_prices.types import ModelPrice, PriceCalculation
 
 _NANO = Decimal(1_000_000_000)
 _MANY = 1_000_000
@@ -21,13 +22,18 @@ _MOST_KNOWN = 1_000  # models by name
 
 
 class ListedPrice:
-    """What one model costs, by genai-prices: every unit, tariff and tier that it lists."""
+    """What one model costs, by genai-prices: every unit, tariff and tier that it lists.
+
+    Calls that are billed for plain tokens, as most are, cost what a `Price` of the core says;
+    genai-prices calculates all others.
+    """
 
     def __init__(self, table: "ListedPrices", model: str, provider_id: str | None) -> None:
         self._table = table
         self._model = model
         self._provider_id = provider_id
         self._provider = self._calculate({"input_tokens": 1, "output_tokens": 1}).provider
+        self._converted: tuple[ModelPrice | None, tuple[tuple[int, Price], ...]] = (None, ())
 
     def __repr__(self) -> str:
         return f"<ListedPrice: {self._model} of {self._provider.name}>"
@@ -40,6 +46,9 @@ class ListedPrice:
         `cached` tokens from a cache and those `written` to one are part of the prompt, those
         written for an `hour` are part of the written ones.
         """
+        plain = self._of_tokens(prompt)
+        if plain is not None:
+            return plain.cost(prompt, completion, cached, written, hour)
         cached = min(cached, prompt)
         written = min(written, prompt - cached)
         units = {
@@ -56,6 +65,9 @@ class ListedPrice:
 
         -1 if it does not buy the prompt.
         """
+        plain = self._of_tokens(prompt)
+        if plain is not None:
+            return plain.affordable(nano_usd, prompt)
         base = self.cost(prompt, 0)
         many = self.cost(prompt, _MANY) - base
         if base > nano_usd:
@@ -75,6 +87,9 @@ class ListedPrice:
         not known. A tier in the report takes the place of the argument.
         """
         usage = read_usage(usage)
+        plain = None if batch else self._full_cost_of(usage, tier)
+        if plain is not None:
+            return plain, True
         known = usage.status in (usage.MEASURED, usage.ESTIMATED)
         if usage.report is None and not usage.total:
             return 0, known  # nothing was used, or it is unknown
@@ -93,6 +108,27 @@ class ListedPrice:
         """
         found = self._calculate(units)
         return _in_nano(found.total_price), _covers(found, units)
+
+    def _of_tokens(self, prompt: int) -> Price | None:
+        """Return the present price of calls with such a prompt that use tokens alone, if any."""
+        from genai_prices.data_snapshot import get_snapshot
+
+        _, model = get_snapshot().find_provider_model(self._model, None, self._provider_id, None)
+        listed = model.get_prices(self._table.now() or datetime.now(UTC))
+        known, prices = self._converted
+        if known is not listed:
+            prices = token_prices(listed)
+            self._converted = listed, prices
+        return next((price for longer, price in prices if prompt > longer), None)
+
+    def _full_cost_of(self, usage: Usage, tier: "Any") -> int | None:
+        """Return the nano-USD of a call that is billed for tokens alone; `None` for any other."""
+        report = {} if usage.report is None else usage.report
+        if not isinstance(report, dict) or report.get("iterations"):
+            return None  # each may be of another model
+        price = self._of_tokens(usage.input or 0)
+        cost, full = (0, False) if price is None else price.cost_of(usage, tier)
+        return cost if full else None
 
     def _price_of_report(self, usage: Usage, tier: "Any", batch: bool) -> tuple[Decimal, bool]:
         """Return the dollars of all parts of a report, and whether that is all."""

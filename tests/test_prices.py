@@ -1,14 +1,19 @@
 """Money counted with genai-prices, before a call and after it."""
 
+import copy
 import dataclasses
 import enum
 import struct
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from genai_prices import Usage as Units
+from genai_prices import calc_price
+from genai_prices.data_snapshot import DataSnapshot, get_snapshot, set_custom_snapshot
+from genai_prices.types import ModelPrice
 from openai.types import CompletionUsage
 from openai.types.responses import ResponseUsage
 from pydantic import BaseModel, ConfigDict
@@ -42,6 +47,67 @@ def test_a_listed_price_is_that_of_the_list() -> None:
 def test_a_provider_that_is_not_listed_is_refused_by_name(name: Any) -> None:
     with pytest.raises(ValueError, match=f"provider_id must be .*, not {name!r}"):
         ListedPrices(name)
+
+
+def test_each_listed_model_costs_what_genai_prices_says() -> None:
+    for provider in get_snapshot().providers:
+        table = ListedPrices(provider.id, now=lambda: NOW)
+        for model in provider.models:
+            name = model.id
+            if provider.find_model(name) is not model:
+                continue
+            for prompt in (100, 200_000, 200_001, 272_001):
+                price = table.get(name)
+                assert price is not None
+                nano_usd = _calculated(name, provider.id, prompt, 9, 30)
+                assert price.cost(prompt, 9, 30) == nano_usd, (price, prompt)
+                assert price.cost_of(_openai_report(prompt, 9, 30))[0] == nano_usd, (price, prompt)
+
+
+def _calculated(model: str, provider: str, prompt: int, completion: int, cached: int) -> int:
+    used = Units(input_tokens=prompt, output_tokens=completion, cache_read_tokens=cached)
+    found = calc_price(used, model, provider_id=provider, genai_request_timestamp=NOW)
+    return int((found.total_price * 10**9).to_integral_value(ROUND_CEILING))
+
+
+def _openai_report(prompt: int, completion: int, cached: int) -> dict[str, Any]:
+    counts = {"prompt_tokens": prompt, "completion_tokens": completion}
+    total = {"total_tokens": prompt + completion}
+    return {**counts, **total, "prompt_tokens_details": {"cached_tokens": cached}}
+
+
+def test_a_price_is_that_of_the_time_of_day() -> None:
+    now = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    price = ListedPrices("deepseek", now=lambda: now).get("deepseek-chat")
+    assert price is not None
+    by_day = price.cost(1_000, 0)
+    now = now.replace(hour=20)
+    by_night = price.cost(1_000, 0)
+    now = now.replace(hour=12)
+    assert (by_day, by_night, price.cost(1_000, 0)) == (270_000, 135_000, 270_000)
+
+
+def test_tokens_of_a_sort_with_its_own_price_cost_that() -> None:
+    price = ListedPrices("openrouter").get("perplexity/sonar-deep-research")
+    assert price is not None
+    used = {**_openai_report(0, 1_000, 0), "completion_tokens_details": {"reasoning_tokens": 600}}
+    assert price.cost_of(used) == (400 * 8_000 + 600 * 3_000, True)
+
+
+def test_a_newer_list_counts_from_its_first_call() -> None:
+    price = ListedPrices("openai").get("gpt-4o-mini")
+    assert price is not None
+    before = price.cost(1_000, 100)
+    newer = copy.deepcopy(get_snapshot().providers)
+    model = next(one for one in newer if one.id == "openai").find_model("gpt-4o-mini")
+    assert model is not None
+    model.prices = ModelPrice(input_mtok=Decimal(1), output_mtok=Decimal(2))
+    set_custom_snapshot(DataSnapshot(newer, from_auto_update=True))
+    try:
+        assert price.cost(1_000, 100) == 1_200_000 != before
+    finally:
+        set_custom_snapshot(None)
+    assert price.cost(1_000, 100) == before
 
 
 def test_a_cost_is_rounded_up() -> None:
