@@ -123,8 +123,9 @@ class ListedPrice:
 
     def _full_cost_of(self, usage: Usage, tier: "Any") -> int | None:
         """Return the nano-USD of a call that is billed for tokens alone; `None` for any other."""
-        report = {} if usage.report is None else usage.report
-        if not isinstance(report, dict) or report.get("iterations"):
+        report = usage.report
+        is_dict = isinstance(report, dict)
+        if report.get("iterations") if is_dict else getattr(report, "iterations", None):
             return None  # each may be of another model
         price = self._of_tokens(usage.input or 0)
         cost, full = (0, False) if price is None else price.cost_of(usage, tier)

@@ -64,9 +64,9 @@ def report_of(
     if not prompt and not answer:
         return {}
     return {
-        "input_tokens": prompt or 0,
-        "output_tokens": answer or 0,
+        "prompt_tokens": prompt or 0,
+        "completion_tokens": answer or 0,
         "total_tokens": (prompt or 0) + (answer or 0),
-        "input_tokens_details": {"cached_tokens": cached or 0, "cache_write_tokens": written or 0},
-        "output_tokens_details": {"reasoning_tokens": reasoning or 0},
+        "prompt_tokens_details": {"cached_tokens": cached or 0, "cache_write_tokens": written or 0},
+        "completion_tokens_details": {"reasoning_tokens": reasoning or 0},
     }
