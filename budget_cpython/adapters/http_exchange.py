@@ -68,20 +68,23 @@ class Exchange:
             _, mark, query = url.raw_path.partition(b"?")
             path = self._wire.path_for(admitted.model).encode()
             url = url.copy_with(raw_path=path + mark + query)
-        headers = self._request.headers.copy()
-        for name in ("content-length", "transfer-encoding"):
-            headers.pop(name, None)
+        content = json.dumps(body).encode()
+        changed = {b"content-length": b"%d" % len(content)}
         if streamed or self._asked.stream:
-            headers["accept-encoding"] = "identity"
+            changed[b"accept-encoding"] = b"identity"
+        dropped = {b"transfer-encoding", *changed}
+        kept = [pair for pair in self._request.headers.raw if pair[0].lower() not in dropped]
         extensions = {**self._request.extensions, **self._timeouts()}
         extensions.pop(EXTENSION, None)
-        return self._httpx.Request(
+        sent = self._httpx.Request(
             self._request.method,
             url,
-            headers=headers,
-            content=json.dumps(body).encode(),
+            headers=[*kept, *changed.items()],
+            stream=self._httpx.ByteStream(content),
             extensions=extensions,
         )
+        sent.read()  # the client's hooks may ask for its content
+        return sent
 
     def _timeouts(self) -> dict[str, Any]:
         """Return the request's timeouts, none of which ends after the deadline."""
