@@ -1,6 +1,7 @@
 """One account of a ledger that model calls draw on, with how its limits are enforced."""
 
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 from threading import Lock, RLock
 from typing import Any, TypedDict
@@ -51,6 +52,7 @@ class Options(TypedDict, total=False):
 
 
 _COUNTED = ("calls", "tokens", "nano_usd", "tool_calls")  # also where nothing limits them
+_NEAR = 0.8  # of the letters in common
 _OF_TRACKER = ("warning_thresholds", "tool_strip_threshold", "tool_strip_disallow")
 
 
@@ -74,8 +76,8 @@ class Layer:
     opened once in a process; without one the account is in memory. `limits` are set on the account,
     unless there are none.
 
-    Raises `ValueError` for an option that is unknown or malformed, and for a ledger without an
-    account; `ImportError` where money is limited and there is no table of prices.
+    Raises `ValueError` for an option that is unknown or malformed, for a misspelt axis, and for a
+    ledger without an account; `ImportError` where money is limited and there is no table of prices.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Layer:
         if self.prices is None:
             self.prices = _listed_prices([limit.axis for limit in limits])
         self.tool_prices = _in_nano_by_tool(options.pop("tool_prices", {}))
+        _check_axes([limit.axis for limit in limits], self.tool_prices)
         mode = options.pop("enforcement", None)
         fallback = options.pop("fallback_model", None)
         self.enforcement = mode or (Enforcement.FALLBACK if fallback else Enforcement.CUTOFF)
@@ -191,6 +194,17 @@ class Layer:
             raise ValueError(
                 "limits cannot be set on an asyncio ledger here: await its set_limits(account, "
                 "parse_limits(text)) first, or give the ledger's URL"
+            )
+
+
+def _check_axes(axes: list[str], tools: Mapping[str, Any]) -> None:
+    """Raise `ValueError` for an axis that is nearly one that is counted: other names are tools."""
+    for axis in axes:
+        near = get_close_matches(axis, _COUNTED, 1, _NEAR)
+        if near and axis not in (*_COUNTED, *tools):
+            raise ValueError(
+                f"{axis} is not counted: did you mean {near[0]}? For a tool of that name give its "
+                f"price too: tool_prices={{{axis!r}: 0}}"
             )
 
 

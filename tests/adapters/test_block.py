@@ -182,6 +182,19 @@ def test_a_client_is_never_left_without_the_limits_it_was_given(limits: Any) -> 
         budgeted(client, limits)
 
 
+@pytest.mark.parametrize("axis", ["cals", "tokns", "tool_call", "toolcalls"])
+def test_a_misspelt_axis_is_refused(axis: str) -> None:
+    with pytest.raises(ValueError, match=f"{axis} is not counted: did you mean "):
+        budget(f"5 {axis}")
+    with budget(f"5 {axis}", tool_prices={axis: 0}) as block:
+        assert block.left == {axis: 5}
+
+
+def test_an_axis_may_be_a_tool() -> None:
+    with budget("5 search + 5 call") as block:
+        assert block.left == {"search": 5, "calls": 5}
+
+
 def test_the_figures_of_an_asyncio_ledger_are_awaited(tmp_path: Any) -> None:
     block = budget("5 min", ledger=open_async_ledger(f"sqlite:{tmp_path / 'b.db'}"), account="a")
     with pytest.raises(ValueError, match=r"await ledger\.balance"):
