@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,6 @@ from budget_cpython.endpoint import ScriptedEndpoint
 from tests.paths import ROOT
 
 BOARDS = sorted(path.parent.name for path in ROOT.glob("boards/*/main.py"))
-CHIPS = [board for board in BOARDS if board != "unix"]
 ARCHITECTURES = {
     "unix": "x64",
     "rp2_pico_w": "armv6m",
@@ -30,6 +30,12 @@ ARCHITECTURES = {
     "esp32_c6": "rv32imc",
     "esp32_s3": "xtensawin",
 }
+# Their programs differ from another board's in a line of text.
+ALIKE = ("esp32_c3", "esp32_c6", "rp2_pico_2_w")
+TRIED = [
+    pytest.param(board, marks=pytest.mark.slow) if board in ALIKE else board for board in BOARDS
+]
+CHIPS = [board for board in TRIED if board != "unix"]
 PROGRAMS = ("boot.py", "main.py", "settings.py", "secret_example.py")
 DATE = 1_804_075_200  # 2027-03-03 12:00 UTC
 KEY = "sk-Secret-0123456789"
@@ -139,6 +145,15 @@ def test_every_board_has_all_its_parts() -> None:
         assert parts <= set(files_of(board)), board
 
 
+def test_boards_said_to_be_alike_have_the_program_of_another() -> None:
+    def program(board: str) -> list[str]:
+        text = files_of(board)["main.py"].read_text()
+        return [re.sub(r"RP\d+", "RP", line) for line in text.splitlines()[1:]]
+
+    others = [program(board) for board in BOARDS if board not in ALIKE]
+    assert [board for board in ALIKE if program(board) not in others] == []
+
+
 def test_no_board_repeats_a_file_that_it_shares() -> None:
     for shared in (ROOT / "boards/shared").iterdir():
         for board in BOARDS:
@@ -146,13 +161,14 @@ def test_no_board_repeats_a_file_that_it_shares() -> None:
             assert not own.exists() or own.read_bytes() != shared.read_bytes(), own
 
 
-@pytest.mark.parametrize("board", BOARDS)
-def test_its_programs_and_the_package_compile_for_its_architecture(
-    board: str, tmp_path: Path
+@pytest.mark.parametrize("architecture", sorted(set(ARCHITECTURES.values())))
+def test_the_programs_and_the_package_compile_for_an_architecture(
+    architecture: str, tmp_path: Path
 ) -> None:
-    programs = [files_of(board)[name] for name in PROGRAMS]
-    for source in [*programs, *(ROOT / "budget_core").rglob("*.py")]:
-        compile_for(source, board, tmp_path / "compiled.mpy")
+    boards = [board for board in BOARDS if ARCHITECTURES[board] == architecture]
+    programs = {files_of(board)[name] for board in boards for name in PROGRAMS}
+    for source in [*sorted(programs), *(ROOT / "budget_core").rglob("*.py")]:
+        compile_for(source, boards[0], tmp_path / "compiled.mpy")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +231,7 @@ def test_secrets_are_never_committed() -> None:
         assert 'API_KEY = ""' in example
 
 
-@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize("board", TRIED)
 def test_it_boots_holds_a_chat_and_knows_the_days_total_after_a_restart(
     board: str, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
@@ -262,7 +278,7 @@ def test_the_next_day_begins_once_the_clock_is_known_again(
     assert totals(flash.start(date=tomorrow)) == [0]
 
 
-@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize("board", TRIED)
 def test_a_spent_day_is_cut_off_also_after_a_restart(
     board: str, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
