@@ -9,7 +9,7 @@ from micropython import stack_use
 def _deepest():
     try:
         return _deepest()
-    except RuntimeError:
+    except (RuntimeError, MemoryError):
         return stack_use()
 
 
