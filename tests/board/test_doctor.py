@@ -5,7 +5,7 @@ import shutil
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,25 +13,29 @@ from typing import Any
 
 import pytest
 
+from budget_core.ledger.limit import Limit
 from budget_cpython.board.build import Form, build_board
 from budget_cpython.board.connection import BoardConnection
 from budget_cpython.board.deploy import Deploy
 from budget_cpython.board.device import work_on
 from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.endpoint import ScriptedEndpoint
+from budget_cpython.ledger.http import HttpLedger
+from budget_cpython.serve import RIGHTS, KeyFile
 from tests.board.conftest import patient
 from tests.board.emulator.noon import NoonBoard
 from tests.chat.server import DATA
 from tests.paths import ROOT
+from tests.serve.support import Service
 
-from .support import MAIN, Cli, Said, damage, digests, remove, runs, spend, write
+from .support import MAIN, PATIENCE, Cli, Said, damage, digests, remove, runs, spend, write
 
 HEAP = "512k"
 KEY = "sk-Secret-0123456789"
 PASSWORD = "pass-Word-1"  # noqa: S105 - made up
 CHECKS = [
-    "connection", "firmware", "deploy", "files", "wifi", "clock", "name", "endpoint", "store",
-    "memory",
+    "connection", "firmware", "deploy", "files", "wifi", "clock", "name", "endpoint", "ledger",
+    "store", "memory",
 ]  # fmt: skip
 # The module `network` of a board with a radio: `JOINS` is the status of an attempt, or `None`.
 RADIO = """
@@ -135,7 +139,7 @@ def add_radio(cli: Cli, joined: bool = False, joins: int | None = None, signal: 
 def test_a_board_that_is_well_passes_every_check(agent: Cli, endpoint: ScriptedEndpoint) -> None:
     asked = len(endpoint.requests)
     found = examined(agent)
-    wanted = dict.fromkeys(CHECKS, "ok") | {"wifi": "not run"}
+    wanted = dict.fromkeys(CHECKS, "ok") | {"wifi": "not run", "ledger": "not run"}
     assert found.results == wanted
     assert found.said.code == 0
     assert "MicroPython 1." in found["firmware"]
@@ -343,7 +347,7 @@ def test_a_chip_that_its_boot_has_connected_is_well(
         secrets = tmp_path / "garden/secret.py"
         assert cli("deploy", f"{tmp_path}/garden", "--secrets", secrets).code == 0
         found = examined(cli)
-    assert found.results == dict.fromkeys(CHECKS, "ok")
+    assert found.results == dict.fromkeys(CHECKS, "ok") | {"ledger": "not run"}
     assert chip[1] in found["firmware"]
     assert found["wifi"] == "ok: garden, address 192.168.1.7, signal -61 dBm"
 
@@ -480,6 +484,29 @@ def test_a_turn_of_the_agent_is_measured(agent: Cli) -> None:
     assert 100_000 < found["rest"] < found["peak"] < found["heap"]
     assert found["left"] == found["heap"] - found["peak"]
     assert 0 < found["deep"] < found["stack"]
+
+
+def test_the_account_of_a_fleet_is_read_and_nothing_drawn(agent: Cli, tmp_path: Path) -> None:
+    keys = KeyFile(tmp_path / "keys.json")
+    operator = keys.add("operator", "*", RIGHTS)
+    options = ("--engine", "memory:", "--keys", keys.path, "--listen", "127.0.0.1:0")
+    key = keys.add("bench", "boards/bench", ["read"])
+    with (
+        Service(*options) as service,
+        closing(HttpLedger(service.url, operator, PATIENCE)) as ledger,
+    ):
+        ledger.set_limits("boards", [Limit("tokens", 9000, "day")])
+        add_settings(agent, f"LEDGER = {service.url!r}\nDEVICE = 'bench'\n")
+        set_secret(agent, LEDGER_KEY=key)
+        before = digests(agent.board)
+        found = examined(agent)
+        assert digests(agent.board) == before
+        (row,) = ledger.balance("boards")
+    assert found["ledger"] == "ok: the account boards/bench has 9000 tokens per day left"
+    assert row.left == 9000
+    found = examined(agent)
+    assert found["ledger"].startswith("fails: the account boards/bench: ")
+    assert "LEDGER_KEY" in found.fix("ledger")
 
 
 def test_the_ledger_of_a_fleet_is_part_of_the_heap(agent: Cli) -> None:

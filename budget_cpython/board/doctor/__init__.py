@@ -19,6 +19,7 @@ from budget_cpython.board.doctor.memory import check_memory
 from budget_cpython.board.doctor.network import (
     check_clock,
     check_endpoint,
+    check_ledger,
     check_name,
     check_wifi,
 )
@@ -35,6 +36,7 @@ _CHECKS: dict[str, tuple[Callable[[Device], Finding], tuple[str, ...]]] = {
     "clock": (check_clock, ("files",)),
     "name": (check_name, ("wifi",)),
     "endpoint": (check_endpoint, ("name",)),
+    "ledger": (check_ledger, ("wifi",)),
     "store": (check_store, ("files",)),
     "memory": (check_memory, ("files",)),
 }

@@ -98,6 +98,20 @@ def check_endpoint(device: Device) -> Finding:
     return ok(f"{shown}, and accepts the key")
 
 
+def check_ledger(device: Device) -> Finding:
+    """Check that the service of a fleet knows the board's account; nothing is drawn from it."""
+    found = probe(device, "ledger", PATIENCE_S)
+    if "absent" in found:
+        return absent(found["absent"])
+    if "wrong" in found:
+        return fails(found["wrong"], "correct it in the folder's settings.py and deploy again")
+    account = f"the account {found['account']}"
+    if "error" in found:
+        fix = f"correct LEDGER in settings.py, or LEDGER_KEY {_SECRET}, or start the service"
+        return fails(f"{account}: {found['error']}", fix)
+    return ok(f"{account} has {found['left']} left" if found["left"] else f"{account}: no limit")
+
+
 def _why_unreached(url: str, error: str) -> str:
     if "does not match" in error:
         return "correct BASE_URL: the server's certificate is for another name"
