@@ -45,4 +45,5 @@ def until_the_cut(terminal: Terminal) -> str:
         while True:
             shown += terminal.answer(b"Water the beans.\r", PROMPT)
     except EOFError as end:
-        return (shown + end.args[0]).decode(errors="replace")
+        last: bytes = end.args[0]
+        return (shown + last).decode(errors="replace")
