@@ -7,8 +7,8 @@ from budget_core.agent.llm_call import Request as Request
 from budget_core.agent.middleware import Middleware as Middleware
 from budget_core.agent.no_progress import NoProgress as NoProgress
 from budget_core.agent.operative import Operative as Operative
-from budget_core.agent.result import OperativeResult as OperativeResult
-from budget_core.agent.result import RunStoppedError as RunStoppedError
+from budget_core.agent.run import OperativeResult as OperativeResult
+from budget_core.agent.run import RunStoppedError as RunStoppedError
 from budget_core.agent.stop import StopReason as StopReason
 from budget_core.agent.stop import StopRequested as StopRequested
 from budget_core.agent.stop_condition import AllOf as AllOf

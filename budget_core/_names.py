@@ -31,7 +31,7 @@ agent.llm_call Request
 agent.middleware Middleware
 agent.no_progress NoProgress
 agent.operative Operative
-agent.result OperativeResult RunStoppedError
+agent.run OperativeResult RunStoppedError
 agent.stop StopReason StopRequested
 agent.stop_condition AllOf AnyOf MaxCost MaxIterations MaxTokens MaxToolCalls StopCondition Timeout
 agent.tool Tool ToolOutput

@@ -143,7 +143,7 @@ def test_importing_the_package_loads_nothing_but_the_core() -> None:
 
 def test_only_what_awaits_or_runs_tools_needs_what_is_slow_to_import() -> None:
     slow = {"ChatClient", "tls_context", "Operative", "ExoclawBudget", *executor.__all__}
-    slow |= {"Event", "Request", "RunHandle", "tool"}
+    slow |= {"Event", "OperativeResult", "Request", "RunHandle", "RunStoppedError", "tool"}
     slow |= {"HttpLedger", "LeasedLedger", "SqliteLedger", "open_async_ledger", "open_ledger"}
     slow |= {"AsyncLedgerProtocol", "LedgerProtocol", "parse_budget", "parse_limits"}
     slow |= {"BudgetBlock", "budget", "budgeted"}

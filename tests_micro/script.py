@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from budget_core.agent.result import OperativeResult
-    from budget_core.agent.run import Run
+    from budget_core.agent.run import OperativeResult, Run
 
 QUESTION = {"role": "user", "content": "What now?"}
 USAGE = {"prompt_tokens": 90, "completion_tokens": 10, "total_tokens": 100}

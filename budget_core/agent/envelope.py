@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from budget_core._types import Axis, Lock
+    from budget_core.agent.pause import Pause
     from budget_core.deadline import Deadline
     from budget_core.ledger._types import AnyLedger
     from budget_core.monotonic import MonotonicClock
@@ -237,6 +238,8 @@ class Envelope:
         It is for waiting before or between calls, such as for an approval. A call in flight keeps
         the time that it was given. The envelopes above have their own time.
         """
+        from budget_core.agent.pause import Pause  # loaded for the first pause
+
         return Pause(self, reason)
 
     # Stopping
@@ -466,31 +469,3 @@ class Envelope:
                 from budget_core.log import log  # loaded for the first error
 
                 log("error", "a watcher raised " + in_words(error))
-
-
-class Pause:
-    """What `Envelope.paused` returns; pauses may overlap."""
-
-    def __init__(self, envelope: Envelope, reason: str) -> None:
-        self._envelope = envelope
-        self._reason = reason
-
-    def __enter__(self) -> None:
-        envelope = self._envelope
-        self._since = envelope.clock.read()
-        with envelope.lock:
-            if not envelope._pause_depth:
-                envelope._paused_since = self._since
-            envelope._pause_depth += 1
-        envelope.changed()
-
-    def __exit__(self, *error: object) -> None:
-        envelope = self._envelope
-        with envelope.lock:
-            now = envelope.clock.read()
-            if envelope._pause_depth == 1:  # counted before it ends: readers take no lock
-                envelope._paused += max(0, now - envelope._paused_since)
-            envelope._pause_depth -= 1
-            ms = max(0, now - self._since) // envelope.clock.per_ms
-            envelope.pauses.append({"reason": self._reason, "ms": ms})
-        envelope.changed()

@@ -191,7 +191,7 @@ class ExoclawBudget:
 
     def _substitute(self, messages: "Messages") -> ChatResponse:
         """Return an answer in the model's place: why there is none, and what there is of one."""
-        from budget_core.agent.result import digest
+        from budget_core.agent.run import digest
 
         done: list[dict[str, Any]] = []
         for message in messages:

@@ -1,9 +1,8 @@
 """The one way from a run to its model: every call is admitted, bounded, counted and settled."""
 
-from budget_core.agent.admission import Admission
 from budget_core.agent.allowance_tree import smaller_limit
 from budget_core.agent.cancellation import CutShortError, call_within
-from budget_core.agent.llm_call import LlmCall, Request
+from budget_core.agent.llm_call import Admission, LlmCall, Request
 from budget_core.agent.stop import StoppedError, StopReason, StopRequested, in_words
 from budget_core.agent.wind_down import WindDown
 from budget_core.checks import check_limit
@@ -108,9 +107,8 @@ class Gate:
         It is the last answer if `reason` is set afterwards; `partial_text` is then what had come of
         the call before. Raises `StoppedError` if no call is made, or none succeeded.
         """
-        spare = Request(
-            request.messages, request.tools, request.model, request.max_tokens, request.options
-        )
+        messages, options = list(request.messages), dict(request.options)
+        model, max_tokens = request.model, request.max_tokens
         envelope = self.envelope
         reason = envelope.check()
         if self.stop_when is not None:
@@ -131,9 +129,9 @@ class Gate:
         if envelope.check() is not None:
             raise StoppedError(reason)
         if not request.compacted:
-            request.messages = spare.messages
-        request.options, request.max_tokens = spare.options, spare.max_tokens
-        request.model = self.fallback_model or spare.model
+            request.messages = messages
+        request.options, request.max_tokens = options, max_tokens
+        request.model = self.fallback_model or model
         try:
             return await self._call(request, on_delta, reason)
         except StoppedError as error:

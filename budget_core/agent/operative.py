@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Hook, Provider
-    from budget_core.agent.result import OperativeResult
+    from budget_core.agent.run import OperativeResult
     from budget_core.ledger._types import AnyLedger
 
 

@@ -5,21 +5,81 @@ import json
 
 from budget_core.agent.llm_call import Request, text_of
 from budget_core.agent.llm_gate import FINAL, Gate, joined
-from budget_core.agent.result import OperativeResult, digest
 from budget_core.agent.stop import StoppedError, StopReason, in_words
 from budget_core.agent.toolbox import ANSWERED, CALLED_OFF, CANCELLED, DENIED, ToolEnd, as_text
+from budget_core.errors import BudgetError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from budget_core._types import Agent
+    from budget_core._types import Agent, Messages
     from budget_core.agent.envelope import Envelope
     from budget_core.provider import ToolCall
+    from budget_core.turn_state import TurnRuntimeState
 
 NOT_CALLED = "Error: not called, the run has stopped"
+_SHOWN = 200
 _UNLIMITED = "this run has no limit on turns, tokens, time or money"
+
+
+class RunStoppedError(BudgetError):
+    """Raised by `OperativeResult.check`: `result` has the work that was done, and the reason."""
+
+    def __init__(self, result: "OperativeResult") -> None:
+        super().__init__(f"the run was stopped: {result.reason}")
+        self.result = result
+
+
+class OperativeResult:
+    """The result of a run.
+
+    - `text`: the answer; of a run that was stopped, what there is of one.
+    - `reason`: a `StopReason`, or `None` if the model finished its answer.
+    - `messages`: the whole conversation, notices left out; it can begin the next run.
+    - `tool_results`: a dict a tool call, in their order: `id`, `name`, `arguments`, `status`,
+      `content`.
+    - `usage`: whole numbers by axis, as `Envelope.usage` has them.
+    - `turns`: the LLM calls of this run itself.
+    - `budget`, `state`: the run's `Envelope` and `TurnRuntimeState`.
+    - `hook_error`: the last error that `on_event` raised, or `None`.
+    """
+
+    hook_error: Exception | None = None
+
+    def __init__(
+        self,
+        text: str,
+        reason: "StopReason | None",
+        messages: "Messages",
+        turns: int,
+        budget: "Envelope",
+        state: "TurnRuntimeState",
+    ) -> None:
+        self.text = text
+        self.reason = reason
+        self.messages = messages
+        self.turns = turns
+        self.budget = budget
+        self.state = state
+        self.tool_results = state.tool_results
+        self.usage = budget.usage()
+
+    def __repr__(self) -> str:
+        how = "completed" if self.reason is None else self.reason.kind
+        return f"<OperativeResult: {how}, {self.turns} turns, {self.usage['tokens']} tokens>"
+
+    @property
+    def completed(self) -> bool:
+        """Whether the model finished its answer."""
+        return self.reason is None
+
+    def check(self) -> "OperativeResult":
+        """Return this result, or raise `RunStoppedError` where the run was stopped."""
+        if self.reason is not None:
+            raise RunStoppedError(self)
+        return self
 
 
 class Run:
@@ -78,7 +138,10 @@ class Run:
             self.emit("started", budget=self.budget, remaining=self.budget.remaining())
             if self.budget.parent is None and self.budget.budget.is_unlimited():
                 self.emit("warning", text=_UNLIMITED)
-            reason = await self._turns()
+            over = False
+            while not over:
+                over, last = await self._turn()
+            reason = last
         except StoppedError as error:
             reason = error.reason
         except asyncio.CancelledError:
@@ -95,23 +158,22 @@ class Run:
                 self.result = self._conclude(reason)
         return self.result
 
-    async def _turns(self) -> StopReason | None:
-        while True:
-            before = self.budget.usage()
-            request = Request(self._messages, self._definitions)
-            response = await self._gate.ask(request, self._on_delta)
-            if request.compacted:
-                self._messages = request.messages
-            self._toolbox.offer(request.tools)
-            over, reason = await self._handle_answer(response)
-            after = self.budget.usage()
-            usage = {axis: after[axis] - before[axis] for axis in after}
-            self.emit("turn_completed", turn=self._gate.turn, usage=usage, cumulative_usage=after)
-            if over:
-                return reason
+    async def _turn(self) -> "tuple[bool, StopReason | None]":
+        """Make an LLM call and act on its answer; return whether the run is over, and why."""
+        before = self.budget.usage()
+        request = Request(self._messages, self._definitions)
+        response = await self._gate.ask(request, self._on_delta)
+        if request.compacted:
+            self._messages = request.messages
+        self._toolbox.offer(request.tools)
+        over, reason = await self._handle_answer(response)
+        after = self.budget.usage()
+        usage = {axis: after[axis] - before[axis] for axis in after}
+        self.emit("turn_completed", turn=self._gate.turn, usage=usage, cumulative_usage=after)
+        return over, reason
 
     async def _handle_answer(self, response: "Any") -> "tuple[bool, StopReason | None]":
-        """Act on the model's answer; return whether the run is over, and why."""
+        """Act on the model's answer; return as `_turn` does."""
         last = self._gate.reason
         text, before = text_of(response.content), self._gate.partial_text
         self._text = text or before or self._text
@@ -270,3 +332,13 @@ def as_message(text: str | None, calls: "list[ToolCall]") -> "dict[str, Any]":
             for call in calls
         ],
     }
+
+
+def digest(tool_results: "list[dict[str, Any]]") -> str:
+    """Return the last tool results, shortened, where there is no better answer."""
+    lines = []
+    for entry in tool_results[-5:]:
+        text = " ".join(entry["content"].split())
+        shown = text[:_SHOWN] + "…" if len(text) > _SHOWN else text
+        lines.append(f"- {entry.get('name', 'tool')}: {shown}")
+    return "What the tools returned:\n" + "\n".join(lines) if lines else ""

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core.agent.operative import Operative
-    from budget_core.agent.result import OperativeResult
-    from budget_core.agent.run import Run
+    from budget_core.agent.run import OperativeResult, Run
     from budget_core.agent.tool import Tool
     from budget_core.board.fleet import FleetBudget
     from budget_core.daily_tracker import DailyBudgetTracker

@@ -96,7 +96,7 @@ class ChatClient:
             self.attempts += 1
             exchange = HttpExchange(self._endpoint)
             try:
-                response = await self._answer(exchange, Body(request), on_delta)
+                response = await self._answer(exchange, request, on_delta)
                 response.attempts = attempts
                 return response
             except ProviderError as error:
@@ -119,10 +119,11 @@ class ChatClient:
     async def _answer(
         self,
         exchange: HttpExchange,
-        body: "Body",
+        request: "dict[str, Any]",
         on_delta: "Callable[[str], Awaitable[None]] | None",
     ) -> "ChatResponse":
-        await exchange.send("POST", self._endpoint.path + "/chat/completions", body)
+        path = self._endpoint.path + "/chat/completions"
+        await exchange.send("POST", path, lambda: json_of(request))
         if exchange.status != 200:
             from budget_core.chat.refusal import refusal
 
@@ -134,23 +135,18 @@ class ChatClient:
         return await read_stream(exchange, on_delta)
 
 
-class Body:
-    """The JSON of a request, in pieces: all of it in one may be too much for a chip."""
-
-    def __init__(self, request: "dict[str, Any]") -> None:
-        self._request = request
-
-    def __iter__(self) -> "Iterator[bytes]":
-        mark = "{"
-        for name, value in self._request.items():
-            yield f"{mark}{json.dumps(name)}:".encode()
-            mark = ","
-            if isinstance(value, (list, tuple)) and value:
-                before = "["
-                for each in value:
-                    yield (before + json.dumps(each)).encode()
-                    before = ","
-                yield b"]"
-            else:
-                yield json.dumps(value).encode()
-        yield b"}"
+def json_of(request: "dict[str, Any]") -> "Iterator[bytes]":
+    """Yield the JSON of a request piece by piece: all of it may be too much for a chip."""
+    mark = "{"
+    for name, value in request.items():
+        yield f"{mark}{json.dumps(name)}:".encode()
+        mark = ","
+        if isinstance(value, (list, tuple)) and value:
+            before = "["
+            for each in value:
+                yield (before + json.dumps(each)).encode()
+                before = ","
+            yield b"]"
+        else:
+            yield json.dumps(value).encode()
+    yield b"}"

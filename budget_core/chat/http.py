@@ -6,7 +6,7 @@ from budget_core.errors import ProviderError, refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
     from typing import Any
 
 _PIECE = 256
@@ -84,16 +84,16 @@ class HttpExchange:
         self._reader: Any = None
         self._writer: Any = None
 
-    async def send(self, method: str, path: str, body: "Iterable[bytes]") -> None:
+    async def send(self, method: str, path: str, body: "Callable[[], Iterable[bytes]]") -> None:
         """Send a request and read the head of its answer.
 
-        The pieces of `body` are gone through twice: to be counted, and to be sent.
+        `body()` returns its pieces; it is called twice: to count them, and to send them.
 
         An error with `sent` false says that the request did not arrive whole. MicroPython notices
         only while it sends that no connection was made.
         """
         to = self._endpoint
-        size = sum([len(piece) for piece in body])
+        size = sum([len(piece) for piece in body()])
         options = {"ssl": to.tls, "server_hostname": to.host} if to.secure else {}
         # MicroPython tries a name's first address only, and where that is ::1 few servers listen.
         place = "127.0.0.1" if to.host == "localhost" else to.host
@@ -102,7 +102,7 @@ class HttpExchange:
         head += to.headers + [f"Content-Length: {size}", "", ""]
         try:
             self._reader, self._writer = await self._within(opening, "connecting to")
-            await self._within(self._write("\r\n".join(head).encode(), body), "sending to")
+            await self._within(self._write("\r\n".join(head).encode(), body()), "sending to")
         except ProviderError as error:
             error.sent = False
             raise

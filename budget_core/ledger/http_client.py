@@ -219,7 +219,7 @@ class HttpLedger:
         exchange = HttpExchange(self._endpoint)
         exchange.patience_s = patience_s
         try:
-            await exchange.send(method, path, (body,))
+            await exchange.send(method, path, lambda: (body,))
             data = await exchange.read_all()
             if not exchange.framed:
                 raise ProviderError(exchange.status, "the answer may have broken off")

@@ -9,7 +9,7 @@ from budget_core import turn_state as core_state
 from budget_core.agent import budget as core_budget
 from budget_core.agent import envelope as core_envelope
 from budget_core.agent import operative as core
-from budget_core.agent.result import OperativeResult
+from budget_core.agent.run import OperativeResult
 from budget_core.agent.tool import Tool
 from budget_core.checks import check_kind
 from budget_cpython.agent.envelope import Envelope

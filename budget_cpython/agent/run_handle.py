@@ -5,7 +5,7 @@ from asyncio import Queue, Task
 from collections.abc import AsyncGenerator, Coroutine, Generator
 from typing import Any, cast
 
-from budget_core.agent.result import OperativeResult
+from budget_core.agent.run import OperativeResult
 from budget_cpython.agent.envelope import Envelope
 from budget_cpython.agent.parallel import Event, ParallelRun
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import budget_core
 import budget_cpython
-from budget_core.agent.admission import Admission
 from budget_core.agent.budget import Budget
 from budget_core.agent.envelope import Envelope
+from budget_core.agent.llm_call import Admission
 from budget_core.agent.middleware import Middleware
 from budget_core.agent.no_progress import NoProgress
 from budget_core.agent.operative import Operative

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import tests.racing
-from budget_core.agent.admission import Admission
+from budget_core.agent.llm_call import Admission
 from budget_cpython import Budget, Envelope, Price
 from tests.racing import THREADS, in_threads, restless, unsettle
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from budget_core import Budget, Envelope, Price
-from budget_core.agent.admission import Admission
+from budget_core.agent.llm_call import Admission
 from tests.properties import examples
 from tests_micro.support import RecordingLock, stopped_clock
 

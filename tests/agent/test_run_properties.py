@@ -9,8 +9,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from budget_core.agent.admission import Admission
 from budget_core.agent.envelope import Envelope
+from budget_core.agent.llm_call import Admission
 from budget_core.agent.stop import StopReason
 from budget_core.agent.toolbox import CANCELLED
 from budget_core.turn_state import MAX_REPAIR_ATTEMPTS, TIMED_OUT

@@ -22,7 +22,7 @@ PROMPT = b"\n> "
 WRITE_AHEAD = 4_000  # of boards/unix/settings.py
 QUESTION = b"What is left to do?\r"
 # What each form needs of a chip's heap for a turn of six calls, and for another after it.
-CHIP_KIB = {"source": 152, "mpy": 132, "romfs": 80}
+CHIP_KIB = {"source": 152, "mpy": 128, "romfs": 78}
 
 
 class Served(ScriptedEndpoint):

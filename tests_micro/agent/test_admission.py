@@ -1,7 +1,7 @@
 """What an LLM call may use is set aside before it, and what it used is recorded after it."""
 
 from budget_core import Budget, Envelope, Price, StopReason
-from budget_core.agent.admission import Admission
+from budget_core.agent.llm_call import Admission
 from tests_micro.support import RecordingLock, stopped_clock
 
 TYPE_CHECKING = False

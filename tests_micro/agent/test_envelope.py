@@ -1,7 +1,7 @@
 """A budget in use: its counts, its clock, and whom it draws on."""
 
 from budget_core import Budget, Envelope, StopReason
-from budget_core.agent.admission import Admission
+from budget_core.agent.llm_call import Admission
 from budget_core.edge import nearest
 from tests_micro.support import NO_COUNTS, FakeClock, RecordingLock, raises, stopped_clock
 

@@ -9,7 +9,7 @@ from budget_core.agent.llm_gate import Gate
 from budget_core.agent.middleware import Middleware
 from budget_core.agent.no_progress import NoProgress
 from budget_core.agent.operative import Operative
-from budget_core.agent.result import RunStoppedError
+from budget_core.agent.run import RunStoppedError
 from budget_core.agent.stop import StoppedError, StopReason, StopRequested
 from budget_core.agent.stop_condition import MaxIterations, Timeout
 from budget_core.agent.tool import Tool, ToolOutput

@@ -22,7 +22,7 @@ async def fetch(*pieces: "bytes | BaseException", most: int = 4096) -> "tuple[in
     wire = Wire(*pieces)
     exchange = HttpExchange(HttpEndpoint(URL, None, 1, most, None))
     try:
-        await wire.connected(exchange.send, "POST", "/v1", ())
+        await wire.connected(exchange.send, "POST", "/v1", tuple)
         return exchange.status, await wire.connected(exchange.read_all)
     finally:
         await exchange.close()
@@ -86,7 +86,7 @@ def test_a_url_cannot_smuggle_in_a_header() -> None:
 async def test_a_request_says_where_it_goes_how_long_it_is_and_that_it_is_the_last() -> None:
     wire = Wire(KNOWN)
     exchange = HttpExchange(HttpEndpoint("http://host:81/v1", "a-key", 1, 4096, None))
-    await wire.connected(exchange.send, "POST", "/v1/chat", (b"bo", b"dy"))
+    await wire.connected(exchange.send, "POST", "/v1/chat", lambda: (b"bo", b"dy"))
     head, _, body = wire.sent.partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
     assert lines[0] == "POST /v1/chat HTTP/1.1"
@@ -104,7 +104,7 @@ async def test_a_request_says_where_it_goes_how_long_it_is_and_that_it_is_the_la
 async def test_a_long_body_is_written_in_small_parts() -> None:
     wire = Wire(KNOWN)
     pieces = [b"%d" % (number % 10) * 100 for number in range(50)]
-    await wire.connected(HttpExchange(endpoint(URL)).send, "POST", "/v1", pieces)
+    await wire.connected(HttpExchange(endpoint(URL)).send, "POST", "/v1", lambda: pieces)
     assert wire.sent.endswith(b"\r\nContent-Length: 5000\r\n\r\n" + b"".join(pieces))
     assert 100 <= wire.largest <= 600
 
