@@ -23,6 +23,7 @@ from budget_cpython.board.build import Form, build_core, compile_package, romfs_
 
 STEPS = 5
 MAX_AGENT_KIB = 64
+MAX_TRACKERS = {"folder": 21 * KIB, "ROMFS": 12 * KIB}
 MAX_BOARD_STACK = 6500
 MAX_DEEP_STACK = 7500
 RP2_STACK = 7936
@@ -165,7 +166,8 @@ def _sets(image: bytes, library: Path) -> list[Figure]:
             options: dict[str, Any] = {"romfs": image} if home == "ROMFS" else {"files": library}
             with EmulatedChip(**options) as chip:
                 used = int(chip.run(text).split()[0])
-            figures.append(Figure(f"heap: {name}, {home}", used, "B"))
+            most = MAX_TRACKERS[home] if name == heap.TRACKERS else None
+            figures.append(Figure(f"heap: {name}, {home}", used, "B", most))
     return figures
 
 

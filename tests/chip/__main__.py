@@ -42,6 +42,7 @@ def main(names: list[str]) -> int:
     with TemporaryDirectory() as folder:
         image = test_image(Path(folder))
     modules = module_names(str(ROOT / "tests_micro"))
+    print("tests, MicroPython on an emulated Cortex-M3", flush=True)
     halves = [names] if names else [modules[::2], modules[1::2]]
     with ThreadPoolExecutor() as pool:
         counts = [show(said) for said in pool.map(lambda half: run(image, half), halves)]
