@@ -1,7 +1,8 @@
 """Boards that draw on the budget of a fleet, at a real service."""
 
+import signal
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 import pytest
@@ -16,6 +17,7 @@ from budget_cpython.ledger.http import HttpLedger
 from budget_cpython.serve import RIGHTS, KeyFile
 from tests.board.emulator.client import PATIENCE, Terminal
 from tests.board.emulator.noon import NoonBoard
+from tests.ports import kept_port
 from tests.serve.support import Service
 
 from .conftest import patient
@@ -31,6 +33,8 @@ class Fleet:
     ledger: HttpLedger
     endpoint: ScriptedEndpoint
     board: UnixBoard
+    service: Service
+    options: tuple[str, ...]
     before: int = 0
 
     def allow(self, tokens: int) -> None:
@@ -58,14 +62,17 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, core_built_once: None) -> It
     keys = KeyFile(folder / "keys.json")
     operator = keys.add("operator", "*", RIGHTS)
     key = keys.add("unix", "boards/unix", ["reserve", "charge", "read"])
-    options = ("--engine", "memory:", "--keys", keys.path, "--listen", "127.0.0.1:0")
     with (
         patient(),
-        Service(*options) as service,
-        closing(HttpLedger(service.url, operator, PATIENCE)) as ledger,
+        kept_port() as port,
+        ExitStack() as services,
         ScriptedEndpoint() as endpoint,
         NoonBoard(folder / "flash.img", "512k") as board,
     ):
+        place = ("--engine", f"sqlite:{folder / 'ledger.db'}", "--listen", f"127.0.0.1:{port}")
+        options = (*place, "--keys", keys.path)
+        service = services.enter_context(Service(*options))
+        ledger = services.enter_context(closing(HttpLedger(service.url, operator, PATIENCE)))
         mine = folder / "mine"
         mine.mkdir()
         for source in find_board("unix").glob("*.py"):
@@ -75,7 +82,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, core_built_once: None) -> It
         secret.write_text(f'BASE_URL = "{endpoint.base_url}"\nLEDGER_KEY = "{key}"\n')
         to = ("--port", board.port, "--secrets", str(secret), "--no-reset")
         assert main(["board", "deploy", str(mine), *to]) == 0
-        yield Fleet(ledger, endpoint, board)
+        yield Fleet(ledger, endpoint, board, service, options)
 
 
 def test_a_turn_draws_on_the_fleet_and_gives_back_what_it_leased(fleet: Fleet) -> None:
@@ -120,3 +127,19 @@ def test_a_board_whose_power_fails_in_a_turn_strands_at_most_a_lease(fleet: Flee
     with Terminal(fleet.board.port) as terminal:
         terminal.read_until(PROMPT)
         assert "tokens in 6 calls" in terminal.answer(QUESTION, PROMPT).decode()
+
+
+def test_a_board_comes_back_by_itself_when_its_service_does(fleet: Fleet) -> None:
+    fleet.allow(40_000)
+    fleet.board.power_on()
+    with Terminal(fleet.board.port) as terminal:
+        terminal.read_until(PROMPT)
+        fleet.service.end(signal.SIGKILL)
+        shown = terminal.answer(QUESTION, PROMPT).decode()
+        assert "error: LedgerUnavailableError: " in shown
+        assert fleet.used() == 0
+        with Service(*fleet.options):
+            while "tokens in 6 calls" not in shown:
+                shown = terminal.answer(QUESTION, PROMPT).decode()
+            balance = fleet.balance()
+            assert (balance.spent, balance.held) == (fleet.used(), 0)
