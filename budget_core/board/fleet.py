@@ -1,6 +1,5 @@
 """Have a board draw on an account that a fleet shares, at a service, and report its day there."""
 
-import budget_core.ledger.for_run  # noqa: F401 - loaded here: in a run the C stack is deep
 from budget_core.errors import BudgetError
 from budget_core.ledger.http_client import HttpLedger
 from budget_core.ledger.lease import LeasedLedger
@@ -28,6 +27,8 @@ class FleetBudget:
     def __init__(
         self, settings: "Any", secret: "Any", daily: "DailyBudgetTracker", tls: "Any" = None
     ) -> None:
+        import budget_core.ledger.for_run  # noqa: F401 - now: in a run the C stack is deeper
+
         key = getattr(secret, "LEDGER_KEY", None)
         self.account = settings.LEDGER_ACCOUNT + "/" + (settings.DEVICE or chip_number())
         self._service = HttpLedger(settings.LEDGER, key, settings.CALL_TIMEOUT_S, tls=tls)
