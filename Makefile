@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all chip adapters micropython lint types bench kills crashes claims cuts release clean
+.PHONY: help demo test test-all chip adapters micropython lint types bench kills crashes claims fleet cuts release clean
 
 PYTHON ?= python3
 export PYTHON
@@ -45,6 +45,9 @@ crashes: ## Kill processes that share an SQLite ledger in the midst of their wri
 
 claims: ## Let 32 processes claim one budget of a ledger: ARGS="--engine sqlite|redis|postgres"
 	@python=$$(scripts/venv.sh) && "$$python" -m tests.ledger.claims $(ARGS)
+
+fleet: ## Let 1,000 devices share one budget over outages and power cuts: ARGS="--devices N --plot FILE"
+	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" -m tests.fleet.campaign $(ARGS)
 
 cuts: ## Cut a chip's power at every block operation, and again at every one after it
 	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" -m tests.file_store_power_loss $(ARGS)
