@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
 
+from mpremote.transport import TransportError  # type: ignore[import-untyped]
 from mpremote.transport_serial import SerialTransport  # type: ignore[import-untyped]
 
 from benchmarks.mpy import ROOT
@@ -26,6 +27,7 @@ CHIP = ROOT / ".local/chip/chip"
 KIB = 1024
 STACK = 32 * KIB
 ANSWER_S = 60.0
+SILENCE_S = 900.0  # of a program at work, on a machine that has much else to do
 _ROMFS_AT = 0x200000
 _FILES_AT = 0x20200000
 _OPTIONS_AT = 0x21FFF000
@@ -53,7 +55,7 @@ class EmulatedChip:
 
     `heap` and `stack` are in bytes: all of the heap, its tables included, and where MicroPython
     stops a program that nests too deep. `romfs` is an image, or a folder to make one of. `files` is
-    a folder that its file system starts with.
+    a folder that its file system starts with. A program hangs that prints nothing for `patience_s`.
     """
 
     def __init__(
@@ -62,7 +64,9 @@ class EmulatedChip:
         stack: int = STACK,
         romfs: bytes | Path | None = None,
         files: Path | None = None,
+        patience_s: float = SILENCE_S,
     ) -> None:
+        self._patience_s = patience_s
         self._words = (heap, stack)
         self._images = {}
         if romfs is not None:
@@ -89,7 +93,7 @@ class EmulatedChip:
     @cached_property
     def _transport(self) -> "SerialTransport":
         """The connection, opened when a program is first run; until then the port is free."""
-        transport = SerialTransport(self.port, timeout=ANSWER_S)
+        transport = SerialTransport(self.port, timeout=min(1.0, self._patience_s))
         self._open.callback(transport.serial.close)
         transport.enter_raw_repl(soft_reset=False, timeout_overall=ANSWER_S)
         return transport
@@ -97,7 +101,7 @@ class EmulatedChip:
     def run(self, program: str, say: Callable[[str], object] | None = None) -> str:
         """Run a program's text and return its output; `say` gets it as it comes.
 
-        Raises `RuntimeError` with its traceback where it fails.
+        Raises `RuntimeError` with its traceback where it fails, or where it hangs.
         """
         parts: list[str] = []
 
@@ -106,7 +110,10 @@ class EmulatedChip:
             if say is not None:
                 say(parts[-1])
 
-        _, error = self._transport.exec_raw(program, timeout=None, data_consumer=take)
+        try:
+            _, error = self._transport.exec_raw(program, self._patience_s, take)
+        except TransportError as problem:
+            raise RuntimeError(f"the chip hangs: {problem}; it said {''.join(parts)}") from None
         said = "".join(parts)
         if error:
             raise RuntimeError(f"MicroPython on the chip failed: {said}{_text(error)}".strip())

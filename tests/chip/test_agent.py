@@ -64,6 +64,11 @@ def test_the_least_size_is_found_and_other_errors_are_raised() -> None:
         chip.least(broken, 0, 1000, 1)
 
 
+def test_a_program_that_hangs_is_an_error() -> None:
+    with EmulatedChip(patience_s=0.2) as board, pytest.raises(RuntimeError, match="hangs"):
+        board.run("while True:\n    pass")
+
+
 def test_files_are_on_the_chip_when_it_starts(tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/one.py").write_text("ONE = 1\n")
