@@ -157,6 +157,8 @@ def _imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "briefly":
+            yield from (str(one.value) for one in node.args[:1] if isinstance(one, ast.Constant))
 
 
 def _settings_of(program: ast.AST) -> Iterator[str]:
