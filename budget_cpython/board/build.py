@@ -61,15 +61,12 @@ class Build:
     image: bytes | None = None
 
 
-def build_board(board: Path, form: Form, without: Collection[str] = ()) -> Build:
-    """Return the files of a board, in the order of copying.
-
-    The rooms of the core named in `without` are left out.
-    """
+def build_board(board: Path, form: Form, left_out: Collection[str] = ()) -> Build:
+    """Return the files of a board, in the order of copying, less the core's modules `left_out`."""
     files, image = {}, None
     with TemporaryDirectory() as folder:
         if form is not Form.FROZEN:
-            build_core(form, Path(folder), without)
+            build_core(form, Path(folder), left_out)
         if form is Form.ROMFS:
             image = romfs_image(Path(folder))
         else:
@@ -102,9 +99,8 @@ def _listing(files: dict[str, bytes], image: bytes | None) -> str:
     return "".join(f"# {short_hash(data)} {path}\n" for path, data in parts.items())
 
 
-def build_core(form: Form, target: Path, without: Collection[str] = ()) -> None:
+def build_core(form: Form, target: Path, left_out: Collection[str] = ()) -> None:
     """Write the core's modules, as a board imports them, to a folder in `target`."""
-    left_out = set(without)
     if form is not Form.SOURCE:
         compile_package(CORE, target, left_out)
         return
@@ -117,10 +113,11 @@ def build_core(form: Form, target: Path, without: Collection[str] = ()) -> None:
 def modules_of(package: Path, left_out: Collection[str] = ()) -> list[Path]:
     """Return the modules of a package that programs load, sorted.
 
-    Files and folders in `left_out` are left out.
+    Modules whose path in the package is in `left_out` are left out, and folders below it.
     """
     found = [path for path in sorted(package.rglob("*.py")) if path.name != TYPES_ONLY]
-    return [path for path in found if path.relative_to(package).parts[0] not in left_out]
+    inner = {path: path.relative_to(package) for path in found}
+    return [path for path in found if not {inner[path].parts[0], str(inner[path])} & set(left_out)]
 
 
 def compile_package(package: Path, target: Path, left_out: Collection[str] = ()) -> dict[str, int]:

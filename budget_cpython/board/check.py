@@ -1,13 +1,12 @@
-"""Check a board's settings and secrets on this machine, before a deploy."""
+"""Check a board's settings on this machine, before a deploy."""
 
 import ast
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from budget_core import _names
 from budget_core.agent.budget import Budget
 from budget_core.agent.wind_down import WindDown
 from budget_core.chat.client import ChatClient
@@ -16,14 +15,13 @@ from budget_core.config import DailyBudgetConfig
 from budget_core.file_store import FileBudgetStore
 from budget_core.ledger.http_client import HttpLedger
 from budget_core.ledger.limit import check_path
-from budget_cpython.board.build import CORE, PROGRAMS, ROOMS, SETTINGS, for_a_board
+from budget_cpython.board.build import CORE, PROGRAMS, SETTINGS
 from budget_cpython.board.errors import UsageError
 from budget_cpython.board.known_boards import board_files
 
 # The core's modules that read settings: always, and if a program imports one.
 _READERS = ("device", "status")  # of its room `board`
 _MORE = {"console": ("console", "make_agent"), "wifi": ("wifi",)}
-_FLEET = "board.fleet"  # which is loaded if the settings name a LEDGER
 _PLAIN_URL = "http://board.example"
 _RULES: dict[str, Callable[[Any], object]] = {
     "DAILY_BUDGET": lambda value: DailyBudgetConfig(daily_budget=value),
@@ -61,13 +59,13 @@ def check_board(board: Path) -> bool:
     read, and a value that the core refuses. Settings that import a module of the board are only
     checked for syntax.
     """
-    programs = [_parsed(source) for source in _programs(board)]
+    programs = [parsed(source) for source in programs_of(board)]
     loaded = {name for program in programs for name in _imports(ast.walk(program))}
     source = board_files(board)[SETTINGS[1:]]
     values = _values(source)
     if values is not None:
         if values.get("LEDGER"):
-            programs.append(_parsed(CORE / "board/fleet.py"))
+            programs.append(parsed(CORE / "board/fleet.py"))
         _check_names(source, values, programs, loaded)
         for name, rule in _RULES.items():
             if name in values:
@@ -76,58 +74,15 @@ def check_board(board: Path) -> bool:
     return on_tls or f"{CORE.name}.board.wifi" in loaded
 
 
-def check_rooms(board: Path, without: Collection[str]) -> None:
-    """Check that a board's programs do not need these rooms of the core.
-
-    Raises `UsageError` for an unknown room, and for one that a program imports, directly or not.
-    """
-    for room in without:
-        if room not in ROOMS:
-            raise UsageError(f"--without {room}: the rooms are {', '.join(ROOMS)}")
-    for source, name in _imported_modules(board):
-        if name.split(".")[1] in without:
-            raise UsageError(f"--without {name.split('.')[1]}: {source} imports {name}")
+def settings_of(board: Path) -> dict[str, Any] | None:
+    """Return the values of a board's settings, or `None` if only a board can run them."""
+    return _values(board_files(board)[SETTINGS[1:]])
 
 
-def _imported_modules(board: Path) -> Iterator[tuple[Path, str]]:
-    """Yield each of the core's modules that the programs need, and the file that imports it.
-
-    Imports of the ledger inside a function of another room do not count: only `ledger=` runs them,
-    or a LEDGER in the settings.
-    """
-    lines = _names.PUBLIC.splitlines()
-    homes = {name: line.split()[0] for line in lines for name in line.split()[1:]}
-    waiting = _programs(board)
-    seen: set[str] = set()
-    if (_values(board_files(board)[SETTINGS[1:]]) or {}).get("LEDGER"):
-        waiting.append(CORE / "board/fleet.py")
-    while waiting:
-        source = waiting.pop()
-        program = ast.parse(for_a_board(source.read_text("utf-8")))
-        at_the_top = set(_imports(program.body))
-        for imported in _imports(ast.walk(program)):
-            name = imported.removeprefix(f"{CORE.name}.")
-            name = homes.get(name, name)
-            module = CORE / (name.replace(".", "/") + ".py")
-            optional = name.startswith("ledger.") or name == _FLEET
-            optional = optional and CORE in source.parents and imported not in at_the_top
-            if name not in seen and module.is_file() and not optional:
-                seen.add(name)
-                waiting.append(module)
-                yield source, f"{CORE.name}.{name}"
-
-
-def _programs(board: Path) -> list[Path]:
+def programs_of(board: Path) -> list[Path]:
+    """Return the files of a board's programs, those that it has."""
     files = board_files(board)
     return [files[path[1:]] for path in PROGRAMS if path[1:] in files]
-
-
-def check_secrets(path: Path) -> bytes:
-    """Return the bytes of a file with secrets; an error shows only the line number."""
-    if not path.is_file():
-        raise UsageError(f"there is no file {path} with secrets")
-    _parsed(path, secret=True)
-    return path.read_bytes()
 
 
 def _check_names(
@@ -137,7 +92,7 @@ def _check_names(
     for name, more in _MORE.items():
         if f"{CORE.name}.board.{name}" in loaded:
             readers += more
-    read = programs + [_parsed(CORE / f"board/{name}.py") for name in readers]
+    read = programs + [parsed(CORE / f"board/{name}.py") for name in readers]
     needed = {name for program in read for name in _settings_of(program)}
     if missing := sorted(needed - set(values)):
         raise UsageError(f"{source} lacks {', '.join(missing)}: copy them from a board's settings")
@@ -173,7 +128,7 @@ def _settings_of(program: ast.AST) -> Iterator[str]:
 
 def _values(source: Path) -> dict[str, Any] | None:
     """Return the values of the settings, or `None` if only a board can run them."""
-    code = compile(_parsed(source), str(source), "exec")
+    code = compile(parsed(source), str(source), "exec")
     values: dict[str, Any] = {}
     try:
         exec(code, values)  # noqa: S102 - the user's own file
@@ -186,7 +141,8 @@ def _values(source: Path) -> dict[str, Any] | None:
     return values
 
 
-def _parsed(source: Path, secret: bool = False) -> ast.Module:
+def parsed(source: Path, secret: bool = False) -> ast.Module:
+    """Return a file's syntax; an error of a secret file shows only the line number."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -31,15 +31,15 @@ def show(path):
         for entry in sorted(os.listdir(path)):
             show(path + "/" + entry)
         return
-    sum = hashlib.sha256()
+    digest = hashlib.sha256()
     block = bytearray(256)
     with open(path, "rb") as file:
         while True:
             n = file.readinto(block)
             if not n:
                 break
-            sum.update(memoryview(block)[:n])
-    print(json.dumps([path, "".join("%02x" % byte for byte in sum.digest())]))
+            digest.update(memoryview(block)[:n])
+    print(json.dumps([path, "".join("%02x" % byte for byte in digest.digest())]))
 for path in {paths!r}:
     show(path)
 """

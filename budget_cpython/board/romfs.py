@@ -23,11 +23,11 @@ else:
         there = sorted(os.listdir("/rom"))
     except OSError:
         there = []
-    sum = hashlib.sha256()
+    digest = hashlib.sha256()
     if {length} <= len(rom):
         for start in range(0, {length}, 512):
-            sum.update(rom[start:min(start + 512, {length})])
-    print(json.dumps([len(rom), there, "".join("%02x" % byte for byte in sum.digest())]))
+            digest.update(rom[start:min(start + 512, {length})])
+    print(json.dumps([len(rom), there, "".join("%02x" % byte for byte in digest.digest())]))
 """
 
 

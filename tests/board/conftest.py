@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from budget_cpython.board import build, connection
-from budget_cpython.board.build import Form, build_board
+from budget_cpython.board.build import Form
 from budget_cpython.board.deploy import Deploy
 from budget_cpython.board.device import work_on
 from budget_cpython.board.emulator import UnixBoard, serial_line
+from budget_cpython.board.plan import Plan
 from tests.board.emulator.noon import NoonBoard
 
-from .support import HEAP, PATIENCE, Cli, make_board
+from .support import HEAP, PATIENCE, Cli, build_of, make_board
 
 
 @contextmanager
@@ -41,7 +42,7 @@ def core_built_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     build_core = build.build_core
 
     def copy_core(form: Form, target: Path, without: Collection[str] = ()) -> None:
-        built = folder / "-".join([form.value, *sorted(without)])
+        built = folder / f"{form.value}-{hash(frozenset(without))}"
         if not built.exists():
             build_core(form, built, without)
         shutil.copytree(built, target, dirs_exist_ok=True)
@@ -55,10 +56,10 @@ def core_built_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def deployed_flash(tmp_path_factory: pytest.TempPathFactory, core_built_once: None) -> Path:
     """The flash of a board with a program of our own, precompiled."""
     folder = tmp_path_factory.mktemp("deployed")
-    mine = build_board(make_board(folder / "mine"), Form.MPY)
+    mine = build_of(make_board(folder / "mine"), Form.MPY)
     flash = folder / "flash.img"
     with patient(), NoonBoard(flash, heap=HEAP) as board, work_on(board.port) as device:
-        Deploy(device, mine, lambda line: None).run()
+        Deploy(Plan(device, mine), lambda line: None).run()
     return flash
 
 

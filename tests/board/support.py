@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from budget_cpython.board.build import LIBRARY, Build
+from budget_cpython.board.build import LIBRARY, Build, Form, build_board
 from budget_cpython.board.connection import BoardConnection
 from budget_cpython.board.device import UNFINISHED, Device
 from budget_cpython.board.emulator import UnixBoard
+from budget_cpython.board.reach import left_out
 from budget_cpython.board.state import ASIDE
 from budget_cpython.cli import main
 from tests.paths import ROOT
@@ -30,6 +31,8 @@ RESET_HOUR_UTC = 0
 ALLOWANCE = 0
 """
 MAIN = """\
+def later():  # as `spend` does
+    from budget_core import DailyBudgetConfig, DailyBudgetTracker
 print("the program runs")
 while True:
     print("it was told", input())
@@ -103,6 +106,11 @@ def make_board(folder: Path, main: str = MAIN) -> Path:
     return folder
 
 
+def build_of(board: Path, form: Form) -> Build:
+    """Return what a deploy of a board's folder is to put on a board."""
+    return build_board(board, form, left_out(board))
+
+
 def digests(board: UnixBoard) -> dict[str, str]:
     """Return the hash of every file on a board, and leave its program stopped."""
     with BoardConnection(board.port) as connection:
@@ -121,6 +129,12 @@ def write(board: UnixBoard, path: str, text: str) -> None:
     """Write a file on a board as it is."""
     with BoardConnection(board.port) as connection:
         connection.run(f"file = open({path!r}, 'wb')\nfile.write({text.encode()!r})\nfile.close()")
+
+
+def read_file(board: UnixBoard, path: str) -> bytes:
+    """Return the bytes of a file on a board."""
+    with BoardConnection(board.port) as connection:
+        return connection.read(path)
 
 
 def remove(board: UnixBoard, paths: list[str]) -> None:

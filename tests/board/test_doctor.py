@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from budget_core.ledger.limit import Limit
-from budget_cpython.board.build import Form, build_board
+from budget_cpython.board.build import SECRETS, Form, build_board
 from budget_cpython.board.connection import BoardConnection
 from budget_cpython.board.deploy import Deploy
 from budget_cpython.board.device import work_on
 from budget_cpython.board.emulator import UnixBoard
+from budget_cpython.board.plan import Plan
 from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.http import HttpLedger
 from budget_cpython.serve import RIGHTS, KeyFile
@@ -109,7 +110,7 @@ def agent_flash(
     build = build_board(folder / "agent", Form.MPY)
     flash = folder / "flash.img"
     with patient(), NoonBoard(flash, heap=HEAP) as board, work_on(board.port) as device:
-        Deploy(device, build, lambda line: None, secret).run()
+        Deploy(Plan(device, build, {SECRETS: secret}), lambda line: None).run()
     return flash
 
 
@@ -562,18 +563,17 @@ def test_limits_that_end_the_turn_early_are_a_warning(agent: Cli) -> None:
 
 def test_a_program_without_an_agent_has_no_turn(cli: Cli) -> None:
     found = examined(cli)
-    assert found["memory"].startswith("not run: not on this board: its settings are not those of")
+    assert found["memory"].startswith("not run: not on this board: ")
     assert found["name"] == "not run: not on this board: its settings name no BASE_URL"
-    assert found["endpoint"].startswith("not run: not on this board: its settings name no endpoint")
+    assert found["endpoint"].startswith("not run: not on this board: ")
     assert found.results["store"] == "ok"
 
 
-def test_rooms_that_were_left_out_are_not_on_the_board(cli: Cli, mine: Path) -> None:
-    without = [word for room in ("agent", "chat", "ledger") for word in ("--without", room)]
-    assert cli("deploy", mine, *without).code == 0
+def test_what_needs_modules_that_were_left_out_is_not_run(cli: Cli, mine: Path) -> None:
+    assert cli("deploy", mine).code == 0
     found = examined(cli)
     assert found.results["endpoint"] == found.results["memory"] == "not run"
-    assert "budget_core.chat" in found["endpoint"]
+    assert "no module named 'budget_core." in found["endpoint"]
 
 
 def test_the_program_starts_again_also_after_an_interrupt(

@@ -8,12 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
 
-from budget_cpython.board.build import Form, build_board
+from budget_cpython.board.build import Form
 from budget_cpython.board.emulator import UnixBoard
 
 from .support import (
     PATIENCE,
     Cli,
+    build_of,
     digests,
     hashes,
     is_idle,
@@ -49,9 +50,9 @@ def kill_after(board: UnixBoard, mine: Path, files: int, how: signal.Signals) ->
 
 
 def test_the_next_deploy_continues_after_one_that_was_killed(cli: Cli, mine: Path) -> None:
-    after = build_board(mine, Form.SOURCE)
+    after = build_of(mine, Form.SOURCE)
     there = 3  # the settings and the programs
-    for files in (1, 30):
+    for files in (1, 10):
         code, _ = kill_after(cli.board, mine, files, signal.SIGKILL)
         assert code == -signal.SIGKILL
         found = digests(cli.board)

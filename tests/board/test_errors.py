@@ -15,7 +15,7 @@ from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.errors import BoardError
 from tests.paths import ROOT
 
-from .support import HEAP, PATIENCE, Cli
+from .support import HEAP, PATIENCE, Cli, digests
 
 Ports = dict[str, str]
 
@@ -170,7 +170,11 @@ def test_a_full_board_is_named(
     tmp_path: Path, mine: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with UnixBoard(tmp_path / "small.img", heap=HEAP, flash_size=1 << 16) as small:
-        said = Cli(small, capsys)("deploy", mine)
+        refused = Cli(small, capsys)("deploy", mine)
+        assert refused.code == 1
+        assert "the file system has 57,344 bytes free, and needed are " in refused.err
+        assert digests(small) == {}
+        said = Cli(small, capsys)("deploy", mine, "--force")
     assert said.code == 1
     assert "there is no room left on the board" in said.err
     assert "deploy with --romfs, or with --frozen" in said.err

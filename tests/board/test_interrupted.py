@@ -6,14 +6,15 @@ from typing import Literal
 
 import pytest
 
-from budget_cpython.board.build import Build, Form, build_board
+from budget_cpython.board.build import Build, Form
 from budget_cpython.board.connection import BoardConnection
 from budget_cpython.board.deploy import Deploy
 from budget_cpython.board.device import Device, work_on
 from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.errors import BoardError
+from budget_cpython.board.plan import Plan
 
-from .support import HEAP, PATIENCE, Cli, digests, is_idle, is_whole
+from .support import HEAP, PATIENCE, Cli, build_of, digests, is_idle, is_whole
 
 
 class StoppedError(Exception):
@@ -42,13 +43,13 @@ class ShortConnection(BoardConnection):
 
 
 def deploy(device: Device, build: Build) -> None:
-    Deploy(device, build, lambda line: None).run()
+    Deploy(Plan(device, build), lambda line: None).run()
 
 
 @pytest.fixture
 def two_builds(mine: Path) -> tuple[Build, Build]:
     """Two builds of a small core, of which every kind of file differs, or is in one of them."""
-    old = build_board(mine, Form.MPY)
+    old = build_of(mine, Form.MPY)
     core = [path for path in old.files if path.startswith("/lib/")]
     kept = [
         path for path in core if path.endswith(("/__init__.mpy", "/wall_clock.mpy", "/_names.mpy"))

@@ -34,12 +34,12 @@ def test_an_agent_that_ran_out_of_memory_is_interrupted(
 ) -> None:
     with UnixBoard(tmp_path / "flash.img", heap=heap, romfs=tmp_path / "rom.img") as board:
         cli = Cli(board, capsys)
-        assert cli("deploy", "unix", form).code == 0
+        assert cli("deploy", "unix", form, "--force").code == 0
         restart(board, "MemoryError")
         status = cli("status")
         assert (status.code, status.err) == (0, "")
         assert "slots" in status.out
-        assert "nothing to copy" in cli("deploy", "unix", form).out
+        assert "nothing to copy" in cli("deploy", "unix", form, "--force").out
         assert cli("reset", "--yes").code == 0
 
 

@@ -68,7 +68,7 @@ def test_another_board_than_was_deployed_is_not_run(cli: Cli) -> None:
 
 
 def test_the_unix_board_runs_in_the_foreground_and_can_be_deployed_to(tmp_path: Path) -> None:
-    options = ("--heap", "256k", "--flash", tmp_path / "flash.img")
+    options = ("--heap", "384k", "--flash", tmp_path / "flash.img")
     with start("run", "unix", *options) as board:
         port = read_until(out(board), "\n").partition("mpremote connect ")[2].split()[0]
         with start("deploy", "unix", "--port", port) as deploy:

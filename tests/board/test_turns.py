@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.mpy import find_micropython32
 from budget_cpython.board.emulator import UnixBoard
+from budget_cpython.board.needs import TURN_KIB
 from budget_cpython.cli import main
 from budget_cpython.endpoint import ScriptedEndpoint
 from tests.board.emulator.client import PATIENCE, Terminal, mpremote
@@ -22,7 +23,7 @@ PROMPT = b"\n> "
 WRITE_AHEAD = 4_000  # of boards/unix/settings.py
 QUESTION = b"What is left to do?\r"
 # What each form needs of a chip's heap for a turn of six calls, and for another after it.
-CHIP_KIB = {"source": 152, "mpy": 128, "romfs": 78}
+CHIP_KIB = {form.value: kib for form, kib in TURN_KIB.items()}
 
 
 class Served(ScriptedEndpoint):

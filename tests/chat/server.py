@@ -104,13 +104,13 @@ class Server:
     """Listens on a free port of the loopback, from construction until `close`.
 
     `served` are the requests by the name of what was done with them, `left` the names of those
-    whose client closed the connection.
+    whose client closed the connection. A TLS server has the certificate of that name in `DATA`.
     """
 
-    def __init__(self, tls: bool = False) -> None:
+    def __init__(self, tls: bool = False, certificate: str = "localhost") -> None:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if tls else None
         if self.context:
-            self.context.load_cert_chain(DATA / "localhost.pem", DATA / "localhost.key")
+            self.context.load_cert_chain(DATA / f"{certificate}.pem", DATA / f"{certificate}.key")
         self.served: dict[str, Any] = {}
         self.left: list[str] = []
         self.threads: list[threading.Thread] = []

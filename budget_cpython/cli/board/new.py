@@ -50,11 +50,12 @@ so secrets are better typed, or copied with --secrets."""
 
 def _new(options: argparse.Namespace) -> int:
     from budget_cpython.board import new_folder as new
-    from budget_cpython.board.check import check_board, check_secrets
+    from budget_cpython.board.check import check_board
+    from budget_cpython.board.secret_file import read_secrets
 
     folder: Path = options.folder
     new.check_new(folder)
-    secrets = None if options.secrets is None else check_secrets(options.secrets)
+    secrets = None if options.secrets is None else read_secrets(options.secrets).data
     ask = _Questions(options)
     board = ask("board", "Which board", "unix", new.check_board_name)
     has_wifi = new.has_wifi(board)

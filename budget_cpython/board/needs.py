@@ -1,0 +1,85 @@
+"""What the chat of a board needs of its memory, by figures that the tests measure."""
+
+import ast
+from pathlib import Path
+
+from budget_cpython.board.build import Form
+from budget_cpython.board.check import programs_of
+from budget_cpython.board.device import Identity
+from budget_cpython.board.memory import Memory
+from budget_cpython.board.reach import reach_of
+
+KIB = 1024
+# KiB of the heap of a 32-bit chip; 64 bits take twice as much. A turn is one of six calls with two
+# tools, and another after it.
+TURN_KIB = {Form.SOURCE: 152, Form.MPY: 128, Form.ROMFS: 78, Form.FROZEN: 78}
+STREAM_KIB = {Form.SOURCE: 10, Form.MPY: 9, Form.ROMFS: 7, Form.FROZEN: 7}
+LEDGER_KIB = {Form.SOURCE: 72, Form.MPY: 64, Form.ROMFS: 32, Form.FROZEN: 32}
+TLS_KIB = 40  # while a request is open
+_OWN_TLS = ("linux", "darwin", "win32")  # there TLS takes no memory of the heap
+_CHAT = "board/console.py"
+_FLEET = "board/fleet.py"
+
+
+def heap_needed(board: Path, form: Form, on_tls: bool, found: Identity) -> dict[str, int]:
+    """Return the bytes of heap that a board's chat needs, by what for.
+
+    Empty if its program is not the chat: then the need is not known.
+    """
+    reach = reach_of(board)
+    if _CHAT not in reach.modules:
+        return {}
+    words = 2 if found.has_64_bits else 1
+    needed = {"a turn of the chat": _usable(TURN_KIB[form], words)}
+    if _streams(board):
+        needed["streaming"] = _usable(STREAM_KIB[form], words)
+    if _FLEET in reach.modules:
+        needed["the ledger"] = _usable(LEDGER_KIB[form], words)
+    if on_tls and found.platform not in _OWN_TLS:
+        needed["TLS"] = TLS_KIB * KIB
+    return needed
+
+
+def parts(needed: dict[str, int]) -> str:
+    """Return what is needed as words: the sum, and what for."""
+    each = ", ".join(f"{what} {size:,}" for what, size in needed.items())
+    return f"a heap of {sum(needed.values()):,} bytes ({each})"
+
+
+def unfit(needed: dict[str, int], has: Memory, form: Form) -> list[str]:
+    """Return why a board's heap is too small, with the fix; nothing where it fits."""
+    if sum(needed.values()) < has.heap + KIB:  # the figures are whole KiB
+        return []
+    fixes = {Form.SOURCE: ["--mpy", "--romfs"], Form.MPY: ["--romfs"]}.get(form, [])
+    if fixes:
+        fixes.append("--frozen and a firmware with the core in it")
+    if "TLS" in needed:
+        fixes.append("an http URL of a gateway on your network")
+    fixes.append("a board with more memory, such as PSRAM")
+    return [
+        f"the heap has {has.heap:,} bytes, and needed are {sum(needed.values()):,}: "
+        f"use {', or '.join(fixes)}"
+    ]
+
+
+def unfit_flash(needed: int, has: Memory, form: Form) -> list[str]:
+    """Return why the file system is too small for `needed` bytes more, with the fix."""
+    if needed <= has.flash_free:
+        return []
+    smaller = {Form.SOURCE: ", or use --mpy", Form.MPY: ", or use --romfs, or --frozen"}
+    return [
+        f"the file system has {has.flash_free:,} bytes free, and needed are {needed:,} more: "
+        f"remove files of your own{smaller.get(form, '')}"
+    ]
+
+
+def _usable(kib: int, words: int) -> int:
+    """Return the bytes for objects in a heap of so many KiB of a chip: the rest is its tables."""
+    return kib * KIB * words * (128 * words) // (128 * words + 3)
+
+
+def _streams(board: Path) -> bool:
+    """Return whether a program asks for streams."""
+    trees = [ast.parse(path.read_bytes()) for path in programs_of(board)]
+    keywords = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.keyword)]
+    return any(word.arg == "stream" for word in keywords)

@@ -1,0 +1,208 @@
+"""The modules of the core that a board's programs can load; a deploy leaves out the others.
+
+Modules load each other by name as well, so a text that is a module's full name counts as an import
+of it. Imports of the ledger inside functions of other rooms only run for a program that uses it, or
+with a LEDGER in the settings.
+"""
+
+import ast
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from budget_core import _names
+from budget_cpython.board.build import CORE, ROOMS, SETTINGS, for_a_board, modules_of
+from budget_cpython.board.check import parsed, programs_of, settings_of
+from budget_cpython.board.errors import UsageError
+from budget_cpython.board.known_boards import board_files
+
+# What the commands of `microbudget board` import on a board, and what finds the public names.
+_COMMANDS = ("board.status", "file_store", "_names")
+_OF_THE_BOARD = {"settings", "secret", "deployed", "__main__"}
+_OF_FIRMWARE = """
+_onewire _rp2 _thread aioble binascii bluetooth btree cryptolib deflate dht ds18x20 esp esp32 espnow
+framebuf lwip machine micropython mip neopixel network ntptime onewire openamp pyb requests rp2 tls
+uasyncio ubinascii uctypes uos urequests ustruct utime vfs webrepl
+"""
+_BY_NAME = {"__import__", "import_module", "exec", "eval", "execfile"}
+_LEDGER = "ledger"
+_FLEET = "board.fleet"
+
+
+@dataclass
+class Reach:
+    """What a board's programs can load: `modules` by their path in the core, and who imports each.
+
+    `unknown` is why that cannot be told, or empty; then they can load every module.
+    """
+
+    modules: dict[str, Path] = field(default_factory=dict)
+    unknown: str = ""
+
+
+def reach_of(board: Path, more: Collection[str] = ()) -> Reach:
+    """Return what a board's programs can load; `more` names rooms and modules to add."""
+    reach = Reach()
+    own = _own_files(board, reach)
+    named = [name for word in more for name in _room_or_module(word)]
+    waiting = [(board, name) for name in (*_COMMANDS, *named)]
+    settings = settings_of(board)
+    if settings is None:
+        reach.unknown = f"{board_files(board)[SETTINGS[1:]]} can only be run on a board"
+    has_ledger = bool((settings or {}).get("LEDGER"))
+    if has_ledger:
+        waiting.append((board_files(board)[SETTINGS[1:]], _FLEET))
+    uses_ledger = has_ledger or any(_uses_ledger(tree) for tree in own.values())
+    waiting += [(source, name) for source, tree in own.items() for name in _imported(tree, True)]
+    while waiting:
+        source, name = waiting.pop()
+        path = _module(name)
+        if path is None or path in reach.modules:
+            continue
+        reach.modules[path] = source
+        tree = _parse(CORE / path)
+        at_the_top = set(_imported(ast.Module(_outside_functions(tree), [])))
+        for inner in _imported(tree):
+            optional = inner == _FLEET or inner.startswith(f"{_LEDGER}.")
+            optional = optional and not path.startswith(f"{_LEDGER}/")
+            if uses_ledger or not optional or inner in at_the_top:
+                waiting.append((CORE / path, inner))
+    return reach
+
+
+def left_out(board: Path, more: Collection[str] = (), without: Collection[str] = ()) -> set[str]:
+    """Return the modules that a board goes without, by their path in the core.
+
+    Those are the modules out of its programs' reach, and the rooms in `without`. Raises
+    `UsageError` for an unknown name, and for a room that the programs import.
+    """
+    reach = reach_of(board, more)
+    for room in without:
+        if room not in ROOMS:
+            raise UsageError(f"--without {room}: the rooms are {', '.join(ROOMS)}")
+        for path, source in reach.modules.items():
+            if path.startswith(f"{room}/") and source != board:
+                raise UsageError(f"--without {room}: {source} imports {_full_name(path)}")
+    everything = {path.relative_to(CORE).as_posix() for path in modules_of(CORE)}
+    if reach.unknown:
+        return {path for path in everything if path.partition("/")[0] in without}
+    packages = {f"{path.rpartition('/')[0]}/__init__.py".lstrip("/") for path in reach.modules}
+    return everything - set(reach.modules) - packages - {"__init__.py"}
+
+
+def loaded_at_start(board: Path) -> list[str]:
+    """Return the modules that a board's programs load before the first turn, by their full name.
+
+    The room `board` has the steps of a start: what its functions import is loaded then.
+    """
+    own = _own_files(board, Reach()).values()
+    waiting = [name for tree in own for name in _imported(tree, True)]
+    reached = reach_of(board).modules
+    found: set[str] = set()
+    while waiting:
+        path = _module(waiting.pop())
+        if path in reached and path not in found:
+            found.add(path)
+            if path.startswith("board/"):
+                waiting += _imported(_parse(CORE / path))
+    return sorted(map(_full_name, found))
+
+
+def _own_files(board: Path, reach: Reach) -> dict[Path, ast.Module]:
+    """Return the syntax of a board's programs and of what they import from its folder."""
+    waiting = [*programs_of(board), board_files(board)[SETTINGS[1:]]]
+    found: dict[Path, ast.Module] = {}
+    while waiting:
+        source = waiting.pop()
+        if source in found:
+            continue
+        found[source] = tree = parsed(source)
+        for name in _plain_imports(tree):
+            first = name.partition(".")[0]
+            beside = [board / f"{first}.py", *sorted((board / first).rglob("*.py"))]
+            files = [path for path in beside if path.is_file()]
+            waiting += files
+            known = first in _OF_THE_BOARD or first in _OF_FIRMWARE.split() or first == CORE.name
+            if not (files or known or first in sys.stdlib_module_names):
+                reach.unknown = f"{source} imports {first}, which may import more"
+        if by_name := _BY_NAME & {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}:
+            reach.unknown = f"{source} uses {min(by_name)}"
+    return found
+
+
+def _imported(tree: ast.Module, is_program: bool = False) -> Iterator[str]:
+    """Yield the modules of the core that a file imports, without the core's name.
+
+    A program that imports the core as a whole may use any public name that it mentions.
+    """
+    names = {name.removeprefix(f"{CORE.name}.") for name in _plain_imports(tree)}
+    names |= {text.removeprefix(f"{CORE.name}.") for text in _texts(tree) if _is_full_name(text)}
+    if is_program and CORE.name in names:
+        names |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        names |= set(_texts(tree))
+    homes = _homes()
+    yield from sorted(homes.get(name, name) for name in names)
+
+
+def _plain_imports(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def _texts(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def _is_full_name(text: str) -> bool:
+    return text.startswith(f"{CORE.name}.") and _module(text.partition(".")[2]) is not None
+
+
+def _outside_functions(tree: ast.Module) -> list[ast.stmt]:
+    return [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def _uses_ledger(tree: ast.Module) -> bool:
+    """Return whether a program imports a ledger, or gives an object one."""
+    by_keyword = any(isinstance(n, ast.keyword) and n.arg == _LEDGER for n in ast.walk(tree))
+    return by_keyword or any(name.startswith(f"{_LEDGER}.") for name in _imported(tree, True))
+
+
+def _room_or_module(word: str) -> Iterable[str]:
+    if word in ROOMS:
+        return [_name(path) for path in modules_of(CORE / word)]
+    name = word.removeprefix(f"{CORE.name}.")
+    if _module(name) is None:
+        raise UsageError(f"--with {word}: the rooms are {', '.join(ROOMS)}; or name a module")
+    return [name]
+
+
+def _homes() -> dict[str, str]:
+    """Return the module of each public name."""
+    lines = _names.PUBLIC.splitlines()
+    return {name: line.split()[0] for line in lines for name in line.split()[1:]}
+
+
+def _module(name: str) -> str | None:
+    """Return the path of a module in the core, or `None` if there is none of that name."""
+    path = name.replace(".", "/") + ".py"
+    return path if name and (CORE / path).is_file() else None
+
+
+def _name(path: Path) -> str:
+    return ".".join(path.relative_to(CORE).with_suffix("").parts)
+
+
+def _full_name(path: str) -> str:
+    return f"{CORE.name}.{path.removesuffix('.py').replace('/', '.')}"
+
+
+def _parse(source: Path) -> ast.Module:
+    return ast.parse(for_a_board(source.read_text("utf-8")))
