@@ -19,7 +19,7 @@ async def _ask(client):
     exchange = HttpExchange(endpoint)
     start = time.ticks_ms()
     try:
-        await exchange.send("GET", endpoint.path + "/models", ())
+        await exchange.send("GET", endpoint.path + "/models", tuple)
     except ProviderError as error:
         return {"url": client.base_url, "error": str(error)}
     finally:
