@@ -3,12 +3,16 @@
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Timer
+from socket import SHUT_WR, create_connection, socket
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from threading import Thread, Timer
 
 import pytest
 
@@ -19,6 +23,7 @@ from tests.paths import ROOT
 
 from .support import PATIENCE, write
 
+DATA = ROOT / "tests/data"
 PAGE = ROOT / "docs/tutorial.md"
 URL = "https://llm.example/v1"
 MACHINES = {
@@ -101,7 +106,12 @@ class Command:
         with subprocess.Popen(
             ["/bin/sh", "-c", f"exec {line}" if line != self.line else line],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "MICROBUDGET_PORT": port},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "MICROBUDGET_PORT": port,
+                "SSL_CERT_FILE": str(DATA / "root.pem"),
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -165,18 +175,62 @@ def answer(asked: Asked) -> Reply:
     return Reply("I read notes on this board and the state of its chip.")
 
 
+class Encrypted(ThreadingTCPServer):
+    """A port that speaks TLS and passes on what comes to an endpoint, and its answers."""
+
+    daemon_threads = True
+
+    def __init__(self, endpoint: ScriptedEndpoint) -> None:
+        self.target = ("127.0.0.1", int(endpoint.root_url.rpartition(":")[2]))
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(DATA / "signed.pem", DATA / "signed.key")
+        super().__init__(("127.0.0.1", 0), Passing)
+        Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def base_url(self) -> str:
+        return f"https://localhost:{self.server_address[1]}/v1"
+
+
+class Passing(BaseRequestHandler):
+    """A connection to it."""
+
+    def handle(self) -> None:
+        assert isinstance(self.server, Encrypted)
+        with (
+            suppress(OSError),
+            create_connection(self.server.target) as plain,
+            self.server.context.wrap_socket(self.request, server_side=True) as secret,
+        ):
+            back = Thread(target=self.pass_on, args=(plain, secret), daemon=True)
+            back.start()
+            self.pass_on(secret, plain)
+            back.join()
+
+    def pass_on(self, source: socket, target: socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(4096):
+                target.sendall(data)
+            target.shutdown(SHUT_WR)
+
+
 @pytest.fixture
-def endpoint() -> Iterator[ScriptedEndpoint]:
-    with ScriptedEndpoint(scripts={"small-model": answer}) as serving:
-        yield serving
+def base_url() -> Iterator[str]:
+    """Return the URL of an https endpoint that this machine trusts."""
+    with (
+        ScriptedEndpoint(scripts={"small-model": answer}) as endpoint,
+        Encrypted(endpoint) as encrypted,
+    ):
+        yield encrypted.base_url
+        encrypted.shutdown()
 
 
 @pytest.mark.parametrize("name", ["rp2_pico_2_w", pytest.param("esp32_s3", marks=pytest.mark.slow)])
 def test_the_tutorials_commands_print_what_it_shows(
-    name: str, tmp_path: Path, endpoint: ScriptedEndpoint
+    name: str, tmp_path: Path, base_url: str
 ) -> None:
-    of_page = [URL, "rp2_pico_2_w", MACHINES["rp2_pico_2_w"][1]]
-    here = [endpoint.base_url, name, MACHINES[name][1]]
+    of_page = [URL, "llm.example", "ISRG Root X1", "rp2_pico_2_w", MACHINES["rp2_pico_2_w"][1]]
+    here = [base_url, "localhost", "Root for tests", name, MACHINES[name][1]]
     with UnixBoard(tmp_path / "flash.img", heap="700k", poses_as=MACHINES[name]) as board:
         plug_in(board)
         for command in commands():
