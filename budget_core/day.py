@@ -81,7 +81,12 @@ class DayWindow:
         return OVER
 
     def adopt(self, day: int, behind: int) -> bool:
-        """Continue a stored day; return whether it is not over and its count still counts."""
+        """Continue a stored day; return whether it is not over and its count still counts.
+
+        Raises `ValueError` for a day that no clock is in.
+        """
+        if day >= _FAR // DAY:
+            raise ValueError(f"no clock has the day {day}")
         counts = day >= self.day or (day == _UNKNOWN and self._elapsed is not None)
         if day > self.day:
             self._name(day * DAY + self._offset)
@@ -105,6 +110,7 @@ def load_day(
         values: dict[str, int] = dict(state)
         for name in NAMES:
             check_count(name, values[name])
+        counts = window.adopt(values["day"], values["behind"] * HOUR)
     except Exception as error:  # noqa: BLE001 - whatever a store raises, the budget holds
         if state is None:
             return None, error
@@ -112,7 +118,7 @@ def load_day(
 
         text = f"the stored state is not a daily tracker's: {error!r}"
         return None, StateCorruptError(text, error)
-    if not window.adopt(values["day"], values["behind"] * HOUR):
+    if not counts:
         return None, None
     doubt, values["announced"] = divmod(values["announced"], DOUBT)
     return values, ValueError("an earlier state of this day was damaged") if doubt else None

@@ -397,6 +397,7 @@ def broken_states() -> "list[tuple[object, Any]]":
             if not isinstance(good[name], str):
                 states.append((name, dict(good, **{name: value})))
     states.append(("negative tokens", dict(good, tokens=-5)))
+    states.append(("a day that no clock has", dict(good, day=1 << 50)))
     states.append(("foreign", {"count": 5}))
     return states
 
