@@ -85,13 +85,15 @@ class DailyAllowance:
         """Use so much of each, as in `claim(calls=1, seconds=20)`, or of none.
 
         Raises `DailyLimitError` if there is too little of one, or if the store does not take the
-        count.
+        count. A claim of nothing is never refused.
         """
         for axis in counts:
             check_count(axis, counts[axis])
             if axis not in self.caps:
                 names = ", ".join(sorted(self.caps))
                 raise ValueError(f"{self.name} has no limit of {axis}; its limits: {names}")
+        if not any(counts.values()):
+            return
         with self.lock:
             self._follow()
             for axis in sorted(counts):
@@ -106,7 +108,7 @@ class DailyAllowance:
                 raise self._refusal(axis, counts[axis], 0)
 
     def _left(self, axis: str) -> int | None:
-        if not self._is_read:
+        if self.store_error is not None:
             return 0
         cap = self.caps[axis]
         return None if cap is None else max(0, cap - self._used[axis])
@@ -127,7 +129,7 @@ class DailyAllowance:
         if moved == OVER:
             self._used = dict.fromkeys(self.caps, 0)
             self.state_error = None
-        if moved != STAYS and self._is_read:
+        if self._is_read and (moved != STAYS or self.store_error is not None):
             self._save()
 
     def _read(self) -> None:
@@ -152,9 +154,12 @@ class DailyAllowance:
         try:
             day, behind = check_count("day", state["day"]), check_count("behind", state["behind"])
             used = {axis: check_count(axis, state.get(axis, 0)) for axis in self.caps}
+            counts = self._window.adopt(day, behind * HOUR)
+            if counts and not any(axis in state for axis in self.caps):
+                raise KeyError(", ".join(sorted(self.caps)))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateCorruptError(f"the stored state is not of {self.name}: {error!r}", error)
-        if self._window.adopt(day, behind * HOUR):
+        if counts:
             self._used = used
 
     def _save(self) -> bool:

@@ -1,6 +1,13 @@
 """What a day allows of a tool's calls, or of seconds of water, and what a restart remembers."""
 
-from budget_core import BudgetError, DailyAllowance, DailyLimitError, InMemoryBudgetStore
+from budget_core import (
+    BudgetError,
+    DailyAllowance,
+    DailyBudgetConfig,
+    DailyBudgetTracker,
+    DailyLimitError,
+    InMemoryBudgetStore,
+)
 from budget_core.errors import StateCorruptError, StoreError
 from tests_micro.support import NO_LIMITS, FakeClock, RecordingLock, raises
 
@@ -27,6 +34,13 @@ class FailingStore(InMemoryBudgetStore):
         if self.failure is not None:
             raise self.failure
         super().save(state)
+
+
+class UnreadableStore(FailingStore):
+    """A store that fails to load, and saves all the same."""
+
+    def save(self, state: "dict[str, Any]") -> None:
+        self._state = dict(state)
 
 
 def water(store: "Any" = None, clock: "Any" = None, **options: "Any") -> DailyAllowance:
@@ -140,6 +154,45 @@ def test_a_store_that_cannot_be_read_refuses_until_it_can() -> None:
     raises(DailyLimitError, allowance.claim, seconds=1)
     store.failure = None
     assert allowance.left() == {"calls": 4, "seconds": 20}
+
+
+def test_a_claim_of_nothing_is_granted_and_not_stored() -> None:
+    store = UnreadableStore()
+    water(store).claim(seconds=100)
+    store.failure = StoreError("the card is out")
+    allowance = water(store)
+    allowance.claim(seconds=0)
+    allowance.claim()
+    store.failure = None
+    assert allowance.left() == {"calls": 4, "seconds": 20}
+
+
+def test_a_store_that_fails_leaves_nothing_until_it_takes_the_count() -> None:
+    store = FailingStore()
+    allowance = water(store)
+    store.failure = StoreError("the flash is full")
+    raises(DailyLimitError, allowance.claim, calls=1)
+    assert allowance.left() == {"calls": 0, "seconds": 0}
+    store.failure = None
+    assert allowance.left() == {"calls": 4, "seconds": 120}
+
+
+def test_the_state_of_another_budget_counts_as_a_day_spent() -> None:
+    clock, store = FakeClock(MIDNIGHT), InMemoryBudgetStore()
+    tracker = DailyBudgetTracker(DailyBudgetConfig(100), clock, store)
+    tracker.record({"prompt_tokens": 60, "completion_tokens": 0, "total_tokens": 60})
+    assert water(store, clock).left() == {"calls": 0, "seconds": 0}
+    clock.advance(DAY)
+    assert water(store, clock).left() == {"calls": 4, "seconds": 120}
+
+
+def test_a_stored_day_that_no_clock_has_counts_as_a_day_spent() -> None:
+    clock, store = FakeClock(MIDNIGHT), InMemoryBudgetStore()
+    store.save({"day": 1 << 50, "behind": 0, "calls": 1, "seconds": 100})
+    allowance = water(store, clock)
+    assert allowance.left() == {"calls": 0, "seconds": 0}
+    clock.advance(DAY)
+    assert allowance.left() == {"calls": 4, "seconds": 120}
 
 
 def test_a_damaged_state_counts_as_a_day_spent_also_after_a_restart() -> None:
