@@ -6,6 +6,7 @@ Exits with 1 if a test fails, with 0 where the emulator cannot be had on this ma
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,8 @@ from budget_cpython.board.build import Form, build_core, romfs_image
 from tests.paths import ROOT
 from tests_micro.runner import module_names
 
-HEAP = 3000 * KIB  # for all modules of a half, and flash in memory
+HEAP = 6000 * KIB  # for all modules of a part, and flash in memory
+PARTS = 6
 NO_PACKAGES = 3
 _RUN = """
 import os
@@ -43,9 +45,9 @@ def main(names: list[str]) -> int:
         image = test_image(Path(folder))
     modules = module_names(str(ROOT / "tests_micro"))
     print("tests, MicroPython on an emulated Cortex-M3", flush=True)
-    halves = [names] if names else [modules[::2], modules[1::2]]
-    with ThreadPoolExecutor() as pool:
-        counts = [show(said) for said in pool.map(lambda half: run(image, half), halves)]
+    parts = [names] if names else [modules[part::PARTS] for part in range(PARTS)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        counts = [show(said) for said in pool.map(lambda part: run(image, part), parts)]
     passed, failed, skipped = (
         sum(count[outcome] for count in counts) for outcome in ("passed", "failed", "skipped")
     )

@@ -3,7 +3,7 @@
 import sys
 
 from budget_core.chat.tls import tls_context
-from tests_micro.support import raises, temp_folder
+from tests_micro.support import module_or_skip, raises, temp_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ class _StockSsl:
 
 
 def test_servers_are_verified_whatever_the_ports_module_ssl_does() -> None:
+    module_or_skip("ssl", "tls")
     before: Any = sys.modules.get("ssl")
     if not hasattr(before, "create_default_context"):
         sys.modules["ssl"] = _StockSsl()  # type: ignore[assignment]
@@ -33,6 +34,7 @@ def test_servers_are_verified_whatever_the_ports_module_ssl_does() -> None:
 
 
 def test_a_file_with_other_bytes_is_refused() -> None:
+    module_or_skip("ssl", "tls")
     with temp_folder() as folder:
         path = folder + "/ca.der"
         for data in (b"\x30", b"\x30\x82\xff\xff", b"\x30\x82\x00\x01\x00", b"text"):
