@@ -200,7 +200,7 @@ class Layer:
 def _check_axes(axes: list[str], tools: Mapping[str, Any]) -> None:
     """Raise `ValueError` for an axis that is nearly one that is counted: other names are tools."""
     for axis in axes:
-        near = get_close_matches(axis, _COUNTED, 1, _NEAR)
+        near = get_close_matches(axis.lower(), _COUNTED, 1, _NEAR)
         if near and axis not in (*_COUNTED, *tools):
             raise ValueError(
                 f"{axis} is not counted: did you mean {near[0]}? For a tool of that name give its "
