@@ -18,6 +18,8 @@ def tls_context(ca_file: str | None = None) -> "Any":
     if ca_file is not None:
         with open(ca_file, "rb") as file:
             data = file.read()
+        if not data:
+            raise ValueError(f"{ca_file} is empty: it has no certificates")
     in_der = data[:1] == _DER
     try:
         import ssl

@@ -41,3 +41,11 @@ def test_a_file_with_other_bytes_is_refused() -> None:
             with open(path, "wb") as file:
                 file.write(data)
             assert isinstance(raises(Exception, tls_context, path), (ValueError, OSError)), data
+
+
+def test_an_empty_file_is_refused_before_a_server_is() -> None:
+    with temp_folder() as folder:
+        path = folder + "/ca.der"
+        with open(path, "wb"):
+            pass
+        assert f"{path} is empty" in str(raises(ValueError, tls_context, path))
