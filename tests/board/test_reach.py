@@ -27,7 +27,7 @@ sys.stdout.write("there is no room")
 
 
 @pytest.mark.parametrize(
-    ("heap", "form"), [("160k", "--mpy"), pytest.param("96k", "--romfs", marks=pytest.mark.slow)]
+    ("heap", "form"), [("120k", "--mpy"), pytest.param("72k", "--romfs", marks=pytest.mark.slow)]
 )
 def test_an_agent_that_ran_out_of_memory_is_interrupted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], heap: str, form: str
