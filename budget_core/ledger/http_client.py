@@ -17,7 +17,7 @@ from budget_core.ledger.errors import (
     UnknownAccountError,
     UnknownHoldError,
 )
-from budget_core.ledger.limit import Limit, check_amounts, check_key, check_path
+from budget_core.ledger.limit import MOST, Limit, check_amounts, check_key, check_path
 from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl, time_to_wait
 from budget_core.wall_clock import WALL
 
@@ -65,11 +65,11 @@ class HttpLedger:
         """Have every further request report what a device's own day has used, in tokens.
 
         The service notes it for the account of the request. `resets_at` is when the day ends, in
-        Unix seconds, 0 if that is not known.
+        Unix seconds, 0 if that is not known. Numbers above 2**53 - 1 are reported as that.
         """
-        fields = {"spent": spent, "resets_at": resets_at}
+        fields = {"spent": min(spent, MOST), "resets_at": min(resets_at, MOST)}
         if cap is not None:
-            fields["cap"] = cap
+            fields["cap"] = min(cap, MOST)
         headers = self._endpoint.headers
         if headers[-1].startswith(DEVICE):
             headers.pop()

@@ -294,6 +294,19 @@ async def test_the_key_is_in_no_repr_and_no_error() -> None:
         assert KEY not in str(await refused(LedgerError, wire, wire))
 
 
+async def test_a_report_has_no_number_that_the_service_refuses() -> None:
+    wires = Wires(ok(HOLD))
+    wires.ledger.report(1 << 60, (1 << 60) - 1, 86_400)
+    await wires.ledger.reserve("org/a", {"tokens": 5})
+    most = (1 << 53) - 1
+    (line,) = [line for line in wires.wires[0].sent.split(b"\r\n") if b"-Device: " in line]
+    assert json.loads(line.partition(b": ")[2].decode()) == {
+        "spent": most,
+        "cap": most,
+        "resets_at": 86_400,
+    }
+
+
 async def test_the_newest_report_of_a_device_is_sent_with_each_request() -> None:
     wires = Wires(ok(HOLD), ok(HOLD), ok(HOLD))
     await wires.ledger.reserve("org/a", {"tokens": 5})
