@@ -32,7 +32,8 @@ class DeviceReports:
         self._ledger = ledger
         self._clock = clock
         self._noted: dict[str, tuple[int, dict[str, int | None]]] = {}
-        self._known: set[str] | None = None
+        self._known: set[str] = set()
+        self._looked: int | None = None  # when those that are known were listed
 
     async def note(self, path: str, report: dict[str, int | None]) -> None:
         """Note a report for an account; where the engine fails, only a line is logged."""
@@ -41,8 +42,10 @@ class DeviceReports:
         if report == before and now - at < EVERY_S:
             return
         try:
-            if self._known is None:
-                self._known = set(await self.paths())
+            is_full = path not in self._known and len(self._known) >= MOST
+            if self._looked is None or (is_full and now - self._looked >= EVERY_S):
+                self._known = set(await self.paths())  # some may have been removed
+                self._looked = now
             if path not in self._known and len(self._known) >= MOST:
                 log.warning("the report of %s is not noted: there are %s devices", path, MOST)
                 return

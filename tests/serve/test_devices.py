@@ -116,6 +116,17 @@ def test_devices_come_in_pages_and_not_without_bound(monkeypatch: pytest.MonkeyP
     assert second["next"] is None
 
 
+def test_a_device_that_is_removed_makes_room_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "MOST", 2)
+    client = make_client(*ROWS)
+    for name in "abc":
+        assert report(client, f"boards/{name}") == 200
+    assert client("PUT", "/v1/limits/_devices/boards/a", {"limits": []}).status_code == 200
+    client.clock.advance(60)
+    assert report(client, "boards/c") == 200
+    assert [one["account"] for one in listed(client)["devices"]] == ["boards/b", "boards/c"]
+
+
 def test_a_report_that_cannot_be_kept_refuses_no_call() -> None:
     client = make_client(*ROWS)
     deep = "boards/" + "/".join("abcdefg")
