@@ -41,7 +41,7 @@ class FleetBudget:
         """Return what the account has left, or why the service does not say."""
         try:
             rows = await self.ledger.balance(self.account)
-        except BudgetError as error:
+        except (BudgetError, ValueError) as error:  # a ValueError: another release's service
             return f"{self.account}: {error}"
         left = [f"{row.left} {row.axis} per {row.window}" for row in rows if row.left is not None]
         return f"{self.account}: " + (", ".join(left) + " left" if left else "no limit")

@@ -98,6 +98,17 @@ async def test_the_first_line_says_what_is_left_or_why_that_is_not_known() -> No
     assert await fleet.board.line() == "boards/pico: down"
 
 
+async def test_a_service_that_refuses_what_a_board_reports_does_not_end_its_chat() -> None:
+    fleet = Fleet()
+    service: Any = fleet.board._service
+
+    async def refuse(*request: "Any") -> "tuple[int, bytes]":
+        return 422, b'{"error": "invalid", "message": "spent is unknown"}'
+
+    service._exchange = refuse
+    assert await fleet.board.line() == "boards/pico: spent is unknown"
+
+
 def test_a_chip_without_a_number_needs_a_name() -> None:
     try:
         number = chip_number()
