@@ -156,11 +156,14 @@ class BudgetWrapper:
             if self.estimates:
                 usage = read_usage(usage)
                 if usage.status in usage.UNCLEAR:
-                    from budget_core.provider import is_billed  # loaded for the first of those
-                    from budget_core.usage_estimate import at_least_estimated
+                    try:
+                        from budget_core.provider import is_billed  # loaded for the first of those
+                        from budget_core.usage_estimate import at_least_estimated
 
-                    if failure is None or is_billed(failure):
-                        usage = at_least_estimated(usage, response, messages, tools)
+                        if failure is None or is_billed(failure):
+                            usage = at_least_estimated(usage, response, messages, tools)
+                    except Exception:  # noqa: BLE001, S110 - no memory left: it is recorded as it is
+                        pass
             failure = None
             tracker.record(usage, counted)
             if tracker.alert:

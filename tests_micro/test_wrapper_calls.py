@@ -282,6 +282,20 @@ async def test_with_estimates_a_call_that_reports_nothing_is_charged_one() -> No
         assert tracker.usage_seen["missing"] == tracker.usage_seen["invalid"] == 0
 
 
+async def test_with_estimates_a_call_that_cannot_be_estimated_is_counted() -> None:
+    class Scarce:
+        usage = None
+
+        @property
+        def content(self) -> str:
+            raise MemoryError
+
+    answer: Any = Scarce()
+    tracker = TurnBudgetTracker()
+    assert await BudgetWrapper(Script(answer), tracker, estimates=True).chat(HELLO) is answer
+    assert (tracker.iterations_seen, tracker.usage_seen["missing"]) == (1, 1)
+
+
 async def test_with_estimates_a_report_is_what_counts() -> None:
     for usage in (USAGE, {"prompt_tokens": 5, "completion_tokens": 2}, {"input_tokens": 7}):
         tracker = TurnBudgetTracker(TurnBudgetConfig())
