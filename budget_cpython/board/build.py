@@ -74,7 +74,7 @@ def build_board(board: Path, form: Form, left_out: Collection[str] = ()) -> Buil
             core = sorted(path for path in made.rglob("*") if path.is_file())
             files = {f"{LIBRARY}/{path.relative_to(made)}": path.read_bytes() for path in core}
     files[SETTINGS] = _program(board, SETTINGS)
-    files |= {f"/{path.name}": path.read_bytes() for path in own_modules(board)}
+    files |= {path: source.read_bytes() for path, source in own_modules(board).items()}
     files |= {path: _program(board, path) for path in PROGRAMS}
     deployed = _DEPLOYED.format(board=board.name, built=BUILT, listing=_listing(files, image))
     files[DEPLOYED] = deployed.encode()
@@ -214,19 +214,24 @@ def _module(path: Path) -> str:
     return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
 
 
-def own_modules(board: Path) -> list[Path]:
-    """Return the modules of a board's folder that its programs import, sorted."""
+def own_modules(board: Path) -> dict[str, Path]:
+    """Return the modules and packages of a board's folder that its programs import.
+
+    They are sorted by their path on the board.
+    """
     files = board_files(board)
     apart = {path[1:] for path in (*PROGRAMS, SETTINGS, SECRETS, DEPLOYED)}
-    waiting = [path[1:] for path in (*PROGRAMS, SETTINGS)]
-    found: set[str] = set()
+    waiting = [files[path[1:]] for path in (*PROGRAMS, SETTINGS) if path[1:] in files]
+    found: dict[str, Path] = {}
     while waiting:
-        source = files.get(waiting.pop())
-        names = set() if source is None else {f"{name}.py" for name in _imported(source)}
-        new = (names & set(files)) - apart - found
-        found |= new
-        waiting += new
-    return [files[name] for name in sorted(found)]
+        for name in _imported(waiting.pop()):
+            inner = {f"/{path.relative_to(board)}": path for path in (board / name).rglob("*.py")}
+            module = f"{name}.py"
+            if module in files and module not in apart:
+                inner[f"/{module}"] = files[module]
+            waiting += [path for place, path in inner.items() if place not in found]
+            found |= inner
+    return dict(sorted(found.items()))
 
 
 def _imported(source: Path) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import ast
 import traceback
 import warnings
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ _RULES: dict[str, Callable[[Any], object]] = {
     "DAY_WARNINGS": lambda value: DailyBudgetConfig(warning_thresholds=value),
     "CACHED_TOKEN_WEIGHT": lambda value: DailyBudgetConfig(cached_token_weight=value),
     "ALLOWANCE": lambda value: FileBudgetStore("state", allowance=value),
-    "STATE": lambda value: FileBudgetStore(value),
+    "STATE": lambda value: FileBudgetStore(_absolute(value)),
     "WRITE_AHEAD": lambda value: check_count("write_ahead", value),
     "MAX_TURNS": lambda value: Budget(max_turns=value),
     "MAX_TOKENS": lambda value: Budget(max_tokens=value),
@@ -49,6 +50,10 @@ _RULES: dict[str, Callable[[Any], object]] = {
     "LEDGER": lambda value: HttpLedger(value or _PLAIN_URL, tls="given"),
     "LEDGER_ACCOUNT": check_path,
     "DEVICE": lambda value: check_path(value or "chip"),
+    "CA_FILE": lambda value: check_text("ca_file", value or "none"),
+    "NOTES": lambda value: check_text("notes", value),
+    "MAX_NOTE_BYTES": lambda value: check_count("bytes", value),
+    "HISTORY_CHARS": lambda value: check_count("chars", value),
 }
 
 
@@ -105,6 +110,12 @@ def _check_value(source: Path, name: str, value: Any, rule: Callable[[Any], obje
         raise UsageError(f"{source}: {name} = {value!r}: {error}") from None
 
 
+def _absolute(folder: Any) -> Any:
+    if isinstance(folder, str) and (folder[:1] != "/" or not folder.strip("/")):
+        raise ValueError("name a folder from the root on, as in '/budget'")
+    return folder
+
+
 def _imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -143,10 +154,13 @@ def _values(source: Path) -> dict[str, Any] | None:
 
 def parsed(source: Path, secret: bool = False) -> ast.Module:
     """Return a file's syntax; an error of a secret file shows only the line number."""
+    data = source.read_bytes()
+    if data.startswith(BOM_UTF8):
+        raise UsageError(f"{source} begins with a byte order mark: save it as UTF-8 without one")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(source.read_bytes(), str(source))
+            tree = ast.parse(data, str(source))
             compile(tree, str(source), "exec")
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)

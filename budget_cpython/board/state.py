@@ -59,9 +59,14 @@ def report_of(device: Device) -> dict[str, Any]:
 
 def _why_missing(device: Device, what: str) -> str:
     port, command = device.connection.port, deploy_command(device)
-    if device.digests(path + ASIDE for path in PROGRAMS):
+    if is_halted(device):
         return f"a deploy to the board at {port} was interrupted: repeat it, {command}"
     return f"the board at {port} has no microbudget ({what}): {command} copies it"
+
+
+def is_halted(device: Device) -> bool:
+    """Return whether a deploy to a device was interrupted: no program starts then."""
+    return bool(device.digests(path + ASIDE for path in PROGRAMS))
 
 
 def deploy_command(device: Device) -> str:

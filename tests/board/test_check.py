@@ -37,6 +37,12 @@ def deploy(mine: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
         ("BASE_URL = 'ftp://x'", "BASE_URL = 'ftp://x'"),
         ("LEDGER_ACCOUNT = ''", "LEDGER_ACCOUNT = ''"),
         ("DEVICE = 'my board'", "DEVICE = 'my board'"),
+        ("STATE = 'budget'", "STATE = 'budget': name a folder from the root on, as in '/budget'"),
+        ("STATE = '/'", "STATE = '/'"),
+        ("HISTORY_CHARS = None", "HISTORY_CHARS = None: chars must be a whole number >= 0"),
+        ("MAX_NOTE_BYTES = -1", "MAX_NOTE_BYTES = -1"),
+        ("NOTES = 3", "NOTES = 3"),
+        ("CA_FILE = 3", "CA_FILE = 3"),
         ("1 +", "settings.py, line 5: this is not Python: invalid syntax"),
         ("1 / 0", "settings.py, line 5: ZeroDivisionError: division by zero"),
         ("def f(): x = 1 / 0\nf()", "settings.py, line 5: ZeroDivisionError"),
@@ -51,6 +57,15 @@ def test_settings_that_the_core_would_refuse_are_named(
     said = deploy.bare("deploy", mine, *NOWHERE)
     assert said.code == 2
     assert words in said.err
+
+
+@pytest.mark.parametrize("name", ["settings.py", "main.py", "secret.py"])
+def test_a_byte_order_mark_is_refused_with_the_fix(deploy: Cli, mine: Path, name: str) -> None:
+    (mine / "secret.py").write_text("API_KEY = 'sk-1'\n")
+    (mine / name).write_bytes(b"\xef\xbb\xbf" + (mine / name).read_bytes())
+    said = deploy.bare("deploy", mine, "--secrets", mine / "secret.py", *NOWHERE)
+    assert said.code == 2
+    assert f"{name} begins with a byte order mark: save it as UTF-8 without one" in said.err
 
 
 def test_settings_of_the_agent_are_needed_only_on_its_boards(deploy: Cli, mine: Path) -> None:

@@ -216,6 +216,17 @@ def test_modules_that_the_programs_import_are_copied_and_no_others(
     assert not found & {"/unused.py", "/secret.py"}
 
 
+def test_a_package_that_the_programs_import_is_copied(new_cli: Cli, mine: Path) -> None:
+    (mine / "main.py").write_text("from drivers import soil\nprint(soil.PIN)\n")
+    (mine / "drivers").mkdir()
+    (mine / "drivers/__init__.py").touch()
+    (mine / "drivers/soil.py").write_text("from pins import PIN\n")
+    (mine / "pins.py").write_text("PIN = 4\n")
+    assert new_cli("deploy", mine).code == 0
+    found = digests(new_cli.board)
+    assert {"/drivers/__init__.py", "/drivers/soil.py", "/pins.py"} <= set(found)
+
+
 def test_a_module_with_a_syntax_error_is_named(new_cli: Cli, mine: Path) -> None:
     (mine / "main.py").write_text("import lamps\n")
     (mine / "lamps.py").write_text("1 +\n")

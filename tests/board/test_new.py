@@ -64,6 +64,19 @@ def test_with_yes_it_asks_nothing_and_says_the_next_commands(made: Cli, tmp_path
     assert secrets_of(folder) == {"API_KEY": ""}
 
 
+def test_the_next_commands_can_be_pasted_where_a_name_has_blanks(made: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "my board"
+    said = made.bare("new", folder, "--yes")
+    assert f"deploy '{folder}' --secrets '{folder}/secret.py'" in said.out
+    assert f"run '{folder}'" in said.out
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(made: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    said = made.bare("new", tmp_path / "file/garden", "--yes")
+    assert (said.code, said.err) == (1, f"error: {tmp_path}/file/garden: Not a directory\n")
+
+
 @pytest.mark.parametrize("board", known_boards())
 def test_a_folder_of_every_board_can_be_deployed(made: Cli, board: str, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
@@ -156,6 +169,10 @@ def test_answers_that_end_early_make_nothing(
         (["--daily-tokens", "1e6"], "--daily-tokens: '1e6' is not a number of tokens"),
         (["--api-key", "sk-Secret key"], "--api-key: the key must be visible ASCII"),
         (["--wifi-name", "garden"], "--wifi-name: the board unix has no Wi-Fi"),
+        (
+            ["--board", "rp2_pico_w", "--wifi-password", "sk-Secret"],
+            "--wifi-password: it has no name of a Wi-Fi: give --wifi-name too",
+        ),
         (["--secrets", "nowhere.py"], "there is no file nowhere.py with secrets"),
         (["--board", "esp32_s3", "--wifi-name", "a", "--wifi-password", "b"], "1 characters"),
     ],

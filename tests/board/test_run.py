@@ -6,6 +6,8 @@ import pty
 import signal
 from pathlib import Path
 
+from budget_cpython.board.connection import BoardConnection
+
 from .support import PATIENCE, Cli, out, read_until, start
 
 
@@ -65,6 +67,14 @@ def test_another_board_than_was_deployed_is_not_run(cli: Cli) -> None:
     said = cli("run", "rp2_pico_w")
     assert said.code == 1
     assert "has mine, not rp2_pico_w" in said.err
+
+
+def test_a_board_whose_deploy_was_interrupted_is_not_run(cli: Cli, mine: Path) -> None:
+    with BoardConnection(cli.board.port) as connection:
+        connection.run("import os\nos.rename('/main.py', '/main.py.off')")
+    said = cli("run", mine)
+    assert said.code == 1
+    assert "was interrupted, so no program starts: repeat it" in said.err
 
 
 def test_the_unix_board_runs_in_the_foreground_and_can_be_deployed_to(tmp_path: Path) -> None:

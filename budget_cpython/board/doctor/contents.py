@@ -1,12 +1,12 @@
 """Check what is on a board: its firmware, the files of the deploy, and the budget's store."""
 
-from budget_cpython.board.build import DEPLOYED, LIBRARY, PROGRAMS, ROMFS, Form, listed_files
+from budget_cpython.board.build import DEPLOYED, LIBRARY, ROMFS, Form, listed_files
 from budget_cpython.board.device import OLDEST, Device
 from budget_cpython.board.doctor.finding import Finding, fails, ok, warning
 from budget_cpython.board.doctor.probe import probe
 from budget_cpython.board.known_boards import known_boards
 from budget_cpython.board.romfs import partition_digest
-from budget_cpython.board.state import ASIDE, WHOLE, deploy_command, deployed_board, report_of
+from budget_cpython.board.state import WHOLE, deploy_command, deployed_board, is_halted, report_of
 from budget_cpython.board.target import mismatches
 
 _UPDATE = "install a stock MicroPython of 1.24 or later on the board: micropython.org/download"
@@ -29,7 +29,7 @@ def check_firmware(device: Device) -> Finding:
 def check_deploy(device: Device) -> Finding:
     """Check that a deploy has finished, and say of which folder."""
     again = deploy_command(device)
-    if device.digests(path + ASIDE for path in PROGRAMS):
+    if is_halted(device):
         return fails("a deploy was interrupted: no program starts", f"repeat it: {again}")
     board = deployed_board(device)
     if board is None:

@@ -2,6 +2,7 @@
 
 import argparse
 import getpass
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -73,6 +74,8 @@ def _new(options: argparse.Namespace) -> int:
         if answers.wifi_name:
             say = "Password of the Wi-Fi"
             answers.wifi_password = ask("wifi-password", say, "", new.check_wifi_password, True)
+        else:
+            ask.forbid(_WIFI[1:], "it has no name of a Wi-Fi: give --wifi-name too")
     files = new.make_folder(folder, answers, secrets)
     check_board(folder)
     print(f"made {folder}: {', '.join(files)}")
@@ -82,9 +85,9 @@ def _new(options: argparse.Namespace) -> int:
 
 def _say_what_is_next(folder: Path, missing: list[str]) -> None:
     path = str(folder) if folder.is_absolute() else f"./{folder}"
-    secret = f"{path}/secret.py"
     if missing:
-        print(f"fill in {' and '.join(missing)} in {secret}")
+        print(f"fill in {' and '.join(missing)} in {path}/secret.py")
+    secret, path = shlex.quote(f"{path}/secret.py"), shlex.quote(path)
     print("next, with the board connected:")
     print(f"  microbudget board deploy {path} --secrets {secret}")
     print(f"  microbudget board run {path}")

@@ -49,17 +49,23 @@ def _run(options: argparse.Namespace) -> int:
     from budget_cpython.board.connection import BoardConnection, choose_port
     from budget_cpython.board.device import Device
     from budget_cpython.board.known_boards import find_board
-    from budget_cpython.board.state import deployed_board
+    from budget_cpython.board.state import deployed_board, is_halted
     from budget_cpython.board.terminal import attach_terminal
 
     name = find_board(options.board).name
     with BoardConnection(choose_port(options.port)) as connection:
-        deployed = deployed_board(Device(connection))
+        device = Device(connection)
+        deployed, halted = deployed_board(device), is_halted(device)
         connection.restart()
         if deployed != name:
             raise BoardError(
                 f"the board at {connection.port} has {deployed or 'nothing of microbudget'}, not "
                 f"{name}: deploy it first, or choose another port"
+            )
+        if halted:
+            raise BoardError(
+                f"a deploy to the board at {connection.port} was interrupted, so no program "
+                "starts: repeat it"
             )
         attach_terminal(connection)
     print("\ndisconnected; the program continues", file=sys.stderr)
