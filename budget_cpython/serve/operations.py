@@ -168,8 +168,10 @@ async def devices(call: Call) -> Json:
     seen, following = _page(call, await call.devices.paths())
     found = []
     for path in seen:
-        report = dict.fromkeys(AXES) | await call.devices.read(path)
-        found.append({"account": path, **report, "left": await _least_left(call, path)})
+        report = await call.devices.read(path)
+        if report:  # else it was removed meanwhile
+            numbers = dict.fromkeys(AXES) | report
+            found.append({"account": path, **numbers, "left": await _least_left(call, path)})
     return {"devices": found, "next": following}
 
 

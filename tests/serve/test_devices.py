@@ -127,6 +127,20 @@ def test_a_device_that_is_removed_makes_room_for_another(monkeypatch: pytest.Mon
     assert [one["account"] for one in listed(client)["devices"]] == ["boards/b", "boards/c"]
 
 
+def test_a_device_that_is_removed_while_they_are_listed_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = make_client(*ROWS)
+    for name in "ab":
+        assert report(client, f"boards/{name}") == 200
+
+    async def before_a_removal(self: Any) -> list[str]:
+        return ["boards/a", "boards/b", "boards/gone"]
+
+    monkeypatch.setattr(devices.DeviceReports, "paths", before_a_removal)
+    assert [one["account"] for one in listed(client)["devices"]] == ["boards/a", "boards/b"]
+
+
 def test_a_report_that_cannot_be_kept_refuses_no_call() -> None:
     client = make_client(*ROWS)
     deep = "boards/" + "/".join("abcdefg")
