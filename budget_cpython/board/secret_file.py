@@ -1,9 +1,11 @@
 """A board's secrets: checked before a deploy; their values are in no output."""
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from budget_core.chat.client import ChatClient
 from budget_cpython.board.check import parsed
 from budget_cpython.board.device import Device
 from budget_cpython.board.errors import UsageError
@@ -12,6 +14,13 @@ from budget_cpython.board.known_boards import board_files
 EXAMPLE = "secret_example.py"
 _KEY = "API_KEY"
 _URL = "BASE_URL"
+_WIFI, _PASSWORD = "WIFI_NAME", "WIFI_PASSWORD"
+_RULES: dict[str, Callable[[str], object]] = {
+    _KEY: lambda value: ChatClient(_PLAIN_URL, "model", value),
+    "LEDGER_KEY": lambda value: ChatClient(_PLAIN_URL, "model", value),
+    _URL: lambda value: ChatClient(value or _PLAIN_URL, "model", tls="given"),
+}
+_PLAIN_URL = "http://board.example"
 _BASE_URL = """
 import json
 try:
@@ -39,7 +48,7 @@ class SecretFile:
     def unfilled(self, board: Path, url: str) -> list[str]:
         """Return the lines that are still those of the board's example, each with its fix.
 
-        An empty key is right for an http endpoint.
+        An empty key is right for an http endpoint, and an empty password for an open Wi-Fi.
         """
         path = board_files(board).get(EXAMPLE)
         if path is None:
@@ -51,6 +60,7 @@ class SecretFile:
             if name in example
             and example[name] == value
             and (name != _KEY or url.startswith("https"))
+            and (name != _PASSWORD or value or not self.values.get(_WIFI))
         ]
 
 
@@ -64,7 +74,17 @@ def read_secrets(path: Path) -> SecretFile:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=value)):
                 values[name], lines[name] = value, node.lineno
+                _check(path, name, value, node.lineno)
     return SecretFile(path, path.read_bytes(), values, lines)
+
+
+def _check(path: Path, name: str, value: object, line: int) -> None:
+    if not isinstance(value, str) or name not in _RULES:
+        return
+    try:
+        _RULES[name](value)
+    except ValueError as error:
+        raise UsageError(f"{path}, line {line}: {name}: {error}") from None
 
 
 def deployed_url(device: Device) -> str:

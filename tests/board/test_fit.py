@@ -143,3 +143,31 @@ def test_secrets_that_are_still_the_examples_are_refused_by_line(
     found = {line.split("line ")[1].split(" is ")[0] for line in said.err.splitlines()[:-1]}
     assert {line.removeprefix("error: ") for line in found} == lines
     assert "sk-mine" not in said.out + said.err
+
+
+@pytest.mark.parametrize(("name", "lines"), [("home", 0), ("", 2)])
+def test_an_open_wifi_has_an_empty_password(cli: Cli, mine: Path, name: str, lines: int) -> None:
+    wifi = 'WIFI_NAME = "{}"\nWIFI_PASSWORD = ""\n'
+    (mine / "secret_example.py").write_text(wifi.format(""))
+    (mine / "secret.py").write_text(wifi.format(name))
+    said = cli("deploy", mine, "--secrets", mine / "secret.py", "--dry-run")
+    assert said.code == (1 if lines else 0)
+    assert said.err.count("is still that of secret_example.py") == lines
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("API_KEY = 'sk-Secret one'", "line 1: API_KEY: the key must be visible ASCII"),
+        ("LEDGER_KEY = 'sk-Secret\\n'", "line 1: LEDGER_KEY: the key must be visible ASCII"),
+        ("BASE_URL = 'sk-Secret'", "line 1: BASE_URL: the URL must be like https://"),
+    ],
+)
+def test_a_secret_that_the_board_would_refuse_is_named_by_its_line(
+    cli: Cli, mine: Path, line: str, words: str
+) -> None:
+    (mine / "secret.py").write_text(line + "\n")
+    said = cli("deploy", mine, "--secrets", mine / "secret.py", "--dry-run")
+    assert said.code == 2
+    assert words in said.err
+    assert "sk-Secret" not in said.err
