@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from budget_core.errors import BudgetError
 from budget_cpython.adapters.http_exchange import Exchange, format_of, package_of
 from budget_cpython.adapters.layer import Layer
-from budget_cpython.adapters.provider_errors import UnbilledError
+from budget_cpython.adapters.provider_errors import UnbilledError, as_settled
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ def _blocking_kind(base: Any) -> Any:
                     _read(response)
                     call.end_blocking(exchange.answer(response))
             except Exception as error:
-                call.fail_blocking(exchange.outcome(error))
+                call.fail_blocking(as_settled(error))
                 raise
             except BaseException:
                 call.abandon()
@@ -130,7 +130,7 @@ def _async_kind(base: Any) -> Any:
                     await _aread(response)
                     await call.end(exchange.answer(response))
             except Exception as error:
-                await call.fail(exchange.outcome(error))
+                await call.fail(as_settled(error))
                 raise
             except BaseException:
                 call.abandon()

@@ -21,7 +21,6 @@ from budget_cpython.adapters.wire.readers import WholeReader
 from budget_cpython.deadline import Deadline
 
 EXTENSION = "microbudget"
-_UNSENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol")
 _TIMEOUTS = ("connect", "read", "write", "pool")
 
 
@@ -161,11 +160,6 @@ class Exchange:
 
     def _reader_of(self, response: Any) -> Reader:
         return self._wire.reader(self._body, response.headers.get("content-type", ""))
-
-    def outcome(self, error: BaseException) -> BaseException:
-        """Return the error by which a failed call is settled: one without cost if never sent."""
-        kinds = [kind.__name__ for kind in type(error).__mro__]
-        return UnbilledError(str(error)) if any(name in kinds for name in _UNSENT) else error
 
     @staticmethod
     def unbilled(response: Any) -> UnbilledError:

@@ -1,12 +1,23 @@
-"""What a failed call of an SDK costs, by the error that the SDK raised."""
+"""What a failed call costs, by the error that its SDK or HTTP client raised."""
 
 from collections.abc import Iterator
 from typing import Any
 
 _DEPTH = 16  # errors of a chain that are looked at
-_NEVER_SENT = {"ConnectError", "ConnectTimeout", "ConnectionRefusedError", "ClientConnectorError"}
+# No connection exists yet, or none beyond the proxy. The ProxyError of requests is absent: with
+# urllib3 1 it may follow a request that was sent.
+_NEVER_SENT = {
+    "ClientConnectorError",
+    "ConnectError",
+    "ConnectTimeout",
+    "ConnectionRefusedError",
+    "PoolTimeout",
+    "UnsupportedProtocol",
+    "httpx.ProxyError",
+    "httpx2.ProxyError",
+}
 _GUESSES = "litellm"  # its errors have a status also where the provider gave none
-_BROKEN_OFF = {"TransportError", "ClientConnectionError", "ClientPayloadError", "OSError"}
+_BROKEN_OFF = {"TransportError", "DecodingError", "ClientConnectionError", "ClientPayloadError"}
 
 
 class UnbilledError(Exception):
@@ -18,14 +29,19 @@ class UnbilledError(Exception):
 def as_settled(error: BaseException) -> BaseException:
     """Return the error to settle a call with: an `UnbilledError` where it cost nothing.
 
-    That is where no connection was made, and where the provider answered with a status of 300 or
-    more. A connection that broke off, or timed out, may have cost something, whatever status the
+    That is where no attempt had a connection, and where the provider answered with a status of 300
+    or more. A connection that broke off, or timed out, may have cost something, whatever status the
     SDK gives its error.
     """
     chain = list(_chain(error))
-    kinds = {kind.__name__ for one in chain for kind in type(one).__mro__}
-    refused = not kinds & _BROKEN_OFF and any(_status(one) >= 300 for one in chain)
-    return UnbilledError(str(error)) if refused or kinds & _NEVER_SENT else error
+    kinds = [_kinds(one) for one in chain]
+    if any(names & _BROKEN_OFF and not names & _NEVER_SENT for names in kinds):
+        return error
+    is_unsent = any(names & _NEVER_SENT for names in kinds)
+    is_refused = any(_status(one) >= 300 for one in chain) and not any(
+        "OSError" in names for names in kinds
+    )
+    return UnbilledError(str(error)) if is_unsent or is_refused else error
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -34,6 +50,13 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
             return
         yield error
         error = error.__cause__ or error.__context__
+
+
+def _kinds(error: BaseException) -> set[str]:
+    """Return the names of an error's classes, alone and after their package's name."""
+    kinds = type(error).__mro__
+    packages = {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in kinds}
+    return packages | {kind.__name__ for kind in kinds}
 
 
 def _status(error: Any) -> int:

@@ -285,10 +285,22 @@ def test_an_answer_that_is_an_error_costs_nothing(
     assert (used(layer), used(layer, "calls")) == ((0, 0), (0, 0))
 
 
-def test_a_call_that_was_never_sent_costs_nothing(make: Any) -> None:
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [("http://127.0.0.1:9/v1", "ConnectError"), ("ftp://127.0.0.1/v1", "UnsupportedProtocol")],
+)
+def test_a_call_that_was_never_sent_costs_nothing(make: Any, address: str, name: str) -> None:
     layer = a_layer("1000 tokens")
-    tries = make("http://127.0.0.1:9/v1", layer)
-    with pytest.raises((httpx.ConnectError, httpx2.ConnectError)):
+    tries = make(address, layer)
+    with pytest.raises((getattr(httpx, name), getattr(httpx2, name))):
+        tries.post()
+    assert used(layer) == (0, 0)
+
+
+def test_a_call_that_its_proxy_does_not_connect_costs_nothing(make: Any, served: Any) -> None:
+    layer = a_layer("1000 tokens")
+    tries = make("https://127.0.0.1:9/v1", layer, proxy=served.url)  # its answer to CONNECT is 501
+    with pytest.raises((httpx.ProxyError, httpx2.ProxyError)):
         tries.post()
     assert used(layer) == (0, 0)
 
