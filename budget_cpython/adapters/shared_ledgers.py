@@ -1,6 +1,7 @@
 """The ledgers that calls of threads and of asyncio draw on, each opened once in a process."""
 
 import atexit
+import os
 from contextlib import suppress
 from inspect import iscoroutinefunction
 from threading import Lock
@@ -11,10 +12,10 @@ from budget_core.ledger import memory
 from budget_core.ledger.llm_account import LedgerAccount
 from budget_core.ledger.outbox import finish
 from budget_cpython.ledger import Ledger
-from budget_cpython.ledger.opening import open_ledger
+from budget_cpython.ledger.opening import open_ledger, sqlite_path
 from budget_cpython.ledger.threaded import ThreadedLedger
 
-_OPENED: "dict[str, LedgerPair]" = {}  # by URL
+_OPENED: "dict[str, LedgerPair]" = {}  # by URL, whose file is a real path
 _GIVEN: "WeakValueDictionary[int, LedgerPair]" = WeakValueDictionary()  # by the ledger's id
 _LOCK = Lock()
 
@@ -37,15 +38,21 @@ class LedgerPair:
 def pair_of(ledger: Any) -> LedgerPair:
     """Return the one pair of an open ledger, or of a URL, which a process opens once.
 
+    Two URLs of one SQLite file are the same ledger, as `sqlite:a.db` and `sqlite:./a.db`.
     Raises what `open_ledger` does.
     """
     known: Any = _OPENED if isinstance(ledger, str) else _GIVEN
-    key = ledger if isinstance(ledger, str) else id(ledger)
+    key = _url_key(ledger) if isinstance(ledger, str) else id(ledger)
     with _LOCK:
         pair: LedgerPair | None = known.get(key)
         if pair is None:
             pair = known[key] = LedgerPair(ledger)
         return pair
+
+
+def _url_key(url: str) -> str:
+    scheme, _, place = url.partition(":")
+    return url if scheme != "sqlite" else f"sqlite:{os.path.realpath(sqlite_path(place))}"
 
 
 def is_awaited(ledger: Any) -> bool:

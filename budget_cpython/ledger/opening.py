@@ -93,7 +93,7 @@ def _beneath(url: str, awaited: bool, options: dict[str, Any]) -> Any:
             "a ledger's URL is memory:, sqlite:PATH, or begins with redis://, rediss://, unix://, "
             "postgresql://, http:// or https://"
         )
-    place = [_file(rest)] if rest else []
+    place = [sqlite_path(rest)] if rest else []
     ledger = _engine(_OWN[scheme], False)(*place, **options)
     return _engine("threaded.ThreadedLedger", False)(ledger) if awaited else ledger
 
@@ -105,9 +105,12 @@ def _engine(name: str, awaited: bool) -> Any:
     )
 
 
-def _file(rest: str) -> str:
-    """Return the path of an SQLite file; with an empty host before it, it is absolute."""
-    path = rest[2:] if rest.startswith("///") else rest
+def sqlite_path(place: str) -> str:
+    """Return the path of an SQLite file by what follows `sqlite:` in its URL.
+
+    It is absolute with an empty host before it. Raises `ValueError` for another host or a query.
+    """
+    path = place[2:] if place.startswith("///") else place
     if path.startswith("//") or "?" in path or path in ("/", ":memory:"):
         raise ValueError("an SQLite ledger's URL is sqlite:PATH, or sqlite:///ABSOLUTE/PATH")
     return path

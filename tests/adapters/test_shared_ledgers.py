@@ -43,6 +43,35 @@ def calls_of(layer: Layer) -> tuple[int, int]:
     return row.spent, row.held
 
 
+@pytest.mark.parametrize(
+    "other", ["./a.db", "{0}/a.db", "//{0}/a.db", "{0}/link/a.db", "../{1}/a.db"]
+)
+def test_urls_of_one_file_are_one_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    first = Layer(parse_limits("2 calls"), "sqlite:a.db", "acme")
+    second = Layer((), "sqlite:" + other.format(tmp_path, tmp_path.name), "acme")
+    call_blocking(first, second)
+    assert second.ledger is first.ledger
+    assert calls_of(first) == (1, 0)
+    first.ledger.close()
+
+
+def test_a_url_is_of_another_file_in_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        found.append(Layer(parse_limits("2 calls"), "sqlite:a.db", "acme"))
+    assert found[0].ledger is not found[1].ledger
+    for layer in found:
+        layer.ledger.close()
+
+
 def test_event_loops_one_after_another_draw_on_one_url(url: str) -> None:
     layer = Layer(parse_limits("2 calls"), url, "loops/after")
     for _ in range(2):
