@@ -4,6 +4,7 @@ Its floats have 32 bits, its pointers too, and bytecode in ROMFS runs where it i
 are those of the group `heap`. The agent makes five LLM calls with two tools, within a day whose
 store is on littlefs; a scripted model gives the answers, because the chip has no network. The turn
 of a board is that of `microbudget board doctor`: the console, its agent and the settings of a chip.
+Its chat is `boards/unix/main.py` in the file system, precompiled, with its network made there.
 
 A stack is the least limit, in steps of 32 bytes, within which MicroPython does not refuse to nest
 deeper. The limit is 7,936 bytes on rp2, the smallest of the boards'.
@@ -16,10 +17,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks import heap
+from benchmarks.chip_chat import chat
 from benchmarks.emulated_chip import CHIP, KIB, STACK, EmulatedChip
 from benchmarks.figures import Figure
 from benchmarks.mpy import ROOT
 from budget_cpython.board.build import Form, build_core, compile_package, romfs_image
+from budget_cpython.board.needs import LEDGER_STACK_BYTES, STACK_BYTES
 
 STEPS = 5
 MAX_AGENT_KIB = 64
@@ -183,6 +186,12 @@ def _agent(image: bytes) -> list[Figure]:
 def _stacks(image: bytes) -> list[Figure]:
     programs: list[tuple[str, Callable[[int], object], int]] = [
         ("the turn of a board", lambda size: board_turn(image, size), MAX_BOARD_STACK),
+        ("the chat of a board", lambda size: chat(Form.MPY, False, size), STACK_BYTES),
+        (
+            "the chat of a board with a LEDGER",
+            lambda size: chat(Form.MPY, True, size),
+            LEDGER_STACK_BYTES,
+        ),
         (
             "an agent imported two modules deep",
             lambda size: run(image, DEEP, stack=size),

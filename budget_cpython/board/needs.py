@@ -1,4 +1,4 @@
-"""What the chat of a board needs of its memory, by figures that the tests measure."""
+"""What the chat of a board needs of its memory, by figures that tests and benchmarks measure."""
 
 import ast
 from pathlib import Path
@@ -11,11 +11,14 @@ from budget_cpython.board.reach import reach_of
 
 KIB = 1024
 # KiB of the heap of a 32-bit chip; 64 bits take twice as much. A turn is one of six calls with two
-# tools, and another after it.
-TURN_KIB = {Form.SOURCE: 152, Form.MPY: 128, Form.ROMFS: 78, Form.FROZEN: 78}
+# tools, another in which the day nears its end, and one that is refused.
+TURN_KIB = {Form.SOURCE: 172, Form.MPY: 136, Form.ROMFS: 78, Form.FROZEN: 78}
 STREAM_KIB = {Form.SOURCE: 10, Form.MPY: 9, Form.ROMFS: 7, Form.FROZEN: 7}
-LEDGER_KIB = {Form.SOURCE: 72, Form.MPY: 64, Form.ROMFS: 32, Form.FROZEN: 32}
+LEDGER_KIB = {Form.SOURCE: 72, Form.MPY: 80, Form.ROMFS: 50, Form.FROZEN: 50}
 TLS_KIB = 40  # while a request is open
+# Bytes of the C stack of a chip. The frames of 64 bits are larger, and so is their stack by far.
+STACK_BYTES = 5_120
+LEDGER_STACK_BYTES = 5_632
 _OWN_TLS = ("linux", "darwin", "win32")  # there TLS takes no memory of the heap
 _CHAT = "board/console.py"
 _FLEET = "board/fleet.py"
@@ -59,6 +62,27 @@ def unfit(needed: dict[str, int], has: Memory, form: Form) -> list[str]:
     return [
         f"the heap has {has.heap:,} bytes, and needed are {sum(needed.values()):,}: "
         f"use {', or '.join(fixes)}"
+    ]
+
+
+def stack_needed(board: Path, found: Identity) -> int:
+    """Return the bytes of C stack that a board's chat needs: 0 where the need is not known.
+
+    It is known for the 32 bits of a chip.
+    """
+    reach = reach_of(board)
+    if _CHAT not in reach.modules or found.has_64_bits:
+        return 0
+    return LEDGER_STACK_BYTES if _FLEET in reach.modules else STACK_BYTES
+
+
+def unfit_stack(needed: int, has: Memory) -> list[str]:
+    """Return why the C stack is too small, with the fix; nothing where it fits or is not known."""
+    if not has.stack or needed <= has.stack:
+        return []
+    return [
+        f"the C stack has {has.stack:,} bytes, and needed are {needed:,}: use a firmware with a "
+        "larger stack, such as the board's standard one"
     ]
 
 

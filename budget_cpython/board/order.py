@@ -12,7 +12,14 @@ from budget_cpython.board.device import Device
 from budget_cpython.board.errors import BoardError, UsageError
 from budget_cpython.board.known_boards import board_files
 from budget_cpython.board.memory import measure
-from budget_cpython.board.needs import heap_needed, parts, unfit, unfit_flash
+from budget_cpython.board.needs import (
+    heap_needed,
+    parts,
+    stack_needed,
+    unfit,
+    unfit_flash,
+    unfit_stack,
+)
 from budget_cpython.board.plan import Plan
 from budget_cpython.board.reach import left_out, reach_of
 from budget_cpython.board.secret_file import EXAMPLE, deployed_url, read_secrets
@@ -61,7 +68,8 @@ class Order:
         if needed:
             self.say(f"the program needs: {parts(needed)}")
         unfilled = [] if self.secrets is None else self.secrets.unfilled(self.board, url)
-        self._refuse(unfilled + unfit(needed, has, self.form))
+        stack = stack_needed(self.board, device.identity)
+        self._refuse(unfilled + unfit(needed, has, self.form) + unfit_stack(stack, has))
         extra = self._certificates(on_tls)
         if self.secrets is not None:
             extra[SECRETS] = self.secrets.data

@@ -6,11 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.mpy import find_micropython32
+from budget_cpython.board import needs
 from budget_cpython.board.build import Form
 from budget_cpython.board.device import Identity
 from budget_cpython.board.known_boards import known_boards
 from budget_cpython.board.memory import Memory
-from budget_cpython.board.needs import KIB, TLS_KIB, heap_needed, unfit
+from budget_cpython.board.needs import (
+    KIB,
+    LEDGER_STACK_BYTES,
+    STACK_BYTES,
+    TLS_KIB,
+    heap_needed,
+    stack_needed,
+    unfit,
+    unfit_stack,
+)
 from tests.board.emulator.noon import NoonBoard
 
 from .support import Cli, copied, digests, write
@@ -29,8 +40,8 @@ def start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Start]
         )
 
 
-def has(heap: int) -> Memory:
-    return Memory(heap, heap, 8_000, 4096, 1 << 20)
+def has(heap: int, stack: int = 7_936) -> Memory:
+    return Memory(heap, heap, stack, 4096, 1 << 20)
 
 
 def test_a_heap_that_is_too_small_is_refused_with_what_would_fit(start: Start) -> None:
@@ -79,7 +90,41 @@ def test_streams_and_a_ledger_are_counted(mine: Path) -> None:
     }
 
 
+def test_a_c_stack_that_is_too_small_is_refused_on_a_chip() -> None:
+    pico = known_boards()["rp2_pico_w"]
+    needed = stack_needed(pico, CHIP)
+    assert needed == STACK_BYTES
+    assert unfit_stack(needed, has(1, STACK_BYTES)) == []
+    (said,) = unfit_stack(needed, has(1, STACK_BYTES - 1))
+    assert said.startswith("the C stack has 5,119 bytes, and needed are 5,120: use a firmware")
+    assert unfit_stack(needed, has(1, stack=0)) == []  # the board does not say
+    assert stack_needed(pico, UNIX) == 0
+
+
+def test_a_deploy_says_that_the_c_stack_is_too_small_and_copies_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    micropython = find_micropython32()
+    if micropython is None:
+        pytest.skip("there is no 32-bit MicroPython for this machine")
+    monkeypatch.setattr(needs, "STACK_BYTES", 1 << 20)
+    with NoonBoard(tmp_path / "flash.img", heap="512k", micropython=micropython) as board:
+        said = Cli(board, capsys)("deploy", "unix")
+        assert said.code == 1
+        assert "and needed are 1,048,576: use a firmware with a larger stack" in said.err
+        assert digests(board) == {}
+
+
+def test_a_ledger_takes_more_of_the_c_stack(mine: Path) -> None:
+    (mine / "main.py").write_text("from budget_core.board.console import main\n")
+    assert stack_needed(mine, CHIP) == STACK_BYTES
+    with (mine / "settings.py").open("a") as file:
+        file.write('LEDGER = "http://host:8321"\n')
+    assert stack_needed(mine, CHIP) == LEDGER_STACK_BYTES
+
+
 def test_of_a_program_that_is_not_the_chat_nothing_is_refused(mine: Path) -> None:
+    assert stack_needed(mine, CHIP) == 0
     assert heap_needed(mine, Form.SOURCE, True, CHIP) == {}
     assert unfit({}, has(1), Form.SOURCE) == []
 

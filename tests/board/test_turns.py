@@ -6,24 +6,29 @@ Heaps are those of a chip, the unix board's own programs included, which take so
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from benchmarks.mpy import find_micropython32
+from budget_core.ledger.limit import Limit
+from budget_cpython.board.build import Form
 from budget_cpython.board.emulator import UnixBoard
-from budget_cpython.board.needs import TURN_KIB
+from budget_cpython.board.known_boards import find_board
+from budget_cpython.board.needs import LEDGER_KIB, TURN_KIB
 from budget_cpython.cli import main
 from budget_cpython.endpoint import ScriptedEndpoint
+from budget_cpython.ledger.http import HttpLedger
 from tests.board.emulator.client import PATIENCE, Terminal, mpremote
 from tests.board.emulator.noon import NoonBoard
+from tests.serve.support import Service
 
 PROMPT = b"\n> "
 WRITE_AHEAD = 4_000  # of boards/unix/settings.py
 QUESTION = b"What is left to do?\r"
-# What each form needs of a chip's heap for a turn of six calls, and for another after it.
-CHIP_KIB = {form.value: kib for form, kib in TURN_KIB.items()}
+SHORT_DAY = 5_000  # it nears its end in the second turn, and the third is refused
 
 
 class Served(ScriptedEndpoint):
@@ -54,14 +59,27 @@ def micropython32() -> str:
     return found
 
 
-def set_up(board: UnixBoard, form: str, endpoint: Served, folder: Path) -> None:
+def short_day(folder: Path, ledger: str = "") -> Path:
+    """Return a board with a day that is over after two turns, and maybe a ledger's URL."""
+    mine = folder / "mine"
+    mine.mkdir()
+    for source in find_board("unix").glob("*.py"):
+        text = source.read_text().replace("DAILY_BUDGET = 50_000", f"DAILY_BUDGET = {SHORT_DAY}")
+        text = text.replace(f"WRITE_AHEAD = {WRITE_AHEAD:_}", "WRITE_AHEAD = 200")
+        (mine / source.name).write_text(text.replace('LEDGER = ""', f'LEDGER = "{ledger}"'))
+    return mine
+
+
+def set_up(
+    board: UnixBoard, form: str, endpoint: Served, folder: Path, program: str | Path = "unix"
+) -> None:
     """Deploy the agent program, secrets and two notes."""
     secret = folder / "secret.py"
     secret.write_text(f'API_KEY = ""\nBASE_URL = "{endpoint.base_url}"\nMODEL = "scripted"\n')
     (folder / "todo.txt").write_text("Water the tomatoes.")
     (folder / "done.txt").write_text("Sow the beans.")
     options = ["--port", board.port, "--secrets", str(secret), "--no-reset"]
-    assert main(["board", "deploy", "unix", f"--{form}", *options]) == 0
+    assert main(["board", "deploy", str(program), f"--{form}", *options]) == 0
     mpremote(board.port, "mkdir", ":notes")
     mpremote(board.port, "cp", folder / "todo.txt", folder / "done.txt", ":notes/")
 
@@ -72,24 +90,26 @@ def spent(board: UnixBoard, capsys: pytest.CaptureFixture[str]) -> int:
     assert main(["board", "status", "--json", "--port", board.port]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["error"] is None
-    assert report["left"] == report["cap"] - report["spent"]
+    assert report["left"] == max(0, report["cap"] - report["spent"])
     return int(report["spent"])
 
 
-def check_turns(board: UnixBoard, endpoint: Served, turns: int) -> int:
-    """Have turns of six calls with two tools, as often as said; return the tokens of them all."""
+def check_short_day(board: UnixBoard, endpoint: Served) -> int:
+    """Have two turns of six calls with two tools, and one refused; return the tokens of all."""
     total = 0
     board.power_on()
     with Terminal(board.port) as terminal:
         terminal.read_until(PROMPT)
-        for _ in range(turns):
+        for _ in range(2):
             shown = terminal.answer(QUESTION, PROMPT).decode()
             used = endpoint.taken()
             total += sum(used)
             assert "I read 2 of 2 files." in shown
             assert shown.count("read_file: completed") == len(used) - 2 == 4, shown
             assert "list_files: completed" in shown
-            assert f"[{sum(used)} tokens in {len(used)} calls; today {total}/50000" in shown
+            assert f"[{sum(used)} tokens in {len(used)} calls; today {total}/{SHORT_DAY}" in shown
+        assert "The daily budget is spent" in terminal.answer(QUESTION, PROMPT).decode()
+        assert endpoint.taken() == []
     return total
 
 
@@ -119,12 +139,37 @@ def test_a_board_does_its_turns_in_the_heap_of_a_chip(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     micropython = request.getfixturevalue("micropython32") if bits == 32 else None
-    heap = f"{CHIP_KIB[form]}wk"
+    heap = f"{TURN_KIB[Form(form)]}wk"
     flash, romfs = tmp_path / "flash.img", tmp_path / "rom.img"
     with NoonBoard(flash, heap, romfs=romfs, micropython=micropython) as board:
-        set_up(board, form, endpoint, tmp_path)
-        total = check_turns(board, endpoint, 2)
+        set_up(board, form, endpoint, tmp_path, short_day(tmp_path))
+        total = check_short_day(board, endpoint)
         assert spent(board, capsys) == total
+
+
+@pytest.mark.parametrize(
+    "form", ["romfs", *(pytest.param(form, marks=pytest.mark.slow) for form in ("mpy", "source"))]
+)
+def test_a_board_on_a_ledger_does_its_turns_in_the_heap_of_a_chip(
+    form: str,
+    tmp_path: Path,
+    endpoint: Served,
+    micropython32: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    heap = f"{TURN_KIB[Form(form)] + LEDGER_KIB[Form(form)]}wk"
+    flash, romfs = tmp_path / "flash.img", tmp_path / "rom.img"
+    with (
+        Service("--engine", "memory:", "--listen", "127.0.0.1:0") as service,
+        closing(HttpLedger(service.url, None, PATIENCE)) as ledger,
+        NoonBoard(flash, heap, romfs=romfs, micropython=micropython32) as board,
+    ):
+        ledger.set_limits("boards", [Limit("tokens", 1_000_000, "day")])
+        set_up(board, form, endpoint, tmp_path, short_day(tmp_path, service.url))
+        total = check_short_day(board, endpoint)
+        assert spent(board, capsys) == total
+        (row,) = ledger.balance("boards")
+        assert (row.spent, row.held) == (total, 0)
 
 
 @pytest.mark.parametrize("filesystem", ["littlefs", pytest.param("fat", marks=pytest.mark.slow)])

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import chip
+from benchmarks.chip_chat import chat
 from benchmarks.emulated_chip import CHIP, KIB, EmulatedChip
+from budget_cpython.board.build import Form
+from budget_cpython.board.needs import LEDGER_STACK_BYTES, STACK_BYTES
 
 pytestmark = pytest.mark.skipif(not CHIP.exists(), reason="make chip builds the emulated chip")
 
@@ -44,6 +47,14 @@ def test_a_stack_that_is_too_small_is_an_error_and_no_result(image: bytes) -> No
 
 def test_a_boards_turn_is_within_its_stack(image: bytes) -> None:
     assert chip.board_turn(image, chip.MAX_BOARD_STACK)["calls"] == chip.STEPS
+
+
+@pytest.mark.parametrize("form", [Form.ROMFS, Form.MPY, Form.SOURCE])
+@pytest.mark.parametrize("ledger", [False, True])
+def test_a_boards_chat_is_within_the_stack_that_a_deploy_asks_for(form: Form, ledger: bool) -> None:
+    chat(form, ledger, LEDGER_STACK_BYTES if ledger else STACK_BYTES)
+    with pytest.raises(RuntimeError, match="recursion"):
+        chat(form, ledger, 3000)
 
 
 def test_an_agent_imported_two_modules_deep_is_within_its_stack(image: bytes) -> None:
