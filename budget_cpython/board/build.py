@@ -17,15 +17,12 @@ from typing import Any
 from budget_core.wall_clock import BUILT
 from budget_cpython.board.errors import BoardError, UsageError
 from budget_cpython.board.known_boards import board_files
+from budget_cpython.board.programs import DEPLOYED, PROGRAMS, SETTINGS, own_modules
 
 CORE = Path(__file__).resolve().parents[2] / "budget_core"
 LIBRARY = "/lib/budget_core"
 TYPES_ONLY = "_types.py"
 ROOMS = sorted(path.parent.name for path in CORE.glob("*/__init__.py"))
-PROGRAMS = ("/boot.py", "/main.py")
-SETTINGS = "/settings.py"
-SECRETS = "/secret.py"
-DEPLOYED = "/deployed.py"
 ROMFS = "ROMFS"
 MPY_VERSION = 6  # of what mpy-cross makes
 PATIENCE = 60.0
@@ -212,39 +209,6 @@ def _compiler() -> str:
 
 def _module(path: Path) -> str:
     return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
-
-
-def own_modules(board: Path) -> dict[str, Path]:
-    """Return the modules and packages of a board's folder that its programs import.
-
-    They are sorted by their path on the board.
-    """
-    files = board_files(board)
-    apart = {path[1:] for path in (*PROGRAMS, SETTINGS, SECRETS, DEPLOYED)}
-    waiting = [files[path[1:]] for path in (*PROGRAMS, SETTINGS) if path[1:] in files]
-    found: dict[str, Path] = {}
-    while waiting:
-        for name in _imported(waiting.pop()):
-            inner = {f"/{path.relative_to(board)}": path for path in (board / name).rglob("*.py")}
-            module = f"{name}.py"
-            if module in files and module not in apart:
-                inner[f"/{module}"] = files[module]
-            waiting += [path for place, path in inner.items() if place not in found]
-            found |= inner
-    return dict(sorted(found.items()))
-
-
-def _imported(source: Path) -> Iterator[str]:
-    """Yield the first part of the name of each module that a file imports."""
-    try:
-        tree = ast.parse(source.read_bytes(), str(source))
-    except (SyntaxError, ValueError) as error:
-        raise UsageError(f"{source}: this is not Python: {error}") from None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module.partition(".")[0]
-        elif isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
 
 
 def _program(board: Path, path: str) -> bytes:

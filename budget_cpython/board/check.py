@@ -2,9 +2,7 @@
 
 import ast
 import traceback
-import warnings
-from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,10 @@ from budget_core.config import DailyBudgetConfig
 from budget_core.file_store import FileBudgetStore
 from budget_core.ledger.http_client import HttpLedger
 from budget_core.ledger.limit import check_path
-from budget_cpython.board.build import CORE, PROGRAMS, SETTINGS
+from budget_cpython.board.build import CORE
 from budget_cpython.board.errors import UsageError
 from budget_cpython.board.known_boards import board_files
+from budget_cpython.board.programs import SETTINGS, imported_names, parsed, programs_of
 
 # The core's modules that read settings: always, and if a program imports one.
 _READERS = ("device", "status")  # of its room `board`
@@ -65,7 +64,7 @@ def check_board(board: Path) -> bool:
     checked for syntax.
     """
     programs = [parsed(source) for source in programs_of(board)]
-    loaded = {name for program in programs for name in _imports(ast.walk(program))}
+    loaded = {name for program in programs for name in imported_names(program)}
     source = board_files(board)[SETTINGS[1:]]
     values = _values(source)
     if values is not None:
@@ -82,12 +81,6 @@ def check_board(board: Path) -> bool:
 def settings_of(board: Path) -> dict[str, Any] | None:
     """Return the values of a board's settings, or `None` if only a board can run them."""
     return _values(board_files(board)[SETTINGS[1:]])
-
-
-def programs_of(board: Path) -> list[Path]:
-    """Return the files of a board's programs, those that it has."""
-    files = board_files(board)
-    return [files[path[1:]] for path in PROGRAMS if path[1:] in files]
 
 
 def _check_names(
@@ -116,17 +109,6 @@ def _absolute(folder: Any) -> Any:
     return folder
 
 
-def _imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    for node in nodes:
-        if isinstance(node, ast.ImportFrom) and node.module is not None:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "briefly":
-            yield from (str(one.value) for one in node.args[:1] if isinstance(one, ast.Constant))
-
-
 def _settings_of(program: ast.AST) -> Iterator[str]:
     """Yield the names that are read as `settings.NAME` or `self.settings.NAME`."""
     for node in ast.walk(program):
@@ -150,21 +132,3 @@ def _values(source: Path) -> dict[str, Any] | None:
         line = [frame.lineno for frame in frames if frame.filename == str(source)][-1]
         raise UsageError(f"{source}, line {line}: {type(error).__name__}: {error}") from None
     return values
-
-
-def parsed(source: Path, secret: bool = False) -> ast.Module:
-    """Return a file's syntax; an error of a secret file shows only the line number."""
-    data = source.read_bytes()
-    if data.startswith(BOM_UTF8):
-        raise UsageError(f"{source} begins with a byte order mark: save it as UTF-8 without one")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(data, str(source))
-            compile(tree, str(source), "exec")
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None)
-        place = f"{source}, line {line}" if line else str(source)
-        what = "" if secret else f": {getattr(error, 'msg', error)}"
-        raise UsageError(f"{place}: this is not Python{what}") from None
-    return tree

@@ -7,10 +7,11 @@ leaves nothing that starts. The next deploy continues.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from budget_cpython.board.build import CORE, DEPLOYED, LIBRARY, PROGRAMS, Build, Form
+from budget_cpython.board.build import CORE, LIBRARY, Build, Form
 from budget_cpython.board.device import Device
 from budget_cpython.board.errors import BoardError, DeviceError
 from budget_cpython.board.plan import LAST, ROM, Plan
+from budget_cpython.board.programs import DEPLOYED, PROGRAMS
 from budget_cpython.board.state import ASIDE, find_state
 
 SMALLER = {

@@ -3,13 +3,12 @@
 import ast
 import json
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from budget_cpython.board.check import programs_of
 from budget_cpython.board.device import Device
 from budget_cpython.board.errors import DeviceError
+from budget_cpython.board.programs import imports_at_the_top, parsed, programs_of
 from budget_cpython.board.reach import loaded_at_start
 
 # Wi-Fi takes its memory of the heap's on some chips, once it is on.
@@ -62,17 +61,11 @@ def heap_at_start(device: Device, board: Path) -> str:
 
     The programs do not run, and the modules stay in memory until the board restarts.
     """
-    lines = [line for path in programs_of(board) for line in _imports(path)]
+    trees = map(parsed, programs_of(board))
+    lines = [ast.unparse(node) for tree in trees for node in imports_at_the_top(tree)]
     lines += [f"import {name}" for name in loaded_at_start(board)]
     try:
         device.connection.run("\n".join(["import gc", "gc.threshold(4096)", *lines]))
         return f"with the program's imports done: {measure(device)}"
     except DeviceError as error:
         return f"warning: importing what the program imports failed: {error}"
-
-
-def _imports(program: Path) -> Iterable[str]:
-    tree = ast.parse(program.read_bytes())
-    return [
-        ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)
-    ]

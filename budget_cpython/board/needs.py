@@ -4,9 +4,9 @@ import ast
 from pathlib import Path
 
 from budget_cpython.board.build import Form
-from budget_cpython.board.check import programs_of
 from budget_cpython.board.device import Identity
 from budget_cpython.board.memory import Memory
+from budget_cpython.board.programs import parsed, programs_of
 from budget_cpython.board.reach import reach_of
 
 KIB = 1024
@@ -104,6 +104,5 @@ def _usable(kib: int, words: int) -> int:
 
 def _streams(board: Path) -> bool:
     """Return whether a program asks for streams."""
-    trees = [ast.parse(path.read_bytes()) for path in programs_of(board)]
-    keywords = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.keyword)]
-    return any(word.arg == "stream" for word in keywords)
+    nodes = [node for path in programs_of(board) for node in ast.walk(parsed(path))]
+    return any(isinstance(node, ast.keyword) and node.arg == "stream" for node in nodes)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from budget_cpython.board.build import SECRETS, SETTINGS, Form, build_board
+from budget_cpython.board.build import Form, build_board
 from budget_cpython.board.certificates import endpoint_roots, file_roots
 from budget_cpython.board.check import check_board, settings_of
 from budget_cpython.board.deploy import Say
@@ -21,6 +21,7 @@ from budget_cpython.board.needs import (
     unfit_stack,
 )
 from budget_cpython.board.plan import Plan
+from budget_cpython.board.programs import SECRETS, SETTINGS
 from budget_cpython.board.reach import left_out, reach_of
 from budget_cpython.board.secret_file import EXAMPLE, deployed_url, read_secrets
 from budget_cpython.board.state import find_state

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import PurePosixPath
 
-from budget_cpython.board.build import CORE, DEPLOYED, LIBRARY, PROGRAMS, SECRETS, Build, Form
+from budget_cpython.board.build import CORE, LIBRARY, Build, Form
 from budget_cpython.board.device import UNFINISHED, Device
 from budget_cpython.board.errors import BoardError
+from budget_cpython.board.programs import DEPLOYED, PROGRAMS, SECRETS
 from budget_cpython.board.romfs import Romfs
 from budget_cpython.board.state import ASIDE
 

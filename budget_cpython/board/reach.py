@@ -12,10 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from budget_core import _names
-from budget_cpython.board.build import CORE, ROOMS, SETTINGS, for_a_board, modules_of
-from budget_cpython.board.check import parsed, programs_of, settings_of
+from budget_cpython.board.build import CORE, ROOMS, for_a_board, modules_of
+from budget_cpython.board.check import settings_of
 from budget_cpython.board.errors import UsageError
 from budget_cpython.board.known_boards import board_files
+from budget_cpython.board.programs import (
+    SETTINGS,
+    imported_names,
+    imports_at_the_top,
+    parsed,
+    programs_of,
+)
 
 # What the commands of `microbudget board` import on a board, and what finds the public names.
 _COMMANDS = ("board.status", "file_store", "_names")
@@ -62,7 +69,7 @@ def reach_of(board: Path, more: Collection[str] = ()) -> Reach:
             continue
         reach.modules[path] = source
         tree = _parse(CORE / path)
-        at_the_top = set(_imported(ast.Module(_outside_functions(tree), [])))
+        at_the_top = set(_imported(ast.Module(imports_at_the_top(tree), [])))
         for inner in _imported(tree):
             optional = inner == _FLEET or inner.startswith(f"{_LEDGER}.")
             optional = optional and not path.startswith(f"{_LEDGER}/")
@@ -118,7 +125,7 @@ def _own_files(board: Path, reach: Reach) -> dict[Path, ast.Module]:
         if source in found:
             continue
         found[source] = tree = parsed(source)
-        for name in _plain_imports(tree):
+        for name in imported_names(tree):
             first = name.partition(".")[0]
             beside = [board / f"{first}.py", *sorted((board / first).rglob("*.py"))]
             files = [path for path in beside if path.is_file()]
@@ -136,7 +143,7 @@ def _imported(tree: ast.Module, is_program: bool = False) -> Iterator[str]:
 
     A program that imports the core as a whole may use any public name that it mentions.
     """
-    names = {name.removeprefix(f"{CORE.name}.") for name in _plain_imports(tree)}
+    names = {name.removeprefix(f"{CORE.name}.") for name in imported_names(tree)}
     names |= {text.removeprefix(f"{CORE.name}.") for text in _texts(tree) if _is_full_name(text)}
     if is_program and CORE.name in names:
         names |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
@@ -144,15 +151,6 @@ def _imported(tree: ast.Module, is_program: bool = False) -> Iterator[str]:
         names |= set(_texts(tree))
     homes = _homes()
     yield from sorted(homes.get(name, name) for name in names)
-
-
-def _plain_imports(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module is not None:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
 
 
 def _texts(tree: ast.Module) -> Iterator[str]:
@@ -163,10 +161,6 @@ def _texts(tree: ast.Module) -> Iterator[str]:
 
 def _is_full_name(text: str) -> bool:
     return text.startswith(f"{CORE.name}.") and _module(text.partition(".")[2]) is not None
-
-
-def _outside_functions(tree: ast.Module) -> list[ast.stmt]:
-    return [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def _uses_ledger(tree: ast.Module) -> bool:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from budget_core.chat.client import ChatClient
-from budget_cpython.board.check import parsed
 from budget_cpython.board.device import Device
 from budget_cpython.board.errors import UsageError
 from budget_cpython.board.known_boards import board_files
+from budget_cpython.board.programs import parsed
 
 EXAMPLE = "secret_example.py"
 _KEY = "API_KEY"

@@ -6,10 +6,10 @@ from typing import Any
 
 from budget_core.file_store import FileBudgetStore
 from budget_core.until import stamp
-from budget_cpython.board.build import PROGRAMS
 from budget_cpython.board.device import UNFINISHED, Device
 from budget_cpython.board.errors import BoardError
 from budget_cpython.board.known_boards import known_boards
+from budget_cpython.board.programs import PROGRAMS
 
 WHOLE = {"newest", "older", "empty"}
 DAY_S = 86_400

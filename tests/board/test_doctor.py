@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from budget_core.ledger.limit import Limit
-from budget_cpython.board.build import SECRETS, Form, build_board
+from budget_cpython.board.build import Form, build_board
 from budget_cpython.board.connection import BoardConnection
 from budget_cpython.board.deploy import Deploy
 from budget_cpython.board.device import work_on
 from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.plan import Plan
+from budget_cpython.board.programs import SECRETS
 from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.http import HttpLedger
 from budget_cpython.serve import RIGHTS, KeyFile

@@ -1,10 +1,11 @@
 """Check what is on a board: its firmware, the files of the deploy, and the budget's store."""
 
-from budget_cpython.board.build import DEPLOYED, LIBRARY, ROMFS, Form, listed_files
+from budget_cpython.board.build import LIBRARY, ROMFS, Form, listed_files
 from budget_cpython.board.device import OLDEST, Device
 from budget_cpython.board.doctor.finding import Finding, fails, ok, warning
 from budget_cpython.board.doctor.probe import probe
 from budget_cpython.board.known_boards import known_boards
+from budget_cpython.board.programs import DEPLOYED
 from budget_cpython.board.romfs import partition_digest
 from budget_cpython.board.state import WHOLE, deploy_command, deployed_board, is_halted, report_of
 from budget_cpython.board.target import mismatches
