@@ -31,6 +31,16 @@ def check_count(name: str, value: "Any") -> int:
     return value
 
 
+def check_hour(name: str, value: "Any") -> int:
+    """Accept an hour of the day, 0 to 23."""
+    hour = check_count(name, value)
+    if hour > 23:
+        from budget_core.errors import refuse
+
+        refuse(name, "an hour from 0 to 23", value)
+    return hour
+
+
 def check_kind(name: str, value: "Any", kind: "Any") -> "Any":
     """Accept an instance of a class."""
     if not isinstance(value, kind):

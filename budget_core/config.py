@@ -3,7 +3,7 @@
 Every field's name, default and rule stand here once; `budget_cpython` derives its dataclasses.
 """
 
-from budget_core.checks import check_count, check_kind, check_limit, check_text
+from budget_core.checks import check_hour, check_kind, check_limit, check_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,8 +174,7 @@ class DailyBudgetConfig:
         self.warning_thresholds = check_each("warning_thresholds", warning_thresholds, check_share)
         self.enforcement = check_enforcement("enforcement", enforcement)
         self.fallback_model = check_text("fallback_model", fallback_model, True)
-        check_count("reset_hour_utc", reset_hour_utc)
-        self.reset_hour_utc = check_share("reset_hour_utc", reset_hour_utc, 23)
+        self.reset_hour_utc = check_hour("reset_hour_utc", reset_hour_utc)
         self.warning_template = check_text("warning_template", warning_template, True)
         self.cutoff_template = check_text("cutoff_template", cutoff_template, True)
         self.fallback_template = check_text("fallback_template", fallback_template, True)

@@ -1,6 +1,6 @@
 """Count what a day allows of other things than tokens."""
 
-from budget_core.checks import NoLock, check_count, check_limit, check_text
+from budget_core.checks import NoLock, check_count, check_hour, check_limit, check_text
 from budget_core.day import HOUR, OVER, STAYS, DayWindow
 from budget_core.errors import BudgetError, StateCorruptError
 from budget_core.until import until
@@ -59,14 +59,12 @@ class DailyAllowance:
         for axis in _KEPT:
             if axis in self.caps:
                 raise ValueError(f"caps may not have the name {axis!r}")
-        if check_count("reset_hour_utc", reset_hour_utc) > 23:
-            raise ValueError(f"reset_hour_utc must be 0 to 23, not {reset_hour_utc!r}")
         self.store = store
         self.lock = lock or NoLock()
         self.state_error: Exception | None = None
         self.store_error: Exception | None = None
         self._used = dict.fromkeys(self.caps, 0)
-        self._window = DayWindow(clock or WALL, reset_hour_utc)
+        self._window = DayWindow(clock or WALL, check_hour("reset_hour_utc", reset_hour_utc))
         self._is_read = store is None
         self._read()
 
@@ -92,11 +90,12 @@ class DailyAllowance:
             if axis not in self.caps:
                 names = ", ".join(sorted(self.caps))
                 raise ValueError(f"{self.name} has no limit of {axis}; its limits: {names}")
-        if not any(counts.values()):
+        counts = {axis: counts[axis] for axis in sorted(counts) if counts[axis]}
+        if not counts:
             return
         with self.lock:
             self._follow()
-            for axis in sorted(counts):
+            for axis in counts:
                 left = self._left(axis)
                 if left is not None and counts[axis] > left:
                     raise self._refusal(axis, counts[axis], left)
@@ -105,6 +104,7 @@ class DailyAllowance:
                 self._used[axis] += counts[axis]
             if not self._save():
                 self._used = before
+                axis = min(counts)
                 raise self._refusal(axis, counts[axis], 0)
 
     def _left(self, axis: str) -> int | None:

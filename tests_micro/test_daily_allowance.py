@@ -171,7 +171,8 @@ def test_a_store_that_fails_leaves_nothing_until_it_takes_the_count() -> None:
     store = FailingStore()
     allowance = water(store)
     store.failure = StoreError("the flash is full")
-    raises(DailyLimitError, allowance.claim, calls=1)
+    error = raises(DailyLimitError, allowance.claim, seconds=5, calls=0)
+    assert (error.axis, error.asked, error.left) == ("seconds", 5, 0)
     assert allowance.left() == {"calls": 0, "seconds": 0}
     store.failure = None
     assert allowance.left() == {"calls": 4, "seconds": 120}

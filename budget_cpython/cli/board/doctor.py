@@ -1,4 +1,4 @@
-"""The command `doctor`."""
+"""`microbudget board doctor`."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""The command `fleet`: the devices of a service."""
+"""`microbudget board fleet`."""
 
 import argparse
 import json

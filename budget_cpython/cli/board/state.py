@@ -1,4 +1,4 @@
-"""The commands on a board's budget: `reset`, `pull` and `push`."""
+"""`microbudget board reset`, `pull` and `push`."""
 
 import argparse
 from pathlib import Path
