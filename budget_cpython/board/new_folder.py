@@ -48,7 +48,7 @@ def defaults_of(board: str) -> dict[str, str]:
 
 
 def check_new(folder: Path) -> None:
-    """Raise `UsageError` if there is something that the new folder would replace."""
+    """Raise `UsageError` if there is something that a new folder would replace."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists: name a new or an empty folder")
 

@@ -551,7 +551,7 @@ def test_too_little_room_for_tls_is_a_warning(
         add_settings(cli, "CA_FILE = '/ca.pem'\n")
         found = examined(cli)
     assert found.results["memory"] == "warning"
-    assert "and TLS takes some 40,000 more during a call" in found["memory"]
+    assert "and TLS takes some 40,960 more during a call" in found["memory"]
 
 
 @pytest.mark.slow

@@ -7,8 +7,8 @@ from budget_cpython.board.doctor.finding import Finding, absent, fails, ok, warn
 from budget_cpython.board.doctor.network import PATIENCE_S
 from budget_cpython.board.doctor.probe import probe
 from budget_cpython.board.errors import DeviceError
+from budget_cpython.board.needs import KIB, TLS_KIB
 
-_TLS_BYTES = 40_000
 _CALLS = 5
 _ROOM = "deploy with --romfs or --frozen, which take less, or lower HISTORY_CHARS in settings.py"
 _FLAT = "import the modules of budget_core at the top of main.py, not inside modules of your own"
@@ -64,6 +64,6 @@ def _judge(device: Device, heap: list[int], turn: dict[str, Any], said: str) -> 
             f"{shown}; the turn ended after {turn['calls']} of {_CALLS} LLM calls: {said}",
             "raise the limits of a turn in settings.py, and deploy",
         )
-    if turn["tls"] and left < _TLS_BYTES:
-        return warning(f"{shown}, and TLS takes some {_TLS_BYTES:,} more during a call", _ROOM)
+    if turn["tls"] and left < TLS_KIB * KIB:
+        return warning(f"{shown}, and TLS takes some {TLS_KIB * KIB:,} more during a call", _ROOM)
     return ok(shown)

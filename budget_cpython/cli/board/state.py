@@ -4,7 +4,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from budget_cpython.board.errors import UsageError
 from budget_cpython.cli.board.command import add_command, add_yes, confirm
 
 
@@ -43,15 +42,14 @@ def _reset(options: argparse.Namespace) -> int:
 
 
 def _pull(options: argparse.Namespace) -> int:
-    folder = options.folder
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} exists: name a new or an empty folder")
     from budget_cpython.board.device import work_on
+    from budget_cpython.board.new_folder import check_new
     from budget_cpython.board.state import pull
 
+    check_new(options.folder)
     with work_on(options.port) as device:
-        count = pull(device, folder)
-    print(f"copied {count} files to {folder}")
+        count = pull(device, options.folder)
+    print(f"copied {count} files to {options.folder}")
     return 0
 
 
