@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 from budget_core.errors import BudgetError
 from budget_cpython.adapters.http_exchange import Exchange, format_of, package_of
 from budget_cpython.adapters.layer import Layer
-from budget_cpython.adapters.provider_errors import UnbilledError, as_settled
+from budget_cpython.adapters.provider_errors import UnbilledError
+from budget_cpython.adapters.settling import settled, settled_blocking
 
 T = TypeVar("T")
 
@@ -76,7 +77,7 @@ def _blocking_kind(base: Any) -> Any:
             except BudgetError as error:
                 call.fail_blocking(UnbilledError(str(error)))
                 return exchange.refused(error)
-            try:
+            with settled_blocking(call):
                 response = super().send(sent, stream=True, **options)
                 if response.status_code < 300:
                     exchange.begin_reading(response, stream)
@@ -85,12 +86,6 @@ def _blocking_kind(base: Any) -> Any:
                 if not stream:
                     _read(response)
                     call.end_blocking(exchange.answer(response))
-            except Exception as error:
-                call.fail_blocking(as_settled(error))
-                raise
-            except BaseException:
-                call.abandon()
-                raise
             return response
 
         def __del__(self) -> None:
@@ -120,7 +115,7 @@ def _async_kind(base: Any) -> Any:
             except BudgetError as error:
                 await call.fail(UnbilledError(str(error)))
                 return exchange.refused(error)
-            try:
+            async with settled(call):
                 response = await super().send(sent, stream=True, **options)
                 if response.status_code < 300:
                     exchange.begin_reading(response, stream)
@@ -129,12 +124,6 @@ def _async_kind(base: Any) -> Any:
                 if not stream:
                     await _aread(response)
                     await call.end(exchange.answer(response))
-            except Exception as error:
-                await call.fail(as_settled(error))
-                raise
-            except BaseException:
-                call.abandon()
-                raise
             return response
 
         def __del__(self) -> None:
