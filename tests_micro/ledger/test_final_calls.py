@@ -13,7 +13,7 @@ from budget_core.provider import ChatResponse, ToolCall
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.usage_estimate import estimate_tokens
 from budget_core.wrapper import BudgetWrapper
-from tests_micro.ledger.test_for_wrapper import Awaited
+from tests_micro.ledger.support import Awaited
 from tests_micro.support import FakeClock
 
 TYPE_CHECKING = False

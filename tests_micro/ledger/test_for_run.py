@@ -14,8 +14,7 @@ from budget_core.ledger.memory import Ledger
 from budget_core.prices import Price
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.wrapper import BudgetWrapper
-from tests_micro.ledger.test_for_wrapper import Awaited, make_ledger, standing
-from tests_micro.ledger.test_for_wrapper_outcomes import Failing
+from tests_micro.ledger.support import Awaited, Failing, make_ledger, standing
 from tests_micro.script import SHOUT, TOOLS, Script, calls, says
 from tests_micro.support import raises
 

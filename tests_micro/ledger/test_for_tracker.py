@@ -10,8 +10,8 @@ from budget_core.policy import TurnBudgetPolicy
 from budget_core.provider import ChatResponse
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.wrapper import BudgetWrapper
-from tests_micro.ledger.test_for_wrapper import HELLO, NOON, Awaited, Model
-from tests_micro.ledger.test_for_wrapper_outcomes import Failing
+from tests_micro.ledger.support import HELLO, NOON, Awaited, Failing, big
+from tests_micro.script import says
 from tests_micro.support import FakeClock, raises
 
 TYPE_CHECKING = False
@@ -246,7 +246,7 @@ def test_a_tracker_made_while_its_ledger_is_down_denies_until_it_is_there() -> N
 
 async def test_a_wrapper_reads_the_balance_once_a_call_before_it() -> None:
     ledger = Failing(make_ledger()[0])
-    wrapper: Any = BudgetWrapper(Model(USED), day(ledger))
+    wrapper: Any = BudgetWrapper(big(says("answer", USED)), day(ledger))
     ledger.asked = []
     for asked in (["balance", "charge"], ["balance", "charge"], ["balance", "charge"], ["balance"]):
         answer: ChatResponse = await wrapper.chat(HELLO)

@@ -14,19 +14,22 @@ from budget_core.ledger.limit import Limit
 from budget_core.ledger.llm_account import LedgerAccount
 from budget_core.ledger.memory import Ledger
 from budget_core.notices import UNAVAILABLE
-from budget_core.provider import ChatResponse
 from budget_core.wrapper import BudgetWrapper
-from tests_micro.ledger.test_for_wrapper import (
+from tests_micro.ledger.support import (
     HELLO,
+    HI,
     NOON,
     PRICES,
     USAGE,
     Awaited,
-    Model,
+    Failing,
+    big,
+    looks,
     make_ledger,
     standing,
     wrapped,
 )
+from tests_micro.script import says, streams
 from tests_micro.support import FakeClock, raises_async
 
 TYPE_CHECKING = False
@@ -35,50 +38,7 @@ if TYPE_CHECKING:
 
 HELD = {"tokens": (0, 110)}
 KNOWN = {"prompt_tokens": 50, "completion_tokens": 100, "total_tokens": 150}
-
-
-class Failing:
-    """A ledger some of whose methods fail as often as said, before or after they did their work."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self.beneath = ledger
-        self.failing: dict[str, int] = {}
-        self.after = False
-        self.asked: list[str] = []
-        self.extended = asyncio.Event()
-
-    def __getattr__(self, name: str) -> "Any":
-        def ask(*arguments: "Any") -> "Any":
-            self.asked.append(name)
-            if name == "extend":
-                self.extended.set()
-            fails = self.failing.get(name, 0)
-            if fails:
-                self.failing[name] = fails - 1
-                if self.after:
-                    getattr(self.beneath, name)(*arguments)
-                raise LedgerUnavailableError("it is down", applied=None if self.after else False)
-            return getattr(self.beneath, name)(*arguments)
-
-        return ask
-
-
-class Streaming(Model):
-    """A provider that says a few words, and then does what it is told."""
-
-    def __init__(self, words: int = 3, then: "Any" = None, reported: "Any" = None) -> None:
-        super().__init__()
-        self.words = words
-        self.then = then
-        self.reported = reported
-
-    async def chat(self, on_delta: "Any" = None, **given: "Any") -> "Any":
-        for _ in range(self.words):
-            await on_delta("word ")
-        on_delta.usage = self.reported
-        if isinstance(self.then, BaseException):
-            raise self.then
-        return self.then
+WORDS = ["word "] * 3
 
 
 async def ignore(text: str) -> None:
@@ -90,14 +50,14 @@ async def test_a_call_that_was_refused_or_never_sent_gives_its_hold_back() -> No
     unsent.sent = False
     for error in (ProviderError(429, "slow down"), ProviderError(500, "down"), unsent):
         ledger = make_ledger(tokens=10_000)
-        await raises_async(ProviderError, wrapped(Model(error), ledger).chat, HELLO)
+        await raises_async(ProviderError, wrapped(big(error), ledger).chat, HELLO)
         assert standing(ledger) == {"tokens": (0, 0)}
 
 
 async def test_a_call_whose_outcome_is_not_known_keeps_its_hold_until_it_is_spent() -> None:
     for error in (ProviderError(0, "broke off"), OSError(104), asyncio.TimeoutError()):  # noqa: UP041
         ledger = make_ledger(tokens=10_000)
-        wrapper = wrapped(Model(error), ledger)
+        wrapper = wrapped(big(error), ledger)
         await raises_async(type(error), wrapper.chat, HELLO, max_tokens=100)
         assert standing(ledger) == HELD
         ledger._clock.advance(300)  # type: ignore[attr-defined]
@@ -105,14 +65,13 @@ async def test_a_call_whose_outcome_is_not_known_keeps_its_hold_until_it_is_spen
 
 
 async def test_a_call_that_is_cancelled_keeps_its_hold() -> None:
-    class Hanging(Model):
-        async def chat(self, **given: "Any") -> "Any":
-            begun.set()
-            await asyncio.Event().wait()
+    async def hang(request: "Any") -> "Any":
+        begun.set()
+        await asyncio.Event().wait()
 
     begun = asyncio.Event()
     ledger = make_ledger(tokens=10_000)
-    task = asyncio.create_task(wrapped(Hanging(), ledger).chat(HELLO, max_tokens=100))
+    task = asyncio.create_task(wrapped(big(hang), ledger).chat(HELLO, max_tokens=100))
     await begun.wait()
     task.cancel()
     try:
@@ -123,14 +82,9 @@ async def test_a_call_that_is_cancelled_keeps_its_hold() -> None:
 
 
 async def test_a_call_that_is_left_behind_keeps_its_hold_and_more_if_more_is_known() -> None:
-    class Left(Streaming):
-        async def chat(self, on_delta: "Any" = None, **given: "Any") -> "Any":
-            on_delta.usage = self.reported
-            await asyncio.sleep(0)
-
     for reported, spent in ((USAGE, HELD), (KNOWN, {"tokens": (150, 0)})):
         ledger = make_ledger(tokens=10_000)
-        wrapper = wrapped(Left(reported=reported), ledger)
+        wrapper = wrapped(big(streams(reported, 0)), ledger)
         pending = wrapper.chat(HELLO, max_tokens=100, on_delta=ignore)
         pending.send(None)
         pending.close()
@@ -141,14 +95,14 @@ async def test_a_call_that_is_left_behind_keeps_its_hold_and_more_if_more_is_kno
 
 async def test_a_stream_that_breaks_off_counts_as_its_hold_or_what_is_known_if_more() -> None:
     broken = ProviderError(200, "broke off")
-    for model, spent in (
-        (Streaming(3, broken), HELD),
-        (Streaming(3, broken, USAGE), HELD),
-        (Streaming(3, broken, KNOWN), {"tokens": (150, 0)}),
-        (Streaming(90, broken), {"tokens": (119, 0)}),
+    for steps, spent in (
+        (WORDS, HELD),
+        (WORDS + [USAGE], HELD),
+        (WORDS + [KNOWN], {"tokens": (150, 0)}),
+        (WORDS * 30, {"tokens": (119, 0)}),
     ):
         ledger = make_ledger(tokens=10_000)
-        call = wrapped(model, ledger).chat
+        call = wrapped(big(streams(*steps, broken)), ledger).chat
         await raises_async(ProviderError, call, HELLO, max_tokens=100, on_delta=ignore)
         assert standing(ledger) == spent
 
@@ -156,11 +110,10 @@ async def test_a_stream_that_breaks_off_counts_as_its_hold_or_what_is_known_if_m
 async def test_a_stream_whose_provider_ignores_its_limit_is_ended() -> None:
     for enforcement, content, spent in (
         ("cutoff", "word " * 101, 133),
-        ("observe", "all of it", 256),
+        ("observe", "answer", 256),
     ):
         ledger = make_ledger(tokens=10_000)
-        model = Streaming(200, ChatResponse("all of it"))
-        wrapper = wrapped(model, ledger, enforcement=enforcement)
+        wrapper = wrapped(big(streams(*["word "] * 200)), ledger, enforcement=enforcement)
         answer = await wrapper.chat(HELLO, max_tokens=100, on_delta=ignore)
         assert answer.content == content
         assert answer.finish_reason == ("length" if enforcement == "cutoff" else "stop")
@@ -170,18 +123,15 @@ async def test_a_stream_whose_provider_ignores_its_limit_is_ended() -> None:
 async def test_the_lowest_limit_ends_a_stream_that_passes_two_wrappers() -> None:
     for outer, inner in ((60, 100), (100, 60)):
         first, second = make_ledger(tokens=outer + 10), make_ledger(tokens=inner + 10)
-        wrapper = wrapped(wrapped(Streaming(200), first), second)
+        wrapper = wrapped(wrapped(big(streams(*["word "] * 200)), first), second)
         answer = await wrapper.chat(HELLO, on_delta=ignore)
         assert answer.content == "word " * 61
 
 
 async def test_a_stream_counts_as_reported_in_its_answer_or_on_its_way() -> None:
-    for model in (
-        Streaming(3, ChatResponse("word", usage=USAGE)),
-        Streaming(3, ChatResponse("word"), USAGE),
-    ):
+    for answer in (streams(*WORDS, usage=USAGE), streams(*WORDS, USAGE)):
         ledger = make_ledger(tokens=10_000)
-        await wrapped(model, ledger).chat(HELLO, max_tokens=100, on_delta=ignore)
+        await wrapped(big(answer), ledger).chat(HELLO, max_tokens=100, on_delta=ignore)
         assert standing(ledger) == {"tokens": (30, 0)}
 
 
@@ -189,31 +139,31 @@ async def test_an_answer_without_a_report_counts_as_what_was_held() -> None:
     estimated = dict(USAGE, estimated=True)
     for usage in (None, {}, {"prompt_tokens": 3}, {"total_tokens": -1}, "12", estimated):
         ledger = make_ledger(tokens=10_000)
-        await wrapped(Model(usage), ledger).chat(HELLO, max_tokens=100)
+        await wrapped(big(says("hi", usage)), ledger).chat(HELLO, max_tokens=100)
         assert standing(ledger) == {"tokens": (110, 0)}
 
 
 async def test_an_answer_without_a_report_is_estimated_where_that_is_asked_for() -> None:
     ledger = make_ledger(tokens=10_000)
-    await wrapped(Model(None), ledger, estimates=True).chat(HELLO, max_tokens=100)
+    await wrapped(big(says("hi", None)), ledger, estimates=True).chat(HELLO, max_tokens=100)
     assert standing(ledger) == {"tokens": (11, 0)}
 
 
 async def test_more_than_was_held_is_recorded() -> None:
     ledger = make_ledger(tokens=120)
-    wrapper = wrapped(Model(KNOWN), ledger)
+    wrapper = wrapped(big(says("hi", KNOWN)), ledger)
     await wrapper.chat(HELLO, max_tokens=100)
     assert standing(ledger) == {"tokens": (150, 0)}
     assert (await wrapper.chat(HELLO)).cut_off_by == "org/team"
 
 
 async def test_a_ledger_out_of_reach_denies_and_its_error_can_be_seen() -> None:
-    model, ledger = Model(), Failing(make_ledger(tokens=10_000))
+    model, ledger = big(), Failing(make_ledger(tokens=10_000))
     wrapper = wrapped(model, ledger)
     ledger.failing = {"reserve": 1}
     response = await wrapper.chat(HELLO)
     assert response.content == UNAVAILABLE
-    assert (response.cut_off_by, model.given) == ("org/team/agent", [])
+    assert (response.cut_off_by, model.requests) == ("org/team/agent", [])
     assert isinstance(wrapper.ledger_error, LedgerUnavailableError)
     assert (await wrapper.chat(HELLO)).content == "hi"
 
@@ -222,16 +172,16 @@ async def test_a_call_without_a_price_asks_the_ledger_no_more_often_than_one_wit
     ledger = Failing(make_ledger(tokens=10_000))
     for prices in ({}, PRICES):
         ledger.asked = []
-        assert (await wrapped(Model(), ledger, prices=prices).chat(HELLO)).content == "hi"
+        assert (await wrapped(big(), ledger, prices=prices).chat(HELLO)).content == "hi"
         assert ledger.asked == ["balance", "reserve", "commit"]
 
 
 async def test_a_ledger_out_of_reach_is_asked_for_no_fallback() -> None:
-    model, ledger = Model(), Failing(make_ledger(tokens=10_000))
+    model, ledger = big(), Failing(make_ledger(tokens=10_000))
     wrapper = wrapped(model, ledger, enforcement="fallback", fallback_model="small")
     ledger.failing = {"reserve": 1}
     assert (await wrapper.chat(HELLO)).cut_off_by == "org/team/agent"
-    assert model.given == []
+    assert model.requests == []
 
 
 async def test_a_failed_settlement_is_delivered_before_the_next_call() -> None:
@@ -239,7 +189,7 @@ async def test_a_failed_settlement_is_delivered_before_the_next_call() -> None:
         beneath = make_ledger(tokens=10_000)
         ledger = Failing(beneath)
         ledger.after = after
-        wrapper = wrapped(Model(KNOWN), ledger)
+        wrapper = wrapped(big(says("hi", KNOWN)), ledger)
         ledger.failing = {"commit": 2}
         assert (await wrapper.chat(HELLO, max_tokens=100)).content == "hi"
         assert (await wrapper.chat(HELLO)).cut_off_by == "org/team/agent"
@@ -252,9 +202,9 @@ async def test_a_failed_settlement_can_be_flushed_by_any_wrapper_on_the_ledger()
     beneath = make_ledger(tokens=10_000)
     ledger = Failing(beneath)
     ledger.failing = {"commit": 2}
-    await wrapped(Model(KNOWN), ledger).chat(HELLO, max_tokens=100)
+    await wrapped(big(says("hi", KNOWN)), ledger).chat(HELLO, max_tokens=100)
     assert standing(beneath) == HELD
-    other = wrapped(Model(), ledger)
+    other = wrapped(big(), ledger)
     assert [await other.flush(), await other.flush()] == [False, True]
     assert standing(beneath) == {"tokens": (150, 0)}
     ledger.failing = {"commit": 1}
@@ -277,7 +227,7 @@ async def test_a_call_cancelled_during_its_settlement_is_recorded_before_the_nex
 
     told = asyncio.Event()
     ledger = make_ledger(tokens=10_000)
-    wrapper = wrapped(Model(KNOWN), Hanging(ledger))
+    wrapper = wrapped(big(says("hi", KNOWN)), Hanging(ledger))
     task = asyncio.create_task(wrapper.chat(HELLO, max_tokens=100))
     await told.wait()
     task.cancel()
@@ -295,7 +245,7 @@ async def test_calls_made_while_a_ledger_is_down_are_charged_once_however_many()
         beneath = make_ledger(tokens=10)
         ledger = Failing(beneath)
         ledger.after = after
-        wrapper = wrapped(Model(), ledger, enforcement="observe")
+        wrapper = wrapped(big(), ledger, enforcement="observe")
         ledger.failing = {"charge": 99}
         for _ in range(10):
             await wrapper.chat(HELLO)
@@ -306,10 +256,9 @@ async def test_calls_made_while_a_ledger_is_down_are_charged_once_however_many()
 
 
 async def test_a_long_call_keeps_its_hold_live_and_stops_when_it_is_over() -> None:
-    class Slow(Model):
-        async def chat(self, **given: "Any") -> "Any":
-            await thrice.wait()
-            return await super().chat(**given)
+    async def wait(request: "Any") -> "Any":
+        await thrice.wait()
+        return HI
 
     class Noting(Failing):
         def __getattr__(self, name: str) -> "Any":
@@ -322,22 +271,21 @@ async def test_a_long_call_keeps_its_hold_live_and_stops_when_it_is_over() -> No
     beneath = make_ledger(tokens=10_000)
     ledger = Noting(beneath)
     ledger.failing = {"extend": 1}
-    wrapper = wrapped(Slow(), ledger, ttl=0.003)
+    wrapper = wrapped(big(wait), ledger, ttl=0.003)
     await wrapper.chat(HELLO)
     assert standing(beneath) == {"tokens": (30, 0)}
     assert isinstance(wrapper.ledger_error, LedgerUnavailableError)
 
 
 async def test_a_hold_that_expires_in_spite_of_it_breaks_no_call() -> None:
-    class Slow(Model):
-        async def chat(self, **given: "Any") -> "Any":
-            beneath._clock.advance(1)  # type: ignore[attr-defined]
-            await ledger.extended.wait()
-            return await super().chat(**given)
+    async def wait(request: "Any") -> "Any":
+        beneath._clock.advance(1)  # type: ignore[attr-defined]
+        await ledger.extended.wait()
+        return HI
 
     beneath = make_ledger(tokens=10_000)
     ledger = Failing(beneath)
-    assert (await wrapped(Slow(), ledger, ttl=0.003).chat(HELLO)).content == "hi"
+    assert (await wrapped(big(wait), ledger, ttl=0.003).chat(HELLO)).content == "hi"
     assert standing(beneath) == {"tokens": (30, 0)}
 
 
@@ -354,81 +302,78 @@ async def test_nothing_extends_a_hold_that_is_settled() -> None:
 
 
 async def test_a_hold_that_expired_meanwhile_is_corrected() -> None:
-    class Late(Model):
-        async def chat(self, **given: "Any") -> "Any":
-            ledger._clock.advance(301)  # type: ignore[attr-defined]
-            assert standing(ledger) == {"tokens": (110, 0)}
-            return await super().chat(**given)
+    def expire(request: "Any") -> "Any":
+        ledger._clock.advance(301)  # type: ignore[attr-defined]
+        assert standing(ledger) == {"tokens": (110, 0)}
+        return HI
 
     ledger = make_ledger(tokens=10_000)
-    await wrapped(Late(), ledger).chat(HELLO, max_tokens=100)
+    await wrapped(big(expire), ledger).chat(HELLO, max_tokens=100)
     assert standing(ledger) == {"tokens": (30, 0)}
 
 
 async def test_a_call_repeated_after_a_crash_takes_over_its_hold() -> None:
     ledger = make_ledger(tokens=150)
     crash = OSError(104)
-    for model, spent in ((Model(crash), HELD), (Model(), {"tokens": (30, 0)})):
+    for model, spent in ((big(crash), HELD), (big(), {"tokens": (30, 0)})):
         wrapper = wrapped(model, Failing(ledger), key=lambda: "step-1")
         try:
             await wrapper.chat(HELLO, max_tokens=100)
         except OSError:
             pass
         assert standing(ledger) == spent
-    model = Model(ledger=ledger)
-    await wrapped(model, Failing(ledger), key=lambda: "step-1").chat(HELLO, max_tokens=100)
-    assert model.seen == [{"tokens": (30, 110)}]
+    seen: list[Any] = []
+    await wrapped(big(looks(ledger, seen)), Failing(ledger), key=lambda: "step-1").chat(
+        HELLO, max_tokens=100
+    )
+    assert seen == [{"tokens": (30, 110)}]
     assert standing(ledger) == {"tokens": (60, 0)}
 
 
 async def test_a_call_repeated_with_another_length_takes_over_its_hold_too() -> None:
     ledger = make_ledger(tokens=150)
-    model = Model(OSError(104))
+    model = big(OSError(104), HI)
     dying = wrapped(model, Failing(ledger), key=lambda: "k")
     await raises_async(OSError, dying.chat, HELLO, max_tokens=100)
-    model.usage = USAGE
     await wrapped(model, Failing(ledger), key=lambda: "k").chat(HELLO, max_tokens=90)
-    assert model.given[1]["max_tokens"] == 100
+    assert model.limits[1] == 100
     assert standing(ledger) == {"tokens": (30, 0)}
 
 
 async def test_calls_side_by_side_never_spend_more_than_there_is() -> None:
-    class Yielding(Model):
-        async def chat(self, **given: "Any") -> "Any":
-            self.given.append(given)
-            await asyncio.sleep(0)
-            used = given["max_tokens"]
-            report = {"prompt_tokens": 10, "completion_tokens": used, "total_tokens": 10 + used}
-            return ChatResponse("hi", usage=report)
+    async def use_it_all(request: "Any") -> "Any":
+        await asyncio.sleep(0)
+        used = request["max_tokens"]
+        report = {"prompt_tokens": 10, "completion_tokens": used, "total_tokens": 10 + used}
+        return says("hi", report)
 
     for wrap in (lambda ledger: ledger, Awaited):
         ledger = Ledger(FakeClock(NOON))
         ledger.set_limits("org", [Limit("tokens", 1_000, "run")])
-        model = Yielding()
+        model = big(use_it_all)
         wrapper: Any = BudgetWrapper(
             model, ledger=wrap(ledger), account="org/a", count_tokens=lambda messages, tools: 10
         )
         asked = [wrapper.chat(HELLO, max_tokens=140) for _ in range(20)]
         answers = await asyncio.gather(*asked)
-        assert [given["max_tokens"] for given in model.given] == [140] * 6 + [90]
+        assert model.limits == [140] * 6 + [90]
         assert sum([answer.cut_off_by is None for answer in answers]) == 7
         assert standing(ledger, "org") == {"tokens": (1_000, 0)}
 
 
 async def test_a_call_repeated_in_the_same_process_has_a_hold_of_its_own() -> None:
-    class Waiting(Model):
-        async def chat(self, **given: "Any") -> "Any":
-            await asyncio.sleep(0)
-            return await super().chat(**given)
+    async def wait(request: "Any") -> "Any":
+        await asyncio.sleep(0)
+        return HI
 
     ledger = make_ledger(calls=1)
-    model = Waiting()
+    model = big(wait)
     wrapper = wrapped(model, ledger, key=lambda: "step-1")
     answers = await asyncio.gather(*[wrapper.chat(HELLO) for _ in range(20)])
-    assert (len(model.given), [answer.cut_off_by for answer in answers].count(None)) == (1, 1)
+    assert (len(model.requests), [answer.cut_off_by for answer in answers].count(None)) == (1, 1)
     assert standing(ledger) == {"calls": (1, 0)}
     ledger = make_ledger(tokens=10_000)
-    wrapper = wrapped(Model(OSError(104)), ledger, key=lambda: "step-1")
+    wrapper = wrapped(big(OSError(104)), ledger, key=lambda: "step-1")
     for _ in range(2):
         await raises_async(OSError, wrapper.chat, HELLO, max_tokens=100)
     assert standing(ledger) == {"tokens": (0, 220)}
@@ -436,7 +381,7 @@ async def test_a_call_repeated_in_the_same_process_has_a_hold_of_its_own() -> No
 
 async def test_a_key_whose_call_was_refused_is_still_the_calls() -> None:
     ledger = make_ledger(tokens=110)
-    wrapper = wrapped(Model(OSError(104)), ledger, key=lambda: "step-1")
+    wrapper = wrapped(big(OSError(104)), ledger, key=lambda: "step-1")
     hold = ledger.reserve("org/team", {"tokens": 110})
     assert (await wrapper.chat(HELLO)).cut_off_by == "org/team"
     ledger.release(hold)
@@ -454,17 +399,16 @@ async def test_of_the_keys_that_were_used_the_last_thousand_are_known() -> None:
 
 
 async def test_an_account_that_is_gone_blocks_no_other() -> None:
-    class Removing(Model):
-        async def chat(self, **given: "Any") -> "Any":
-            ledger.set_limits("org/team", [])
-            return await super().chat(**given)
+    def remove(request: "Any") -> "Any":
+        ledger.set_limits("org/team", [])
+        return HI
 
     ledger = make_ledger(tokens=1)
     ledger.set_limits("b", [Limit("tokens", 10_000)])
-    gone = wrapped(Removing(), ledger, enforcement="warn")
+    gone = wrapped(big(remove), ledger, enforcement="warn")
     assert (await gone.chat(HELLO)).content == "hi"
     assert isinstance(gone.ledger_error, UnknownAccountError)
-    other: Any = BudgetWrapper(Model(), ledger=ledger, account="b")
+    other: Any = BudgetWrapper(big(), ledger=ledger, account="b")
     assert (await other.chat(HELLO)).content == "hi"
     assert await gone.flush()
 
@@ -486,8 +430,8 @@ async def test_what_a_ledger_will_never_take_is_dropped_and_what_it_may_take_is_
     beneath = make_ledger(tokens=10_000)
     beneath.set_limits("b", [Limit("tokens", 10_000)])
     ledger = Refusing(beneath)
-    first = wrapped(Model(), ledger)
-    other: Any = BudgetWrapper(Model(), ledger=ledger, account="b")
+    first = wrapped(big(), ledger)
+    other: Any = BudgetWrapper(big(), ledger=ledger, account="b")
     refused: dict[str, Exception] = {"org/team/agent": LedgerError("403: not yours")}
     await first.chat(HELLO, max_tokens=100)
     assert (standing(beneath), str(first.ledger_error)) == (HELD, "403: not yours")
@@ -505,26 +449,24 @@ async def test_what_a_ledger_will_never_take_is_dropped_and_what_it_may_take_is_
 
 
 async def test_a_hold_that_its_ledger_has_lost_is_charged_once() -> None:
-    class FailingOver(Model):
-        async def chat(self, **given: "Any") -> "Any":
-            ledger.beneath = make_ledger(tokens=10_000)
-            ledger.after = True
-            ledger.failing = {"charge": 2}
-            return await super().chat(**given)
+    def fail_over(request: "Any") -> "Any":
+        ledger.beneath = make_ledger(tokens=10_000)
+        ledger.after = True
+        ledger.failing = {"charge": 2}
+        return HI
 
     ledger = Failing(make_ledger(tokens=10_000))
-    wrapper = wrapped(FailingOver(), ledger)
+    wrapper = wrapped(big(fail_over), ledger)
     await wrapper.chat(HELLO)
     assert [await wrapper.flush(), await wrapper.flush()] == [False, True]
     assert standing(ledger.beneath) == {"tokens": (30, 0)}
 
 
 async def test_a_cancellation_after_the_answer_loses_neither_its_usage_nor_itself() -> None:
-    class Answering(Model):
-        async def chat(self, **given: "Any") -> "Any":
-            await asyncio.sleep(0)
-            answered.set()
-            return await super().chat(**given)
+    async def reply(request: "Any") -> "Any":
+        await asyncio.sleep(0)
+        answered.set()
+        return says("hi", KNOWN)
 
     async def work() -> None:
         await wrapper.chat(HELLO, max_tokens=100)
@@ -534,7 +476,7 @@ async def test_a_cancellation_after_the_answer_loses_neither_its_usage_nor_itsel
     for wrap in (lambda ledger: ledger, Awaited):
         answered = asyncio.Event()
         ledger = make_ledger(tokens=10_000)
-        wrapper = wrapped(Answering(KNOWN), wrap(ledger))
+        wrapper = wrapped(big(reply), wrap(ledger))
         task = asyncio.create_task(work())
         await answered.wait()
         task.cancel()
@@ -566,7 +508,7 @@ async def test_a_call_cancelled_while_its_ledger_answers_gives_its_hold_back() -
 
     for before, after in ((1, 0), (0, 1), (1, 1)):  # noqa: B007 - `slow` uses them
         asked = asyncio.Event()
-        ledger, model = make_ledger(tokens=10_000), Model()
+        ledger, model = make_ledger(tokens=10_000), big()
         wrapper = wrapped(model, Slow(ledger))
         task = asyncio.create_task(wrapper.chat(HELLO))
         await asked.wait()
@@ -574,13 +516,13 @@ async def test_a_call_cancelled_while_its_ledger_answers_gives_its_hold_back() -
         for _ in range(9):
             await asyncio.sleep(0)
         assert await wrapper.flush()
-        assert (model.given, standing(ledger)) == ([], {"tokens": (0, 0)})
+        assert (model.requests, standing(ledger)) == ([], {"tokens": (0, 0)})
 
 
 async def test_a_reservation_whose_answer_was_lost_is_undone_before_the_next_call() -> None:
     beneath = make_ledger(tokens=200)
     ledger = Failing(beneath)
-    wrapper = wrapped(Model(), Awaited(ledger))  # type: ignore[arg-type]
+    wrapper = wrapped(big(), Awaited(ledger))  # type: ignore[arg-type]
     ledger.failing, ledger.after = {"reserve": 1}, True
     assert (await wrapper.chat(HELLO, max_tokens=100)).cut_off_by == "org/team/agent"
     assert standing(beneath) == HELD

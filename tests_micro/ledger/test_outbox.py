@@ -23,7 +23,7 @@ from budget_core.ledger.records import Hold
 from budget_core.ledger.upstream import Upstream
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.wrapper import BudgetWrapper
-from tests_micro.ledger.test_for_wrapper import HELLO, NOON, USAGE, Model
+from tests_micro.ledger.support import HELLO, NOON, USAGE, big
 from tests_micro.support import FakeClock, raises, raises_async, stopped_clock
 
 TYPE_CHECKING = False
@@ -127,7 +127,7 @@ async def test_a_wrapper_keeps_what_may_still_be_accepted() -> None:
     for case in read("refusals.json"):
         ledger = Answering()
         options: Any = {"count_tokens": lambda messages, tools: 10, "max_tokens": 20}
-        wrapper: Any = BudgetWrapper(Model(USAGE), ledger=ledger, account="org/a", **options)
+        wrapper: Any = BudgetWrapper(big(), ledger=ledger, account="org/a", **options)
         ledger.always = {"commit": case["answer"]}
         assert (await wrapper.chat(HELLO)).content == "hi"
         outbox = wrapper.ledger_account.outbox
