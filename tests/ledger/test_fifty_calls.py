@@ -21,32 +21,22 @@ from tests.ledger.patience import NO_HURRY, PATIENCE
 from tests.ledger.postgres import server as postgres
 from tests.ledger.redis import server as redis
 from tests.serve.support import Service
+from tests_micro.script import Script
 
 CALLS, CAP, PROMPT, ANSWER = 50, 20_000, 6, 300
 HELLO = [{"role": "user", "content": "Hello!"}]
 Opened = Callable[[Path], Any]
 
 
-class Model:
-    """A model that uses 306 tokens for each call; `limits` has what each was allowed."""
-
-    def __init__(self) -> None:
-        self.limits: list[int] = []
-
-    def get_default_model(self) -> str:
-        """Return the one model there is."""
-        return "m"
-
-    async def chat(self, messages: Any, max_tokens: int, **more: Any) -> ChatResponse:
-        """Answer, after others had their turn."""
-        self.limits.append(max_tokens)
-        await asyncio.sleep(0)
-        said = min(ANSWER, max_tokens)
-        usage = {"prompt_tokens": PROMPT, "completion_tokens": said, "total_tokens": PROMPT + said}
-        return ChatResponse("Hi.", usage=usage)
+async def answer(request: dict[str, Any]) -> ChatResponse:
+    """Answer with 306 tokens, after others had their turn."""
+    await asyncio.sleep(0)
+    said = min(ANSWER, request["max_tokens"])
+    usage = {"prompt_tokens": PROMPT, "completion_tokens": said, "total_tokens": PROMPT + said}
+    return ChatResponse("Hi.", usage=usage)
 
 
-async def at_once(ledger: Any, model: Model, calls: int, **options: Any) -> int:
+async def at_once(ledger: Any, model: Script, calls: int, **options: Any) -> int:
     """Make calls side by side on this loop; return how many the model answered."""
     wrapper = BudgetWrapper(
         model,
@@ -102,7 +92,7 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         yield opened
 
 
-def check(ledger: Any, model: Model, served: int) -> None:
+def check(ledger: Any, model: Script, served: int) -> None:
     """Assert that all calls were served, none cut short, and nothing is left held."""
     [row] = ledger.balance("org")
     assert (served, row.spent, row.held) == (CALLS, CALLS * (PROMPT + ANSWER), 0)
@@ -111,12 +101,12 @@ def check(ledger: Any, model: Model, served: int) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"expect": 400}, {"expect": "learned"}], ids=str)
 def test_on_one_event_loop(ledger: Any, options: dict[str, Any]) -> None:
-    model = Model()
+    model = Script(answer, model="m")
     check(ledger, model, asyncio.run(at_once(ledger, model, CALLS, **options)))
 
 
 def test_in_threads_with_loops_of_their_own(ledger: Any) -> None:
-    model, served = Model(), []
+    model, served = Script(answer, model="m"), []
 
     def work() -> None:
         served.append(asyncio.run(at_once(ledger, model, CALLS // 10)))
@@ -153,7 +143,7 @@ def test_with_a_ledger_that_is_awaited(
     kind: str, options: dict[str, Any], service: Service
 ) -> None:
     async def play() -> None:
-        model = Model()
+        model = Script(answer, model="m")
         async with awaited(kind, service.url) as ledger:
             served = await at_once(ledger, model, CALLS, **options)
             [row] = await ledger.balance("org")
@@ -165,7 +155,7 @@ def test_with_a_ledger_that_is_awaited(
 
 def test_two_processes_on_one_file(tmp_path: Path) -> None:
     """Two ledgers on one file are as two processes: neither sees the other's settlements."""
-    model, served = Model(), []
+    model, served = Script(answer, model="m"), []
     ledgers = [in_sqlite(tmp_path), in_sqlite(tmp_path)]
     ledgers[0].set_limits("org", [Limit("tokens", CAP)])
 

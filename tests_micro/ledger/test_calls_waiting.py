@@ -12,6 +12,7 @@ from budget_core.ledger.llm_account import LedgerAccount
 from budget_core.ledger.memory import Ledger
 from budget_core.provider import ChatResponse
 from budget_core.wrapper import BudgetWrapper
+from tests_micro.script import Script
 from tests_micro.support import FakeClock, raises, raises_async
 
 TYPE_CHECKING = False
@@ -24,7 +25,7 @@ PATIENCE = 120  # seconds, where only hanging is to be seen
 PROMPT = 6
 
 
-class Model:
+class Model(Script):
     """A model whose answers have `tokens` tokens, or what is allowed if that is less.
 
     It answers once `goes_on` is set; `limits` has what each call was allowed. One that is not
@@ -32,10 +33,10 @@ class Model:
     """
 
     def __init__(self, tokens: int = 300, waits: bool = False, obedient: bool = True) -> None:
+        super().__init__(self._answer, model="m")
         self.tokens = tokens
         self.obedient = obedient
         self.goes_on = asyncio.Event()
-        self.limits: list[int] = []
         self.in_flight = self.wanted = 0
         self.reached = asyncio.Event()
         if not waits:
@@ -46,13 +47,7 @@ class Model:
         self.wanted = calls
         await self.reached.wait()
 
-    def get_default_model(self) -> str:
-        """Return the one model there is."""
-        return "m"
-
-    async def chat(self, messages: "Any", max_tokens: int, **more: "Any") -> ChatResponse:
-        """Answer."""
-        self.limits.append(max_tokens)
+    async def _answer(self, request: "Any") -> ChatResponse:
         self.in_flight += 1
         if self.in_flight == self.wanted:
             self.reached.set()
@@ -61,7 +56,7 @@ class Model:
             await self.goes_on.wait()
         finally:
             self.in_flight -= 1
-        said = min(self.tokens, max_tokens) if self.obedient else self.tokens
+        said = min(self.tokens, request["max_tokens"]) if self.obedient else self.tokens
         usage = {"prompt_tokens": PROMPT, "completion_tokens": said, "total_tokens": PROMPT + said}
         return ChatResponse(
             "Hi.", usage=usage, finish_reason="length" if said < self.tokens else "stop"

@@ -14,6 +14,7 @@ from budget_core.tracker import TurnBudgetTracker
 from budget_core.usage_estimate import estimate_tokens
 from budget_core.wrapper import BudgetWrapper
 from tests_micro.ledger.support import Awaited
+from tests_micro.script import Script
 from tests_micro.support import FakeClock
 
 TYPE_CHECKING = False
@@ -26,36 +27,21 @@ CAP = 9_000
 ANSWER = "The files are long."
 
 
-class Reader:
+class Reader(Script):
     """A model that reads a file in each call, and answers once it has no tools."""
 
     def __init__(self, meanwhile: "Any" = None) -> None:
-        self.sent: list[Any] = []
-        self.offered: list[Any] = []
-        self.limits: list[Any] = []
+        super().__init__(self._read, model="reader")
         self._meanwhile = meanwhile
 
-    def get_default_model(self) -> str:
-        return "reader"
-
-    async def chat(
-        self,
-        messages: "Any",
-        tools: "Any" = None,
-        model: "Any" = None,
-        max_tokens: "Any" = None,
-        **options: "Any",
-    ) -> ChatResponse:
+    def _read(self, request: "Any") -> ChatResponse:
         if self._meanwhile is not None:
             self._meanwhile(self)
-        self.sent.append(list(messages))
-        self.offered.append(tools)
-        self.limits.append(max_tokens)
-        prompt = estimate_tokens(messages, tools)
+        prompt = estimate_tokens(request["messages"], request["tools"])
         usage = {"prompt_tokens": prompt, "completion_tokens": 20, "total_tokens": prompt + 20}
-        if not tools:
+        if not request["tools"]:
             return ChatResponse(ANSWER, usage=usage)
-        call = ToolCall(f"call-{len(self.sent)}", "read", {"name": "a"})
+        call = ToolCall(f"call-{len(self.requests)}", "read", {"name": "a"})
         return ChatResponse("Reading a again…", [call], "tool_calls", usage)
 
     @property
