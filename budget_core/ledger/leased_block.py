@@ -170,6 +170,10 @@ class PathLease:
 class _LocalLedger(Ledger):
     """A ledger that admits nothing on an axis without a limit, and takes caps by axis as limits."""
 
+    def __init__(self, clock: "Callable[[], float]", lock: "Lock | None") -> None:
+        super().__init__(clock, lock)
+        self._reader.known = ()
+
     def _read_limits(self, limits: "Any") -> "list[tuple[str, Window, int | None]]":
         window = self._reader.window("run")
         return [(axis, window, limits[axis]) for axis in limits]

@@ -129,9 +129,9 @@ def check_path(path: "Any") -> str:
 
 def chain(path: str) -> "list[str]":
     """Return a path and all above it, the widest first."""
-    found = [path]
-    while "/" in found[0]:
-        found.insert(0, found[0][: found[0].rfind("/")])
+    found = path.split("/")
+    for at in range(1, len(found)):
+        found[at] = found[at - 1] + "/" + found[at]
     return found
 
 

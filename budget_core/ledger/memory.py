@@ -75,8 +75,7 @@ class Ledger:
         self._max_accounts = check_count("max_accounts", max_accounts)
         self._max_holds = check_count("max_holds", max_holds)
         self._keep_ms = check_count("keep", keep) * 1000
-        self._accounts: dict[str, _Account] = {}
-        self._version = 0  # of the limits and their windows
+        self._accounts: dict[str, list[CountedLimit]] = {}
         self._taken = 0
         self._live: dict[str, Hold] = {}
         self._sweep_at = min(_FEW_HOLDS, self._max_holds)
@@ -101,7 +100,7 @@ class Ledger:
             now = self._now()
             for _, window, _ in wanted:
                 window.bounds(now)  # which may raise: nothing has changed yet
-            own = self._limits_of(path)
+            own = self._accounts.get(path, ())
             if not own and wanted and self._count_accounts() >= self._max_accounts:
                 text = f"the ledger has its {self._max_accounts} accounts: raise max_accounts"
                 raise LedgerFullError(text)
@@ -111,9 +110,8 @@ class Ledger:
                 one = before.get((axis, window.name)) or CountedLimit(path, axis, window)
                 one.change(cap, now)
                 counted.append(one)
-            self._version += 1
             if counted:
-                self._put(path, counted)
+                self._accounts[path] = counted
             elif own:
                 del self._accounts[path]
         wake(self, path)
@@ -122,7 +120,7 @@ class Ledger:
         """Return an account's own limits, none for a path that is no account."""
         check_path(path)
         with self._lock:
-            return [one.limit() for one in self._limits_of(path)]
+            return [one.limit() for one in self._accounts.get(path, ())]
 
     def accounts(self) -> "list[str]":
         """Return the paths of all accounts, sorted."""
@@ -245,8 +243,7 @@ class Ledger:
         with self._lock:
             now = self._now()
             self._expire(now)
-            self._buckets(check_path(path), now)
-            limits = [one for place in chain(path) for one in self._limits_of(place)]
+            limits = self._limits_along(check_path(path), now)
             return [Balance.of(one.bucket, *one.bucket.totals()) for one in limits]
 
     def history(self, path: str) -> "list[Balance]":
@@ -257,8 +254,8 @@ class Ledger:
         with self._lock:
             now = self._now()
             self._expire(now)
-            self._buckets(check_path(path), now)
-            over = [bucket for one in self._limits_of(path) for bucket in one.newest()]
+            limits = self._limits_along(check_path(path), now)
+            over = [bucket for one in limits if one.account == path for bucket in one.newest()]
             return [Balance.of(bucket, bucket.spent, bucket.held) for bucket in over]
 
     def close(self) -> None:
@@ -277,8 +274,7 @@ class Ledger:
         amounts: Any = asked
         if None in asked.values():
             amounts = {axis: asked[axis] for axis in asked if asked[axis] is not None}
-        if path.__class__ is not str:
-            path = check_path(path)
+        path = check_path(path)
         name = None if key is None else _name(path, key)
         with self._lock:
             now = self._now()
@@ -287,7 +283,7 @@ class Ledger:
                 return known
             buckets = self._buckets(path, now)
             for axis in asked:
-                if axis not in buckets:
+                if axis not in buckets and axis not in self._reader.known:
                     self._check_uncounted(axis, ttl_ms is None)
             hold = Hold(path, key or self._new_id(), amounts, HELD, None, None, buckets)
             if ttl_ms is not None:
@@ -321,47 +317,31 @@ class Ledger:
     def _count_accounts(self) -> int:
         return len(self._accounts)
 
-    def _put(self, path: str, limits: "list[CountedLimit]") -> None:
-        self._accounts[path] = _Account(path, limits)
+    def _paths(self, path: str) -> "list[str]":
+        """Return the paths on whose limits a path draws."""
+        return chain(path)
 
-    def _limits_of(self, path: str) -> "Sequence[CountedLimit]":
-        own = self._accounts.get(path)
-        return own.limits if own else ()
+    def _limits_along(self, path: str, now: int) -> "list[CountedLimit]":
+        """Return the limits of the path and of all above it, in the windows of now."""
+        found: list[CountedLimit] = []
+        for place in self._paths(path):
+            found += self._accounts.get(place, ())
+        if not found:
+            raise UnknownAccountError(path)
+        for one in found:
+            if now >= one.bucket.end:
+                one.follow(now)
+        return found
 
     def _buckets(self, path: str, now: int) -> "Buckets":
         """Return the buckets of now, by axis, of the path and of all above it."""
-        try:
-            account = self._accounts[path]
-        except KeyError:
-            account = self._nearest(check_path(path))
-        if account.version != self._version or now >= account.until:
-            self._refresh(account, now)
-        return account.buckets
-
-    def _nearest(self, path: str) -> "_Account":
-        above = path
-        while above not in self._accounts:
-            above, slash, _ = above.rpartition("/")
-            if not slash:
-                raise UnknownAccountError(path)
-        return self._accounts[above]
-
-    def _refresh(self, account: "_Account", now: int) -> None:
-        limits = [one for place in chain(account.path) for one in self._limits_of(place)]
-        for one in limits:
-            if now >= one.bucket.end:
-                one.follow(now)
-                self._version += 1
-        buckets: dict[str, Any] = {}
-        for one in limits:
-            buckets[one.axis] = buckets.get(one.axis, ()) + (one.bucket,)
-        account.buckets = buckets
-        account.until = min([one.bucket.end for one in limits])
-        account.version = self._version
+        found: Buckets = {}
+        for one in self._limits_along(path, now):
+            found[one.axis] = found.get(one.axis, ()) + (one.bucket,)
+        return found
 
     def _check_uncounted(self, axis: str, charged: bool) -> None:
-        if axis not in self._reader.known:
-            self._reader.check_axis(axis, charged)
+        self._reader.check_axis(axis, charged)
 
     def _admit(self, buckets: "Buckets", asked: "dict[str, int | None]") -> None:
         """Raise `BudgetExceededError` if a limit has too little left."""
@@ -407,7 +387,7 @@ class Ledger:
             if found is not hold and hold.buckets is not None:
                 found = None  # it is another ledger's
         else:
-            found = self._look_up(_name(hold.path, hold.id))
+            found = self._look_up(_name(check_path(hold.path), hold.id))
         if found is None or found.path != hold.path:
             raise UnknownHoldError(hold.path, hold.id)
         return found
@@ -455,19 +435,6 @@ class Ledger:
             self._turned = now
 
 
-class _Account:
-    """The limits of one path, and the buckets of it and of all above it, as they last were."""
-
-    __slots__ = ("buckets", "limits", "path", "until", "version")
-
-    def __init__(self, path: str, limits: "list[CountedLimit]") -> None:
-        self.path = path
-        self.limits = limits
-        self.buckets: Buckets = {}
-        self.until = 0
-        self.version = -1
-
-
 def _name(path: str, key: str) -> str:
     """Return the name of a hold: keys are of one root."""
-    return root(check_path(path)) + "/" + check_key(key)
+    return root(path) + "/" + check_key(key)

@@ -308,8 +308,8 @@ class _Grant:
 class _OneAccount(memory.Ledger):
     """A ledger in which all paths draw on one account, and any axis is admitted."""
 
-    def _nearest(self, path: str) -> Any:
-        return self._accounts[_ALL]
+    def _paths(self, path: str) -> list[str]:
+        return [_ALL]
 
     def _check_uncounted(self, axis: str, charged: bool) -> None:
         self._reader.check_axis(axis)

@@ -270,7 +270,7 @@ def test_expired_holds_leave_nothing_behind() -> None:
         ledger.reserve("org", {"calls": 1})
         clock.advance(3600)
     assert len(ledger._live) <= 64
-    assert len(ledger._accounts["org"].limits[0].past) <= 64 + 32
+    assert len(ledger._accounts["org"][0].past) <= 64 + 32
 
 
 def test_windows_that_no_limit_has_any_more_are_forgotten() -> None:

@@ -166,7 +166,6 @@ class MovesBack(Ledger):
             for bucket in buckets[axis]:
                 if now < bucket.start:
                     bucket.limit.follow(now)
-        self._version += 1
         return super()._buckets(path, now)
 
 

@@ -7,7 +7,6 @@ from threading import Lock
 from typing import Any
 
 from budget_core.ledger import memory
-from budget_core.ledger.bucket import CountedLimit
 from budget_cpython.ledger.windows import Window
 
 
@@ -34,6 +33,7 @@ class LoadedLedger(memory.Ledger):
         self.now = 0  # Unix milliseconds
         self.kept_until = 0  # what is settled now; 0 without a date
         self.account_count = 0
+        self.limits_by_path = self._accounts
         self.holds = self._live  # by name, live or settled
 
     def begin(self) -> None:
@@ -42,12 +42,6 @@ class LoadedLedger(memory.Ledger):
             loaded.clear()
         self.now = now = int(self._read_clock() * 1000)
         self.kept_until = now and now + self._kept_ms
-
-    add_account = memory.Ledger._put
-
-    def counted_limits(self, path: str) -> Sequence[CountedLimit]:
-        """Return an account's own limits, none for a path that is no account."""
-        return self._limits_of(path)
 
     def _now(self) -> int:
         return self.now

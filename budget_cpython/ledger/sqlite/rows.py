@@ -100,8 +100,7 @@ class Rows:
                 bucket.earlier = (earlier,)
             self._windows[limit] = (bucket, bucket.start, bucket.end, bucket.cap)
             found.setdefault(account, []).append(limit)
-        for account in found:
-            core.add_account(account, found[account])
+        core.limits_by_path.update(found)
         return core
 
     def load_hold(self, path: str, id: str) -> LoadedLedger:
@@ -121,9 +120,9 @@ class Rows:
         core = self.load_accounts(path, past=True)
         row = db.execute("SELECT 0, crc, accounts FROM totals").fetchone()
         (core.account_count,) = _checked(row)
-        before = core.counted_limits(path)
+        before = core.limits_by_path.get(path, [])
         core.set_limits(path, limits)
-        after = core.counted_limits(path)
+        after = core.limits_by_path.get(path, [])
         for limit in before:
             if limit not in after:
                 names = (path, limit.axis, limit.window.name)
