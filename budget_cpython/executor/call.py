@@ -3,7 +3,7 @@
 import asyncio
 from asyncio import CancelledError, Task
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -18,8 +18,9 @@ from budget_core.errors import DeadlineExceeded
 from budget_core.log import log
 from budget_core.turn_state import COMPLETED as TRACE_COMPLETED
 from budget_core.usage import read_usage
+from budget_core.waking import from_any_thread
 from budget_cpython.deadline import DeadlineToken, current_or_none, set_current
-from budget_cpython.executor.options import Described, ToolOptions
+from budget_cpython.executor.options import Described
 from budget_cpython.executor.outcome import (
     COMPLETED,
     DENIED,
@@ -28,12 +29,10 @@ from budget_cpython.executor.outcome import (
     ToolKilled,
     ToolOutcome,
 )
-from budget_cpython.executor.slots import Slots, SlotsBusyError, happens, wake
-from budget_cpython.executor.threads import THREADS, ends_within
+from budget_cpython.executor.slots import Slots, SlotsBusyError, ends_within, happens, in_thread
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
 
 CLEAN_UP_S = 0.025
-TURN_IS_OVER = "the turn is over: it accepts no more writes"
 _numbers = count(1)
 
 
@@ -41,45 +40,31 @@ class DeniedError(Exception):
     """A tool call is not to be started, and another try would not be either."""
 
 
-class Hooks:
-    """The user's functions, called in the thread in which a tool ends; `error` is their last.
-
-    An error of theirs never breaks a call. They should be quick: the call waits for them.
-    """
-
-    def __init__(
-        self,
-        on_usage: Callable[[Any], object] | None,
-        on_late: Callable[[ToolOutcome], object] | None,
-    ) -> None:
-        self.on_usage = on_usage
-        self.on_late = on_late
-        self.error: BaseException | None = None
-
-    def call(self, hook: Callable[..., object], *arguments: object) -> None:
-        """Call a function and keep what it raises; the first error is logged."""
-        try:
-            hook(*arguments)
-        except BaseException as error:  # noqa: BLE001 - a tool's outcome must not be lost with it
-            if self.error is None:
-                log("error", f"a hook of the tool executor raised {type(error).__name__}")
-            self.error = error
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Settings:
     """What all calls of an executor share; see `BoundedToolExecutor`."""
 
     slots: Slots
-    hooks: Hooks
+    on_usage: Callable[[Any], object] | None
+    on_late: Callable[[ToolOutcome], object] | None
     cap_s: float | None
     caps: Mapping[str, float | None]
     grace_s: float
     kill_grace_s: float
+    hook_error: BaseException | None = None
 
-    def cap_of(self, name: str, options: ToolOptions) -> float | None:
-        """Return the cap of a tool: the table's, its own, or the one for all."""
-        return self.caps.get(name, self.cap_s if options.cap_s is None else options.cap_s)
+    def call_hook(self, hook: Callable[..., object] | None, *arguments: object) -> None:
+        """Call a function of the user's, if there is one, and keep the last error that one raises.
+
+        The first is logged. None breaks a call.
+        """
+        try:
+            if hook is not None:
+                hook(*arguments)
+        except BaseException as error:  # noqa: BLE001 - a tool's outcome must not be lost with it
+            if self.hook_error is None:
+                log("error", f"a hook of the tool executor raised {type(error).__name__}")
+            self.hook_error = error
 
 
 class Call:
@@ -108,11 +93,12 @@ class Call:
         self.arguments = arguments
         self.budget = budget
         self.state = state
-        self.hooks = settings.hooks
+        self.settings = settings
         self.slots = settings.slots
         self.trace_id = f"{self.name}#{next(_numbers)}" if trace_id is None else trace_id
         if cap_s is None:
-            cap_s = settings.cap_of(self.name, self.options)
+            own = self.options.cap_s
+            cap_s = settings.caps.get(self.name, settings.cap_s if own is None else own)
         hard_s = budget.per_tool_remaining_s(cap_s)
         around = current_or_none()
         if around is not None:
@@ -138,7 +124,7 @@ class Call:
     def check(self) -> None:
         """Raise `DeniedError` if the tool may not be started."""
         if not self.state.is_accepting_writes():
-            raise DeniedError(TURN_IS_OVER)
+            raise DeniedError("the turn is over: it accepts no more writes")
         if self.name in self.state.blocked_tool_names:
             raise DeniedError(f"{self.name} is blocked for the rest of the turn")
         if self.budget.is_expired():
@@ -168,33 +154,28 @@ class Call:
 
     def run(self) -> None:
         """Run the tool in a thread, to its end or until its time is over."""
-        future = self._start()
         try:
+            future = self._start()
             in_time = ends_within(future, self.left_s())
         except BaseException:  # Ctrl-C comes here
             self.give_up()
             raise
         if not in_time and not self.give_up():
-            wait((future,))
+            ends_within(future, inf)
 
     async def run_async(self) -> None:
         """Run the tool as `run` does, an async one in a task, without blocking the loop."""
         done = asyncio.Event()
-        ended = partial(wake, asyncio.get_running_loop(), done)
-        if self.is_async:
-            self.task = asyncio.get_running_loop().create_task(self._work_async())
-            self.task.add_done_callback(self._leave)
-            self.task.add_done_callback(ended)
-        else:
-            self._start().add_done_callback(ended)
+        tell = from_any_thread(done.set)
         try:
+            self._start_async().add_done_callback(lambda _: tell())
             if await happens(done, self.left_s()):
                 return
             if not self.give_up():
                 await done.wait()
                 return
             if self.on_end:
-                self.hooks.call(self.on_end, self.result())
+                self.settings.call_hook(self.on_end, self.result())
             await self._stop_task()
         except BaseException:
             try:  # what the tool returns as it is cancelled still counts
@@ -207,13 +188,19 @@ class Call:
 
     def _start(self) -> "Future[None]":
         try:
-            return THREADS.submit(self._work)
+            return self.slots.start(self, self._work)
         except RuntimeError as error:  # the system gives no more threads
             self._end(None, error)
-            self.slots.free(self)
             future: Future[None] = Future()
             future.set_result(None)
             return future
+
+    def _start_async(self) -> "Future[None] | Task[None]":
+        if not self.is_async:
+            return self._start()
+        self.task = asyncio.create_task(self._work_async())
+        self.task.add_done_callback(self._leave)
+        return self.task
 
     def _work(self) -> None:
         try:
@@ -227,8 +214,6 @@ class Call:
             self._end(None, error)
         else:
             self._end(value, None)
-        finally:
-            self.slots.free(self)
 
     async def _work_async(self) -> None:
         try:
@@ -272,12 +257,11 @@ class Call:
             self.trace_id, outcome.latency_ms, outcome.retryable
         ):
             self.outcome = outcome
-            if self.on_end:
-                self.hooks.call(self.on_end, outcome)
-        elif self.hooks.on_late:
-            self.hooks.call(self.hooks.on_late, outcome)
-        if report is not None and self.hooks.on_usage:
-            self.hooks.call(self.hooks.on_usage, report)
+            self.settings.call_hook(self.on_end, outcome)
+        else:
+            self.settings.call_hook(self.settings.on_late, outcome)
+        if report is not None:
+            self.settings.call_hook(self.settings.on_usage, report)
 
     def _failure(self, error: BaseException) -> ToolOutcome:
         gave_up = isinstance(error, DeadlineExceeded) and self.token.is_expired()
@@ -308,7 +292,8 @@ class Call:
         self.given_up = True
         self.slots.abandon(self)
         if self.options.cooperative:  # the tool's callbacks may be as slow as the tool
-            self.hooks.call(THREADS.submit, partial(self.hooks.call, self.token.cancel))
+            call_hook = self.settings.call_hook
+            call_hook(in_thread, partial(call_hook, self.token.cancel))
         else:
             self.token.cancel()
         return True

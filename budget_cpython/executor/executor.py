@@ -5,7 +5,7 @@ from typing import Any
 
 from budget_core.durations import in_ms
 from budget_core.errors import refuse
-from budget_cpython.executor.call import Call, DeniedError, Hooks, Settings
+from budget_cpython.executor.call import Call, DeniedError, Settings
 from budget_cpython.executor.options import describe
 from budget_cpython.executor.outcome import ToolOutcome
 from budget_cpython.executor.slots import Slots, SlotsBusyError
@@ -54,8 +54,9 @@ class BoundedToolExecutor:
             if cap is not None:
                 in_ms(name, cap)
         self._slots = Slots(max_abandoned)
-        self._hooks = Hooks(on_usage, on_late)
-        self._settings = Settings(self._slots, self._hooks, cap_s, caps, grace_s, kill_grace_s)
+        self._settings = Settings(
+            self._slots, on_usage, on_late, cap_s, caps, grace_s, kill_grace_s
+        )
 
     @property
     def abandoned(self) -> int:
@@ -75,7 +76,7 @@ class BoundedToolExecutor:
     @property
     def hook_error(self) -> BaseException | None:
         """The last error that a hook, or a callback of a token, raised."""
-        return self._hooks.error
+        return self._settings.hook_error
 
     def execute(
         self,

@@ -1,14 +1,20 @@
-"""Bound how many tools run or were abandoned: each has a slot until it has ended."""
+"""Run tools in daemon threads, and bound how many run or were abandoned: each has a slot.
+
+`ThreadPoolExecutor` joins its threads when the interpreter exits: one hung tool would hang it.
+"""
 
 import asyncio
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from functools import partial
-from threading import TIMEOUT_MAX, Event, Lock
+from contextvars import copy_context
+from threading import TIMEOUT_MAX, Event, Lock, Thread
+from typing import Any
 from weakref import WeakSet
 
 from budget_core.checks import check_limit
+from budget_core.waking import from_any_thread
 
 
 class SlotsBusyError(Exception):
@@ -65,11 +71,29 @@ class Slots:
         if self._try_take(call):
             return
         changed = asyncio.Event()
-        with self._watched(partial(wake, asyncio.get_running_loop(), changed)):
+        with self._watched(from_any_thread(changed.set)):
             while not self._try_take(call):
                 if not await happens(changed, left_s()):
                     raise self._busy()
                 changed.clear()
+
+    def start(self, call: object, work: Callable[[], Any]) -> "Future[Any]":
+        """Have a thread do the work of a call that has a slot, and free that in the end.
+
+        Raises `RuntimeError` if the system gives no thread; the slot is free then.
+        """
+
+        def work_and_free() -> Any:
+            try:
+                return work()
+            finally:
+                self.free(call)
+
+        try:
+            return in_thread(work_and_free)
+        except RuntimeError:
+            self.free(call)
+            raise
 
     def abandon(self, call: object) -> None:
         """Note that a tool has outlived its time; nothing changes if it has just ended."""
@@ -129,12 +153,28 @@ if hasattr(os, "register_at_fork"):  # the tools run on in the parent only
     os.register_at_fork(after_in_child=_reset_all)
 
 
-def wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event, *_: object) -> None:
-    """Set an event of a loop from any thread, unless the loop is closed."""
+def in_thread(work: Callable[[], Any]) -> "Future[Any]":
+    """Have a daemon thread do some work in a copy of this context; return a future of its result.
+
+    Raises `RuntimeError` if the system gives no thread.
+    """
+    future: Future[Any] = Future()
+    target, arguments = copy_context().run, (_fulfil, future, work)
+    Thread(target=target, args=arguments, name="microbudget-tool", daemon=True).start()
+    return future
+
+
+def _fulfil(future: "Future[Any]", work: Callable[[], Any]) -> None:
     try:
-        loop.call_soon_threadsafe(event.set)
-    except RuntimeError:
-        pass
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+        future.set_exception(error)
+        del future, work  # the error's traceback leads here
+
+
+def ends_within(future: "Future[Any]", seconds: float) -> bool:
+    """Wait that long for the end of some work, and tell whether it came."""
+    return not wait((future,), min(seconds, TIMEOUT_MAX)).not_done
 
 
 async def happens(event: asyncio.Event, within_s: float) -> bool:

@@ -9,8 +9,7 @@ from budget_core.durations import in_ms
 from budget_core.errors import DeadlineExceeded
 from budget_cpython.deadline import Deadline
 from budget_cpython.executor.options import Function, is_async
-from budget_cpython.executor.slots import Slots, SlotsBusyError
-from budget_cpython.executor.threads import THREADS, ends_within
+from budget_cpython.executor.slots import Slots, SlotsBusyError, ends_within
 
 Overrides = Mapping[str, float | None]
 
@@ -129,26 +128,16 @@ def _run(tool: str, seconds: float, slots: Slots, function: Callable[[], Any]) -
         if deadline.is_expired():
             raise ToolTimeoutError(tool, held_s, deadline)
         slot = object()
-
-        def work() -> Any:
-            try:
-                return function()
-            finally:
-                slots.free(slot)
-
         try:
             slots.take(slot, deadline.remaining_seconds)
         except SlotsBusyError as busy:
             raise NoSlotError(tool, held_s, deadline, f"{tool} was not started: {busy}") from None
+        future: Any = None
         try:
-            future = THREADS.submit(work)
-        except RuntimeError:  # the system gives no more threads
-            slots.free(slot)
-            raise
-        try:
+            future = slots.start(slot, function)
             if not ends_within(future, deadline.remaining_seconds()):
                 raise ToolTimeoutError(tool, held_s, deadline)
             return future.result()
         finally:
             slots.abandon(slot)  # nothing changes for one that has ended
-            del future  # its error's traceback leads back here
+            future = None  # its error's traceback leads back here

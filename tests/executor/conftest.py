@@ -18,5 +18,5 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
         assert event.wait(PATIENCE_S), "the tool never began"
         return futures.wait(waited_for, within_s)
 
-    monkeypatch.setattr("budget_cpython.executor.call.wait", wait)
+    monkeypatch.setattr("budget_cpython.executor.slots.wait", wait)
     return event

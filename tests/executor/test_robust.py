@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import threading
 from concurrent import futures
+from math import inf
 from typing import Any
 
 import pytest
@@ -248,16 +249,14 @@ def test_a_tool_that_ends_as_its_time_does_has_its_outcome(monkeypatch: pytest.M
     budget, _ = turn()
     state = Ending("session", budget)
 
-    def ends_within(_: Any, __: float) -> bool:
-        assert state.ended.wait(PATIENCE_S)
-        return False
-
-    def wait(jobs: Any) -> Any:
+    def ends_within(future: futures.Future[Any], seconds: float) -> bool:
+        if seconds < inf:
+            assert state.ended.wait(PATIENCE_S)
+            return False
         state.gate.set()
-        return futures.wait(jobs, PATIENCE_S)
+        return not futures.wait((future,), PATIENCE_S).not_done
 
     monkeypatch.setattr("budget_cpython.executor.call.ends_within", ends_within)
-    monkeypatch.setattr("budget_cpython.executor.call.wait", wait)
     outcome = BoundedToolExecutor().execute(lambda: "just in time", {}, budget, state)
     assert state.gate.is_set()
     assert (outcome.status, outcome.value) == ("completed", "just in time"), outcome.reason
@@ -346,7 +345,7 @@ def test_the_time_that_a_call_waits_for_its_place_is_part_of_its_time(
 
 
 def test_only_a_cooperative_tool_is_partial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("budget_cpython.executor.call.wait", lambda one, _: futures.wait(one))
+    monkeypatch.setattr("budget_cpython.executor.slots.wait", lambda one, _: futures.wait(one))
 
     now = [0]
     monkeypatch.setattr("budget_cpython.executor.call.monotonic_ns", lambda: now[0])
