@@ -114,7 +114,7 @@ class Toolbox:
             self.state.mark_trace_timed_out(trace_id)
             return self.cut_short(call.name)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the error goes to the model
-            self.count(error)
+            count_reported(error, envelope, self.state)
             self.state.complete_trace(trace_id)
             return ToolEnd(FAILED, "Error: " + in_words(error))
         finally:
@@ -131,7 +131,7 @@ class Toolbox:
     ) -> ToolEnd:
         since = self.envelope.elapsed_ms()
         value = await maybe_await(tool.run(**named))
-        self.count(value)
+        count_reported(value, self.envelope, self.state)
         end = as_end(value)
         if self.state.complete_trace(trace_id, self.envelope.elapsed_ms() - since):
             self.ends[id(call)] = end
@@ -159,14 +159,19 @@ class Toolbox:
         if isinstance(budget, Envelope):
             budget.stop("its call is over", StopReason.CANCELLED)
 
-    def count(self, value: "Any") -> None:
-        """Count what a tool says it used of a model itself, and what it cost."""
-        report, nano_usd = reported_usage(value)
-        if report is not None or nano_usd is not None:
-            usage = read_usage(report)
-            self.envelope.charge_report(usage, nano_usd)
-            if report is not None:
-                self.state.add_usage(usage)
+
+def count_reported(value: "Any", budget: "Any", state: "TurnRuntimeState") -> "Any":
+    """Count what a tool says it used of a model itself, and what it cost; return its report.
+
+    The tokens count in `state`, and in a `budget` that is an `Envelope`.
+    """
+    report, nano_usd = reported_usage(value)
+    usage = read_usage(report)
+    if isinstance(budget, Envelope) and (report is not None or nano_usd is not None):
+        budget.charge_report(usage, nano_usd)
+    if report is not None:
+        state.add_usage(usage)
+    return report
 
 
 def as_end(value: "Any") -> ToolEnd:

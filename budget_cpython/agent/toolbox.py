@@ -7,9 +7,9 @@ from budget_core.agent.stop import in_words
 from budget_core.agent.tool import Tool
 from budget_core.agent.toolbox import FAILED, Toolbox, ToolEnd, as_end
 from budget_core.provider import ToolCall
+from budget_core.turn_state import COMPLETED
 from budget_cpython.agent.envelope import Envelope
-from budget_cpython.executor import BoundedToolExecutor
-from budget_cpython.executor.outcome import COMPLETED, ToolOutcome
+from budget_cpython.executor import BoundedToolExecutor, ToolOutcome
 from budget_cpython.turn import TurnRuntimeState
 
 

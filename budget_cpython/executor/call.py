@@ -11,24 +11,15 @@ from math import inf
 from time import monotonic_ns
 from typing import Any
 
-from budget_core.agent.envelope import Envelope
 from budget_core.agent.stop import in_words
-from budget_core.agent.tool import reported_usage
+from budget_core.agent.toolbox import DENIED, FAILED, count_reported
 from budget_core.errors import DeadlineExceeded
 from budget_core.log import log
-from budget_core.turn_state import COMPLETED as TRACE_COMPLETED
-from budget_core.usage import read_usage
+from budget_core.turn_state import COMPLETED, TIMED_OUT
 from budget_core.waking import from_any_thread
 from budget_cpython.deadline import DeadlineToken, current_or_none, set_current
 from budget_cpython.executor.options import Described
-from budget_cpython.executor.outcome import (
-    COMPLETED,
-    DENIED,
-    FAILED,
-    TIMED_OUT,
-    ToolKilled,
-    ToolOutcome,
-)
+from budget_cpython.executor.outcome import ToolKilled, ToolOutcome
 from budget_cpython.executor.slots import Slots, SlotsBusyError, ends_within, happens, in_thread
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
 
@@ -244,13 +235,7 @@ class Call:
             await asyncio.wait({self.task}, timeout=CLEAN_UP_S)
 
     def _end(self, value: Any, error: BaseException | None) -> None:
-        report, nano_usd = reported_usage(value if error is None else error)
-        if report is not None or nano_usd is not None:
-            usage = read_usage(report)
-            if report is not None:
-                self.state.add_usage(usage)
-            if isinstance(self.budget, Envelope):
-                self.budget.charge_report(usage, nano_usd)
+        report = count_reported(value if error is None else error, self.budget, self.state)
         outcome = self.outcome_now(COMPLETED, value) if error is None else self._failure(error)
         gave_up = outcome.status == TIMED_OUT and self.state.mark_trace_timed_out(self.trace_id)
         if gave_up or self.state.complete_trace(
@@ -287,7 +272,7 @@ class Call:
         """Abandon the tool and return `True`; or return `False`: it has just ended in time."""
         if not self.state.mark_trace_timed_out(self.trace_id):
             entry = self.state.tool_trace.get(self.trace_id)
-            if entry and entry.status == TRACE_COMPLETED:
+            if entry and entry.status == COMPLETED:
                 return False
         self.given_up = True
         self.slots.abandon(self)

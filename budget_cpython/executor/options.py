@@ -52,7 +52,6 @@ def tool_options(
 
 
 Described = tuple[str, Callable[..., Any], ToolOptions, bool]
-_NO_OPTIONS = ToolOptions()
 
 
 def describe(tool: Any) -> Described:
@@ -70,16 +69,12 @@ def describe(tool: Any) -> Described:
         inner = inner.func
         options = options or getattr(inner, _OPTIONS, None)
     name = getattr(tool, "name", None) or getattr(inner, "__name__", None) or repr(inner)
-    options = _with_declared(options or _NO_OPTIONS, tool)
+    options = options or ToolOptions()
+    if isinstance(tool, Tool):
+        cap_s = options.cap_s if tool.cap_s is None else tool.cap_s
+        cooperative = options.cooperative or tool.cooperative
+        options = replace(options, cap_s=cap_s, cooperative=cooperative)
     return str(name), function, options, is_async(function, str(name))
-
-
-def _with_declared(options: ToolOptions, tool: Any) -> ToolOptions:
-    """Return the options with what a `Tool` says itself."""
-    if not isinstance(tool, Tool):
-        return options
-    cap_s = options.cap_s if tool.cap_s is None else tool.cap_s
-    return replace(options, cap_s=cap_s, cooperative=options.cooperative or tool.cooperative)
 
 
 def is_async(function: Callable[..., Any], name: str) -> bool:

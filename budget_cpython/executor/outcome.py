@@ -2,11 +2,6 @@
 
 from typing import Any, NamedTuple
 
-COMPLETED = "completed"
-TIMED_OUT = "timed_out"
-FAILED = "failed"
-DENIED = "denied"
-
 
 class ToolKilled(BaseException):
     """The process of a tool was killed before the tool came to an end."""
