@@ -101,18 +101,3 @@ class ToolOutput:
         `content` becomes the run's text.
         """
         return cls(content, reason)
-
-
-def reported_usage(result: "Any") -> "tuple[Any, int | None]":
-    """Return the usage report that a tool's result carries as an attribute or a key, and its cost.
-
-    `None` stands for no report, and for a cost that is not known: a `ToolOutput` tells it.
-    """
-    if result is None or isinstance(result, str):
-        return None, None
-    if isinstance(result, ToolOutput):
-        return result.usage, result.nano_usd
-    try:
-        return (result.get("usage") if isinstance(result, dict) else result.usage), None
-    except BaseException:  # noqa: BLE001 - most have none, and a foreign object may raise anything
-        return None, None

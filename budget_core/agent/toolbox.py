@@ -5,7 +5,7 @@ import json
 from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.envelope import Envelope
 from budget_core.agent.stop import StopReason, in_words
-from budget_core.agent.tool import ToolOutput, reported_usage
+from budget_core.agent.tool import ToolOutput
 from budget_core.briefly import briefly
 from budget_core.provider import maybe_await
 from budget_core.turn_state import COMPLETED, TIMED_OUT
@@ -163,9 +163,15 @@ class Toolbox:
 def count_reported(value: "Any", budget: "Any", state: "TurnRuntimeState") -> "Any":
     """Count what a tool says it used of a model itself, and what it cost; return its report.
 
-    The tokens count in `state`, and in a `budget` that is an `Envelope`.
+    The report is an attribute or a key `usage` of what it returned or raised; only a `ToolOutput`
+    tells a cost. The tokens count in `state`, and in a `budget` that is an `Envelope`.
     """
-    report, nano_usd = reported_usage(value)
+    report: Any = None
+    nano_usd = value.nano_usd if isinstance(value, ToolOutput) else None
+    try:
+        report = value.get("usage") if isinstance(value, dict) else value.usage
+    except BaseException:  # noqa: BLE001, S110 - most have none, a foreign object may raise anything
+        pass
     usage = read_usage(report)
     if isinstance(budget, Envelope) and (report is not None or nano_usd is not None):
         budget.charge_report(usage, nano_usd)
