@@ -3,7 +3,6 @@
 from budget_core.checks import check_limit, check_text
 from budget_core.config import check_share
 from budget_core.durations import in_ms
-from budget_core.edge import kept_calls, kept_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,11 +76,3 @@ class Budget:
         """Tell whether nothing ends a run but the model's answer."""
         caps = (self.max_turns, self.max_tokens, self.timeout, self.max_nano_usd)
         return caps == (None, None, None, None)
-
-    def kept_of(self, cap: int | None) -> int:
-        """Return what is kept back of a cap on tokens, money or time; at least 1 is left."""
-        return kept_of(cap, self.last_call)
-
-    def kept_turns(self) -> int:
-        """Return the LLM calls that are kept back: one, unless it were the only one."""
-        return kept_calls(self.max_turns, self.last_call)

@@ -5,6 +5,7 @@ from budget_core.agent.budget import Budget
 from budget_core.agent.stop import AXES, StopReason, at_limit, in_words
 from budget_core.checks import NoLock, check_count
 from budget_core.durations import in_ms, inf
+from budget_core.edge import kept_calls, kept_of
 from budget_core.monotonic import MONOTONIC
 from budget_core.usage import read_usage
 
@@ -87,13 +88,14 @@ class Envelope:
         self._timeout_ms = None if budget.timeout is None else in_ms("timeout", budget.timeout)
         if self._timeout_ms is not None and self._timeout_ms > self.clock.reach_ms:
             self._deadline_kind().from_wire(self._timeout_ms, self.clock)  # refuses it
-        self._kept_ms = budget.kept_of(self._timeout_ms)
+        share = budget.last_call
+        self._kept_ms = kept_of(self._timeout_ms, share)
         self._since = self.clock.read()
         self._paused = self._paused_since = self._pause_depth = 0
         for axis, kept in (
-            ("turns", budget.kept_turns()),
-            ("tokens", budget.kept_of(budget.max_tokens)),
-            ("nano_usd", budget.kept_of(budget.max_nano_usd)),
+            ("turns", kept_calls(budget.max_turns, share)),
+            ("tokens", kept_of(budget.max_tokens, share)),
+            ("nano_usd", kept_of(budget.max_nano_usd, share)),
             ("tool_calls", 0),
             ("reflections", 0),
         ):

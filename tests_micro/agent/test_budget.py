@@ -1,6 +1,6 @@
 """What a run is allowed: checked when it is built, and never changed."""
 
-from budget_core import Budget
+from budget_core import Budget, Envelope
 from tests_micro.support import NO_LIMITS, raises
 
 TYPE_CHECKING = False
@@ -112,11 +112,12 @@ def test_a_share_of_a_cap_is_kept_and_one_is_always_left() -> None:
         (0, 1000, 0),
         (None, 1000, 0),
     ):
-        assert Budget(last_call=last_call).kept_of(cap) == kept, (last_call, cap)
+        envelope = Envelope(Budget(max_tokens=cap, last_call=last_call))
+        assert envelope.tokens.kept == kept, (last_call, cap)
 
 
 def test_one_turn_is_kept_unless_it_were_the_only_one() -> None:
     for turns, kept in ((None, 0), (0, 0), (1, 0), (2, 1), (50, 1)):
-        assert Budget(max_turns=turns).kept_turns() == kept
-        assert Budget(max_turns=turns, last_call=0).kept_turns() == kept
-        assert Budget(max_turns=turns, last_call=None).kept_turns() == 0
+        assert Envelope(Budget(max_turns=turns)).turns.kept == kept
+        assert Envelope(Budget(max_turns=turns, last_call=0)).turns.kept == kept
+        assert Envelope(Budget(max_turns=turns, last_call=None)).turns.kept == 0
