@@ -1,5 +1,7 @@
-"""Fixtures of the executor's tests."""
+"""Fixtures of the executor's tests, and a loop for those that are async."""
 
+import asyncio
+import inspect
 import threading
 from concurrent import futures
 from typing import Any
@@ -7,6 +9,17 @@ from typing import Any
 import pytest
 
 from .support import PATIENCE_S
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an async test, one that hangs not for ever, and leave any other to pytest."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
+    asyncio.run(asyncio.wait_for(test, 2 * PATIENCE_S))
+    return True
 
 
 @pytest.fixture

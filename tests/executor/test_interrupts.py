@@ -4,7 +4,7 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from budget_cpython.executor import (
     tool_options,
     tool_timeout,
 )
-from tests.executor.support import PATIENCE_S, eventually, hung, status, turn
+from tests.executor.support import eventually, hung, status, turn
 
 Ctrl = KeyboardInterrupt
 
@@ -78,18 +78,6 @@ def test_a_signal_while_a_function_hangs_leaves_it_behind(ring: Callable[[], obj
             read()
 
 
-def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a test's coroutine; what hangs fails."""
-    asyncio.run(asyncio.wait_for(main(), 2 * PATIENCE_S))
-
-
-def run_with_slots(main: Callable[[BoundedToolExecutor], Coroutine[Any, Any, None]]) -> None:
-    """Run a test's coroutine, and see that every slot is free at the end."""
-    executor = BoundedToolExecutor()
-    run(lambda: main(executor))
-    eventually(lambda: executor.running == executor.abandoned == 0)
-
-
 async def five_steps() -> str:
     for _ in range(5):
         await asyncio.sleep(0)
@@ -102,36 +90,35 @@ async def forever() -> None:
 
 @pytest.mark.parametrize("tool", [five_steps, quick, forever])
 @pytest.mark.parametrize("cap_s", [None, 60, 0.001])
-def test_a_cancellation_at_any_step_is_never_swallowed(tool: Any, cap_s: float | None) -> None:
-    async def main(executor: BoundedToolExecutor) -> None:
-        for steps in range(15):
-            call = asyncio.create_task(executor.execute_async(tool, {}, *turn(), cap_s))
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            cancelled = call.cancel()
-            await asyncio.wait({call})
-            assert call.cancelled() == cancelled, f"after {steps} steps"
-
-    run_with_slots(main)
+async def test_a_cancellation_at_any_step_is_never_swallowed(
+    tool: Any, cap_s: float | None
+) -> None:
+    executor = BoundedToolExecutor()
+    for steps in range(15):
+        call = asyncio.create_task(executor.execute_async(tool, {}, *turn(), cap_s))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        cancelled = call.cancel()
+        await asyncio.wait({call})
+        assert call.cancelled() == cancelled, f"after {steps} steps"
+    while executor.running or executor.abandoned:  # noqa: ASYNC110 - a thread may still end
+        await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize("steps", range(8))
-def test_a_cancellation_as_a_slot_becomes_free_is_never_swallowed(steps: int) -> None:
-    async def main() -> None:
-        executor = BoundedToolExecutor(max_abandoned=1)
-        executor._slots.take("first", lambda: 0)
-        call = asyncio.create_task(executor.execute_async(five_steps, {}, *turn(), 60))
+async def test_a_cancellation_as_a_slot_becomes_free_is_never_swallowed(steps: int) -> None:
+    executor = BoundedToolExecutor(max_abandoned=1)
+    executor._slots.take("first", lambda: 0)
+    call = asyncio.create_task(executor.execute_async(five_steps, {}, *turn(), 60))
+    await asyncio.sleep(0)
+    executor._slots.free("first")
+    for _ in range(steps):
         await asyncio.sleep(0)
-        executor._slots.free("first")
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        assert call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        assert executor.running == executor.abandoned == 0
-        assert executor.waiting == 0
-
-    run(main)
+    assert call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert executor.running == executor.abandoned == 0
+    assert executor.waiting == 0
 
 
 def others() -> set["asyncio.Task[Any]"]:
@@ -140,44 +127,38 @@ def others() -> set["asyncio.Task[Any]"]:
 
 
 @pytest.mark.parametrize("cooperative", [False, True])
-def test_a_task_that_is_cancelled_before_it_began_is_a_failed_call(cooperative: bool) -> None:
-    async def main() -> None:
-        budget, state = turn()
-        late: list[ToolOutcome] = []
-        executor = BoundedToolExecutor(on_late=late.append)
+async def test_a_task_that_is_cancelled_before_it_began_is_a_failed_call(cooperative: bool) -> None:
+    budget, state = turn()
+    late: list[ToolOutcome] = []
+    executor = BoundedToolExecutor(on_late=late.append)
 
-        async def tool(**arguments: object) -> None:
-            raise AssertionError("it began")
+    async def tool(**arguments: object) -> None:
+        raise AssertionError("it began")
 
-        tool_options(cooperative=cooperative)(tool)
-        around = others()
-        call = asyncio.create_task(executor.execute_async(tool, {}, budget, state, trace_id="t"))
-        await asyncio.sleep(0)
-        (task,) = others() - around - {call}
-        task.cancel()
-        outcome = await call
-        assert (outcome.status, type(outcome.error)) == ("failed", asyncio.CancelledError)
-        assert status(state, "t") == "completed"
-        assert (executor.running, executor.abandoned, late) == (0, 0, [])
-
-    run(main)
+    tool_options(cooperative=cooperative)(tool)
+    around = others()
+    call = asyncio.create_task(executor.execute_async(tool, {}, budget, state, trace_id="t"))
+    await asyncio.sleep(0)
+    (task,) = others() - around - {call}
+    task.cancel()
+    outcome = await call
+    assert (outcome.status, type(outcome.error)) == ("failed", asyncio.CancelledError)
+    assert status(state, "t") == "completed"
+    assert (executor.running, executor.abandoned, late) == (0, 0, [])
 
 
 @pytest.mark.parametrize("steps", range(4))
-def test_all_tasks_that_are_cancelled_at_once_free_their_slots_once(steps: int) -> None:
-    async def main() -> None:
-        budget, state = turn()
-        late: list[ToolOutcome] = []
-        executor = BoundedToolExecutor(on_late=late.append)
-        around = others()
-        call = asyncio.create_task(executor.execute_async(forever, {}, budget, state))
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        for task in others() - around:
-            task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        assert (executor.running, executor.abandoned) == (0, 0)
-        assert len(late) == len(state.late_receipts) == 0
-
-    run(main)
+async def test_all_tasks_that_are_cancelled_at_once_free_their_slots_once(steps: int) -> None:
+    budget, state = turn()
+    late: list[ToolOutcome] = []
+    executor = BoundedToolExecutor(on_late=late.append)
+    around = others()
+    call = asyncio.create_task(executor.execute_async(forever, {}, budget, state))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    for task in others() - around:
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert (executor.running, executor.abandoned) == (0, 0)
+    assert len(late) == len(state.late_receipts) == 0

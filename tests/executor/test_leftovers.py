@@ -79,25 +79,20 @@ def test_the_arguments_of_a_call_are_freed_with_its_outcome(way: Any, tool: Any)
         eventually(lambda: left() is None)  # its thread may have it for a moment
 
 
-def test_calls_that_wait_in_vain_leave_no_watchers() -> None:
+async def test_calls_that_wait_in_vain_leave_no_watchers() -> None:
     slots = Slots(1)
     slots.take("first", lambda: 0)
     for _ in range(3):
         with pytest.raises(SlotsBusyError):
             slots.take("second", lambda: 0)
-    assert slots.waiting == 0
-
-    async def main() -> None:
-        for _ in range(3):
-            with pytest.raises(SlotsBusyError):
-                await slots.take_async("second", lambda: 0)
-
-    asyncio.run(main())
+        assert slots.waiting == 0
+        with pytest.raises(SlotsBusyError):
+            await slots.take_async("second", lambda: 0)
     assert slots.waiting == 0
     assert slots.running == 1
 
 
-def test_a_slot_that_becomes_free_goes_to_a_call_that_waits() -> None:
+async def test_a_slot_that_becomes_free_goes_to_a_call_that_waits() -> None:
     slots = Slots(1)
     slots.take("first", lambda: 0)
     thread = threading.Thread(target=slots.take, args=("second", lambda: PATIENCE_S))
@@ -105,12 +100,8 @@ def test_a_slot_that_becomes_free_goes_to_a_call_that_waits() -> None:
     eventually(lambda: slots.waiting)
     slots.free("first")
     thread.join(PATIENCE_S)
-
-    async def main() -> None:
-        asyncio.get_running_loop().call_soon(slots.free, "second")
-        await slots.take_async("third", lambda: PATIENCE_S)
-
-    asyncio.run(main())
+    asyncio.get_running_loop().call_soon(slots.free, "second")
+    await slots.take_async("third", lambda: PATIENCE_S)
     assert (slots.running, slots.waiting) == (1, 0)
 
 

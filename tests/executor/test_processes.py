@@ -1,6 +1,5 @@
 """Tools that run in a process of their own, and are killed for real."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -227,12 +226,9 @@ def test_a_process_that_has_no_group_yet_is_killed_alone() -> None:
         eventually(lambda: is_gone(process.pid))
 
 
-def test_a_process_runs_under_a_loop() -> None:
-    async def main() -> None:
-        outcome = await BoundedToolExecutor().execute_async(tools.add, {"a": 1, "b": 2}, *turn())
-        assert outcome.value == 3
-
-    asyncio.run(main())
+async def test_a_process_runs_under_a_loop() -> None:
+    outcome = await BoundedToolExecutor().execute_async(tools.add, {"a": 1, "b": 2}, *turn())
+    assert outcome.value == 3
 
 
 def program(code: str, *arguments: object) -> "subprocess.Popen[str]":

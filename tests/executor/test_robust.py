@@ -450,18 +450,15 @@ def test_a_deadline_around_a_call_bounds_it() -> None:
         assert (outcome.status, outcome.reason) == ("denied", "hung may take 0 s")
 
 
-def test_a_deadline_around_an_async_call_bounds_it() -> None:
-    async def main() -> None:
-        async def forever() -> None:
-            await asyncio.Event().wait()
+async def test_a_deadline_around_an_async_call_bounds_it() -> None:
+    async def forever() -> None:
+        await asyncio.Event().wait()
 
-        _, clock = stopped_clock()
-        with Deadline.from_now(0.05, clock).as_current():
-            given = turn(clock=clock)
-            call = BoundedToolExecutor().execute_async(forever, {}, *given, cap_s=3600)
-            assert (await asyncio.wait_for(call, PATIENCE_S)).status == "timed_out"
-
-    asyncio.run(main())
+    _, clock = stopped_clock()
+    with Deadline.from_now(0.05, clock).as_current():
+        given = turn(clock=clock)
+        call = BoundedToolExecutor().execute_async(forever, {}, *given, cap_s=3600)
+        assert (await asyncio.wait_for(call, PATIENCE_S)).status == "timed_out"
 
 
 def test_an_endless_grace_without_a_limit_is_no_matter() -> None:

@@ -192,19 +192,16 @@ def test_an_async_functions_limit_can_be_switched_off() -> None:
     assert asyncio.run(read())
 
 
-def test_a_cancellation_from_outside_passes_through() -> None:
-    async def main() -> None:
-        @tool_timeout(60)
-        async def read() -> None:
-            await asyncio.Event().wait()
+async def test_a_cancellation_from_outside_passes_through() -> None:
+    @tool_timeout(60)
+    async def read() -> None:
+        await asyncio.Event().wait()
 
-        task = asyncio.create_task(read())
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
+    task = asyncio.create_task(read())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 def test_an_async_functions_error_names_the_limit_that_held() -> None:
