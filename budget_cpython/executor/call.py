@@ -141,7 +141,7 @@ class Call:
     def denied(self, error: DeniedError | SlotsBusyError) -> ToolOutcome:
         """Return the outcome of a call that was not started."""
         is_busy = isinstance(error, SlotsBusyError)
-        return self.outcome_now(DENIED, reason=str(error), retryable=is_busy)
+        return self.outcome_now(DENIED, reason=str(error))._replace(retryable=is_busy)
 
     def run(self) -> None:
         """Run the tool in a thread, to its end or until its time is over."""
@@ -236,11 +236,13 @@ class Call:
 
     def _end(self, value: Any, error: BaseException | None) -> None:
         report = count_reported(value if error is None else error, self.budget, self.state)
-        outcome = self.outcome_now(COMPLETED, value) if error is None else self._failure(error)
-        gave_up = outcome.status == TIMED_OUT and self.state.mark_trace_timed_out(self.trace_id)
-        if gave_up or self.state.complete_trace(
-            self.trace_id, outcome.latency_ms, outcome.retryable
-        ):
+        if error is None:
+            outcome = self.outcome_now(COMPLETED, value)
+        else:
+            gave_up = isinstance(error, DeadlineExceeded) and self.token.is_expired()
+            status = TIMED_OUT if gave_up else FAILED
+            outcome = self.outcome_now(status, None, error, in_words(error))
+        if self._is_in_time(outcome):
             self.outcome = outcome
             self.settings.call_hook(self.on_end, outcome)
         else:
@@ -248,25 +250,20 @@ class Call:
         if report is not None:
             self.settings.call_hook(self.settings.on_usage, report)
 
-    def _failure(self, error: BaseException) -> ToolOutcome:
-        gave_up = isinstance(error, DeadlineExceeded) and self.token.is_expired()
-        status = TIMED_OUT if gave_up else FAILED
-        return self.outcome_now(status, None, error, in_words(error), self.options.retryable)
+    def _is_in_time(self, end: ToolOutcome) -> bool:
+        """Write an end to the trace, and tell whether it came before the call was given up."""
+        if end.status == TIMED_OUT and self.state.mark_trace_timed_out(self.trace_id):
+            return True
+        return self.state.complete_trace(self.trace_id, end.latency_ms, end.retryable)
 
     def outcome_now(
-        self,
-        status: str,
-        value: Any = None,
-        error: BaseException | None = None,
-        reason: str = "",
-        retryable: bool = False,
+        self, status: str, value: Any = None, error: BaseException | None = None, reason: str = ""
     ) -> ToolOutcome:
         """Return an outcome of this call, as of now."""
         ms = (monotonic_ns() - self.since) // 1_000_000
+        again = self.options.retryable and status in (FAILED, TIMED_OUT)
         part = status is COMPLETED and self.options.cooperative and self.token.is_expired()
-        return ToolOutcome(
-            status, self.name, self.trace_id, value, error, reason, ms, retryable, part
-        )
+        return ToolOutcome(status, self.name, self.trace_id, value, error, reason, ms, again, part)
 
     def give_up(self) -> bool:
         """Abandon the tool and return `True`; or return `False`: it has just ended in time."""
@@ -291,4 +288,4 @@ class Call:
         reason = f"{self.name} did not end within {self.hard_s:.3f} s"
         if not self.given_up:
             reason = f"the turn ended before {self.name} did"
-        return self.outcome_now(TIMED_OUT, reason=reason, retryable=self.options.retryable)
+        return self.outcome_now(TIMED_OUT, reason=reason)
