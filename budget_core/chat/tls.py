@@ -36,10 +36,19 @@ def tls_context(ca_file: str | None = None) -> "Any":
     context = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
     context.verify_mode = tls.CERT_REQUIRED
     while data:
-        size = 4 + int.from_bytes(data[2:4], "big") if in_der else len(data)
+        size = _der_size(data) if in_der else len(data)
         try:
             context.load_verify_locations(data[:size] if in_der else data + b"\0")
         except ValueError:
             raise ValueError(f"{ca_file} has no certificates that this firmware reads: try DER")
         data = data[size:]
     return context
+
+
+def _der_size(data: bytes) -> int:
+    """Return the size of the first certificate in `data`."""
+    size = int.from_bytes(data[1:2], "big")
+    if size < 128:
+        return 2 + size
+    start = 2 + size - 128  # so many bytes have the size
+    return start + int.from_bytes(data[2:start], "big")

@@ -1,5 +1,6 @@
 """TLS contexts: what they trust, and which of the port's modules makes them."""
 
+import binascii
 import sys
 
 from budget_core.chat.tls import tls_context
@@ -10,6 +11,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 _REQUIRED = 2  # CERT_REQUIRED, on both runtimes
+# Its size takes one byte, where those of most take two.
+_SMALL = (
+    "MIHtMIGbAgEBMAoGCCqGSM49BAMCMAwxCjAIBgNVBAMMAWEwHhcNMjYxMTIyMTgyMjUwWhcNMzYxMTE5MTgyMjUwWjAMMQow"
+    "CAYDVQQDDAFhME4wEAYHKoZIzj0CAQYFK4EEACEDOgAEY07rlI5DjGhq2IOFYWRZ+dUVgXza93vwa9zbeNHRNxZVKBANA4MM"
+    "hym5hEelidbjlrrWhwxM4UIwCgYIKoZIzj0EAwIDQQAwPgIdANSkBKE0Cth+rZ0XQfdaK3US41wIMhLolUx8joECHQDykmTd"
+    "aQu0VxZUdMCOesz91jGMD8dDx0Zij1rm"
+)
 
 
 class _StockSsl:
@@ -41,6 +49,15 @@ def test_a_file_with_other_bytes_is_refused() -> None:
             with open(path, "wb") as file:
                 file.write(data)
             assert isinstance(raises(Exception, tls_context, path), (ValueError, OSError)), data
+
+
+def test_certificates_of_any_size_are_read_one_after_another() -> None:
+    module_or_skip("ssl", "tls")
+    with temp_folder() as folder:
+        path = folder + "/ca.der"
+        with open(path, "wb") as file:
+            file.write(2 * binascii.a2b_base64(_SMALL))
+        assert tls_context(path).verify_mode == _REQUIRED
 
 
 def test_an_empty_file_is_refused_before_a_server_is() -> None:
