@@ -1,4 +1,4 @@
-"""Check a board's settings on this machine, before a deploy."""
+"""Check a board's settings and secrets on this machine, before a deploy."""
 
 import ast
 import traceback
@@ -23,7 +23,7 @@ from budget_cpython.board.programs import SETTINGS, imported_names, parsed, prog
 _READERS = ("device", "status")  # of its room `board`
 _MORE = {"console": ("console", "make_agent"), "wifi": ("wifi",)}
 _PLAIN_URL = "http://board.example"
-_RULES: dict[str, Callable[[Any], object]] = {
+RULES: dict[str, Callable[[Any], object]] = {
     "DAILY_BUDGET": lambda value: DailyBudgetConfig(daily_budget=value),
     "RESET_HOUR_UTC": lambda value: DailyBudgetConfig(reset_hour_utc=value),
     "DAY_WARNINGS": lambda value: DailyBudgetConfig(warning_thresholds=value),
@@ -39,6 +39,7 @@ _RULES: dict[str, Callable[[Any], object]] = {
     "NOTICE_AT": lambda value: WindDown(notice_at=value),
     "TOOLS_OFF_AT": lambda value: WindDown(tools_off_at=value),
     "BASE_URL": lambda value: ChatClient(value, "model", tls="given"),
+    "API_KEY": lambda value: ChatClient(_PLAIN_URL, "model", value),
     "CALL_TIMEOUT_S": lambda value: ChatClient(_PLAIN_URL, "model", timeout_s=value),
     "MAX_ANSWER_BYTES": lambda value: ChatClient(_PLAIN_URL, "model", max_response_bytes=value),
     "MODEL": lambda value: check_text("model", value),
@@ -48,6 +49,7 @@ _RULES: dict[str, Callable[[Any], object]] = {
     "NTP_HOST": lambda value: check_text("host", value),
     "LEDGER": lambda value: HttpLedger(value or _PLAIN_URL, tls="given"),
     "LEDGER_ACCOUNT": check_path,
+    "LEDGER_KEY": lambda value: ChatClient(_PLAIN_URL, "model", value),
     "DEVICE": lambda value: check_path(value or "chip"),
     "CA_FILE": lambda value: check_text("ca_file", value or "none"),
     "NOTES": lambda value: check_text("notes", value),
@@ -71,9 +73,7 @@ def check_board(board: Path) -> bool:
         if values.get("LEDGER"):
             programs.append(parsed(CORE / "board/fleet.py"))
         _check_names(source, values, programs, loaded)
-        for name, rule in _RULES.items():
-            if name in values:
-                _check_value(source, name, values[name], rule)
+        _check_values(source, values)
     on_tls = str((values or {}).get("BASE_URL", "")).startswith("https")
     return on_tls or f"{CORE.name}.board.wifi" in loaded
 
@@ -96,11 +96,18 @@ def _check_names(
         raise UsageError(f"{source} lacks {', '.join(missing)}: copy them from a board's settings")
 
 
-def _check_value(source: Path, name: str, value: Any, rule: Callable[[Any], object]) -> None:
-    try:
-        rule(value)
-    except (TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"{source}: {name} = {value!r}: {error}") from None
+def _check_values(source: Path, values: dict[str, Any]) -> None:
+    for name in [name for name in RULES if name in values]:
+        try:
+            RULES[name](values[name])
+        except (TypeError, ValueError, AttributeError) as error:
+            raise UsageError(f"{source}: {name} = {values[name]!r}: {error}") from None
+    ahead, day = values.get("WRITE_AHEAD", 0), values.get("DAILY_BUDGET")
+    if day is not None and ahead > day:
+        raise UsageError(
+            f"{source}: WRITE_AHEAD = {ahead}: a power cut would cost the whole DAILY_BUDGET of "
+            f"{day}; a tenth of it is {day // 10}"
+        )
 
 
 def _absolute(folder: Any) -> Any:

@@ -4,15 +4,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from budget_core.chat.client import ChatClient
 from budget_core.config import DailyBudgetConfig
+from budget_cpython.board.check import RULES
 from budget_cpython.board.errors import UsageError
 from budget_cpython.board.known_boards import board_files, known_boards
 
 SETTINGS = "settings.py"
 SECRETS = "secret.py"
 _NOT_COPIED = ("manifest.py", "README.md", SETTINGS, SECRETS)  # these are of the package's folder
-_PLAIN_URL = "http://board.example"
 _MOST_NAME_BYTES = 32  # of a Wi-Fi
 _PASSWORD_CHARS = range(8, 64)
 
@@ -63,7 +62,7 @@ def check_board_name(text: str) -> str:
 def check_base_url(text: str) -> str:
     """Return the URL of an endpoint; `ValueError` if it is malformed."""
     try:
-        ChatClient(text, "model", tls="given")
+        RULES["BASE_URL"](text)
     except ValueError as error:
         raise ValueError(f"{text!r}: {error}") from None
     return text
@@ -87,7 +86,7 @@ def check_tokens(text: str) -> int:
 
 def check_key(text: str) -> str:
     """Return an API key; `ValueError`, without the key, if no header could have it."""
-    ChatClient(_PLAIN_URL, "model", text)
+    RULES["API_KEY"](text)
     return text
 
 

@@ -1,11 +1,10 @@
 """A board's secrets: checked before a deploy; their values are in no output."""
 
 import ast
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from budget_core.chat.client import ChatClient
+from budget_cpython.board.check import RULES
 from budget_cpython.board.device import Device
 from budget_cpython.board.errors import UsageError
 from budget_cpython.board.known_boards import board_files
@@ -15,12 +14,7 @@ EXAMPLE = "secret_example.py"
 _KEY = "API_KEY"
 _URL = "BASE_URL"
 _WIFI, _PASSWORD = "WIFI_NAME", "WIFI_PASSWORD"
-_RULES: dict[str, Callable[[str], object]] = {
-    _KEY: lambda value: ChatClient(_PLAIN_URL, "model", value),
-    "LEDGER_KEY": lambda value: ChatClient(_PLAIN_URL, "model", value),
-    _URL: lambda value: ChatClient(value or _PLAIN_URL, "model", tls="given"),
-}
-_PLAIN_URL = "http://board.example"
+_CHECKED = (_KEY, "LEDGER_KEY", _URL)
 _BASE_URL = """
 import json
 try:
@@ -79,10 +73,10 @@ def read_secrets(path: Path) -> SecretFile:
 
 
 def _check(path: Path, name: str, value: object, line: int) -> None:
-    if not isinstance(value, str) or name not in _RULES:
+    if not isinstance(value, str) or not value or name not in _CHECKED:
         return
     try:
-        _RULES[name](value)
+        RULES[name](value)
     except ValueError as error:
         raise UsageError(f"{path}, line {line}: {name}: {error}") from None
 

@@ -31,6 +31,7 @@ def deploy(mine: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
         ("STATE = None", "STATE = None"),
         ("DAY_WARNINGS = (2,)", "DAY_WARNINGS = (2,)"),
         ("WRITE_AHEAD = 1.5", "WRITE_AHEAD = 1.5"),
+        ("WRITE_AHEAD = 50_001", "WRITE_AHEAD = 50001: a power cut would cost the whole"),
         ("TIMEOUT_S = -1", "TIMEOUT_S = -1"),
         ("NOTICE_AT = 0.5", "NOTICE_AT = 0.5"),
         ("CALL_TIMEOUT_S = '60'", "CALL_TIMEOUT_S = '60'"),
