@@ -7,7 +7,7 @@ import ast
 import re
 import subprocess
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from hashlib import sha256
 from pathlib import Path
@@ -57,6 +57,11 @@ class Build:
     files: dict[str, bytes]
     image: bytes | None = None
 
+    def adding(self, files: dict[str, bytes]) -> "Build":
+        """Return the build with more files, which its `deployed.py` lists too."""
+        deployed = {DEPLOYED: self.files[DEPLOYED] + _listing(files, None).encode()}
+        return replace(self, files=self.files | files | deployed)
+
 
 def build_board(board: Path, form: Form, left_out: Collection[str] = ()) -> Build:
     """Return the files of a board, in the order of copying, less the core's modules `left_out`."""
@@ -78,11 +83,6 @@ def build_board(board: Path, form: Form, left_out: Collection[str] = ()) -> Buil
     return Build(form, files, image)
 
 
-def short_hash(data: bytes) -> str:
-    """Return the part of a file's SHA-256 that `deployed.py` lists."""
-    return sha256(data).hexdigest()[:_HASH_DIGITS]
-
-
 def listed_files(deployed: bytes) -> dict[str, str]:
     """Return the hashes that a `deployed.py` lists, by path; that of a ROMFS image by `ROMFS N`.
 
@@ -93,7 +93,11 @@ def listed_files(deployed: bytes) -> dict[str, str]:
 
 def _listing(files: dict[str, bytes], image: bytes | None) -> str:
     parts = files if image is None else {**files, f"{ROMFS} {len(image)}": image}
-    return "".join(f"# {short_hash(data)} {path}\n" for path, data in parts.items())
+    return "".join(f"# {_short_hash(data)} {path}\n" for path, data in parts.items())
+
+
+def _short_hash(data: bytes) -> str:
+    return sha256(data).hexdigest()[:_HASH_DIGITS]
 
 
 def build_core(form: Form, target: Path, left_out: Collection[str] = ()) -> None:

@@ -71,10 +71,8 @@ class Order:
         unfilled = [] if self.secrets is None else self.secrets.unfilled(self.board, url)
         stack = stack_needed(self.board, device.identity)
         self._refuse(unfilled + unfit(needed, has, self.form) + unfit_stack(stack, has))
-        extra = self._certificates(on_tls)
-        if self.secrets is not None:
-            extra[SECRETS] = self.secrets.data
-        plan = Plan(device, self.build, extra)
+        build = self.build.adding(self._certificates(device, on_tls))
+        plan = Plan(device, build, {} if self.secrets is None else {SECRETS: self.secrets.data})
         self._refuse(unfit_flash(plan.flash_needed(has.block), has, self.form))
         return plan
 
@@ -106,7 +104,7 @@ class Order:
         return "/" + path.lstrip("/") if path else ""
 
     def _has(self, plan: Plan, path: str) -> bool:
-        return path in plan.extra or bool(plan.device.digests([path]))
+        return path in plan.wanted or bool(plan.device.digests([path]))
 
     def _endpoints(self, device: Device) -> tuple[str, list[str]]:
         """Return the model's URL, and those of the model and the ledger that are https."""
@@ -115,8 +113,8 @@ class Order:
         urls = [url, str(self.settings.get("LEDGER", ""))]
         return url, [each for each in urls if each.startswith("https:")]
 
-    def _certificates(self, urls: list[str]) -> dict[str, bytes]:
-        """Return the root certificates to copy, by their path on the board."""
+    def _certificates(self, device: Device, urls: list[str]) -> dict[str, bytes]:
+        """Return the root certificates by their path on the board: new ones, or those there."""
         if not (urls and self._ca_file):
             if self.roots is not None:
                 raise UsageError("--ca is for an https BASE_URL or LEDGER, and a CA_FILE")
@@ -127,7 +125,8 @@ class Order:
                 roots |= endpoint_roots(url)
         except BoardError as error:
             self.say(f"warning: {error}")
-            return {}
+            there = device.digests([self._ca_file])
+            return {path: device.connection.read(path) for path in there}
         self.say(f"certificates for {' and '.join(urls)}: {', '.join(roots.values())}")
         return {self._ca_file: b"".join(roots)}
 

@@ -2,10 +2,12 @@
 
 import ssl
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from budget_cpython.board.build import listed_files
 from budget_cpython.board.certificates import endpoint_roots, file_roots
 from budget_cpython.board.errors import BoardError, UsageError
 from tests.board.emulator.client import Terminal
@@ -53,6 +55,12 @@ def answer(cli: Cli) -> str:
         return terminal.answer(b"Hello?\r", PROMPT).decode()
 
 
+def is_listed(cli: Cli) -> bool:
+    """Whether `deployed.py` lists the certificate, for the doctor to compare."""
+    listed = listed_files(read_file(cli.board, "/deployed.py"))
+    return sha256(ROOT).hexdigest().startswith(listed.get("/ca.der", "none"))
+
+
 def test_the_board_trusts_the_endpoint_by_the_root_that_was_deployed(
     cli: Cli, server: Server, trusting: None, tmp_path: Path
 ) -> None:
@@ -61,6 +69,7 @@ def test_the_board_trusts_the_endpoint_by_the_root_that_was_deployed(
     assert (said.code, said.err) == (0, "")
     assert f"certificates for https://localhost:{server.port}/known: Root for tests" in said.out
     assert read_file(cli.board, "/ca.der") == ROOT
+    assert is_listed(cli)
     assert "Grüße 😀" in answer(cli)
     assert server.served["known"]["model"] == "small"
     said = cli("deploy", "unix", "--romfs")  # the endpoint is in the secrets on the board
@@ -95,7 +104,9 @@ def test_an_endpoint_that_is_not_trusted_is_a_warning_and_certificates_there_sta
     said = cli("deploy", "unix", *options)
     assert "does not trust it" in said.out
     assert "no /ca.der" not in said.out
+    assert "nothing to copy" in said.out
     assert read_file(cli.board, "/ca.der") == ROOT
+    assert is_listed(cli)
 
 
 def test_an_http_endpoint_needs_no_certificates(cli: Cli, tmp_path: Path) -> None:
