@@ -5,14 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from budget_core.file_store import FileBudgetStore
-from budget_core.until import stamp
-from budget_cpython.board.device import UNFINISHED, Device
+from budget_cpython.board.device import UNFINISHED, Device, work_on
 from budget_cpython.board.errors import BoardError
 from budget_cpython.board.known_boards import known_boards
 from budget_cpython.board.programs import PROGRAMS
 
 WHOLE = {"newest", "older", "empty"}
-DAY_S = 86_400
 ASIDE = ".off"  # the end of a program's name during a deploy
 _REPORT = """
 import json
@@ -57,6 +55,18 @@ def report_of(device: Device) -> dict[str, Any]:
     return report
 
 
+def report_of_port(port: str) -> dict[str, Any]:
+    """Return a board's port, its name and its report; for one that fails its port and `error`.
+
+    As in a report, `error` is `None` where all is well. `spent` is there if the board answered.
+    """
+    try:
+        with work_on(port) as device:
+            return {"port": port, "board": deployed_board(device), **report_of(device)}
+    except BoardError as error:
+        return {"port": port, "error": str(error)}
+
+
 def _why_missing(device: Device, what: str) -> str:
     port, command = device.connection.port, deploy_command(device)
     if is_halted(device):
@@ -85,28 +95,6 @@ def find_state(device: Device) -> tuple[str, bool]:
     """Return the folder of a deployed board's state, and whether the board was provisioned."""
     home, made = device.ask(_STATE)
     return home, made
-
-
-def lines(report: dict[str, Any]) -> list[str]:
-    """Return a report as aligned lines of a word and its value."""
-    cap, left, trusted = report["cap"], report["left"], report["trusted"]
-    day = stamp(report["day"] * DAY_S)[:10]
-    rows = {
-        "spent": f"{report['spent']:,} tokens" + ("" if cap is None else f" of {cap:,}"),
-        "left": "no limit" if left is None else f"{left:,} tokens",
-        "day": day if trusted else "not known",
-        "resets": stamp(report["resets_at"]) if trusted else "not known",
-        "slots": ", ".join(report["slots"]),
-        "clock": "trusted" if trusted else "not trusted: the day does not change",
-    }
-    if report["day"] and not trusted:
-        rows["day"] += f"; the count of {day} continues"
-    if report["ahead"]:
-        rows["spent"] += f", up to {report['ahead']:,} of them ahead"
-    if report["error"] is not None:
-        rows["damaged"] = f"{report['error']}; the day counts as spent until it ends or is reset"
-    width = max(map(len, rows))
-    return [f"{word:{width}}  {what}" for word, what in rows.items()]
 
 
 def what_is_lost(report: dict[str, Any]) -> str:

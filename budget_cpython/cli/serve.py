@@ -23,6 +23,7 @@ from budget_cpython.cli.service_options import (
     seconds,
     warn,
 )
+from budget_cpython.columns import columns
 
 if TYPE_CHECKING:
     from budget_core.ledger._types import LedgerProtocol
@@ -185,14 +186,17 @@ def _add(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    keys = _needed_keys(options).keys()
-    width = max(map(len, keys), default=0)
-    for key in keys.values():
-        made = time.strftime("%Y-%m-%d", time.gmtime(key.made_at))
-        print(f"{key.name:{width}}  {made}  {','.join(key.rights)}  {key.account}")
-    if not keys:
+    keys = _needed_keys(options).keys().values()
+    rows = [(key.name, _day(key.made_at), ",".join(key.rights), key.account) for key in keys]
+    for line in columns(rows):
+        print(line)
+    if not rows:
         print("no keys", file=sys.stderr)
     return 0
+
+
+def _day(made_at: float) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(made_at))
 
 
 def _revoke(options: argparse.Namespace) -> int:

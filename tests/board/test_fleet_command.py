@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from budget_core.ledger.limit import Limit
-from budget_cpython.board.fleet import table
+from budget_cpython.board.tables import devices_table
 from budget_cpython.ledger.http import Device, HttpLedger
 from budget_cpython.serve import RIGHTS, KeyFile
 from tests.serve.support import MIDNIGHT, NOON, PATIENCE, Service
@@ -91,10 +91,10 @@ def test_a_day_that_is_over_counts_as_unused_and_contacts_are_in_words() -> None
     day = Device("a", NOON - 3 * 86_400, 1200, 50_000, MIDNIGHT, {"tokens": 5, "nano_usd": 10**9})
     free = Device("b/long", NOON - 61, 7, None, 0, {})
     now = Device("c", NOON, 0, 0, 0, {"calls": 0})
-    assert table([day, free, now], NOON) == [
+    assert devices_table([day, free, now], NOON) == [
         "DEVICE  LEFT             ITS OWN DAY      LAST CONTACT",
         "a       $1.00, 5 tokens  1,200 of 50,000  2026-02-26 12:00 UTC, 3 d ago",
         "b/long  no limit         7 no limit       2026-03-01 11:58 UTC, 1 min ago",
         "c       0 calls          0 of 0           2026-03-01 12:00 UTC, now",
     ]
-    assert "0 of 50,000" in table([day], MIDNIGHT)[1]
+    assert "0 of 50,000" in devices_table([day], MIDNIGHT)[1]

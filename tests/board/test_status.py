@@ -9,7 +9,7 @@ import pytest
 
 from budget_cpython.board.connection import BoardConnection
 from budget_cpython.board.emulator import UnixBoard
-from budget_cpython.board.state import lines
+from budget_cpython.board.tables import report_lines
 from tests.board.emulator.noon import AHEAD_S
 
 from .support import HEAP, Cli, damage, spend, status, write
@@ -75,10 +75,12 @@ def test_an_unknown_date_is_not_shown() -> None:
         "spent": 0, "ahead": 0, "left": 5, "cap": 5, "day": 0, "resets_at": 86_400,
         "slots": ["empty"] * 3, "error": None, "trusted": False,
     }  # fmt: skip
-    assert "day     not known" in lines(report)
-    assert "resets  not known" in lines(report)
-    assert "day     not known; the count of 1970-01-03 continues" in lines(report | {"day": 2})
-    assert "day     1970-01-03" in lines(report | {"day": 2, "trusted": True})
+    assert "day     not known" in report_lines(report)
+    assert "resets  not known" in report_lines(report)
+    assert "day     not known; the count of 1970-01-03 continues" in report_lines(
+        report | {"day": 2}
+    )
+    assert "day     1970-01-03" in report_lines(report | {"day": 2, "trusted": True})
 
 
 def test_a_board_with_an_unset_clock_shows_no_date(

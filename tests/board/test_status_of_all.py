@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from budget_cpython.board import PORT_VARIABLE, connection
-from budget_cpython.board.all_boards import table
 from budget_cpython.board.emulator import UnixBoard
+from budget_cpython.board.tables import boards_table
 from tests.board.emulator.noon import NoonBoard
 
 from .support import HEAP, Cli, damage, runs, spend
@@ -129,5 +129,5 @@ def test_what_is_not_known_is_said_so() -> None:
         "port": "/dev/x", "board": None, "spent": 5, "cap": None, "left": None, "resets_at": 0,
         "trusted": False, "error": None,
     }  # fmt: skip
-    line = " ".join(table([report])[1].split())
+    line = " ".join(boards_table([report])[1].split())
     assert line == "/dev/x not known 5 none no limit not known not trusted"

@@ -5,10 +5,11 @@ import json
 import os
 import sys
 import time
+from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
-from budget_cpython.board.errors import UsageError
+from budget_cpython.board.errors import BoardError, UsageError
 from budget_cpython.cli.board.command import add_command
 
 LEDGER_VARIABLE = "MICROBUDGET_LEDGER"
@@ -40,16 +41,24 @@ the service cannot be reached or refuses the key."""
 
 
 def _fleet(options: argparse.Namespace) -> int:
-    from budget_cpython.board.fleet import ask_service, table
+    from budget_core.errors import BudgetError
+    from budget_cpython.board.tables import devices_table
+    from budget_cpython.ledger.http import HttpLedger
 
     url = options.url or os.environ.get(LEDGER_VARIABLE)
     if not url:
         raise UsageError(f"give the service with --url, or set ${LEDGER_VARIABLE}")
-    devices = ask_service(url, os.environ.get(KEY_VARIABLE) or None)
+    try:
+        with closing(HttpLedger(url, os.environ.get(KEY_VARIABLE) or None)) as ledger:
+            devices = ledger.devices()
+    except ValueError as error:
+        raise UsageError(f"--url {url}: {error}") from None
+    except BudgetError as error:
+        raise BoardError(f"{url}: {error}") from None
     if options.json:
         print(json.dumps([asdict(one) for one in devices]))
     elif devices:
-        print("\n".join(table(devices, time.time())))
+        print("\n".join(devices_table(devices, time.time())))
     else:
         print("no device has reported to the service yet", file=sys.stderr)
     return 0

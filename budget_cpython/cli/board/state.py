@@ -32,12 +32,13 @@ def add_push(below: Any) -> None:
 
 def _reset(options: argparse.Namespace) -> int:
     from budget_cpython.board.device import work_on
-    from budget_cpython.board.state import lines, report_of, reset, what_is_lost
+    from budget_cpython.board.state import report_of, reset, what_is_lost
+    from budget_cpython.board.tables import report_lines
 
     with work_on(options.port) as device:
         confirm(what_is_lost(report_of(device)), options.yes)
         reset(device)
-        print("\n".join(lines(report_of(device))))
+        print("\n".join(report_lines(report_of(device))))
     return 0
 
 
@@ -54,7 +55,8 @@ def _pull(options: argparse.Namespace) -> int:
 
 
 def _push(options: argparse.Namespace) -> int:
-    from budget_cpython.board.state import check_pulled, lines, push, report_of, what_is_lost
+    from budget_cpython.board.state import check_pulled, push, report_of, what_is_lost
+    from budget_cpython.board.tables import report_lines
 
     files = check_pulled(options.folder)
     from budget_cpython.board.device import work_on
@@ -63,5 +65,5 @@ def _push(options: argparse.Namespace) -> int:
         confirm(what_is_lost(report_of(device)), options.yes)
         push(device, options.folder, files)
         print(f"copied {len(files)} files to the board")
-        print("\n".join(lines(report_of(device))))
+        print("\n".join(report_lines(report_of(device))))
     return 0

@@ -42,18 +42,20 @@ def _status(options: argparse.Namespace) -> int:
     if ports[1:]:
         raise UsageError(f"--port was given {len(ports)} times: give one, or --all for a table")
     from budget_cpython.board.device import work_on
-    from budget_cpython.board.state import lines, report_of
+    from budget_cpython.board.state import report_of
+    from budget_cpython.board.tables import report_lines
 
     with work_on(ports[0] if ports else None) as device:
         report = report_of(device)
-    print(json.dumps(report) if options.json else "\n".join(lines(report)))
+    print(json.dumps(report) if options.json else "\n".join(report_lines(report)))
     return 0 if report["error"] is None else 1
 
 
 def _status_of_all(ports: list[str], as_json: bool) -> int:
-    from budget_cpython.board.all_boards import report_of_port, table
     from budget_cpython.board.connection import choose_ports
+    from budget_cpython.board.state import report_of_port
+    from budget_cpython.board.tables import boards_table
 
     reports = [report_of_port(port) for port in choose_ports(ports)]
-    print(json.dumps(reports) if as_json else "\n".join(table(reports)))
+    print(json.dumps(reports) if as_json else "\n".join(boards_table(reports)))
     return 1 if any(report["error"] is not None for report in reports) else 0
