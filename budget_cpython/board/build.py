@@ -15,9 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from budget_core.wall_clock import BUILT
-from budget_cpython.board.errors import BoardError, UsageError
-from budget_cpython.board.known_boards import board_files
-from budget_cpython.board.programs import DEPLOYED, PROGRAMS, SETTINGS, own_modules
+from budget_cpython.board.errors import BoardError
+from budget_cpython.board.programs import DEPLOYED, own_files
 
 CORE = Path(__file__).resolve().parents[2] / "budget_core"
 LIBRARY = "/lib/budget_core"
@@ -75,9 +74,7 @@ def build_board(board: Path, form: Form, left_out: Collection[str] = ()) -> Buil
             made = Path(folder, CORE.name)
             core = sorted(path for path in made.rglob("*") if path.is_file())
             files = {f"{LIBRARY}/{path.relative_to(made)}": path.read_bytes() for path in core}
-    files[SETTINGS] = _program(board, SETTINGS)
-    files |= {path: source.read_bytes() for path, source in own_modules(board).items()}
-    files |= {path: _program(board, path) for path in PROGRAMS}
+    files |= {path: source.read_bytes() for path, source in own_files(board).items()}
     deployed = _DEPLOYED.format(board=board.name, built=BUILT, listing=_listing(files, image))
     files[DEPLOYED] = deployed.encode()
     return Build(form, files, image)
@@ -213,10 +210,3 @@ def _compiler() -> str:
 
 def _module(path: Path) -> str:
     return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
-
-
-def _program(board: Path, path: str) -> bytes:
-    source = board_files(board).get(path[1:])
-    if source is None:
-        raise UsageError(f"{board} is not a board: it has no {path[1:]}")
-    return source.read_bytes()

@@ -8,7 +8,7 @@ _HERE = Path(__file__).resolve()
 _IN_WHEEL = _HERE.parents[1] / "boards"
 _IN_CHECKOUT = _HERE.parents[2] / "boards"
 _SHARED = "shared"
-_MARK = "settings.py"
+_PARTS = ("settings.py", "boot.py", "main.py")
 
 
 def known_boards() -> dict[str, Path]:
@@ -20,8 +20,9 @@ def find_board(name: str) -> Path:
     """Return the folder of a board, by its name or by a path that contains a slash."""
     if "/" in name or "\\" in name:
         folder = Path(name).resolve()
-        if _MARK not in board_files(folder):
-            raise UsageError(f"{name} is not a board: it has no {_MARK}")
+        files = board_files(folder)
+        if missing := [part for part in _PARTS if part not in files]:
+            raise UsageError(f"{name} is not a board: it has no {missing[0]}")
         return folder
     boards = known_boards()
     if name not in boards:

@@ -17,26 +17,24 @@ DEPLOYED = "/deployed.py"
 
 
 def programs_of(board: Path) -> list[Path]:
-    """Return the files of a board's programs, those that it has."""
+    """Return the files of a board's programs."""
     files = board_files(board)
-    return [files[path[1:]] for path in PROGRAMS if path[1:] in files]
+    return [files[path[1:]] for path in PROGRAMS]
 
 
-def own_modules(board: Path) -> dict[str, Path]:
-    """Return the modules and packages of a board's folder that its programs import.
+def own_files(board: Path) -> dict[str, Path]:
+    """Return the programs and settings of a board, and what they import from its folder.
 
-    They are sorted by their path on the board.
+    They are by their path on the board, sorted. The secrets are not among them.
     """
     files = board_files(board)
-    apart = {path[1:] for path in (*PROGRAMS, SETTINGS, SECRETS, DEPLOYED)}
-    waiting = [files[path[1:]] for path in (*PROGRAMS, SETTINGS) if path[1:] in files]
-    found: dict[str, Path] = {}
+    found = {path: files[path[1:]] for path in (*PROGRAMS, SETTINGS)}
+    waiting = [*found.values()]
     while waiting:
         for name in {name.partition(".")[0] for name in imported_names(parsed(waiting.pop()))}:
             inner = {f"/{path.relative_to(board)}": path for path in (board / name).rglob("*.py")}
-            module = f"{name}.py"
-            if module in files and module not in apart:
-                inner[f"/{module}"] = files[module]
+            if f"{name}.py" in files and f"/{name}.py" not in (SECRETS, DEPLOYED):
+                inner[f"/{name}.py"] = files[f"{name}.py"]
             waiting += [path for place, path in inner.items() if place not in found]
             found |= inner
     return dict(sorted(found.items()))

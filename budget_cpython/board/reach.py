@@ -8,7 +8,7 @@ with a LEDGER in the settings.
 import ast
 import sys
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from budget_core import _names
@@ -20,8 +20,8 @@ from budget_cpython.board.programs import (
     SETTINGS,
     imported_names,
     imports_at_the_top,
+    own_files,
     parsed,
-    programs_of,
 )
 
 # What the commands of `microbudget board` import on a board, and what finds the public names.
@@ -44,30 +44,34 @@ class Reach:
     `unknown` is why that cannot be told, or empty; then they can load every module.
     """
 
-    modules: dict[str, Path] = field(default_factory=dict)
-    unknown: str = ""
+    modules: dict[str, Path]
+    unknown: str
 
 
 def reach_of(board: Path, more: Collection[str] = ()) -> Reach:
     """Return what a board's programs can load; `more` names rooms and modules to add."""
-    reach = Reach()
-    own = _own_files(board, reach)
+    own = {source: parsed(source) for source in own_files(board).values()}
+    settings, source = settings_of(board), board_files(board)[SETTINGS[1:]]
+    has_ledger = bool((settings or {}).get("LEDGER"))
     named = [name for word in more for name in _room_or_module(word)]
     waiting = [(board, name) for name in (*_COMMANDS, *named)]
-    settings = settings_of(board)
-    if settings is None:
-        reach.unknown = f"{board_files(board)[SETTINGS[1:]]} can only be run on a board"
-    has_ledger = bool((settings or {}).get("LEDGER"))
-    if has_ledger:
-        waiting.append((board_files(board)[SETTINGS[1:]], _FLEET))
-    uses_ledger = has_ledger or any(_uses_ledger(tree) for tree in own.values())
+    waiting += [(source, _FLEET)] * has_ledger
     waiting += [(source, name) for source, tree in own.items() for name in _imported(tree, True)]
+    modules = _reached(waiting, has_ledger or any(map(_uses_ledger, own.values())))
+    if settings is None:
+        return Reach(modules, f"{source} can only be run on a board")
+    return Reach(modules, _why_unknown(board, own))
+
+
+def _reached(waiting: list[tuple[Path, str]], uses_ledger: bool) -> dict[str, Path]:
+    """Return the modules that these files and names load, by path, and which file loads each."""
+    found: dict[str, Path] = {}
     while waiting:
         source, name = waiting.pop()
         path = _module(name)
-        if path is None or path in reach.modules:
+        if path is None or path in found:
             continue
-        reach.modules[path] = source
+        found[path] = source
         tree = _parse(CORE / path)
         at_the_top = set(_imported(ast.Module(imports_at_the_top(tree), [])))
         for inner in _imported(tree):
@@ -75,7 +79,7 @@ def reach_of(board: Path, more: Collection[str] = ()) -> Reach:
             optional = optional and not path.startswith(f"{_LEDGER}/")
             if uses_ledger or not optional or inner in at_the_top:
                 waiting.append((CORE / path, inner))
-    return reach
+    return found
 
 
 def left_out(board: Path, more: Collection[str] = (), without: Collection[str] = ()) -> set[str]:
@@ -103,8 +107,8 @@ def loaded_at_start(board: Path) -> list[str]:
 
     The room `board` has the steps of a start: what its functions import is loaded then.
     """
-    own = _own_files(board, Reach()).values()
-    waiting = [name for tree in own for name in _imported(tree, True)]
+    own = own_files(board).values()
+    waiting = [name for source in own for name in _imported(parsed(source), True)]
     reached = reach_of(board).modules
     found: set[str] = set()
     while waiting:
@@ -116,26 +120,18 @@ def loaded_at_start(board: Path) -> list[str]:
     return sorted(map(_full_name, found))
 
 
-def _own_files(board: Path, reach: Reach) -> dict[Path, ast.Module]:
-    """Return the syntax of a board's programs and of what they import from its folder."""
-    waiting = [*programs_of(board), board_files(board)[SETTINGS[1:]]]
-    found: dict[Path, ast.Module] = {}
-    while waiting:
-        source = waiting.pop()
-        if source in found:
-            continue
-        found[source] = tree = parsed(source)
-        for name in imported_names(tree):
-            first = name.partition(".")[0]
-            beside = [board / f"{first}.py", *sorted((board / first).rglob("*.py"))]
-            files = [path for path in beside if path.is_file()]
-            waiting += files
-            known = first in _OF_THE_BOARD or first in _OF_FIRMWARE.split() or first == CORE.name
-            if not (files or known or first in sys.stdlib_module_names):
-                reach.unknown = f"{source} imports {first}, which may import more"
+def _why_unknown(board: Path, own: dict[Path, ast.Module]) -> str:
+    """Return what may load modules that the programs do not name, or an empty text."""
+    known = {CORE.name, *_OF_THE_BOARD, *_OF_FIRMWARE.split(), *sys.stdlib_module_names}
+    known |= {path.stem for path in board.glob("*.py")}
+    known |= {path.relative_to(board).parts[0] for path in board.glob("*/**/*.py")}
+    for source, tree in own.items():
+        tops = {name.partition(".")[0] for name in imported_names(tree)}
+        if unknown := tops - known:
+            return f"{source} imports {min(unknown)}, which may import more"
         if by_name := _BY_NAME & {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}:
-            reach.unknown = f"{source} uses {min(by_name)}"
-    return found
+            return f"{source} uses {min(by_name)}"
+    return ""
 
 
 def _imported(tree: ast.Module, is_program: bool = False) -> Iterator[str]:
