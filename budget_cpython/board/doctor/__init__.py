@@ -14,7 +14,7 @@ from budget_cpython.board.doctor.contents import (
     check_firmware,
     check_store,
 )
-from budget_cpython.board.doctor.finding import Finding, Result, fails, ok
+from budget_cpython.board.doctor.finding import EndedError, Finding, Result, fails, ok
 from budget_cpython.board.doctor.memory import check_memory
 from budget_cpython.board.doctor.network import (
     check_clock,
@@ -81,5 +81,7 @@ def _restart(connection: BoardConnection) -> None:
 def _run(check: Callable[[Device], Finding], device: Device) -> Finding:
     try:
         return check(device)
+    except EndedError as ended:
+        return ended.finding
     except BoardError as error:
         return fails(str(error), _REPEAT)

@@ -2,8 +2,7 @@
 
 from budget_cpython.board.build import LIBRARY, ROMFS, Form, listed_files
 from budget_cpython.board.device import OLDEST, Device
-from budget_cpython.board.doctor.finding import Finding, fails, ok, warning
-from budget_cpython.board.doctor.probe import probe
+from budget_cpython.board.doctor.finding import Finding, fails, ok, probe, warning
 from budget_cpython.board.known_boards import known_boards
 from budget_cpython.board.programs import DEPLOYED
 from budget_cpython.board.romfs import partition_digest

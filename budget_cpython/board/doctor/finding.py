@@ -1,7 +1,13 @@
-"""What a check of one part of a board has found."""
+"""What a check of one part of a board has found, and the programs by which it looks."""
 
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from budget_cpython.board.device import Device
+
+_PROGRAMS = Path(__file__).with_name("programs")
 
 
 class Result(Enum):
@@ -51,6 +57,23 @@ def fails(found: str, fix: str) -> Finding:
     return Finding(Result.FAILS, found, fix)
 
 
-def absent(why: str) -> Finding:
-    """Return that the board does not have what the check is about."""
-    return Finding(Result.NOT_RUN, f"not on this board: {why}")
+class EndedError(Exception):
+    """A check ended with its finding: the board cannot be asked for more."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.found)
+        self.finding = finding
+
+
+def probe(device: Device, program: str, silence_s: float = 0) -> Any:
+    """Run one of the folder `programs` on a board; return what it prints, read as JSON.
+
+    Raises `EndedError` if it prints why its part is `absent`, or what is `wrong` in the settings.
+    """
+    found = device.ask((_PROGRAMS / f"{program}.py").read_text("utf-8"), silence_s)
+    if isinstance(found, dict) and "absent" in found:
+        raise EndedError(Finding(Result.NOT_RUN, f"not on this board: {found['absent']}"))
+    if isinstance(found, dict) and "wrong" in found:
+        fix = "correct it in the folder's settings.py and deploy again"
+        raise EndedError(fails(found["wrong"], fix))
+    return found

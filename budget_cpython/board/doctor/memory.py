@@ -3,11 +3,10 @@
 from typing import Any
 
 from budget_cpython.board.device import Device
-from budget_cpython.board.doctor.finding import Finding, absent, fails, ok, warning
+from budget_cpython.board.doctor.finding import Finding, fails, ok, probe, warning
 from budget_cpython.board.doctor.network import PATIENCE_S
-from budget_cpython.board.doctor.probe import probe
 from budget_cpython.board.errors import DeviceError
-from budget_cpython.board.needs import KIB, TLS_KIB
+from budget_cpython.board.memory import KIB, TLS_KIB, Memory, measure
 
 _CALLS = 5
 _ROOM = "deploy with --romfs or --frozen, which take less, or lower HISTORY_CHARS in settings.py"
@@ -25,40 +24,35 @@ def check_memory(device: Device) -> Finding:
     The board is restarted first: its heap is then as its program finds it.
     """
     device.connection.restart_idle()
-    heap = probe(device, "heap")
-    if heap is None:
-        return absent("its firmware does not tell how much heap is free")
+    has = measure(device)
     try:
         turn = probe(device, "turn", PATIENCE_S)
     except DeviceError as error:
-        if finding := _why_ended(str(error), heap):
+        if finding := _why_ended(str(error), has):
             return finding
         raise
-    if "absent" in turn:
-        return absent(turn["absent"])
     said = " ".join(turn["said"])
-    return _why_ended(said, heap) or _judge(device, heap, turn, said)
+    return _why_ended(said, has) or _judge(has, turn, said)
 
 
-def _why_ended(said: str, heap: list[int]) -> Finding | None:
+def _why_ended(said: str, has: Memory) -> Finding | None:
     for words, (what, fix) in _ENDS.items():
         if words in said:
-            return fails(f"{what}; the heap has {sum(heap):,} B, {heap[0]:,} in use before", fix)
+            return fails(
+                f"{what}; the heap has {has.heap:,} B, {has.heap_used:,} in use before", fix
+            )
     return None
 
 
-def _judge(device: Device, heap: list[int], turn: dict[str, Any], said: str) -> Finding:
-    used, free = heap
-    ours = turn["before"] - used  # of the program that measures
+def _judge(has: Memory, turn: dict[str, Any], said: str) -> Finding:
+    ours = turn["before"] - has.heap_used  # of the program that measures
     rest, peak = turn["rest"] - ours, turn["peak"] - ours
-    left = used + free - peak
-    shown = (
-        f"heap {used + free:,} B: {rest:,} at rest, {peak:,} at the peak of a turn, {left:,} left"
-    )
+    left = has.heap - peak
+    shown = f"heap {has.heap:,} B: {rest:,} at rest, {peak:,} at the peak of a turn, {left:,} left"
     if turn["fleet"]:
         shown += ", the ledger's part included"
-    if turn["stack"]:
-        shown += f"; C stack {probe(device, 'stack'):,} B: {turn['stack']:,} at an LLM call"
+    if turn["stack"] and has.stack:
+        shown += f"; C stack {has.stack:,} B: {turn['stack']:,} at an LLM call"
     if turn["calls"] < _CALLS:
         return warning(
             f"{shown}; the turn ended after {turn['calls']} of {_CALLS} LLM calls: {said}",

@@ -5,8 +5,7 @@ import time
 
 from budget_core.until import stamp
 from budget_cpython.board.device import Device
-from budget_cpython.board.doctor.finding import Finding, absent, fails, ok, warning
-from budget_cpython.board.doctor.probe import probe
+from budget_cpython.board.doctor.finding import Finding, fails, ok, probe, warning
 
 PATIENCE_S = 120.0
 _WEAK_DBM = -75
@@ -26,8 +25,6 @@ _REFUSED = {
 def check_wifi(device: Device) -> Finding:
     """Check that the board joins its Wi-Fi, and how strong the signal is."""
     found = probe(device, "wifi", PATIENCE_S)
-    if "absent" in found:
-        return absent(found["absent"])
     if "nameless" in found:
         return fails("no WIFI_NAME in a secret.py on the board", f"fill it in {_SECRET}")
     if "error" in found:
@@ -67,8 +64,6 @@ def check_clock(device: Device) -> Finding:
 def check_name(device: Device) -> Finding:
     """Check that the name of the endpoint's host is found."""
     found = probe(device, "name", PATIENCE_S)
-    if "absent" in found:
-        return absent(found["absent"])
     host = found["host"]
     if "error" in found:
         fix = "correct BASE_URL in settings.py or secret.py, or the name server of the network"
@@ -79,10 +74,6 @@ def check_name(device: Device) -> Finding:
 def check_endpoint(device: Device) -> Finding:
     """Check that the endpoint answers a request that costs no tokens, with its certificates."""
     found = probe(device, "endpoint", PATIENCE_S)
-    if "absent" in found:
-        return absent(found["absent"])
-    if "wrong" in found:
-        return fails(found["wrong"], "correct it in the folder's settings.py and deploy again")
     url = found["url"]
     if "error" in found:
         return fails(f"{url}: {found['error']}", _why_unreached(url, found["error"]))
@@ -101,10 +92,6 @@ def check_endpoint(device: Device) -> Finding:
 def check_ledger(device: Device) -> Finding:
     """Check that the service of a fleet knows the board's account; nothing is drawn from it."""
     found = probe(device, "ledger", PATIENCE_S)
-    if "absent" in found:
-        return absent(found["absent"])
-    if "wrong" in found:
-        return fails(found["wrong"], "correct it in the folder's settings.py and deploy again")
     account = f"the account {found['account']}"
     if "error" in found:
         fix = f"correct LEDGER in settings.py, or LEDGER_KEY {_SECRET}, or start the service"
