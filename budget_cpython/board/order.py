@@ -11,9 +11,9 @@ from budget_cpython.board.deploy import Say
 from budget_cpython.board.device import Device
 from budget_cpython.board.errors import BoardError, UsageError
 from budget_cpython.board.known_boards import board_files
-from budget_cpython.board.memory import measure
-from budget_cpython.board.needs import (
+from budget_cpython.board.memory import (
     heap_needed,
+    measure,
     parts,
     stack_needed,
     unfit,

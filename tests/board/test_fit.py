@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from benchmarks.mpy import find_micropython32
-from budget_cpython.board import needs
+from budget_cpython.board import memory
 from budget_cpython.board.build import Form
 from budget_cpython.board.device import Identity
 from budget_cpython.board.known_boards import known_boards
-from budget_cpython.board.memory import Memory
-from budget_cpython.board.needs import (
+from budget_cpython.board.memory import (
     KIB,
     LEDGER_STACK_BYTES,
     STACK_BYTES,
     TLS_KIB,
+    Memory,
     heap_needed,
     stack_needed,
     unfit,
@@ -107,7 +107,7 @@ def test_a_deploy_says_that_the_c_stack_is_too_small_and_copies_nothing(
     micropython = find_micropython32()
     if micropython is None:
         pytest.skip("there is no 32-bit MicroPython for this machine")
-    monkeypatch.setattr(needs, "STACK_BYTES", 1 << 20)
+    monkeypatch.setattr(memory, "STACK_BYTES", 1 << 20)
     with NoonBoard(tmp_path / "flash.img", heap="512k", micropython=micropython) as board:
         said = Cli(board, capsys)("deploy", "unix")
         assert said.code == 1

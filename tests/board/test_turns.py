@@ -17,7 +17,7 @@ from budget_core.ledger.limit import Limit
 from budget_cpython.board.build import Form
 from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.known_boards import find_board
-from budget_cpython.board.needs import LEDGER_KIB, TURN_KIB
+from budget_cpython.board.memory import LEDGER_KIB, TURN_KIB
 from budget_cpython.cli import main
 from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.http import HttpLedger

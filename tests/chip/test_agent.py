@@ -11,7 +11,7 @@ from benchmarks import chip
 from benchmarks.chip_chat import chat
 from benchmarks.emulated_chip import CHIP, KIB, EmulatedChip
 from budget_cpython.board.build import Form
-from budget_cpython.board.needs import LEDGER_STACK_BYTES, STACK_BYTES
+from budget_cpython.board.memory import LEDGER_STACK_BYTES, STACK_BYTES
 
 pytestmark = pytest.mark.skipif(not CHIP.exists(), reason="make chip builds the emulated chip")
 
