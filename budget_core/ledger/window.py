@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 NO_DATE = 1  # the end of the window of a clock that has no date, and says 0
 FAR = 1000 << 40  # milliseconds, of whole seconds: some 35,000 years from 1970
 _HOUR = 3600
+_MONDAY = 4 * DAY  # 1970-01-05
 _MOST_BUCKETS = 60
 
 
@@ -53,17 +54,17 @@ def parse_window(name: "Any") -> Window:
     Raises `ValueError` for any other.
     """
     unit, mark, hour = name.partition("@") if isinstance(name, str) else ("", "", "")
-    if unit in ("run", "hour") and not mark:
-        return Window(unit, _never if unit == "run" else _an_hour)
+    if name == "run":
+        return Window("run", lambda now: (0, FAR // 1000))
+    if name == "hour":
+        return Window("hour", _every(_HOUR))
     if unit in ("day", "week", "month") and (not mark or _is_number(hour, 23)):
-        shift = int(hour or "0")
-        calendar = _BOUNDS[unit]
-
-        def bounds(now: int) -> "tuple[int, int]":
-            start, end = calendar((now - shift * _HOUR) // DAY)
-            return start * DAY + shift * _HOUR, end * DAY + shift * _HOUR
-
-        return Window(f"{unit}@{shift}" if shift else unit, bounds)
+        shift = int(hour or "0") * _HOUR
+        if unit == "month":
+            bounds = _monthly(shift)
+        else:
+            bounds = _every(DAY, shift) if unit == "day" else _every(7 * DAY, _MONDAY + shift)
+        return Window(f"{unit}@{hour}" if shift else unit, bounds)
     if unit.startswith("rolling ") and not mark:
         return _rolling(name)
     return refuse_window(name)
@@ -86,42 +87,33 @@ def _is_number(text: str, most: int) -> bool:
 
 def _rolling(name: str) -> Window:
     seconds, _, buckets = name[8:].partition("/")
-    if not (_is_number(seconds, 366 * DAY) and _is_number(buckets, _MOST_BUCKETS)):
-        return refuse_window(name)
-    span, count = int(seconds), int(buckets)
-    if not span or not count or span % count:
-        return refuse_window(name)
-    size = span // count
+    if _is_number(seconds, 366 * DAY) and _is_number(buckets, _MOST_BUCKETS):
+        span, count = int(seconds), int(buckets)
+        if span and count and not span % count:
+            return Window(name, _every(span // count), span)
+    return refuse_window(name)
+
+
+def _every(size: int, first: int = 0) -> "Callable[[int], tuple[int, int]]":
+    """Return the bounds of windows of so many seconds, of which one begins at `first`."""
 
     def bounds(now: int) -> "tuple[int, int]":
-        start = now // size * size
+        start = now - (now - first) % size
         return start, start + size
 
-    return Window(name, bounds, span)
+    return bounds
 
 
-def _never(now: int) -> "tuple[int, int]":
-    return 0, FAR // 1000
+def _monthly(shift: int) -> "Callable[[int], tuple[int, int]]":
+    """Return the bounds of the calendar's months, so many seconds later."""
 
+    def bounds(now: int) -> "tuple[int, int]":
+        day = (now - shift) // DAY
+        start = day - _day_of_month(day) + 1
+        end = start + 32 - _day_of_month(start + 31)
+        return start * DAY + shift, end * DAY + shift
 
-def _an_hour(now: int) -> "tuple[int, int]":
-    start = now // _HOUR * _HOUR
-    return start, start + _HOUR
-
-
-def _a_day(day: int) -> "tuple[int, int]":
-    return day, day + 1
-
-
-def _a_week(day: int) -> "tuple[int, int]":
-    start = day - (day + 3) % 7
-    return start, start + 7
-
-
-def _a_month(day: int) -> "tuple[int, int]":
-    start = day - _day_of_month(day) + 1
-    later = start + 31
-    return start, later - _day_of_month(later) + 1
+    return bounds
 
 
 def _day_of_month(day: int) -> int:
@@ -131,6 +123,3 @@ def _day_of_month(day: int) -> int:
     of_year = cycle - (365 * year + year // 4 - year // 100)
     month = (5 * of_year + 2) // 153
     return of_year - (153 * month + 2) // 5 + 1
-
-
-_BOUNDS = {"day": _a_day, "week": _a_week, "month": _a_month}
