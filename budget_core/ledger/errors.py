@@ -61,6 +61,14 @@ class BudgetExceededError(LedgerError):
             f"{show(spent)} spent, {show(held)} held{waited}"
         )
 
+    def but(
+        self, asked: int | None, spent: int, held: int, waited_ms: int = 0
+    ) -> "BudgetExceededError":
+        """Return the error of a call to which the same limit refuses other amounts."""
+        place = (self.scope, self.axis, self.window)
+        times = (self.resets_at, self.now, waited_ms)
+        return BudgetExceededError(*place, asked, self.limit, spent, held, *times)
+
     @property
     def is_held(self) -> bool:
         """Whether it is held, not spent: others may give back what is missing."""

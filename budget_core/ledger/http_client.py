@@ -5,8 +5,8 @@ import os
 from binascii import hexlify
 
 from budget_core.chat.http import HttpEndpoint, HttpExchange
-from budget_core.checks import check_count, check_limit, check_text
-from budget_core.errors import ProviderError, refuse
+from budget_core.checks import check_count, check_text
+from budget_core.errors import ProviderError
 from budget_core.ledger.errors import (
     BudgetExceededError,
     HoldSettledError,
@@ -17,7 +17,14 @@ from budget_core.ledger.errors import (
     UnknownAccountError,
     UnknownHoldError,
 )
-from budget_core.ledger.limit import MOST, Limit, check_amounts, check_key, check_path
+from budget_core.ledger.limit import (
+    MOST,
+    Limit,
+    check_amounts,
+    check_key,
+    check_limits,
+    check_path,
+)
 from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl, time_to_wait
 from budget_core.wall_clock import WALL
 
@@ -31,6 +38,16 @@ if TYPE_CHECKING:
 DEVICE = "Microbudget-Device: "
 _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _MAX_MESSAGE = 300
+_TEXTS = ("account", "axis", "id", "key", "path", "scope", "state", "window")
+_OPTIONAL = ("asked", "limit", "resets_at")  # `None` is unlimited, or never
+_BALANCE = "account", "axis", "window", "limit", "spent", "held", "begins_at", "resets_at"
+_EXCEEDED = "scope", "axis", "window", "asked", "limit", "spent", "held", "resets_at"
+_ERRORS: "dict[str, Any]" = {
+    "unknown_account": (UnknownAccountError, ("path",)),
+    "unknown_hold": (UnknownHoldError, ("path", "id")),
+    "hold_settled": (HoldSettledError, ("id", "state")),
+    "key_reused": (KeyReusedError, ("path", "key")),
+}
 
 
 class HttpLedger:
@@ -77,11 +94,10 @@ class HttpLedger:
 
     async def set_limits(self, path: str, limits: "Sequence[Limit]") -> None:
         """Replace an account's limits by these; an empty list removes the account."""
-        rows = []
-        for limit in limits if isinstance(limits, (list, tuple)) else (limits,):
-            if not isinstance(limit, Limit):
-                refuse("limits", "a list of Limits", limit)
-            rows.append({"axis": limit.axis, "cap": limit.cap, "window": limit.window})
+        rows = [
+            {"axis": limit.axis, "cap": limit.cap, "window": limit.window}
+            for limit in check_limits(limits)
+        ]
         await self._ask(_limits, "PUT", "limits/" + check_path(path), {"limits": rows})
 
     async def limits(self, path: str) -> "list[Limit]":
@@ -267,26 +283,20 @@ def _hold(said: "Any") -> Hold:
 
 
 def _balances(said: "Any") -> "list[Balance]":
-    return [
-        Balance(
-            check_path(row["account"]),
-            check_text("axis", row["axis"]),
-            check_text("window", row["window"]),
-            check_limit("limit", row["limit"]),
-            _sum(row["spent"]),
-            _sum(row["held"]),
-            check_count("begins_at", row["begins_at"]),
-            check_limit("resets_at", row["resets_at"]),
-        )
-        for row in said["balances"]
-    ]
+    return [Balance(*_fields(row, *_BALANCE)) for row in said["balances"]]
 
 
-def _sum(value: "Any") -> int:
-    """Accept a whole number of any size."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError
-    return value
+def _fields(said: "Any", *names: str) -> "list[Any]":
+    """Return fields of an answer: texts, and whole numbers of any size."""
+    found = [said[name] for name in names]
+    for name, value in zip(names, found):
+        if name in _TEXTS:
+            check_text(name, value)
+            continue
+        wrong = isinstance(value, bool) or not isinstance(value, int) or value < 0
+        if wrong and not (value is None and name in _OPTIONAL):
+            raise ValueError
+    return found
 
 
 def _refusal(status: int, said: "dict[str, Any]") -> Exception:
@@ -295,29 +305,13 @@ def _refusal(status: int, said: "dict[str, Any]") -> Exception:
     message = message[:_MAX_MESSAGE] if isinstance(message, str) else "it said no more"
     try:
         if word == "budget_exceeded":
-            return BudgetExceededError(
-                check_text("scope", said["scope"]),
-                check_text("axis", said["axis"]),
-                check_text("window", said["window"]),
-                check_limit("asked", said["asked"]),
-                check_count("limit", said["limit"]),
-                _sum(said["spent"]),
-                _sum(said["held"]),
-                check_limit("resets_at", said["resets_at"]),
-                WALL(),
-                check_count("waited_ms", said.get("waited_ms", 0)),
-            )
-        if word == "unknown_account":
-            return UnknownAccountError(check_text("path", said["path"]))
-        if word == "unknown_hold":
-            return UnknownHoldError(check_text("path", said["path"]), check_text("id", said["id"]))
-        if word == "hold_settled":
-            return HoldSettledError(
-                check_text("id", said["id"]), check_text("state", said["state"])
-            )
-        if word == "key_reused":
-            return KeyReusedError(check_text("path", said["path"]), check_text("key", said["key"]))
-    except (KeyError, ValueError):
+            waited_ms = check_count("waited_ms", said.get("waited_ms", 0))
+            return BudgetExceededError(*(_fields(said, *_EXCEEDED) + [WALL(), waited_ms]))
+        if word in _ERRORS:
+            error, names = _ERRORS[word]
+            found: Exception = error(*_fields(said, *names))
+            return found
+    except (KeyError, TypeError, ValueError):
         pass  # as anything that is not from a ledger
     if word == "invalid":
         return ValueError(message)

@@ -323,6 +323,4 @@ def _refusal(error: BudgetExceededError, asked: int, block: "LeasedBlock") -> Bu
     """Return the error for the caller, to whom what is leased and free was left as well."""
     used = block.unsettled(error.axis)
     held = max(0, error.held - used - max(0, block.free(error.axis)))
-    place = (error.scope, error.axis, error.window)
-    limit, spent, times = error.limit, error.spent + used, (error.resets_at, error.now)
-    return BudgetExceededError(*place, asked, limit, spent, held, *times)
+    return error.but(asked, error.spent + used, held)

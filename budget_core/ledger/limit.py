@@ -78,9 +78,7 @@ class LimitReader:
         Raises `ValueError` for two limits on one axis and window, and for more than 16.
         """
         found: dict[tuple[str, str], tuple[str, Window, int | None]] = {}
-        for limit in limits if isinstance(limits, (list, tuple)) else (limits,):
-            if not isinstance(limit, Limit):
-                refuse("limits", "a list of Limits", limit)
+        for limit in check_limits(limits):
             window = self.window(limit.window)
             self.check_axis(limit.axis)
             if (limit.axis, window.name) in found:
@@ -106,6 +104,15 @@ class LimitReader:
         if axis not in self.known and not (self._any and counted):
             more = ", or counted by a limit on the path, or named in axes" if self._any else ""
             refuse("axis", f"one of {', '.join(self.known)}{more}", axis)
+
+
+def check_limits(limits: "Any") -> "Sequence[Limit]":
+    """Accept a list of limits, or one alone."""
+    found: Sequence[Limit] = limits if isinstance(limits, (list, tuple)) else (limits,)
+    for limit in found:
+        if not isinstance(limit, Limit):
+            refuse("limits", "a list of Limits", limit)
+    return found
 
 
 def check_path(path: "Any") -> str:

@@ -110,20 +110,11 @@ class Balance:
         return cls.read(*names, bucket.cap, spent, held, bucket.start, bucket.end)
 
     @classmethod
-    def read(
-        cls,
-        account: str,
-        axis: str,
-        window: str,
-        limit: int | None,
-        spent: int,
-        held: int,
-        start: int,
-        end: int,
-    ) -> "Balance":
-        """Return a balance of a window given in Unix milliseconds."""
-        resets_at = None if end >= FAR else end // 1000
-        return cls(account, axis, window, limit, spent, held, start // 1000, resets_at)
+    def read(cls, *row: "Any") -> "Balance":
+        """Return a balance of its values in their order, its window in Unix milliseconds."""
+        start, end = row[6:]
+        times = (start // 1000, None if end >= FAR else end // 1000)
+        return cls(*(row[:6] + times))
 
     @property
     def left(self) -> int | None:

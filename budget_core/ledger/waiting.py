@@ -253,9 +253,8 @@ class _Waiter:
         if is_behind:
             asked = self.amounts[error.axis]
             held = min(max(0, error.limit - error.spent), held + (error.asked or 0))
-        place = (error.scope, error.axis, error.window)
-        counts = (asked, error.limit, error.spent, held)
-        return BudgetExceededError(*place, *counts, error.resets_at, error.now, waited_ms)
+        found: BudgetExceededError = error.but(asked, error.spent, held, waited_ms)
+        return found
 
     def is_behind_of(self, earlier: "_Waiter") -> bool:
         """Tell whether it asks for what an earlier call was refused."""
