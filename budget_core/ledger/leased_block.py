@@ -5,7 +5,7 @@ from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
 from budget_core.ledger.limit import MOST, check_axis
 from budget_core.ledger.memory import Ledger
 from budget_core.ledger.outbox import add_amounts
-from budget_core.ledger.window import FAR
+from budget_core.ledger.window import FAR, parse_window
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from budget_core.ledger.outbox import Outbox
     from budget_core.ledger.records import Balance, Hold
     from budget_core.ledger.window import Window
+
+_RUN = parse_window("run")
 
 
 class PathLease:
@@ -175,8 +177,7 @@ class _LocalLedger(Ledger):
         self._reader.known = ()
 
     def _read_limits(self, limits: "Any") -> "list[tuple[str, Window, int | None]]":
-        window = self._reader.window("run")
-        return [(axis, window, limits[axis]) for axis in limits]
+        return [(axis, _RUN, limits[axis]) for axis in limits]
 
     def _check_uncounted(self, axis: str, charged: bool) -> None:
         raise UnknownAccountError(check_axis(axis))

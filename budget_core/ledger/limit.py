@@ -16,7 +16,6 @@ MAX_DEPTH = 8
 MAX_LIMITS = 16  # of an account, and axes of an operation
 MAX_SEGMENT = 64
 MAX_KEY = 200
-_MAX_WINDOWS = 64  # that are remembered; others are read again
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _SEGMENT = _LETTERS + ".@+="
 _PRINTABLE = _SEGMENT + "!\"#$%&'()*,/:;<>?[\\]^`{|}~"
@@ -57,14 +56,13 @@ class Limit:
 class LimitReader:
     """Reads limits for a ledger.
 
-    `windows` reads the names of windows, which begin with those that `Limit` knows. `axes` are the
+    `window` reads the names of windows, which begin with those that `Limit` knows. `axes` are the
     only ones that a limit or an amount may have; `None` allows any, but to a reservation only
     `AXES` and those that a limit on its path counts. `known` are those that are always allowed.
     """
 
-    def __init__(self, windows: "Callable[[Any], Window]", axes: "Sequence[str] | None") -> None:
-        self._read_window = windows
-        self._windows: dict[str, Window] = {}  # each read once
+    def __init__(self, window: "Callable[[Any], Window]", axes: "Sequence[str] | None") -> None:
+        self.window = window
         if isinstance(axes, str):
             refuse("axes", "a list of axes", axes)
         self._any = axes is None
@@ -87,16 +85,6 @@ class LimitReader:
         if len(found) > MAX_LIMITS:
             raise ValueError(f"an account has at most {MAX_LIMITS} limits, not {len(found)}")
         return [found[key] for key in sorted(found)]
-
-    def window(self, name: str) -> "Window":
-        """Return the window of that name."""
-        window = self._windows.get(name)
-        if window is None:
-            window = self._read_window(name)
-            if len(self._windows) >= _MAX_WINDOWS:
-                self._windows.clear()  # which other threads may do as well
-            self._windows[name] = window
-        return window
 
     def check_axis(self, axis: str, counted: bool = True) -> None:
         """Raise `ValueError` for an axis that may not be, or only if a limit has `counted` it."""

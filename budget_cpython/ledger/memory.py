@@ -1,5 +1,6 @@
 """The core's ledger for any number of threads, with windows of any time zone."""
 
+from functools import lru_cache
 from threading import Lock
 
 from budget_core.ledger import memory
@@ -35,7 +36,7 @@ class Ledger(memory.Ledger):
         super().__init__(
             clock,
             Lock(),
-            windows=windows,
+            windows=lru_cache(64)(windows),  # limits share windows
             axes=axes,
             max_accounts=max_accounts,
             max_holds=max_holds,

@@ -308,8 +308,7 @@ class _Grant:
 class _OneAccount(memory.Ledger):
     """A ledger in which all paths draw on one account, and any axis is admitted."""
 
-    def _paths(self, path: str) -> list[str]:
-        return [_ALL]
+    _paths = staticmethod(lambda path: [_ALL])
 
     def _check_uncounted(self, axis: str, charged: bool) -> None:
         self._reader.check_axis(axis)

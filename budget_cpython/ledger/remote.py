@@ -32,6 +32,7 @@ MAX_KEEP = 10**10
 SWEEP_EVERY = 1000  # reservations of this ledger
 AXES = 256  # whose names are known to be well-formed
 PATHS = 4096
+WINDOWS = 64  # whose names were read
 
 
 class Backend(Protocol):
@@ -76,7 +77,7 @@ class AsyncRemoteLedger:
         max_accounts: int = 1_000_000,
         keep: int = 86_400,
     ) -> None:
-        self._reader = LimitReader(windows, axes)
+        self._reader = LimitReader(lru_cache(WINDOWS)(windows), axes)
         if clock is not None and not callable(clock):
             refuse("clock", "a function that returns Unix seconds", clock)
         self._check_axis = lru_cache(AXES)(self._reader.check_axis)
