@@ -120,7 +120,7 @@ class LedgerProvider:
         """Answer like the inner provider, within what the ledger has left."""
         prompt = self._count(messages, tools)
         candidates = self._candidates(model)
-        named, price = candidates[0]
+        price = candidates[0][1]
         strict = self._wrapper.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
         if tools and strict:
             max_tokens, notice = self._before_final(prompt, max_tokens, price)
@@ -129,7 +129,7 @@ class LedgerProvider:
                 tools = None
                 prompt = self._count(messages, tools)
         try:
-            named, price, hold = await self._reserve(candidates, prompt, max_tokens, strict)
+            hold = await self._reserve(candidates, prompt, max_tokens, strict)
             if self._outage in self._reported:
                 self._reported.remove(self._outage)
                 log("info", f"calls on {self.ledger_account.path} are admitted again")
@@ -152,8 +152,8 @@ class LedgerProvider:
             options["max_tokens"] = max_tokens
         if "on_delta" in options:
             options["on_delta"] = as_streamed(options["on_delta"], max_tokens if strict else None)
-        options["model"] = named if named == self._wrapper.fallback_model else model
-        return await self._call(hold, price, messages, tools, options)
+        options["model"] = hold.model if hold.model == self._wrapper.fallback_model else model
+        return await self._call(hold, messages, tools, options)
 
     def _before_final(
         self, prompt: int, limit: int | None, price: "Price | None"
@@ -188,28 +188,27 @@ class LedgerProvider:
         prompt: int,
         limit: int | None,
         strict: bool,
-    ) -> "tuple[str, Price | None, LlmHold]":
-        """Return who answers, at what price, and what is held for it."""
+    ) -> "LlmHold":
+        """Return what is held for the one who answers."""
         account = self.ledger_account
         key = None if self._key is None else self._key()
         for name, price in candidates[:-1]:
             try:
                 asked = (name, prompt, limit, price, strict, key, False)  # it does not wait
-                return name, price, await account.reserve(*asked)
+                return await account.reserve(*asked)
             except (BudgetExceededError, UnpricedError) as error:
                 self.report_refusal(error)
         name, price = candidates[-1]
-        return name, price, await account.reserve(name, prompt, limit, price, strict, key)
+        return await account.reserve(name, prompt, limit, price, strict, key)
 
     async def _call(
         self,
         hold: "LlmHold",
-        price: "Price | None",
         messages: "Messages",
         tools: "Tools | None",
         options: "dict[str, Any]",
     ) -> "Any":
-        call = (hold, price, messages, tools, options)
+        call = (hold, messages, tools, options)
         hold.begin()
         try:
             response = await self.inner.chat(messages=messages, tools=tools, **options)
@@ -235,7 +234,6 @@ class LedgerProvider:
         self,
         response: "Any",
         hold: "LlmHold",
-        price: "Price | None",
         messages: "Messages",
         tools: "Tools | None",
         options: "dict[str, Any]",
@@ -250,7 +248,7 @@ class LedgerProvider:
             exact = usage.status == Usage.MEASURED or self._wrapper.estimates
             if usage.status != Usage.MEASURED:
                 usage = at_least_estimated(usage, response, messages, tools)
-            nano_usd, least = None, 0
+            nano_usd, least, price = None, 0, hold.price
             if price is not None:
                 tier = getattr(response, "service_tier", None) or options.get("service_tier")
                 nano_usd, full = price.cost_of(usage, tier)

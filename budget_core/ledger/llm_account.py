@@ -92,16 +92,23 @@ _SHARED: "MutableMapping[Any, _InProcess]" = by_ledger()
 class LlmHold:
     """What is held for one LLM call. Exactly one of its methods but `begin` ends it, once.
 
-    `limit` is the longest answer that it allows, in tokens; `None` allows any. `hold` is the
+    `model` answers at `price`, if those are known. `limit` is the longest answer that it allows, in
+    tokens; `None` allows any. `hold` is the
     ledger's; a released one stands for a call that is made without a hold and charged later.
     `amounts` are the most that the call can use: more than is held where others are held for it.
     """
 
     def __init__(
-        self, account: "LedgerAccount", hold: Hold, limit: int | None, model: str = ""
+        self,
+        account: "LedgerAccount",
+        hold: Hold,
+        limit: int | None,
+        model: str = "",
+        price: "Price | None" = None,
     ) -> None:
         self.account = account
         self.model = model
+        self.price = price
         self.hold = hold
         self.amounts = hold.amounts
         self.limit = limit
@@ -347,7 +354,7 @@ class LedgerAccount:
             raise
         if held.amounts["tokens"] != asked["tokens"]:
             limit = max(1, held.amounts["tokens"] - prompt)
-        return LlmHold(self, held, limit, model)
+        return LlmHold(self, held, limit, model, price)
 
     def _expected(self, model: str, limit: int) -> int:
         """Return how many tokens of an answer to hold where not all are free."""
@@ -372,26 +379,22 @@ class LedgerAccount:
         self, asked: "dict[str, int | None]", key: str | None = None, wait_ms: int = 0
     ) -> Hold:
         """Hold amounts as they are; only a ledger that waits by itself waits for them."""
-        more = (wait_ms / 1000,) if wait_ms else ()
-
-        def ask(operation: str, *arguments: "Any") -> "Any":
-            return self._ask(operation, *(arguments + more))
-
+        terms = (self.ttl, wait_ms / 1000) if wait_ms else (self.ttl,)
         if key is not None:
             try:
-                known: Hold = await ask("reserve", self.path, asked, key, self.ttl)
+                known: Hold = await self._ask("reserve", self.path, asked, key, *terms)
             except KeyReusedError:  # the call that died was cut to another length
                 known = await self._ask("hold", self.path, key)
             if known.state == Hold.HELD and "tokens" in known.amounts:
                 return known
         if not self._shared.awaited:
-            held: Any = self.ledger.reserve(self.path, asked, None, self.ttl, *more)
+            held: Any = self.ledger.reserve(self.path, asked, None, *terms)
             if not hasattr(held, "close"):
                 found: Hold = held
                 return found
             held.close()  # a coroutine that has not begun: one that may be cancelled needs a key
             self._shared.awaited = True
-        return await self.outbox.reserve(ask, self.path, asked, new_key(), self.ttl)
+        return await self.outbox.reserve(self._ask, self.path, asked, new_key(), *terms)
 
     async def _ask(self, operation: str, *arguments: "Any") -> "Any":
         return await maybe_await(getattr(self.ledger, operation)(*arguments))
@@ -399,7 +402,7 @@ class LedgerAccount:
     def unheld(self, prompt: int, limit: int | None, price: "Price | None" = None) -> LlmHold:
         """Return a stand-in for the hold of a call that is made whatever is left, then charged."""
         asked = amounts(prompt, self.max_tokens if limit is None else limit, price)
-        return LlmHold(self, Hold(self.path, "", asked, Hold.RELEASED), limit)
+        return LlmHold(self, Hold(self.path, "", asked, Hold.RELEASED), limit, "", price)
 
     async def deliver(self, entry: Entry) -> None:
         """Commit, release or charge now, or keep the entry; raises nothing but a cancellation."""

@@ -116,7 +116,7 @@ class Outbox:
         self.add(Entry(_REDEEM, hold, actual, ttl))
 
     async def reserve(
-        self, ask: "Ask", path: str, amounts: "dict[str, Any]", key: str, ttl: float
+        self, ask: "Ask", path: str, amounts: "dict[str, Any]", key: str, ttl: float, *wait: float
     ) -> Hold:
         """Take a hold; if its outcome stays unknown, the next delivery undoes it.
 
@@ -124,7 +124,7 @@ class Outbox:
         """
         in_doubt = True
         try:
-            held: Hold = await ask("reserve", path, amounts, key, ttl)
+            held: Hold = await ask("reserve", path, amounts, key, ttl, *wait)
             in_doubt = False
             return held
         except Exception as error:
