@@ -44,7 +44,8 @@ async def enforce(
     if tracker.is_at_limit():
         report_limit(wrapper)
         if wrapper.enforcement == Enforcement.CUTOFF:
-            return _cut_off(wrapper), messages, tools, model
+            text = last_words(tracker, wrapper.enforcement)
+            return cut_off(text, tracker.SCOPE), messages, tools, model
         if wrapper.enforcement == Enforcement.FALLBACK:
             model = wrapper.fallback_model
         elif wrapper.enforcement == Enforcement.WARN:
@@ -100,10 +101,10 @@ def report_limit(wrapper: "Wrapper") -> None:
             call_hook(wrapper, wrapper.on_limit_reached, axis)
 
 
-def _cut_off(wrapper: "Wrapper") -> ChatResponse:
-    text = last_words(wrapper.tracker, wrapper.enforcement)
+def cut_off(text: str, scope: str) -> ChatResponse:
+    """Return an answer in the model's place, by the budget of that scope."""
     nothing = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
-    return ChatResponse(text, usage=nothing, cut_off_by=wrapper.tracker.SCOPE)
+    return ChatResponse(text, usage=nothing, cut_off_by=scope)
 
 
 def call_hook(wrapper: "Wrapper", hook: "Hook", axis: "Axis", **more: object) -> None:

@@ -120,12 +120,8 @@ class CountedLimit:
 
     def newest(self) -> "list[Bucket]":
         """Return the buckets of windows that are over, the newest first."""
-        return sorted(self.past, key=_start, reverse=True)
+        return sorted(self.past, key=lambda one: one.start, reverse=True)
 
     def limit(self) -> Limit:
         """Return what was configured."""
         return Limit(self.axis, self.bucket.cap, self.window.name)
-
-
-def _start(bucket: Bucket) -> int:
-    return bucket.start

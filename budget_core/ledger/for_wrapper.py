@@ -1,7 +1,7 @@
 """Have a wrapped provider's calls draw on an account of a ledger."""
 
 from budget_core.config import Enforcement, TurnBudgetConfig
-from budget_core.enforcement import call_hook
+from budget_core.enforcement import call_hook, cut_off
 from budget_core.errors import refuse
 from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
 from budget_core.ledger.llm_account import LedgerAccount, UnpricedError, used_by
@@ -144,7 +144,8 @@ class LedgerProvider:
                 refused.sent = False  # outer wrappers need not estimate it
                 raise
             if strict:
-                return self._answer(error)
+                scope = getattr(error, "scope", self.ledger_account.path)
+                return cut_off(self._notice(error), scope)
             if notice:
                 messages = list(messages) + [{"role": "user", "content": notice}]
             hold = self.ledger_account.unheld(prompt, max_tokens, price)
@@ -281,12 +282,6 @@ class LedgerProvider:
             axis = (error.scope, error.axis, used, cap, 0)
             call_hook(wrapper, wrapper.on_limit_reached, axis, utilization=share)
         return self._notice(error) if wrapper.enforcement == Enforcement.WARN else None
-
-    def _answer(self, error: Exception) -> ChatResponse:
-        """Return the answer in the model's place."""
-        nothing = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
-        scope = getattr(error, "scope", self.ledger_account.path)
-        return ChatResponse(self._notice(error), usage=nothing, cut_off_by=scope)
 
     def _notice(self, error: Exception) -> str:
         if isinstance(error, UnpricedError):

@@ -29,7 +29,12 @@ TURN_MS = 5000  # for which a process's calls may wait before others get a turn
 try:
     _ThreadEvent: "Any" = __import__("threading").Event
 except (ImportError, AttributeError):
-    _ThreadEvent = None
+
+    class _ThreadEvent:  # type: ignore[no-redef]
+        """An event for a single thread, in which only time changes a thing."""
+
+        wait = staticmethod(time.sleep)
+        set = clear = staticmethod(bool)
 
 
 def reserve_blocking(
@@ -43,16 +48,13 @@ def reserve_blocking(
     """Do `ledger.reserve`, and block this thread for up to `wait` seconds while others hold it."""
     from budget_core.ledger.outbox import finish  # nothing is awaited here
 
-    event = None if _ThreadEvent is None else _ThreadEvent()
-
-    rest = time.sleep if event is None else event.wait  # without threads only time changes a thing
+    event = _ThreadEvent()
 
     async def pause(seconds: float) -> None:
-        rest(seconds)
-        if event is not None:
-            event.clear()
+        event.wait(seconds)
+        event.clear()
 
-    waiter = _Waiter(path, amounts, key, ttl, wait, pause, event.set if event else bool)
+    waiter = _Waiter(path, amounts, key, ttl, wait, pause, event.set)
     hold: Hold = finish(room_of(ledger).reserve(_asks(ledger), waiter))
     return hold
 
