@@ -56,25 +56,37 @@ def wrapped(model: "Any", ledger: "Any", **options: "Any") -> "Any":
 
 
 class Awaited:
-    """A ledger whose methods are awaited."""
+    """A ledger whose methods are awaited.
 
-    def __init__(self, ledger: Ledger) -> None:
+    A method of the name of one of the `others` is done by that: with the ledger's, and its
+    arguments.
+    """
+
+    def __init__(self, ledger: Ledger, **others: "Any") -> None:
         self.beneath = ledger
+        self.others = others
 
     def __getattr__(self, name: str) -> "Any":
         method = getattr(self.beneath, name)
 
         async def later(*arguments: "Any") -> "Any":
+            if name in self.others:
+                return await self.others[name](method, *arguments)
             return method(*arguments)
 
         return later
 
 
 class Failing:
-    """A ledger some of whose methods fail as often as said, before or after they did their work."""
+    """A ledger some of whose methods fail as often as said, before or after they did their work.
 
-    def __init__(self, ledger: Ledger) -> None:
+    A method of the name of one of the `others` is done by that: with the ledger's, and its
+    arguments.
+    """
+
+    def __init__(self, ledger: Ledger, **others: "Any") -> None:
         self.beneath = ledger
+        self.others = others
         self.failing: dict[str, int] = {}
         self.after = False
         self.asked: list[str] = []
@@ -91,6 +103,9 @@ class Failing:
                 if self.after:
                     getattr(self.beneath, name)(*arguments)
                 raise LedgerUnavailableError("it is down", applied=None if self.after else False)
-            return getattr(self.beneath, name)(*arguments)
+            method = getattr(self.beneath, name)
+            if name in self.others:
+                return self.others[name](method, *arguments)
+            return method(*arguments)
 
         return ask

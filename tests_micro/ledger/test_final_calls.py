@@ -13,7 +13,7 @@ from budget_core.provider import ChatResponse, ToolCall
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.usage_estimate import estimate_tokens
 from budget_core.wrapper import BudgetWrapper
-from tests_micro.ledger.support import Awaited
+from tests_micro.ledger.support import Awaited, Failing
 from tests_micro.script import Script
 from tests_micro.support import FakeClock
 
@@ -246,14 +246,7 @@ async def test_a_threshold_is_crossed_again_in_the_next_window() -> None:
 
 
 async def test_the_balance_is_read_with_the_first_call_and_every_eighth() -> None:
-    class Counting(Awaited):
-        asked: "list[str]" = []
-
-        def __getattr__(self, name: str) -> "Any":
-            self.asked.append(name)
-            return super().__getattr__(name)
-
-    ledger = Counting(opened(Limit("tokens", 10**9, "day")))
+    ledger = Failing(opened(Limit("tokens", 10**9, "day")))
     wrapper = BudgetWrapper(Reader(), ledger=ledger, account="org")
     for _ in range(17):
         await wrapper.chat([{"role": "user", "content": "Hello!"}])
@@ -273,17 +266,15 @@ async def test_the_balance_is_read_earlier_where_many_others_use_the_account() -
 
 
 async def test_a_ledger_without_a_balance_now_is_no_reason_to_refuse_a_call() -> None:
-    class Blind(Awaited):
-        def __getattr__(self, name: str) -> "Any":
-            if name == "balance":
-                raise OSError(5)
-            return super().__getattr__(name)
+    async def fail(balance: "Any", path: str) -> "Any":
+        raise OSError(5)
 
     ledger = opened()
     model = Reader()
-    assert (await run(Blind(ledger), model)).text == ANSWER
+    assert (await run(Awaited(ledger, balance=fail), model)).text == ANSWER
     check_account(ledger)
-    wrapper = BudgetWrapper(Reader(), ledger=Blind(opened()), account="org")
+    blind: Any = Awaited(opened(), balance=fail)
+    wrapper = BudgetWrapper(Reader(), ledger=blind, account="org")
     assert (await loop(wrapper)).cut_off_by == "org"  # nobody could know that it was the last
     assert wrapper.ledger_error is None
 

@@ -182,20 +182,14 @@ async def test_what_a_run_could_not_record_is_recorded_before_the_next() -> None
 
 
 async def test_a_ledger_that_does_not_answer_is_left_when_the_time_is_over() -> None:
-    class Hanging(Awaited):
-        def __getattr__(self, name: str) -> "Any":
-            if name != "reserve":
-                return super().__getattr__(name)
+    async def hang(*arguments: "Any") -> None:
+        await asyncio.Event().wait()
 
-            async def hang(*arguments: "Any") -> None:
-                await asyncio.Event().wait()
-
-            return hang
-
+    beneath = make_ledger()
+    beneath.set_limits("a", [Limit("tokens", 9, "run")])
+    ledger: Any = Awaited(beneath, reserve=hang)
     budget = Budget(timeout=0.02)
-    ledger: Any = make_ledger()
-    ledger.set_limits("a", [Limit("tokens", 9, "run")])
-    operative = Operative(Script(says("Done.")), (), budget, ledger=Hanging(ledger), account="a")
+    operative = Operative(Script(says("Done.")), (), budget, ledger=ledger, account="a")
     result = await operative.run("?")
     assert result.reason is not None
     assert (result.reason.kind, result.usage["turns"]) == (StopReason.TIMEOUT, 0)

@@ -214,20 +214,15 @@ async def test_a_failed_settlement_can_be_flushed_by_any_wrapper_on_the_ledger()
 
 
 async def test_a_call_cancelled_during_its_settlement_is_recorded_before_the_next() -> None:
-    class Hanging(Awaited):
-        def __getattr__(self, name: str) -> "Any":
-            if name != "commit" or told.is_set():
-                return super().__getattr__(name)
-
-            async def hang(*arguments: "Any") -> None:
-                told.set()
-                await asyncio.Event().wait()
-
-            return hang
+    async def hang_once(commit: "Any", *arguments: "Any") -> "Any":
+        if not told.is_set():
+            told.set()
+            await asyncio.Event().wait()
+        return commit(*arguments)
 
     told = asyncio.Event()
     ledger = make_ledger(tokens=10_000)
-    wrapper = wrapped(big(says("hi", KNOWN)), Hanging(ledger))
+    wrapper = wrapped(big(says("hi", KNOWN)), Awaited(ledger, commit=hang_once))
     task = asyncio.create_task(wrapper.chat(HELLO, max_tokens=100))
     await told.wait()
     task.cancel()
@@ -260,16 +255,14 @@ async def test_a_long_call_keeps_its_hold_live_and_stops_when_it_is_over() -> No
         await thrice.wait()
         return HI
 
-    class Noting(Failing):
-        def __getattr__(self, name: str) -> "Any":
-            ask = super().__getattr__(name)
-            if name == "extend" and self.asked.count("extend") == 3:
-                thrice.set()
-            return ask
+    def note(extend: "Any", *arguments: "Any") -> "Any":
+        if ledger.asked.count("extend") == 3:
+            thrice.set()
+        return extend(*arguments)
 
     thrice = asyncio.Event()
     beneath = make_ledger(tokens=10_000)
-    ledger = Noting(beneath)
+    ledger = Failing(beneath, extend=note)
     ledger.failing = {"extend": 1}
     wrapper = wrapped(big(wait), ledger, ttl=0.003)
     await wrapper.chat(HELLO)
@@ -414,22 +407,14 @@ async def test_an_account_that_is_gone_blocks_no_other() -> None:
 
 
 async def test_what_a_ledger_will_never_take_is_dropped_and_what_it_may_take_is_kept() -> None:
-    class Refusing(Failing):
-        def __getattr__(self, name: str) -> "Any":
-            ask = super().__getattr__(name)
-            if name != "commit":
-                return ask
-
-            def commit(hold: "Any", actual: "Any") -> "Any":
-                if hold.path in refused:
-                    raise refused[hold.path]
-                return ask(hold, actual)
-
-            return commit
+    def refuse(commit: "Any", hold: "Any", actual: "Any") -> "Any":
+        if hold.path in refused:
+            raise refused[hold.path]
+        return commit(hold, actual)
 
     beneath = make_ledger(tokens=10_000)
     beneath.set_limits("b", [Limit("tokens", 10_000)])
-    ledger = Refusing(beneath)
+    ledger = Failing(beneath, commit=refuse)
     first = wrapped(big(), ledger)
     other: Any = BudgetWrapper(big(), ledger=ledger, account="b")
     refused: dict[str, Exception] = {"org/team/agent": LedgerError("403: not yours")}
@@ -489,27 +474,19 @@ async def test_a_cancellation_after_the_answer_loses_neither_its_usage_nor_itsel
 
 
 async def test_a_call_cancelled_while_its_ledger_answers_gives_its_hold_back() -> None:
-    class Slow(Awaited):
-        def __getattr__(self, name: str) -> "Any":
-            if name != "reserve":
-                return super().__getattr__(name)
-            reserve = self.beneath.reserve
-
-            async def slow(*arguments: "Any") -> "Any":
-                asked.set()
-                for _ in range(before):
-                    await asyncio.sleep(0)
-                hold = reserve(*arguments)
-                for _ in range(after):
-                    await asyncio.sleep(0)
-                return hold
-
-            return slow
+    async def slow(reserve: "Any", *arguments: "Any") -> "Any":
+        asked.set()
+        for _ in range(before):
+            await asyncio.sleep(0)
+        hold = reserve(*arguments)
+        for _ in range(after):
+            await asyncio.sleep(0)
+        return hold
 
     for before, after in ((1, 0), (0, 1), (1, 1)):  # noqa: B007 - `slow` uses them
         asked = asyncio.Event()
         ledger, model = make_ledger(tokens=10_000), big()
-        wrapper = wrapped(model, Slow(ledger))
+        wrapper = wrapped(model, Awaited(ledger, reserve=slow))
         task = asyncio.create_task(wrapper.chat(HELLO))
         await asked.wait()
         task.cancel()
@@ -531,18 +508,12 @@ async def test_a_reservation_whose_answer_was_lost_is_undone_before_the_next_cal
 
 
 async def test_a_call_waits_for_a_delivery_that_another_one_has_begun() -> None:
-    class Slow(Awaited):
-        def __getattr__(self, name: str) -> "Any":
-            ask = super().__getattr__(name)
-
-            async def slow(*arguments: "Any") -> "Any":
-                await asyncio.sleep(0)
-                return await ask(*arguments)
-
-            return slow if name == "charge" else ask
+    async def slow(charge: "Any", *arguments: "Any") -> "Any":
+        await asyncio.sleep(0)
+        return charge(*arguments)
 
     beneath = make_ledger(tokens=100)
-    account = LedgerAccount(Slow(beneath), "org/team")
+    account = LedgerAccount(Awaited(beneath, charge=slow), "org/team")
     account.outbox.charge("org/team", {"tokens": 60})
     asked = [account.reserve("big", 10, 40) for _ in range(2)]
     draws = await asyncio.gather(*asked, return_exceptions=True)
@@ -551,19 +522,13 @@ async def test_a_call_waits_for_a_delivery_that_another_one_has_begun() -> None:
 
 
 async def test_nothing_is_added_to_a_charge_that_is_being_delivered() -> None:
-    class Hanging(Awaited):
-        def __getattr__(self, name: str) -> "Any":
-            ask = super().__getattr__(name)
-
-            async def hang(*arguments: "Any") -> "Any":
-                told = await ask(*arguments)
-                await asyncio.sleep(0)
-                return told
-
-            return hang if name == "charge" else ask
+    async def slow(charge: "Any", *arguments: "Any") -> "Any":
+        told = charge(*arguments)
+        await asyncio.sleep(0)
+        return told
 
     beneath = make_ledger(tokens=None)
-    account = LedgerAccount(Hanging(beneath), "org/team")
+    account = LedgerAccount(Awaited(beneath, charge=slow), "org/team")
     account.outbox.charge("org/team", {"tokens": 5})
     task = asyncio.create_task(account.flush())
     await asyncio.sleep(0)
