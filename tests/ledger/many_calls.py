@@ -3,19 +3,16 @@
 Each call costs 1 to 5 cents, which nobody knows before. `at_once` makes them on one event loop,
 `in_threads` from threads with loops of their own. Any budget can be tried: what is asked of it is a
 coroutine function that makes call number n, and returns whether it was let through.
-
-    python -m tests.ledger.many_calls --calls 1000 --sqlite ledger.db
 """
 
-import argparse
 import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from budget_cpython import BudgetWrapper, ChatResponse, Ledger, Limit, Price
-from budget_cpython.ledger.sqlite import SqliteLedger
+from budget_cpython import BudgetWrapper, ChatResponse, Limit, Price
+from tests import racing
 from tests.ledger.patience import PATIENCE
 
 CENT = 10_000_000  # nano-USD
@@ -116,54 +113,13 @@ def at_once(call: Call, calls: int = 1_000, tries: int = 5) -> None:
 
 def in_threads(call: Call, calls: int = 1_000, tries: int = 5, threads: int = 50) -> None:
     """Make the calls in threads, those of each thread side by side on a loop of its own."""
-    failed: list[BaseException] = []
-    barrier = threading.Barrier(threads)
+    firsts = iter(range(threads))
 
     async def share(first: int) -> None:
         numbers = range(first, calls, threads)
         await asyncio.gather(*[_persist(call, number, tries) for number in numbers])
 
-    def work(first: int) -> None:
-        try:
-            barrier.wait()
-            asyncio.run(share(first))
-        except BaseException as error:  # noqa: BLE001 - raised where the threads are waited for
-            failed.append(error)
-
-    workers = [threading.Thread(target=work, args=(first,)) for first in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    if failed:
-        raise failed[0]
+    racing.in_threads(lambda: asyncio.run(share(next(firsts))), threads)
 
 
 WAYS: dict[str, Callable[..., None]] = {"asyncio": at_once, "threads": in_threads}
-
-
-def main() -> None:
-    """Print what calls let through come to, on a ledger in memory or in a file."""
-    parser = argparse.ArgumentParser(description="Make many calls at once on a budget of $1.")
-    parser.add_argument("--calls", type=int, default=1_000)
-    parser.add_argument("--sqlite", metavar="FILE", help="a ledger in this file, not in memory")
-    parser.add_argument("--expect", type=int, default=MOST_CENTS, metavar="CENTS", help="of a call")
-    parser.add_argument("--heedless", action="store_true", help="the model ignores max_tokens")
-    options = parser.parse_args()
-    for name, way in WAYS.items():
-        ledger: Any = SqliteLedger(options.sqlite) if options.sqlite else Ledger()
-        provider = Provider(not options.heedless)
-        ledger.set_limits("org", [])
-        call = on_ledger(ledger, provider, options.expect)
-        start = time.perf_counter()
-        way(call, options.calls)
-        seconds = time.perf_counter() - start
-        spent = provider.nano_usd / CENT / 100
-        print(
-            f"{name}: {provider.made} of {options.calls} calls let through, ${spent:.4f} of $1 "
-            f"spent, {provider.most_in_flight} at once, {seconds:.2f} s"
-        )
-
-
-if __name__ == "__main__":
-    main()

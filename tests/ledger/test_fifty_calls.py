@@ -4,28 +4,27 @@ Each may have an answer of 4,096 tokens, uses 306 tokens, and draws on an accoun
 """
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from budget_cpython import BudgetWrapper, ChatResponse, Ledger, Limit
+from budget_cpython import BudgetWrapper, ChatResponse, Limit
 from budget_cpython.ledger.http import AsyncHttpLedger, HttpLedger
-from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
-from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
-from budget_cpython.ledger.sqlite import SqliteLedger
+from budget_cpython.ledger.postgres import AsyncPostgresLedger
+from budget_cpython.ledger.redis import AsyncRedisLedger
+from tests.ledger.engines import ENGINES, in_postgres, in_sqlite
 from tests.ledger.patience import NO_HURRY, PATIENCE
 from tests.ledger.postgres import server as postgres
 from tests.ledger.redis import server as redis
+from tests.racing import in_threads
 from tests.serve.support import Service
 from tests_micro.script import Script
 
 CALLS, CAP, PROMPT, ANSWER = 50, 20_000, 6, 300
 HELLO = [{"role": "user", "content": "Hello!"}]
-Opened = Callable[[Path], Any]
 
 
 async def answer(request: dict[str, Any]) -> ChatResponse:
@@ -50,28 +49,6 @@ async def at_once(ledger: Any, model: Script, calls: int, **options: Any) -> int
     return sum(answer.cut_off_by is None for answer in answers)
 
 
-def in_memory(folder: Path) -> Any:
-    return Ledger()
-
-
-def in_sqlite(folder: Path) -> Any:
-    return SqliteLedger(folder / "ledger.db", timeout=NO_HURRY)
-
-
-def in_redis(folder: Path) -> Any:
-    with closing(redis.server().client()) as client:
-        client.flushall()
-    return RedisLedger(redis.server().url, timeout=PATIENCE)
-
-
-def in_postgres(folder: Path) -> Any:
-    ledger = PostgresLedger(postgres.server().conninfo(), timeout=NO_HURRY)
-    ledger.accounts()
-    with closing(postgres.Emptier()) as emptier:
-        emptier.empty()
-    return ledger
-
-
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
     with Service("--engine", "memory:", "--listen", "127.0.0.1:0") as running:
@@ -79,7 +56,7 @@ def service() -> Iterator[Service]:
         assert running.end() == (0, "")
 
 
-@pytest.fixture(params=[in_memory, in_sqlite, in_redis, in_postgres, None])
+@pytest.fixture(params=[*ENGINES, None])
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     if request.param is None:
         url = request.getfixturevalue("service").url
@@ -106,16 +83,8 @@ def test_on_one_event_loop(ledger: Any, options: dict[str, Any]) -> None:
 
 
 def test_in_threads_with_loops_of_their_own(ledger: Any) -> None:
-    model, served = Script(answer, model="m"), []
-
-    def work() -> None:
-        served.append(asyncio.run(at_once(ledger, model, CALLS // 10)))
-
-    threads = [threading.Thread(target=work) for _ in range(10)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    model = Script(answer, model="m")
+    served = in_threads(lambda: asyncio.run(at_once(ledger, model, CALLS // 10)), 10)
     check(ledger, model, sum(served))
 
 
@@ -124,8 +93,7 @@ async def awaited(kind: str, url: str) -> AsyncIterator[Any]:
     """Open an empty ledger for asyncio."""
     ledger: Any
     if kind == "redis":
-        in_redis(Path()).close()
-        ledger = AsyncRedisLedger(redis.server().url, timeout=PATIENCE)
+        ledger = AsyncRedisLedger(redis.empty_server().url, timeout=PATIENCE)
     elif kind == "postgres":
         in_postgres(Path()).close()
         ledger = AsyncPostgresLedger(postgres.server().conninfo(), timeout=NO_HURRY)
@@ -155,18 +123,11 @@ def test_with_a_ledger_that_is_awaited(
 
 def test_two_processes_on_one_file(tmp_path: Path) -> None:
     """Two ledgers on one file are as two processes: neither sees the other's settlements."""
-    model, served = Script(answer, model="m"), []
+    model = Script(answer, model="m")
     ledgers = [in_sqlite(tmp_path), in_sqlite(tmp_path)]
     ledgers[0].set_limits("org", [Limit("tokens", CAP)])
-
-    def work(ledger: Any) -> None:
-        served.append(asyncio.run(at_once(ledger, model, CALLS // 2)))
-
-    threads = [threading.Thread(target=work, args=(ledger,)) for ledger in ledgers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    each = iter(ledgers)
+    served = in_threads(lambda: asyncio.run(at_once(next(each), model, CALLS // 2)), 2)
     check(ledgers[0], model, sum(served))
     for ledger in ledgers:
         ledger.close()

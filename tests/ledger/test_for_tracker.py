@@ -1,6 +1,5 @@
 """Trackers in many threads, and in ledgers in a file, count as one."""
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +14,12 @@ from budget_cpython import (
     TurnBudgetTracker,
 )
 from budget_cpython.ledger.sqlite import SqliteLedger
+from tests.racing import in_threads
 
 THREADS = 8
 RECORDS = 100
 NOON = 20_000 * 86_400 + 43_200
 USAGE = {"prompt_tokens": 2, "completion_tokens": 1, "total_tokens": 3}
-
-
-def all_at_once(work: Any) -> None:
-    """Do the work in many threads."""
-    workers = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
 
 
 def spent(ledger: Any, path: str) -> dict[str, int]:
@@ -47,13 +38,15 @@ def test_a_day_counts_every_record_of_every_thread_once(alone: bool) -> None:
             for _ in range(THREADS - 1)
         ]
 
-    def work(number: int) -> None:
-        tracker = trackers[number % len(trackers)]
+    numbers = iter(range(THREADS))
+
+    def work() -> None:
+        tracker = trackers[next(numbers) % len(trackers)]
         for _ in range(RECORDS):
             tracker.maybe_auto_reset()
             tracker.record(USAGE)
 
-    all_at_once(work)
+    in_threads(work, THREADS)
     assert spent(ledger, "org/agent") == {"tokens": THREADS * RECORDS * 3}
     for tracker in trackers:
         tracker.maybe_auto_reset()
@@ -64,7 +57,7 @@ def test_turns_of_many_threads_draw_on_what_is_above_them() -> None:
     ledger = Ledger(lambda: NOON)
     ledger.set_limits("org", [Limit("tokens", None, "day"), Limit("calls", None, "day")])
 
-    def work(number: int) -> None:
+    def work() -> None:
         config = TurnBudgetConfig(token_budget=30)
         tracker = TurnBudgetTracker(config, ledger=ledger, account="org/agent")
         for at in range(RECORDS):
@@ -74,7 +67,7 @@ def test_turns_of_many_threads_draw_on_what_is_above_them() -> None:
             assert not tracker.is_at_limit()
             tracker.record(USAGE)
 
-    all_at_once(work)
+    in_threads(work, THREADS)
     calls = THREADS * RECORDS
     assert spent(ledger, "org") == {"calls": calls, "tokens": calls * 3}
     assert ledger.accounts() == ["org"]

@@ -3,7 +3,6 @@
 import asyncio
 import multiprocessing
 import sqlite3
-import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from budget_cpython.ledger.lease import AsyncLeasedLedger, LeasedLedger
 from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.ledger.threaded import ThreadedLedger
 from tests.ledger.patience import NO_HURRY
+from tests.racing import in_threads
 from tests_micro.support import stopped_clock
 
 PATH = "org/agent"
@@ -42,13 +42,7 @@ def claim_all(leased: Any) -> int:
 def test_threads_use_a_budget_up_exactly(tmp_path: Path) -> None:
     ledger = stored(tmp_path / "ledger.db", 1010)
     leased = LeasedLedger(ledger, BLOCK)
-    granted: list[int] = []
-    threads = [threading.Thread(target=lambda: granted.append(claim_all(leased))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(granted) == 1010
+    assert sum(in_threads(lambda: claim_all(leased), 8)) == 1010
     leased.close()
     (found,) = SqliteLedger(tmp_path / "ledger.db").balance("org")
     assert (found.spent, found.held) == (1010, 0)

@@ -1,7 +1,6 @@
 """A ledger that goes on within a cap while the one upstream is out of reach."""
 
 import asyncio
-import threading
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from budget_core.ledger.records import Hold
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.offline_cap import AsyncOfflineCapLedger, OfflineCapLedger
 from budget_cpython.ledger.sqlite import SqliteLedger
+from tests.racing import in_threads
 from tests_micro.ledger.faults import Faulty, World
 
 PATH = "org/agent"
@@ -291,11 +291,7 @@ def test_threads_are_granted_the_cap_and_no_more_and_all_of_it_is_settled() -> N
                 continue
             granted.append(ledger.commit(hold))
 
-    threads = [threading.Thread(target=claim) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(claim, 8)
     assert len(granted) == 50
     faulty.down = ""
     world.advance(60)

@@ -9,18 +9,17 @@ from budget_cpython.ledger.lease import LeasedLedger
 from budget_cpython.ledger.offline_cap import OfflineCapLedger
 from budget_cpython.ledger.redis import RedisLedger
 from tests.ledger.patience import PATIENCE
-from tests.ledger.redis.server import RedisServer, hurry, server
+from tests.ledger.redis.server import RedisServer, empty_server, hurry, server
 
 PATH = "org/agent"
 HASTE = 0.1  # seconds
 
 
 def fresh() -> RedisServer:
-    with closing(server().client()) as client:
-        client.flushall()
-    with closing(RedisLedger(server().url, timeout=PATIENCE)) as ledger:
+    running = empty_server()
+    with closing(RedisLedger(running.url, timeout=PATIENCE)) as ledger:
         ledger.set_limits("org", [Limit("calls", 100)])
-    return server()
+    return running
 
 
 def stands() -> tuple[int, int]:

@@ -16,18 +16,14 @@ from budget_core.ledger.waiting import reserve_waiting, room_of
 from budget_cpython import BudgetExceededError, Deadline, Ledger, Limit
 from budget_cpython.ledger.lease import LeasedLedger
 from budget_cpython.ledger.offline_cap import OfflineCapLedger
-from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
-from budget_cpython.ledger.sqlite import SqliteLedger
+from budget_cpython.ledger.redis import AsyncRedisLedger
 from budget_cpython.ledger.threaded import ThreadedLedger
 from tests.forked import begin_in_child, exit_code, in_child
+from tests.ledger.engines import in_memory, in_redis, in_sqlite
 from tests.ledger.patience import NO_HURRY, PATIENCE, until
-from tests.ledger.redis.server import server
+from tests.ledger.redis.server import empty_server
 
 AMOUNT = {"tokens": 60}
-
-
-def sqlite(folder: Path) -> Any:
-    return SqliteLedger(folder / "ledger.db", timeout=NO_HURRY)
 
 
 def leased(folder: Path) -> Any:
@@ -38,16 +34,7 @@ def capped(folder: Path) -> Any:
     return OfflineCapLedger(Ledger(), {"tokens": 10})
 
 
-def in_redis(folder: Path) -> Any:
-    with closing(server().client()) as client:
-        client.flushall()
-    return RedisLedger(server().url, timeout=PATIENCE)
-
-
-MAKERS = [lambda folder: Ledger(), sqlite, leased, capped, in_redis]
-
-
-@pytest.fixture(params=MAKERS, ids=["memory", "sqlite", "leased", "capped", "redis"])
+@pytest.fixture(params=[in_memory, in_sqlite, leased, capped, in_redis])
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     with closing(request.param(tmp_path)) as opened:
         opened.set_limits("org", [Limit("tokens", 100)])
@@ -126,7 +113,7 @@ def test_tasks_of_a_threaded_ledger_wait_without_a_thread_each(tmp_path: Path) -
         [row] = await ledger.balance("org")
         return int(row.spent)
 
-    with closing(sqlite(tmp_path)) as ledger:
+    with closing(in_sqlite(tmp_path)) as ledger:
         ledger.set_limits("org", [Limit("tokens", 100)])
         assert asyncio.run(play(ThreadedLedger(ledger))) == 40
 
@@ -156,11 +143,8 @@ def test_a_task_that_is_cancelled_while_the_ledger_is_asked_leaves_nothing(tmp_p
 
 
 def test_tasks_on_redis_wait_in_turn() -> None:
-    with closing(server().client()) as client:
-        client.flushall()
-
     async def play() -> list[int]:
-        ledger = AsyncRedisLedger(server().url, timeout=PATIENCE)
+        ledger = AsyncRedisLedger(empty_server().url, timeout=PATIENCE)
         await ledger.set_limits("org", [Limit("tokens", 100)])
         served: list[int] = []
 
@@ -248,7 +232,7 @@ def test_the_current_deadline_bounds_a_wait() -> None:
 
 
 def test_a_process_that_dies_while_it_waits_leaves_nothing(tmp_path: Path) -> None:
-    with closing(sqlite(tmp_path)) as ledger:
+    with closing(in_sqlite(tmp_path)) as ledger:
         ledger.set_limits("org", [Limit("tokens", 100)])
         held = ledger.reserve("org", AMOUNT)
         waits, told = os.pipe()

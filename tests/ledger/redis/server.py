@@ -162,3 +162,10 @@ def server() -> RedisServer:
     atexit.register(folder.cleanup)
     atexit.register(started.__exit__, None, None, None)
     return started
+
+
+def empty_server() -> RedisServer:
+    """Return the shared server, with nothing in it."""
+    with closing(server().client()) as client:
+        client.flushall()
+    return server()

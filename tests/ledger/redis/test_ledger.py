@@ -26,7 +26,7 @@ from tests.ledger import linearizable
 from tests.ledger.claims import Claims
 from tests.ledger.machine import LedgerMachine
 from tests.ledger.patience import PATIENCE
-from tests.ledger.redis.server import RedisServer, server
+from tests.ledger.redis.server import RedisServer, empty_server
 from tests.properties import examples
 from tests_micro.ledger import cases as ledger_cases
 
@@ -42,9 +42,7 @@ def _no_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def empty() -> RedisServer:
-    with closing(server().client()) as client:
-        client.flushall()
-    return server()
+    return empty_server()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from budget_core.ledger.errors import LedgerError, LedgerUnavailableError
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from tests.ledger.patience import PATIENCE
-from tests.ledger.redis.server import RedisServer, server
+from tests.ledger.redis.server import RedisServer, empty_server
 
 SECRET = "hunter2"  # noqa: S105 - of a server that lives as long as its test
 LIMITS = [Limit("tokens", 1_000_000)]
@@ -25,9 +25,7 @@ def own(tmp_path: Path) -> Iterator[RedisServer]:
 
 @pytest.fixture
 def shared() -> RedisServer:
-    with closing(server().client()) as client:
-        client.flushall()
-    return server()
+    return empty_server()
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])

@@ -22,7 +22,7 @@ from budget_core.ledger.records import Hold
 from budget_cpython.ledger import remote
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from tests.ledger.patience import NO_HURRY, PATIENCE, until
-from tests.ledger.redis.server import RedisServer, hurry, server
+from tests.ledger.redis.server import RedisServer, empty_server, hurry
 
 LIMITS = [Limit("tokens", 1_000_000)]
 
@@ -36,9 +36,7 @@ def own(tmp_path: Path) -> Iterator[RedisServer]:
 
 @pytest.fixture
 def shared() -> RedisServer:
-    with closing(server().client()) as client:
-        client.flushall()
-    return server()
+    return empty_server()
 
 
 def figures(ledger: RedisLedger) -> tuple[int, int]:
