@@ -353,11 +353,8 @@ class Envelope:
         """
         with self.lock:
             left = {axis: count.left() for axis, count in self._counts()}
-        end = self._first_end()[1]
-        if end == inf:
-            left["time_ms"] = None
-        else:
-            left["time_ms"] = max(0, -int((self.clock.read() - end) // self.clock.per_ms))
+        end, now = self._first_end()[1], self.clock.read()
+        left["time_ms"] = None if end == inf else max(0, -int((now - end) // self.clock.per_ms))
         return left
 
     def claim_tool_call(self, name: str = "") -> bool:

@@ -1,6 +1,7 @@
 """Run the tools of an operative through a `BoundedToolExecutor`."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.stop import in_words
@@ -30,12 +31,9 @@ class ExecutorToolbox(Toolbox):
     async def run(self, call: ToolCall, trace_id: str) -> ToolEnd:
         """Call a tool and return how that ended; raises nothing."""
         tool = self.tools[call.name]
-        ends: list[ToolEnd] = []
 
         def record(outcome: ToolOutcome) -> None:
-            if not ends:
-                ends.append(_end_of(outcome))
-                self.ends[id(call)] = ends[0]
+            self.ends.setdefault(id(call), _end_of(outcome))
 
         async def execute() -> None:
             named = self.keywords(tool, call)
@@ -49,11 +47,9 @@ class ExecutorToolbox(Toolbox):
                 self.stop_child(named)
             record(outcome)
 
-        try:
+        with suppress(CutShortError):
             await call_within(self.envelope, execute, timed=False)
-        except CutShortError:
-            pass
-        return ends[0] if ends else self.cut_short(call.name)
+        return self.ends.get(id(call)) or self.cut_short(call.name)
 
 
 def _end_of(outcome: ToolOutcome) -> ToolEnd:

@@ -18,7 +18,7 @@ from budget_core.log import log
 from budget_core.turn_state import COMPLETED, TIMED_OUT
 from budget_core.waking import from_any_thread
 from budget_cpython.deadline import DeadlineToken, current_or_none, set_current
-from budget_cpython.executor.options import Described
+from budget_cpython.executor.options import describe
 from budget_cpython.executor.outcome import ToolKilled, ToolOutcome
 from budget_cpython.executor.slots import Slots, SlotsBusyError, ends_within, happens, in_thread
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
@@ -72,7 +72,7 @@ class Call:
 
     def __init__(
         self,
-        tool: Described,
+        tool: Any,
         arguments: dict[str, Any],
         budget: TurnBudget,
         state: TurnRuntimeState,
@@ -80,7 +80,7 @@ class Call:
         trace_id: str | None,
         settings: Settings,
     ) -> None:
-        self.name, self.function, self.options, self.is_async = tool
+        self.name, self.function, self.options, self.is_async = describe(tool)
         self.arguments = arguments
         self.budget = budget
         self.state = state

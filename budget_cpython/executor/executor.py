@@ -6,7 +6,6 @@ from typing import Any
 from budget_core.durations import in_ms
 from budget_core.errors import refuse
 from budget_cpython.executor.call import Call, DeniedError, Settings
-from budget_cpython.executor.options import describe
 from budget_cpython.executor.outcome import ToolOutcome
 from budget_cpython.executor.slots import Slots, SlotsBusyError
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
@@ -153,7 +152,7 @@ class BoundedToolExecutor:
                 "budget and state must be budget_cpython's, which threads may share, "
                 f"not {budget!r} and {state!r}"
             )
-        call = Call(describe(tool), arguments, budget, state, cap_s, trace_id, self._settings)
+        call = Call(tool, arguments, budget, state, cap_s, trace_id, self._settings)
         if call.is_async and call.options.process:
             raise TypeError(f"{call.name} is async: only functions that are not run in a process")
         return call

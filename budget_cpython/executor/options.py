@@ -51,10 +51,7 @@ def tool_options(
     return mark
 
 
-Described = tuple[str, Callable[..., Any], ToolOptions, bool]
-
-
-def describe(tool: Any) -> Described:
+def describe(tool: Any) -> tuple[str, Callable[..., Any], ToolOptions, bool]:
     """Return a tool's name, function and options, and whether it is async.
 
     A tool is a function, or has one as `run` (a `Tool`). A `functools.partial` has the name and the
