@@ -72,41 +72,55 @@ class Call:
 
     def __init__(
         self,
+        settings: Settings,
         tool: Any,
         arguments: dict[str, Any],
         budget: TurnBudget,
         state: TurnRuntimeState,
         cap_s: float | None,
         trace_id: str | None,
-        settings: Settings,
     ) -> None:
+        if not isinstance(arguments, dict):
+            raise TypeError(f"arguments must be a dict, not {arguments!r}")
+        if not isinstance(budget, TurnBudget) or not isinstance(state, TurnRuntimeState):
+            raise TypeError(
+                "budget and state must be budget_cpython's, which threads may share, "
+                f"not {budget!r} and {state!r}"
+            )
         self.name, self.function, self.options, self.is_async = describe(tool)
+        if self.is_async and self.options.process:
+            raise TypeError(f"{self.name} is async: only functions that are not run in a process")
+        self.settings = settings
+        self.slots = settings.slots
         self.arguments = arguments
         self.budget = budget
         self.state = state
-        self.settings = settings
-        self.slots = settings.slots
         self.trace_id = f"{self.name}#{next(_numbers)}" if trace_id is None else trace_id
+        self._bound(cap_s)
+        self.since = monotonic_ns()
+
+    def _bound(self, cap_s: float | None) -> None:
+        """Set how long the call may take, and tell a tool that takes a token or has a process."""
+        name, options, settings = self.name, self.options, self.settings
         if cap_s is None:
-            own = self.options.cap_s
-            cap_s = settings.caps.get(self.name, settings.cap_s if own is None else own)
-        hard_s = budget.per_tool_remaining_s(cap_s)
+            own = options.cap_s
+            cap_s = settings.caps.get(name, settings.cap_s if own is None else own)
+        hard_s = self.budget.per_tool_remaining_s(cap_s)
         around = current_or_none()
         if around is not None:
             hard_s = min(hard_s, around.remaining_seconds())
-        if self.options.cooperative and hard_s < inf:
+        if options.cooperative and hard_s < inf:
             cap_s = hard_s - min(settings.grace_s, hard_s / 10)
         self.hard_s = hard_s
-        self.token = DeadlineToken.from_budget(budget, cap_s)
-        if self.options.process:
+        self.token = DeadlineToken.from_budget(self.budget, cap_s)
+        if options.process:
             from budget_cpython.executor.processes import run_in_process
 
-            cooperative, kill_s = self.options.cooperative, settings.kill_grace_s
-            job = (self.name, self.function, arguments, cooperative, self.token, kill_s)
-            self.function, self.arguments = partial(run_in_process, *job), {}
-        elif self.options.cooperative:
-            self.arguments = {**arguments, "token": self.token}
-        self.since = monotonic_ns()
+            work = (name, self.function, self.arguments, options.cooperative)
+            self.function = partial(run_in_process, *work, self.token, settings.kill_grace_s)
+            self.arguments = {}
+        elif options.cooperative:
+            self.arguments = {**self.arguments, "token": self.token}
 
     def left_s(self) -> float:
         """Return the seconds until this call is to be given up."""

@@ -94,7 +94,7 @@ class BoundedToolExecutor:
         made. What the tool raises is in the outcome. Raises `TypeError` or `ValueError` for
         arguments that are wrong, an async tool among them: `execute_async` takes those.
         """
-        call = self._call(tool, arguments, budget, state, cap_s, trace_id)
+        call = Call(self._settings, tool, arguments, budget, state, cap_s, trace_id)
         if call.is_async:
             raise TypeError(f"{call.name} is async: await execute_async(...) instead")
         try:
@@ -124,7 +124,7 @@ class BoundedToolExecutor:
         so is the tool. `on_end(outcome)` is called, by any thread, as soon as a tool that was
         started has ended or is given up: also where this call is cancelled and returns nothing.
         """
-        call = self._call(tool, arguments, budget, state, cap_s, trace_id)
+        call = Call(self._settings, tool, arguments, budget, state, cap_s, trace_id)
         call.on_end = on_end
         try:
             call.check()
@@ -134,25 +134,3 @@ class BoundedToolExecutor:
             return call.denied(denied)
         await call.run_async()
         return call.result()
-
-    def _call(
-        self,
-        tool: Any,
-        arguments: dict[str, Any],
-        budget: TurnBudget,
-        state: TurnRuntimeState,
-        cap_s: float | None,
-        trace_id: str | None,
-    ) -> Call:
-        """Return the call, or raise for arguments of the wrong type."""
-        if not isinstance(arguments, dict):
-            raise TypeError(f"arguments must be a dict, not {arguments!r}")
-        if not isinstance(budget, TurnBudget) or not isinstance(state, TurnRuntimeState):
-            raise TypeError(
-                "budget and state must be budget_cpython's, which threads may share, "
-                f"not {budget!r} and {state!r}"
-            )
-        call = Call(tool, arguments, budget, state, cap_s, trace_id, self._settings)
-        if call.is_async and call.options.process:
-            raise TypeError(f"{call.name} is async: only functions that are not run in a process")
-        return call
