@@ -76,10 +76,8 @@ class ParallelRun(core_run.Run):
             if task is not None and not task.cancelled():
                 end = task.result()
             found = await self._end_tool_call(call, end or ToolEnd(CANCELLED, CALLED_OFF))
-            if (
-                found is not None and self.budget.why_over() is None
-            ):  # else they are ending by themselves
-                await _cancelled(waiting)
+            if found is not None and self.budget.why_over() is None:
+                await _cancelled(waiting)  # else they are ending by themselves
             reason = found or reason
         return reason
 

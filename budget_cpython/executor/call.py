@@ -59,10 +59,10 @@ class Settings:
 
 
 class Call:
-    """A tool call: `start` it, wait for its end, and `give_up` if that does not come in time.
+    """A tool call: `check` it, take a slot for it, `claim` it, `run` it, and take its `result`.
 
-    Afterwards there is a `result`. The state's trace decides which came first, the tool's end or
-    the end of its time.
+    A tool that does not end in time is given up. The state's trace decides which came first, the
+    tool's end or the end of its time.
     """
 
     stopped = given_up = False

@@ -97,14 +97,7 @@ def with_timeout(
         seconds = limit()
         if not seconds:
             return await function(*arguments, **named)
-        with _limited(seconds) as (deadline, held_s):
-            try:
-                async with deadline.scope():
-                    return await function(*arguments, **named)
-            except DeadlineExceeded as error:
-                if error.deadline is not deadline:
-                    raise
-                raise ToolTimeoutError(tool, held_s, deadline) from error
+        return await _run_async(tool, seconds, functools.partial(function, *arguments, **named))
 
     wrapped: Any = bounded_async if awaited else bounded
     return wrapped  # type: ignore[no-any-return]
@@ -121,6 +114,17 @@ def _limited(seconds: float) -> Iterator[tuple[Deadline, float]]:
     own = Deadline.from_now(seconds)
     with own.as_current() as deadline:
         yield deadline, seconds if deadline is own else round(deadline.remaining_seconds(), 3)
+
+
+async def _run_async(tool: str, seconds: float, function: Callable[[], Any]) -> Any:
+    with _limited(seconds) as (deadline, held_s):
+        try:
+            async with deadline.scope():
+                return await function()
+        except DeadlineExceeded as error:
+            if error.deadline is not deadline:
+                raise
+            raise ToolTimeoutError(tool, held_s, deadline) from error
 
 
 def _run(tool: str, seconds: float, slots: Slots, function: Callable[[], Any]) -> Any:
