@@ -172,8 +172,9 @@ def for_a_board(source: str) -> str:
     lines = plain.splitlines(keepends=True)
     for name, value in _constants(ast.parse(plain)):
         line = lines[value.lineno - 1].encode()
-        start, end = value.col_offset, value.end_col_offset
-        lines[value.lineno - 1] = f"{name} = const({line[start:end].decode()}){line[end:].decode()}"
+        text, rest = line[value.col_offset : value.end_col_offset], line[value.end_col_offset :]
+        # One pair more is for a tuple without its own, which would be several arguments.
+        lines[value.lineno - 1] = f"{name} = const(({text.decode()})){rest.decode()}"
     return "".join(lines)
 
 
