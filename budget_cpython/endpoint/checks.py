@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 Json = dict[str, Any]
 
@@ -34,8 +34,15 @@ class ApiError(Exception):
         self.headers = headers or {}
 
 
+class Count(NamedTuple):
+    """The shape of an integer from `least` to `most`; `None`: any from `least` on."""
+
+    least: int
+    most: int | None = None
+
+
 def match(value: Any, shape: Any, place: str = "") -> None:
-    """Compare with a shape: a type, a pattern, a choice, a list of one shape or an object's fields.
+    """Compare with a shape: a type, pattern, choice, `Count`, list of a shape, or object's fields.
 
     Raises `ApiError` 400 with the invalid field's name. A field whose name ends in `?` may be
     absent or null. A list has to have items, unless its shape ends in `...`.
@@ -45,6 +52,11 @@ def match(value: Any, shape: Any, place: str = "") -> None:
         rule(value or shape[-1] is ..., place, "must be an array that is not empty.")
         for index, item in enumerate(value):
             match(item, shape[0], f"{place}[{index}]")
+    elif isinstance(shape, Count):
+        match(value, int, place)
+        says = f"{shape.least} or more" if shape.most is None else f"{shape.least} to {shape.most}"
+        valid = shape.least <= value and (shape.most is None or value <= shape.most)
+        rule(valid, place, f"must be {says}.")
     elif isinstance(shape, tuple):
         rule(value in shape, place, f"must be one of: {', '.join(map(str, shape))}.")
     elif isinstance(shape, re.Pattern):

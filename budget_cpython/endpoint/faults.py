@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from budget_cpython.endpoint.calls import Answer
 from budget_cpython.endpoint.checks import ApiError
-from budget_cpython.endpoint.formats import openai
+from budget_cpython.endpoint.formats.vendors import OPENAI
 from budget_cpython.endpoint.http_handler import JSON, HttpHandler
 
 DRIP_SECONDS: Final = 0.05
@@ -117,7 +117,7 @@ def _busy(http: HttpHandler, answer: Answer) -> None:
 
 
 def _other_limit(http: HttpHandler, answer: Answer) -> None:
-    if http.vendor is openai and answer.asked.body.get("max_tokens") is not None:
+    if http.vendor is OPENAI and answer.asked.body.get("max_tokens") is not None:
         message = (
             "Unsupported parameter: 'max_tokens' is not supported with this model. "
             "Use 'max_completion_tokens' instead."
@@ -129,7 +129,7 @@ def _other_limit(http: HttpHandler, answer: Answer) -> None:
 def _small_context(http: HttpHandler, answer: Answer) -> None:
     tokens = answer.usage.prompt if answer.usage else 0
     if tokens > CONTEXT_TOKENS:
-        message = http.vendor.TOO_LONG.format(tokens=tokens, limit=CONTEXT_TOKENS)
+        message = http.vendor.too_long.format(tokens=tokens, limit=CONTEXT_TOKENS)
         raise ApiError(400, message, param="messages", code="context_length_exceeded")
     http.send_answer(answer)
 

@@ -8,7 +8,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from budget_cpython.endpoint.calls import Answer
 from budget_cpython.endpoint.checks import ApiError, Json
-from budget_cpython.endpoint.formats import Format, Vendor, vendor_of
+from budget_cpython.endpoint.formats import Format, vendor_of
+from budget_cpython.endpoint.formats.vendors import Vendor
 
 JSON: Final = "application/json"
 
@@ -80,8 +81,8 @@ class HttpHandler(BaseHTTPRequestHandler):
 
     def events(self, answer: Answer) -> Sequence[str]:
         """Return the events of a streamed answer; none if the request asks for no stream."""
-        streams = answer.asked.stream and self.format.events is not None
-        return tuple(self.format.events(answer)) if streams and self.format.events else ()
+        write = self.format.events
+        return tuple(write(answer)) if answer.asked.stream and write is not None else ()
 
     def send_events(self, events: Sequence[str]) -> None:
         """Begin a stream with these events."""

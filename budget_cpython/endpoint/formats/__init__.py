@@ -1,36 +1,19 @@
 """The formats that requests come in, by their paths, and what a format consists of."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
 
 from budget_cpython.endpoint.calls import Answer, Asked
 from budget_cpython.endpoint.checks import ApiError, Json
 from budget_cpython.endpoint.formats import (
-    anthropic,
     completions,
     embeddings,
     generate_content,
-    google,
     messages,
-    openai,
     responses,
 )
-
-
-class Vendor(Protocol):
-    """What a vendor's formats share; the modules `openai`, `anthropic`, `google` have it.
-
-    `TOO_LONG` is the message about a prompt of `{tokens}` for a context of `{limit}`.
-    """
-
-    @property
-    def TOO_LONG(self) -> str: ...  # noqa: D102, N802
-
-    def error(self, refusal: ApiError) -> Json: ...  # noqa: D102
-    def key(self, headers: Mapping[str, str], query: Mapping[str, str]) -> str | None: ...  # noqa: D102
-    def models(self, names: Iterable[str]) -> Json: ...  # noqa: D102
-    def model(self, name: str) -> Json: ...  # noqa: D102
+from budget_cpython.endpoint.formats.vendors import ANTHROPIC, GOOGLE, OPENAI, Vendor
 
 
 class Format(NamedTuple):
@@ -39,7 +22,6 @@ class Format(NamedTuple):
     `failure` writes the event that ends a stream with an error; it gets that event's number.
     """
 
-    vendor: Vendor
     read: Callable[[Json, str], Asked]
     whole: Callable[[Answer], Json]
     events: Callable[[Answer], Iterator[str]] | None = None
@@ -47,30 +29,22 @@ class Format(NamedTuple):
 
 
 _DEPLOYMENT: Final = "(?:/deployments/[^/]+)?"  # of Azure
-_GENERATE: Final = Format(
-    google,
-    generate_content.read,
-    generate_content.whole,
-    generate_content.events,
-    generate_content.failure,
-)
+_MODEL: Final = "/v1(?:alpha|beta)?/models/[^/]+"
 FORMATS: Final = {
-    rf"/v1{_DEPLOYMENT}/chat/completions": Format(
-        openai, completions.read, completions.whole, completions.events, completions.failure
+    f"/v1{_DEPLOYMENT}/chat/completions": Format(
+        completions.read, completions.whole, completions.events, completions.failure
     ),
-    r"/v1/responses": Format(
-        openai, responses.read, responses.whole, responses.events, responses.failure
+    "/v1/responses": Format(responses.read, responses.whole, responses.events, responses.failure),
+    f"/v1{_DEPLOYMENT}/embeddings": Format(embeddings.read, embeddings.whole),
+    "/v1/messages": Format(messages.read, messages.whole, messages.events, messages.failure),
+    "/v1/messages/count_tokens": Format(messages.read_count, messages.whole_count),
+    f"{_MODEL}:(?:generateContent|streamGenerateContent)": Format(
+        generate_content.read,
+        generate_content.whole,
+        generate_content.events,
+        generate_content.failure,
     ),
-    rf"/v1{_DEPLOYMENT}/embeddings": Format(openai, embeddings.read, embeddings.whole),
-    r"/v1/messages": Format(
-        anthropic, messages.read, messages.whole, messages.events, messages.failure
-    ),
-    r"/v1/messages/count_tokens": Format(anthropic, messages.read_count, messages.whole_count),
-    r"/v1(?:alpha|beta)?/models/[^/]+:generateContent": _GENERATE,
-    r"/v1(?:alpha|beta)?/models/[^/]+:streamGenerateContent": _GENERATE,
-    r"/v1(?:alpha|beta)?/models/[^/]+:countTokens": Format(
-        google, generate_content.read_count, generate_content.whole_count
-    ),
+    f"{_MODEL}:countTokens": Format(generate_content.read_count, generate_content.whole_count),
 }
 
 
@@ -82,7 +56,7 @@ def format_of(path: str) -> Format | None:
 def vendor_of(path: str, headers: Mapping[str, str]) -> Vendor:
     """Return whose service a request expects; OpenAI's, where it does not show."""
     if path.startswith(("/v1alpha/", "/v1beta/")) or ":" in path or "x-goog-api-key" in headers:
-        return google
+        return GOOGLE
     if path.startswith("/v1/messages") or "anthropic-version" in headers:
-        return anthropic
-    return openai
+        return ANTHROPIC
+    return OPENAI

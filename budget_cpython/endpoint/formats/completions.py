@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from budget_cpython.endpoint.calls import Answer, Asked, Usage
-from budget_cpython.endpoint.checks import ApiError, Json, check_turns, match, rule
-from budget_cpython.endpoint.formats.openai import TIERS, error, reasoning_tokens, service_tier
+from budget_cpython.endpoint.checks import ApiError, Count, Json, check_turns, match, rule
 from budget_cpython.endpoint.formats.sse import event, pieces
+from budget_cpython.endpoint.formats.vendors import OPENAI, TIERS, reasoning_tokens, service_tier
 
 MAX_ANSWERS: Final = 128
 
@@ -30,9 +30,9 @@ _REQUEST: Final = {
     "tools?": [{"type": ("function",), "function": _FUNCTION}],
     "stream?": bool,
     "stream_options?": dict,
-    "n?": int,
-    "max_tokens?": int,
-    "max_completion_tokens?": int,
+    "n?": Count(1, MAX_ANSWERS),
+    "max_tokens?": Count(1),
+    "max_completion_tokens?": Count(1),
     "reasoning_effort?": str,
     "service_tier?": TIERS,
 }
@@ -109,7 +109,7 @@ def events(answer: Answer) -> Iterator[str]:
 
 def failure(refusal: ApiError, number: int) -> str:
     """Return the event that ends a stream with an error."""
-    return event(error(refusal))
+    return event(OPENAI.error(refusal))
 
 
 def _check(body: Json) -> None:
@@ -123,14 +123,8 @@ def _check(body: Json) -> None:
         match(choice, _CHOICE if isinstance(choice, dict) else _CHOICES, "tool_choice")
     streams = body.get("stream") or body.get("stream_options") is None
     rule(streams, "stream_options", "is only allowed with 'stream'.")
-    count = body.get("n")
-    rule(count is None or 1 <= count <= MAX_ANSWERS, "n", f"must be 1 to {MAX_ANSWERS}.")
-    limits = [
-        name for name in ("max_tokens", "max_completion_tokens") if body.get(name) is not None
-    ]
-    for name in limits:
-        rule(body[name] >= 1, name, "must be 1 or more.")
-    rule(len(limits) < 2, "max_tokens", "excludes 'max_completion_tokens'.")
+    both = body.get("max_tokens") and body.get("max_completion_tokens")
+    rule(not both, "max_tokens", "excludes 'max_completion_tokens'.")
 
 
 def _check_content(message: Json, place: str) -> None:

@@ -8,13 +8,13 @@ import struct
 from typing import Any, Final
 
 from budget_cpython.endpoint.calls import CHARS_PER_TOKEN, Answer, Asked
-from budget_cpython.endpoint.checks import Json, match, rule
+from budget_cpython.endpoint.checks import Count, Json, match, rule
 
 DIMENSIONS: Final = 8
 
 _REQUEST: Final = {
     "model": re.compile(".+"),
-    "dimensions?": int,
+    "dimensions?": Count(1),
     "encoding_format?": ("float", "base64"),
 }
 
@@ -22,8 +22,6 @@ _REQUEST: Final = {
 def read(body: Json, path: str) -> Asked:
     """Check a request, and return what it asks for: no answer."""
     match(body, _REQUEST)
-    count = body.get("dimensions")
-    rule(count is None or count >= 1, "dimensions", "must be 1 or more.")
     return Asked(body["model"], [], body, _texts(body.get("input")), answers=0)
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from budget_cpython.endpoint.calls import Answer, Asked, Usage
-from budget_cpython.endpoint.checks import ApiError, Json, check_turns, match, parse_object, rule
-from budget_cpython.endpoint.formats.google import error
+from budget_cpython.endpoint.checks import ApiError, Count, Json, check_turns, match, parse_object
 from budget_cpython.endpoint.formats.sse import event, pieces
+from budget_cpython.endpoint.formats.vendors import GOOGLE
 
 MAX_ANSWERS: Final = 8
 FREE_THINKING: Final = 1024  # with a budget of -1, the model decides
@@ -21,8 +21,8 @@ _PART: Final = {
 }
 _CONTENT: Final = {"role?": ("user", "model", "function"), "parts": [_PART]}
 _CONFIG: Final = {
-    "maxOutputTokens?": int,
-    "candidateCount?": int,
+    "maxOutputTokens?": Count(1),
+    "candidateCount?": Count(1, MAX_ANSWERS),
     "thinkingConfig?": {"thinkingBudget?": int, "includeThoughts?": bool},
 }
 _REQUEST: Final = {
@@ -44,13 +44,6 @@ def read(body: Json, path: str) -> Asked:
     body = _camel_case(body)
     match(body, _REQUEST)
     config = body.get("generationConfig") or {}
-    limit, count = config.get("maxOutputTokens"), config.get("candidateCount")
-    rule(limit is None or limit >= 1, "generationConfig.maxOutputTokens", "must be 1 or more.")
-    rule(
-        count is None or 1 <= count <= MAX_ANSWERS,
-        "generationConfig.candidateCount",
-        f"must be 1 to {MAX_ANSWERS}.",
-    )
     system = body.get("systemInstruction")
     messages = _messages(body["contents"])
     check_turns(messages, "contents")
@@ -65,8 +58,8 @@ def read(body: Json, path: str) -> Asked:
         cacheable=len(parts),
         tools=_offered(body.get("tools") or (), calling),
         forced=calling.get("mode") == "ANY",
-        max_tokens=limit,
-        answers=count or 1,
+        max_tokens=config.get("maxOutputTokens"),
+        answers=config.get("candidateCount") or 1,
         stream=method == "streamGenerateContent",
         thinking=_thinking(config.get("thinkingConfig") or {}),
     )
@@ -107,7 +100,7 @@ def events(answer: Answer) -> Iterator[str]:
 
 def failure(refusal: ApiError, number: int) -> str:
     """Return the event that ends a stream with an error."""
-    return _written(error(refusal))
+    return _written(GOOGLE.error(refusal))
 
 
 def _written(data: Json) -> str:

@@ -7,9 +7,17 @@ from dataclasses import replace
 from typing import Any, Final
 
 from budget_cpython.endpoint.calls import Answer, Asked, Usage
-from budget_cpython.endpoint.checks import ApiError, Json, check_turns, match, parse_object, rule
-from budget_cpython.endpoint.formats.anthropic import error
+from budget_cpython.endpoint.checks import (
+    ApiError,
+    Count,
+    Json,
+    check_turns,
+    match,
+    parse_object,
+    rule,
+)
 from budget_cpython.endpoint.formats.sse import event, pieces
+from budget_cpython.endpoint.formats.vendors import ANTHROPIC
 
 MIN_THINKING: Final = 1024
 
@@ -29,8 +37,7 @@ _STOPS: Final = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_to
 
 def read(body: Json, path: str) -> Asked:
     """Check a request, and return what it asks for."""
-    match(body, {**_REQUEST, "max_tokens": int})
-    rule(body["max_tokens"] >= 1, "max_tokens", "must be 1 or more.")
+    match(body, {**_REQUEST, "max_tokens": Count(1)})
     asked = _read(body)
     return replace(
         asked,
@@ -69,7 +76,7 @@ def events(answer: Answer) -> Iterator[str]:
 
 def failure(refusal: ApiError, number: int) -> str:
     """Return the event that ends a stream with an error."""
-    return event(error(refusal), "error")
+    return event(ANTHROPIC.error(refusal), "error")
 
 
 def _events(answer: Answer) -> Iterator[tuple[str, Json]]:
@@ -174,9 +181,8 @@ def _thinking(given: Json, max_tokens: int) -> int | None:
     if given.get("type") != "enabled":
         return None
     place = "thinking.budget_tokens"
-    match(given.get("budget_tokens"), int, place)
+    match(given.get("budget_tokens"), Count(MIN_THINKING), place)
     tokens: int = given["budget_tokens"]
-    rule(tokens >= MIN_THINKING, place, f"must be {MIN_THINKING} or more.")
     rule(tokens < max_tokens, place, f"must be less than 'max_tokens' ({max_tokens}).")
     return tokens
 

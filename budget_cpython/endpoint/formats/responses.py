@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from budget_cpython.endpoint.calls import Answer, Asked, Usage
-from budget_cpython.endpoint.checks import ApiError, Json, check_turns, match, rule
-from budget_cpython.endpoint.formats.openai import TIERS, reasoning_tokens, service_tier
+from budget_cpython.endpoint.checks import ApiError, Count, Json, check_turns, match
 from budget_cpython.endpoint.formats.sse import event, pieces
+from budget_cpython.endpoint.formats.vendors import TIERS, reasoning_tokens, service_tier
 
 MIN_OUTPUT: Final = 16
 
@@ -19,7 +19,7 @@ _REQUEST: Final = {
     "instructions?": str,
     "tools?": [{"type": str, "name?": str, "parameters?": dict}, ...],
     "stream?": bool,
-    "max_output_tokens?": int,
+    "max_output_tokens?": Count(MIN_OUTPUT),
     "reasoning?": {"effort?": str, "summary?": str},
     "service_tier?": TIERS,
 }
@@ -30,9 +30,6 @@ _ADDED: Final[Json] = {"status": "in_progress", "content": [], "summary": [], "a
 def read(body: Json, path: str) -> Asked:
     """Check a request, and return what it asks for."""
     match(body, _REQUEST)
-    limit = body.get("max_output_tokens")
-    least = f"must be {MIN_OUTPUT} or more."
-    rule(limit is None or limit >= MIN_OUTPUT, "max_output_tokens", least)
     given = body.get("input")
     items: Any = [{"role": "user", "content": given}] if isinstance(given, str) else given
     match(items, [_ITEM], "input")
@@ -50,7 +47,7 @@ def read(body: Json, path: str) -> Asked:
         cacheable=len(parts),
         tools=_offered(body.get("tools") or (), choice),
         forced=isinstance(choice, dict) or choice == "required",
-        max_tokens=limit,
+        max_tokens=body.get("max_output_tokens"),
         stream=bool(body.get("stream")),
         thinking=reasoning_tokens((body.get("reasoning") or {}).get("effort")),
     )
