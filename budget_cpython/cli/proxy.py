@@ -112,7 +112,6 @@ def _expect(text: str) -> "int | str":
 
 def _proxy(options: argparse.Namespace) -> int:
     """Serve the proxy until told to stop."""
-    from budget_cpython.proxy.server import expect_broken_answers
     from budget_cpython.serve.server import run_service
 
     url = options.ledger = options.ledger or os.environ.get(ENGINE_VARIABLE) or MEMORY
@@ -121,7 +120,6 @@ def _proxy(options: argparse.Namespace) -> int:
         raise ValueError("processes cannot share memory: give --ledger, as in sqlite:budget.db")
     proxy = make_proxy(options)  # refuses what is malformed, also where workers make their own
     _set_limits(options, proxy)
-    expect_broken_answers()
     several = options.workers > 1
     try:
         return run_service(
@@ -139,11 +137,9 @@ def _proxy(options: argparse.Namespace) -> int:
 
 def make_worker(options: argparse.Namespace) -> Any:
     """Return the app of one of several processes."""
-    from budget_cpython.proxy.server import expect_broken_answers
     from budget_cpython.serve.server import log_requests
 
     log_requests()
-    expect_broken_answers()
     return make_proxy(options).app
 
 

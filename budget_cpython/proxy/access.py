@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
+from starlette.exceptions import HTTPException
+
 from budget_core.ledger.limit import check_path
-from budget_cpython.proxy.errors import ProxyError
 from budget_cpython.proxy.headers import key_of
-from budget_cpython.serve.addresses import is_cross_site, names_loopback
+from budget_cpython.serve.addresses import check_local
 from budget_cpython.serve.keys import EVERY_ACCOUNT, Key, KeyFile, KeyFileError
 
 KEY_HEADER = "x-microbudget-key"
@@ -26,42 +27,38 @@ class Access:
     def account_of(self, headers: Mapping[str, str]) -> tuple[str, bool]:
         """Return the account, and whether the client's credentials are for the upstream.
 
-        Raises `ProxyError`.
+        Raises `HTTPException`.
         """
         asked = headers.get(ACCOUNT_HEADER)
         if asked is not None:
             try:
                 check_path(asked)
             except ValueError as error:
-                raise ProxyError(400, f"{ACCOUNT_HEADER}: {error}") from error
+                raise HTTPException(400, f"{ACCOUNT_HEADER}: {error}") from error
         if self._keys is None:
-            self._check_local(headers)
+            check_local(headers)
             if asked is None or _is_below(asked, self.account):
                 return asked or self.account, True
-            raise ProxyError(403, f"{ACCOUNT_HEADER} must be {self.account!r} or below it")
+            raise HTTPException(403, f"{ACCOUNT_HEADER} must be {self.account!r} or below it")
         key, is_apart = self._check_key(self._keys, headers)
         if key.account == EVERY_ACCOUNT:
             return asked or self.account, is_apart
         if asked is not None and not key.covers(asked):
-            raise ProxyError(403, f"key {key.name!r} is for {key.account!r} and accounts below it")
+            raise HTTPException(
+                403, f"key {key.name!r} is for {key.account!r} and accounts below it"
+            )
         return asked or key.account, is_apart
-
-    def _check_local(self, headers: Mapping[str, str]) -> None:
-        if not names_loopback(headers.get("host", "")):
-            raise ProxyError(403, "without keys, only localhost and loopback addresses are served")
-        if is_cross_site(headers):
-            raise ProxyError(403, "without keys, pages of other sites are not served")
 
     def _check_key(self, keys: KeyFile, headers: Mapping[str, str]) -> tuple[Key, bool]:
         own = headers.get(KEY_HEADER)
         try:
             key = keys.check(key_of(headers) if own is None else own.strip())
         except KeyFileError as error:
-            raise ProxyError(503, "the keys cannot be read now") from error
+            raise HTTPException(503, "the keys cannot be read now") from error
         if key is None:
-            raise ProxyError(401, "send a key of this proxy, where an API key goes")
+            raise HTTPException(401, "send a key of this proxy, where an API key goes")
         if "reserve" not in key.rights:
-            raise ProxyError(403, f"key {key.name!r} lacks the right 'reserve'")
+            raise HTTPException(403, f"key {key.name!r} lacks the right 'reserve'")
         return key, own is not None
 
 

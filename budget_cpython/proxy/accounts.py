@@ -1,7 +1,6 @@
 """The accounts that requests draw on, and how each is kept."""
 
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +10,8 @@ from budget_core.ledger.records import Hold
 from budget_core.provider import maybe_await
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.shared_ledgers import pair_of
-from budget_cpython.proxy.pace import Pace
-from budget_cpython.proxy.recorder import Quiet, Recorder
+from budget_cpython.proxy.recorder import Pace, Quiet, Recorder
 from budget_cpython.proxy.usage_by_model import UsageByModel
-
-MOST_KEPT = 1000  # accounts; the others are made again
 
 
 @dataclass(frozen=True)
@@ -67,23 +63,3 @@ async def settle_call(held: "list[tuple[Any, Hold]]", was_sent: bool) -> None:
                 await maybe_await(ledger.commit(hold, {"calls": 1}))
             else:
                 await maybe_await(ledger.release(hold))
-
-
-class Accounts:
-    """Accounts by their paths, made when they are first asked for; the last 1,000 are kept."""
-
-    def __init__(self, rules_of: Callable[[str], Rules], record: UsageByModel) -> None:
-        self._rules_of = rules_of
-        self._record = record
-        self._pace = Pace()
-        self._kept: OrderedDict[str, Account] = OrderedDict()
-
-    def get(self, path: str) -> Account:
-        """Return the account at a path."""
-        account = self._kept.get(path)
-        if account is None:
-            account = self._kept[path] = Account(self._rules_of(path), self._record, self._pace)
-            if len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(path)
-        return account

@@ -1,35 +1,42 @@
 """The proxy as an ASGI app: find the account and the upstream, and pass the call on."""
 
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
+from functools import lru_cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import httpx
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from budget_cpython.adapters.http_client import budgeted_http_client
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.deadline import Deadline
 from budget_cpython.proxy.access import Access
-from budget_cpython.proxy.accounts import Accounts, Rules
-from budget_cpython.proxy.client import open_client, timeouts
-from budget_cpython.proxy.errors import ProxyError
-from budget_cpython.proxy.exchange import Exchange, Gone
+from budget_cpython.proxy.accounts import Account, Rules
+from budget_cpython.proxy.exchange import Exchange
 from budget_cpython.proxy.forward import Forward
 from budget_cpython.proxy.headers import to_upstream
+from budget_cpython.proxy.recorder import Pace
 from budget_cpython.proxy.upstreams import Upstream, check_plain, choose, vendor_of
 from budget_cpython.proxy.usage_by_model import UsageByModel
-from budget_cpython.serve.served_ledger import ServedLedger
+from budget_cpython.serve.served_ledger import ServedLedger, probes
 
 TIMEOUT_HEADER = "x-microbudget-timeout"
 MAX_BODY = 1 << 26  # bytes
 READ_ON_S = 60.0
 UPSTREAM_TIMEOUT_S = 600.0
 _LEDGER_S = 10.0  # seconds to answer /readyz
+_CONNECT_S = 10.0
+_MOST_ACCOUNTS = 1000  # that are kept; the others are made again
+_IDLE = httpx.Limits(max_keepalive_connections=1000, keepalive_expiry=30.0)
+_BROKEN_OFF = "ASGI callable returned without completing response."
 
 
 class _Everything:
@@ -100,17 +107,19 @@ class Proxy:
             def rules_of(path: str) -> Rules:
                 return rules
 
-        self._accounts = Accounts(rules_of, self.usage)
-        self._timeouts = timeouts(upstream_timeout_s)
+        pace = Pace()
+        self._account = lru_cache(_MOST_ACCOUNTS)(
+            lambda path: Account(rules_of(path), self.usage, pace)
+        )
+        timeout = httpx.Timeout(upstream_timeout_s, connect=_CONNECT_S, pool=None)
+        self._timeouts = timeout.as_dict()
         self._client: httpx.AsyncClient | None = None
         self.ledger = ledger
-        self._served = None if ledger is None else ServedLedger(ledger, _LEDGER_S)
         self._read_on_s = read_on_s
         self._max_body = max_body
         self.app = Starlette(
             routes=[
-                Route("/healthz", self._health),
-                Route("/readyz", self._readiness),
+                *probes(None if ledger is None else ServedLedger(ledger, _LEDGER_S)),
                 Route("/{path:path}", _Everything(self._answer)),
             ],
             lifespan=self._lifespan,
@@ -122,12 +131,13 @@ class Proxy:
 
         At its end running answers have a few seconds to finish.
         """
-        from budget_cpython.proxy.server import running
+        from budget_cpython.serve.server import running
 
         return running(self.app, address)
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        logging.getLogger("uvicorn.error").addFilter(_is_no_break)
         try:
             yield
         finally:
@@ -135,35 +145,28 @@ class Proxy:
             if client is not None:
                 await client.aclose()
 
-    async def _health(self, request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
-
-    async def _readiness(self, request: Request) -> Response:
-        ready = self._served is None or await self._served.is_ready()
-        return JSONResponse({"status": "ok" if ready else "unavailable"}, 200 if ready else 503)
-
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         path: bytes = scope.get("raw_path") or scope["path"].encode()
-        exchange = Exchange(receive, send, vendor_of(path.decode("latin-1"), headers))
+        exchange = Exchange(scope, receive, send, vendor_of(path.decode("latin-1"), headers))
         try:
             prepared = self._prepare(scope, headers, path, exchange.vendor)
             body = await exchange.read_body(self._max_body)
-        except ProxyError as error:
+        except HTTPException as error:
             await exchange.refuse(error)
-        except Gone:
+        except ClientDisconnect:
             return
         else:
             await prepared.run(exchange, body)
 
     def _prepare(self, scope: Scope, headers: Headers, path: bytes, vendor: str) -> Forward:
-        """Return how a request is sent on; `ProxyError` for one that is not."""
+        """Return how a request is sent on; `HTTPException` for one that is not."""
         check_plain(path)
         account_path, keeps_credentials = self._access.account_of(headers)
         upstream, path = choose(self._upstreams, path, headers)
-        account = self._accounts.get(account_path)
+        account = self._account(account_path)
         if self._client is None:
-            self._client = open_client()
+            self._client = _open_client()
         prepared = Forward(
             method=scope["method"],
             url=upstream.target(path, scope["query_string"]),
@@ -176,8 +179,23 @@ class Proxy:
             read_on_s=self._read_on_s,
         )
         if account.strict and prepared.format is None and not prepared.is_free:
-            raise ProxyError(403, "only model calls of known formats are passed on (--strict)")
+            raise HTTPException(403, "only model calls of known formats are passed on (--strict)")
         return prepared
+
+
+def _open_client() -> httpx.AsyncClient:
+    """Return a client whose model calls draw on the layers that each request names.
+
+    It keeps no cookie: the next request may be another account's. It goes through the proxies that
+    the environment names, as in `HTTPS_PROXY`.
+    """
+    no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
+    return budgeted_http_client(httpx.AsyncClient(limits=_IDLE, cookies=no_cookies))
+
+
+def _is_no_break(record: logging.LogRecord) -> bool:
+    """Log no error of the server for an answer that broke off upstream, and so here as well."""
+    return record.msg != _BROKEN_OFF
 
 
 def _deadline_of(headers: Headers) -> Deadline | None:
@@ -185,5 +203,7 @@ def _deadline_of(headers: Headers) -> Deadline | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 12):
-        raise ProxyError(400, f"{TIMEOUT_HEADER} is whole milliseconds, as Deadline.to_wire gives")
+        raise HTTPException(
+            400, f"{TIMEOUT_HEADER} is whole milliseconds, as Deadline.to_wire gives"
+        )
     return Deadline.from_wire(int(text))

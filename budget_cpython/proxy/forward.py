@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+from starlette.exceptions import HTTPException
 
 from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_cpython.adapters.http_exchange import EXTENSION
 from budget_cpython.adapters.wire import WireFormat, find_format, refusal
 from budget_cpython.deadline import Deadline
 from budget_cpython.proxy.accounts import Account, settle_call
-from budget_cpython.proxy.errors import ProxyError
 from budget_cpython.proxy.exchange import Exchange
 from budget_cpython.proxy.headers import Headers, to_client
 from budget_cpython.proxy.recorder import Admission
@@ -46,7 +46,7 @@ class Forward:
         self.format = find_format(self.method, path)
         lower = find_format(self.method, path.lower())
         if lower is not None and type(lower) is not type(self.format):
-            raise ProxyError(400, f"write the path in small letters, as in {path.lower()}")
+            raise HTTPException(400, f"write the path in small letters, as in {path.lower()}")
         if self.format is not None:
             self.headers = [row for row in self.headers if row[0] != b"accept-encoding"]
             self.headers.append((b"accept-encoding", b"identity"))
@@ -65,14 +65,14 @@ class Forward:
         except (TimeoutError, DeadlineExceeded):
             if not exchange.left:
                 text = "the deadline passed before the answer was there"
-                await exchange.refuse(ProxyError(504, text))
+                await exchange.refuse(HTTPException(504, text))
         except BudgetError as error:
             answer = refusal(exchange.vendor, error)
             await exchange.answer(answer.status, answer.headers, answer.body)
         except httpx.HTTPError as error:
             log.info("%s: %s: %s", self.url.host, type(error).__name__, error)
             text = f"the upstream did not answer ({type(error).__name__})"
-            await exchange.refuse(ProxyError(502, text))
+            await exchange.refuse(HTTPException(502, text))
 
     async def _run_in_time(self, exchange: Exchange, body: bytes) -> None:
         admission = Admission()
@@ -110,7 +110,7 @@ class Forward:
             self.usage.add(OTHER_REQUESTS, ModelUsage(calls=1, estimated=1, unpriced=1))
             await settle_call(held, True)
         try:
-            await exchange.start(answer.status_code, to_client(answer.headers.raw))
-            await exchange.relay(answer.stream)
+            headers = to_client(answer.headers.raw)
+            await exchange.relay(answer.status_code, headers, answer.stream)
         finally:
             await answer.aclose()

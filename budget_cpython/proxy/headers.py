@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from budget_cpython.proxy.errors import ANTHROPIC, GOOGLE
-from budget_cpython.proxy.upstreams import Upstream
+from budget_cpython.proxy.upstreams import ANTHROPIC, GOOGLE, Upstream
 
 Headers = list[tuple[bytes, bytes]]
 OWN = b"x-microbudget-"

@@ -1,13 +1,17 @@
 """What stands round the accounts of each call: a record of what it used, and silence."""
 
+import time
 from typing import Any
 
 from budget_core.provider import ChatResponse, is_billed, usage_of
 from budget_core.usage import Usage
 from budget_core.usage_estimate import at_least_estimated
 from budget_cpython.deadline import current_or_none
-from budget_cpython.proxy.pace import Pace
 from budget_cpython.proxy.usage_by_model import ModelUsage, UsageByModel
+
+MOST_MODELS = 1000
+_LONG = 200  # tokens: of a shorter answer, most of the time may be that of the prompt
+_SINKS = 16  # a part of the fastest pace, by which it sinks with each slower answer
 
 
 class _Around:
@@ -50,6 +54,31 @@ class Admission(_Around):
         return await call.next_answer(*arguments, **options)
 
 
+class Pace:
+    """The tokens a second of the fastest recent answers, by model.
+
+    The fastest one counts, as others had to wait for a queue, a long prompt or a slow client.
+    """
+
+    def __init__(self) -> None:
+        self._paces: dict[str, float] = {}
+
+    def learn(self, model: str, tokens: int, begun: float) -> None:
+        """Note an answer of so many tokens to a call sent at `begun`; short ones say little."""
+        if tokens < _LONG:
+            return
+        found = tokens / max(0.001, time.monotonic() - begun)
+        if model not in self._paces and len(self._paces) >= MOST_MODELS:
+            self._paces.clear()
+        known = self._paces.get(model, 0)
+        self._paces[model] = max(found, known - known / _SINKS)
+
+    def tokens_in(self, model: str, seconds: float) -> int | None:
+        """Return how many tokens come in a time, at least one; `None` if that is not known."""
+        pace = self._paces.get(model)
+        return None if pace is None else max(1, int(pace * seconds))
+
+
 class Recorder(_Around):
     """The innermost layer: it adds what a call used to a record, by the model that answered.
 
@@ -73,7 +102,7 @@ class Recorder(_Around):
             messages, tools = call.request.messages, call.request.tools
         options = self._in_time(model, options)
         asked = (model, messages, tools, options)
-        begun = self._pace.begin()
+        begun = time.monotonic()
         try:
             response = await call.next_answer(messages, tools, model, **options)
         except BaseException as error:

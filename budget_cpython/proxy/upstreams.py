@@ -8,10 +8,11 @@ from functools import cached_property
 from urllib.parse import unquote
 
 import httpx
+from starlette.exceptions import HTTPException
 
 from budget_cpython.adapters.wire import GOOGLE_MODELS
-from budget_cpython.proxy.errors import ANTHROPIC, GOOGLE, OPENAI, ProxyError
 
+ANTHROPIC, GOOGLE, OPENAI = "anthropic", "google", "openai"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _VERSION = re.compile(r"v[0-9]+[A-Za-z0-9]*")
 _MAX_KEY = 16_384  # bytes of a key's file
@@ -48,7 +49,7 @@ class Upstream:
         """Return the URL of a request's path.
 
         The path's `/v1` is left out where the base URL has a version, as in `…/api/v1` and
-        `…/paas/v4`. Raises `ProxyError` for a path that no URL can have.
+        `…/paas/v4`. Raises `HTTPException` for a path that no URL can have.
         """
         base, has_version = self._base
         if has_version:
@@ -57,7 +58,7 @@ class Upstream:
         try:
             return base.copy_with(raw_path=root + path + (b"?" + query if query else b""))
         except httpx.InvalidURL as error:
-            raise ProxyError(400, f"the path is not valid: {error}") from error
+            raise HTTPException(400, f"the path is not valid: {error}") from error
 
     @cached_property
     def _base(self) -> tuple[httpx.URL, bool]:
@@ -115,7 +116,7 @@ def read_secret(what: str, source: str) -> str:
 def choose(
     upstreams: Mapping[str, Upstream], path: bytes, headers: Mapping[str, str]
 ) -> tuple[Upstream, bytes]:
-    """Return the upstream for a path, and the path that it is asked for; `ProxyError`.
+    """Return the upstream for a path, and the path that it is asked for; `HTTPException`.
 
     A first segment that is an upstream's name chooses it and is removed. A single upstream gets
     everything else; of several, the format decides.
@@ -130,7 +131,9 @@ def choose(
     if vendor in upstreams:
         return upstreams[vendor], path
     places = ", ".join(f"/{name}/..." for name in upstreams)
-    raise ProxyError(404, f"no upstream is named {vendor!r}: begin the path with one of {places}")
+    raise HTTPException(
+        404, f"no upstream is named {vendor!r}: begin the path with one of {places}"
+    )
 
 
 def vendor_of(path: str, headers: Mapping[str, str]) -> str:
@@ -143,12 +146,12 @@ def vendor_of(path: str, headers: Mapping[str, str]) -> str:
 
 
 def check_plain(path: bytes) -> None:
-    """Raise `ProxyError` for a path that the proxy and a server might read in two ways."""
+    """Raise `HTTPException` for a path that the proxy and a server might read in two ways."""
     text = path.decode("latin-1")
     parts = text.split("/")
     doubled = "" in parts[1:-1] or "\\" in text
     if doubled or {".", ".."} & {unquote(part) for part in parts} or _hides(text):
-        raise ProxyError(400, "write the path plainly: without //, /../ and %-encoded letters")
+        raise HTTPException(400, "write the path plainly: without //, /../ and %-encoded letters")
 
 
 def _hides(text: str) -> bool:

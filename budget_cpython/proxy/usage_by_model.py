@@ -30,6 +30,11 @@ class ModelUsage:
         """What they cost, in US dollars."""
         return self.nano_usd / 1_000_000_000
 
+    def add(self, other: "ModelUsage") -> None:
+        """Add what other calls used."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
 
 class UsageByModel:
     """A `ModelUsage` for each model, in the order of their first calls; safe for threads.
@@ -46,9 +51,7 @@ class UsageByModel:
         with self._lock:
             if model not in self._rows and len(self._rows) >= MOST_MODELS:
                 model = OTHER_MODELS
-            row = self._rows.setdefault(model, ModelUsage())
-            for name, value in vars(one).items():
-                setattr(row, name, getattr(row, name) + value)
+            self._rows.setdefault(model, ModelUsage()).add(one)
 
     def rows(self) -> dict[str, ModelUsage]:
         """Return a copy of what is counted now."""
@@ -59,6 +62,5 @@ class UsageByModel:
         """Return the sum over all models."""
         whole = ModelUsage()
         for row in self.rows().values():
-            for name, value in vars(row).items():
-                setattr(whole, name, getattr(whole, name) + value)
+            whole.add(row)
         return whole

@@ -12,13 +12,13 @@ from budget_core.ledger.records import Balance
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.deadline import Deadline
 from budget_cpython.proxy import Proxy
-from budget_cpython.proxy.server import running
 from budget_cpython.run.command import Command, Ending
 from budget_cpython.run.environment import Routes
 from budget_cpython.run.gate import Gate
 from budget_cpython.run.left import Left
 from budget_cpython.run.report import Report
 from budget_cpython.run.status_line import StatusLine
+from budget_cpython.serve.server import running
 
 ADDRESS = "127.0.0.1:0"
 NOT_FOUND, NOT_EXECUTABLE = 127, 126

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from starlette.exceptions import HTTPException
+
 _BUFFER = 65_536  # bytes; a request and an answer fit
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:]+)(?::([0-9]{1,5}))?", re.ASCII | re.IGNORECASE)
 
@@ -22,20 +24,24 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def names_loopback(host: str) -> bool:
+def check_local(headers: Mapping[str, str]) -> None:
+    """Raise `HTTPException` unless a server without keys may answer a request.
+
+    It must name this machine, and no browser may make it for a page of another site.
+    """
+    if not _names_loopback(headers.get("host", "")):
+        text = "without keys, only localhost and loopback addresses are served"
+        raise HTTPException(403, text)
+    scheme, _, host = headers.get("origin", "http://localhost").partition("://")
+    is_ours = scheme in ("http", "https") and _names_loopback(host)
+    if not is_ours or headers.get("sec-fetch-site") == "cross-site":
+        raise HTTPException(403, "without keys, pages of other sites are not served")
+
+
+def _names_loopback(host: str) -> bool:
     """Tell whether a `Host` header, with or without a port, is this machine."""
     found = _HOST.fullmatch(host)
     return found is not None and is_loopback(found[1].strip("[]"))
-
-
-def is_cross_site(headers: Mapping[str, str]) -> bool:
-    """Tell whether a browser makes this request for a page of another site."""
-    origin = headers.get("origin")
-    if origin is not None:
-        scheme, _, host = origin.partition("://")
-        if scheme not in ("http", "https") or not names_loopback(host):
-            return True
-    return headers.get("sec-fetch-site") == "cross-site"
 
 
 def client_network(host: str) -> str:

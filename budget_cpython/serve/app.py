@@ -17,14 +17,14 @@ from starlette.routing import Route
 
 from budget_core.ledger.errors import BudgetExceededError, LedgerError
 from budget_core.ledger.limit import check_path
-from budget_cpython.serve.addresses import is_cross_site, names_loopback
+from budget_cpython.serve.addresses import check_local
 from budget_cpython.serve.devices import HEADER, DeviceReports, parse_report
-from budget_cpython.serve.error_responses import Refusal, error_response, ledger_error_response
+from budget_cpython.serve.error_responses import error_response, ledger_error_response
 from budget_cpython.serve.keys import EVERY_ACCOUNT, Key, KeyFile, KeyFileError
 from budget_cpython.serve.openapi import describe
 from budget_cpython.serve.operations import OPERATIONS, Call, Operation, url_of
 from budget_cpython.serve.request_body import parse_object, read_body_first
-from budget_cpython.serve.served_ledger import ServedLedger
+from budget_cpython.serve.served_ledger import ServedLedger, probes
 
 log = logging.getLogger("microbudget.serve")
 
@@ -59,7 +59,11 @@ def make_app(
 
     app = Starlette(
         routes=service.routes(),
-        exception_handlers={HTTPException: _http_error, Exception: _internal_error},
+        exception_handlers={
+            HTTPException: _http_error,
+            ValueError: _invalid,
+            Exception: _internal_error,
+        },
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
@@ -77,72 +81,54 @@ class _Service:
         self._description = json.dumps(describe(keys is not None)).encode()
 
     def routes(self) -> list[Route]:
-        routes = [
-            Route("/healthz", self._health),
-            Route("/readyz", self._readiness),
-            Route("/openapi.json", self._openapi),
-        ]
+        routes = [*probes(self.ledger), Route("/openapi.json", self._openapi)]
         for name, operation in OPERATIONS.items():
             url = url_of(name) + ("/{path:path}" if operation.on_account else "")
             routes.append(Route(url, partial(self._answer, operation), methods=[operation.method]))
         return routes
 
-    async def _health(self, request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
-
-    async def _readiness(self, request: Request) -> Response:
-        ready = await self.ledger.is_ready()
-        return JSONResponse({"status": "ok" if ready else "unavailable"}, 200 if ready else 503)
-
     async def _openapi(self, request: Request) -> Response:
         return Response(self._description, media_type="application/json")
 
     async def _answer(self, operation: Operation, request: Request) -> Response:
-        key = report = None
+        key = self._authenticate(request)
+        path = _check_path(operation, request)
+        if key is not None:
+            _check_right(operation, key, path)
+        fields = await _read_fields(operation, request)
+        report = None
+        if HEADER in request.headers and path and (key is None or "reserve" in key.rights):
+            report = parse_report(request.headers[HEADER])
+        header = request.headers.get("idempotency-key")
+        work = operation.handler(Call(self.ledger, key, path, fields, self.devices, header))
+        noted = True
         try:
-            key = self._authenticate(request)
-            path = _check_path(operation, request)
-            if key is not None:
-                _check_right(operation, key, path)
-            fields = await _read_fields(operation, request)
-            header = request.headers.get("idempotency-key")
-            if HEADER in request.headers and path and (key is None or "reserve" in key.rights):
-                report = parse_report(request.headers[HEADER])
-            call = Call(self.ledger, key, path, fields, self.devices, header)
-            work, waits = operation.handler(call), fields.get("wait")
-            answer = await (_while_connected(request, work) if waits else work)
-            if report is not None:
-                await self.devices.note(path, report)
-            return JSONResponse(answer)
-        except Refusal as refusal:
-            return refusal.response()
+            found = await (_while_connected(request, work) if fields.get("wait") else work)
+            response: Response = JSONResponse(found)
         except LedgerError as error:
-            if report is not None and isinstance(error, BudgetExceededError):
-                await self.devices.note(path, report)
+            noted = isinstance(error, BudgetExceededError)
             response = ledger_error_response(error, key)
             if response.status_code >= 500:
                 log.warning("%s: %s", type(error).__name__, error)
-            return response
-        except ValueError as error:
-            return error_response(422, str(error))
+        if report is not None and noted:
+            await self.devices.note(path, report)
+        return response
 
     def _authenticate(self, request: Request) -> Key | None:
-        """Return the request's key, or `None` for a service without keys; `Refusal`."""
+        """Return the request's key, or `None` for a service without keys; `HTTPException`."""
         if self._keys is None:
-            if not names_loopback(request.headers.get("host", "")):
-                raise Refusal(403, "without keys, only localhost and loopback addresses are served")
-            if is_cross_site(request.headers):
-                raise Refusal(403, "without keys, pages of other sites are not served")
+            check_local(request.headers)
             return None
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         try:
             key = self._keys.check(token.strip()) if scheme.lower() == "bearer" else None
         except KeyFileError as error:
             log.error("%s", error)
-            raise Refusal(503, "the keys cannot be read now", Retry_After="1") from error
+            again = {"Retry-After": "1"}
+            raise HTTPException(503, "the keys cannot be read now", again) from error
         if key is None:
             text = "send a known key, as in Authorization: Bearer KEY"
-            raise Refusal(401, text, WWW_Authenticate="Bearer")
+            raise HTTPException(401, text, {"WWW-Authenticate": "Bearer"})
         return key
 
 
@@ -153,12 +139,13 @@ def _check_path(operation: Operation, request: Request) -> str:
 
 
 def _check_right(operation: Operation, key: Key, path: str) -> None:
+    reach = f"key {key.name!r} is for {key.account!r}"
     if operation.right not in key.rights:
-        raise Refusal(403, f"key {key.name!r} lacks the right {operation.right!r}")
+        raise HTTPException(403, f"key {key.name!r} lacks the right {operation.right!r}")
     if operation.on_account and not key.covers(path):
-        raise Refusal(403, f"key {key.name!r} is for {key.account!r} and the accounts below it")
+        raise HTTPException(403, f"{reach} and the accounts below it")
     if operation.right == "limits" and not operation.on_account and key.account != EVERY_ACCOUNT:
-        raise Refusal(403, f"key {key.name!r} is for {key.account!r}, not for every account")
+        raise HTTPException(403, f"{reach}, not for every account")
 
 
 async def _read_fields(operation: Operation, request: Request) -> dict[str, Any]:
@@ -188,7 +175,7 @@ async def _while_connected(request: Request, work: Awaitable[Any]) -> Any:
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise Refusal(400, "the client is gone")
+            raise HTTPException(400, "the client is gone")
         return task.result()
     finally:
         gone.cancel()
@@ -197,8 +184,12 @@ async def _while_connected(request: Request, work: Awaitable[Any]) -> Any:
 
 
 async def _http_error(request: Request, error: Any) -> Response:
-    return error_response(error.status_code, error.detail, error.headers)
+    return error_response(error)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    return error_response(HTTPException(422, str(error)))
 
 
 async def _internal_error(request: Request, error: Exception) -> Response:
-    return error_response(500, "an error of the service; its log says more")
+    return error_response(HTTPException(500, "an error of the service; its log says more"))

@@ -7,7 +7,6 @@ the numbers of the report: they are stored in one step, and the newest replaces 
 
 import json
 import logging
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +27,7 @@ log = logging.getLogger("microbudget.serve")
 class DeviceReports:
     """The reports of all devices; `clock` returns Unix seconds."""
 
-    def __init__(self, ledger: ServedLedger, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, ledger: ServedLedger, clock: Callable[[], float]) -> None:
         self._ledger = ledger
         self._clock = clock
         self._noted: dict[str, tuple[int, dict[str, int | None]]] = {}

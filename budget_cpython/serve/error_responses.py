@@ -1,8 +1,8 @@
 """The answers for errors: a status, a word for programs, a text for people."""
 
 from email.utils import formatdate
-from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from budget_core.ledger.errors import BudgetExceededError, LedgerError, LedgerUnavailableError
@@ -25,23 +25,11 @@ _MAX_MESSAGE = 500
 _LAST_DATE = 253_402_300_799  # of the year 9999, the last in HTTP
 
 
-class Refusal(Exception):  # noqa: N818 - it is an answer
-    """A request that is refused, with its HTTP status and the answer's headers."""
-
-    def __init__(self, status: int, message: str, **headers: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
-
-    def response(self) -> Response:
-        """Return the answer."""
-        return error_response(self.status, str(self), self.headers)
-
-
-def error_response(status: int, message: str, headers: Any = None) -> Response:
+def error_response(error: HTTPException) -> Response:
     """Return the answer for an error of HTTP."""
-    answer = {"error": HTTP_ERRORS.get(status, "refused"), "message": message[:_MAX_MESSAGE]}
-    return JSONResponse(answer, status, dict(headers or {}))
+    word = HTTP_ERRORS.get(error.status_code, "refused")
+    answer = {"error": word, "message": error.detail[:_MAX_MESSAGE]}
+    return JSONResponse(answer, error.status_code, error.headers)
 
 
 def ledger_error_response(error: LedgerError, key: Key | None) -> Response:

@@ -23,9 +23,9 @@ from budget_cpython.serve.served_ledger import ServedLedger
 
 Json = dict[str, Any]
 PAGE = 100  # of the longest paths, within what a small client reads
-HOLD = ("path", "id", "amounts", "state", "expires_at", "actual")
-BALANCE = ("account", "axis", "window", "limit", "spent", "held", "left", "debt")
 TIMES = ("begins_at", "resets_at")
+HOLD = ("path", "id", "amounts", "state", "expires_at", "actual")
+BALANCE = ("account", "axis", "window", "limit", "spent", "held", "left", "debt", *TIMES)
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def show_balance(row: Balance, whole: bool) -> Json:
     if not whole:
         names = (row.account, row.axis, row.window, row.left)
         row = Balance(*names, 0, 0, row.begins_at, row.resets_at)
-    return {name: getattr(row, name) for name in BALANCE + TIMES}
+    return {name: getattr(row, name) for name in BALANCE}
 
 
 def _key(call: Call) -> str:

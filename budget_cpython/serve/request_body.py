@@ -4,13 +4,15 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from budget_core.ledger.limit import MOST
-from budget_cpython.serve.error_responses import Refusal
+from budget_cpython.serve.error_responses import error_response
 
 MAX_BYTES = 16_384
 ONCE = ("authorization", "content-length", "content-type", "idempotency-key", "host", "origin")
+_CLOSE = {"Connection": "close"}
 
 
 def read_body_first(app: ASGIApp) -> ASGIApp:
@@ -28,8 +30,8 @@ def read_body_first(app: ASGIApp) -> ASGIApp:
         try:
             _check_once(scope["headers"])
             body = await _read(dict(scope["headers"]), receive)
-        except Refusal as refusal:
-            await refusal.response()(scope, receive, send)
+        except HTTPException as error:
+            await error_response(error)(scope, receive, send)
             return
 
         unread = [{"type": "http.request", "body": body}]
@@ -47,7 +49,7 @@ def _check_once(headers: Iterable[tuple[bytes, bytes]]) -> None:
     names = [name.decode("latin-1") for name, _ in headers]
     for name in ONCE:
         if names.count(name) > 1:
-            raise Refusal(400, f"the header {name.title()} is given twice", Connection="close")
+            raise HTTPException(400, f"the header {name.title()} is given twice", _CLOSE)
 
 
 async def _read(headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
@@ -55,8 +57,8 @@ async def _read(headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
     length = headers.get(b"content-length", b"0")
     if not length.isdigit() or {b"content-length", b"transfer-encoding"} <= headers.keys():
         text = "give the body's length once, as Content-Length or by Transfer-Encoding"
-        raise Refusal(400, text, Connection="close")
-    too_large = Refusal(413, f"a request has at most {MAX_BYTES} bytes", Connection="close")
+        raise HTTPException(400, text, _CLOSE)
+    too_large = HTTPException(413, f"a request has at most {MAX_BYTES} bytes", _CLOSE)
     if len(length) > 15 or int(length) > MAX_BYTES:
         raise too_large
     body = b""
@@ -72,17 +74,17 @@ async def _read(headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
 
 
 def parse_object(content_type: str, body: bytes) -> dict[str, Any]:
-    """Return the JSON object in a body; `Refusal` for anything else, and for a repeated name."""
+    """Return the JSON object in a body; `HTTPException` for another, and for a repeated name."""
     if content_type.partition(";")[0].strip().lower() != "application/json":
-        raise Refusal(415, "send JSON, with the header Content-Type: application/json")
+        raise HTTPException(415, "send JSON, with the header Content-Type: application/json")
     try:
         found = json.loads(body.decode(), object_pairs_hook=_unique, parse_float=_parse_float)
     except RecursionError as error:
-        raise Refusal(400, "the request's JSON is nested too deeply") from error
+        raise HTTPException(400, "the request's JSON is nested too deeply") from error
     except ValueError as error:
-        raise Refusal(400, f"the request is not JSON: {error}") from error
+        raise HTTPException(400, f"the request is not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise Refusal(400, "the request must be a JSON object")
+        raise HTTPException(400, "the request must be a JSON object")
     return found
 
 

@@ -6,6 +6,10 @@ import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
 from budget_core.errors import BudgetError
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.records import check_wait
@@ -16,6 +20,19 @@ THREADS = 32
 MAX_WAIT_S = 60
 MAX_WAITING = 500  # requests that wait for holds: others have to get through
 log = logging.getLogger("microbudget.serve")
+
+
+def probes(ledger: "ServedLedger | None") -> list[Route]:
+    """Return the routes that say whether a server runs, and whether its ledger answers."""
+
+    async def health(request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def readiness(request: Request) -> Response:
+        ready = ledger is None or await ledger.is_ready()
+        return JSONResponse({"status": "ok" if ready else "unavailable"}, 200 if ready else 503)
+
+    return [Route("/healthz", health), Route("/readyz", readiness)]
 
 
 class ServedLedger:

@@ -1,9 +1,11 @@
-"""Run the service with uvicorn until it is told to stop."""
+"""Serve an app with uvicorn: until the process is told to stop, or in a thread of a program."""
 
 import logging
 import re
 import socket
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, cast
 
@@ -14,9 +16,19 @@ from budget_cpython.serve.addresses import ListenAddress
 from budget_cpython.serve.connections import Connection, ConnectionLimits
 
 MAX_HEADERS = 16_384
+_GRACE_S = 5  # of a thread
 _NOT_STARTED = 3  # the exit code of a worker of uvicorn
 _MAX_LOGGED = 500  # letters of a URL
 _KEY = re.compile(r"(mb\.[\w-]+\.)[\w-]+")
+_config = partial(
+    uvicorn.Config,
+    ws="none",
+    lifespan="on",
+    log_config=None,
+    log_level="error",  # each malformed request is a warning
+    proxy_headers=False,
+    server_header=False,
+)
 
 
 def run_service(
@@ -36,18 +48,12 @@ def run_service(
     `workers` as many processes serve; `app` is then a function that makes the app, and can be
     pickled. Raises `OSError` if it cannot listen, or the certificate cannot be used.
     """
-    config = uvicorn.Config(
+    config = _config(
         app,
         factory=workers > 1,
         workers=workers,
         http=cast("Any", partial(Connection, limits)),
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        log_level="error",  # each malformed request is a warning
         access_log=access_log,
-        proxy_headers=False,
-        server_header=False,
         limit_concurrency=2 * limits.total,  # requests outlive connections that were ended
         h11_max_incomplete_event_size=MAX_HEADERS,
         timeout_keep_alive=max(1, round(limits.idle_s)),
@@ -61,12 +67,45 @@ def run_service(
         if workers > 1:
             done = _run_workers(config, listener, url)
         else:
-            server = _Server(config, url)
+            server = _Server(config, partial(print, url, flush=True))
             with suppress(KeyboardInterrupt, SystemExit):  # uvicorn raises the signals again
                 server.run(sockets=[listener])
             done = server.started
     address.remove_socket()
     return 0 if done else 1
+
+
+@contextmanager
+def running(app: Any, address: str) -> Iterator[str]:
+    """Serve an app in a thread while the `with` lasts; `as` gives its URL.
+
+    Raises `OSError` where it cannot listen, `RuntimeError` where it cannot serve.
+    """
+    place = ListenAddress.parse(address)
+    config = _config(app, access_log=False, timeout_graceful_shutdown=_GRACE_S)
+    up = threading.Event()
+    server = _Server(config, up.set)
+
+    def serve(listener: socket.socket) -> None:
+        try:
+            server.run([listener])
+        finally:
+            up.set()  # or never will be
+
+    with place.listen() as listener:
+        thread = threading.Thread(
+            target=serve, args=(listener,), name="microbudget-server", daemon=True
+        )
+        thread.start()
+        try:
+            up.wait()
+            if not server.started:
+                raise RuntimeError(f"the server could not start on {place}")
+            yield url_of(place, listener)
+        finally:
+            server.should_exit = True
+            thread.join()
+    place.remove_socket()
 
 
 def log_requests() -> None:
@@ -102,11 +141,13 @@ def _hide_keys(record: logging.LogRecord) -> bool:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, url: str) -> None:
+    """A server that calls a function once it serves."""
+
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[], object]) -> None:
         super().__init__(config)
-        self._url = url
+        self._on_started = on_started
 
     async def startup(self, sockets: "list[socket.socket] | None" = None) -> None:
         await super().startup(sockets)
         if self.started:
-            print(self._url, flush=True)
+            self._on_started()

@@ -1,11 +1,7 @@
 """What the tests of the proxy share: a server behind it, and the command."""
 
 import json
-import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -18,11 +14,9 @@ import httpx
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.proxy import Proxy
-from budget_cpython.proxy.server import running
-from tests.paths import ROOT
+from budget_cpython.serve.server import running
+from tests.serve.support import PATIENCE, Service
 
-PATIENCE = 120  # seconds, where only hanging is to be seen
-LIFE = 900  # a process's, of all tests of a module
 CHAT = "/v1/chat/completions"
 ASKED: dict[str, Any] = {"model": "scripted", "messages": [{"role": "user", "content": "hello"}]}
 
@@ -132,35 +126,10 @@ def budgeted(url: str, limits: str, **options: Any) -> Iterator[tuple[str, Layer
         yield place, layer, proxy
 
 
-class ProxyCommand(subprocess.Popen[str]):
-    """The command, as a process that is gone when its `with` block is; `url` is what it printed."""
+class ProxyCommand(Service):
+    """The command `microbudget proxy`."""
 
-    def __init__(self, *arguments: object, **environment: str) -> None:
-        command = [sys.executable, "-W", "error", "-m", "budget_cpython.cli", "proxy"]
-        self._late = threading.Timer(LIFE, self.kill)
-        super().__init__(
-            [*command, "--listen", "127.0.0.1:0", *map(str, arguments)],
-            cwd=ROOT,
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._late.start()
-        assert self.stdout is not None
-        self.url = self.stdout.readline().strip()
-
-    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Send a signal; return the exit code, and what was complained of."""
-        self.send_signal(number)
-        _, complaints = self.communicate(timeout=PATIENCE)
-        return self.returncode, complaints
-
-    def __exit__(self, *error: Any) -> None:
-        self._late.cancel()
-        self.kill()
-        super().__exit__(*error)
+    COMMAND = ["proxy", "--listen", "127.0.0.1:0"]
 
 
 def ask_raw(url: str, data: bytes) -> bytes:

@@ -17,7 +17,6 @@ from budget_cpython.proxy import Proxy
 from tests.proxy.support import (
     ASKED,
     CHAT,
-    PATIENCE,
     Behind,
     ProxyCommand,
     Request,
@@ -27,6 +26,7 @@ from tests.proxy.support import (
     spent,
     usage,
 )
+from tests.serve.support import PATIENCE
 
 TOOL = {"type": "function", "function": {"name": "list_files", "parameters": {"type": "object"}}}
 

@@ -19,7 +19,8 @@ from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.paths import ROOT
 from tests.ports import kept_port
-from tests.proxy.support import ASKED, CHAT, LIFE, ProxyCommand
+from tests.proxy.support import ASKED, CHAT, ProxyCommand
+from tests.serve.support import LIFE
 
 HERE = ROOT / "tests/proxy"
 ALLOWED = 100

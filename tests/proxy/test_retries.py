@@ -15,7 +15,8 @@ from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.proxy import Proxy
 from tests.paths import ROOT
-from tests.proxy.support import PATIENCE, Counted
+from tests.proxy.support import Counted
+from tests.serve.support import PATIENCE
 
 HERE = ROOT / "tests/proxy"
 OLDEST_NODE = 18

@@ -20,7 +20,6 @@ from budget_cpython.proxy.exchange import Exchange
 from tests.proxy.support import (
     ASKED,
     CHAT,
-    PATIENCE,
     Behind,
     ProxyCommand,
     Request,
@@ -32,6 +31,7 @@ from tests.proxy.support import (
     stream,
     usage,
 )
+from tests.serve.support import PATIENCE
 
 STREAM = {**ASKED, "stream": True, "max_tokens": 100}
 
@@ -238,7 +238,7 @@ def test_a_client_that_leaves_as_the_deadline_passes_is_no_error() -> None:
         """Send nothing."""
 
     async def main() -> None:
-        exchange = Exchange(leave, send, "openai")
+        exchange = Exchange({"type": "http"}, leave, send, "openai")
         async with asyncio.timeout(0) as limit:
             try:
                 await asyncio.sleep(PATIENCE)

@@ -142,10 +142,11 @@ def put_ahead(seconds: float) -> None:
 class Service(subprocess.Popen[str]):
     """The command, as a process that is gone when its `with` block is; `url` is what it printed."""
 
+    COMMAND = ["serve", "--engine-timeout", str(PATIENCE)]
+
     def __init__(self, *arguments: object, files: str = "", **environment: str) -> None:
         """Start it; `files` is an option of `ulimit` and its number."""
-        command = [sys.executable, "-W", "error", "-m", "budget_cpython.cli", "serve"]
-        command += ["--engine-timeout", str(PATIENCE)]
+        command = [sys.executable, "-W", "error", "-m", "budget_cpython.cli", *self.COMMAND]
         if files:
             command = ["sh", "-c", f'ulimit {files} && exec "$@"', "sh", *command]
         self._late = threading.Timer(LIFE, self.kill)
