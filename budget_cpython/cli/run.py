@@ -98,7 +98,7 @@ def _run(options: argparse.Namespace) -> int:
     if not hasattr(os, "posix_spawnp"):
         raise OSError("`microbudget run` needs Linux or macOS: elsewhere use `microbudget proxy`")
     from budget_cpython.run.environment import plan_routes
-    from budget_cpython.run.within import NotStartedError, Run
+    from budget_cpython.run.within import NotStartedError, run_within
 
     command = options.command[options.command[:1] == ["--"] :]
     if not command:
@@ -108,11 +108,18 @@ def _run(options: argparse.Namespace) -> int:
         layers, seconds = _budget(options, ledger)
         if options.report:
             Path(options.report).touch()  # refused now, not at the end
-        shows = not options.quiet
-        rules = {"notices": options.notices, "strict": options.strict}
-        one = Run(layers, seconds, routes, grace=options.grace, shows=shows, **rules)
         try:
-            report = one.run(command, os.environ)
+            report = run_within(
+                layers,
+                seconds,
+                routes,
+                command,
+                os.environ,
+                grace=options.grace,
+                shows=not options.quiet,
+                notices=options.notices,
+                strict=options.strict,
+            )
         except NotStartedError as error:
             print(f"error: {error}", file=sys.stderr)
             return error.exit_code

@@ -3,11 +3,12 @@
 import json
 from typing import Any
 
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from budget_cpython.deadline import Deadline
 
-_TIMEOUT = b"x-microbudget-timeout"  # milliseconds, as the proxy takes it
+_TIMEOUT = "x-microbudget-timeout"  # milliseconds, as the proxy takes it
 _DIGITS = 12  # of a time; the proxy refuses longer ones
 _REFUSED = 402
 _MOST = 1 << 16  # bytes of a refusal that are kept
@@ -32,7 +33,7 @@ class Gate:
         """Answer a request, as ASGI says."""
         if scope["type"] == "http":
             scope = self._timed(_versioned(scope))
-            send = _Watched(self, send)
+            send = self._watched(send)
         await self._app(scope, receive, send)
 
     def _timed(self, scope: Scope) -> Scope:
@@ -42,11 +43,31 @@ class Gate:
             return scope
         if left:
             left += round(self._grace * 1000)
-        asked = next((value for name, value in scope["headers"] if name == _TIMEOUT), b"")
-        if asked.isdigit() and len(asked) < _DIGITS and int(asked) <= left:
+        headers = MutableHeaders(raw=list(scope["headers"]))
+        asked = headers.get(_TIMEOUT, "")
+        if asked.isdecimal() and len(asked) < _DIGITS and int(asked) <= left:
             return scope
-        others = [row for row in scope["headers"] if row[0] != _TIMEOUT]
-        return {**scope, "headers": [*others, (_TIMEOUT, str(left).encode())]}
+        headers[_TIMEOUT] = str(left)
+        return {**scope, "headers": headers.raw}
+
+    def _watched(self, send: Send) -> Send:
+        """Return what passes an answer on, and notes whether it is a refusal, and why."""
+        body: bytearray | None = None
+
+        async def pass_on(message: Message) -> None:
+            nonlocal body
+            if message["type"] == "http.response.start":
+                retry = Headers(raw=message["headers"]).get("x-should-retry")
+                if message["status"] == _REFUSED and retry == "false":
+                    self.refused += 1
+                    body = bytearray()
+            elif body is not None:
+                body += message.get("body", b"")[:_MOST]
+                if not message.get("more_body", False):
+                    self.reason = _reason(bytes(body)) or self.reason
+            await send(message)
+
+        return pass_on
 
 
 def _versioned(scope: Scope) -> Scope:
@@ -57,27 +78,6 @@ def _versioned(scope: Scope) -> Scope:
     raw: bytes = scope.get("raw_path") or path.encode()
     raw = raw.replace(b"/anthropic/", b"/anthropic/v1/", 1)
     return {**scope, "path": path.replace("/anthropic/", "/anthropic/v1/", 1), "raw_path": raw}
-
-
-class _Watched:
-    """Passes an answer on; notes whether it is a refusal, and why."""
-
-    def __init__(self, gate: Gate, send: Send) -> None:
-        self._gate = gate
-        self._send = send
-        self._body: bytearray | None = None
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = {name.lower(): value for name, value in message["headers"]}
-            if message["status"] == _REFUSED and headers.get(b"x-should-retry") == b"false":
-                self._gate.refused += 1
-                self._body = bytearray()
-        elif self._body is not None:
-            self._body += message.get("body", b"")[:_MOST]
-            if not message.get("more_body", False):
-                self._gate.reason = _reason(bytes(self._body)) or self._gate.reason
-        await self._send(message)
 
 
 def _reason(body: bytes) -> str:

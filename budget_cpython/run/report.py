@@ -1,6 +1,6 @@
 """Say what a run used and what is left: for people, and as JSON."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,9 +8,9 @@ from budget_core.ledger.records import Balance
 from budget_core.money import dollars
 from budget_cpython.proxy.usage_by_model import ModelUsage, UsageByModel
 from budget_cpython.run.command import Ending
+from budget_cpython.run.status_line import duration
 
 ENDED = 75  # EX_TEMPFAIL of sysexits.h
-_CENT = 10_000_000  # nano-dollars
 _HEADS = ("model", "calls", "input", "cached", "output", "cost")
 
 
@@ -85,33 +85,6 @@ class Report:
             "models": {model: _fields(row) for model, row in self.usage.rows().items()},
             "limits": list(map(_limit, self.limits)),
         }
-
-
-def left_line(rows: Iterable[Balance], seconds: float) -> str:
-    """Return on one line what is left of each limit, and of the time; empty without any."""
-    parts = []
-    for row in rows:
-        if row.limit is None or row.left is None:
-            continue
-        window = "" if row.window == "run" else f" per {row.window}"
-        if row.axis == "nano_usd":
-            unit = _CENT if row.limit >= 100 * _CENT else _CENT // 100
-            parts.append(f"{dollars(row.left // unit * unit)} of {dollars(row.limit)}{window}")
-        else:
-            parts.append(f"{row.left:,} of {row.limit:,} {row.axis}{window}")
-    if seconds != float("inf"):
-        parts.append(duration(seconds))
-    return f"microbudget: {' | '.join(parts)} left" if parts else ""
-
-
-def duration(seconds: float) -> str:
-    """Return a time in words, as in `45 s`, `12 min` and `3 h 5 min`, rounded down."""
-    whole = int(seconds)
-    if whole < 120:
-        return f"{whole} s"
-    if whole < 7200:
-        return f"{whole // 60} min"
-    return f"{whole // 3600} h {whole // 60 % 60} min"
 
 
 def _table(rows: dict[str, ModelUsage]) -> list[str]:

@@ -1,10 +1,21 @@
-"""Show a line at the bottom of a terminal that a command writes to at the same time."""
+"""Show what is left at the bottom of a terminal that a command writes to at the same time."""
 
 import os
 import termios
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import Any
 
+from budget_core.errors import BudgetError
+from budget_core.ledger.records import Balance
+from budget_core.money import dollars
+from budget_cpython.adapters.layer import Layer
+from budget_cpython.deadline import Deadline
+
+_CENT = 10_000_000  # nano-dollars
+_EVERY_S = 2.0
+_CLOSING_S = 5.0
 _LEAST_ROWS = 5
 _SAVE, _RESTORE = "\x1b7", "\x1b8"
 _DOWN, _UP = "\x1bD", "\x1b[A"  # in the same column; at the bottom the terminal scrolls
@@ -56,3 +67,57 @@ class StatusLine:
     def _write(self, text: str) -> None:
         with suppress(OSError):
             os.write(self._terminal, text.encode())
+
+
+class Left:
+    """What is left of accounts, asked for every two seconds in a thread; a ledger may be slow."""
+
+    def __init__(self, layers: Sequence[Layer], deadline: Deadline) -> None:
+        self._layers = layers
+        self._deadline = deadline
+        self._rows: list[Any] = []
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._ask, name="microbudget-left", daemon=True)
+        self._thread.start()
+
+    def text(self) -> str:
+        """Return it on one line; empty if nothing is limited."""
+        return left_line(self._rows, self._deadline.remaining_seconds())
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._closed.set()
+        self._thread.join(_CLOSING_S)
+
+    def _ask(self) -> None:
+        while not self._closed.is_set():
+            with suppress(BudgetError):  # it is asked again
+                self._rows = [row for layer in self._layers for row in layer.balance()]
+            self._closed.wait(_EVERY_S)
+
+
+def left_line(rows: Iterable[Balance], seconds: float) -> str:
+    """Return on one line what is left of each limit, and of the time; empty without any."""
+    parts = []
+    for row in rows:
+        if row.limit is None or row.left is None:
+            continue
+        window = "" if row.window == "run" else f" per {row.window}"
+        if row.axis == "nano_usd":
+            unit = _CENT if row.limit >= 100 * _CENT else _CENT // 100
+            parts.append(f"{dollars(row.left // unit * unit)} of {dollars(row.limit)}{window}")
+        else:
+            parts.append(f"{row.left:,} of {row.limit:,} {row.axis}{window}")
+    if seconds != float("inf"):
+        parts.append(duration(seconds))
+    return f"microbudget: {' | '.join(parts)} left" if parts else ""
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, as in `45 s`, `12 min` and `3 h 5 min`, rounded down."""
+    whole = int(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        return f"{whole // 60} min"
+    return f"{whole // 3600} h {whole // 60 % 60} min"

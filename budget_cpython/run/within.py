@@ -12,12 +12,11 @@ from budget_core.ledger.records import Balance
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.deadline import Deadline
 from budget_cpython.proxy import Proxy
-from budget_cpython.run.command import Command, Ending
+from budget_cpython.run.command import Command
 from budget_cpython.run.environment import Routes
 from budget_cpython.run.gate import Gate
-from budget_cpython.run.left import Left
 from budget_cpython.run.report import Report
-from budget_cpython.run.status_line import StatusLine
+from budget_cpython.run.status_line import Left, StatusLine
 from budget_cpython.serve.server import running
 
 ADDRESS = "127.0.0.1:0"
@@ -36,68 +35,58 @@ class NotStartedError(Exception):
         super().__init__(f"{name!r} {text}")
 
 
-class Run:
-    """A command with its budget: the `layers` that its calls draw on, and `seconds` for it all.
+def run_within(
+    layers: Sequence[Layer],
+    seconds: float | None,
+    routes: Routes,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    grace: float,
+    shows: bool,
+    notices: bool,
+    strict: bool,
+) -> Report:
+    """Run a command to its end; its calls draw on `layers`, and `seconds` are for it all.
 
     `routes` says where its calls go in the end. After SIGTERM its processes have `grace` seconds.
     With `shows` the last row of a terminal says what is left. `notices` and `strict` are those of
-    the proxy.
+    the proxy. Raises `NotStartedError`, and the proxy's `OSError`.
     """
-
-    def __init__(
-        self,
-        layers: Sequence[Layer],
-        seconds: float | None,
-        routes: Routes,
-        *,
-        grace: float = 10.0,
-        shows: bool = True,
-        notices: bool = False,
-        strict: bool = False,
-    ) -> None:
-        self._layers = layers
-        self._seconds = seconds
-        self._routes = routes
-        self._grace = grace
-        self._shows = shows
-        self._proxy = Proxy(routes.upstreams, layers, notices=notices, strict=strict)
-        self._gate = Gate(self._proxy.app, grace)
-
-    def run(self, command: Sequence[str], environment: Mapping[str, str]) -> Report:
-        """Run a command to its end; raises `NotStartedError`, and the proxy's `OSError`."""
-        with running(self._gate, ADDRESS) as url:
-            begun = time.monotonic()
-            if self._seconds is not None:
-                self._gate.deadline = Deadline.from_now(self._seconds)
-            ending = self._run(command, self._routes.environment(environment, url))
-            took = time.monotonic() - begun
-        rows: list[Balance] = []
-        for layer in self._layers:
-            with suppress(BudgetError):  # a ledger that is out of reach now
-                rows += layer.balance()
-        gate = self._gate
-        return Report(command, ending, gate.refused, gate.reason, took, self._proxy.usage, rows)
-
-    def _run(self, command: Sequence[str], environment: Mapping[str, str]) -> Ending:
-        deadline = self._gate.deadline
-        with self._line() as line:
-            one = Command(command, environment, deadline=deadline, grace=self._grace, line=line)
+    proxy = Proxy(routes.upstreams, layers, notices=notices, strict=strict)
+    gate = Gate(proxy.app, grace)
+    with running(gate, ADDRESS) as url:
+        begun = time.monotonic()
+        if seconds is not None:
+            gate.deadline = Deadline.from_now(seconds)
+        found = routes.environment(environment, url)
+        with _status_line(layers, gate.deadline, shows) as line:
+            one = Command(command, found, deadline=gate.deadline, grace=grace, line=line)
             try:
-                return one.run()
+                ending = one.run()
             except OSError as error:
                 raise NotStartedError(command[0], error) from error
+        took = time.monotonic() - begun
+    rows: list[Balance] = []
+    for layer in layers:
+        with suppress(BudgetError):  # a ledger that is out of reach now
+            rows += layer.balance()
+    return Report(command, ending, gate.refused, gate.reason, took, proxy.usage, rows)
 
-    @contextmanager
-    def _line(self) -> Iterator[StatusLine | None]:
-        """Yield the line for a terminal, if standard error is one; give its row back at the end."""
-        plain = os.environ.get("TERM", "dumb") == "dumb"
-        if plain or not self._shows or not sys.stderr.isatty():
-            yield None
-            return
-        left = Left(self._layers, self._gate.deadline)
-        line = StatusLine(sys.stderr.fileno(), left.text)
-        try:
-            yield line
-        finally:
-            line.hide()
-            left.close()
+
+@contextmanager
+def _status_line(
+    layers: Sequence[Layer], deadline: Deadline, shows: bool
+) -> Iterator[StatusLine | None]:
+    """Yield the line for a terminal, if standard error is one; give its row back at the end."""
+    plain = os.environ.get("TERM", "dumb") == "dumb"
+    if plain or not shows or not sys.stderr.isatty():
+        yield None
+        return
+    left = Left(layers, deadline)
+    line = StatusLine(sys.stderr.fileno(), left.text)
+    try:
+        yield line
+    finally:
+        line.hide()
+        left.close()

@@ -7,7 +7,8 @@ import pytest
 from budget_core.ledger.records import Balance
 from budget_cpython.proxy.usage_by_model import ModelUsage, UsageByModel
 from budget_cpython.run.command import Ending
-from budget_cpython.run.report import Report, duration, left_line
+from budget_cpython.run.report import Report
+from budget_cpython.run.status_line import duration, left_line
 
 NEVER = float("inf")
 
