@@ -80,12 +80,13 @@ class _PooledHttpLedger(http_client.HttpLedger):
 
     async def devices(self) -> list[Device]:
         found: list[Device] = []
+        after = ""
         while True:
-            after = quote(found[-1].account if found else "", safe="")
-            page, more = await self._ask(_devices, "GET", "devices?after=" + after)
+            page, more = await self._ask(_devices, "GET", "devices?after=" + quote(after, safe=""))
             found += page
-            if not more or not page:
+            if not more or not page or page[-1].account <= after:
                 return found
+            after = page[-1].account
 
     async def _exchange(
         self, method: str, path: str, body: bytes, patience_s: float

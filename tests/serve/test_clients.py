@@ -26,6 +26,7 @@ from budget_cpython.ledger.opening import open_async_ledger, open_ledger
 from budget_cpython.serve import RIGHTS, KeyFile
 from tests.forked import in_child
 from tests.ports import kept_port
+from tests.proxy.support import Behind, Request
 from tests.serve.support import PATIENCE, Service
 
 CLIENTS = 20
@@ -224,6 +225,16 @@ def test_a_broken_answer_is_asked_for_again_and_then_in_doubt(answer: bytes) -> 
         thread.join()
     assert caught.value.applied is None
     assert len(seen) == 2
+
+
+def test_a_list_of_devices_that_goes_round_in_circles_comes_to_an_end() -> None:
+    row = {"account": "a", "seen_at": 0, "spent": 0, "cap": None, "resets_at": 0, "left": {}}
+
+    def act(http: Request) -> None:
+        http.reply({"devices": [row], "next": "a"})
+
+    with Behind(act) as service, closing(HttpLedger(service.url, timeout_s=PATIENCE)) as ledger:
+        assert [one.account for one in ledger.devices()] == ["a", "a"]
 
 
 def test_a_service_that_is_not_there_leaves_no_doubt() -> None:
