@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from budget_cpython.endpoint.calls import CHARS_PER_TOKEN, Asked, Reply, ToolCall, count_tokens
-from budget_cpython.endpoint.checks import Json
+from budget_cpython.endpoint.checks import Json, parse_object
 
 NOTICE_MARK: Final = "[Budget"
 FAILURE_MARK: Final = "Error:"
@@ -94,10 +94,7 @@ def _texts(message: Json) -> list[str]:
 
 
 def _path(arguments: str) -> str:
-    try:
-        given = json.loads(arguments)
-    except ValueError:
-        return ""
+    given = parse_object(arguments)
     return str(given.get("path", "")) if isinstance(given, dict) else ""
 
 

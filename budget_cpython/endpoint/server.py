@@ -152,15 +152,15 @@ class _Handler(HttpHandler):
 
     def answer(self, raw: bytes) -> None:
         endpoint = self.server.endpoint
-        body = _parse(raw)
-        known = body if isinstance(body, dict) else {}
-        request = Request(self.command, self.address, self.query, self.fields, known)
-        endpoint.record(request)
+        body, wrong = _parse(raw)
+        endpoint.record(Request(self.command, self.address, self.query, self.fields, body))
         form, models = format_of(self.address), _MODELS.fullmatch(self.address)
         if self.command == "POST" and form is not None:
             self._check_key()
             self.format = form
-            asked = form.read(_checked(body), self.address)
+            if wrong:
+                raise ApiError(400, wrong)
+            asked = form.read(body, self.address)
             answer_as(asked.model)(self, endpoint.answer(asked))
         elif self.command == "GET" and models:
             self._check_key()
@@ -179,17 +179,12 @@ class _Handler(HttpHandler):
             raise ApiError(401, message, code="invalid_api_key", headers=headers)
 
 
-def _parse(raw: bytes) -> Any:
-    """Return the JSON value of a body; the error, if it has none."""
+def _parse(raw: bytes) -> tuple[Json, str]:
+    """Return the JSON object of a body, and what is wrong if it has none."""
     try:
-        return json.loads(raw)
-    except ValueError as error:
-        return error
-
-
-def _checked(body: Any) -> Json:
-    if isinstance(body, ValueError):
-        raise ApiError(400, "We could not parse the JSON body of your request.")
+        body = json.loads(raw)
+    except ValueError:
+        return {}, "We could not parse the JSON body of your request."
     if not isinstance(body, dict):
-        raise ApiError(400, "The JSON body of your request must be an object.")
-    return body
+        return {}, "The JSON body of your request must be an object."
+    return body, ""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from starlette.exceptions import HTTPException
 
-from budget_core.ledger.limit import check_path
+from budget_core.ledger.limit import chain, check_path
 from budget_cpython.proxy.headers import key_of
 from budget_cpython.serve.addresses import check_local
 from budget_cpython.serve.keys import EVERY_ACCOUNT, Key, KeyFile, KeyFileError
@@ -37,7 +37,7 @@ class Access:
                 raise HTTPException(400, f"{ACCOUNT_HEADER}: {error}") from error
         if self._keys is None:
             check_local(headers)
-            if asked is None or _is_below(asked, self.account):
+            if asked is None or self.account in chain(asked):
                 return asked or self.account, True
             raise HTTPException(403, f"{ACCOUNT_HEADER} must be {self.account!r} or below it")
         key, is_apart = self._check_key(self._keys, headers)
@@ -60,7 +60,3 @@ class Access:
         if "reserve" not in key.rights:
             raise HTTPException(403, f"key {key.name!r} lacks the right 'reserve'")
         return key, own is not None
-
-
-def _is_below(path: str, account: str) -> bool:
-    return (path + "/").startswith(account + "/")

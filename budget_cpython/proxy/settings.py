@@ -54,7 +54,7 @@ def rules_on(ledger: Any, settings: Settings) -> "Callable[[str], Rules]":
 
     Raises `ImportError` where money is limited and no price is known.
     """
-    listed = _listed_prices()
+    listed = Layer().prices
     if listed is None and not settings.prices:
         axes = [limit.axis for limits in settings.limits().values() for limit in limits]
         if "nano_usd" in axes:
@@ -75,15 +75,6 @@ def rules_on(ledger: Any, settings: Settings) -> "Callable[[str], Rules]":
     for path in ("example", *settings.accounts):
         rules_of(path)  # refuses a malformed option now
     return rules_of
-
-
-def _listed_prices() -> Any:
-    try:
-        from budget_cpython.prices import ListedPrices
-
-        return ListedPrices()
-    except ImportError:
-        return None
 
 
 def read_settings(path: str | None, everywhere: Mapping[str, Any], account: str) -> Settings:

@@ -22,7 +22,14 @@ _AMOUNTS = {"type": "object", "propertyNames": _AXIS, "additionalProperties": _A
 _MAYBE_AMOUNTS = dict(_AMOUNTS, type=["object", "null"])
 _ID = {"type": "string", "pattern": rf"^(#[!\"$-~]|[!\"$-~])[!-~]{{0,{MAX_KEY - 1}}}$"}
 _KEY = {"type": "string", "pattern": rf"^[!\"$-~][!-~]{{0,{MAX_KEY - 1}}}$"}
-_ROWS = {"type": "array", "maxItems": MAX_LIMITS, "items": {"$ref": "#/components/schemas/Limit"}}
+
+
+def _schema(name: str) -> Json:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _list(items: Json, **more: Any) -> Json:
+    return {"type": "array", "items": items, **more}
 
 
 def _text(schema: Json, text: str) -> Json:
@@ -44,6 +51,8 @@ _APPLIED = "of `ledger_unavailable`: false if nothing was done, null if that is 
 request with the same key is safe to repeat"
 _MAYBE_TTL = {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": MAX_TTL}
 _MAYBE_WAIT = {"type": ["number", "null"], "minimum": 0}
+_ROWS = _list(_schema("Limit"), maxItems=MAX_LIMITS)
+_NEXT = _text({"type": ["string", "null"]}, "`after` for the next page; null on the last")
 FIELDS: dict[str, Json] = {
     "amounts": _text(
         dict(_AMOUNTS, properties={"usd": _USD}, additionalProperties=_MAYBE_AMOUNT), _BY_AXIS
@@ -90,18 +99,10 @@ SCHEMAS: Json = {
         ),
         window=_text(dict(_STRING, default="run"), _WINDOWS),
     ),
-    "Balances": _object(
-        balances={"type": "array", "items": {"$ref": "#/components/schemas/Balance"}}
-    ),
+    "Balances": _object(balances=_list(_schema("Balance"))),
     "Limits": _object(limits=_ROWS),
-    "Accounts": _object(
-        accounts={"type": "array", "items": _PATH},
-        next=_text({"type": ["string", "null"]}, "`after` for the next page; null on the last"),
-    ),
-    "Devices": _object(
-        devices={"type": "array", "items": {"$ref": "#/components/schemas/Device"}},
-        next=_text({"type": ["string", "null"]}, "`after` for the next page; null on the last"),
-    ),
+    "Accounts": _object(accounts=_list(_PATH), next=_NEXT),
+    "Devices": _object(devices=_list(_schema("Device")), next=_NEXT),
     "Device": _object(
         account=_PATH,
         seen_at=_text(_COUNT, "its last contact, in Unix seconds, to a minute"),
@@ -191,8 +192,7 @@ def _answers(operation: Operation) -> Json:
 
 
 def _answer(text: str, schema: str) -> Json:
-    reference = {"$ref": f"#/components/schemas/{schema}"}
-    return {"description": text, "content": {"application/json": {"schema": reference}}}
+    return {"description": text, "content": {"application/json": {"schema": _schema(schema)}}}
 
 
 def _status(name: str, text: str, statuses: tuple[int, ...]) -> Json:

@@ -182,11 +182,9 @@ def test_several_processes_share_a_ledger_and_end_together(tmp_path: Path) -> No
             assert proxy.end()[0] == 0
 
 
-def test_limits_on_money_need_prices(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "genai_prices", None)
-    monkeypatch.setitem(__import__("sys").modules, "genai_prices.data_snapshot", None)
-    code, complaints = cli(capsys, *UP, "--limit", "$5/day")
-    assert code == 1
+def test_limits_on_money_need_prices(tmp_path: Path) -> None:
+    (tmp_path / "genai_prices.py").write_text("raise ImportError")
+    with ProxyCommand(*UP, "--limit", "$5/day", PYTHONPATH=str(tmp_path)) as proxy:
+        _, complaints = proxy.communicate()
+    assert proxy.returncode == 1
     assert "microbudget[proxy,prices]" in complaints
