@@ -1,14 +1,11 @@
 """Leased blocks of any ledger's budgets, for asyncio and for threads."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
 from budget_core.ledger import lease
 from budget_core.ledger._types import AnyLedger, LedgerProtocol
-from budget_core.ledger.outbox import finish
-from budget_core.ledger.records import TTL, Hold, wake
-from budget_core.ledger.waiting import reserve_blocking
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.ledger.blocking import BlockingLedger
 from budget_cpython.ledger.forked import begin_again_in_children
@@ -100,25 +97,3 @@ class LeasedLedger(BlockingLedger):
     def begin_again(self) -> None:
         """Have no blocks and owe nothing, in a process that was forked."""
         self._leased.begin_again(Lock(), ThreadGate())
-
-    def reserve(
-        self,
-        path: str,
-        amounts: Mapping[str, Any],
-        key: str | None = None,
-        ttl: float = TTL,
-        wait: float | None = None,
-    ) -> Hold:
-        """Hold amounts of what is leased, or of a block drawn for them."""
-        if wait:
-            return reserve_blocking(self, path, amounts, key, ttl, wait)
-        hold = self._leased.claim(path, amounts, key, ttl)
-        return finish(self._leased.reserve(path, amounts, key, ttl)) if hold is None else hold
-
-    def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
-        """Record what a call used in the place of its hold, upstream in time."""
-        found = self._leased.record(hold, actual)
-        if self._leased.is_due:
-            finish(self._leased.maintain())
-        wake(self, hold)
-        return found

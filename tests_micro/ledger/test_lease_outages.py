@@ -35,9 +35,10 @@ async def test_a_block_that_cannot_be_extended_is_used_at_once_in_between() -> N
     world.faulty.down = "before"
     for seconds in (50, 1, 1):
         world.advance(seconds)
-        assert leased.claim(PATH, {"calls": 1}) is None
+        world.faulty.asked = []
         await use(leased)
-        assert leased.claim(PATH, {"calls": 1}) is not None
+        await use(leased)
+        assert world.faulty.asked == ["extend"]
 
 
 async def test_nothing_is_admitted_past_the_end_of_a_block_or_of_its_window() -> None:
