@@ -18,6 +18,7 @@ from budget_core.ledger.errors import (
     UnknownHoldError,
 )
 from budget_core.ledger.limit import (
+    LETTERS,
     MOST,
     Limit,
     check_amounts,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 DEVICE = "Microbudget-Device: "
-_PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _MAX_MESSAGE = 300
 _TEXTS = ("account", "axis", "id", "key", "path", "scope", "state", "window")
 _OPTIONAL = ("asked", "limit", "resets_at")  # `None` is unlimited, or never
@@ -253,7 +253,8 @@ def _key(key: str | None) -> str:
 
 
 def _quoted(text: str) -> str:
-    return "".join([chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}" for byte in text.encode()])
+    characters = map(chr, text.encode())
+    return "".join([one if one in LETTERS else f"%{ord(one):02X}" for one in characters])
 
 
 def _limits(said: "Any") -> "list[Limit]":

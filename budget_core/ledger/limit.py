@@ -16,8 +16,8 @@ MAX_DEPTH = 8
 MAX_LIMITS = 16  # of an account, and axes of an operation
 MAX_SEGMENT = 64
 MAX_KEY = 200
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
-_SEGMENT = _LETTERS + ".@+="
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+_SEGMENT = LETTERS + ".@+="
 _PRINTABLE = _SEGMENT + "!\"#$%&'()*,/:;<>?[\\]^`{|}~"
 
 
@@ -111,8 +111,8 @@ def check_path(path: "Any") -> str:
     segments = path.split("/") if isinstance(path, str) and len(path) < 1 << 10 else []
     good = 0 < len(segments) <= MAX_DEPTH
     for one in segments:
-        plain = 0 < len(one) <= MAX_SEGMENT and not one.strip(_SEGMENT)
-        good = good and plain and one.strip(".") != ""
+        if len(one) > MAX_SEGMENT or one.strip(_SEGMENT) or not one.strip("."):
+            good = False
     if not good:
         text = (
             f"1 to {MAX_DEPTH} segments joined by '/', each of up to {MAX_SEGMENT} letters, digits "
@@ -137,7 +137,7 @@ def root(path: str) -> str:
 
 def check_axis(axis: "Any") -> str:
     """Accept the name of an axis: up to 64 ASCII letters, digits, `_` and `-`."""
-    if not (isinstance(axis, str) and 0 < len(axis) <= MAX_SEGMENT and not axis.strip(_LETTERS)):
+    if not (isinstance(axis, str) and 0 < len(axis) <= MAX_SEGMENT and not axis.strip(LETTERS)):
         refuse("axis", f"up to {MAX_SEGMENT} letters, digits, _ and -", axis)
     return _plain(axis)
 

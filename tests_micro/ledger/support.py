@@ -55,6 +55,16 @@ def wrapped(model: "Any", ledger: "Any", **options: "Any") -> "Any":
     return BudgetWrapper(model, ledger=ledger, account="org/team/agent", **options)
 
 
+async def cancel(task: "Any") -> None:
+    """Cancel a task, and see that it ends by that."""
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        return
+    raise AssertionError("it was not cancelled")
+
+
 class Awaited:
     """A ledger whose methods are awaited.
 

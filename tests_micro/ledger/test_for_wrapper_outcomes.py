@@ -24,6 +24,7 @@ from tests_micro.ledger.support import (
     Awaited,
     Failing,
     big,
+    cancel,
     looks,
     make_ledger,
     standing,
@@ -73,12 +74,8 @@ async def test_a_call_that_is_cancelled_keeps_its_hold() -> None:
     ledger = make_ledger(tokens=10_000)
     task = asyncio.create_task(wrapped(big(hang), ledger).chat(HELLO, max_tokens=100))
     await begun.wait()
-    task.cancel()
-    try:
-        await task
-        raise AssertionError("it was not cancelled")
-    except asyncio.CancelledError:
-        assert standing(ledger) == HELD
+    await cancel(task)
+    assert standing(ledger) == HELD
 
 
 async def test_a_call_that_is_left_behind_keeps_its_hold_and_more_if_more_is_known() -> None:
@@ -225,12 +222,8 @@ async def test_a_call_cancelled_during_its_settlement_is_recorded_before_the_nex
     wrapper = wrapped(big(says("hi", KNOWN)), Awaited(ledger, commit=hang_once))
     task = asyncio.create_task(wrapper.chat(HELLO, max_tokens=100))
     await told.wait()
-    task.cancel()
-    try:
-        await task
-        raise AssertionError("it was not cancelled")
-    except asyncio.CancelledError:
-        assert standing(ledger) == HELD
+    await cancel(task)
+    assert standing(ledger) == HELD
     assert await wrapper.flush()
     assert standing(ledger) == {"tokens": (150, 0)}
 
@@ -464,12 +457,8 @@ async def test_a_cancellation_after_the_answer_loses_neither_its_usage_nor_itsel
         wrapper = wrapped(big(reply), wrap(ledger))
         task = asyncio.create_task(work())
         await answered.wait()
-        task.cancel()
-        try:
-            await task
-            raise AssertionError("it was not cancelled")
-        except asyncio.CancelledError:
-            assert await wrapper.flush()
+        await cancel(task)
+        assert await wrapper.flush()
         assert standing(ledger) == {"tokens": (150, 0)}
 
 
