@@ -64,9 +64,10 @@ class PathLease:
         urgent = bool(self.ended)
         buckets, used, counted = found.buckets or {}, found.actual or {}, self.block.buckets
         for axis in used:
-            if axis in buckets and buckets[axis][0] is counted.get(axis):
-                urgent = urgent or counted[axis].spent > counted[axis].cap
-            elif not self._ended_counts(found, axis):
+            bucket = buckets[axis][0] if axis in buckets else None
+            if bucket is not None and bucket is counted.get(axis):
+                urgent = urgent or bucket.spent > bucket.cap
+            elif bucket is None or bucket not in [one.buckets.get(axis) for one in self.ended]:
                 urgent = True
                 beyond = used[axis] - (found.amounts.get(axis, 0) if was == EXPIRED else 0)
                 if beyond > 0:
@@ -117,9 +118,8 @@ class PathLease:
             block.settle(outbox, self.path, not block.is_live())
             if not block.leases and not block.is_live():
                 self.ended.remove(block)
-        overrun = self.block.is_overrun()
         self.block.settle(outbox, self.path)
-        if overrun:
+        if self.block.buckets:
             self._apply()
 
     def close(self, outbox: "Outbox") -> None:
@@ -145,7 +145,7 @@ class PathLease:
 
     def _end_block(self) -> None:
         """Admit nothing more on what is leased, which stays for the calls that claimed it."""
-        if self.block.leases or self.block.is_live() or self.block.is_owing():
+        if self.block.buckets:
             self.ended.append(self.block)
         self.local.set_limits(self.path, [])
         self.block = LeasedBlock()
@@ -160,13 +160,6 @@ class PathLease:
         self.local.set_limits(self.path, {axis: block.cap(axis) for axis in axes})  # type: ignore[arg-type]
         buckets = self.local.charge(self.path, {}).buckets or {}
         block.buckets = {axis: buckets[axis][0] for axis in buckets}
-
-    def _ended_counts(self, hold: "Hold", axis: str) -> bool:
-        """Tell whether a former block counts what a hold used of an axis."""
-        buckets = (hold.buckets or {}).get(axis)
-        if not buckets:
-            return False
-        return any(one.buckets.get(axis) is buckets[0] for one in self.ended)
 
 
 class _LocalLedger(Ledger):
@@ -210,14 +203,6 @@ class LeasedBlock:
     def is_live(self) -> bool:
         """Whether calls are in flight."""
         return any(bucket.held for bucket in self.buckets.values())
-
-    def is_overrun(self) -> bool:
-        """Whether more was used than is covered."""
-        return any(bucket.spent > bucket.cap for bucket in self.buckets.values())
-
-    def is_owing(self) -> bool:
-        """Whether more was used than was settled."""
-        return any(self.unsettled(axis) for axis in self.buckets)
 
     def settle(
         self, outbox: "Outbox", path: str, all: bool = False, in_flight: bool = False
