@@ -285,23 +285,19 @@ class Ledger:
             for axis in asked:
                 if axis not in buckets and axis not in self._reader.known:
                     self._check_uncounted(axis, ttl_ms is None)
-            hold = Hold(path, key or self._new_id(), amounts, HELD, None, None, buckets)
-            if ttl_ms is not None:
+            hold = Hold(path, key or self._new_id(), amounts, RELEASED, None, None, buckets)
+            if ttl_ms is None:
+                self._settle(hold, COMMITTED, amounts)
+                if name is not None:
+                    self._forget_settled(now)
+                    self._settled[name] = hold
+            else:
                 self._admit(buckets, asked)
-                hold.expires_ms = now + ttl_ms
+                hold.state, hold.expires_ms = HELD, now + ttl_ms
                 self._keep(name or hold.id, hold, now)
                 for axis in amounts:
                     for bucket in buckets.get(axis, ()):
                         bucket.held += amounts[axis]
-                return hold
-            hold.state, hold.actual = COMMITTED, amounts
-            if name is not None:
-                self._forget_settled(now)
-                self._settled[name] = hold
-            for axis in amounts:
-                for bucket in buckets.get(axis, ()):
-                    bucket.spent += amounts[axis]
-            wake(self, path)
             return hold
 
     def _now(self) -> int:
