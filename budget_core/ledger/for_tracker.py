@@ -1,9 +1,8 @@
 """Count a tracker's usage on an account of a ledger, where others count too."""
 
-from budget_core.errors import refuse
 from budget_core.ledger.errors import UnknownAccountError
-from budget_core.ledger.limit import Limit, check_path
-from budget_core.ledger.outbox import Outbox, finish
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.outbox import Outbox, check_account, finish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,6 +12,8 @@ if TYPE_CHECKING:
 
 class LedgerCount:
     """The account of a ledger that a tracker charges and is limited by.
+
+    This one is for turns: the tracker counts a turn, the account all turns.
 
     The tracker's tokens and calls are charged to `path` as they are recorded. Before each call the
     account's balance is read, and the least that is left there and above caps the tracker. Charges
@@ -24,13 +25,9 @@ class LedgerCount:
     """
 
     def __init__(self, tracker: "Any", ledger: "Any", path: "Any") -> None:
-        if not hasattr(ledger, "charge") or not hasattr(ledger, "balance"):
-            refuse("ledger", "a Ledger", ledger)
-        if not path:
-            refuse("account", "the path of an account in the ledger", path)
+        self.path = check_account(ledger, path, ("charge", "balance"))
         self.tracker = tracker
         self.ledger = ledger
-        self.path = check_path(path)
         self.outbox = Outbox()
         self._tokens = self._calls = 0  # of the tracker's counts: in the ledger or the outbox
         self._opened = False
@@ -46,13 +43,11 @@ class LedgerCount:
 
     def read(self) -> None:
         """Charge what is owed and read the balance, before a call."""
-        self._collect()
         self._exchange(True)
 
     def charge(self) -> None:
         """Charge what was recorded since the last time."""
         self._notice_reset()
-        self._collect()
         self._exchange(False)
 
     def _collect(self) -> None:
@@ -66,6 +61,7 @@ class LedgerCount:
             self.outbox.charge(self.path, new)
 
     def _exchange(self, reads: bool) -> None:
+        self._collect()
         try:
             if not self._opened:
                 self._open()
@@ -94,11 +90,16 @@ class LedgerCount:
 
     def _notice_reset(self) -> None:
         """Continue after a reset of the tracker, which undoes no charge."""
-        raise NotImplementedError
+        tracker = self.tracker
+        if tracker.iterations_seen < self._calls:
+            self._tokens = self._calls = 0
 
     def _apply(self, rows: "list[Any]") -> None:
-        """Take the tracker's caps from balances."""
-        raise NotImplementedError
+        """Take the tracker's caps from balances, and from its own configuration."""
+        tracker, config = self.tracker, self.tracker.config
+        tracker.token_cap = _cap(config.token_budget, rows, "tokens", tracker.total_tokens)
+        calls = tracker.iterations_seen
+        tracker.iteration_cap = _cap(config.iteration_budget, rows, "calls", calls)
 
 
 class LedgerDay(LedgerCount):
@@ -144,25 +145,9 @@ class LedgerDay(LedgerCount):
         raise UnknownAccountError(self.path)
 
 
-class LedgerTurn(LedgerCount):
-    """A turn's tokens and calls: the tracker counts the turn, the account all turns."""
-
-    def _notice_reset(self) -> None:
-        tracker = self.tracker
-        if tracker.iterations_seen < self._calls:
-            self._tokens = self._calls = 0
-
-    def _apply(self, rows: "list[Any]") -> None:
-        tracker, config = self.tracker, self.tracker.config
-        tracker.token_cap = _cap(config.token_budget, rows, "tokens", tracker.total_tokens)
-        tracker.iteration_cap = _cap(
-            config.iteration_budget, rows, "calls", tracker.iterations_seen
-        )
-
-
 def ledger_count(tracker: "Any", ledger: "Any", path: "Any") -> LedgerCount:
     """Return what counts for a day's or a turn's tracker."""
-    kind = LedgerDay if tracker.SCOPE == "daily" else LedgerTurn
+    kind = LedgerDay if tracker.SCOPE == "daily" else LedgerCount
     return kind(tracker, ledger, path)
 
 

@@ -12,8 +12,8 @@ from budget_core.ledger.errors import (
     LedgerUnavailableError,
     UnknownHoldError,
 )
-from budget_core.ledger.limit import MOST, check_path
-from budget_core.ledger.outbox import CHARGE, COMMIT, RELEASE, Entry, Outbox, new_key
+from budget_core.ledger.limit import MOST
+from budget_core.ledger.outbox import CHARGE, COMMIT, RELEASE, Entry, Outbox, check_account, new_key
 from budget_core.ledger.records import TTL, Hold, by_ledger, check_ttl, check_wait
 from budget_core.ledger.window import FAR
 from budget_core.monotonic import MONOTONIC
@@ -223,13 +223,8 @@ class LedgerAccount:
         wait: float | None = None,
         expect: int | str | None = None,
     ) -> None:
-        for name in ("reserve", "commit", "release", "extend", "charge"):
-            if not hasattr(ledger, name):
-                refuse("ledger", "a Ledger", ledger)
-        if not path:
-            refuse("account", "the path of an account in the ledger", path)
+        self.path = check_account(ledger, path, ("reserve", COMMIT, RELEASE, "extend", CHARGE))
         self.ledger = ledger
-        self.path = check_path(path)
         self.max_tokens = check_count("max_tokens", ANSWER if max_tokens is None else max_tokens)
         self.ttl = TTL if ttl is None else ttl
         check_ttl(self.ttl)

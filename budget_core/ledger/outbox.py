@@ -3,6 +3,7 @@
 from binascii import hexlify
 from os import urandom
 
+from budget_core.errors import refuse
 from budget_core.ledger.errors import (
     BudgetExceededError,
     HoldSettledError,
@@ -28,6 +29,16 @@ RELEASE = "release"
 CHARGE = "charge"
 _REDEEM = "redeem"
 FINAL = (HoldSettledError, KeyReusedError, UnknownAccountError, ValueError)
+
+
+def check_account(ledger: "Any", path: "Any", operations: "tuple[str, ...]") -> str:
+    """Accept a ledger that has those operations, and the path of an account in it."""
+    for name in operations:
+        if not hasattr(ledger, name):
+            refuse("ledger", "a Ledger", ledger)
+    if not path:
+        refuse("account", "the path of an account in the ledger", path)
+    return check_path(path)
 
 
 def new_key() -> str:
