@@ -249,7 +249,7 @@ class LeasedLedger:
         """Extend what is held upstream for a path to `ttl` from now; note when its window ends."""
         upstream = self.upstream
         asked = upstream.now()
-        hold = None
+        hold = lease.block.leases[0]
         for held in lease.block.leases:
             try:
                 hold = await upstream.ask("extend", held, self._ttl)
@@ -258,9 +258,8 @@ class LeasedLedger:
                 return
         lease.block.expires = asked + self._ttl_ms
         lease.extend_at = asked + self._ttl_ms // 2
-        if hold is not None:
-            balances = await upstream.ask("balance", lease.path)
-            lease.note(balances, (hold.expires_ms or 0) - self._ttl_ms, asked)
+        balances = await upstream.ask("balance", lease.path)
+        lease.note(balances, (hold.expires_ms or 0) - self._ttl_ms, asked)
 
     async def _draw(
         self, lease: PathLease, asked: "dict[str, int]", rows: "list[Balance] | None"

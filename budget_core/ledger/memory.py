@@ -174,18 +174,14 @@ class Ledger:
 
         Returns the hold. Raises `UnknownHoldError` if it is no longer known.
         """
-        used = None if actual is None else check_amounts(actual)
+        used = {} if actual is None else check_amounts(actual)
         with self._lock:
             hold = self._find(hold)
             if hold.state != COMMITTED:
-                spent = hold.amounts
-                if used is not None:
-                    for axis in used:
-                        if axis not in self._reader.known:
-                            self._reader.check_axis(axis)
-                    spent = dict(spent)
-                    spent.update(used)
-                self._settle(hold, COMMITTED, spent)
+                for axis in used:
+                    if axis not in self._reader.known:
+                        self._reader.check_axis(axis)
+                self._settle(hold, COMMITTED, dict(hold.amounts, **used))
             return hold
 
     def release(self, hold: Hold) -> Hold:
