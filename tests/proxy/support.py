@@ -81,6 +81,16 @@ class Request(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
 
+    def begin_answer(self) -> None:
+        """Send the head of a stream and the first words of an answer."""
+        self.begin_stream()
+        self.event(chunk("hello"))
+
+    def end_answer(self) -> None:
+        """Send the usage of an answer, and end its stream."""
+        for data in (chunk("", usage(7, 5)), "[DONE]", None):
+            self.event(data)
+
     def event(self, data: Any) -> None:
         """Send an event of a stream; `None` ends the stream."""
         if data is None:

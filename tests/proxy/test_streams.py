@@ -79,11 +79,8 @@ def test_each_piece_is_passed_on_before_the_next_one_exists() -> None:
 
 
 def with_usage(http: Request) -> None:
-    http.begin_stream()
-    http.event(chunk("hello"))
-    http.event(chunk("", usage(7, 5)))
-    http.event("[DONE]")
-    http.event(None)
+    http.begin_answer()
+    http.end_answer()
 
 
 @pytest.mark.parametrize("asked", [None, {"include_usage": False}, {"include_usage": True}])
@@ -108,12 +105,9 @@ def test_an_answer_is_read_on_after_its_client_has_left(streamed: bool) -> None:
 
     def act(http: Request) -> None:
         if streamed:
-            http.begin_stream()
-            http.event(chunk("hello"))
+            http.begin_answer()
             assert gone.wait(PATIENCE)
-            http.event(chunk("", usage(7, 5)))
-            http.event("[DONE]")
-            http.event(None)
+            http.end_answer()
         else:
             assert gone.wait(PATIENCE)
             http.reply({"choices": [], "usage": usage(7, 5)})
@@ -181,8 +175,7 @@ def test_an_answer_is_read_on_for_so_long_only_and_then_counts_as_unknown() -> N
 
 
 def broken(http: Request) -> None:
-    http.begin_stream()
-    http.event(chunk("hello"))
+    http.begin_answer()
     http.close_connection = True
 
 
@@ -216,8 +209,7 @@ def test_a_deadline_in_an_answer_breaks_it_off() -> None:
     over = threading.Event()
 
     def act(http: Request) -> None:
-        http.begin_stream()
-        http.event(chunk("hello"))
+        http.begin_answer()
         over.wait(PATIENCE)
 
     with Behind(act) as behind, budgeted(behind.url, "999 tokens") as (url, _, _):
@@ -261,12 +253,9 @@ def test_running_answers_finish_after_a_signal(tmp_path: Path) -> None:
     rest = threading.Event()
 
     def act(http: Request) -> None:
-        http.begin_stream()
-        http.event(chunk("hello"))
+        http.begin_answer()
         assert rest.wait(PATIENCE)
-        http.event(chunk("", usage(7, 5)))
-        http.event("[DONE]")
-        http.event(None)
+        http.end_answer()
 
     ledger = f"sqlite:{tmp_path}/ledger.db"
     with Behind(act) as behind:
@@ -298,8 +287,7 @@ def test_answers_that_do_not_finish_in_the_grace_are_ended() -> None:
     over = threading.Event()
 
     def act(http: Request) -> None:
-        http.begin_stream()
-        http.event(chunk("hello"))
+        http.begin_answer()
         over.wait(PATIENCE)
 
     with Behind(act) as behind:
