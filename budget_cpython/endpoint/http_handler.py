@@ -1,7 +1,7 @@
 """HTTP: read a request; send an answer whole, in events or in pieces."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
@@ -15,7 +15,7 @@ JSON: Final = "application/json"
 
 
 class HttpHandler(BaseHTTPRequestHandler):
-    """One client's connection; a subclass answers its requests.
+    """One client's connection; `handle` gets it with the body of each request, and answers.
 
     `address`, `query`, `fields` (the headers, by lower-case names) and `vendor` are those of the
     request that is answered; `format` is that of its answer.
@@ -30,6 +30,10 @@ class HttpHandler(BaseHTTPRequestHandler):
     vendor: Vendor
     format: Format
 
+    def __init__(self, handle: "Callable[[HttpHandler, bytes], None]", *connection: Any) -> None:
+        self._handle = handle
+        super().__init__(*connection)  # serves until the connection ends
+
     def serve(self) -> None:
         """Answer a request; a raised `ApiError` is sent in the vendor's shape."""
         parts = urlsplit(self.path)
@@ -37,15 +41,11 @@ class HttpHandler(BaseHTTPRequestHandler):
         self.fields = {name.lower(): value for name, value in self.headers.items()}
         self.vendor = vendor_of(self.address, self.fields)
         try:
-            self.answer(self.rfile.read(int(self.fields.get("content-length", "0"))))
+            self._handle(self, self.rfile.read(int(self.fields.get("content-length", "0"))))
         except ApiError as error:
             self.send_json(error.status, self.vendor.error(error), error.headers)
 
     do_GET = do_POST = serve  # noqa: N815 - its names
-
-    def answer(self, raw: bytes) -> None:
-        """Answer a request whose body was read."""
-        raise NotImplementedError
 
     def send_json(self, status: int, body: Json, headers: dict[str, str] | None = None) -> None:
         """Send a whole JSON answer."""

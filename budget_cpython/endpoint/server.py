@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from socketserver import ThreadingTCPServer
 from typing import Any, Final, NamedTuple
 
@@ -101,10 +102,28 @@ class ScriptedEndpoint:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def record(self, request: Request) -> None:
-        """Keep a request."""
+    def handle(self, http: HttpHandler, raw: bytes) -> None:
+        """Answer a request whose body was read; raises `ApiError`."""
+        body, wrong = _parse(raw)
         with self._lock:
-            self._requests.append(request)
+            row = Request(http.command, http.address, http.query, http.fields, body)
+            self._requests.append(row)
+        form, models = format_of(http.address), _MODELS.fullmatch(http.address)
+        if http.command == "POST" and form is not None:
+            self._check_key(http)
+            if wrong:
+                raise ApiError(400, wrong)
+            http.format = form
+            asked = form.read(body, http.address)
+            answer_as(asked.model)(http, self.answer(asked))
+        elif http.command == "GET" and models:
+            self._check_key(http)
+            names = (DEFAULT_MODEL, *FAULTS, *SCRIPTS, *self.scripts)
+            one = models[1]
+            http.send_json(200, http.vendor.model(one) if one else http.vendor.models(names))
+        else:
+            message = f"Invalid URL ({http.command} {http.address})"
+            raise ApiError(404, message, code="unknown_url")
 
     def answer(self, asked: Asked) -> Answer:
         """Return the model's answer to a checked request."""
@@ -116,6 +135,12 @@ class ScriptedEndpoint:
             self._answers.append(answer)
         return answer
 
+    def _check_key(self, http: HttpHandler) -> None:
+        if self.api_key is not None and http.vendor.key(http.fields, http.query) != self.api_key:
+            headers = {"WWW-Authenticate": "Bearer"}
+            message = "Incorrect API key provided."
+            raise ApiError(401, message, code="invalid_api_key", headers=headers)
+
 
 class _Server(ThreadingTCPServer):
     allow_reuse_address = True
@@ -124,9 +149,8 @@ class _Server(ThreadingTCPServer):
     request_queue_size = 1024
 
     def __init__(self, endpoint: ScriptedEndpoint, port: int) -> None:
-        self.endpoint = endpoint
         self._open: set[socket.socket] = set()
-        super().__init__((HOST, port), _Handler)
+        super().__init__((HOST, port), partial(HttpHandler, endpoint.handle))
 
     def get_request(self) -> tuple[socket.socket, Any]:
         connection, address = super().get_request()
@@ -145,38 +169,6 @@ class _Server(ThreadingTCPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
-
-
-class _Handler(HttpHandler):
-    server: _Server
-
-    def answer(self, raw: bytes) -> None:
-        endpoint = self.server.endpoint
-        body, wrong = _parse(raw)
-        endpoint.record(Request(self.command, self.address, self.query, self.fields, body))
-        form, models = format_of(self.address), _MODELS.fullmatch(self.address)
-        if self.command == "POST" and form is not None:
-            self._check_key()
-            self.format = form
-            if wrong:
-                raise ApiError(400, wrong)
-            asked = form.read(body, self.address)
-            answer_as(asked.model)(self, endpoint.answer(asked))
-        elif self.command == "GET" and models:
-            self._check_key()
-            names = (DEFAULT_MODEL, *FAULTS, *SCRIPTS, *endpoint.scripts)
-            one = models[1]
-            self.send_json(200, self.vendor.model(one) if one else self.vendor.models(names))
-        else:
-            message = f"Invalid URL ({self.command} {self.address})"
-            raise ApiError(404, message, code="unknown_url")
-
-    def _check_key(self) -> None:
-        key = self.server.endpoint.api_key
-        if key is not None and self.vendor.key(self.fields, self.query) != key:
-            headers = {"WWW-Authenticate": "Bearer"}
-            message = "Incorrect API key provided."
-            raise ApiError(401, message, code="invalid_api_key", headers=headers)
 
 
 def _parse(raw: bytes) -> tuple[Json, str]:
