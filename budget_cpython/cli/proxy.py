@@ -9,12 +9,15 @@ from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.limit import chain
 from budget_cpython.cli.service_options import (
     ENGINE_VARIABLE,
+    add_call_rules,
     add_connections,
+    add_ledger_key,
     add_listening,
-    cannot_serve,
-    check_listening,
+    add_number,
     count,
+    ledger_options,
     open_keys,
+    prepare_service,
     run_command,
     seconds,
     warn,
@@ -65,8 +68,7 @@ def add_proxy(commands: Any) -> None:
     option("--upstream-key", action="append", default=[], metavar="NAME=…", help=text)
     text = f"the ledger: sqlite:FILE, redis://…, postgresql://…, http://… ({MEMORY}); or set "
     option("--ledger", metavar="URL", help=f"{text}${ENGINE_VARIABLE}")
-    text = "the key of an http:// ledger, as @FILE or env:VARIABLE"
-    option("--ledger-key", metavar="…", help=text)
+    add_ledger_key(option)
     text = f"the account of calls without --keys, and of keys for all accounts ({ACCOUNT})"
     option("--account", default=ACCOUNT, metavar="PATH", help=text)
     text = "the limits of that account, set at the start, as in '$5/day + 100 calls/hour'"
@@ -74,16 +76,12 @@ def add_proxy(commands: Any) -> None:
     add_listening(option, LISTEN)
     _add_rules(option)
     text = "serve with N processes, on a ledger that they can share"
-    option("--workers", type=count, default=1, metavar="N", help=f"{text} (1)")
-    for name, default, text in (
-        ("read-on", 60.0, "read an answer on for S seconds after its client has left"),
-        ("upstream-timeout", 600.0, "an upstream may send nothing for S seconds"),
-    ):
-        option(
-            f"--{name}", type=seconds, default=default, metavar="S", help=f"{text} ({default:g})"
-        )
-    text = "the largest request, in megabytes (64)"
-    option("--max-body", type=count, default=64, metavar="MB", help=text)
+    add_number(option, "workers", count, 1, text)
+    text = "read an answer on for S seconds after its client has left"
+    add_number(option, "read-on", seconds, 60, text)
+    text = "an upstream may send nothing for S seconds"
+    add_number(option, "upstream-timeout", seconds, 600, text)
+    add_number(option, "max-body", count, 64, "the largest request, in megabytes")
     add_connections(option, _GRACE_S)
     proxy.set_defaults(run=partial(run_command, _proxy, "proxy"))
 
@@ -92,16 +90,9 @@ def _add_rules(option: Any) -> None:
     """Add what --settings may say of an account, too."""
     text = "a TOML file with limits and the next options for single accounts, and with prices"
     option("--settings", metavar="FILE", help=text)
-    text = "tell the model of limits, and withdraw its tools near them"
-    option("--notices", action="store_true", help=text)
-    text = "refuse requests that are not known model calls; without it each counts as one call"
-    option("--strict", action="store_true", help=text)
-    text = "the model that answers when the one asked for does not fit the budget"
-    option("--fallback-model", metavar="MODEL", help=text)
-    text = "a call waits up to S seconds for what other calls hold"
-    option("--wait", type=seconds, metavar="S", help=text)
+    add_call_rules(option)
     text = "hold N tokens for an answer for which the client gives no limit (4096)"
-    option("--max-tokens", type=count, metavar="N", help=text)
+    add_number(option, "max-tokens", count, None, text)
     text = "hold N tokens for an answer whose limit does not fit, or 'learned' from earlier answers"
     option("--expect", type=_expect, metavar="N", help=text)
 
@@ -112,27 +103,15 @@ def _expect(text: str) -> "int | str":
 
 def _proxy(options: argparse.Namespace) -> int:
     """Serve the proxy until told to stop."""
-    from budget_cpython.serve.server import run_service
-
     url = options.ledger = options.ledger or os.environ.get(ENGINE_VARIABLE) or MEMORY
-    address, limits, certificate = check_listening(options, open_keys(options))
+    serve = prepare_service(options)
     if options.workers > 1 and url == MEMORY:
         raise ValueError("processes cannot share memory: give --ledger, as in sqlite:budget.db")
     proxy = make_proxy(options)  # refuses what is malformed, also where workers make their own
     _set_limits(options, proxy)
-    several = options.workers > 1
-    try:
-        return run_service(
-            partial(make_worker, options) if several else proxy.app,
-            address,
-            limits,
-            grace=options.grace,
-            access_log=options.access_log,
-            certificate=certificate,
-            workers=options.workers,
-        )
-    except OSError as error:
-        raise cannot_serve(error, address, certificate) from error
+    if options.workers == 1:
+        return serve(proxy.app)
+    return serve(partial(make_worker, options), options.workers)
 
 
 def make_worker(options: argparse.Namespace) -> Any:
@@ -150,7 +129,7 @@ def make_proxy(options: argparse.Namespace) -> "Proxy":
     from budget_cpython.proxy import Access, Proxy, read_upstreams
     from budget_cpython.proxy.settings import rules_on
 
-    url, more = options.ledger, _ledger_options(options)
+    url, more = options.ledger, ledger_options(options, options.ledger)
     ledger: Any = Ledger() if url == MEMORY else open_async_ledger(url, **more)
     upstreams = read_upstreams(options.upstream, options.upstream_key)
     return Proxy(
@@ -162,16 +141,6 @@ def make_proxy(options: argparse.Namespace) -> "Proxy":
         upstream_timeout_s=options.upstream_timeout,
         ledger=ledger,
     )
-
-
-def _ledger_options(options: argparse.Namespace) -> dict[str, Any]:
-    from budget_cpython.proxy.upstreams import read_secret
-
-    if options.ledger_key is None:
-        return {}
-    if not options.ledger.startswith("http"):
-        raise ValueError("--ledger-key is for an http:// or https:// ledger only")
-    return {"key": read_secret("--ledger-key", options.ledger_key)}
 
 
 def _settings(options: argparse.Namespace) -> "Settings":
@@ -190,7 +159,7 @@ def _set_limits(options: argparse.Namespace, proxy: "Proxy") -> None:
     if options.ledger == MEMORY:
         ledger: Any = proxy.ledger
     else:
-        ledger = open_ledger(options.ledger, **_ledger_options(options))
+        ledger = open_ledger(options.ledger, **ledger_options(options, options.ledger))
     try:
         for path, limits in settings.limits().items():
             if ledger.limits(path) != limits:

@@ -11,7 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from budget_cpython.cli.service_options import ENGINE_VARIABLE, run_command, seconds
+from budget_cpython.cli.service_options import (
+    ENGINE_VARIABLE,
+    add_call_rules,
+    add_ledger_key,
+    add_number,
+    ledger_options,
+    run_command,
+    seconds,
+)
 
 if TYPE_CHECKING:
     from budget_cpython.adapters.layer import Layer
@@ -54,8 +62,8 @@ def add_run(commands: Any) -> None:
         usage="%(prog)s --budget BUDGET [options] -- COMMAND ...",
         description=_ABOUT,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     option = run.add_argument
     option("--budget", metavar="BUDGET", help="limits, a time, or both, as in '$5 + 30 min'")
@@ -65,8 +73,7 @@ def add_run(commands: Any) -> None:
     )
     option("--ledger", metavar="URL", help=ledger)
     option("--account", metavar="PATH", help="the account in the ledger, as in team/me")
-    key = "the key of an http:// ledger, as @FILE or env:VARIABLE"
-    option("--ledger-key", metavar="…", help=key)
+    add_ledger_key(option)
     upstream = "where calls go: by default to the URL that a variable had, else to the vendor; "
     upstream += "openai, anthropic, google or a name of your own; may be repeated"
     option("--upstream", action="append", default=[], metavar="NAME=URL", help=upstream)
@@ -75,17 +82,10 @@ def add_run(commands: Any) -> None:
     )
     variable += "or in front of the URL that it has; may be repeated"
     option("--set", action="append", default=[], metavar="NAME[=PATH]", help=variable)
-    notices = "tell the model of limits that are near, and withdraw its tools"
-    option("--notices", action="store_true", help=notices)
-    option("--strict", action="store_true", help="refuse requests that are not known model calls")
+    add_call_rules(option)
     prices = "a TOML file with prices of models that no list has, as `proxy --settings` takes it"
     option("--prices", metavar="FILE", help=prices)
-    fallback = "the model that answers when the one asked for does not fit the budget"
-    option("--fallback-model", metavar="MODEL", help=fallback)
-    wait = "a call waits up to S seconds for what other calls hold"
-    option("--wait", type=seconds, metavar="S", help=wait)
-    grace = "seconds from SIGTERM to SIGKILL (10)"
-    option("--grace", type=seconds, default=10.0, metavar="S", help=grace)
+    add_number(option, "grace", seconds, 10, "seconds from SIGTERM to SIGKILL")
     option("--report", metavar="FILE", help="write what was used to FILE, as JSON")
     quiet = "show no line of what is left, and no summary"
     option("--quiet", action="store_true", help=quiet)
@@ -137,7 +137,6 @@ def _upstreams(options: argparse.Namespace) -> dict[str, str]:
 def _ledger(options: argparse.Namespace) -> Iterator[Any]:
     """Yield the ledger that is to be drawn on, or `None`."""
     from budget_cpython.ledger.opening import open_ledger
-    from budget_cpython.proxy.upstreams import read_secret
 
     url = options.ledger or (options.account and os.environ.get(ENGINE_VARIABLE))
     if not url:
@@ -147,10 +146,7 @@ def _ledger(options: argparse.Namespace) -> Iterator[Any]:
         return
     if not options.account:
         raise ValueError("--ledger needs an account to draw on, as in --account team/me")
-    key: dict[str, Any] = {}
-    if options.ledger_key is not None:
-        key["key"] = read_secret("--ledger-key", options.ledger_key)
-    with closing(open_ledger(url, **key)) as ledger:
+    with closing(open_ledger(url, **ledger_options(options, url))) as ledger:
         yield ledger
 
 

@@ -16,9 +16,9 @@ from budget_cpython.cli.service_options import (
     KEYS_VARIABLE,
     add_connections,
     add_listening,
-    cannot_serve,
-    check_listening,
+    add_number,
     open_keys,
+    prepare_service,
     run_command,
     seconds,
     warn,
@@ -75,9 +75,8 @@ def add_serve(commands: Any) -> None:
     option("--axes", type=_split, metavar="AXIS,…", help=axes)
     holds = "for memory:, the most live holds (1000000)"
     option("--max-holds", type=int, metavar="N", help=holds)
-    text = "the engine has S seconds to answer (10)"
-    option("--engine-timeout", type=seconds, default=10.0, metavar="S", help=text)
-    add_connections(option, 20.0)
+    add_number(option, "engine-timeout", seconds, 10, "the engine has S seconds to answer")
+    add_connections(option, 20)
     serve.set_defaults(run=partial(run_command, _serve, "serve"))
     _add_key(serve.add_subparsers(metavar="COMMAND", prog=serve.prog))
 
@@ -127,22 +126,11 @@ def _split(text: str) -> list[str]:
 def _serve(options: argparse.Namespace) -> int:
     """Serve a ledger until told to stop."""
     from budget_cpython.serve import make_app
-    from budget_cpython.serve.server import run_service
 
-    keys = open_keys(options)
-    address, limits, certificate = check_listening(options, keys)
+    serve = prepare_service(options)
     ledger = _open_ledger(options)
     try:
-        code = run_service(
-            make_app(ledger, keys, engine_timeout=options.engine_timeout),
-            address,
-            limits,
-            grace=options.grace,
-            access_log=options.access_log,
-            certificate=certificate,
-        )
-    except OSError as error:
-        raise cannot_serve(error, address, certificate) from error
+        code = serve(make_app(ledger, open_keys(options), engine_timeout=options.engine_timeout))
     finally:
         closing = threading.Thread(target=ledger.close, daemon=True)
         closing.start()

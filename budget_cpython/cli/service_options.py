@@ -1,4 +1,4 @@
-"""What the commands that serve share: their options, where they listen, and their errors."""
+"""What the commands `run`, `serve` and `proxy` share: options, where to listen, and errors."""
 
 import argparse
 import os
@@ -11,12 +11,52 @@ from budget_core.errors import BudgetError
 if TYPE_CHECKING:
     from budget_cpython.serve import KeyFile
     from budget_cpython.serve.addresses import ListenAddress
-    from budget_cpython.serve.connections import ConnectionLimits
 
 ENGINE_VARIABLE = "MICROBUDGET_ENGINE"
 KEYS_VARIABLE = "MICROBUDGET_KEYS"
 KEYS_HELP = f"the file of keys; or set ${KEYS_VARIABLE}"
 USAGE = 2
+
+
+def add_number(
+    option: Callable[..., Any],
+    name: str,
+    kind: Callable[[str], float],
+    default: float | None,
+    text: str,
+) -> None:
+    """Add an option with `seconds` or a `count`, and its default to its help."""
+    shown = text if default is None else f"{text} ({default:g})"
+    metavar = "S" if kind is seconds else "N"
+    option(f"--{name}", type=kind, default=default, metavar=metavar, help=shown)
+
+
+def add_call_rules(option: Callable[..., Any]) -> None:
+    """Add the options of how calls within a budget go."""
+    text = "tell the model of limits, and withdraw its tools near them"
+    option("--notices", action="store_true", help=text)
+    text = "refuse requests that are not known model calls; without it each counts as one call"
+    option("--strict", action="store_true", help=text)
+    text = "the model that answers when the one asked for does not fit the budget"
+    option("--fallback-model", metavar="MODEL", help=text)
+    add_number(option, "wait", seconds, None, "a call waits up to S seconds for what others hold")
+
+
+def add_ledger_key(option: Callable[..., Any]) -> None:
+    """Add the option that `ledger_options` reads."""
+    text = "the key of an http:// ledger, as @FILE or env:VARIABLE"
+    option("--ledger-key", metavar="…", help=text)
+
+
+def ledger_options(options: argparse.Namespace, url: str) -> dict[str, Any]:
+    """Return what a ledger is opened with beside its URL: its key, if there is one."""
+    from budget_cpython.proxy.upstreams import read_secret
+
+    if options.ledger_key is None:
+        return {}
+    if not url.startswith("http"):
+        raise ValueError("--ledger-key is for an http:// or https:// ledger only")
+    return {"key": read_secret("--ledger-key", options.ledger_key)}
 
 
 def add_listening(option: Callable[..., Any], listen: str) -> None:
@@ -28,18 +68,15 @@ def add_listening(option: Callable[..., Any], listen: str) -> None:
 
 def add_connections(option: Callable[..., Any], grace: float) -> None:
     """Add the options of connections: how many, for how long, and with which certificate."""
-    for name, number, text in (
-        ("connections", 1000, "the most connections; a new one takes the place of a stalled one"),
-        # More than may wait for holds at once, so that those who settle holds get through.
-        ("connections-per-address", 600, "the most of one client's address; more behind a proxy"),
-    ):
-        option(f"--{name}", type=count, default=number, metavar="N", help=f"{text} ({number})")
-    for name, default, text in (
-        ("idle-timeout", 30.0, "close a connection without progress for S seconds"),
-        ("grace", grace, "when stopped, answer requests for up to S seconds"),
-    ):
-        text = f"{text} ({default:g})"
-        option(f"--{name}", type=seconds, default=default, metavar="S", help=text)
+    text = "the most connections; a new one takes the place of a stalled one"
+    add_number(option, "connections", count, 1000, text)
+    # More than may wait for holds at once, so that those who settle holds get through.
+    text = "the most of one client's address; more behind a proxy"
+    add_number(option, "connections-per-address", count, 600, text)
+    text = "close a connection without progress for S seconds"
+    add_number(option, "idle-timeout", seconds, 30, text)
+    text = "when stopped, answer requests for up to S seconds"
+    add_number(option, "grace", seconds, grace, text)
     option("--ssl-certfile", metavar="FILE", help="serve https with this certificate")
     option("--ssl-keyfile", metavar="FILE", help="and this private key")
     option("--access-log", action="store_true", help="log each request on stderr")
@@ -93,38 +130,43 @@ def open_keys(options: argparse.Namespace) -> "KeyFile | None":
     return KeyFile(path) if path else None
 
 
-def check_listening(
-    options: argparse.Namespace, keys: "KeyFile | None"
-) -> "tuple[ListenAddress, ConnectionLimits, tuple[str, str | None] | None]":
-    """Return where to listen, the limits of connections, and the certificate if there is one.
+def prepare_service(options: argparse.Namespace) -> "Callable[..., int]":
+    """Return what serves an app, with `workers=N` processes, where the options say.
 
     Raises `ValueError` for an address that others reach, where there are no keys.
     """
     from budget_cpython.serve.addresses import ListenAddress
     from budget_cpython.serve.connections import ConnectionLimits, allow_connections
+    from budget_cpython.serve.server import run_service
 
     address = ListenAddress.parse(options.listen)
     if options.ssl_keyfile and not options.ssl_certfile:
         raise ValueError("--ssl-keyfile needs --ssl-certfile")
     certificate = options.ssl_certfile and (options.ssl_certfile, options.ssl_keyfile)
+    _check_keys(open_keys(options), address, bool(certificate))
+    allowed = allow_connections(options.connections)
+    if allowed < options.connections:
+        warn(f"the system allows {allowed} connections: raise its limit of files, as by ulimit -n")
+    limits = ConnectionLimits(allowed, options.connections_per_address, options.idle_timeout)
+    more = {"grace": options.grace, "access_log": options.access_log, "certificate": certificate}
+
+    def serve(app: Any, workers: int = 1) -> int:
+        try:
+            return run_service(app, address, limits, workers=workers, **more)
+        except OSError as error:
+            files = f"with {' and '.join(filter(None, certificate))}: " if certificate else ""
+            text = f"cannot serve on {address}: {files}{error.strerror or error}"
+            raise OSError(text) from error
+
+    return serve
+
+
+def _check_keys(keys: "KeyFile | None", address: "ListenAddress", encrypted: bool) -> None:
     if keys is None and not address.is_local:
         text = f"other machines can reach {address}: give --keys FILE, or listen on 127.0.0.1"
         raise ValueError(text)
     if keys is not None:
         if not keys.keys():
             warn(f"{keys.path!r} has no key: every request is refused")
-        if not address.is_local and not certificate:
+        if not address.is_local and not encrypted:
             warn("keys travel unencrypted: use a reverse proxy with TLS, or give --ssl-certfile")
-    allowed = allow_connections(options.connections)
-    if allowed < options.connections:
-        warn(f"the system allows {allowed} connections: raise its limit of files, as by ulimit -n")
-    limits = ConnectionLimits(allowed, options.connections_per_address, options.idle_timeout)
-    return address, limits, certificate
-
-
-def cannot_serve(
-    error: OSError, address: "ListenAddress", certificate: "tuple[str, str | None] | None"
-) -> OSError:
-    """Return the error that says where it cannot be served."""
-    text = f"with {' and '.join(filter(None, certificate))}: " if certificate else ""
-    return OSError(f"cannot serve on {address}: {text}{error.strerror or error}")
