@@ -5,13 +5,10 @@ from typing import Any
 
 from budget_cpython.cli.board.command import PORT
 from budget_cpython.cli.board.deploy import add_deploy
-from budget_cpython.cli.board.doctor import add_doctor
-from budget_cpython.cli.board.fleet import add_fleet
-from budget_cpython.cli.board.list import add_list
 from budget_cpython.cli.board.new import add_new
+from budget_cpython.cli.board.reports import add_doctor, add_fleet, add_list, add_status
 from budget_cpython.cli.board.run import add_run
 from budget_cpython.cli.board.state import add_pull, add_push, add_reset
-from budget_cpython.cli.board.status import add_status
 
 
 def add_board(commands: Any) -> None:
