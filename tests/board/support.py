@@ -2,10 +2,13 @@
 
 import json
 import os
+import pty
 import select
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -190,6 +193,15 @@ def read_until(descriptor: int, words: str) -> str:
         assert more, said
         said += more
     return said
+
+
+@contextmanager
+def pseudo_terminal() -> Iterator[tuple[int, int]]:
+    """Open a terminal; yield what its user types at, and what a program has."""
+    ours, theirs = pty.openpty()
+    yield ours, theirs
+    os.close(ours)
+    os.close(theirs)
 
 
 def runs(board: UnixBoard) -> bool:

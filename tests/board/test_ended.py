@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import pty
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from .support import (
     is_idle,
     is_whole,
     out,
+    pseudo_terminal,
     read_until,
     runs,
     start,
@@ -72,8 +72,10 @@ def test_ctrl_c_ends_it_with_130_and_no_traceback(cli: Cli, mine: Path) -> None:
 
 
 def test_the_program_runs_again_after_a_command_was_terminated(cli: Cli) -> None:
-    ours, theirs = pty.openpty()
-    with start("reset", "--port", cli.board.port, stdin=theirs) as process:
+    with (
+        pseudo_terminal() as (_, theirs),
+        start("reset", "--port", cli.board.port, stdin=theirs) as process,
+    ):
         read_until(out(process), "Do it? [y/N]")
         for _ in range(int(PATIENCE)):  # a signal right before the read does not end it
             process.send_signal(signal.SIGTERM)
@@ -81,8 +83,6 @@ def test_the_program_runs_again_after_a_command_was_terminated(cli: Cli) -> None
                 process.wait(1)
                 break
         assert process.returncode == 143
-    os.close(ours)
-    os.close(theirs)
     assert runs(cli.board)
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,7 @@ from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.errors import BoardError
 from tests.paths import ROOT
 
-from .support import HEAP, PATIENCE, Cli, digests
+from .support import HEAP, PATIENCE, Cli, digests, pseudo_terminal
 
 Ports = dict[str, str]
 
@@ -88,20 +87,24 @@ def test_a_port_that_another_program_has_for_a_moment_is_opened(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_port_without_permission_names_the_group() -> None:
-    ours, theirs = pty.openpty()
-    os.chmod(os.ttyname(theirs), 0o600)
     program = (  # loaded first: where Python itself lies may be out of that user's reach
         "import os, sys, budget_cpython.board.state, budget_cpython.cli.board\n"
         "from budget_cpython.board.connection import BoardConnection\n"
         "from budget_cpython.cli import main, make_parser\n"
         "make_parser(); os.setuid(65534); sys.exit(main(sys.argv[1:]))"
     )
-    command = [sys.executable, "-c", program, "board", "status", "--port", os.ttyname(theirs)]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
-    os.close(ours)
-    os.close(theirs)
+    command = [sys.executable, "-c", program, "board", "status", "--port"]
+    with pseudo_terminal() as (_, theirs):
+        port = os.ttyname(theirs)
+        os.chmod(port, 0o600)
+        done = subprocess.run(
+            [*command, port],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
     assert done.returncode == 1
     assert "no permission to open" in done.stderr
     assert "dialout" in done.stderr
@@ -109,10 +112,8 @@ def test_a_port_without_permission_names_the_group() -> None:
 
 def test_a_port_without_a_board_is_named(no_board: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "ANSWER_S", (0.01, 0.01))
-    ours, theirs = pty.openpty()
-    said = no_board.bare("status", "--port", os.ttyname(theirs))
-    os.close(ours)
-    os.close(theirs)
+    with pseudo_terminal() as (_, theirs):
+        said = no_board.bare("status", "--port", os.ttyname(theirs))
     assert said.code == 1
     assert "no MicroPython answers at" in said.err
 

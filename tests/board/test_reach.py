@@ -1,58 +1,78 @@
-"""A board whose program left no memory is reached."""
+"""Which modules of the core a board's programs can load."""
 
 from pathlib import Path
 
 import pytest
 
-from budget_cpython.board.emulator import UnixBoard
+from budget_cpython.board.build import CORE, modules_of
+from budget_cpython.board.errors import UsageError
+from budget_cpython.board.known_boards import known_boards
+from budget_cpython.board.reach import left_out, loaded_at_start, reach_of
 
-from .support import Cli, restart, write
+LEASES = {"ledger/lease.py", "ledger/http_client.py"}
 
-FULL = """\
-import gc
-kept = []
-try:
-    while True:
-        kept.append(bytearray(2000))
-except MemoryError:
-    for _ in range(2):
-        kept.pop()
-"""
-MUTE = """\
-import sys
-def print(*values):
-    raise MemoryError("memory allocation failed")
-sys.stdout.write("there is no room")
-"""
+
+def reached(board: Path, program: str) -> set[str]:
+    (board / "main.py").write_text(program)
+    return set(reach_of(board).modules)
+
+
+def test_what_modules_load_by_name_is_in_reach(mine: Path) -> None:
+    assert "deadline.py" in reached(mine, "from budget_core.agent.envelope import Envelope\n")
+    assert "turn_records.py" in reached(mine, "from budget_core import TurnRuntimeState\n")
+    assert "notices.py" in reached(mine, "from budget_core import WindDown\n")
 
 
 @pytest.mark.parametrize(
-    ("heap", "form"), [("120k", "--mpy"), pytest.param("72k", "--romfs", marks=pytest.mark.slow)]
+    "program",
+    [
+        "from budget_core import LeasedLedger, HttpLedger\n",
+        "import budget_core\nbudget_core.LeasedLedger, budget_core.HttpLedger\n",
+        "import budget_core as core\nfor n in ('LeasedLedger', 'HttpLedger'): getattr(core, n)\n",
+        "def later():\n    import budget_core.ledger.lease, budget_core.ledger.http_client\n",
+        "import helper\n",
+    ],
 )
-def test_an_agent_that_ran_out_of_memory_is_interrupted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], heap: str, form: str
+def test_a_public_name_is_found_however_it_is_imported(mine: Path, program: str) -> None:
+    (mine / "helper.py").write_text("from budget_core import LeasedLedger, HttpLedger\n")
+    assert reached(mine, program) >= LEASES
+    assert not left_out(mine) & LEASES
+    assert reached(mine, "print('nothing')\n").isdisjoint(LEASES)
+
+
+def test_a_ledger_is_in_reach_for_a_program_that_uses_one(mine: Path) -> None:
+    agent = "from budget_core import Operative\nOperative(None{})\n"
+    assert "ledger/for_run.py" not in reached(mine, agent.format(""))
+    assert "ledger/for_run.py" in reached(mine, agent.format(", ledger=object()"))
+    with (mine / "settings.py").open("a") as file:
+        file.write('LEDGER = "http://host:8321"\n')
+    assert "board/fleet.py" in reached(mine, "from budget_core.board.console import main\n")
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("import bme280\n", "main.py imports bme280, which may import more"),
+        ("name = 'x'\n__import__(name)\n", "main.py uses __import__"),
+    ],
+)
+def test_where_the_imports_are_not_known_nothing_is_left_out(
+    mine: Path, program: str, words: str
 ) -> None:
-    with UnixBoard(tmp_path / "flash.img", heap=heap, romfs=tmp_path / "rom.img") as board:
-        cli = Cli(board, capsys)
-        assert cli("deploy", "unix", form, "--force").code == 0
-        restart(board, "MemoryError")
-        status = cli("status")
-        assert (status.code, status.err) == (0, "")
-        assert "slots" in status.out
-        assert "nothing to copy" in cli("deploy", "unix", form, "--force").out
-        assert cli("reset", "--yes").code == 0
+    (mine / "main.py").write_text(program)
+    assert words in reach_of(mine).unknown
+    assert left_out(mine) == set()
+    assert {path.split("/")[0] for path in left_out(mine, without=["ledger"])} == {"ledger"}
 
 
-def test_a_program_that_cannot_print_is_interrupted(cli: Cli) -> None:
-    write(cli.board, "/main.py", MUTE)
-    restart(cli.board, "no room")
-    status = cli("status")
-    assert (status.code, status.err) == (0, "")
+def test_the_modules_of_chips_are_known() -> None:
+    for name, board in known_boards().items():
+        assert reach_of(board).unknown == "", name
+        modules = {path.relative_to(CORE).as_posix() for path in modules_of(CORE)}
+        assert left_out(board) < modules
+        assert "budget_core.agent.operative" in loaded_at_start(board)
 
 
-def test_a_program_that_filled_the_heap_is_interrupted(cli: Cli) -> None:
-    write(cli.board, "/full.py", FULL)
-    write(cli.board, "/main.py", "import full\nprint('full')\n")
-    restart(cli.board, "full\r")
-    status = cli("status")
-    assert (status.code, status.err) == (0, "")
+def test_an_unknown_module_or_room_is_refused(mine: Path) -> None:
+    with pytest.raises(UsageError, match="--with rooms: the rooms are agent, board, chat, ledger"):
+        left_out(mine, ["rooms"])

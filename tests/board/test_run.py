@@ -2,13 +2,12 @@
 
 import json
 import os
-import pty
 import signal
 from pathlib import Path
 
 from budget_cpython.board.connection import BoardConnection
 
-from .support import PATIENCE, Cli, out, read_until, start
+from .support import PATIENCE, Cli, out, pseudo_terminal, read_until, start
 
 
 def test_run_restarts_the_program_and_sends_what_is_typed(cli: Cli, mine: Path) -> None:
@@ -42,14 +41,14 @@ def test_output_is_shown_after_the_end_of_the_input(cli: Cli, mine: Path) -> Non
 def test_at_a_terminal_keys_go_to_the_board_as_they_are_typed(cli: Cli, mine: Path) -> None:
     (mine / "main.py").write_text("import sys\nprint('ready')\nprint([sys.stdin.read(1)])\n")
     cli("deploy", mine)
-    ours, theirs = pty.openpty()
-    with start("run", mine, "--port", cli.board.port, stdin=theirs) as process:
+    with (
+        pseudo_terminal() as (ours, theirs),
+        start("run", mine, "--port", cli.board.port, stdin=theirs) as process,
+    ):
         read_until(out(process), "ready")
         os.write(ours, b"x")
         read_until(out(process), "['x']")
         process.kill()
-    os.close(ours)
-    os.close(theirs)
 
 
 def test_run_ends_when_the_board_disconnects(cli: Cli, mine: Path) -> None:

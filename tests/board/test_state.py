@@ -1,10 +1,9 @@
 """Forgetting the state of a board, and copying it there and back."""
 
 import os
-import pty
 from pathlib import Path
 
-from .support import PATIENCE, Cli, damage, spend, start, state_of, status
+from .support import PATIENCE, Cli, damage, pseudo_terminal, spend, start, state_of, status
 
 
 def test_reset_forgets_what_was_spent(cli: Cli) -> None:
@@ -34,12 +33,12 @@ def test_reset_without_a_terminal_needs_yes(cli: Cli) -> None:
 def test_at_a_terminal_it_asks(cli: Cli) -> None:
     spend(cli.board, 1234)
     for answer, spent in (("n", 1234), ("y", 0)):
-        ours, theirs = pty.openpty()
-        os.write(ours, answer.encode() + b"\n")
-        with start("reset", "--port", cli.board.port, stdin=theirs) as process:
+        with (
+            pseudo_terminal() as (ours, theirs),
+            start("reset", "--port", cli.board.port, stdin=theirs) as process,
+        ):
+            os.write(ours, answer.encode() + b"\n")
             said, _ = process.communicate(timeout=PATIENCE)
-        os.close(ours)
-        os.close(theirs)
         assert "Do it? [y/N]" in said
         assert status(cli)["spent"] == spent
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,7 +14,7 @@ from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.tables import boards_table
 from tests.board.emulator.noon import NoonBoard
 
-from .support import HEAP, Cli, damage, runs, spend
+from .support import HEAP, Cli, damage, pseudo_terminal, runs, spend
 
 HEAD = ["port", "board", "spent", "limit", "left", "resets", "clock"]
 
@@ -77,21 +76,19 @@ def test_repeated_ports_override_the_environment(cli: Cli, boards: list[UnixBoar
 def test_a_board_that_does_not_answer_stops_no_other(
     cli: Cli, boards: list[UnixBoard], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours, theirs = pty.openpty()
-    ports = ["/dev/nowhere", boards[0].port, os.ttyname(theirs), boards[1].port]
-    monkeypatch.setenv(PORT_VARIABLE, ",".join(ports))
-    monkeypatch.setattr(connection, "ANSWER_S", (1, 1, 1))
-    said = cli.bare("status", "--all")
-    assert said.code == 1
-    lines = said.out.splitlines()
-    assert [line.split()[0] for line in lines[:3]] == ["port", boards[0].port, boards[1].port]
-    assert lines[3].startswith("/dev/nowhere: error: there is no port '/dev/nowhere'")
-    assert lines[4].startswith(f"{ports[2]}: error: no MicroPython answers at {ports[2]}")
-    found = json.loads(cli.bare("status", "--all", "--json").out)
-    assert [board["port"] for board in found] == ports
-    assert ["spent" in board for board in found] == [False, True, False, True]
-    os.close(ours)
-    os.close(theirs)
+    with pseudo_terminal() as (_, theirs):
+        ports = ["/dev/nowhere", boards[0].port, os.ttyname(theirs), boards[1].port]
+        monkeypatch.setenv(PORT_VARIABLE, ",".join(ports))
+        monkeypatch.setattr(connection, "ANSWER_S", (1, 1, 1))
+        said = cli.bare("status", "--all")
+        assert said.code == 1
+        lines = said.out.splitlines()
+        assert [line.split()[0] for line in lines[:3]] == ["port", boards[0].port, boards[1].port]
+        assert lines[3].startswith("/dev/nowhere: error: there is no port '/dev/nowhere'")
+        assert lines[4].startswith(f"{ports[2]}: error: no MicroPython answers at {ports[2]}")
+        found = json.loads(cli.bare("status", "--all", "--json").out)
+        assert [board["port"] for board in found] == ports
+        assert ["spent" in board for board in found] == [False, True, False, True]
 
 
 def test_a_damaged_state_is_an_error_beside_its_line(cli: Cli, boards: list[UnixBoard]) -> None:

@@ -1,8 +1,6 @@
 """When a Ctrl-C comes to a program of the unix board, and what is typed after it."""
 
 import math
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -29,19 +27,6 @@ for n in range(3_000_000):
 print("computed")
 time.sleep(10_000)
 """
-
-
-@pytest.fixture
-def board(tmp_path: Path) -> Iterator[UnixBoard]:
-    with UnixBoard(tmp_path / "flash.img", heap="64k") as board:
-        yield board
-
-
-@pytest.fixture
-def terminal(board: UnixBoard) -> Iterator[Terminal]:
-    with Terminal(board.port) as terminal:
-        terminal.read_until(b">>> ")
-        yield terminal
 
 
 def run_main(terminal: Terminal, program: str, shown: bytes) -> None:

@@ -1,25 +1,9 @@
 """The unix board at a terminal: its REPL, its memory, and what reads its input."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from budget_cpython.board.emulator import UnixBoard
 from tests.board.emulator.client import PATIENCE, Terminal
-
-
-@pytest.fixture
-def board(tmp_path: Path) -> Iterator[UnixBoard]:
-    with UnixBoard(tmp_path / "flash.img", heap="64k") as board:
-        yield board
-
-
-@pytest.fixture
-def terminal(board: UnixBoard) -> Iterator[Terminal]:
-    with Terminal(board.port) as terminal:
-        terminal.read_until(b">>> ")
-        yield terminal
 
 
 def put_main(terminal: Terminal, program: str) -> None:
