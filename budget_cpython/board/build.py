@@ -47,6 +47,12 @@ class Form(Enum):
     ROMFS = "romfs"
     FROZEN = "frozen"
 
+    @property
+    def smaller(self) -> list[str]:
+        """How the core takes less room, as options of a deploy."""
+        options = ["--mpy", "--romfs", "--frozen and a firmware with the core in it"]
+        return {Form.SOURCE: options, Form.MPY: options[1:]}.get(self, [])
+
 
 @dataclass(frozen=True)
 class Build:

@@ -68,7 +68,7 @@ def check_board(board: Path) -> bool:
     programs = [parsed(source) for source in programs_of(board)]
     loaded = {name for program in programs for name in imported_names(program)}
     source = board_files(board)[SETTINGS[1:]]
-    values = _values(source)
+    values = settings_of(board)
     if values is not None:
         if values.get("LEDGER"):
             programs.append(parsed(CORE / "board/fleet.py"))
@@ -80,7 +80,18 @@ def check_board(board: Path) -> bool:
 
 def settings_of(board: Path) -> dict[str, Any] | None:
     """Return the values of a board's settings, or `None` if only a board can run them."""
-    return _values(board_files(board)[SETTINGS[1:]])
+    source = board_files(board)[SETTINGS[1:]]
+    code = compile(parsed(source), str(source), "exec")
+    values: dict[str, Any] = {}
+    try:
+        exec(code, values)  # noqa: S102 - the user's own file
+    except ImportError:
+        return None
+    except Exception as error:  # noqa: BLE001 - whatever the user's file raises
+        frames = traceback.extract_tb(error.__traceback__)
+        line = [frame.lineno for frame in frames if frame.filename == str(source)][-1]
+        raise UsageError(f"{source}, line {line}: {type(error).__name__}: {error}") from None
+    return values
 
 
 def _check_names(
@@ -124,18 +135,3 @@ def _settings_of(program: ast.AST) -> Iterator[str]:
             name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
             if name == "settings":
                 yield node.attr
-
-
-def _values(source: Path) -> dict[str, Any] | None:
-    """Return the values of the settings, or `None` if only a board can run them."""
-    code = compile(parsed(source), str(source), "exec")
-    values: dict[str, Any] = {}
-    try:
-        exec(code, values)  # noqa: S102 - the user's own file
-    except ImportError:
-        return None
-    except Exception as error:  # noqa: BLE001 - whatever the user's file raises
-        frames = traceback.extract_tb(error.__traceback__)
-        line = [frame.lineno for frame in frames if frame.filename == str(source)][-1]
-        raise UsageError(f"{source}, line {line}: {type(error).__name__}: {error}") from None
-    return values

@@ -14,10 +14,6 @@ from budget_cpython.board.plan import LAST, ROM, Plan
 from budget_cpython.board.programs import DEPLOYED, PROGRAMS
 from budget_cpython.board.state import ASIDE, find_state
 
-SMALLER = {
-    Form.SOURCE: ", or deploy with --mpy",
-    Form.MPY: ", or deploy with --romfs, or with --frozen to a firmware that has the core in it",
-}
 Say = Callable[[str], None]
 _PROVISION = """
 import settings
@@ -40,8 +36,8 @@ class Deploy:
         try:
             self._run()
         except DeviceError as error:
-            more = SMALLER.get(self.plan.build.form, "") if error.full else ""
-            raise BoardError(f"{error}{more}") from None
+            smaller = self.plan.build.form.smaller if error.full else []
+            raise BoardError(", or use ".join([str(error), *smaller])) from None
 
     def _run(self) -> None:
         plan = self.plan

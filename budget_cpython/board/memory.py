@@ -122,9 +122,7 @@ def unfit(needed: dict[str, int], has: Memory, form: Form) -> list[str]:
     """Return why a board's heap is too small, with the fix; nothing where it fits."""
     if sum(needed.values()) < has.heap + KIB:  # the figures are whole KiB
         return []
-    fixes = {Form.SOURCE: ["--mpy", "--romfs"], Form.MPY: ["--romfs"]}.get(form, [])
-    if fixes:
-        fixes.append("--frozen and a firmware with the core in it")
+    fixes = [*form.smaller]
     if "TLS" in needed:
         fixes.append("an http URL of a gateway on your network")
     fixes.append("a board with more memory, such as PSRAM")
@@ -159,11 +157,8 @@ def unfit_flash(needed: int, has: Memory, form: Form) -> list[str]:
     """Return why the file system is too small for `needed` bytes more, with the fix."""
     if needed <= has.flash_free:
         return []
-    smaller = {Form.SOURCE: ", or use --mpy", Form.MPY: ", or use --romfs, or --frozen"}
-    return [
-        f"the file system has {has.flash_free:,} bytes free, and needed are {needed:,} more: "
-        f"remove files of your own{smaller.get(form, '')}"
-    ]
+    has_less = f"the file system has {has.flash_free:,} bytes free, and needed are {needed:,} more"
+    return [", or use ".join([f"{has_less}: remove files of your own", *form.smaller])]
 
 
 def _usable(kib: int, words: int) -> int:

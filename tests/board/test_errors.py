@@ -178,7 +178,7 @@ def test_a_full_board_is_named(
         said = Cli(small, capsys)("deploy", mine, "--force")
     assert said.code == 1
     assert "there is no room left on the board" in said.err
-    assert "deploy with --romfs, or with --frozen" in said.err
+    assert ", or use --romfs, or use --frozen and a firmware" in said.err
 
 
 @pytest.mark.parametrize(
