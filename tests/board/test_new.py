@@ -2,9 +2,7 @@
 
 import io
 import os
-import pty
 import runpy
-import select
 import stat
 import subprocess
 import sys
@@ -20,7 +18,7 @@ from tests.board.emulator.client import Terminal
 from tests.board.emulator.noon import NoonBoard
 from tests.paths import ROOT
 
-from .support import PATIENCE, Cli, Said
+from .support import PATIENCE, Cli, Said, pseudo_terminal, read_until
 
 KEY = "sk-Secret-0123456789"
 PASSWORD = "pass-Word-1"  # noqa: S105 - made up
@@ -231,7 +229,6 @@ def test_secrets_can_be_copied_from_a_file(made: Cli, tmp_path: Path) -> None:
 
 
 def test_a_key_that_is_typed_at_a_terminal_is_not_shown(tmp_path: Path) -> None:
-    keyboard, terminal = pty.openpty()
     command = [sys.executable, "-m", "budget_cpython.cli", "board", "new", str(tmp_path / "mine")]
     options = [
         "--board",
@@ -243,26 +240,22 @@ def test_a_key_that_is_typed_at_a_terminal_is_not_shown(tmp_path: Path) -> None:
         "--daily-tokens",
         "9",
     ]
-    with subprocess.Popen(
-        [*command, *options],
-        cwd=ROOT,
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        start_new_session=True,
-    ) as process:
-        os.close(terminal)
-        shown = b""
-        while b"API key (none): " not in shown:
-            assert select.select([keyboard], [], [], PATIENCE)[0], shown
-            shown += os.read(keyboard, 4096)
+    with (
+        pseudo_terminal() as (keyboard, terminal),
+        subprocess.Popen(
+            [*command, *options],
+            cwd=ROOT,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            start_new_session=True,
+        ) as process,
+    ):
+        shown = read_until(keyboard, "API key (none): ")
         os.write(keyboard, KEY.encode() + b"\n")
-        while b"microbudget board run" not in shown:
-            assert select.select([keyboard], [], [], PATIENCE)[0], shown
-            shown += os.read(keyboard, 4096)
+        shown += read_until(keyboard, "microbudget board run")
         assert process.wait(PATIENCE) == 0
-    os.close(keyboard)
-    assert KEY.encode() not in shown
+    assert KEY not in shown
     assert secrets_of(tmp_path / "mine") == {"API_KEY": KEY}
 
 
