@@ -22,6 +22,7 @@ from benchmarks.emulated_chip import CHIP, KIB, STACK, EmulatedChip
 from benchmarks.figures import Figure
 from benchmarks.mpy import ROOT
 from budget_cpython.board.build import Form, build_core, compile_package, romfs_image
+from budget_cpython.board.doctor.finding import program_text
 from budget_cpython.board.memory import LEDGER_STACK_BYTES, STACK_BYTES
 
 STEPS = 5
@@ -31,7 +32,6 @@ MAX_BOARD_STACK = 6500
 MAX_DEEP_STACK = 7500
 RP2_STACK = 7936
 STEP = 32
-TURN = ROOT / "budget_cpython/board/doctor/programs/turn.py"
 DEEP = "import outer"
 AGENT = "import agent\nagent.main()"
 _PROGRAMS = {
@@ -128,7 +128,7 @@ def run(image: bytes, program: str, kib: int = 192, stack: int = STACK) -> dict[
 
 def board_turn(image: bytes, stack: int = STACK) -> dict[str, Any]:
     """Return what a board's turn says; raise where it did not make its calls."""
-    program = f"exec({TURN.read_text()!r})"
+    program = f"exec({program_text('turn')!r})"
     seen = run(image, program, stack=stack)
     if seen.get("calls") != STEPS:
         raise RuntimeError(f"the turn of a board ended early: {seen}")

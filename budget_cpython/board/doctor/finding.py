@@ -8,6 +8,13 @@ from typing import Any
 from budget_cpython.board.device import Device
 
 _PROGRAMS = Path(__file__).with_name("programs")
+_RUN = """
+import json
+try:
+    print(json.dumps(_look()))
+except ImportError as error:
+    print(json.dumps({"absent": str(error)}))
+"""
 
 
 class Result(Enum):
@@ -65,12 +72,18 @@ class EndedError(Exception):
         self.finding = finding
 
 
-def probe(device: Device, program: str, silence_s: float = 0) -> Any:
-    """Run one of the folder `programs` on a board; return what it prints, read as JSON.
+def program_text(name: str) -> str:
+    """Return one of the folder `programs` with what runs its `_look` and prints the result."""
+    return (_PROGRAMS / f"{name}.py").read_text("utf-8") + _RUN
 
-    Raises `EndedError` if it prints why its part is `absent`, or what is `wrong` in the settings.
+
+def probe(device: Device, program: str, silence_s: float = 0) -> Any:
+    """Run one of the folder `programs` on a board; return its result, read as JSON.
+
+    Raises `EndedError` if that says why its part is `absent`, as where a module is missing, or what
+    is `wrong` in the settings.
     """
-    found = device.ask((_PROGRAMS / f"{program}.py").read_text("utf-8"), silence_s)
+    found = device.ask(program_text(program), silence_s)
     if isinstance(found, dict) and "absent" in found:
         raise EndedError(Finding(Result.NOT_RUN, f"not on this board: {found['absent']}"))
     if isinstance(found, dict) and "wrong" in found:

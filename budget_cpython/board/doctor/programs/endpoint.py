@@ -2,7 +2,6 @@
 # mypy: ignore-errors
 
 import asyncio
-import json
 import time
 
 import settings
@@ -29,21 +28,13 @@ async def _ask(client):
 
 
 def _look():
-    try:
-        from budget_core.board.make_agent import make_client
-        from budget_core.chat.client import ChatClient  # noqa: F401 - the room may be left out
-    except ImportError as error:
-        return {"absent": str(error)}
+    from budget_core.board.make_agent import make_client
+    from budget_core.chat.client import ChatClient  # noqa: F401 - the room may be left out
+
     try:
         client = make_client(settings, optional("secret"))
     except AttributeError as error:
         return {"absent": "its settings name no endpoint: " + str(error)}
     except ValueError as error:
         return {"wrong": str(error)}
-    try:
-        return asyncio.run(_ask(client))
-    except ImportError as error:  # of a firmware without sockets
-        return {"absent": str(error)}
-
-
-print(json.dumps(_look()))
+    return asyncio.run(_ask(client))

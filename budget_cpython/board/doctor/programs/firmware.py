@@ -1,8 +1,6 @@
 """Print which parts that programs may need the firmware has."""
 # mypy: ignore-errors
 
-import json
-
 
 def _has(*names):
     for name in names:
@@ -22,10 +20,10 @@ def _has_romfs():
     return rom_ioctl(1) > 0
 
 
-parts = [
-    ["asyncio", _has("asyncio")],
-    ["TLS", _has("ssl", "tls")],
-    ["Wi-Fi", _has("network")],
-    ["a ROMFS partition", _has_romfs()],
-]
-print(json.dumps(parts))
+def _look():
+    return [
+        ["asyncio", _has("asyncio")],
+        ["TLS", _has("ssl", "tls")],
+        ["Wi-Fi", _has("network")],
+        ["a ROMFS partition", _has_romfs()],
+    ]

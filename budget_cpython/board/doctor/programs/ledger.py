@@ -2,7 +2,6 @@
 # mypy: ignore-errors
 
 import asyncio
-import json
 
 import settings
 
@@ -13,15 +12,13 @@ from budget_core.errors import BudgetError
 def _look():
     if not getattr(settings, "LEDGER", ""):
         return {"absent": "its settings name no LEDGER"}
-    try:
-        import budget_core.board.make_agent as make_agent
+    import budget_core.board.make_agent as make_agent
 
-        store = make_agent.open_store(settings)
-        store.save = lambda state: None
-        make_agent.open_store = lambda settings: store
+    store = make_agent.open_store(settings)
+    store.save = lambda state: None
+    make_agent.open_store = lambda settings: store
+    try:
         fleet = make_agent.make_fleet(settings, optional("secret"), make_agent.make_daily(settings))
-    except ImportError as error:
-        return {"absent": str(error)}
     except ValueError as error:
         return {"wrong": str(error)}
     try:
@@ -30,6 +27,3 @@ def _look():
         return {"account": fleet.account, "error": str(error)}
     left = [f"{row.left} {row.axis} per {row.window}" for row in rows if row.left is not None]
     return {"account": fleet.account, "left": ", ".join(left)}
-
-
-print(json.dumps(_look()))

@@ -1,8 +1,6 @@
 """Print whether the name of the endpoint's host is found."""
 # mypy: ignore-errors
 
-import json
-
 import settings
 
 from budget_core.board.device import optional
@@ -21,6 +19,3 @@ def _look():
     except (OSError, IndexError) as error:
         return {"host": host, "error": str(error) or type(error).__name__}
     return {"host": host, "address": place[0] if isinstance(place, tuple) else ""}
-
-
-print(json.dumps(_look()))

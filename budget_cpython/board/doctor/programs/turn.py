@@ -59,14 +59,12 @@ def _wide(settings):
 
 
 def _look():
-    try:
-        import budget_core.board.device
-        import budget_core.board.line_input
-        from budget_core.agent.tool import Tool
-        from budget_core.board.console import Console
-        from budget_core.board.make_agent import make_client, make_fleet, make_operative
-    except ImportError as error:
-        return {"absent": str(error)}
+    import budget_core.board.device
+    import budget_core.board.line_input
+    from budget_core.agent.tool import Tool
+    from budget_core.board.console import Console
+    from budget_core.board.make_agent import make_client, make_fleet, make_operative
+
     optional = budget_core.board.device.optional
     optional("budget_core.board.tools")  # as the program has it
     budget_core.board.device.ask_time = None
@@ -101,6 +99,3 @@ def _look():
         "tls": getattr(client, "base_url", "").startswith("https"),
         "fleet": fleet is not None,
     }
-
-
-print(json.dumps(_look()))

@@ -1,8 +1,6 @@
 """Print whether the board is in its Wi-Fi; try once to join, if it is not."""
 # mypy: ignore-errors
 
-import json
-
 import settings
 
 from budget_core.board.device import optional
@@ -31,6 +29,3 @@ def _look():
     except (OSError, TypeError, ValueError):
         signal = None
     return {"name": name, "address": wlan.ifconfig()[0], "signal": signal}
-
-
-print(json.dumps(_look()))
