@@ -42,28 +42,22 @@ def serial_ports() -> dict[str, str]:
 
 def choose_port(given: str | None) -> str:
     """Return the given port, or that of the environment, or the only one."""
-    if given:
-        return given
-    found = _named_ports() or list(serial_ports())
-    if len(found) == 1:
-        return found[0]
-    if found:
+    found = choose_ports([given] if given else [])
+    if found[1:]:
         raise UsageError(f"several serial ports: {', '.join(found)}; choose one with --port")
-    raise UsageError(
-        f"no serial port found: connect the board with a USB cable that carries data, or name its "
-        f"port with --port or {PORT_VARIABLE}"
-    )
+    return found[0]
 
 
 def choose_ports(given: list[str]) -> list[str]:
     """Return the given ports, or those of the environment, separated by commas, or all."""
-    found = given or _named_ports() or list(serial_ports())
-    return list(dict.fromkeys(found)) or [choose_port(None)]
-
-
-def _named_ports() -> list[str]:
-    named = os.environ.get(PORT_VARIABLE, "").split(",")
-    return [port.strip() for port in named if port.strip()]
+    named = [port.strip() for port in os.environ.get(PORT_VARIABLE, "").split(",")]
+    found = given or list(filter(None, named)) or list(serial_ports())
+    if not found:
+        raise UsageError(
+            "no serial port found: connect the board with a USB cable that carries data, or name "
+            f"its port with --port or {PORT_VARIABLE}"
+        )
+    return list(dict.fromkeys(found))
 
 
 class BoardConnection:
