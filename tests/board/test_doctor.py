@@ -2,12 +2,9 @@
 
 import json
 import shutil
-import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -26,36 +23,18 @@ from budget_cpython.ledger.http import HttpLedger
 from budget_cpython.serve import RIGHTS, KeyFile
 from tests.board.conftest import patient
 from tests.board.emulator.noon import NoonBoard
-from tests.chat.server import DATA
 from tests.paths import ROOT
 from tests.serve.support import Service
 
+from .network import DATA, PASSWORD, Encrypted, radio
 from .support import MAIN, PATIENCE, Cli, Said, damage, digests, remove, runs, spend, write
 
 HEAP = "512k"
 KEY = "sk-Secret-0123456789"
-PASSWORD = "pass-Word-1"  # noqa: S105 - made up
 CHECKS = [
     "connection", "firmware", "deploy", "files", "wifi", "clock", "name", "endpoint", "ledger",
     "store", "memory",
 ]  # fmt: skip
-# The module `network` of a board with a radio: `JOINS` is the status of an attempt, or `None`.
-RADIO = """
-STA_IF = 0
-class WLAN:
-    def __init__(self, interface):
-        self.joined = {joined}
-    def active(self, on): pass
-    def disconnect(self): pass
-    def connect(self, name, password):
-        self.joined = {joins} is None and (name, password) == ("garden", "pass-Word-1")
-    def isconnected(self):
-        return self.joined
-    def status(self, what=None):
-        return {signal} if what == "rssi" else {joins}
-    def ifconfig(self):
-        return ("192.168.1.7", "255.255.255.0", "192.168.1.1", "192.168.1.1")
-"""
 WIFI = "WIFI_TIMEOUT_S = 1\n"
 
 
@@ -134,7 +113,7 @@ def add_settings(cli: Cli, text: str) -> None:
 
 
 def add_radio(cli: Cli, joined: bool = False, joins: int | None = None, signal: int = -50) -> None:
-    write(cli.board, "/network.py", RADIO.format(joined=joined, joins=joins, signal=signal))
+    write(cli.board, "/network.py", radio(joined=joined, joins=joins, signal=signal))
     add_settings(cli, WIFI)
 
 
@@ -341,7 +320,7 @@ def test_a_chip_that_its_boot_has_connected_is_well(
     chip = ("rp2", "Raspberry Pi Pico 2 W with RP2350")
     with UnixBoard(tmp_path / "flash.img", heap=HEAP, poses_as=chip) as board:
         cli = Cli(board, capsys)
-        write(board, "/network.py", RADIO.format(joined=False, joins=None, signal=-61))
+        write(board, "/network.py", radio(signal=-61))
         write(board, "/ntptime.py", "def settime(): pass\n")
         options = ("--board", "rp2_pico_2_w", "--base-url", endpoint.base_url, "--api-key", KEY)
         wifi = ("--wifi-name", "garden", "--wifi-password", PASSWORD)
@@ -386,34 +365,15 @@ def test_an_endpoint_that_lists_no_models_is_reached_all_the_same(
     assert "the key was not tried" in found["endpoint"]
 
 
-class Models(BaseHTTPRequestHandler):
-    """Answers a request for the models."""
-
-    def do_GET(self) -> None:
-        assert self.path == "/v1/models"
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
 @pytest.fixture
-def encrypted() -> Iterator[int]:
-    """The port of a server that speaks TLS."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(DATA / "localhost.pem", DATA / "localhost.key")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Models) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        serving = threading.Thread(target=server.serve_forever)
-        serving.start()
-        yield server.server_port
-        server.shutdown()
-        serving.join()
+def encrypted() -> Iterator[str]:
+    """The URL of an endpoint that speaks TLS."""
+    with ScriptedEndpoint() as endpoint, Encrypted(endpoint, "localhost") as encrypted:
+        yield encrypted.base_url
 
 
-def test_tls_is_tried_with_the_certificates_on_the_board(agent: Cli, encrypted: int) -> None:
-    set_secret(agent, BASE_URL=f"https://localhost:{encrypted}/v1")
+def test_tls_is_tried_with_the_certificates_on_the_board(agent: Cli, encrypted: str) -> None:
+    set_secret(agent, BASE_URL=encrypted)
     found = examined(agent)
     assert found["endpoint"].startswith("fails: CA_FILE '/ca.")
     write(agent.board, "/ca.pem", (DATA / "localhost.pem").read_text())
@@ -431,9 +391,9 @@ def test_tls_is_tried_with_the_certificates_on_the_board(agent: Cli, encrypted: 
     ],
 )
 def test_a_server_that_the_certificates_do_not_vouch_for_fails(
-    host: str, trusted: str, words: str, fix: str, agent: Cli, encrypted: int
+    host: str, trusted: str, words: str, fix: str, agent: Cli, encrypted: str
 ) -> None:
-    set_secret(agent, BASE_URL=f"https://{host}:{encrypted}/v1")
+    set_secret(agent, BASE_URL=encrypted.replace("localhost", host))
     write(agent.board, "/ca.pem", (DATA / f"{trusted}.pem").read_text())
     add_settings(agent, "CA_FILE = '/ca.pem'\n")
     found = examined(agent)

@@ -3,16 +3,12 @@
 import os
 import re
 import signal
-import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from socket import SHUT_WR, create_connection, socket
-from socketserver import BaseRequestHandler, ThreadingTCPServer
-from threading import Thread, Timer
+from threading import Timer
 
 import pytest
 
@@ -21,9 +17,9 @@ from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint
 from tests.paths import ROOT
 
+from .network import DATA, PASSWORD, Encrypted, radio
 from .support import PATIENCE, write
 
-DATA = ROOT / "tests/data"
 PAGE = ROOT / "docs/tutorial.md"
 URL = "https://llm.example/v1"
 MACHINES = {
@@ -36,49 +32,19 @@ MASKED = (
     (r"\d[\d,.]*", "#"),
 )
 PROMPT = re.compile(r"(.* (?:\[.*\]|\(none\)):) ?(.*)")
-HIDDEN = {"API key (none):": "sk-1", "Password of the Wi-Fi (none):": "pass-Word-1"}
+HIDDEN = {"API key (none):": "sk-1", "Password of the Wi-Fi (none):": PASSWORD}
 # What a chip has and MicroPython's unix port lacks, in its `/lib`.
 HARDWARE = {
-    "network.py": """
+    "network.py": radio("home", signal=None)
+    + """
 import machine
-
-STA_IF = 0
-
 
 class ADC:
     CORE_TEMP = 4
-
-    def __init__(self, channel):
-        pass
-
-    def read_u16(self):
-        return 14_200
-
+    def __init__(self, channel): pass
+    def read_u16(self): return 14_200
 
 machine.ADC = ADC
-
-
-class WLAN:
-    def __init__(self, interface):
-        self.joined = False
-
-    def active(self, on=None):
-        return self.joined
-
-    def connect(self, name, password):
-        self.joined = (name, password) == ("home", "pass-Word-1")
-
-    def disconnect(self):
-        pass
-
-    def isconnected(self):
-        return self.joined
-
-    def status(self):
-        return 201
-
-    def ifconfig(self):
-        return ("192.168.1.7",)
 """,
     "ntptime.py": "def settime():\n    pass\n",
     "esp32.py": "def mcu_temperature():\n    return 21\n",
@@ -175,54 +141,14 @@ def answer(asked: Asked) -> Reply:
     return Reply("I read notes on this board and the state of its chip.")
 
 
-class Encrypted(ThreadingTCPServer):
-    """A port that speaks TLS and passes on what comes to an endpoint, and its answers."""
-
-    daemon_threads = True
-
-    def __init__(self, endpoint: ScriptedEndpoint) -> None:
-        self.target = ("127.0.0.1", int(endpoint.root_url.rpartition(":")[2]))
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.load_cert_chain(DATA / "signed.pem", DATA / "signed.key")
-        super().__init__(("127.0.0.1", 0), Passing)
-        Thread(target=self.serve_forever, daemon=True).start()
-
-    @property
-    def base_url(self) -> str:
-        return f"https://localhost:{self.server_address[1]}/v1"
-
-
-class Passing(BaseRequestHandler):
-    """A connection to it."""
-
-    def handle(self) -> None:
-        assert isinstance(self.server, Encrypted)
-        with (
-            suppress(OSError),
-            create_connection(self.server.target) as plain,
-            self.server.context.wrap_socket(self.request, server_side=True) as secret,
-        ):
-            back = Thread(target=self.pass_on, args=(plain, secret), daemon=True)
-            back.start()
-            self.pass_on(secret, plain)
-            back.join()
-
-    def pass_on(self, source: socket, target: socket) -> None:
-        with suppress(OSError):
-            while data := source.recv(4096):
-                target.sendall(data)
-            target.shutdown(SHUT_WR)
-
-
 @pytest.fixture
 def base_url() -> Iterator[str]:
     """Return the URL of an https endpoint that this machine trusts."""
     with (
         ScriptedEndpoint(scripts={"small-model": answer}) as endpoint,
-        Encrypted(endpoint) as encrypted,
+        Encrypted(endpoint, "signed") as encrypted,
     ):
         yield encrypted.base_url
-        encrypted.shutdown()
 
 
 @pytest.mark.parametrize("name", ["rp2_pico_2_w", pytest.param("esp32_s3", marks=pytest.mark.slow)])
