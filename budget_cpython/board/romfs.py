@@ -43,7 +43,8 @@ class Romfs:
         self.device = device
         self.what = "an empty ROMFS image" if image is None else "the ROMFS image"
         self.image = _empty_image() if image is None else image
-        found = self._look()
+        self._digest = sha256(self.image).hexdigest()
+        found = look(device, len(self.image))
         if found is None:
             if image is not None:
                 raise BoardError(
@@ -53,7 +54,7 @@ class Romfs:
             self.differs = False
             return
         size, there, digest = found
-        self.differs = digest != self._digest() if image is not None else CORE.name in there
+        self.differs = digest != self._digest if image is not None else CORE.name in there
         if not self.differs:
             return
         if others := [name for name in there if name != CORE.name]:
@@ -74,27 +75,15 @@ class Romfs:
         """
         self.device.connection.restart_idle()
         self.device.connection.write_romfs(self.image)
-        found = self._look()
-        if found is None or found[2] != self._digest():
+        found = look(self.device, len(self.image))
+        if found is None or found[2] != self._digest:
             raise BoardError("the board's ROMFS differs when read: its flash may be worn")
         say(f"write {self.what}  {len(self.image):,} bytes")
         return len(self.image)
 
-    def _digest(self) -> str:
-        return sha256(self.image).hexdigest()
 
-    def _look(self) -> tuple[int, list[str], str] | None:
-        return _look(self.device, len(self.image))
-
-
-def partition_digest(device: Device, length: int) -> str:
-    """Return the hash of the first bytes of a board's partition; empty if there is none."""
-    found = _look(device, length)
-    return "" if found is None else found[2]
-
-
-def _look(device: Device, length: int) -> tuple[int, list[str], str] | None:
-    """Return the partition's size, its files, and the hash of its first bytes."""
+def look(device: Device, length: int) -> tuple[int, list[str], str] | None:
+    """Return a partition's size, its files, and the hash of its first bytes; `None` without one."""
     found = device.ask(_LOOK.format(length=length))
     return found and (found[0], found[1], found[2])
 

@@ -5,7 +5,7 @@ from budget_cpython.board.device import OLDEST, Device
 from budget_cpython.board.doctor.finding import Finding, fails, ok, probe, warning
 from budget_cpython.board.known_boards import known_boards
 from budget_cpython.board.programs import DEPLOYED
-from budget_cpython.board.romfs import partition_digest
+from budget_cpython.board.romfs import look
 from budget_cpython.board.state import WHOLE, deploy_command, deployed_board, is_halted, report_of
 from budget_cpython.board.target import mismatches
 
@@ -62,7 +62,8 @@ def _digests(device: Device, listed: dict[str, str]) -> dict[str, str]:
     found = device.digests(path for path in listed if path.startswith("/"))
     for name in listed:
         if name.startswith(ROMFS):
-            found[name] = partition_digest(device, int(name.removeprefix(ROMFS)))
+            partition = look(device, int(name.removeprefix(ROMFS)))
+            found[name] = partition[2] if partition else ""
     return {path: found.get(path, "") for path in listed}
 
 
