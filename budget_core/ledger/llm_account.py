@@ -14,7 +14,7 @@ from budget_core.ledger.errors import (
 )
 from budget_core.ledger.limit import MOST
 from budget_core.ledger.outbox import CHARGE, COMMIT, RELEASE, Entry, Outbox, check_account, new_key
-from budget_core.ledger.records import TTL, Hold, by_ledger, check_ttl, check_wait
+from budget_core.ledger.records import TTL, Hold, by_ledger, check_ttl, check_wait, origin
 from budget_core.ledger.window import FAR
 from budget_core.monotonic import MONOTONIC
 from budget_core.provider import maybe_await
@@ -233,7 +233,7 @@ class LedgerAccount:
         if expect not in (None, _LEARNED) and (type(expect) is not int or expect < 1):
             refuse("expect", "a whole number of tokens, 1 or more, or 'learned'", expect)
         self.error: Exception | None = None
-        self._shared = _SHARED.setdefault(ledger, _InProcess())
+        self._shared = _SHARED.setdefault(origin(ledger), _InProcess())
         self.outbox = self._shared.outbox
 
     async def reserve(
@@ -418,7 +418,7 @@ class LedgerAccount:
                 break
             for one in (inner, tracker):
                 counted: Any = getattr(one, "ledger_account", None)
-                same = getattr(counted, "ledger", None) is self.ledger
+                same = origin(getattr(counted, "ledger", None)) is origin(self.ledger)
                 if same and _is_along(self.path, counted.path):
                     raise ValueError(
                         f"account {self.path!r} would count each call twice: {counted.path!r} in "

@@ -176,11 +176,19 @@ def time_to_wait(wait: "Any") -> int:
     return min([check_wait(wait)] + [check_wait(left()) for left in DEADLINES])
 
 
+def origin(ledger: "Any") -> "Any":
+    """Return the ledger itself where one is another way to ask it, and says so by `view_of`.
+
+    What is owed to a ledger, and who waits for it, is the same for all ways.
+    """
+    return getattr(ledger, "view_of", ledger)
+
+
 def wake(ledger: "Any", place: "Any" = None) -> None:
     """Have the calls that wait for a ledger ask again: something was settled there.
 
     `place` is the hold or the path; without it, all of them do.
     """
-    room = ROOMS.get(ledger)
+    room = ROOMS.get(origin(ledger))
     if room is not None:
         room.wake(getattr(place, "path", place))

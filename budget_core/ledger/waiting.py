@@ -6,7 +6,7 @@ import time
 
 from budget_core.ledger.errors import BudgetExceededError, UnknownHoldError
 from budget_core.ledger.limit import check_amounts, check_path, root
-from budget_core.ledger.records import ROOMS, TTL, time_to_wait
+from budget_core.ledger.records import ROOMS, TTL, origin, time_to_wait
 from budget_core.monotonic import MONOTONIC
 from budget_core.provider import maybe_await
 from budget_core.waking import from_any_thread, wait_for_event
@@ -88,6 +88,7 @@ def _asks(ledger: "Any") -> "Ask":
 
 def room_of(ledger: "Any") -> "WaitingRoom":
     """Return where the calls of this process wait for a ledger."""
+    ledger = origin(ledger)
     room: WaitingRoom | None = ROOMS.get(ledger)
     if room is None:
         made = WaitingRoom(getattr(ledger, "IS_SHARED", True))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
-from threading import Lock, RLock
+from threading import RLock
 from typing import Any, TypedDict
 
 from budget_core import BudgetWrapper
@@ -12,9 +12,9 @@ from budget_core.config import Enforcement
 from budget_core.errors import refuse
 from budget_core.ledger.limit import Limit
 from budget_core.money import in_nano
+from budget_core.tracker import TurnBudgetTracker
 from budget_cpython.adapters.shared_ledgers import LedgerPair, is_awaited, pair_of
 from budget_cpython.config import TurnBudgetConfig
-from budget_cpython.trackers import TurnBudgetTracker
 
 
 class Options(TypedDict, total=False):
@@ -52,8 +52,16 @@ class Options(TypedDict, total=False):
 
 
 _COUNTED = ("calls", "tokens", "nano_usd", "tool_calls")  # also where nothing limits them
+_DOLLARS = ("usd", "dollar", "dollars", "cent", "cents", "money")
 _NEAR = 0.8  # of the letters in common
-_OF_TRACKER = ("warning_thresholds", "tool_strip_threshold", "tool_strip_disallow")
+_HOOKS = ("on_threshold_crossed", "on_limit_reached")
+_OF_TRACKER = (
+    "fallback_model",
+    "warning_thresholds",
+    "tool_strip_threshold",
+    "tool_strip_disallow",
+)
+_OF_WRAPPER = ("max_tokens", "wait", "expect", "ttl", "estimates", *_HOOKS)
 
 
 class _NextAnswer:
@@ -89,59 +97,44 @@ class Layer:
     ) -> None:
         if ledger is not None and account is None:
             raise ValueError("account must be the path of an account in the ledger, not None")
-        self._pair = LedgerPair("memory:") if ledger is None else pair_of(ledger)
-        self.ledger = self._pair.ledger
+        _check(options)
+        pair = LedgerPair("memory:") if ledger is None else pair_of(ledger)
+        self.ledger = pair.ledger
         self.account = "agent" if account is None else account
-        unknown = sorted(options.keys() - Options.__annotations__.keys())
-        if unknown:
-            known = ", ".join(Options.__annotations__)
-            raise ValueError(f"there is no option {unknown[0]}: the options are {known}")
-        for name in ("on_threshold_crossed", "on_limit_reached"):
-            if options.get(name) is not None and not callable(options[name]):
-                refuse(name, "a function", options[name])
-        check_kind("estimates", options.get("estimates", False), bool)
-        self._given = dict(options)
-        self._options = options
-        self.prices = options.pop("prices", None)
+        axes = [limit.axis for limit in limits]
+        self.prices = options.get("prices")
         if self.prices is None:
-            self.prices = _listed_prices([limit.axis for limit in limits])
-        self.tool_prices = _in_nano_by_tool(options.pop("tool_prices", {}))
-        _check_axes([limit.axis for limit in limits], self.tool_prices)
-        mode = options.pop("enforcement", None)
-        fallback = options.pop("fallback_model", None)
-        self.enforcement = mode or (Enforcement.FALLBACK if fallback else Enforcement.CUTOFF)
-        of_tracker = {name: options.pop(name) for name in _OF_TRACKER if name in options}
-        config = TurnBudgetConfig(
-            None, None, enforcement=self.enforcement, fallback_model=fallback, **of_tracker
-        )
-        self._tracker = TurnBudgetTracker(config)
-        self._tracker.lock = RLock()  # its thread may collect a forgotten call meanwhile
-        self._wrappers: dict[bool, BudgetWrapper] = {}
+            self.prices = _listed_prices(axes)
+        self.tool_prices = _in_nano_by_tool(options.get("tool_prices", {}))
+        _check_axes(axes, self.tool_prices)
+        self._options = options
+        tracker = _tracker(options)
+        self.enforcement = tracker.config.enforcement
+        self._awaited = self._wrap(pair.awaited, tracker)
+        self._blocking = None if pair.waiting is None else self._wrap(pair.waiting, tracker)
         self._below: dict[str, Layer] = {}
-        self._lock = Lock()
-        self.wrapper(not is_awaited(self.ledger))  # refuses a malformed option now
         if ledger is None:
-            limited = [limit.axis for limit in limits]
-            counted = [axis for axis in _COUNTED if axis not in limited]
-            limits = [*limits, *(Limit(axis, None) for axis in counted)]
+            limits = [*limits, *(Limit(axis, None) for axis in _COUNTED if axis not in axes)]
         if limits:
             self._set_limits(limits)
 
     def wrapper(self, is_blocking: bool) -> BudgetWrapper:
         """Return what calls of threads, or those of asyncio, pass."""
-        with self._lock:
-            if is_blocking not in self._wrappers:
-                self._wrappers[is_blocking] = self._wrap(is_blocking)
-            return self._wrappers[is_blocking]
+        if not is_blocking:
+            return self._awaited
+        if self._blocking is None:
+            raise ValueError("a client that blocks needs a ledger that blocks, or a ledger's URL")
+        return self._blocking
 
     def at(self, account: str) -> "Layer":
         """Return a layer that enforces limits as this one does, on an account below this one's."""
         if account == self.account:
             return self
-        with self._lock:
-            if account not in self._below:
-                self._below[account] = Layer((), self.ledger, account, **self._given)
-            return self._below[account]
+        found = self._below.get(account)
+        if found is None:
+            made = Layer((), self.ledger, account, **self._options)
+            found = self._below.setdefault(account, made)
+        return found
 
     @property
     def is_strict(self) -> bool:
@@ -155,8 +148,9 @@ class Layer:
 
     def note(self, used: dict[str, int]) -> None:
         """Note what a tool used, for what the model is told before its next call."""
-        for wrapper in list(self._wrappers.values()):
-            wrapper.account.add(used)
+        for wrapper in (self._awaited, self._blocking):
+            if wrapper is not None:
+                wrapper.account.add(used)
 
     def balance(self) -> list[Any]:
         """Return the account's limits as they stand; raises `ValueError` for an asyncio ledger."""
@@ -170,38 +164,57 @@ class Layer:
     def __repr__(self) -> str:
         return f"<Layer: {self.account}, {self.enforcement}>"
 
-    def _wrap(self, is_blocking: bool) -> BudgetWrapper:
-        pair = self._pair
-        if is_blocking and is_awaited(pair.ledger):
-            raise ValueError("a client that blocks needs a ledger that blocks, or a ledger's URL")
-        wrapper = BudgetWrapper(
+    def _wrap(self, ledger: Any, tracker: TurnBudgetTracker) -> BudgetWrapper:
+        of_wrapper = {name: self._options[name] for name in _OF_WRAPPER if name in self._options}
+        return BudgetWrapper(
             _NEXT,
-            self._tracker,
-            ledger=pair.ledger,
+            tracker,
+            ledger=ledger,
             account=self.account,
             prices=self.prices,
             raises=self.is_strict,
-            **self._options,
+            **of_wrapper,
         )
-        provider: Any = wrapper.inner  # all calls share what it owes the ledger
-        provider.ledger_account.ledger = pair.waiting if is_blocking else pair.awaited
-        return wrapper
 
     def _set_limits(self, limits: Sequence[Limit]) -> None:
-        done = self.ledger.set_limits(self.account, list(limits))
-        if hasattr(done, "close"):
-            done.close()
+        if is_awaited(self.ledger):
             raise ValueError(
                 "limits cannot be set on an asyncio ledger here: await its set_limits(account, "
                 "parse_limits(text)) first, or give the ledger's URL"
             )
+        self.ledger.set_limits(self.account, list(limits))
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    """Raise `ValueError` for an option that is unknown, or that its wrapper does not check."""
+    unknown = sorted(options.keys() - Options.__annotations__.keys())
+    if unknown:
+        known = ", ".join(Options.__annotations__)
+        raise ValueError(f"there is no option {unknown[0]}: the options are {known}")
+    for name in _HOOKS:
+        if options.get(name) is not None and not callable(options[name]):
+            refuse(name, "a function", options[name])
+    check_kind("estimates", options.get("estimates", False), bool)
+
+
+def _tracker(options: Mapping[str, Any]) -> TurnBudgetTracker:
+    """Return a tracker without limits: it says how those of the account are enforced."""
+    given = {name: options[name] for name in _OF_TRACKER if name in options}
+    default = Enforcement.FALLBACK if given.get("fallback_model") else Enforcement.CUTOFF
+    mode = options.get("enforcement") or default
+    config = TurnBudgetConfig(None, None, enforcement=mode, **given)
+    return TurnBudgetTracker(config, RLock())  # its thread may collect a forgotten call meanwhile
 
 
 def _check_axes(axes: list[str], tools: Mapping[str, Any]) -> None:
     """Raise `ValueError` for an axis that is nearly one that is counted: other names are tools."""
     for axis in axes:
+        if axis in (*_COUNTED, *tools):
+            continue
         near = get_close_matches(axis.lower(), _COUNTED, 1, _NEAR)
-        if near and axis not in (*_COUNTED, *tools):
+        if axis.lower() in _DOLLARS:
+            near = ["dollars, such as '$5'"]
+        if near:
             raise ValueError(
                 f"{axis} is not counted: did you mean {near[0]}? For a tool of that name give its "
                 f"price too: tool_prices={{{axis!r}: 0}}"

@@ -23,16 +23,17 @@ _LOCK = Lock()
 class LedgerPair:
     """One ledger, for calls that block and for those that await in whatever event loop.
 
-    `ledger` is an open one of either kind, or a URL. An asyncio ledger serves asyncio only.
+    `ledger` is an open one of either kind, or a URL. Calls that block ask `waiting`, which an
+    asyncio ledger has not; those of asyncio ask `awaited`.
     """
 
     def __init__(self, ledger: Any) -> None:
         if isinstance(ledger, str):
             ledger = Ledger() if ledger == "memory:" else open_ledger(ledger)
         self.ledger: Any = ledger
-        self.waiting = WaitingLedger(ledger)
-        is_quick = isinstance(ledger, memory.Ledger)
-        self.awaited = ledger if is_quick or is_awaited(ledger) else ThreadedLedger(ledger)
+        self.waiting = None if is_awaited(ledger) else WaitingLedger(ledger)
+        is_quick = self.waiting is None or isinstance(ledger, memory.Ledger)
+        self.awaited = ledger if is_quick else ThreadedLedger(ledger)
 
 
 def pair_of(ledger: Any) -> LedgerPair:
@@ -66,10 +67,10 @@ class WaitingLedger:
     WAITS_ELSEWHERE = True
 
     def __init__(self, ledger: Any) -> None:
-        self._ledger = ledger
+        self.view_of = ledger
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._ledger, name)
+        return getattr(self.view_of, name)
 
 
 @atexit.register

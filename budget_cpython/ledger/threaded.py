@@ -20,7 +20,7 @@ class ThreadedLedger(AsyncPassthrough):
     """
 
     def __init__(self, ledger: LedgerProtocol) -> None:
-        self._ledger = ledger
+        self.view_of = ledger
         self.begin_again()
         begin_again_in_children(self)
 
@@ -29,5 +29,5 @@ class ThreadedLedger(AsyncPassthrough):
         self._threads = ThreadPoolExecutor(THREADS, "microbudget-ledger")
 
     async def _do(self, operation: str, *arguments: Any) -> Any:
-        do = (copy_context().run, getattr(self._ledger, operation), *arguments)
+        do = (copy_context().run, getattr(self.view_of, operation), *arguments)
         return await get_running_loop().run_in_executor(self._threads, *do)

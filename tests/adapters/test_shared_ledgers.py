@@ -21,6 +21,7 @@ from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ledger.redis import RedisLedger
 from tests.adapters.support import a_request, an_answer, call_async, call_blocking
 from tests.forked import in_child
+from tests.ledger.patience import PATIENCE
 from tests.ledger.redis.server import RedisServer
 
 KEPT = ("--appendonly", "yes", "--appendfsync", "always")
@@ -136,6 +137,25 @@ def test_calls_that_wait_in_asyncio_s_threads_leave_the_ledger_its_own(tmp_path:
         while not room_of(ledger).waiting:  # noqa: ASYNC110 - the queue has no event
             await asyncio.sleep(0)
         await held.fail(UnsentError())
+        await waiting
+
+    with closing(ledger):
+        asyncio.run(main())
+        assert calls_of(layer) == (1, 0)
+
+
+def test_calls_of_asyncio_and_of_threads_wait_in_one_queue(tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path / "budget.db")
+    layer = Layer(parse_limits("1 calls"), ledger, "acme", wait=600)
+
+    async def main() -> None:
+        first = BudgetedCall([layer], a_request())
+        first.begin_blocking()
+        waiting = asyncio.create_task(call_async(layer))
+        async with asyncio.timeout(PATIENCE):
+            while not room_of(ledger).waiting:
+                await asyncio.sleep(0)
+        first.fail_blocking(UnsentError())
         await waiting
 
     with closing(ledger):
