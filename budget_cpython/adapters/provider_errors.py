@@ -26,14 +26,15 @@ class UnbilledError(Exception):
     sent = False
 
 
-def as_settled(error: BaseException) -> BaseException:
+def as_settled(error: BaseException, before: BaseException | None = None) -> BaseException:
     """Return the error to settle a call with: an `UnbilledError` where it cost nothing.
 
     That is where no attempt had a connection, and where the provider answered with a status of 300
     or more. A connection that broke off, or timed out, may have cost something, whatever status the
-    SDK gives its error.
+    SDK gives its error. `before` is what its caller was handling when the call began, whose error
+    says nothing of it.
     """
-    chain = list(_chain(error))
+    chain = list(_chain(error, before))
     kinds = [_kinds(one) for one in chain]
     if any(names & _BROKEN_OFF and not names & _NEVER_SENT for names in kinds):
         return error
@@ -44,9 +45,9 @@ def as_settled(error: BaseException) -> BaseException:
     return UnbilledError(str(error)) if is_unsent or is_refused else error
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def _chain(error: BaseException | None, before: BaseException | None) -> Iterator[BaseException]:
     for _ in range(_DEPTH):
-        if error is None:
+        if error is None or error is before:
             return
         yield error
         error = error.__cause__ or error.__context__

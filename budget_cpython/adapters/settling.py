@@ -1,5 +1,6 @@
 """What the adapters of frameworks share: how a call is settled, and what it used."""
 
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
 from typing import Any, TypeVar
@@ -14,10 +15,11 @@ T = TypeVar("T")
 @contextmanager
 def settled_blocking(call: BudgetedCall) -> Iterator[None]:
     """Settle a call that fails, is interrupted, or is left before its end."""
+    before = sys.exception()
     try:
         yield
     except Exception as error:
-        call.fail_blocking(as_settled(error))
+        call.fail_blocking(as_settled(error, before))
         raise
     except BaseException:
         call.abandon()
@@ -27,10 +29,11 @@ def settled_blocking(call: BudgetedCall) -> Iterator[None]:
 @asynccontextmanager
 async def settled(call: BudgetedCall) -> AsyncIterator[None]:
     """Settle a call that fails, is cancelled, or is left before its end."""
+    before = sys.exception()
     try:
         yield
     except Exception as error:
-        await call.fail(as_settled(error))
+        await call.fail(as_settled(error, before))
         raise
     except BaseException:
         call.abandon()

@@ -182,7 +182,9 @@ def test_a_client_is_never_left_without_the_limits_it_was_given(limits: Any) -> 
         budgeted(client, limits)
 
 
-@pytest.mark.parametrize("axis", ["cals", "CALLS", "tokns", "tool_call", "toolcalls"])
+@pytest.mark.parametrize(
+    "axis", ["cals", "CALLS", "tokns", "tool_call", "toolcalls", "dollars", "USD"]
+)
 def test_a_misspelt_axis_is_refused(axis: str) -> None:
     with pytest.raises(ValueError, match=f"{axis} is not counted: did you mean "):
         budget(f"5 {axis}")

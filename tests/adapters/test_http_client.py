@@ -297,6 +297,27 @@ def test_a_call_that_was_never_sent_costs_nothing(make: Any, address: str, name:
     assert used(layer) == (0, 0)
 
 
+def test_an_error_that_its_caller_handles_meanwhile_says_nothing_of_a_call(
+    make: Any, endpoint: ScriptedEndpoint
+) -> None:
+    def break_off(_response: Any) -> None:
+        raise RuntimeError("after the answer")
+
+    async def break_off_async(response: Any) -> None:
+        break_off(response)
+
+    layer = a_layer("1000 tokens")
+    tries = make(endpoint.base_url, layer)
+    is_async = hasattr(tries.raw, "aclose")
+    tries.client.event_hooks = {"response": [break_off_async if is_async else break_off]}
+    try:
+        raise httpx.ConnectError("another address refused")
+    except httpx.ConnectError:
+        with pytest.raises(RuntimeError):
+            tries.post()
+    assert sum(used(layer)) >= 50
+
+
 def test_a_call_that_its_proxy_does_not_connect_costs_nothing(make: Any, served: Any) -> None:
     layer = a_layer("1000 tokens")
     tries = make("https://127.0.0.1:9/v1", layer, proxy=served.url)  # its answer to CONNECT is 501
