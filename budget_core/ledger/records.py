@@ -177,11 +177,11 @@ def time_to_wait(wait: "Any") -> int:
 
 
 def origin(ledger: "Any") -> "Any":
-    """Return the ledger itself where one is another way to ask it, and says so by `view_of`.
+    """Return the ledger that an `IS_VIEW` is a view of: another way to ask it, as from asyncio.
 
-    What is owed to a ledger, and who waits for it, is the same for all ways.
+    What a ledger is owed, and who waits for it, is the same for all its views.
     """
-    return getattr(ledger, "view_of", ledger)
+    return ledger.view_of if getattr(type(ledger), "IS_VIEW", False) else ledger
 
 
 def wake(ledger: "Any", place: "Any" = None) -> None:

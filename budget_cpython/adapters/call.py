@@ -2,8 +2,9 @@
 
 import atexit
 import os
-from collections.abc import Generator, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 from weakref import WeakSet
 
@@ -17,6 +18,7 @@ from budget_cpython.adapters.request import Admitted, Request
 from budget_cpython.deadline import Deadline
 
 _OPEN: "WeakSet[BudgetedCall]" = WeakSet()  # admitted, and not settled yet
+_ANSWERED: ContextVar[tuple[Layer, ...]] = ContextVar("microbudget.answered", default=())
 
 
 class BudgetedCall:
@@ -31,7 +33,7 @@ class BudgetedCall:
 
     def __init__(self, own: Sequence[Layer], request: Request) -> None:
         self.request = request
-        self._layers = distinct([*current_layers(), *own])
+        self._layers = distinct([*current_layers(), *own], _ANSWERED.get())
         self._streamed = StreamedAnswer()
         self._admitted: Admitted | None = None
 
@@ -50,6 +52,18 @@ class BudgetedCall:
         chain = self._prepare(False)
         await _Step(self, chain)
         return self._admit(chain)
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Have calls that answer this one, as those of its model's client, count on others alone.
+
+        They draw on layers that this one does not draw on.
+        """
+        before = _ANSWERED.set((*_ANSWERED.get(), *self._layers))
+        try:
+            yield
+        finally:
+            _ANSWERED.reset(before)
 
     def on_text(self, text: str) -> None:
         """Count a piece of a streamed answer: text, reasoning or the arguments of a tool."""
@@ -186,24 +200,30 @@ def _finish(step: _Step) -> None:
         raise RuntimeError("a blocking call cannot wait for an asyncio ledger")
 
 
-def distinct(layers: list[Layer]) -> list[Layer]:
+def distinct(layers: list[Layer], drawn_on: Sequence[Layer] = ()) -> list[Layer]:
     """Return the layers that count a call: an account counts those of accounts below it, too.
 
-    An account where calls are only observed is enforced as one above it whose layer is strict.
+    Those that count it already, as the call draws on other layers, are left out. An account where
+    calls are only observed is enforced as one above it whose layer is strict.
     """
     kept: list[Layer] = []
     for layer in layers:
         same = [other for other in layers if other.ledger is layer.ledger]
-        known = [other.account for other in kept if other.ledger is layer.ledger]
         above = any(other.account.startswith(layer.account + "/") for other in same)
-        if not above and layer.account not in known:
+        if not above and not any(_counts(layer, other) for other in (*kept, *drawn_on)):
             kept.append(layer if len(same) == 1 else _enforced(layer, same))
     return kept
 
 
+def _counts(layer: Layer, other: Layer) -> bool:
+    """Tell whether a layer's account counts what is drawn on another one's."""
+    along = (other.account + "/").startswith(layer.account + "/")
+    return along and other.ledger is layer.ledger
+
+
 def _enforced(layer: Layer, same: list[Layer]) -> Layer:
     """Return a layer, or where it only observes, its account as a strict layer enforces it."""
-    along = [one for one in same if (layer.account + "/").startswith(one.account + "/")]
+    along = [one for one in same if _counts(one, layer)]
     strict = next((one for one in [layer, *along] if one.is_strict), layer)
     return strict.at(layer.account)
 

@@ -16,9 +16,9 @@ except ImportError as error:
         "pip install 'microbudget[claude-agent]'"
     ) from error
 
+from budget_cpython.adapters.budgeted import layers_of
 from budget_cpython.adapters.layer import Layer, Options
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
-from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.run.environment import direct_to_loopback
 
 URL = "ANTHROPIC_BASE_URL"
@@ -81,8 +81,7 @@ class ClaudeBudget:
         upstream: str | None = None,
         **options: Unpack[Options],
     ) -> None:
-        found = parse_limits(limits) if limits else []
-        self._begin((Layer(found, ledger, account, **options),), upstream)
+        self._begin(layers_of(limits or None, ledger, account, **options), upstream)
 
     @classmethod
     def of_layers(cls, layers: tuple[Layer, ...], upstream: str | None = None) -> Self:

@@ -17,7 +17,7 @@ from budget_core.errors import DeadlineExceeded
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.budgeted import layers_of
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.crewai_request import report_of, request_of, to_send
+from budget_cpython.adapters.crewai_request import report_on, request_of, to_send
 from budget_cpython.adapters.layer import Layer, Options
 from budget_cpython.adapters.settling import settled, settled_blocking
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
@@ -124,7 +124,7 @@ def _blocking(kind: Any) -> Any:
         sent = _copied(self, type(self), changes, self._budget_layers)
         with _answering(sent, one) as state:
             answer = kind.call(sent, messages, tools, *rest, **options)
-        one.end_blocking(ChatResponse(str(answer), usage=report_of(state.usages)))
+        one.end_blocking(ChatResponse(str(answer), usage=report_on(state.usages)))
         return answer
 
     return call
@@ -143,7 +143,7 @@ def _awaited(kind: Any) -> Any:
         sent = _copied(self, type(self), changes, self._budget_layers)
         async with _answering_async(sent, one) as state:
             answer = await kind.acall(sent, messages, tools, *rest, **options)
-        await one.end(ChatResponse(str(answer), usage=report_of(state.usages)))
+        await one.end(ChatResponse(str(answer), usage=report_on(state.usages)))
         return answer
 
     return acall
@@ -186,7 +186,7 @@ def _noting_usage(kind: Any) -> Any:
         state = _ANSWERING.get()
         if state is not None and state.llm is self:
             state.usages.append(usage)
-            state.call.report = report_of(state.usages)
+            state.call.report = report_on(state.usages)
         kind._track_token_usage_internal(self, usage)
 
     return _track_token_usage_internal

@@ -5,6 +5,7 @@ from typing import Any
 from crewai.types.usage_metrics import UsageMetrics
 
 from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.settling import report_of
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
 _OPENAI = ("openai", "azure")
@@ -37,10 +38,9 @@ def to_send(
         default = _LIMITS[0] if llm.provider in _OPENAI else _LIMITS[1]
         changes.update(dict.fromkeys(given or [default], limit))
     if admitted.notices:
-        notices = [{"role": "user", "content": notice} for notice in admitted.notices]
-        messages = [*_as_list(messages), *notices]
-    if len(admitted.tools or ()) < len(request.tools or ()) and not _needs_tools(llm, request):
-        tools = [tool["native"] for tool in admitted.tools or ()] or None
+        messages = [*_as_list(messages), *admitted.messages]
+    if admitted.withdraws_from(request) and not _needs_tools(llm, request):
+        tools = admitted.natives or None
     return changes, messages, tools
 
 
@@ -50,25 +50,21 @@ def _needs_tools(llm: Any, request: Request) -> bool:
     return asked and llm.provider == "anthropic"
 
 
-def report_of(usages: list[Any]) -> dict[str, Any] | None:
+def report_on(usages: list[Any]) -> dict[str, Any] | None:
     """Return the sum of the usages that an LLM tracked; `None` if none says anything."""
     total = UsageMetrics()
     for usage in usages:
         found = UsageMetrics.from_provider_dict(_renamed(usage))
         if found is not None:
             total.add_usage_metrics(found)
-    if not total.total_tokens:
-        return None
-    return {
-        "prompt_tokens": total.prompt_tokens,
-        "completion_tokens": total.completion_tokens,
-        "total_tokens": total.total_tokens,
-        "prompt_tokens_details": {
-            "cached_tokens": total.cached_prompt_tokens,
-            "cache_write_tokens": total.cache_creation_tokens,
-        },
-        "completion_tokens_details": {"reasoning_tokens": total.reasoning_tokens},
-    }
+    report = report_of(
+        total.prompt_tokens,
+        total.completion_tokens,
+        total.cached_prompt_tokens,
+        total.cache_creation_tokens,
+        total.reasoning_tokens,
+    )
+    return report or None
 
 
 def _renamed(usage: Any) -> dict[str, Any]:

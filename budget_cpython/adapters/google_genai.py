@@ -1,7 +1,6 @@
 """A budget round a client of google-genai."""
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import wraps
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from google.genai import Client
@@ -9,9 +8,11 @@ from google.genai.errors import APIError
 
 from budget_cpython.adapters.http_client import budgeted_http_client
 from budget_cpython.adapters.layer import Layer
-from budget_cpython.adapters.sdk_client import raise_with_cause, refuse_client
+from budget_cpython.adapters.sdk_client import refuse_client, with_cause
 
 T = TypeVar("T")
+
+_REQUESTS = ("request", "request_streamed", "async_request", "async_request_streamed")
 
 
 def budgeted(client: T, layers: Sequence[Layer]) -> T:
@@ -39,8 +40,8 @@ def budgeted(client: T, layers: Sequence[Layer]) -> T:
     )
     new.microbudget_original = client  # whose end closes the connections
     new.close, new.aclose = _leave, _leave_async
-    for name, wrap in _WRAPPED.items():
-        setattr(new, name, wrap(getattr(new, name)))
+    for name in _REQUESTS:
+        setattr(new, name, with_cause(getattr(new, name), APIError))
     found: T = _with_api(client, api, new)
     return found
 
@@ -68,44 +69,3 @@ def _with_api(part: Any, old: Any, new: Any) -> Any:
         elif getattr(value, "_api_client", None) is old:
             setattr(twin, name, _with_api(value, old, new))
     return twin
-
-
-def _blocking(request: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(request)
-    def run(*given: Any, **options: Any) -> Any:
-        try:
-            return request(*given, **options)
-        except APIError as error:
-            raise_with_cause(error)
-
-    return run
-
-
-def _blocking_stream(request: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
-    @wraps(request)
-    def run(*given: Any, **options: Any) -> Iterator[Any]:
-        try:
-            yield from request(*given, **options)
-        except APIError as error:
-            raise_with_cause(error)
-
-    return run
-
-
-def _awaited(request: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(request)
-    async def run(*given: Any, **options: Any) -> Any:
-        try:
-            return await request(*given, **options)
-        except APIError as error:
-            raise_with_cause(error)
-
-    return run
-
-
-_WRAPPED: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
-    "request": _blocking,
-    "request_streamed": _blocking_stream,
-    "async_request": _awaited,
-    "async_request_streamed": _awaited,
-}

@@ -9,6 +9,7 @@ from budget_cpython.adapters.http_exchange import Exchange, format_of, package_o
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.provider_errors import UnbilledError
 from budget_cpython.adapters.settling import settled, settled_blocking
+from budget_cpython.adapters.standing_in import named_like
 
 T = TypeVar("T")
 
@@ -47,15 +48,6 @@ def layers_of(client: Any) -> tuple[Layer, ...] | None:
     return found
 
 
-def _named(kind: type, base: type) -> Any:
-    kind.__name__, kind.__qualname__, kind.__module__ = (
-        base.__name__,
-        base.__qualname__,
-        base.__module__,
-    )
-    return kind
-
-
 @lru_cache
 def _blocking_kind(base: Any) -> Any:
     class Budgeted(base):  # type: ignore[misc]
@@ -91,7 +83,7 @@ def _blocking_kind(base: Any) -> Any:
         def __del__(self) -> None:
             """Leave the connections to the client that they belong to."""
 
-    return _named(Budgeted, base)
+    return named_like(base, Budgeted)
 
 
 @lru_cache
@@ -129,7 +121,7 @@ def _async_kind(base: Any) -> Any:
         def __del__(self) -> None:
             """Leave the connections to the client that they belong to."""
 
-    return _named(Budgeted, base)
+    return named_like(base, Budgeted)
 
 
 def _read(response: Any) -> None:

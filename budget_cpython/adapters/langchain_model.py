@@ -1,8 +1,7 @@
 """Put a budget round a LangChain chat model: a model of the same type, whose calls draw on it."""
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, closing, contextmanager
-from contextvars import ContextVar
+from contextlib import aclosing, closing
 from functools import lru_cache
 from typing import Any
 
@@ -16,10 +15,14 @@ from budget_core.provider import ChatResponse
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.langchain_request import answer_of, count, request_of, to_send
 from budget_cpython.adapters.layer import Layer
-from budget_cpython.adapters.settling import settled, settled_blocking
-from budget_cpython.deadline import Deadline
-
-_ANSWERING: ContextVar[Any] = ContextVar("microbudget.langchain", default=None)
+from budget_cpython.adapters.settling import (
+    answering,
+    answering_blocking,
+    pieces_blocking,
+    pieces_of,
+    settled,
+    settled_blocking,
+)
 
 
 def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
@@ -77,11 +80,9 @@ def _whole(kind: Any) -> Any:
     def _generate(
         self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
     ) -> Any:
-        if _ANSWERING.get() is self:
-            return kind._generate(self, messages, stop, run_manager, **options)
         call = BudgetedCall(self._budget_layers, request_of(self, messages, options))
         sent, messages, options = to_send(self, messages, options, call, call.begin_blocking())
-        with settled_blocking(call), _answering(sent):
+        with answering_blocking(call):
             result = kind._generate(sent, messages, stop, run_manager, **options)
         call.end_blocking(answer_of(result))
         return result
@@ -93,13 +94,10 @@ def _awaited(kind: Any) -> Any:
     async def _agenerate(
         self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
     ) -> Any:
-        if _ANSWERING.get() is self:
-            return await kind._agenerate(self, messages, stop, run_manager, **options)
         call = BudgetedCall(self._budget_layers, request_of(self, messages, options))
         sent, messages, options = to_send(self, messages, options, call, await call.begin())
-        async with settled(call), Deadline.current().scope():
-            with _answering(sent):
-                result = await kind._agenerate(sent, messages, stop, run_manager, **options)
+        async with answering(call):
+            result = await kind._agenerate(sent, messages, stop, run_manager, **options)
         await call.end(answer_of(result))
         return result
 
@@ -110,18 +108,11 @@ def _streamed(kind: Any) -> Any:
     def _stream(
         self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
     ) -> Iterator[Any]:
-        if _ANSWERING.get() is self:
-            yield from kind._stream(self, messages, stop, run_manager, **options)
-            return
         call = BudgetedCall(self._budget_layers, request_of(self, messages, options, stream=True))
         sent, messages, options = to_send(self, messages, options, call, call.begin_blocking())
         usage, pieces = None, kind._stream(sent, messages, stop, run_manager, **options)
-        with settled_blocking(call), closing(pieces) as chunks:
-            while True:
-                with _answering(sent):
-                    chunk = next(chunks, None)
-                if chunk is None:
-                    break
+        with settled_blocking(call), closing(pieces_blocking(call, pieces)) as chunks:
+            for chunk in chunks:
                 usage = count(call, usage, chunk)
                 yield chunk
         call.end_blocking(ChatResponse(""))
@@ -133,33 +124,13 @@ def _streamed_async(kind: Any) -> Any:
     async def _astream(
         self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
     ) -> AsyncIterator[Any]:
-        if _ANSWERING.get() is self:
-            async for chunk in kind._astream(self, messages, stop, run_manager, **options):
-                yield chunk
-            return
         call = BudgetedCall(self._budget_layers, request_of(self, messages, options, stream=True))
         sent, messages, options = to_send(self, messages, options, call, await call.begin())
-        deadline, usage = Deadline.current(), None
-        pieces = kind._astream(sent, messages, stop, run_manager, **options)
-        async with settled(call), aclosing(pieces) as chunks:
-            while True:
-                with _answering(sent):
-                    async with deadline.scope():
-                        chunk = await anext(chunks, None)
-                if chunk is None:
-                    break
+        usage, pieces = None, kind._astream(sent, messages, stop, run_manager, **options)
+        async with settled(call), aclosing(pieces_of(call, pieces)) as chunks:
+            async for chunk in chunks:
                 usage = count(call, usage, chunk)
                 yield chunk
         await call.end(ChatResponse(""))
 
     return _astream
-
-
-@contextmanager
-def _answering(model: Any) -> Iterator[None]:
-    """Have what a model calls of itself meanwhile be a part of its call."""
-    before = _ANSWERING.set(model)
-    try:
-        yield
-    finally:
-        _ANSWERING.reset(before)

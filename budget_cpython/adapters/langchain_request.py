@@ -53,7 +53,7 @@ def to_send(
     if limit is not None and limit != request.max_tokens:
         each = max(1, limit // _answers(model, options))
         changes.update(_set(model, options, _LIMIT, each))
-    if len(admitted.tools or ()) < len(request.tools or ()):
+    if admitted.withdraws_from(request):
         _withdraw(model, messages, options, admitted)
     if (
         request.stream
@@ -139,7 +139,7 @@ def _withdraw(model: Any, messages: list[Any], options: Options, admitted: Admit
     be called.
     """
     if admitted.tools:
-        options["tools"] = [tool["native"] for tool in admitted.tools]
+        options["tools"] = admitted.natives
     elif model._llm_type.startswith("anthropic") and any(one.type == "tool" for one in messages):
         options["tool_choice"] = {"type": "none"}
     else:

@@ -72,32 +72,32 @@ class _Caller:
             body = _by_name(name, given, options)
             if body.get("fallbacks"):
                 return with_fallbacks(**body)
-            retries = _take_retries(body)
-            for left in range(retries, 0, -1):
+            retries = left = _take_retries(body)
+            while True:
                 try:
                     return attempt(self.layers, name, body)
                 except Exception as error:
                     seconds = _pause(error, left, retries)
                     if seconds is None:
                         raise
+                left -= 1
                 time.sleep(seconds)
-            return attempt(self.layers, name, body)
 
         @wraps(original)
         async def call_async(*given: Any, **options: Any) -> Any:
             body = _by_name(name, given, options)
             if body.get("fallbacks"):
                 return await with_fallbacks(**body)
-            retries = _take_retries(body)
-            for left in range(retries, 0, -1):
+            retries = left = _take_retries(body)
+            while True:
                 try:
                     return await attempt_async(self.layers, name, body)
                 except Exception as error:
                     seconds = _pause(error, left, retries)
                     if seconds is None:
                         raise
+                left -= 1
                 await sleep(seconds)
-            return await attempt_async(self.layers, name, body)
 
         return call_async if iscoroutinefunction(original) else call
 
@@ -180,14 +180,14 @@ def _take_retries(body: dict[str, Any]) -> int:
     body["max_retries"] = 0
     if litellm.num_retries:
         return 0  # LiteLLM does it for all calls
-    return next((count for count in asked if count is not None), _RETRIES)
+    return next((times for times in asked if times is not None), _RETRIES)
 
 
 def _pause(error: Exception, left: int, retries: int) -> float | None:
     """Return the seconds before the next attempt; `None` if there is none."""
     status = getattr(error, "status_code", None)
     refused = isinstance(error, BudgetError | BudgetExceededError)
-    if refused or type(status) is not int or not _should_retry(status):
+    if not left or refused or type(status) is not int or not _should_retry(status):
         return None
     headers = getattr(getattr(error, "response", None), "headers", None)
     seconds: float = _calculate_retry_after(left, retries, headers)

@@ -1,6 +1,7 @@
 """One attempt of a call of LiteLLM within a budget, and the stream that it may return."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,13 +16,18 @@ from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.provider_errors import UnbilledError
 from budget_cpython.adapters.request import Admitted, Request
-from budget_cpython.adapters.settling import settled, settled_blocking
+from budget_cpython.adapters.settling import (
+    answering,
+    answering_blocking,
+    pieces_of,
+    settled,
+    settled_blocking,
+)
 from budget_cpython.adapters.standing_in import StandingIn
 from budget_cpython.adapters.wire.format import WireFormat
 from budget_cpython.adapters.wire.openai_chat import ChatCompletions, Completions
 from budget_cpython.adapters.wire.openai_embeddings import Embeddings
 from budget_cpython.adapters.wire.openai_responses import Responses
-from budget_cpython.deadline import Deadline
 
 Json = dict[str, Any]
 
@@ -47,7 +53,7 @@ def attempt(layers: Sequence[Layer], name: str, body: Json) -> Any:
     except BudgetError as error:
         raise as_litellm(error, call.request.model) from error
     try:
-        with settled_blocking(call):
+        with answering_blocking(call):
             answer = ORIGINALS[name](**_to_send(form, body, admitted, call.request))
     except BudgetError as error:
         raise as_litellm(error, call.request.model) from error
@@ -68,7 +74,7 @@ async def attempt_async(layers: Sequence[Layer], name: str, body: Json) -> Any:
     except BudgetError as error:
         raise as_litellm(error, call.request.model) from error
     try:
-        async with settled(call), Deadline.current().scope():
+        async with answering(call):
             answer = await ORIGINALS[name](**_to_send(form, body, admitted, call.request))
     except BudgetError as error:
         raise as_litellm(error, call.request.model) from error
@@ -131,14 +137,10 @@ class _Stream(StandingIn):
         call.end_blocking(ChatResponse("", service_tier=self._reader.service_tier))
 
     async def _read_async(self) -> AsyncIterator[Any]:
-        call, deadline = self._call, Deadline.current()
+        call = self._call
         try:
-            async with settled(call):
-                while True:
-                    async with deadline.scope():
-                        piece = await anext(self._inner, None)
-                    if piece is None:
-                        break
+            async with settled(call), aclosing(pieces_of(call, self._inner)) as pieces:
+                async for piece in pieces:
                     if self._takes(piece):
                         yield piece
         except DeadlineExceeded as error:

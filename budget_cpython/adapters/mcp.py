@@ -13,13 +13,14 @@ except ImportError as error:
     raise ImportError("mcp, 2.0 or newer, is missing: pip install 'microbudget[mcp]'") from error
 
 from budget_core.errors import BudgetError, DeadlineExceeded
-from budget_cpython.adapters.layer import Layer, Options
+from budget_cpython.adapters.budgeted import layers_of
+from budget_cpython.adapters.layer import Options
+from budget_cpython.adapters.standing_in import Layers, named_like, twin_of, with_state_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.deadline import Deadline
-from budget_cpython.ledger.limit_parser import parse_limits
 
 
-def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
+def budgeted(what: Any, layers: Layers) -> Any:
     """Return a client like the one given, or the server itself, with its tools on a budget.
 
     `what` is a `Client`, `ClientSession` or `ClientSessionGroup`, or a server. A client that is
@@ -27,10 +28,12 @@ def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
     without a budget. A server gets a middleware.
     """
     if isinstance(what, (MCPServer, Server)):
-        what.middleware.append(ToolBudget.of_layers(layers))
+        what.middleware.append(ToolBudget.of(layers))
         return what
-    if isinstance(what, (mcp.Client, mcp.ClientSession, mcp.ClientSessionGroup)):
-        return _twin(what, layers)
+    if isinstance(what, mcp.Client):
+        return twin_of(what, layers, _client_kind)
+    if isinstance(what, (mcp.ClientSession, mcp.ClientSessionGroup)):
+        return twin_of(what, layers, _session_kind)
     raise ValueError(
         "budgeted takes a Client, ClientSession, ClientSessionGroup, MCPServer or Server of mcp, "
         f"not {what!r}"
@@ -55,13 +58,12 @@ class ToolBudget:
         account: str | None = None,
         **options: Unpack[Options],
     ) -> None:
-        found = [] if limits is None else parse_limits(limits)
-        self._layers: tuple[Layer, ...] = (Layer(found, ledger, account, **options),)
+        self._layers = layers_of(limits, ledger, account, **options)
 
     @classmethod
-    def of_layers(cls, layers: tuple[Layer, ...]) -> "ToolBudget":
+    def of(cls, layers: Layers) -> "ToolBudget":
         """Return a middleware that draws on layers."""
-        made = object.__new__(cls)
+        made = cls()
         made._layers = layers
         return made
 
@@ -79,39 +81,20 @@ class ToolBudget:
         )
 
 
-def _twin(what: Any, layers: tuple[Layer, ...]) -> Any:
-    """Return an object of a subclass that has the very state of the one given."""
-    kind, own = getattr(type(what), "_budgeted", (type(what), ()))
-    layers = (*own, *layers)
-    if issubclass(kind, mcp.Client):  # its calls pass its session
-        return _with_state_of(what, _client_kind(kind, layers))
-    return _with_state_of(what, _session_kind(kind, layers))
-
-
-def _with_state_of(what: Any, kind: Any) -> Any:
-    twin = object.__new__(kind)
-    twin.__dict__ = what.__dict__
-    return twin
-
-
-def _client_kind(kind: Any, layers: tuple[Layer, ...]) -> Any:
-    of_session = _session_kind(mcp.ClientSession, layers)
+def _client_kind(kind: Any, layers: Layers) -> Any:
+    of_session = named_like(mcp.ClientSession, _session_kind(mcp.ClientSession, layers))
 
     class Budgeted(kind):  # type: ignore[misc]
-        _budgeted = (kind, layers)
-
         @property
-        def session(self) -> mcp.ClientSession:
-            found: mcp.ClientSession = _with_state_of(super().session, of_session)
+        def session(self) -> mcp.ClientSession:  # which its calls pass
+            found: mcp.ClientSession = with_state_of(super().session, of_session)
             return found
 
-    return _named_like(kind, Budgeted)
+    return Budgeted
 
 
-def _session_kind(kind: Any, layers: tuple[Layer, ...]) -> Any:
+def _session_kind(kind: Any, layers: Layers) -> Any:
     class Budgeted(kind):  # type: ignore[misc]
-        _budgeted = (kind, layers)
-
         async def call_tool(self, name: str, *given: Any, **options: Any) -> Any:
             call = super().call_tool
             if any(options.get(part) is not None for part in ("request_state", "input_responses")):
@@ -120,13 +103,7 @@ def _session_kind(kind: Any, layers: tuple[Layer, ...]) -> Any:
                 BudgetedToolCall(layers, name), lambda: call(name, *given, **options)
             )
 
-    return _named_like(kind, Budgeted)
-
-
-def _named_like(kind: Any, budgeted_kind: Any) -> Any:
-    for name in ("__name__", "__qualname__", "__module__", "__doc__"):
-        setattr(budgeted_kind, name, getattr(kind, name))
-    return budgeted_kind
+    return Budgeted
 
 
 async def _within(call: BudgetedToolCall, run: Callable[[], Awaitable[Any]]) -> Any:

@@ -20,8 +20,7 @@ from budget_cpython.adapters.openai_agents_request import (
     request_of,
     to_send,
 )
-from budget_cpython.adapters.settling import settled, until_deadline
-from budget_cpython.deadline import Deadline
+from budget_cpython.adapters.settling import answering, pieces_of, settled
 
 Layers = tuple[Layer, ...]
 
@@ -84,7 +83,7 @@ class _Calls:
             model, asked = self._to_send(asked, call, await call.begin())
             get = self._get if model is self._model else model.get_response
             given, named = asked.options()
-            async with settled(call), Deadline.current().scope():
+            async with answering(call):
                 response = await get(*given, **named)
         except BudgetError as error:
             raise AgentBudgetError(str(error)) from error
@@ -99,7 +98,8 @@ class _Calls:
             model, asked = self._to_send(asked, call, await call.begin())
             stream = self._stream if model is self._model else model.stream_response
             given, named = asked.options()
-            async with settled(call), aclosing(until_deadline(stream(*given, **named))) as events:
+            pieces = pieces_of(call, stream(*given, **named))
+            async with settled(call), aclosing(pieces) as events:
                 async for event in events:
                     answer = count(call, event)
                     if answer is not None:

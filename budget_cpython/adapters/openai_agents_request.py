@@ -76,9 +76,9 @@ def to_send(model: Any, asked: Asked, request: Request, admitted: Admitted) -> A
         instructions = "\n\n".join([instructions or "", *admitted.notices]).strip()
     elif admitted.notices:
         items = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
-        given = [*items, *({"role": "user", "content": text} for text in admitted.notices)]
+        given = [*items, *admitted.messages]
     offered = [*asked.tools, *asked.handoffs]
-    if len(admitted.tools or ()) < len(request.tools or ()):
+    if admitted.withdraws_from(request):
         offered = [offered[tool["native"]["at"]] for tool in admitted.tools or ()]
     settings = _limited(model, asked.settings, admitted)
     if request.tools and not offered and _needs_tools(request.model):

@@ -20,7 +20,7 @@ from budget_cpython.adapters.pydantic_ai_request import (
     request_of,
     to_send,
 )
-from budget_cpython.adapters.settling import settled, until_deadline
+from budget_cpython.adapters.settling import answering, pieces_of, settled
 from budget_cpython.deadline import Deadline
 
 
@@ -68,7 +68,7 @@ class BudgetedModel(WrapperModel):  # type: ignore[misc]
         call = BudgetedCall(self.layers, request_of(self.wrapped, asked))
         with refusals():
             model, asked = self._to_send(asked, call, await call.begin())
-            async with settled(call), Deadline.current().scope():
+            async with answering(call):
                 response = await model.request(asked.messages, asked.settings, asked.parameters)
         await call.end(answer_of(response))
         return response
@@ -91,7 +91,8 @@ class BudgetedModel(WrapperModel):  # type: ignore[misc]
             given = (asked.messages, asked.settings, asked.parameters, run_context)
             with refusals():
                 async with Deadline.current().scope():
-                    response = await stack.enter_async_context(model.request_stream(*given))
+                    with call.answering():
+                        response = await stack.enter_async_context(model.request_stream(*given))
             response._get_event_iterator = _counted(call, response, response._get_event_iterator)
             yield response
         call.abandon()  # where it was left before its end
@@ -106,7 +107,7 @@ class BudgetedModel(WrapperModel):  # type: ignore[misc]
         call = BudgetedCall(self.layers, request_of(self.wrapped, asked))
         with refusals():
             await call.begin()
-            async with settled(call), Deadline.current().scope():
+            async with answering(call):
                 compact = self.wrapped.compact_messages
                 response = await compact(request_context, instructions=instructions)
         await call.end(answer_of(response))
@@ -131,7 +132,7 @@ def _counted(call: BudgetedCall, response: Any, events_of: Callable[[], Any]) ->
 
     async def events() -> AsyncGenerator[Any, None]:
         with refusals():
-            async with aclosing(until_deadline(events_of())) as found:
+            async with aclosing(pieces_of(call, events_of())) as found:
                 async for event in found:
                     count(call, event)
                     call.report = report(response.usage) or None

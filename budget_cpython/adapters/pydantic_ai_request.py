@@ -44,7 +44,7 @@ def to_send(model: Any, asked: Asked, request: Request, admitted: Admitted) -> A
     """Return the arguments of the call to make instead."""
     settings = dict(asked.settings or {})
     parameters = asked.parameters
-    if len(admitted.tools or ()) < len(request.tools or ()):
+    if admitted.withdraws_from(request):
         kept = [tool["at"] for tool in admitted.tools or ()]
         for name in _OF_TOOLS if not kept else _OF_TOOLS[:1]:
             settings.pop(name, None)

@@ -36,3 +36,17 @@ class Admitted:
     notices: tuple[str, ...]
     tools: list[dict[str, Any]] | None
     max_tokens: int | None
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The notices as messages of the user."""
+        return [{"role": "user", "content": notice} for notice in self.notices]
+
+    @property
+    def natives(self) -> list[Any]:
+        """The vendor's own objects of the tools."""
+        return [tool["native"] for tool in self.tools or ()]
+
+    def withdraws_from(self, request: Request) -> bool:
+        """Tell whether tools that were asked for are withdrawn."""
+        return len(self.tools or ()) < len(request.tools or ())

@@ -1,8 +1,9 @@
 """What the clients of openai and anthropic share: both are generated from one template."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, isgeneratorfunction
 from typing import Any, NoReturn, TypeVar
 
 from budget_cpython.adapters.http_client import budgeted_http_client
@@ -31,27 +32,7 @@ def refuse_client(client: object, why: str) -> NoReturn:
 
 def _kept(client: Any, layers: Sequence[Layer], status_error: type[Exception]) -> Any:
     """Give one client its own `request` and `copy`: a subclass would not be of its class."""
-    request, copy = client.request, client.copy
-    if iscoroutinefunction(request):
-
-        @wraps(request)
-        async def request_async(*given: Any, **options: Any) -> Any:
-            try:
-                return await request(*given, **options)
-            except status_error as error:
-                raise_with_cause(error)
-
-        client.request = request_async
-    else:
-
-        @wraps(request)
-        def request_blocking(*given: Any, **options: Any) -> Any:
-            try:
-                return request(*given, **options)
-            except status_error as error:
-                raise_with_cause(error)
-
-        client.request = request_blocking
+    copy = client.copy
 
     @wraps(copy)
     def copy_kept(*given: Any, **options: Any) -> Any:
@@ -59,13 +40,41 @@ def _kept(client: Any, layers: Sequence[Layer], status_error: type[Exception]) -
             options["http_client"] = budgeted_http_client(options["http_client"], layers)
         return _kept(copy(*given, **options), layers, status_error)
 
+    client.request = with_cause(client.request, status_error)
     client.copy = client.with_options = copy_kept
     return client
 
 
-def raise_with_cause(error: Any) -> NoReturn:
-    """Raise an SDK's error again, with the error of the budget behind it, if there is one."""
-    cause = getattr(error.response, "extensions", {}).get(EXTENSION)
-    if cause is None:
-        raise error
-    raise error from cause
+def with_cause(request: Callable[..., Any], status_error: type[Exception]) -> Callable[..., Any]:
+    """Return a function of an SDK whose errors have the budget's, if there is one, as cause."""
+
+    @wraps(request)
+    async def run_async(*given: Any, **options: Any) -> Any:
+        with _causes(status_error):
+            return await request(*given, **options)
+
+    @wraps(request)
+    def run_stream(*given: Any, **options: Any) -> Iterator[Any]:
+        with _causes(status_error):
+            yield from request(*given, **options)
+
+    @wraps(request)
+    def run(*given: Any, **options: Any) -> Any:
+        with _causes(status_error):
+            return request(*given, **options)
+
+    if iscoroutinefunction(request):
+        return run_async
+    return run_stream if isgeneratorfunction(request) else run
+
+
+@contextmanager
+def _causes(status_error: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except status_error as error:
+        response: Any = getattr(error, "response", None)
+        cause = getattr(response, "extensions", {}).get(EXTENSION)
+        if cause is None:
+            raise
+        raise error from cause

@@ -1,15 +1,15 @@
 """What the adapters of frameworks share: how a call is settled, and what it used."""
 
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager, nullcontext
+from typing import Any, Final
 
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.provider_errors import as_settled
 from budget_cpython.deadline import Deadline
 
-T = TypeVar("T")
+_END: Final = object()  # of a stream
 
 
 @contextmanager
@@ -40,20 +40,49 @@ async def settled(call: BudgetedCall) -> AsyncIterator[None]:
         raise
 
 
-async def until_deadline(events: Any) -> AsyncGenerator[Any, None]:
-    """Yield the events of a stream, and close it; each comes before the current deadline.
+@contextmanager
+def answering_blocking(call: BudgetedCall) -> Iterator[None]:
+    """Have a call answered, and settle it if that fails."""
+    with settled_blocking(call), call.answering():
+        yield
+
+
+@asynccontextmanager
+async def answering(call: BudgetedCall) -> AsyncIterator[None]:
+    """Have a call answered before the current deadline, and settle it if that fails.
+
+    Raises `DeadlineExceeded`.
+    """
+    async with settled(call), Deadline.current().scope():
+        with call.answering():
+            yield
+
+
+def pieces_blocking(call: BudgetedCall, pieces: Any) -> Generator[Any, None, None]:
+    """Yield the pieces of a call's answer, and close it."""
+    with closing(pieces):
+        while True:
+            with call.answering():  # not while its reader has a piece
+                piece = next(pieces, _END)
+            if piece is _END:
+                return
+            yield piece
+
+
+async def pieces_of(call: BudgetedCall, pieces: Any) -> AsyncGenerator[Any, None]:
+    """Yield the pieces of a call's answer, and close it; each comes before the current deadline.
 
     Raises `DeadlineExceeded`.
     """
     deadline = Deadline.current()
-    async with aclosing(events) if hasattr(events, "aclose") else nullcontext():
+    async with aclosing(pieces) if hasattr(pieces, "aclose") else nullcontext():
         while True:
-            try:
-                async with deadline.scope():
-                    event = await anext(events)
-            except StopAsyncIteration:
+            async with deadline.scope():
+                with call.answering():
+                    piece = await anext(pieces, _END)
+            if piece is _END:
                 return
-            yield event
+            yield piece
 
 
 def report_of(

@@ -64,7 +64,7 @@ def is_awaited(ledger: Any) -> bool:
 class WaitingLedger:
     """A blocking ledger that waits for what others hold in its own `reserve`, without a loop."""
 
-    WAITS_ELSEWHERE = True
+    IS_VIEW = WAITS_ELSEWHERE = True
 
     def __init__(self, ledger: Any) -> None:
         self.view_of = ledger

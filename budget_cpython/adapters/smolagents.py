@@ -1,6 +1,7 @@
 """Budgets round the models, tools and agents of smolagents."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 try:
@@ -11,11 +12,16 @@ except ImportError as error:
 
 from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_core.provider import ChatResponse
+from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.layer import Layer
-from budget_cpython.adapters.provider_errors import UnbilledError, as_settled
+from budget_cpython.adapters.provider_errors import UnbilledError
+from budget_cpython.adapters.settling import pieces_blocking, settled_blocking
 from budget_cpython.adapters.smolagents_model import FINAL_ANSWER, ModelCall
+from budget_cpython.adapters.standing_in import twin_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.deadline import Deadline
+
+_POSITIONS = ("stop_sequences", "response_format", "tools_to_call_from")  # of a model's arguments
 
 
 def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
@@ -37,7 +43,7 @@ def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
 def _budgeted_agent(agent: Any, layers: tuple[Layer, ...], answers: bool = False) -> Any:
     """Return an agent on a budget; with `answers` its refused call as a tool is answered."""
     reads = isinstance(agent, ToolCallingAgent)  # a CodeAgent's code needs an error
-    new = _twin(agent, layers, lambda kind, all_layers: _called_kind(kind, all_layers, answers))
+    new = twin_of(agent, layers, lambda kind, all_layers: _called_kind(kind, all_layers, answers))
     new.__dict__ = dict(agent.__dict__)
     new.model = budgeted(agent.model, layers)
     if isinstance(getattr(agent, "python_executor", None), LocalPythonExecutor | None):
@@ -52,24 +58,11 @@ def _budgeted_agent(agent: Any, layers: tuple[Layer, ...], answers: bool = False
 
 
 def _budgeted_tool(tool: Any, layers: tuple[Layer, ...], answers: bool = False) -> Any:
-    return _twin(tool, layers, lambda kind, all_layers: _called_kind(kind, all_layers, answers))
+    return twin_of(tool, layers, lambda kind, all_layers: _called_kind(kind, all_layers, answers))
 
 
 def _budgeted_model(model: Any, layers: tuple[Layer, ...]) -> Any:
-    return _twin(model, layers, _model_kind)
-
-
-def _twin(what: Any, layers: tuple[Layer, ...], kind_of: Any) -> Any:
-    """Return an object of a subclass that has the very state of the one given."""
-    kind, own = getattr(type(what), "_budgeted", (type(what), ()))
-    layers = (*own, *layers)
-    new_kind = kind_of(kind, layers)
-    new_kind._budgeted = (kind, layers)
-    for name in ("__name__", "__qualname__", "__module__", "__doc__"):
-        setattr(new_kind, name, getattr(kind, name))
-    twin = object.__new__(new_kind)
-    twin.__dict__ = what.__dict__
-    return twin
+    return twin_of(model, layers, _model_kind)
 
 
 def _called_kind(kind: Any, layers: tuple[Layer, ...], answers: bool) -> Any:
@@ -97,53 +90,27 @@ def _called_kind(kind: Any, layers: tuple[Layer, ...], answers: bool) -> Any:
 
 def _model_kind(kind: Any, layers: tuple[Layer, ...]) -> Any:
     class Budgeted(kind):  # type: ignore[misc]
-        def generate(
-            self,
-            messages: Any,
-            stop_sequences: Any = None,
-            response_format: Any = None,
-            tools_to_call_from: Any = None,
-            **options: Any,
-        ) -> Any:
-            options |= _given(stop_sequences, response_format, tools_to_call_from)
-            asked = ModelCall(self, kind, layers, messages, options, False)
+        def generate(self, messages: Any, *given: Any, **options: Any) -> Any:
+            asked = ModelCall(self, kind, layers, messages, _by_name(given, options), False)
             asked.admit()
-            try:
+            with _settled(asked.call), asked.call.answering():
                 answer = kind.generate(asked.model, asked.messages, **asked.options)
-            except BaseException as error:
-                _fail(asked, error)
-                raise
             return asked.end(answer)
 
     class BudgetedStream(Budgeted):
-        def generate_stream(
-            self,
-            messages: Any,
-            stop_sequences: Any = None,
-            response_format: Any = None,
-            tools_to_call_from: Any = None,
-            **options: Any,
-        ) -> Iterator[Any]:
-            options |= _given(stop_sequences, response_format, tools_to_call_from)
-            asked = ModelCall(self, kind, layers, messages, options, True)
+        def generate_stream(self, messages: Any, *given: Any, **options: Any) -> Iterator[Any]:
+            asked = ModelCall(self, kind, layers, messages, _by_name(given, options), True)
             asked.admit()
-            try:
+            with _settled(asked.call):
                 pieces = kind.generate_stream(asked.model, asked.messages, **asked.options)
-                yield from _watched(asked, pieces)
-            except BaseException as error:
-                _fail(asked, error)
-                raise
+                yield from _watched(asked, pieces_blocking(asked.call, pieces))
             asked.call.end_blocking(ChatResponse(""))
 
     return BudgetedStream if hasattr(kind, "generate_stream") else Budgeted
 
 
-def _given(stop_sequences: Any, response_format: Any, tools: Any) -> dict[str, Any]:
-    return {
-        "stop_sequences": stop_sequences,
-        "response_format": response_format,
-        "tools_to_call_from": tools,
-    }
+def _by_name(given: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+    return {**dict.fromkeys(_POSITIONS), **dict(zip(_POSITIONS, given, strict=False)), **options}
 
 
 def _watched(asked: ModelCall, pieces: Any) -> Iterator[Any]:
@@ -169,15 +136,21 @@ def _watched(asked: ModelCall, pieces: Any) -> Iterator[Any]:
         yield asked.final_delta("".join(said))
 
 
-def _fail(asked: ModelCall, error: BaseException) -> None:
-    """Settle a call that failed; raises `DeadlineExceeded` if it has passed meanwhile."""
-    if not isinstance(error, Exception):
-        asked.call.abandon()
-        return
-    unsent = isinstance(error, NotImplementedError)  # such as a stream with tools
-    asked.call.fail_blocking(UnbilledError() if unsent else as_settled(error))
-    if not isinstance(error, DeadlineExceeded):
+@contextmanager
+def _settled(call: BudgetedCall) -> Iterator[None]:
+    """Settle a call that fails; raises `DeadlineExceeded` if it has passed meanwhile."""
+    try:
+        with settled_blocking(call):
+            try:
+                yield
+            except NotImplementedError:  # such as a stream with tools
+                call.fail_blocking(UnbilledError())
+                raise
+    except DeadlineExceeded:
+        raise
+    except Exception as error:
         try:
             Deadline.current().check_or_raise()
         except DeadlineExceeded as late:
             raise late from error
+        raise

@@ -1,7 +1,11 @@
 """Objects that stand in for an SDK's own, and differ from it in a few attributes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from budget_cpython.adapters.layer import Layer
+
+Layers = tuple[Layer, ...]
 
 
 class StandingIn:
@@ -30,3 +34,29 @@ class StandingIn:
 
     def __repr__(self) -> str:
         return f"<budgeted {self.__dict__['_inner']!r}>"
+
+
+def twin_of(what: Any, layers: Layers, kind_of: Callable[[Any, Layers], Any]) -> Any:
+    """Return an object that shares the very state of the one given, of a subclass of its class.
+
+    `kind_of(kind, layers)` makes the subclass. A twin's own twin has the layers of both.
+    """
+    kind, own = getattr(type(what), "_budgeted", (type(what), ()))
+    layers = (*own, *layers)
+    made = named_like(kind, kind_of(kind, layers))
+    made._budgeted = (kind, layers)
+    return with_state_of(what, made)
+
+
+def with_state_of(what: Any, kind: Any) -> Any:
+    """Return an object of a class that shares the very state of the one given."""
+    twin = object.__new__(kind)
+    twin.__dict__ = what.__dict__
+    return twin
+
+
+def named_like(kind: Any, made: Any) -> Any:
+    """Return a class with the name of another one."""
+    for name in ("__name__", "__qualname__", "__module__", "__doc__"):
+        setattr(made, name, getattr(kind, name))
+    return made

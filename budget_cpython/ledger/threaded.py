@@ -19,6 +19,8 @@ class ThreadedLedger(AsyncPassthrough):
     stop an operation that has begun.
     """
 
+    IS_VIEW = True
+
     def __init__(self, ledger: LedgerProtocol) -> None:
         self.view_of = ledger
         self.begin_again()

@@ -175,6 +175,30 @@ def test_an_account_above_another_is_drawn_on_once() -> None:
     assert (used(above, "calls"), used(below, "calls")) == ((1, 0), (1, 0))
 
 
+def test_a_call_that_answers_another_one_is_not_counted_twice() -> None:
+    outer, own = a_layer("9 calls"), a_layer("9 calls")
+    call = BudgetedCall([outer], a_request())
+    call.begin_blocking()
+    with call.answering():
+        call_blocking(outer, own)
+    call_blocking(outer)
+    call.end_blocking(an_answer())
+    assert (used(outer, "calls"), used(own, "calls")) == ((2, 0), (1, 0))
+
+
+@pytest.mark.parametrize("below", ["acme", "acme/research"])
+def test_an_answer_draws_on_an_account_below_the_one_of_its_call(below: str) -> None:
+    ledger = open_ledger("memory:")
+    above = Layer(parse_limits("9 calls"), ledger, "acme")
+    own = Layer((), ledger, below)
+    call = BudgetedCall([above], a_request())
+    call.begin_blocking()
+    with call.answering():
+        call_blocking(own)
+    call.end_blocking(an_answer())
+    assert used(above, "calls") == (1 + (below != "acme"), 0)
+
+
 @pytest.mark.parametrize("observed", ["acme", "acme/research"])
 def test_an_account_that_is_observed_keeps_the_limits_around_it(observed: str) -> None:
     ledger = open_ledger("memory:")

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from typing import Any
 
+import httpx
 import pytest
 
 from budget_cpython import BudgetExceededError, DeadlineExceeded, budget, budgeted
@@ -23,6 +24,7 @@ from tests.adapters.support import (
 
 pytest.importorskip("langchain_openai")
 
+import openai
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_openai import ChatOpenAI
@@ -251,6 +253,39 @@ def test_an_agent_that_streams_is_counted_once_a_call(endpoint: ScriptedEndpoint
     assert "".join(part.text for part, _ in parts[-12:] if part.type != "tool").endswith("tomato.")
     assert all(body["stream"] for body in bodies(endpoint))
     assert (block.spent["calls"], block.spent["tokens"]) == (3, tokens(endpoint))
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_model_over_a_budgeted_client_counts_once_on_the_block(
+    endpoint: ScriptedEndpoint, streams: bool
+) -> None:
+    with httpx.Client() as raw, budget("9 calls + 9000 tokens") as block:
+        client = budgeted(raw, "1 calls", account="client")
+        model = budgeted(a_model(endpoint, http_client=client))
+        list(model.stream("Hello?")) if streams else model.invoke("Hello?")
+        assert (block.spent["calls"], block.spent["tokens"]) == (1, tokens(endpoint))
+        with pytest.raises(openai.APIStatusError, match="client has 0 of 1 calls"):
+            model.invoke("Hello?")
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_an_awaited_model_over_a_budgeted_client_counts_once_on_the_block(
+    endpoint: ScriptedEndpoint, streams: bool
+) -> None:
+    async def main() -> None:
+        async with httpx.AsyncClient() as raw:
+            client = budgeted(raw, "1 calls", account="client")
+            model = budgeted(a_model(endpoint, http_async_client=client))
+            if streams:
+                assert [piece async for piece in model.astream("Hello?")]
+            else:
+                await model.ainvoke("Hello?")
+            with pytest.raises(openai.APIStatusError, match="client has 0 of 1 calls"):
+                await model.ainvoke("Hello?")
+
+    with budget("9 calls + 9000 tokens") as block:
+        asyncio.run(main())
+    assert (block.spent["calls"], block.spent["tokens"]) == (1, tokens(endpoint))
 
 
 @pytest.mark.feature("broken stream")

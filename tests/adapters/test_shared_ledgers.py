@@ -153,7 +153,7 @@ def test_calls_of_asyncio_and_of_threads_wait_in_one_queue(tmp_path: Path) -> No
         first.begin_blocking()
         waiting = asyncio.create_task(call_async(layer))
         async with asyncio.timeout(PATIENCE):
-            while not room_of(ledger).waiting:
+            while not room_of(ledger).waiting:  # noqa: ASYNC110 - the queue has no event
                 await asyncio.sleep(0)
         first.fail_blocking(UnsentError())
         await waiting

@@ -16,8 +16,6 @@ from budget_cpython.adapters.wire.format import (
     lowered,
     lowered_thinking,
     named_tools,
-    natives_of,
-    still_offered,
     texts_in,
 )
 from budget_cpython.adapters.wire.readers import StreamReader
@@ -50,8 +48,8 @@ class Messages(WireFormat):
         """Return the body to send instead."""
         new = {**body, "model": admitted.model} if admitted.model != request.model else dict(body)
         if admitted.notices:
-            new["messages"] = _with_notices(as_list(body.get("messages")), admitted.notices)
-        if not still_offered(admitted, request):
+            new["messages"] = _with_notices(as_list(body.get("messages")), admitted.messages)
+        if admitted.withdraws_from(request):
             _withdraw(new, admitted)
         asked = as_count(body.get("max_tokens"))
         limit = lowered(asked, admitted)
@@ -114,9 +112,8 @@ def _message(message: Json) -> Json:
     return {"role": message.get("role"), "content": parts}
 
 
-def _with_notices(messages: list[Any], notices: tuple[str, ...]) -> list[Any]:
+def _with_notices(messages: list[Any], added: list[Json]) -> list[Any]:
     """Return messages with notices last, but before the beginning of an answer."""
-    added = [{"role": "user", "content": notice} for notice in notices]
     if messages and as_dict(messages[-1]).get("role") == "assistant":
         return [*messages[:-1], *added, messages[-1]]
     return [*messages, *added]
@@ -127,7 +124,7 @@ def _withdraw(new: Json, admitted: Admitted) -> None:
 
     Messages with calls of tools need tools beside them: these stay, and may not be called.
     """
-    tools = natives_of(admitted)
+    tools = admitted.natives
     if tools:
         new["tools"] = tools
         choice = as_dict(new.get("tool_choice"))

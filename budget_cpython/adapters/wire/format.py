@@ -124,16 +124,6 @@ def named_tools(natives: Any, name_of: Callable[[Json], Any]) -> list[Json] | No
     return tools or None
 
 
-def still_offered(admitted: Admitted, request: Request) -> bool:
-    """Tell whether all tools that were asked for are still offered."""
-    return len(admitted.tools or ()) >= len(request.tools or ())
-
-
-def natives_of(admitted: Admitted) -> list[Any]:
-    """Return the vendor's own objects of the tools that are still offered."""
-    return [tool["native"] for tool in admitted.tools or ()]
-
-
 def lowered(asked: int | None, admitted: Admitted, answers: int = 1) -> int | None:
     """Return the limit of one answer: the one asked for, or an equal part of what is admitted.
 

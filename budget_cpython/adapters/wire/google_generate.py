@@ -18,8 +18,6 @@ from budget_cpython.adapters.wire.format import (
     lowered,
     lowered_thinking,
     named_tools,
-    natives_of,
-    still_offered,
 )
 from budget_cpython.adapters.wire.readers import StreamReader
 
@@ -60,7 +58,7 @@ class GenerateContent(WireFormat):
         if admitted.notices:
             added = [{"role": "user", "parts": [{"text": notice}]} for notice in admitted.notices]
             new["contents"] = _contents(body) + added
-        if not still_offered(admitted, request):
+        if admitted.withdraws_from(request):
             _withdraw(new, admitted)
         config = _config(body)
         asked = as_count(_get(config, *_LIMIT))
@@ -181,7 +179,7 @@ def _name_of(tool: Json) -> str:
 
 def _withdraw(new: Json, admitted: Admitted) -> None:
     """Leave out the tools that are withdrawn, and a choice that names one of them."""
-    tools = natives_of(admitted)
+    tools = admitted.natives
     functions = [one for tool in tools for one in as_list(_get(tool, *_FUNCTIONS))]
     others = [tool for tool in tools if not any(kind in tool for kind in _FUNCTIONS)]
     new["tools"] = [{_FUNCTIONS[0]: functions}] * bool(functions) + others

@@ -15,8 +15,6 @@ from budget_cpython.adapters.wire.format import (
     joined,
     lowered,
     named_tools,
-    natives_of,
-    still_offered,
     texts_in,
 )
 from budget_cpython.adapters.wire.openai_paths import model_of, path_with
@@ -45,10 +43,9 @@ class ChatCompletions(WireFormat):
     def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
         """Return the body to send instead."""
         new = {**body, "model": admitted.model} if admitted.model != request.model else dict(body)
-        notices = [{"role": "user", "content": notice} for notice in admitted.notices]
-        if notices:
-            new["messages"] = as_list(body.get("messages")) + notices
-        if not still_offered(admitted, request):
+        if admitted.notices:
+            new["messages"] = as_list(body.get("messages")) + admitted.messages
+        if admitted.withdraws_from(request):
             _withdraw(new, admitted)
         _lower(new, admitted, _answers(body), _LIMITS)
         _ask_for_usage(new)
@@ -166,7 +163,7 @@ def _ask_for_usage(new: Json) -> None:
 
 def _withdraw(new: Json, admitted: Admitted) -> None:
     """Leave out the tools that are withdrawn, and a choice that names one of them."""
-    tools = natives_of(admitted)
+    tools = admitted.natives
     if not tools:
         for name in ("tools", "tool_choice", "parallel_tool_calls"):
             new.pop(name, None)

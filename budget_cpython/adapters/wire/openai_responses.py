@@ -15,8 +15,6 @@ from budget_cpython.adapters.wire.format import (
     joined,
     lowered,
     named_tools,
-    natives_of,
-    still_offered,
     texts_in,
 )
 from budget_cpython.adapters.wire.openai_paths import model_of, path_with
@@ -52,13 +50,12 @@ class Responses(WireFormat):
     def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
         """Return the body to send instead."""
         new = {**body, "model": admitted.model} if admitted.model != request.model else dict(body)
-        notices = [{"role": "user", "content": notice} for notice in admitted.notices]
-        if notices:
+        if admitted.notices:
             asked = body.get("input")
             if isinstance(asked, str):
                 asked = [{"role": "user", "content": asked}]
-            new["input"] = as_list(asked) + notices
-        if not still_offered(admitted, request):
+            new["input"] = as_list(asked) + admitted.messages
+        if admitted.withdraws_from(request):
             _withdraw(new, admitted)
         limit = lowered(as_count(body.get("max_output_tokens")), admitted)
         if limit is not None:
@@ -106,7 +103,7 @@ def _message(item: Json) -> Json:
 
 def _withdraw(new: Json, admitted: Admitted) -> None:
     """Leave out the tools that are withdrawn, and a choice that names one of them."""
-    tools = natives_of(admitted)
+    tools = admitted.natives
     if not tools:
         for name in ("tools", "tool_choice", "parallel_tool_calls", "max_tool_calls"):
             new.pop(name, None)
