@@ -258,9 +258,7 @@ class LedgerAccount:
         check_count("count_tokens(messages, tools)", prompt)
         limit = self.max_tokens if limit is None else check_count("max_tokens", limit)
         if self.outbox.entries:
-            await self.flush()
-        if self.outbox.entries and self.outbox.waits(self.path):
-            raise self.error or LedgerUnavailableError("the ledger is owed what was used before")
+            await self.catch_up()
         if key is not None and not self._shared.claim(self.path, key):
             key = None
         call = (model, prompt, limit, price, clamp, key)
@@ -405,6 +403,11 @@ class LedgerAccount:
             self.outbox.charge(self.path, entry.actual or {})
             return
         self.error = await self.outbox.deliver(self._ask, entry) or self.error
+
+    async def catch_up(self) -> None:
+        """Deliver what the ledger is owed, or raise why what a call here waits for was not."""
+        if not await self.flush() and self.outbox.waits(self.path):
+            raise self.error or LedgerUnavailableError("the ledger is owed what was used before")
 
     async def flush(self) -> bool:
         """Deliver what the ledger is owed; return whether it has everything."""

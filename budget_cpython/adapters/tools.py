@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Self
 
-from budget_core.ledger.errors import LedgerUnavailableError, UnknownAccountError
+from budget_core.ledger.errors import UnknownAccountError
 from budget_core.ledger.limit import AXES
 from budget_core.ledger.llm_account import LedgerAccount, LlmHold
 from budget_core.ledger.outbox import finish
@@ -66,12 +66,8 @@ class BudgetedToolCall:
         finally:
             self.abandon()
 
-    def release_blocking(self) -> None:
-        """Give back what was held for a tool that was not run after all."""
-        finish(self.release())
-
     async def release(self) -> None:
-        """Give back what was held, as `release_blocking` does."""
+        """Give back what was held for a tool that was not run after all."""
         try:
             while self._held:
                 await self._held.pop()[1].release()
@@ -145,8 +141,8 @@ async def _hold(layer: Layer, name: str, is_blocking: bool) -> LlmHold | None:
 
 async def _reserve(account: LedgerAccount, asked: dict[str, Any]) -> Hold:
     """Reserve amounts, after what the ledger is still owed, and wait for them if the layer does."""
-    if account.outbox.entries and not await account.flush() and account.outbox.waits(account.path):
-        raise account.error or LedgerUnavailableError("the ledger is owed what was used before")
+    if account.outbox.entries:
+        await account.catch_up()
     wait_ms = account.wait_ms
     if not wait_ms or getattr(account.ledger, "WAITS_ELSEWHERE", False):
         return await account.hold(asked, None, wait_ms)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from budget_core.ledger.errors import LedgerUnavailableError
+from budget_core.ledger.outbox import finish
 from budget_core.ledger.waiting import room_of
 from budget_cpython import BudgetExceededError, DeadlineExceeded, budget, open_ledger
 from budget_cpython.adapters.layer import Layer
@@ -87,7 +88,7 @@ def test_a_tool_that_was_not_run_is_given_back() -> None:
     layer = a_layer("1 tool_calls")
     call = BudgetedToolCall([layer], "search")
     call.begin_blocking()
-    call.release_blocking()
+    finish(call.release())
     call.end_blocking()
     assert used(layer, "tool_calls") == (0, 0)
 
@@ -97,7 +98,7 @@ def test_a_call_is_settled_once() -> None:
     call = BudgetedToolCall([layer], "search")
     call.begin_blocking()
     call.end_blocking()
-    call.release_blocking()
+    finish(call.release())
     call.abandon()
     assert used(layer, "tool_calls") == (1, 0)
 
@@ -137,7 +138,7 @@ def test_a_blocking_call_waits_for_what_another_holds() -> None:
     first.begin_blocking()
     thread = threading.Thread(target=use, args=("search", layer))
     thread.start()
-    first.release_blocking()
+    finish(first.release())
     thread.join()
     assert used(layer, "search") == (1, 0)
 
