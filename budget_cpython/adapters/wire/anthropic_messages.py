@@ -16,6 +16,7 @@ from budget_cpython.adapters.wire.format import (
     lowered,
     lowered_thinking,
     named_tools,
+    renamed,
     texts_in,
 )
 from budget_cpython.adapters.wire.readers import StreamReader
@@ -46,7 +47,7 @@ class Messages(WireFormat):
 
     def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
         """Return the body to send instead."""
-        new = {**body, "model": admitted.model} if admitted.model != request.model else dict(body)
+        new = renamed(body, admitted, request)
         if admitted.notices:
             new["messages"] = _with_notices(as_list(body.get("messages")), admitted.messages)
         if admitted.withdraws_from(request):

@@ -124,6 +124,11 @@ def named_tools(natives: Any, name_of: Callable[[Json], Any]) -> list[Json] | No
     return tools or None
 
 
+def renamed(body: Json, admitted: Admitted, request: Request) -> Json:
+    """Return a copy of a body, with the fallback's name if that is to answer."""
+    return {**body, "model": admitted.model} if admitted.model != request.model else dict(body)
+
+
 def lowered(asked: int | None, admitted: Admitted, answers: int = 1) -> int | None:
     """Return the limit of one answer: the one asked for, or an equal part of what is admitted.
 

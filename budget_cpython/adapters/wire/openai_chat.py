@@ -6,7 +6,6 @@ from budget_core.provider import ChatResponse
 from budget_cpython.adapters.request import Admitted, Request
 from budget_cpython.adapters.wire.format import (
     Json,
-    WireFormat,
     as_count,
     as_dict,
     as_list,
@@ -15,9 +14,10 @@ from budget_cpython.adapters.wire.format import (
     joined,
     lowered,
     named_tools,
+    renamed,
     texts_in,
 )
-from budget_cpython.adapters.wire.openai_paths import model_of, path_with
+from budget_cpython.adapters.wire.openai_paths import OpenAIFormat
 from budget_cpython.adapters.wire.readers import Piece, StreamReader
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
@@ -25,14 +25,14 @@ _REASONING = ("reasoning_content", "reasoning")
 _DEFAULT_LENGTH = 16  # tokens of a legacy completion for which no limit is given
 
 
-class ChatCompletions(WireFormat):
+class ChatCompletions(OpenAIFormat):
     """`POST …/chat/completions`."""
 
     def read(self, body: Json) -> Request:
         """Return what a request's body asks for."""
         limit = _limit_of(body)
         return Request(
-            model_of(self.path, body),
+            self.model_of(body),
             as_list(body.get("messages")),
             named_tools(body.get("tools"), _name_of),
             None if limit is None else limit * _answers(body),
@@ -42,7 +42,7 @@ class ChatCompletions(WireFormat):
 
     def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
         """Return the body to send instead."""
-        new = {**body, "model": admitted.model} if admitted.model != request.model else dict(body)
+        new = renamed(body, admitted, request)
         if admitted.notices:
             new["messages"] = as_list(body.get("messages")) + admitted.messages
         if admitted.withdraws_from(request):
@@ -50,10 +50,6 @@ class ChatCompletions(WireFormat):
         _lower(new, admitted, _answers(body), _LIMITS)
         _ask_for_usage(new)
         return new
-
-    def path_for(self, model: str) -> str:
-        """Return the path, with Azure's deployment named like the model."""
-        return path_with(self.path, model)
 
     def answer(self, body: Any) -> ChatResponse:
         """Return what a completion says."""
@@ -76,7 +72,7 @@ class Completions(ChatCompletions):
         prompt = body.get("prompt")
         limit = as_count(body.get("max_tokens"))
         return Request(
-            model_of(self.path, body),
+            self.model_of(body),
             [{"role": "user", "content": text} for text in prompts_in(prompt)],
             None,
             (_DEFAULT_LENGTH if limit is None else limit) * _answers(body),
@@ -85,7 +81,7 @@ class Completions(ChatCompletions):
 
     def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
         """Return the body to send instead; a prompt of this form takes no notices."""
-        new = {**body, "model": admitted.model} if admitted.model != request.model else dict(body)
+        new = renamed(body, admitted, request)
         _lower(new, admitted, _answers(body), _LIMITS[1:])
         _ask_for_usage(new)
         return new

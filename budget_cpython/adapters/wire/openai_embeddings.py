@@ -4,20 +4,20 @@ from typing import Any
 
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.request import Admitted, Request
-from budget_cpython.adapters.wire.format import Json, WireFormat, as_dict
+from budget_cpython.adapters.wire.format import Json, as_dict
 from budget_cpython.adapters.wire.openai_chat import prompts_in
-from budget_cpython.adapters.wire.openai_paths import model_of
+from budget_cpython.adapters.wire.openai_paths import OpenAIFormat
 from budget_cpython.adapters.wire.readers import StreamReader
 from budget_cpython.adapters.wire.refusals import TooLittleLeftError
 
 
-class Embeddings(WireFormat):
+class Embeddings(OpenAIFormat):
     """`POST …/embeddings`: no answer in words, so no notices and no limit."""
 
     def read(self, body: Json) -> Request:
         """Return what a request's body asks for."""
         messages = [{"role": "user", "content": text} for text in prompts_in(body.get("input"))]
-        return Request(model_of(self.path, body), messages, max_tokens=0)
+        return Request(self.model_of(body), messages, max_tokens=0)
 
     def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
         """Return the body itself: there is nothing in it that a budget changes."""

@@ -1,22 +1,23 @@
-"""The model in the path of Azure's deployments."""
+"""What OpenAI's formats share: the model in the body, or in the path of Azure's deployments."""
 
 import re
-from typing import Any
+from typing import Final
 from urllib.parse import quote, unquote
 
-_DEPLOYMENT = re.compile(r"/deployments/([^/]+)/")
+from budget_cpython.adapters.wire.format import Json, WireFormat, as_text
+
+_DEPLOYMENT: Final = re.compile(r"/deployments/([^/]+)/")
 
 
-def model_of(path: str, body: dict[str, Any]) -> str:
-    """Return the model that a body names, or the deployment in the path."""
-    model = body.get("model")
-    if isinstance(model, str) and model:
-        return model
-    found = _DEPLOYMENT.search(path)
-    return unquote(found[1]) if found else ""
+class OpenAIFormat(WireFormat):
+    """A request of OpenAI's API, or of Azure's."""
 
+    def model_of(self, body: Json) -> str:
+        """Return the model that a body names, or the deployment in the path."""
+        found = _DEPLOYMENT.search(self.path)
+        return as_text(body.get("model")) or (unquote(found[1]) if found else "")
 
-def path_with(path: str, model: str) -> str:
-    """Return a path with its deployment, if there is one, named like a model."""
-    name = f"/deployments/{quote(model, safe='')}/"
-    return _DEPLOYMENT.sub(lambda _: name, path, count=1)
+    def path_for(self, model: str) -> str:
+        """Return the path, with Azure's deployment named like the model."""
+        name = f"/deployments/{quote(model, safe='')}/"
+        return _DEPLOYMENT.sub(lambda _: name, self.path, count=1)

@@ -6,7 +6,6 @@ from budget_core.provider import ChatResponse
 from budget_cpython.adapters.request import Admitted, Request
 from budget_cpython.adapters.wire.format import (
     Json,
-    WireFormat,
     as_count,
     as_dict,
     as_list,
@@ -15,15 +14,16 @@ from budget_cpython.adapters.wire.format import (
     joined,
     lowered,
     named_tools,
+    renamed,
     texts_in,
 )
-from budget_cpython.adapters.wire.openai_paths import model_of, path_with
+from budget_cpython.adapters.wire.openai_paths import OpenAIFormat
 from budget_cpython.adapters.wire.readers import StreamReader
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 
 
-class Responses(WireFormat):
+class Responses(OpenAIFormat):
     """`POST …/responses`.
 
     An answer in the background has no usage yet, so it counts as unknown.
@@ -39,7 +39,7 @@ class Responses(WireFormat):
         if body.get("instructions"):
             messages.insert(0, {"role": "system", "content": body["instructions"]})
         return Request(
-            model_of(self.path, body),
+            self.model_of(body),
             messages,
             named_tools(body.get("tools"), _name_of),
             as_count(body.get("max_output_tokens")),
@@ -49,7 +49,7 @@ class Responses(WireFormat):
 
     def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
         """Return the body to send instead."""
-        new = {**body, "model": admitted.model} if admitted.model != request.model else dict(body)
+        new = renamed(body, admitted, request)
         if admitted.notices:
             asked = body.get("input")
             if isinstance(asked, str):
@@ -61,10 +61,6 @@ class Responses(WireFormat):
         if limit is not None:
             new["max_output_tokens"] = limit
         return new
-
-    def path_for(self, model: str) -> str:
-        """Return the path, with Azure's deployment named like the model."""
-        return path_with(self.path, model)
 
     def answer(self, body: Any) -> ChatResponse:
         """Return what a response says."""
