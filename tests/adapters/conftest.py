@@ -7,7 +7,8 @@ import pytest
 
 from budget_cpython.endpoint import ScriptedEndpoint
 
-pytest.register_assert_rewrite("tests.adapters.sdk_cases")  # so that a failure shows values
+# so that a failure shows values
+pytest.register_assert_rewrite("tests.adapters.sdk_cases", "tests.adapters.model_cases")
 
 # Read when an SDK is imported: nothing is fetched, reported or traced.
 os.environ |= {

@@ -1,21 +1,17 @@
 """CrewAI: LLMs and tools with a budget, in crews of one agent and of several."""
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from budget_cpython import BudgetExceededError, DeadlineExceeded, budget, budgeted
-from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.provider_errors import UnbilledError
+from budget_cpython import budget, budgeted
 from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
+from tests.adapters.model_cases import ModelCases, World
 from tests.adapters.support import (
-    a_request,
     bodies,
-    cancel,
     counted,
     looks_on,
     names_of,
@@ -74,6 +70,33 @@ def a_crew(*agents: Any) -> Any:
     return crewai.Crew(agents=list(agents), tasks=tasks)
 
 
+class Chat(World):
+    """LLMs, which hand a stream's text over as a whole."""
+
+    refused = late = HookAborted
+
+    def model(self, name: str, **options: Any) -> Any:
+        return an_llm(self.endpoint, name, **options)
+
+    def ask(self, model: Any) -> Any:
+        return model.acall("Hello?") if self.is_async else model.call("Hello?")
+
+    def pieces(self, model: Any, most: int = 999) -> list[str]:
+        answer = self.ask(model)
+        return [self.run(answer) if self.is_async else answer]
+
+
+@pytest.fixture(params=[False, True], ids=["blocking", "async"])
+def world(request: Any, endpoint: ScriptedEndpoint) -> World:
+    return Chat(endpoint, request.param)
+
+
+class TestModel(ModelCases):
+    """Models of CrewAI."""
+
+    test_a_stream_that_is_left_costs_its_hold = None  # type: ignore[assignment]
+
+
 def test_a_budgeted_llm_keeps_its_type_and_its_counters(endpoint: ScriptedEndpoint) -> None:
     llm = an_llm(endpoint, temperature=0.5)
     limited = budgeted(llm, "1 calls", account="chat")
@@ -86,13 +109,6 @@ def test_a_budgeted_llm_keeps_its_type_and_its_counters(endpoint: ScriptedEndpoi
         ask(budgeted(limited, "5 calls"))
     with pytest.raises(ValueError, match="Agent"):
         budgeted(a_crew(an_agent(llm)), "1 calls")
-
-
-@KINDS
-def test_a_call_counts_what_it_used(endpoint: ScriptedEndpoint, is_async: bool) -> None:
-    with budget("9 calls + 9000 tokens") as block:
-        ask(budgeted(an_llm(endpoint)), is_async)
-    assert (block.spent["calls"], block.spent["tokens"]) == (1, tokens(endpoint))
 
 
 def test_the_limit_of_an_answer_is_lowered_to_what_is_left(endpoint: ScriptedEndpoint) -> None:
@@ -132,23 +148,6 @@ def test_near_a_limit_some_tools_are_withdrawn(endpoint: ScriptedEndpoint) -> No
     a_crew(an_agent(budgeted(an_llm(endpoint), "4 calls", **options), look, pay)).kickoff()
     offered = [names_of(body) for body in bodies(endpoint)]
     assert offered == [["look", "pay"], ["look", "pay"], ["look"], []]
-
-
-@pytest.mark.feature("fallback")
-@KINDS
-def test_a_cheaper_model_takes_over(endpoint: ScriptedEndpoint, is_async: bool) -> None:
-    llm = an_llm(endpoint, "gpt-4", max_tokens=100)
-    ask(budgeted(llm, "$0.0001", fallback_model="gpt-4o-mini"), is_async)
-    assert [body["model"] for body in bodies(endpoint)] == ["gpt-4o-mini"]
-
-
-@pytest.mark.feature("refusal")
-@KINDS
-def test_a_refused_call_is_aborted(endpoint: ScriptedEndpoint, is_async: bool) -> None:
-    with pytest.raises(HookAborted, match="0 of 0 calls") as raised:
-        ask(budgeted(an_llm(endpoint), "0 calls"), is_async)
-    assert isinstance(raised.value.__cause__, BudgetExceededError)
-    assert endpoint.requests == []
 
 
 @pytest.mark.feature("refusal")
@@ -243,67 +242,6 @@ def test_no_tool_runs_after_the_deadline() -> None:
         ToolBudget("9 tool_calls")(context)
 
 
-@pytest.mark.feature("wait")
-@KINDS
-def test_a_call_waits_for_what_another_holds(endpoint: ScriptedEndpoint, is_async: bool) -> None:
-    with budget("1 calls", wait=60) as block:
-        first = BudgetedCall((), a_request())
-        first.begin_blocking()
-        thread = threading.Thread(target=ask, args=(budgeted(an_llm(endpoint)), is_async))
-        thread.start()
-        first.fail_blocking(UnbilledError())
-        thread.join()
-    assert block.left["calls"] == 0
-    assert len(endpoint.requests) == 1
-
-
-@pytest.mark.feature("stream")
-@KINDS
-def test_a_stream_passes_and_is_counted(endpoint: ScriptedEndpoint, is_async: bool) -> None:
-    with budget("9 calls + 9000 tokens") as block:
-        assert ask(budgeted(an_llm(endpoint, stream=True)), is_async) == 'You said: "Hello?".'
-    assert bodies(endpoint)[0]["stream"] is True
-    assert (block.spent["calls"], block.spent["tokens"]) == (1, tokens(endpoint))
-
-
-@pytest.mark.feature("broken stream")
-@KINDS
-def test_a_stream_that_breaks_off_costs_what_came(
-    endpoint: ScriptedEndpoint, is_async: bool
-) -> None:
-    block = budget("9 calls + 9000 tokens")
-    with block, pytest.raises(Exception, match=r"(?i)connection|peer|incomplete|payload"):
-        ask(budgeted(an_llm(endpoint, "stream-cut", stream=True)), is_async)
-    assert counted(block, "calls") == 1
-    assert counted(block, "tokens") > 50
-
-
-@pytest.mark.feature("abort")
-def test_a_cancelled_call_costs_its_hold(endpoint: ScriptedEndpoint) -> None:
-    async def main() -> None:
-        await cancel(endpoint, budgeted(an_llm(endpoint, "hang")).acall("Hello?"))
-
-    with budget("9 calls + 9000 tokens") as block:
-        asyncio.run(main())
-    assert counted(block, "calls") == 1
-    assert counted(block, "tokens") > 50
-
-
-@pytest.mark.feature("deadline")
-@KINDS
-def test_no_call_begins_after_the_deadline(endpoint: ScriptedEndpoint, is_async: bool) -> None:
-    with budget("0 s"), pytest.raises(HookAborted, match="deadline") as raised:
-        ask(budgeted(an_llm(endpoint)), is_async)
-    assert isinstance(raised.value.__cause__, DeadlineExceeded)
-    assert endpoint.requests == []
-
-
-@pytest.mark.feature("deadline")
-def test_an_awaited_call_ends_at_the_deadline(endpoint: ScriptedEndpoint) -> None:
-    with budget("0.3 s"), pytest.raises(HookAborted, match="deadline"):
-        ask(budgeted(an_llm(endpoint, "hang")), True)
-
-
 @pytest.mark.feature("retries")
 def test_each_attempt_counts_once(endpoint: ScriptedEndpoint) -> None:
     with budget("9 calls") as block:
@@ -312,19 +250,6 @@ def test_each_attempt_counts_once(endpoint: ScriptedEndpoint) -> None:
             a_crew(agent).kickoff()
     assert len(endpoint.requests) == 1 + agent.max_retry_limit
     assert counted(block, "calls") == len(endpoint.requests)
-
-
-@pytest.mark.feature("retries")
-@KINDS
-def test_attempts_that_the_provider_refused_cost_nothing(
-    endpoint: ScriptedEndpoint, is_async: bool
-) -> None:
-    with budget("9 calls + 9000 tokens") as block:
-        for options in ({"name": "error-500"}, {"base_url": "http://127.0.0.1:9"}):
-            with pytest.raises(Exception, match=r"(?i)connect|500"):
-                ask(budgeted(an_llm(endpoint, **options)), is_async)
-    assert len(endpoint.requests) == 1
-    assert counted(block, "calls") == 0
 
 
 def test_the_example_answers_in_time() -> None:

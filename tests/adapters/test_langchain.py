@@ -1,20 +1,16 @@
 """LangChain: chat models with a budget, and agents that end with what they have done."""
 
 import asyncio
-import threading
 from typing import Any
 
 import httpx
 import pytest
 
 from budget_cpython import BudgetExceededError, DeadlineExceeded, budget, budgeted
-from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.provider_errors import UnbilledError
 from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
+from tests.adapters.model_cases import ModelCases, World
 from tests.adapters.support import (
-    a_request,
     bodies,
-    cancel,
     counted,
     looks_on,
     names_of,
@@ -64,6 +60,31 @@ def ask(model: Any, is_async: bool) -> Any:
     return asyncio.run(model.ainvoke("Hello?")) if is_async else model.invoke("Hello?")
 
 
+class Chat(World):
+    """Chat models."""
+
+    def model(self, name: str, **options: Any) -> Any:
+        options.pop("stream", None)
+        return a_model(self.endpoint, name, **options)
+
+    def ask(self, model: Any) -> Any:
+        return model.ainvoke("Hello?") if self.is_async else model.invoke("Hello?")
+
+    def stream(self, model: Any) -> Any:
+        if self.is_async:
+            return (piece.text async for piece in model.astream("Hello?") if piece.text)
+        return (piece.text for piece in model.stream("Hello?") if piece.text)
+
+
+@pytest.fixture(params=[False, True], ids=["blocking", "async"])
+def world(request: Any, endpoint: ScriptedEndpoint) -> World:
+    return Chat(endpoint, request.param)
+
+
+class TestModel(ModelCases):
+    """Models of LangChain."""
+
+
 def test_a_budgeted_model_keeps_its_type_and_its_settings(endpoint: ScriptedEndpoint) -> None:
     model = a_model(endpoint, temperature=0.5)
     limited = budgeted(model, "1 calls", account="chat")
@@ -81,13 +102,6 @@ def test_only_chat_models_are_taken(endpoint: ScriptedEndpoint) -> None:
         budgeted(an_agent(endpoint), "1 calls")
     with pytest.raises(ValueError, match="before it is bound"):
         budgeted(a_model(endpoint).bind(stop=["x"]), "1 calls")
-
-
-@KINDS
-def test_a_call_counts_what_it_used(endpoint: ScriptedEndpoint, is_async: bool) -> None:
-    with budget("9 calls + 9000 tokens") as block:
-        ask(budgeted(a_model(endpoint)), is_async)
-    assert (block.spent["calls"], block.spent["tokens"]) == (1, tokens(endpoint))
 
 
 def test_cached_answers_cost_nothing(endpoint: ScriptedEndpoint) -> None:
@@ -160,15 +174,6 @@ def test_a_tool_that_is_the_form_of_the_answer_stays(endpoint: ScriptedEndpoint)
     assert names_of(bodies(endpoint)[0]) == ["Seen"]
 
 
-@pytest.mark.feature("fallback")
-@KINDS
-def test_a_cheaper_model_takes_over(endpoint: ScriptedEndpoint, is_async: bool) -> None:
-    model = a_model(endpoint, "gpt-4", max_tokens=100)
-    ask(budgeted(model, "$0.0001", fallback_model="gpt-4o-mini"), is_async)
-    assert [body["model"] for body in bodies(endpoint)] == ["gpt-4o-mini"]
-    assert model.model_name == "gpt-4"
-
-
 @pytest.mark.feature("reserved final call")
 @KINDS
 def test_an_agent_makes_a_final_call_without_tools(
@@ -179,14 +184,6 @@ def test_an_agent_makes_a_final_call_without_tools(
     assert messages[-1].content == "I saw a tomato."
     assert [names_of(body) for body in bodies(endpoint)] == [["look", "pay"], ["look", "pay"], []]
     assert "last answer" in bodies(endpoint)[-1]["messages"][-1]["content"]
-
-
-@pytest.mark.feature("refusal")
-@KINDS
-def test_a_refused_call_of_a_model_raises(endpoint: ScriptedEndpoint, is_async: bool) -> None:
-    with pytest.raises(BudgetExceededError, match="0 of 0 calls"):
-        ask(budgeted(a_model(endpoint), "0 calls"), is_async)
-    assert endpoint.requests == []
 
 
 @pytest.mark.feature("refusal")
@@ -211,37 +208,6 @@ def test_malformed_options_are_refused() -> None:
         BudgetMiddleware("1 calls", exit_behavior="stop")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no time"):
         BudgetMiddleware("1 calls + 5 s")
-
-
-@pytest.mark.feature("wait")
-@KINDS
-def test_a_call_waits_for_what_another_holds(endpoint: ScriptedEndpoint, is_async: bool) -> None:
-    with budget("1 calls", wait=60) as block:
-        first = BudgetedCall((), a_request())
-        first.begin_blocking()
-        thread = threading.Thread(target=ask, args=(budgeted(a_model(endpoint)), is_async))
-        thread.start()
-        first.fail_blocking(UnbilledError())
-        thread.join()
-    assert block.left["calls"] == 0
-    assert len(endpoint.requests) == 1
-
-
-def pieces_of(model: Any, is_async: bool) -> list[Any]:
-    async def main() -> list[Any]:
-        return [piece async for piece in model.astream("Hello?")]
-
-    return asyncio.run(main()) if is_async else list(model.stream("Hello?"))
-
-
-@pytest.mark.feature("stream")
-@KINDS
-def test_a_stream_passes_and_is_counted(endpoint: ScriptedEndpoint, is_async: bool) -> None:
-    with budget("9 calls + 9000 tokens") as block:
-        pieces = pieces_of(budgeted(a_model(endpoint)), is_async)
-    assert len([piece for piece in pieces if piece.content]) > 1
-    assert "".join(piece.content for piece in pieces) == 'You said: "Hello?".'
-    assert (block.spent["calls"], block.spent["tokens"]) == (1, tokens(endpoint))
 
 
 @pytest.mark.feature("stream")
@@ -288,50 +254,6 @@ def test_an_awaited_model_over_a_budgeted_client_counts_once_on_the_block(
     assert (block.spent["calls"], block.spent["tokens"]) == (1, tokens(endpoint))
 
 
-@pytest.mark.feature("broken stream")
-@KINDS
-def test_a_stream_that_breaks_off_costs_what_came(
-    endpoint: ScriptedEndpoint, is_async: bool
-) -> None:
-    block = budget("9 calls + 9000 tokens")
-    with block, pytest.raises(Exception, match=r"(?i)connection|peer|incomplete|chunk"):
-        pieces_of(budgeted(a_model(endpoint, "stream-cut")), is_async)
-    assert counted(block, "calls") == 1
-    assert counted(block, "tokens") > 50
-
-
-@pytest.mark.feature("broken stream")
-@KINDS
-def test_a_stream_that_is_left_costs_its_hold(endpoint: ScriptedEndpoint, is_async: bool) -> None:
-    async def leave(model: Any) -> None:
-        stream = model.astream("Hello?")
-        async for _ in stream:
-            break
-        await stream.aclose()
-
-    with budget("9 calls + 9000 tokens") as block:
-        model = budgeted(a_model(endpoint, "stream-hang"))
-        if is_async:
-            asyncio.run(leave(model))
-        else:
-            stream = model.stream("Hello?")
-            next(stream)
-            stream.close()
-    assert counted(block, "calls") == 1
-    assert counted(block, "tokens") > 50
-
-
-@pytest.mark.feature("abort")
-def test_a_cancelled_call_costs_its_hold(endpoint: ScriptedEndpoint) -> None:
-    async def main() -> None:
-        await cancel(endpoint, budgeted(a_model(endpoint, "hang")).ainvoke("Hello?"))
-
-    with budget("9 calls + 9000 tokens") as block:
-        asyncio.run(main())
-    assert counted(block, "calls") == 1
-    assert counted(block, "tokens") > 50
-
-
 @pytest.mark.feature("deadline")
 @KINDS
 def test_no_call_begins_after_the_deadline(endpoint: ScriptedEndpoint, is_async: bool) -> None:
@@ -341,19 +263,6 @@ def test_no_call_begins_after_the_deadline(endpoint: ScriptedEndpoint, is_async:
         messages = run(an_agent(endpoint, BudgetMiddleware("9 calls")), is_async)
     assert messages[-1].response_metadata["finish_reason"] == "deadline"
     assert endpoint.requests == []
-
-
-@pytest.mark.feature("deadline")
-@pytest.mark.parametrize("model", ["hang", "stream-hang"])
-def test_an_awaited_call_ends_at_the_deadline(endpoint: ScriptedEndpoint, model: str) -> None:
-    async def main() -> None:
-        limited = budgeted(a_model(endpoint, model), "9 calls")
-        with budget("0.2 s"):
-            async for _ in limited.astream("Hello?"):
-                pass
-
-    with pytest.raises(DeadlineExceeded):
-        asyncio.run(main())
 
 
 @pytest.mark.feature("deadline")

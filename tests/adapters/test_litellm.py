@@ -1,18 +1,17 @@
 """LiteLLM: its functions with a budget, and the attempts of its router."""
 
 import asyncio
-import threading
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, closing
 from typing import Any
 
 import pytest
 
 from budget_core.errors import BudgetError
-from budget_cpython import BudgetExceededError, DeadlineExceeded, budget, budgeted
-from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.provider_errors import UnbilledError
+from budget_cpython import BudgetExceededError, budget, budgeted
 from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
-from tests.adapters.support import a_request, bodies, cancel, counted, run_example, tokens
+from tests.adapters.model_cases import ModelCases, World
+from tests.adapters.support import bodies, counted, run_example, tokens
 
 litellm = pytest.importorskip("litellm")
 openai = pytest.importorskip("openai")
@@ -66,6 +65,53 @@ def a_router(endpoint: ScriptedEndpoint, *models: str, **options: Any) -> Any:
 
 def text_of(pieces: list[Any]) -> str:
     return "".join(piece.choices[0].delta.content or "" for piece in pieces)
+
+
+class Chat(World):
+    """Completions: a model is its name with the other arguments of a call, after the module."""
+
+    refused = litellm.BudgetExceededError
+    late = litellm.Timeout
+    fallback = "openai/gpt-4o-mini"
+
+    def model(self, name: str, **options: Any) -> Any:
+        base_url = options.pop("base_url", self.endpoint.base_url)
+        options |= {"model": f"openai/{name}", "messages": HELLO, "max_tokens": 50}
+        where = {"api_base": base_url, "api_key": "k"}
+        return litellm, {"num_retries": 0, "max_retries": 0, **where, **options, "stream": False}
+
+    def budgeted(self, model: Any, limits: str | None = None, **options: Any) -> Any:
+        return budgeted(litellm, limits, **options), model[1]
+
+    def ask(self, model: Any) -> Any:
+        llm, options = model
+        return (llm.acompletion if self.is_async else llm.completion)(**options)
+
+    def stream(self, model: Any) -> Any:
+        return self.awaited(model) if self.is_async else self.blocking(model)
+
+    def blocking(self, model: Any) -> Iterator[str]:
+        llm, options = model
+        with closing(llm.completion(**options | {"stream": True})) as stream:
+            for piece in stream:
+                if text := piece.choices[0].delta.content:
+                    yield text
+
+    async def awaited(self, model: Any) -> AsyncIterator[str]:
+        llm, options = model
+        async with aclosing(await llm.acompletion(**options | {"stream": True})) as stream:
+            async for piece in stream:
+                if text := piece.choices[0].delta.content:
+                    yield text
+
+
+@pytest.fixture(params=[False, True], ids=["blocking", "async"])
+def world(request: Any, endpoint: ScriptedEndpoint) -> World:
+    return Chat(endpoint, request.param)
+
+
+class TestModel(ModelCases):
+    """Models of LiteLLM."""
 
 
 def test_what_is_budgeted_stands_in_for_the_module(endpoint: ScriptedEndpoint) -> None:
@@ -196,14 +242,6 @@ def test_anthropic_s_models_keep_tools_that_they_may_not_call(endpoint: Scripted
     assert body["tool_choice"] == {"type": "none"}
 
 
-@pytest.mark.feature("fallback")
-@KINDS
-def test_a_cheaper_model_takes_over(endpoint: ScriptedEndpoint, is_async: bool) -> None:
-    llm = budgeted(litellm, "$0.0001", fallback_model="openai/gpt-4o-mini")
-    ask(llm, endpoint, is_async, "gpt-4", max_tokens=100)
-    assert [body["model"] for body in bodies(endpoint)] == ["gpt-4o-mini"]
-
-
 @pytest.mark.feature("reserved final call")
 def test_the_last_call_is_made_without_tools(endpoint: ScriptedEndpoint) -> None:
     def reply(asked: Asked) -> Reply:
@@ -236,20 +274,6 @@ def test_a_refusal_is_litellm_s_own_error(endpoint: ScriptedEndpoint, is_async: 
     assert endpoint.requests == []
 
 
-@pytest.mark.feature("wait")
-@KINDS
-def test_a_call_waits_for_what_another_holds(endpoint: ScriptedEndpoint, is_async: bool) -> None:
-    with budget("1 calls", wait=60) as block:
-        first = BudgetedCall((), a_request())
-        first.begin_blocking()
-        thread = threading.Thread(target=ask, args=(budgeted(litellm), endpoint, is_async))
-        thread.start()
-        first.fail_blocking(UnbilledError())
-        thread.join()
-    assert block.left["calls"] == 0
-    assert len(endpoint.requests) == 1
-
-
 @pytest.mark.feature("stream")
 @KINDS
 def test_a_stream_passes_and_is_counted(endpoint: ScriptedEndpoint, is_async: bool) -> None:
@@ -278,71 +302,6 @@ def test_responses_stream_and_are_counted(endpoint: ScriptedEndpoint) -> None:
             events = finish(budgeted(litellm), is_async, "responses", **options)
             assert events[-1].type == "response.completed"
     assert (block.spent["calls"], block.spent["tokens"]) == (2, tokens(endpoint))
-
-
-@pytest.mark.feature("broken stream")
-@KINDS
-def test_a_stream_that_breaks_off_costs_what_came(
-    endpoint: ScriptedEndpoint, is_async: bool
-) -> None:
-    # older ones end such a stream without an error
-    with budget("9 calls + 9000 tokens") as block, suppress(openai.APIError):
-        ask(budgeted(litellm), endpoint, is_async, "stream-cut", stream=True)
-    assert counted(block, "calls") == 1
-    assert counted(block, "tokens") > 10
-
-
-@pytest.mark.feature("broken stream")
-@KINDS
-def test_a_stream_that_is_left_costs_its_hold(endpoint: ScriptedEndpoint, is_async: bool) -> None:
-    options = {"api_base": endpoint.base_url, "api_key": "k", "stream": True, "max_tokens": 50}
-    model = "openai/stream-hang"
-
-    async def leave() -> None:
-        stream = await budgeted(litellm).acompletion(model, HELLO, **options)
-        await anext(stream)
-        await stream.aclose()
-
-    with budget("9 calls + 9000 tokens") as block:
-        if is_async:
-            asyncio.run(leave())
-        else:
-            stream = budgeted(litellm).completion(model, HELLO, **options)
-            next(stream)
-            stream.close()
-    assert counted(block, "calls") == 1
-    assert counted(block, "tokens") > 50
-
-
-@pytest.mark.feature("abort")
-def test_a_cancelled_call_costs_its_hold(endpoint: ScriptedEndpoint) -> None:
-    async def main() -> None:
-        options = {"api_base": endpoint.base_url, "api_key": "k", "max_tokens": 50}
-        call = budgeted(litellm).acompletion("openai/hang", HELLO, **options)
-        await cancel(endpoint, call)
-
-    with budget("9 calls + 9000 tokens") as block:
-        asyncio.run(main())
-    assert counted(block, "calls") == 1
-    assert counted(block, "tokens") > 50
-
-
-@pytest.mark.feature("deadline")
-@KINDS
-def test_no_call_begins_after_the_deadline(endpoint: ScriptedEndpoint, is_async: bool) -> None:
-    with budget("0 s"), pytest.raises(litellm.Timeout, match="deadline") as raised:
-        ask(budgeted(litellm), endpoint, is_async)
-    assert isinstance(raised.value.__cause__, DeadlineExceeded)
-    assert endpoint.requests == []
-
-
-@pytest.mark.feature("deadline")
-@pytest.mark.parametrize(("model", "stream"), [("hang", False), ("stream-hang", True)])
-def test_an_awaited_call_ends_at_the_deadline(
-    endpoint: ScriptedEndpoint, model: str, stream: bool
-) -> None:
-    with budget("0.3 s"), pytest.raises(litellm.Timeout, match="deadline"):
-        ask(budgeted(litellm), endpoint, True, model, stream=stream)
 
 
 @pytest.mark.feature("retries")

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from budget_core.ledger.waiting import room_of
 from budget_cpython import (
     BudgetExceededError,
     DeadlineExceeded,
     budget,
     budgeted,
     open_ledger,
-    parse_limits,
 )
 from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall, Usage
 
@@ -25,7 +23,8 @@ openai = pytest.importorskip("openai")
 from agents import Agent, OpenAIProvider, RunConfig, Runner, function_tool, handoff  # noqa: E402
 
 from budget_cpython.adapters.openai_agents import AgentBudgetError, ToolBudget  # noqa: E402
-from tests.adapters.support import cancel, run_example  # noqa: E402
+from tests.adapters.model_cases import LIMIT, ModelCases, World  # noqa: E402
+from tests.adapters.support import run_example  # noqa: E402
 
 HAS_RETRIES = hasattr(agents, "ModelRetrySettings")
 
@@ -46,14 +45,55 @@ def finish(work: Any) -> Any:
     return asyncio.run(main())
 
 
-def provider(endpoint: ScriptedEndpoint, *, responses: bool = False, retries: int = 0) -> Any:
-    client = openai.AsyncOpenAI(base_url=endpoint.base_url, api_key="key", max_retries=retries)
+def provider(
+    endpoint: ScriptedEndpoint, *, responses: bool = False, retries: int = 0, base_url: str = ""
+) -> Any:
+    url = base_url or endpoint.base_url
+    client = openai.AsyncOpenAI(base_url=url, api_key="key", max_retries=retries)
     CLIENTS.append(client)
     return OpenAIProvider(openai_client=client, use_responses=responses)
 
 
 def model(endpoint: ScriptedEndpoint, name: str = "scripted", **options: Any) -> Any:
     return provider(endpoint, **options).get_model(name)
+
+
+class Runs(World):
+    """Runs of an agent that has a model."""
+
+    refused = late = AgentBudgetError
+
+    def model(self, name: str, **options: Any) -> Any:
+        options.pop("stream", None)
+        return model(self.endpoint, name, **options)
+
+    def ask(self, model: Any) -> Any:
+        return Runner.run(self.agent(model), "Hello?")
+
+    async def stream(self, model: Any) -> Any:
+        result = Runner.run_streamed(self.agent(model), "Hello?")
+        try:
+            async for event in result.stream_events():
+                if event.type == "raw_response_event" and event.data.type.endswith("text.delta"):
+                    yield event.data.delta
+        finally:
+            result.cancel()
+
+    def agent(self, model: Any) -> Any:
+        settings = agents.ModelSettings(max_tokens=LIMIT)
+        return Agent(name="a", model=model, model_settings=settings)
+
+    def run(self, work: Any) -> Any:
+        return finish(work)
+
+
+@pytest.fixture
+def world(endpoint: ScriptedEndpoint) -> World:
+    return Runs(endpoint)
+
+
+class TestModel(ModelCases):
+    """Models of openai-agents."""
 
 
 @function_tool  # type: ignore[untyped-decorator]
@@ -102,15 +142,6 @@ def test_a_call_counts_what_the_provider_reports(
     with budget("9 calls + 1000 tokens") as block:
         assert run(agent).final_output == "Hello."
     assert (block.spent["calls"], block.spent["tokens"]) == (1, 110)
-
-
-def test_a_model_keeps_its_type_and_the_first_one_has_no_budget(endpoint: ScriptedEndpoint) -> None:
-    first = model(endpoint)
-    made = budgeted(first, "0 calls")
-    assert type(made) is type(first)
-    assert run(Agent(name="a", model=first)).final_output
-    with pytest.raises(AgentBudgetError):
-        run(Agent(name="a", model=made))
 
 
 @pytest.mark.feature("notice")
@@ -241,37 +272,6 @@ def test_a_refusal_ends_the_run_with_its_partial_work(
     assert len(endpoint.requests) == 1
 
 
-@pytest.mark.feature("wait")
-def test_a_call_waits_for_what_another_holds(endpoint: ScriptedEndpoint) -> None:
-    ledger = open_ledger("memory:")
-    second_waits = threading.Event()
-
-    def first(asked: Asked) -> Reply:
-        second_waits.wait(60)
-        return Reply("First.", usage=Usage(10, 10))
-
-    endpoint.scripts |= {"first": first, "second": Reply("Second.", usage=Usage(10, 10))}
-    ledger.set_limits("acme", parse_limits("1000 tokens"))
-    settings = agents.ModelSettings(max_tokens=900)
-
-    async def main() -> list[Any]:
-        runs = []
-        for name in ("first", "second"):
-            own = budgeted(model(endpoint, name), ledger=ledger, account="acme", wait=60)
-            agent = Agent(name="a", model=own, model_settings=settings)
-            runs.append(asyncio.create_task(Runner.run(agent, "Hello?")))
-            while not endpoint.requests:  # noqa: ASYNC110 - the endpoint has no event
-                await asyncio.sleep(0.001)
-        while room_of(ledger).waiting != 1:  # noqa: ASYNC110 - the queue has no event
-            await asyncio.sleep(0.001)
-        second_waits.set()
-        return [result.final_output for result in await asyncio.gather(*runs)]
-
-    assert finish(main()) == ["First.", "Second."]
-    (row,) = ledger.balance("acme")
-    assert (row.spent, row.held) == (40, 0)
-
-
 def test_an_answer_is_cut_to_what_is_left(endpoint: ScriptedEndpoint) -> None:
     agent = Agent(name="a", model=budgeted(model(endpoint, "long"), "200 tokens"))
     run(agent)
@@ -338,60 +338,6 @@ async def read(agent: Any, events: int = 999) -> None:
         if not events:
             result.cancel()
             return
-
-
-@pytest.mark.feature("broken stream")
-def test_a_stream_that_breaks_off_costs_what_was_held(endpoint: ScriptedEndpoint) -> None:
-    own = budgeted(model(endpoint, "stream-cut"))
-    settings = agents.ModelSettings(max_tokens=100)
-    with budget("9 calls + 1000 tokens") as block:
-        with pytest.raises(Exception, match=r"peer closed|Connection error"):
-            finish(read(Agent(name="a", model=own, model_settings=settings)))
-        assert block.left["calls"] == 8
-        assert block.left["tokens"] <= 900
-
-
-@pytest.mark.feature("broken stream")
-def test_a_stream_that_is_left_costs_what_was_held(endpoint: ScriptedEndpoint) -> None:
-    own = budgeted(model(endpoint, "stream-hang"))
-    settings = agents.ModelSettings(max_tokens=100)
-    with budget("9 calls + 1000 tokens") as block:
-        finish(read(Agent(name="a", model=own, model_settings=settings), 2))
-        assert block.left["calls"] == 8
-        assert block.left["tokens"] <= 900
-
-
-@pytest.mark.feature("abort")
-def test_a_cancelled_run_costs_what_was_held_and_calls_nobody(endpoint: ScriptedEndpoint) -> None:
-    own = budgeted(model(endpoint, "hang"))
-    settings = agents.ModelSettings(max_tokens=100)
-
-    async def main() -> None:
-        agent = Agent(name="a", model=own, model_settings=settings)
-        await cancel(endpoint, Runner.run(agent, "Hello?"))
-
-    with budget("9 calls + 1000 tokens") as block:
-        finish(main())
-        assert block.left["calls"] == 8
-        assert block.left["tokens"] <= 900
-    assert len(endpoint.requests) == 1
-
-
-@pytest.mark.feature("deadline")
-@pytest.mark.parametrize("streams", [False, True])
-def test_a_call_ends_at_the_deadline(endpoint: ScriptedEndpoint, streams: bool) -> None:
-    name = "stream-hang" if streams else "hang"
-    agent = Agent(name="a", model=budgeted(model(endpoint, name)))
-    with budget("0.2 s"), pytest.raises(AgentBudgetError) as ended:
-        finish(read(agent)) if streams else run(agent)
-    assert isinstance(ended.value.__cause__, DeadlineExceeded)
-
-
-@pytest.mark.feature("deadline")
-def test_after_the_deadline_nothing_is_sent(endpoint: ScriptedEndpoint) -> None:
-    with budget("0 s"), pytest.raises(AgentBudgetError):
-        run(Agent(name="a", model=budgeted(model(endpoint))))
-    assert not endpoint.requests
 
 
 @pytest.mark.feature("deadline")
@@ -524,15 +470,6 @@ def test_a_refused_attempt_of_the_client_costs_nothing(endpoint: ScriptedEndpoin
     assert block.spent["calls"] == 1
 
 
-@pytest.mark.parametrize("name", ["error-400", "error-500"])
-def test_a_call_that_its_provider_refuses_costs_nothing(
-    endpoint: ScriptedEndpoint, name: str
-) -> None:
-    with budget("9 calls") as block, pytest.raises(openai.APIStatusError):
-        run(Agent(name="a", model=budgeted(model(endpoint, name))))
-    assert block.left["calls"] == 9
-
-
 @pytest.mark.feature("retries")
 @pytest.mark.skipif(not HAS_RETRIES, reason="the runner does not retry")
 @pytest.mark.parametrize("streams", [False, True])
@@ -556,13 +493,6 @@ def test_each_retry_of_the_runner_counts_and_a_refusal_is_not_retried(
     with budget("0 s"), pytest.raises(AgentBudgetError):
         finish(read(agent)) if streams else run(agent)
     assert len(endpoint.requests) == 4
-
-
-def test_an_unreported_usage_counts_as_what_was_held(endpoint: ScriptedEndpoint) -> None:
-    settings = agents.ModelSettings(max_tokens=100)
-    with budget("1000 tokens") as block:
-        run(Agent(name="a", model=budgeted(model(endpoint, "no-usage")), model_settings=settings))
-    assert block.spent["tokens"] > 100
 
 
 def test_budgeted_names_what_it_takes() -> None:

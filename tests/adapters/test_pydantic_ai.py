@@ -7,24 +7,22 @@ from typing import Any
 
 import pytest
 
-from budget_core.ledger.waiting import room_of
 from budget_cpython import (
     BudgetExceededError,
     DeadlineExceeded,
     budget,
     budgeted,
     open_ledger,
-    parse_limits,
 )
 from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall, Usage
-from tests.adapters.support import cancel, run_example
+from tests.adapters.model_cases import LIMIT, ModelCases, World
+from tests.adapters.support import run_example
 
 pytest.importorskip("pydantic_ai")
 
 import openai
 from pydantic_ai import Agent, RunContext, capture_run_messages
 from pydantic_ai.exceptions import (
-    ModelHTTPError,
     UsageLimitExceeded,
     UserError,
 )
@@ -59,12 +57,42 @@ def model(
     *,
     responses: bool = False,
     retries: int = 0,
+    base_url: str = "",
     **options: Any,
 ) -> Any:
-    client = openai.AsyncOpenAI(base_url=endpoint.base_url, api_key="key", max_retries=retries)
+    url = base_url or endpoint.base_url
+    client = openai.AsyncOpenAI(base_url=url, api_key="key", max_retries=retries)
     CLIENTS.append(client)
     kind = OpenAIResponsesModel if responses else OpenAIChatModel
     return kind(name, provider=OpenAIProvider(openai_client=client), **options)
+
+
+class Runs(World):
+    """Runs of an agent that has a model."""
+
+    refused = late = UsageLimitExceeded
+
+    def model(self, name: str, **options: Any) -> Any:
+        options.pop("stream", None)
+        return model(self.endpoint, name, settings={"max_tokens": LIMIT}, **options)
+
+    def ask(self, model: Any) -> Any:
+        return Agent(model).run("Hello?")
+
+    def pieces(self, model: Any, most: int = 999) -> list[str]:
+        return list(finish(read(Agent(model), most)))
+
+    def run(self, work: Any) -> Any:
+        return finish(work)
+
+
+@pytest.fixture
+def world(endpoint: ScriptedEndpoint) -> World:
+    return Runs(endpoint)
+
+
+class TestModel(ModelCases):
+    """Models of pydantic-ai."""
 
 
 def search(query: str) -> str:
@@ -114,15 +142,6 @@ def test_a_request_counts_what_the_provider_reports(
     with budget("9 calls + 1000 tokens") as block:
         assert run(agent).output == "Hello."
     assert (block.spent["calls"], block.spent["tokens"]) == (1, 110)
-
-
-def test_the_first_model_has_no_budget(endpoint: ScriptedEndpoint) -> None:
-    first = model(endpoint)
-    made = budgeted(first, "0 calls")
-    assert made.model_name == first.model_name
-    assert run(Agent(first)).output
-    with pytest.raises(UsageLimitExceeded):
-        run(Agent(made))
 
 
 @pytest.mark.feature("notice")
@@ -239,36 +258,6 @@ def test_its_own_usage_limits_hold_beside_the_budget(endpoint: ScriptedEndpoint)
     assert block.spent["calls"] == 2
 
 
-@pytest.mark.feature("wait")
-def test_a_request_waits_for_what_another_holds(endpoint: ScriptedEndpoint) -> None:
-    ledger = open_ledger("memory:")
-    second_waits = threading.Event()
-
-    def first(asked: Asked) -> Reply:
-        second_waits.wait(60)
-        return Reply("First.", usage=Usage(10, 10))
-
-    endpoint.scripts |= {"first": first, "second": Reply("Second.", usage=Usage(10, 10))}
-    ledger.set_limits("acme", parse_limits("1000 tokens"))
-
-    async def main() -> list[Any]:
-        runs = []
-        for name in ("first", "second"):
-            own = budgeted(model(endpoint, name), ledger=ledger, account="acme", wait=60)
-            agent = Agent(own, model_settings={"max_tokens": 900})
-            runs.append(asyncio.create_task(agent.run("Hello?")))
-            while not endpoint.requests:  # noqa: ASYNC110 - the endpoint has no event
-                await asyncio.sleep(0.001)
-        while room_of(ledger).waiting != 1:  # noqa: ASYNC110 - the queue has no event
-            await asyncio.sleep(0.001)
-        second_waits.set()
-        return [result.output for result in await asyncio.gather(*runs)]
-
-    assert finish(main()) == ["First.", "Second."]
-    (row,) = ledger.balance("acme")
-    assert (row.spent, row.held) == (40, 0)
-
-
 @pytest.mark.parametrize("of", ["model", "agent"])
 def test_a_limit_of_the_answer_is_lowered_to_what_is_left(
     endpoint: ScriptedEndpoint, of: str
@@ -328,56 +317,6 @@ def test_the_streams_of_a_run_with_tools_count(endpoint: ScriptedEndpoint) -> No
     with budget("9 calls") as block:
         assert "".join(finish(read(agent))) == "That is all."
     assert (block.spent["calls"], block.spent["tokens"]) == (3, 330)
-
-
-@pytest.mark.feature("broken stream")
-def test_a_stream_that_breaks_off_costs_what_was_held(endpoint: ScriptedEndpoint) -> None:
-    agent = Agent(budgeted(model(endpoint, "stream-cut")), model_settings={"max_tokens": 100})
-    with budget("9 calls + 1000 tokens") as block:
-        with pytest.raises(Exception, match=r"peer closed|Connection error"):
-            finish(read(agent))
-        assert block.left["calls"] == 8
-        assert block.left["tokens"] <= 900
-
-
-@pytest.mark.feature("broken stream")
-def test_a_stream_that_is_left_costs_what_was_held(endpoint: ScriptedEndpoint) -> None:
-    endpoint.scripts["stream"] = Reply("word " * 20, usage=Usage(10, 20))
-    agent = Agent(budgeted(model(endpoint, "stream-hang")), model_settings={"max_tokens": 100})
-    with budget("9 calls + 1000 tokens") as block:
-        assert len(finish(read(agent, 1))) == 1
-        assert block.left["calls"] == 8
-        assert block.left["tokens"] <= 900
-
-
-@pytest.mark.feature("abort")
-def test_a_cancelled_run_costs_what_was_held_and_calls_nobody(endpoint: ScriptedEndpoint) -> None:
-    agent = Agent(budgeted(model(endpoint, "hang")), model_settings={"max_tokens": 100})
-
-    async def main() -> None:
-        await cancel(endpoint, agent.run("Hello?"))
-
-    with budget("9 calls + 1000 tokens") as block:
-        finish(main())
-        assert block.left["calls"] == 8
-        assert block.left["tokens"] <= 900
-    assert len(endpoint.requests) == 1
-
-
-@pytest.mark.feature("deadline")
-@pytest.mark.parametrize("streams", [False, True])
-def test_a_request_ends_at_the_deadline(endpoint: ScriptedEndpoint, streams: bool) -> None:
-    agent = Agent(budgeted(model(endpoint, "stream-hang" if streams else "hang")))
-    with budget("0.2 s"), pytest.raises(UsageLimitExceeded) as ended:
-        finish(read(agent)) if streams else run(agent)
-    assert isinstance(ended.value.__cause__, DeadlineExceeded)
-
-
-@pytest.mark.feature("deadline")
-def test_after_the_deadline_nothing_is_sent(endpoint: ScriptedEndpoint) -> None:
-    with budget("0 s"), pytest.raises(UsageLimitExceeded):
-        run(Agent(budgeted(model(endpoint))))
-    assert not endpoint.requests
 
 
 @pytest.mark.feature("deadline")
@@ -482,22 +421,6 @@ def test_each_model_of_a_fallback_model_counts_and_a_refusal_asks_no_other_one(
 
     finish(main())
     assert len(endpoint.requests) == 2
-
-
-@pytest.mark.parametrize("name", ["error-400", "error-500"])
-def test_a_request_that_its_provider_refuses_costs_nothing(
-    endpoint: ScriptedEndpoint, name: str
-) -> None:
-    with budget("9 calls") as block, pytest.raises(ModelHTTPError):
-        run(Agent(budgeted(model(endpoint, name))))
-    assert block.left["calls"] == 9
-
-
-def test_an_unreported_usage_counts_as_what_was_held(endpoint: ScriptedEndpoint) -> None:
-    agent = Agent(budgeted(model(endpoint, "no-usage")), model_settings={"max_tokens": 100})
-    with budget("1000 tokens") as block:
-        run(agent)
-    assert block.spent["tokens"] > 100
 
 
 def test_a_model_by_its_name(endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
