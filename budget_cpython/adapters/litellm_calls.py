@@ -62,7 +62,7 @@ def attempt(layers: Sequence[Layer], name: str, body: Json) -> Any:
     if _is_cached(answer):
         call.fail_blocking(UnbilledError("the answer came from a cache"))
     else:
-        call.end_blocking(form.answer(_as_json(answer)))
+        call.end_blocking(_answer_of(form, answer))
     return answer
 
 
@@ -83,7 +83,7 @@ async def attempt_async(layers: Sequence[Layer], name: str, body: Json) -> Any:
     if _is_cached(answer):
         await call.fail(UnbilledError("the answer came from a cache"))
     else:
-        await call.end(form.answer(_as_json(answer)))
+        await call.end(_answer_of(form, answer))
     return answer
 
 
@@ -176,6 +176,14 @@ def _needs_tools(model: str, request: Request) -> bool:
     """Tell whether a model refuses messages with calls of tools unless there are tools."""
     named = "claude" in model or model.startswith("anthropic/")
     return named and any(one.get("role") == "tool" for one in request.messages)
+
+
+def _answer_of(form: WireFormat, answer: Any) -> ChatResponse:
+    """Return what an answer says; LiteLLM writes zeros where its provider reports no usage."""
+    body = _as_json(answer)
+    if not (body.get("usage") or {}).get("total_tokens"):
+        body = {**body, "usage": None}
+    return form.answer(body)
 
 
 def _is_cached(answer: Any) -> bool:
