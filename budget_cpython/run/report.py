@@ -6,6 +6,7 @@ from typing import Any
 
 from budget_core.ledger.records import Balance
 from budget_core.money import dollars
+from budget_cpython.columns import columns
 from budget_cpython.proxy.usage_by_model import ModelUsage, UsageByModel
 from budget_cpython.run.command import Ending
 from budget_cpython.run.status_line import duration
@@ -91,12 +92,7 @@ def _table(rows: dict[str, ModelUsage]) -> list[str]:
     if not rows:
         return []
     table = [_HEADS, *((model, *_cells(row)) for model, row in rows.items())]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = []
-    for cells in table:
-        first, *others = map(str.rjust, cells, widths)
-        lines.append("  ".join(["", first.strip().ljust(widths[0]), *others]))
-    return lines
+    return [f"  {line}" for line in columns(table, range(1, len(_HEADS)))]
 
 
 def _cells(row: ModelUsage) -> tuple[str, ...]:
