@@ -20,7 +20,8 @@ from budget_core.waking import from_any_thread
 from budget_cpython.deadline import DeadlineToken, current_or_none, set_current
 from budget_cpython.executor.options import describe
 from budget_cpython.executor.outcome import ToolKilled, ToolOutcome
-from budget_cpython.executor.slots import Slots, SlotsBusyError, ends_within, happens, in_thread
+from budget_cpython.executor.slots import Slots, SlotsBusyError, happens
+from budget_cpython.executor.threads import THREADS, ends_within
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
 
 CLEAN_UP_S = 0.025
@@ -289,7 +290,7 @@ class Call:
         self.slots.abandon(self)
         if self.options.cooperative:  # the tool's callbacks may be as slow as the tool
             call_hook = self.settings.call_hook
-            call_hook(in_thread, partial(call_hook, self.token.cancel))
+            call_hook(THREADS.submit, partial(call_hook, self.token.cancel))
         else:
             self.token.cancel()
         return True

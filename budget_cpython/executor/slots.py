@@ -1,20 +1,17 @@
-"""Run tools in daemon threads, and bound how many run or were abandoned: each has a slot.
-
-`ThreadPoolExecutor` joins its threads when the interpreter exits: one hung tool would hang it.
-"""
+"""Bound how many tools run or were abandoned: each has a slot until it has ended."""
 
 import asyncio
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import contextmanager
-from contextvars import copy_context
-from threading import TIMEOUT_MAX, Event, Lock, Thread
+from threading import TIMEOUT_MAX, Event, Lock
 from typing import Any
 from weakref import WeakSet
 
 from budget_core.checks import check_limit
 from budget_core.waking import from_any_thread
+from budget_cpython.executor.threads import THREADS
 
 
 class SlotsBusyError(Exception):
@@ -90,7 +87,7 @@ class Slots:
                 self.free(call)
 
         try:
-            return in_thread(work_and_free)
+            return THREADS.submit(work_and_free)
         except RuntimeError:
             self.free(call)
             raise
@@ -151,30 +148,6 @@ def _reset_all() -> None:
 
 if hasattr(os, "register_at_fork"):  # the tools run on in the parent only
     os.register_at_fork(after_in_child=_reset_all)
-
-
-def in_thread(work: Callable[[], Any]) -> "Future[Any]":
-    """Have a daemon thread do some work in a copy of this context; return a future of its result.
-
-    Raises `RuntimeError` if the system gives no thread.
-    """
-    future: Future[Any] = Future()
-    target, arguments = copy_context().run, (_fulfil, future, work)
-    Thread(target=target, args=arguments, name="microbudget-tool", daemon=True).start()
-    return future
-
-
-def _fulfil(future: "Future[Any]", work: Callable[[], Any]) -> None:
-    try:
-        future.set_result(work())
-    except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
-        future.set_exception(error)
-        del future, work  # the error's traceback leads here
-
-
-def ends_within(future: "Future[Any]", seconds: float) -> bool:
-    """Wait that long for the end of some work, and tell whether it came."""
-    return not wait((future,), min(seconds, TIMEOUT_MAX)).not_done
 
 
 async def happens(event: asyncio.Event, within_s: float) -> bool:

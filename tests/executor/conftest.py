@@ -31,5 +31,5 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
         assert event.wait(PATIENCE_S), "the tool never began"
         return futures.wait(waited_for, within_s)
 
-    monkeypatch.setattr("budget_cpython.executor.slots.wait", wait)
+    monkeypatch.setattr("budget_cpython.executor.threads.wait", wait)
     return event

@@ -10,6 +10,7 @@ from budget_core import DeadlineExceeded, Tool
 from budget_core import TurnBudget as CoreTurnBudget
 from budget_cpython.deadline import Deadline, DeadlineToken
 from budget_cpython.executor import BoundedToolExecutor, ToolOutcome, tool_options
+from budget_cpython.executor.threads import DaemonThreads
 from tests.executor.support import PATIENCE_S, eventually, hung, status, stopped_turn, turn
 
 NONE = float("nan")
@@ -32,7 +33,7 @@ def test_a_completed_tool_has_its_value_and_its_trace() -> None:
     assert budget.snapshot()["tool_calls_used"] == 1
 
 
-def test_a_tool_runs_in_a_daemon_thread() -> None:
+def test_a_tool_runs_in_a_daemon_thread_that_serves_again() -> None:
     budget, state = turn()
     executor = BoundedToolExecutor()
     threads: list[threading.Thread] = []
@@ -40,10 +41,11 @@ def test_a_tool_runs_in_a_daemon_thread() -> None:
     def look() -> None:
         threads.append(threading.current_thread())
 
-    executor.execute(look, {}, budget, state)
-    (thread,) = threads
-    assert thread.daemon
-    assert thread is not threading.current_thread()
+    for _ in range(20):
+        executor.execute(look, {}, budget, state)
+    assert all(thread.daemon for thread in threads)
+    assert threading.current_thread() not in threads
+    assert len(set(threads)) < 20
 
 
 def test_a_tool_object_is_called_by_its_name() -> None:
@@ -405,7 +407,8 @@ def test_a_thread_that_cannot_be_started_is_a_failed_call(monkeypatch: pytest.Mo
         def start(self) -> None:
             raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("budget_cpython.executor.slots.Thread", NoThread)
+    monkeypatch.setattr("budget_cpython.executor.slots.THREADS", DaemonThreads())
+    monkeypatch.setattr("budget_cpython.executor.threads.Thread", NoThread)
     outcome = executor.execute(read, {"path": "a"}, budget, state, trace_id="t")
     assert (outcome.status, executor.running) == ("failed", 0)
     assert "can't start new thread" in outcome.reason

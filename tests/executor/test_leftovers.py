@@ -1,10 +1,11 @@
-"""What a call leaves behind once it is over: no watchers, no arguments."""
+"""What a call leaves behind once it is over: no watchers, no threads for ever, no arguments."""
 
 import asyncio
 import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from budget_cpython.executor import BoundedToolExecutor, with_timeout
 from budget_cpython.executor.slots import Slots, SlotsBusyError
+from budget_cpython.executor.threads import MAX_IDLE, DaemonThreads
 from tests.executor.support import PATIENCE_S, eventually, turn
 
 
@@ -111,3 +113,25 @@ def test_what_has_ended_is_not_abandoned() -> None:
     slots.free("call")
     slots.abandon("call")
     assert (slots.running, slots.abandoned) == (0, 0)
+
+
+def test_a_thread_is_idle_when_its_work_is_done() -> None:
+    threads = DaemonThreads()
+    used = {threads.submit(threading.current_thread).result(PATIENCE_S) for _ in range(20)}
+    assert len(used) == 1
+
+
+def test_only_so_many_threads_stay() -> None:
+    threads = DaemonThreads()
+    gate = threading.Event()
+    used: list[threading.Thread] = []
+
+    def work() -> None:
+        used.append(threading.current_thread())
+        assert gate.wait(PATIENCE_S)
+
+    futures = [threads.submit(work) for _ in range(MAX_IDLE + 3)]
+    eventually(lambda: len(used) == MAX_IDLE + 3)
+    gate.set()
+    wait(futures)
+    eventually(lambda: sum(thread.is_alive() for thread in used) == MAX_IDLE)

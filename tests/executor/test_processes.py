@@ -340,7 +340,7 @@ with hung() as tool:
     threading.Thread(target=call, args=(tool,)).start()
     eventually(lambda: executor.running == 1)
     limited = with_timeout(lambda: 2, 500)
-    assert limited() == 2
+    assert limited() == 2  # its thread is idle now
     child = os.fork()
     if child == 0:
         before = executor.running, executor.abandoned
@@ -351,7 +351,7 @@ with hung() as tool:
 """
 
 
-def test_a_forked_child_begins_with_free_slots() -> None:
+def test_a_forked_child_begins_with_free_slots_and_threads_of_its_own() -> None:
     with program(FORKED) as parent:
         said, complaints = parent.communicate(timeout=2 * PATIENCE_S)
     assert (said, complaints) == ("0 0 1 2 0\n1 1\n", "")

@@ -345,7 +345,7 @@ def test_the_time_that_a_call_waits_for_its_place_is_part_of_its_time(
 
 
 def test_only_a_cooperative_tool_is_partial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("budget_cpython.executor.slots.wait", lambda one, _: futures.wait(one))
+    monkeypatch.setattr("budget_cpython.executor.threads.wait", lambda one, _: futures.wait(one))
 
     now = [0]
     monkeypatch.setattr("budget_cpython.executor.call.monotonic_ns", lambda: now[0])

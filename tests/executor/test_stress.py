@@ -7,6 +7,8 @@ import time
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from budget_cpython.executor import BoundedToolExecutor, ToolOutcome
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
 from tests.executor.support import PATIENCE_S, eventually, turn
@@ -131,7 +133,8 @@ EXPECTED = {
 }
 
 
-def test_whatever_races_the_sums_are_right() -> None:
+def test_whatever_races_the_sums_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("budget_cpython.executor.threads.MAX_IDLE", 2)
     world = World()
     threads = [threading.Thread(target=world.in_thread, daemon=True) for _ in range(6)]
     threads += [threading.Thread(target=world.in_loop, daemon=True) for _ in range(3)]
