@@ -56,7 +56,7 @@ class AsyncLeasedLedger(lease.LeasedLedger, AsyncPassthrough):
         self._lock = lock
         self._gate = gate or TaskGate()
 
-    async def _ask(self, operation: str, *arguments: Any) -> Any:
+    async def _do(self, operation: str, *arguments: Any) -> Any:
         return await self.upstream.ask(operation, *arguments)
 
 

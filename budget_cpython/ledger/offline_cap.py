@@ -102,7 +102,7 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         if key is not None and self._granted(Hold(path, name)):
             return self._local.reserve(path, asked, name, ttl)
         try:
-            return cast(Hold, await self._ask("reserve", path, asked, name, ttl))
+            return cast(Hold, await self._do("reserve", path, asked, name, ttl))
         except OFFLINE as error:
             if LedgerCorruptError in (type(error), type(getattr(error, "cause", None))):
                 raise
@@ -114,7 +114,7 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         used = check_amounts(amounts)
         name = new_key() if key is None else check_key(key)
         try:
-            return cast(Hold, await self._ask("charge", check_path(path), used, name))
+            return cast(Hold, await self._settle("charge", check_path(path), used, name))
         except OFFLINE:
             async with self._gate:
                 self.upstream.outbox.charge(path, used, name)
@@ -127,7 +127,7 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
             async with self._gate:
                 return self._commit_grant(hold, used)
         try:
-            return cast(Hold, await self._ask("commit", hold, used))
+            return cast(Hold, await self._settle("commit", hold, used))
         except OFFLINE:
             async with self._gate:
                 self.upstream.outbox.commit(hold, used)
@@ -140,7 +140,7 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
             async with self._gate:
                 return self._release_grant(hold)
         try:
-            return cast(Hold, await self._ask("release", hold))
+            return cast(Hold, await self._settle("release", hold))
         except OFFLINE:
             async with self._gate:
                 self.upstream.outbox.release(hold)
@@ -154,7 +154,7 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         if self._granted(hold):
             return self._local.extend(hold, ttl)
         try:
-            return cast(Hold, await self._ask("extend", hold, ttl))
+            return cast(Hold, await self._do("extend", hold, ttl))
         except OFFLINE:
             return hold
 
@@ -162,13 +162,13 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         """Return a hold by its path and `id`."""
         if self._granted(Hold(path, id)):
             return self._local.hold(path, id)
-        return cast(Hold, await self._ask("hold", path, id))
+        return cast(Hold, await self._do("hold", path, id))
 
     async def expire(self) -> int:
         """Count expired holds as spent; settle what can be settled."""
         count = self._local.expire()
         try:
-            return count + cast(int, await self._ask("expire"))
+            return count + cast(int, await self._settle("expire"))
         except OFFLINE:
             return count
 
@@ -186,12 +186,12 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         if self._used or self.upstream.outbox.entries:
             async with self._gate:
                 try:
-                    await self._settle()
+                    await self._deliver()
                 except LedgerFullError:  # what frees room has to get through
                     pass
         return await self.upstream.ask(operation, *arguments)
 
-    async def _settle(self) -> None:
+    async def _deliver(self) -> None:
         """Deliver what the ledger is owed; the cap is whole again once that is all."""
         self._local.expire()
         for grant in list(self._grants.values()):

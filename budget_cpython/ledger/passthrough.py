@@ -8,10 +8,6 @@ from typing import Any
 from budget_core.ledger._types import AsyncLedgerProtocol, LedgerProtocol
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import TTL, Balance, Hold, wake
-from budget_core.ledger.waiting import reserve_blocking
-from budget_cpython.ledger.waiting import reserve_waiting
-
-SETTLING = ("commit", "release", "charge", "expire", "set_limits")  # operations
 
 
 class Passthrough(LedgerProtocol):
@@ -22,23 +18,23 @@ class Passthrough(LedgerProtocol):
 
     WAITS_INSIDE = False
 
-    def _ask(self, operation: str, *arguments: Any) -> Any:
-        found = self._do(operation, *arguments)
-        if operation in SETTLING:
-            wake(self, *arguments[:1])
-        return found
-
     def _do(self, operation: str, *arguments: Any) -> Any:
         raise NotImplementedError
 
+    def _settle(self, operation: str, *arguments: Any) -> Any:
+        """Do an operation after which calls that wait may be granted."""
+        found = self._do(operation, *arguments)
+        wake(self, *arguments[:1])
+        return found
+
     def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
-        self._ask("set_limits", path, limits)
+        self._settle("set_limits", path, limits)
 
     def limits(self, path: str) -> list[Limit]:
-        return self._ask("limits", path)
+        return self._do("limits", path)
 
     def accounts(self) -> list[str]:
-        return self._ask("accounts")
+        return self._do("accounts")
 
     def reserve(
         self,
@@ -49,59 +45,61 @@ class Passthrough(LedgerProtocol):
         wait: float | None = None,
     ) -> Hold:
         if wait and self.WAITS_INSIDE:
-            return self._ask("reserve", path, amounts, key, ttl, wait)
+            return self._do("reserve", path, amounts, key, ttl, wait)
         if wait:
+            from budget_core.ledger.waiting import reserve_blocking  # most programs never wait
+
             return reserve_blocking(self, path, amounts, key, ttl, wait)
-        return self._ask("reserve", path, amounts, key, ttl)
+        return self._do("reserve", path, amounts, key, ttl)
 
     def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
-        return self._ask("charge", path, amounts, key)
+        return self._settle("charge", path, amounts, key)
 
     def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
-        return self._ask("commit", hold, actual)
+        return self._settle("commit", hold, actual)
 
     def release(self, hold: Hold) -> Hold:
-        return self._ask("release", hold)
+        return self._settle("release", hold)
 
     def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
-        return self._ask("extend", hold, ttl)
+        return self._do("extend", hold, ttl)
 
     def hold(self, path: str, id: str) -> Hold:
-        return self._ask("hold", path, id)
+        return self._do("hold", path, id)
 
     def expire(self) -> int:
-        return self._ask("expire")
+        return self._settle("expire")
 
     def balance(self, path: str) -> list[Balance]:
-        return self._ask("balance", path)
+        return self._do("balance", path)
 
     def history(self, path: str) -> list[Balance]:
-        return self._ask("history", path)
+        return self._do("history", path)
 
     def close(self) -> None:
-        self._ask("close")
+        self._do("close")
 
 
 class AsyncPassthrough(AsyncLedgerProtocol):
     """An `AsyncLedgerProtocol` all of whose operations are done by `_do`."""
 
-    async def _ask(self, operation: str, *arguments: Any) -> Any:
-        found = await self._do(operation, *arguments)
-        if operation in SETTLING:
-            wake(self, *arguments[:1])
-        return found
-
     async def _do(self, operation: str, *arguments: Any) -> Any:
         raise NotImplementedError
 
+    async def _settle(self, operation: str, *arguments: Any) -> Any:
+        """Do an operation after which calls that wait may be granted."""
+        found = await self._do(operation, *arguments)
+        wake(self, *arguments[:1])
+        return found
+
     async def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
-        await self._ask("set_limits", path, limits)
+        await self._settle("set_limits", path, limits)
 
     async def limits(self, path: str) -> list[Limit]:
-        return await self._ask("limits", path)
+        return await self._do("limits", path)
 
     async def accounts(self) -> list[str]:
-        return await self._ask("accounts")
+        return await self._do("accounts")
 
     async def reserve(
         self,
@@ -112,32 +110,34 @@ class AsyncPassthrough(AsyncLedgerProtocol):
         wait: float | None = None,
     ) -> Hold:
         if wait:
+            from budget_cpython.ledger.waiting import reserve_waiting  # most programs never wait
+
             return await reserve_waiting(self, path, amounts, key, ttl, wait)
-        return await self._ask("reserve", path, amounts, key, ttl)
+        return await self._do("reserve", path, amounts, key, ttl)
 
     async def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
-        return await self._ask("charge", path, amounts, key)
+        return await self._settle("charge", path, amounts, key)
 
     async def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
-        return await self._ask("commit", hold, actual)
+        return await self._settle("commit", hold, actual)
 
     async def release(self, hold: Hold) -> Hold:
-        return await self._ask("release", hold)
+        return await self._settle("release", hold)
 
     async def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
-        return await self._ask("extend", hold, ttl)
+        return await self._do("extend", hold, ttl)
 
     async def hold(self, path: str, id: str) -> Hold:
-        return await self._ask("hold", path, id)
+        return await self._do("hold", path, id)
 
     async def expire(self) -> int:
-        return await self._ask("expire")
+        return await self._settle("expire")
 
     async def balance(self, path: str) -> list[Balance]:
-        return await self._ask("balance", path)
+        return await self._do("balance", path)
 
     async def history(self, path: str) -> list[Balance]:
-        return await self._ask("history", path)
+        return await self._do("history", path)
 
     async def close(self) -> None:
-        await self._ask("close")
+        await self._do("close")

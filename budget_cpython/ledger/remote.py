@@ -23,7 +23,6 @@ from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl
 from budget_core.until import stamp
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.forked import begin_again_in_children
-from budget_cpython.ledger.passthrough import SETTLING
 from budget_cpython.ledger.waiting import reserve_waiting
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.wall_clock import WALL
@@ -33,6 +32,7 @@ SWEEP_EVERY = 1000  # reservations of this ledger
 AXES = 256  # whose names are known to be well-formed
 PATHS = 4096
 WINDOWS = 64  # whose names were read
+SETTLING = ("commit", "release", "charge", "expire", "set_limits")  # operations
 
 
 class Backend(Protocol):

@@ -4,24 +4,24 @@ import sqlite3
 import time
 from collections.abc import Callable
 from threading import Lock, RLock, get_ident
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from budget_core.ledger.errors import LedgerError
 from budget_cpython.ledger.sqlite import forks
 from budget_cpython.ledger.sqlite.connection import Connection
 from budget_cpython.ledger.sqlite.trust import SQLITE_ERRORS
 
-T = TypeVar("T")
-Rows = TypeVar("Rows")
+Perform = Callable[[sqlite3.Connection, str, tuple[Any, ...]], Any]
 
 
 class _Request:
     """One thread's operation, and what came of it; `done` once that lasts."""
 
-    __slots__ = ("done", "error", "operation", "result", "turn", "until")
+    __slots__ = ("arguments", "done", "error", "operation", "result", "turn", "until")
 
-    def __init__(self, operation: Any, until: float) -> None:
+    def __init__(self, operation: str, arguments: tuple[Any, ...], until: float) -> None:
         self.operation = operation
+        self.arguments = arguments
         self.until = until
         self.turn = Lock()  # which its thread waits for
         self.turn.acquire()
@@ -30,7 +30,7 @@ class _Request:
         self.error: Exception | None = None
 
 
-class GroupCommit(Generic[Rows]):
+class GroupCommit:
     """Does operations in transactions; those that come while one is under way share the next.
 
     One thread at a time leads: it takes all operations that wait, does one after another in a
@@ -41,11 +41,7 @@ class GroupCommit(Generic[Rows]):
     what it has written stands.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        perform: Callable[[sqlite3.Connection, Callable[[Rows], Any]], Any],
-    ) -> None:
+    def __init__(self, connection: Connection, perform: Perform) -> None:
         self._connection = connection
         self._perform = perform
         self._in_use = RLock()  # held while the connection is used, or kept closed
@@ -54,7 +50,7 @@ class GroupCommit(Generic[Rows]):
         self._waiting: list[_Request] = []
         forks.close_before(self)
 
-    def run(self, operation: Callable[[Rows], T]) -> T:
+    def run(self, operation: str, *arguments: Any) -> Any:
         """Return what an operation returns, or raise what it raises, once that lasts.
 
         An error undoes the operation that raised it and no other. An interrupt of this thread
@@ -65,7 +61,7 @@ class GroupCommit(Generic[Rows]):
         """
         if self._leader == get_ident():  # in a signal's handler, or a clock
             raise self._connection.locked()
-        request = _Request(operation, time.monotonic() + self._connection.timeout)
+        request = _Request(operation, arguments, time.monotonic() + self._connection.timeout)
         batch: list[_Request] = []
         try:
             if self._leads(request):
@@ -81,8 +77,7 @@ class GroupCommit(Generic[Rows]):
             raise
         if request.error is not None:
             raise request.error
-        result: T = request.result
-        return result
+        return request.result
 
     def close(self) -> None:
         """Close the file until the next operation.
@@ -156,7 +151,7 @@ class GroupCommit(Generic[Rows]):
             for one in batch:
                 changes = db.total_changes
                 try:
-                    one.result, one.error = self._perform(db, one.operation), None
+                    one.result, one.error = self._perform(db, one.operation, one.arguments), None
                 except LedgerError as error:
                     one.error = error
                 except Exception as error:  # noqa: BLE001 - its own thread raises it

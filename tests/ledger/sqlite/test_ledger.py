@@ -10,7 +10,7 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 
 from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.limit import Limit
-from budget_cpython.ledger.sqlite import SqliteLedger, ledger, rows
+from budget_cpython.ledger.sqlite import SqliteLedger, loaded_ledger
 from tests.ledger.machine import LedgerMachine, comparable, paths, ttls
 from tests.properties import examples
 from tests_micro.ledger import cases as ledger_cases
@@ -62,9 +62,9 @@ def test_any_history_of_several_ledgers_on_one_file_is_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = itertools.count()
-    monkeypatch.setattr(ledger, "STEP", 2)
-    monkeypatch.setattr(rows, "SWEPT", 2)
-    monkeypatch.setattr(rows, "SWEEP_EVERY", 1)
+    monkeypatch.setattr(loaded_ledger, "STEP", 2)
+    monkeypatch.setattr(loaded_ledger, "SWEPT", 2)
+    monkeypatch.setattr(loaded_ledger, "SWEEP_EVERY", 1)
 
     class Machine(LedgerMachine):
         def make(self, clock: Any, keep: int) -> Together:

@@ -15,10 +15,8 @@ from budget_core.ledger.limit import Limit
 from budget_core.ledger.memory import Ledger
 from budget_core.ledger.records import Hold
 from budget_cpython import BudgetWrapper
-from budget_cpython.ledger.sqlite import SqliteLedger
-from budget_cpython.ledger.sqlite import ledger as ledger_module
-from budget_cpython.ledger.sqlite import rows as rows_module
-from budget_cpython.ledger.sqlite.rows import SWEEP_EVERY
+from budget_cpython.ledger.sqlite import SqliteLedger, loaded_ledger
+from budget_cpython.ledger.sqlite.loaded_ledger import SWEEP_EVERY
 from tests.ledger import claims, linearizable
 from tests.ledger.patience import NO_HURRY
 from tests.ledger.sqlite import kills as ledger_kills
@@ -217,7 +215,7 @@ def test_what_was_settled_without_a_date_is_kept_from_when_there_is_one(tmp_path
 def test_more_holds_expire_than_are_read_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_module, "STEP", 10)
+    monkeypatch.setattr(loaded_ledger, "STEP", 10)
     now = NOON
     with SqliteLedger(tmp_path / "ledger.db", clock=lambda: now) as ledger:
         ledger.set_limits("org", [Limit("tokens", None)])
@@ -260,8 +258,8 @@ def test_holds_are_found_when_they_are_over_however_many_came_after_them(tmp_pat
 def test_short_programs_too_remove_settled_holds_beside_live_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows_module, "SWEEP_EVERY", 8)
-    monkeypatch.setattr(rows_module, "SWEPT", 32)
+    monkeypatch.setattr(loaded_ledger, "SWEEP_EVERY", 8)
+    monkeypatch.setattr(loaded_ledger, "SWEPT", 32)
     now, held = NOON, 40
 
     def clock() -> float:
@@ -295,7 +293,7 @@ def test_a_key_that_is_free_again_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_a_balance_counts_any_number_of_holds_that_are_over(
     tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_module, "STEP", 10)
+    monkeypatch.setattr(loaded_ledger, "STEP", 10)
     now = NOON
     with SqliteLedger(tmp_path / "ledger.db", clock=lambda: now) as ledger:
         ledger.set_limits("org", [Limit("tokens", None)])
