@@ -9,9 +9,9 @@ from contextlib import suppress
 from budget_core.ledger.errors import LedgerError, LedgerFullError, LedgerUnavailableError
 from budget_cpython.ledger.sqlite import schema
 from budget_cpython.ledger.sqlite.ledger_file import LedgerFile
-from budget_cpython.ledger.sqlite.log_check import check_frames
 from budget_cpython.ledger.sqlite.trust import (
     SQLITE_ERRORS,
+    check_frames,
     check_log,
     check_whole,
     identify,

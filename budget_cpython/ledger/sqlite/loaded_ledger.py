@@ -105,7 +105,7 @@ class LoadedLedger(memory.Ledger):
         return int(count)
 
     def _paths(self, path: str) -> list[str]:
-        paths = super()._paths(path)
+        paths = chain(path)
         if not self._accounts:
             self._load_accounts(paths)
         return paths

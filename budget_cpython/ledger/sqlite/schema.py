@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
 from functools import cache
 from importlib.resources import files
@@ -18,7 +17,7 @@ _STATE = """
 """
 
 
-def check(db: sqlite3.Connection, path: str, newest: int = len(MIGRATIONS)) -> int:
+def check(db: sqlite3.Connection, path: str) -> int:
     """Return a file's version, 0 for an empty one.
 
     Raises `LedgerCorruptError` for another program's database and for a newer version.
@@ -27,10 +26,10 @@ def check(db: sqlite3.Connection, path: str, newest: int = len(MIGRATIONS)) -> i
     if application != APPLICATION and (application or version or tables):
         text = f"{path!r} is another program's database, not a ledger, or damaged"
         raise LedgerCorruptError(text)
-    if version > newest:
+    if version > len(MIGRATIONS):
         raise LedgerCorruptError(
-            f"the ledger {path!r} has schema version {version}, and this program knows {newest}: "
-            "it was opened by a newer microbudget, or is damaged"
+            f"the ledger {path!r} has schema version {version}, and this program knows "
+            f"{len(MIGRATIONS)}: it was opened by a newer microbudget, or is damaged"
         )
     return int(version)
 
@@ -61,18 +60,18 @@ def read_mark(db: sqlite3.Connection) -> tuple[str, str]:
     return row[0], row[1]
 
 
-def migrate(db: sqlite3.Connection, path: str, migrations: Sequence[str] = MIGRATIONS) -> None:
+def migrate(db: sqlite3.Connection, path: str) -> None:
     """Bring a file to the newest version in one transaction; several processes may try at once.
 
     Raises as `check` does, and `sqlite3.Error`.
     """
-    newest = len(migrations)
-    if check(db, path, newest) == newest:
+    newest = len(MIGRATIONS)
+    if check(db, path) == newest:
         return
     db.execute("BEGIN IMMEDIATE")
     try:
-        done = check(db, path, newest)
-        for migration in migrations[done:]:
+        done = check(db, path)
+        for migration in MIGRATIONS[done:]:
             for statement in migration.split(";"):
                 db.execute(statement)
         if not done:
