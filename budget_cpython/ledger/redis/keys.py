@@ -1,11 +1,7 @@
 """Name the keys of a ledger in Redis."""
 
-from functools import lru_cache
-
 from budget_core.errors import refuse
 from budget_core.ledger.limit import chain, root
-
-PATHS = 4096  # whose keys are remembered
 
 
 class Keys:
@@ -19,13 +15,13 @@ class Keys:
         self.prefix = prefix
         self.accounts = f"{prefix}:{{#}}:accounts".encode()  # no root is named `#`
         self.roots = f"{prefix}:{{#}}:roots".encode()
-        self.of_path = lru_cache(PATHS)(self._of_path)
 
     def hold(self, path: str, id: str) -> bytes:
         """Return the key of a hold."""
         return f"{self.prefix}:{{{root(path)}}}:hold:{id}".encode()
 
-    def _of_path(self, path: str) -> tuple[bytes, ...]:
+    def of_path(self, path: str) -> tuple[bytes, ...]:
         """Return the keys that come before a hold's: see shared.lua."""
-        names = "live", "cells", *[f"account:{one}" for one in chain(path)]
-        return tuple([f"{self.prefix}:{{{root(path)}}}:{name}".encode() for name in names])
+        start = f"{self.prefix}:{{{root(path)}}}:"
+        names = ["live", "cells"] + ["account:" + one for one in chain(path)]
+        return tuple([(start + name).encode() for name in names])
