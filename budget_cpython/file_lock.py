@@ -1,11 +1,11 @@
 """Let one store at a time use a path."""
 
 import os
-import weakref
 from contextlib import contextmanager, suppress
 from threading import Lock
 
 from budget_core.errors import StoreError
+from budget_cpython.forked import begin_again_in_children
 from budget_cpython.plain_file import make_folder, open_plain
 
 TYPE_CHECKING = False
@@ -36,7 +36,7 @@ class FileLock:
         self._path = path
         self._file: int | None = None  # -1 once it is closed
         self._busy = Lock()
-        _locks.add(self)
+        begin_again_in_children(self)
 
     @contextmanager
     def held(self) -> "Iterator[None]":
@@ -77,6 +77,12 @@ class FileLock:
 
     __del__ = close
 
+    def begin_again(self) -> None:
+        """Close a forked process's copy, so that the lock ends with the process that took it."""
+        self._busy = Lock()  # another thread of the parent may have held it
+        if self._file is not None:
+            self.close()
+
 
 def _read_owner(file: int, path: str) -> str:
     """Return who has the lock; raise `StoreError` for a file that holds something else."""
@@ -87,16 +93,3 @@ def _read_owner(file: int, path: str) -> str:
     if said and not said.isdigit():
         raise StoreError(f"{path + '.lock'!r} is not a lock: it is left alone, use another path")
     return f"process {int(said)}" if said else "another process"
-
-
-def _leave_to_parent() -> None:
-    """Close a forked process's copies, so that a lock ends with the process that took it."""
-    for lock in list(_locks):
-        lock._busy = Lock()  # another thread of the parent may have held it
-        if lock._file is not None:
-            lock.close()
-
-
-_locks: "weakref.WeakSet[FileLock]" = weakref.WeakSet()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_to_parent)

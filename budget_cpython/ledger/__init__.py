@@ -1,9 +1,10 @@
 """Ledgers: budgets that many calls, agents, processes and machines share."""
 
-from budget_cpython.ledger import (
-    current_deadline,  # noqa: F401 - whose import lets the current deadline bound waits
-    pickling,  # noqa: F401 - whose import lets errors be pickled
-)
+from budget_core.ledger.records import DEADLINES
+from budget_cpython.deadline import Deadline
+from budget_cpython.ledger import errors  # noqa: F401 - whose import lets errors be pickled
 from budget_cpython.ledger.memory import Ledger
 
 __all__ = ["Ledger"]
+
+DEADLINES.append(lambda: Deadline.current().remaining_seconds())  # it bounds every ledger's waits

@@ -1,6 +1,22 @@
-"""The errors of ledgers that only servers have."""
+"""The error that only servers' ledgers have; and pickles of all, rebuilt from their attributes."""
 
-from budget_core.ledger.errors import LedgerUnavailableError
+import copyreg
+
+from budget_core.ledger.errors import (
+    BudgetExceededError,
+    HoldSettledError,
+    KeyReusedError,
+    LedgerError,
+    LedgerFullError,
+    LedgerUnavailableError,
+    UnknownAccountError,
+    UnknownHoldError,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 class LedgerCorruptError(LedgerUnavailableError):
@@ -8,3 +24,34 @@ class LedgerCorruptError(LedgerUnavailableError):
 
     Nothing is granted, also not offline, until it is restored; docs/ledger.md says how.
     """
+
+
+_EXCEEDED = (
+    "scope", "axis", "window", "asked", "limit", "spent", "held", "resets_at", "now", "waited_ms"
+)  # fmt: skip
+ERRORS: "dict[type[LedgerError], tuple[str, ...]]" = {
+    BudgetExceededError: _EXCEEDED,
+    UnknownAccountError: ("path",),
+    UnknownHoldError: ("path", "id"),
+    HoldSettledError: ("id", "state"),
+    KeyReusedError: ("path", "key"),
+    LedgerFullError: (),
+    LedgerUnavailableError: ("applied",),
+    LedgerCorruptError: ("applied",),
+}
+
+
+def arguments(error: LedgerError) -> "list[Any]":
+    """Return what rebuilds an error; of its cause only the text is kept."""
+    named = [getattr(error, name) for name in ERRORS[type(error)]]
+    if isinstance(error, LedgerUnavailableError):
+        return [str(error), None, *named]
+    return [str(error)] if isinstance(error, LedgerFullError) else named
+
+
+def _reduce(error: LedgerError) -> "tuple[Callable[..., LedgerError], tuple[Any, ...]]":
+    return type(error), tuple(arguments(error))
+
+
+for _kind in ERRORS:
+    copyreg.pickle(_kind, _reduce)

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from budget_core.ledger import http_client
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_cpython.ledger.blocking import BlockingLedger
+from budget_cpython.ledger.passthrough import BlockingLedger
 
 AsyncHttpLedger = http_client.HttpLedger
 

@@ -7,10 +7,9 @@ from typing import Any
 from budget_core.ledger import lease
 from budget_core.ledger._types import AnyLedger, LedgerProtocol
 from budget_core.monotonic import MONOTONIC, MonotonicClock
-from budget_cpython.ledger.blocking import BlockingLedger
-from budget_cpython.ledger.forked import begin_again_in_children
+from budget_cpython.forked import begin_again_in_children
 from budget_cpython.ledger.locks import TaskGate, ThreadGate
-from budget_cpython.ledger.passthrough import AsyncPassthrough
+from budget_cpython.ledger.passthrough import AsyncPassthrough, BlockingLedger
 from budget_cpython.wall_clock import WALL
 
 

@@ -1,4 +1,4 @@
-"""Pass a ledger's operations on to another one, asked in a way of one's own."""
+"""Pass a ledger's operations on to another one, or to where they are done."""
 # ruff: noqa: D102 - LedgerProtocol says what each method does
 # mypy: disable-error-code="no-any-return"
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from budget_core.ledger._types import AsyncLedgerProtocol, LedgerProtocol
 from budget_core.ledger.limit import Limit
+from budget_core.ledger.outbox import finish
 from budget_core.ledger.records import TTL, Balance, Hold, wake
 
 
@@ -78,6 +79,20 @@ class Passthrough(LedgerProtocol):
 
     def close(self) -> None:
         self._do("close")
+
+
+class BlockingLedger(Passthrough):
+    """A ledger for threads: each method runs that of a ledger for asyncio to its end.
+
+    So an operation is written once, as a coroutine. Below a ledger for threads everything that it
+    awaits has its result at once, and no event loop is needed.
+    """
+
+    def __init__(self, ledger: AsyncLedgerProtocol) -> None:
+        self._ledger = ledger
+
+    def _do(self, operation: str, *arguments: Any) -> Any:
+        return finish(getattr(self._ledger, operation)(*arguments))
 
 
 class AsyncPassthrough(AsyncLedgerProtocol):

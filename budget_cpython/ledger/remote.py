@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from itertools import count
 from typing import Any, Protocol
 
@@ -22,16 +21,14 @@ from budget_core.ledger.limit import Limit, LimitReader, check_amounts, check_ke
 from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl, wake
 from budget_core.until import stamp
 from budget_core.wall_clock import DAY
-from budget_cpython.ledger.forked import begin_again_in_children
+from budget_cpython.forked import begin_again_in_children
+from budget_cpython.ledger.passthrough import BlockingLedger
 from budget_cpython.ledger.waiting import reserve_waiting
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.wall_clock import WALL
 
 MAX_KEEP = 10**10
 SWEEP_EVERY = 1000  # reservations of this ledger
-AXES = 256  # whose names are known to be well-formed
-PATHS = 4096
-WINDOWS = 64  # whose names were read
 SETTLING = ("commit", "release", "charge", "expire", "set_limits")  # operations
 
 
@@ -77,10 +74,9 @@ class AsyncRemoteLedger:
         max_accounts: int = 1_000_000,
         keep: int = 86_400,
     ) -> None:
-        self._reader = LimitReader(lru_cache(WINDOWS)(windows), axes)
+        self._reader = LimitReader(windows, axes)
         if clock is not None and not callable(clock):
             refuse("clock", "a function that returns Unix seconds", clock)
-        self._check_axis = lru_cache(AXES)(self._reader.check_axis)
         self._backend = backend
         self._clock = clock
         self._max_accounts = check_count("max_accounts", max_accounts)
@@ -99,11 +95,11 @@ class AsyncRemoteLedger:
         """Replace an account's limits by these; an empty list removes the account."""
         rows = [(axis, window.name, cap) for axis, window, cap in self._reader.read(limits)]
         most = self._max_accounts
-        await self._ask("set_limits", _path(path), limits=rows, max_accounts=most)
+        await self._ask("set_limits", check_path(path), limits=rows, max_accounts=most)
 
     async def limits(self, path: str) -> list[Limit]:
         """Return an account's own limits."""
-        rows = await self._ask("limits", _path(path))
+        rows = await self._ask("limits", check_path(path))
         return [Limit(axis, cap, window) for axis, window, cap in rows]
 
     async def accounts(self) -> list[str]:
@@ -126,7 +122,7 @@ class AsyncRemoteLedger:
         hold = Hold(
             *await self._ask(
                 "reserve",
-                _path(path),
+                check_path(path),
                 amounts=held,
                 unbounded=[axis for axis in asked if axis not in held],
                 counted=[axis for axis in asked if axis not in self._reader.known],
@@ -150,29 +146,24 @@ class AsyncRemoteLedger:
         """Record amounts as spent, without asking."""
         used = self._check_axes(check_amounts(amounts))
         named = {"id": next(self._ids) if key is None else check_key(key)}
-        return Hold(*await self._ask("charge", _path(path), amounts=used, **named))
+        return Hold(*await self._ask("charge", check_path(path), amounts=used, **named))
 
     async def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
         """Settle a hold with what the call used."""
         used = None if actual is None else self._check_axes(check_amounts(actual))
-        return Hold(
-            *await self._ask(
-                "commit", _path(check_hold(hold).path), id=_hold_id(hold.id), actual=used
-            )
-        )
+        return await self._ask_hold("commit", hold, actual=used)
 
     async def release(self, hold: Hold) -> Hold:
         """Give back a hold whose call was never made."""
-        return Hold(*await self._ask("release", _path(check_hold(hold).path), id=_hold_id(hold.id)))
+        return await self._ask_hold("release", hold)
 
     async def extend(self, hold: Hold, ttl: float = TTL) -> Hold:
         """Keep a hold live for at least `ttl` seconds from now."""
-        named = {"id": _hold_id(check_hold(hold).id), "ttl_ms": check_ttl(ttl)}
-        return Hold(*await self._ask("extend", _path(hold.path), **named))
+        return await self._ask_hold("extend", hold, ttl_ms=check_ttl(ttl))
 
     async def hold(self, path: str, id: str) -> Hold:
         """Return a hold by its path and `id`."""
-        return Hold(*await self._ask("hold", _path(path), id=_hold_id(id)))
+        return await self._ask_hold("hold", Hold(path, id))
 
     async def expire(self) -> int:
         """Count expired holds as spent; return how many there were."""
@@ -180,15 +171,19 @@ class AsyncRemoteLedger:
 
     async def balance(self, path: str) -> list[Balance]:
         """Return what stands against each limit of the path and of the accounts above it."""
-        return [Balance.read(*row) for row in await self._ask("balance", _path(path))]
+        return [Balance.read(*row) for row in await self._ask("balance", check_path(path))]
 
     async def history(self, path: str) -> list[Balance]:
         """Return what an account's own limits counted in windows that are over."""
-        return [Balance.read(*row) for row in await self._ask("history", _path(path))]
+        return [Balance.read(*row) for row in await self._ask("history", check_path(path))]
 
     async def close(self) -> None:
         """Close the connections."""
         await self._backend.close()
+
+    async def _ask_hold(self, operation: str, hold: Hold, **arguments: Any) -> Hold:
+        path, id_ = check_path(check_hold(hold).path), _hold_id(hold.id)
+        return Hold(*await self._ask(operation, path, id=id_, **arguments))
 
     async def _ask(self, operation: str, path: str, **arguments: Any) -> Any:
         """Do an operation; send it once more if its outcome is unknown: it counts once."""
@@ -237,20 +232,20 @@ class AsyncRemoteLedger:
 
     def _check_axes(self, amounts: dict[str, int]) -> dict[str, int]:
         for axis in amounts:
-            self._check_axis(axis)
+            self._reader.check_axis(axis)
         return amounts
 
 
-def _path(path: Any) -> str:
-    return _checked(path) if isinstance(path, str) else check_path(path)
+class RemoteLedger(BlockingLedger):
+    """A ledger behind a backend, for threads; `AsyncRemoteLedger` says what the options are."""
+
+    def __init__(self, backend: Backend, **options: Any) -> None:
+        super().__init__(AsyncRemoteLedger(backend, **options))
 
 
-_checked = lru_cache(PATHS)(check_path)
-
-
-def _hold_id(id: Any) -> str:
+def _hold_id(id: str) -> str:
     """Accept a hold's id: a key, or one that a ledger gave."""
-    made = isinstance(id, str) and id[:1] == "#" and id.isascii() and id.isprintable()
+    made = id[:1] == "#" and id.isascii() and id.isprintable()
     return id if made else check_key(id)
 
 

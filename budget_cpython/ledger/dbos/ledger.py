@@ -13,10 +13,9 @@ from budget_core.ledger.errors import LedgerError
 from budget_core.ledger.limit import check_key
 from budget_core.ledger.outbox import finish
 from budget_core.ledger.records import TTL, Hold
-from budget_cpython.ledger.blocking import BlockingLedger
 from budget_cpython.ledger.dbos.plain import pack, unpack
 from budget_cpython.ledger.dbos.workflow import step_key, workflow
-from budget_cpython.ledger.passthrough import AsyncPassthrough
+from budget_cpython.ledger.passthrough import AsyncPassthrough, BlockingLedger
 from budget_cpython.ledger.waiting import reserve_waiting
 
 _Step: TypeAlias = Callable[[], Awaitable[Any]]

@@ -9,7 +9,7 @@ from typing import Any
 from budget_core.ledger.errors import LedgerError
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Balance, Hold
-from budget_cpython.ledger.pickling import ERRORS, arguments
+from budget_cpython.ledger.errors import ERRORS, arguments
 
 _RECORDS: dict[type[Any], tuple[str, ...]] = {
     Hold: ("path", "id", "amounts", "state", "expires_ms", "actual"),

@@ -10,7 +10,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTi
 
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.provider import maybe_await
-from budget_cpython.ledger.forked import begin_again_in_children
+from budget_cpython.forked import begin_again_in_children
 from budget_cpython.ledger.locks import TaskGate, ThreadGate
 from budget_cpython.ledger.postgres.error_mapping import ledger_error
 

@@ -5,11 +5,10 @@ from typing import Any
 
 from budget_core.checks import check_count
 from budget_core.errors import refuse
-from budget_cpython.ledger.blocking import RemoteLedger
 from budget_cpython.ledger.postgres.backend import PostgresBackend
 from budget_cpython.ledger.postgres.connections import ASYNCIO, THREADS, Driver
 from budget_cpython.ledger.postgres.conninfo import check_schema, complete
-from budget_cpython.ledger.remote import AsyncRemoteLedger
+from budget_cpython.ledger.remote import AsyncRemoteLedger, RemoteLedger
 from budget_cpython.ledger.windows import Window, parse_window
 
 

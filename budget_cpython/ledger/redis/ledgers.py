@@ -6,11 +6,10 @@ from typing import Any
 import redis
 import redis.asyncio
 
-from budget_cpython.ledger.blocking import RemoteLedger
 from budget_cpython.ledger.redis.backend import RedisBackend
 from budget_cpython.ledger.redis.client import open_client
 from budget_cpython.ledger.redis.keys import Keys
-from budget_cpython.ledger.remote import AsyncRemoteLedger
+from budget_cpython.ledger.remote import AsyncRemoteLedger, RemoteLedger
 from budget_cpython.ledger.windows import Window, parse_window
 
 

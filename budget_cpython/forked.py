@@ -1,0 +1,35 @@
+"""Begin again in a process that was forked.
+
+What its parent locked, leased, granted and owes remains the parent's: used by both, it would count
+once.
+"""
+
+import os
+import weakref
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Beginning(Protocol):
+        """An object that has a part of a budget for its process alone."""
+
+        def begin_again(self) -> None:
+            """Have nothing, owe nothing, and have new locks."""
+
+
+_known: "weakref.WeakSet[Beginning]" = weakref.WeakSet()
+
+
+def begin_again_in_children(one: "Beginning") -> None:
+    """Have an object begin again in every process that is forked from this one."""
+    _known.add(one)
+
+
+def _in_child() -> None:
+    for one in list(_known):
+        one.begin_again()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
