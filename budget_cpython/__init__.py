@@ -16,7 +16,7 @@ _OWN = {
     "Budget": "agent.run_config",
     "BudgetBlock": "adapters.block",
     "CitationAccumulator": "turn",
-    "DailyAllowance": "trackers",
+    "DailyAllowance": "daily_allowance",
     "DailyBudgetConfig": "config",
     "DailyBudgetTracker": "trackers",
     "Deadline": "deadline",

@@ -67,6 +67,7 @@ from budget_cpython.agent.operative import Operative as Operative
 from budget_cpython.agent.parallel import Event as Event
 from budget_cpython.agent.run_handle import RunHandle as RunHandle
 from budget_cpython.agent.tool import tool as tool
+from budget_cpython.daily_allowance import DailyAllowance as DailyAllowance
 from budget_cpython.deadline import Deadline as Deadline
 from budget_cpython.deadline import DeadlineToken as DeadlineToken
 from budget_cpython.executor import BoundedToolExecutor as BoundedToolExecutor
@@ -90,7 +91,6 @@ from budget_cpython.ledger.opening import open_async_ledger as open_async_ledger
 from budget_cpython.ledger.opening import open_ledger as open_ledger
 from budget_cpython.ledger.sqlite import SqliteLedger as SqliteLedger
 from budget_cpython.prices import ListedPrices as ListedPrices
-from budget_cpython.trackers import DailyAllowance as DailyAllowance
 from budget_cpython.trackers import DailyBudgetTracker as DailyBudgetTracker
 from budget_cpython.trackers import TurnBudgetTracker as TurnBudgetTracker
 from budget_cpython.turn import TurnBudget as TurnBudget
