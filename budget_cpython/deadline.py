@@ -1,6 +1,7 @@
 """The core's deadlines and what CPython adds: cancellation, a current one, the way elsewhere."""
 
 import copyreg
+from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
 
@@ -12,7 +13,7 @@ from budget_core.monotonic import MONOTONIC
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from asyncio import Timeout
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextvars import Token
     from types import TracebackType
     from typing import Any
@@ -68,13 +69,18 @@ class Deadline(core.Deadline):
         """
         return current_or_none() or cls.never()
 
-    def as_current(self) -> "Current":
+    @contextmanager
+    def as_current(self) -> "Iterator[Deadline]":
         """Return a `with` in which `current` is this deadline, or the one around it if earlier.
 
         `as` gives the one that holds. Nothing is raised or cancelled when it has passed: code that
         asks `current` does that. Raises `ValueError` inside a deadline of another clock.
         """
-        return Current(self)
+        token = set_current(self)
+        try:
+            yield Deadline.current()
+        finally:
+            _current.reset(token)
 
     def __copy__(self) -> "Deadline":
         return self
@@ -113,22 +119,6 @@ def set_current(deadline: Deadline) -> "Token[Deadline | None]":
 def replace_current(deadline: Deadline | None) -> None:
     """Make a deadline the current one of this context, whatever it was; `None` for none."""
     _current.set(deadline)
-
-
-class Current:
-    """What `Deadline.as_current` returns, to be entered once; `as` gives the deadline."""
-
-    __slots__ = ("_deadline", "_token")
-
-    def __init__(self, deadline: Deadline) -> None:
-        self._deadline = deadline
-
-    def __enter__(self) -> Deadline:
-        self._token = set_current(self._deadline)
-        return Deadline.current()
-
-    def __exit__(self, *error: object) -> None:
-        _current.reset(self._token)
 
 
 class Scope:
