@@ -399,7 +399,6 @@ def test_a_platform_with_windows_locks_will_do(path: Path, monkeypatch: pytest.M
     windows.LK_NBLCK, windows.locking = 2, locking
     monkeypatch.setitem(sys.modules, "msvcrt", windows)
     monkeypatch.setitem(sys.modules, "fcntl", None)
-    monkeypatch.delattr(os, "register_at_fork")
     spec = importlib.util.spec_from_file_location("file_lock_there", file_lock.__file__)
     assert spec is not None
     assert spec.loader is not None

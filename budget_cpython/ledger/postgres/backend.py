@@ -11,7 +11,7 @@ from budget_core.provider import maybe_await
 from budget_cpython.ledger.postgres.connections import Connections, Driver
 from budget_cpython.ledger.postgres.error_mapping import READ_ONLY, RETRY, is_lost, ledger_error
 from budget_cpython.ledger.postgres.schema import install
-from budget_cpython.ledger.postgres.statements import BATCH, Arguments, Statement, statements
+from budget_cpython.ledger.postgres.statements import BATCH, Arguments, parameters, statement
 
 FORGET_EVERY = 100  # operations that leave a row; up to `BATCH` old rows go with each of these
 
@@ -24,7 +24,6 @@ class PostgresBackend:
     ) -> None:
         self._schema = schema
         self._migrate = migrate
-        self._statements = statements(schema)
         self._connections = Connections(driver, conninfo, self._prepare, **options)
         self._installed = False
         self._rows = secrets.randbelow(FORGET_EVERY)  # so that short-lived ledgers forget too
@@ -38,7 +37,7 @@ class PostgresBackend:
                 arguments["forget"] = BATCH
         expired = 0
         while True:
-            reply = await self._execute_twice(self._statements[operation], arguments)
+            reply = await self._execute_twice(operation, arguments)
             if operation == "expire":
                 expired += reply[1]
                 reply[1] = expired
@@ -63,20 +62,20 @@ class PostgresBackend:
             await install(connection, self._schema, self._migrate)
             self._installed = True
 
-    async def _execute_twice(self, statement: Statement, arguments: Arguments) -> list[Any]:
+    async def _execute_twice(self, operation: str, arguments: Arguments) -> list[Any]:
         """Execute a statement, once more if the server gave it up for the sake of others."""
-        parameters = statement.parameters(arguments)
+        query = statement(operation, self._schema), parameters(operation, arguments)
         try:
-            return await self._execute(statement, parameters)
+            return await self._execute(*query)
         except LedgerUnavailableError as error:
             if getattr(error.cause, "sqlstate", None) not in RETRY:
                 raise
-        return await self._execute(statement, parameters)
+        return await self._execute(*query)
 
-    async def _execute(self, statement: Statement, parameters: list[Any]) -> list[Any]:
+    async def _execute(self, text: bytes, values: list[str | None]) -> list[Any]:
         pool, connection = await self._connections.take()
         try:
-            cursor = await maybe_await(connection.execute(statement.text, parameters))
+            cursor = await maybe_await(connection.execute(text, values))
             (reply,) = await maybe_await(cursor.fetchone())
         except psycopg.Error as error:
             if is_lost(error) or error.sqlstate == READ_ONLY:

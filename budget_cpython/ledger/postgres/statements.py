@@ -25,22 +25,16 @@ _PARAMETERS = {
 _MARKS = {"chain": "string_to_array(%s, ' ')"}  # psycopg takes longer over a list
 
 
-class Statement:
-    """The statement of an operation in a schema."""
-
-    def __init__(self, operation: str, schema: str) -> None:
-        self._names = _PARAMETERS[operation].split()
-        marks = ", ".join(_MARKS.get(name, "%s") for name in self._names)
-        self.text = f'SELECT "{schema}".{operation}({marks})'.encode()
-
-    def parameters(self, arguments: Arguments) -> list[str | None]:
-        """Return the values of the statement's parameters."""
-        return [_parameter(name, arguments) for name in self._names]
+def statement(operation: str, schema: str) -> bytes:
+    """Return the statement of an operation in a schema."""
+    names = _PARAMETERS[operation].split()
+    marks = ", ".join(_MARKS.get(name, "%s") for name in names)
+    return f'SELECT "{schema}".{operation}({marks})'.encode()
 
 
-def statements(schema: str) -> dict[str, Statement]:
-    """Return the statements of all operations, by name."""
-    return {name: Statement(name, schema) for name in _PARAMETERS}
+def parameters(operation: str, arguments: Arguments) -> list[str | None]:
+    """Return the values of the statement's parameters."""
+    return [_parameter(name, arguments) for name in _PARAMETERS[operation].split()]
 
 
 def _parameter(name: str, arguments: Arguments) -> str | None:
