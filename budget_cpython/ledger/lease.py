@@ -4,6 +4,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
+from budget_core.checks import NoLock
 from budget_core.ledger import lease
 from budget_core.ledger._types import AnyLedger, LedgerProtocol
 from budget_core.monotonic import MONOTONIC, MonotonicClock
@@ -21,6 +22,9 @@ class AsyncLeasedLedger(lease.LeasedLedger, AsyncPassthrough):
     forked process begins without blocks, and knows no hold of its parent's.
     """
 
+    LOCK: Any = NoLock
+    GATE: Any = TaskGate
+
     def __init__(
         self,
         ledger: AnyLedger,
@@ -31,8 +35,6 @@ class AsyncLeasedLedger(lease.LeasedLedger, AsyncPassthrough):
         *,
         idle: float = 60,
         max_paths: int = 1000,
-        lock: Any = None,
-        gate: Any = None,
     ) -> None:
         super().__init__(
             ledger,
@@ -42,21 +44,25 @@ class AsyncLeasedLedger(lease.LeasedLedger, AsyncPassthrough):
             monotonic,
             idle=idle,
             max_paths=max_paths,
-            lock=lock,
-            gate=gate or TaskGate(),
+            lock=self.LOCK(),
+            gate=self.GATE(),
         )
-        if gate is None:
-            begin_again_in_children(self)
+        begin_again_in_children(self)
 
-    def begin_again(self, lock: Any = None, gate: Any = None) -> None:
+    def begin_again(self) -> None:
         """Have no blocks and owe nothing, in a process that was forked."""
         self.upstream.begin_again()
         self._leases = {}
-        self._lock = lock
-        self._gate = gate or TaskGate()
+        self._lock = self.LOCK()
+        self._gate = self.GATE()
 
     async def _do(self, operation: str, *arguments: Any) -> Any:
         return await self.upstream.ask(operation, *arguments)
+
+
+class _ThreadsLease(AsyncLeasedLedger):
+    LOCK = Lock
+    GATE = ThreadGate
 
 
 class LeasedLedger(BlockingLedger):
@@ -79,20 +85,7 @@ class LeasedLedger(BlockingLedger):
         idle: float = 60,
         max_paths: int = 1000,
     ) -> None:
-        self._leased = AsyncLeasedLedger(
-            ledger,
-            block,
-            ttl,
-            clock,
-            monotonic,
-            idle=idle,
-            max_paths=max_paths,
-            lock=Lock(),
-            gate=ThreadGate(),
+        self._leased = _ThreadsLease(
+            ledger, block, ttl, clock, monotonic, idle=idle, max_paths=max_paths
         )
         super().__init__(self._leased)
-        begin_again_in_children(self)
-
-    def begin_again(self) -> None:
-        """Have no blocks and owe nothing, in a process that was forked."""
-        self._leased.begin_again(Lock(), ThreadGate())

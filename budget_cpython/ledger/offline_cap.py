@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, cast
 
+from budget_core.checks import NoLock
 from budget_core.errors import refuse
 from budget_core.ledger import memory
 from budget_core.ledger._types import AnyLedger, LedgerProtocol
@@ -46,6 +47,9 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
     that granted and owes. The ledger is asked again as `Upstream` says.
     """
 
+    LOCK: Any = NoLock
+    GATE: Any = TaskGate
+
     def __init__(
         self,
         ledger: AnyLedger,
@@ -54,8 +58,6 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         monotonic: MonotonicClock = MONOTONIC,
         *,
         most: int = 10_000,
-        lock: Any = None,
-        gate: Any = None,
     ) -> None:
         self.upstream = Upstream(ledger, monotonic, most)
         self._cap = check_amounts(cap)
@@ -63,16 +65,15 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
             refuse("cap", "amounts of at least one axis", cap)
         self._clock = clock
         self._most = most
-        self.begin_again(lock, gate)
-        if gate is None:
-            begin_again_in_children(self)
+        self.begin_again()
+        begin_again_in_children(self)
 
-    def begin_again(self, lock: Any = None, gate: Any = None) -> None:
+    def begin_again(self) -> None:
         """Have the whole cap and owe nothing, in a process that was forked."""
         self.upstream.begin_again()
         self._grants: dict[str, _Grant] = {}
-        self._local = _OneAccount(self._clock, lock)  # admits what is granted
-        self._gate = gate or TaskGate()
+        self._local = _OneAccount(self._clock, self.LOCK())  # admits what is granted
+        self._gate = self.GATE()
         self._fill()
 
     @property
@@ -269,6 +270,11 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         self.upstream.outbox.redeem(hold, ttl, dict.fromkeys(hold.amounts, 0))
 
 
+class _ThreadsCap(AsyncOfflineCapLedger):
+    LOCK = Lock
+    GATE = ThreadGate
+
+
 class OfflineCapLedger(BlockingLedger):
     """The same for threads; `ledger` is one that blocks."""
 
@@ -281,15 +287,8 @@ class OfflineCapLedger(BlockingLedger):
         *,
         most: int = 10_000,
     ) -> None:
-        self._capped = AsyncOfflineCapLedger(
-            ledger, cap, clock, monotonic, most=most, lock=Lock(), gate=ThreadGate()
-        )
+        self._capped = _ThreadsCap(ledger, cap, clock, monotonic, most=most)
         super().__init__(self._capped)
-        begin_again_in_children(self)
-
-    def begin_again(self) -> None:
-        """Have the whole cap and owe nothing, in a process that was forked."""
-        self._capped.begin_again(Lock(), ThreadGate())
 
     @property
     def unsettled(self) -> int:
