@@ -3,7 +3,7 @@
 import sqlite3
 import time
 from collections.abc import Callable
-from threading import Lock, RLock, get_ident
+from threading import Condition, RLock, get_ident
 from typing import Any
 
 from budget_core.ledger.errors import LedgerError
@@ -17,14 +17,12 @@ Perform = Callable[[sqlite3.Connection, str, tuple[Any, ...]], Any]
 class _Request:
     """One thread's operation, and what came of it; `done` once that lasts."""
 
-    __slots__ = ("arguments", "done", "error", "operation", "result", "turn", "until")
+    __slots__ = ("arguments", "done", "error", "operation", "result", "until")
 
     def __init__(self, operation: str, arguments: tuple[Any, ...], until: float) -> None:
         self.operation = operation
         self.arguments = arguments
         self.until = until
-        self.turn = Lock()  # which its thread waits for
-        self.turn.acquire()
         self.done = False
         self.result: Any = None
         self.error: Exception | None = None
@@ -45,7 +43,7 @@ class GroupCommit:
         self._connection = connection
         self._perform = perform
         self._in_use = RLock()  # held while the connection is used, or kept closed
-        self._lock = RLock()  # held while the attributes below change
+        self._changed = Condition()  # held while the attributes below change
         self._leader = 0  # a thread's number
         self._waiting: list[_Request] = []
         forks.close_before(self)
@@ -66,7 +64,7 @@ class GroupCommit:
         try:
             if self._leads(request):
                 with self._in_use:
-                    with self._lock:
+                    with self._changed:
                         batch, self._waiting = self._waiting, []
                     left = batch
                     while left and not self._transact(left, request.until):
@@ -96,7 +94,7 @@ class GroupCommit:
     def before_fork(self) -> None:
         """Wait for the transaction under way, close the file, and keep it closed."""
         self._in_use.acquire()
-        self._lock.acquire()
+        self._changed.acquire()
         self._connection.close()
 
     def after_fork(self, in_child: bool) -> None:
@@ -104,40 +102,33 @@ class GroupCommit:
         if in_child:
             self._leader = 0
             self._waiting.clear()
-        self._lock.release()
+        self._changed.release()
         self._in_use.release()
 
     def _leads(self, request: _Request) -> bool:
         """Wait until a request is done, which is `False`, or it is this thread's turn to lead."""
-        with self._lock:
+        with self._changed:
             self._waiting.append(request)
-        while True:
-            with self._lock:
-                if request.done:
-                    return False
-                if not self._leader:
-                    self._leader = get_ident()
-                    return True
-                left = -1.0
+            while not request.done and (self._leader or self._waiting[0] is not request):
+                left = None
                 if request in self._waiting:
                     left = request.until - time.monotonic()
                     if left <= 0:
                         raise self._connection.locked()
-            request.turn.acquire(timeout=left)
+                self._changed.wait(left)
+            if not request.done:
+                self._leader = get_ident()
+            return not request.done
 
     def _hand_over(self, batch: list[_Request], own: _Request) -> None:
-        """Wake the threads whose requests are done, and one that leads next."""
-        with self._lock:
+        """Wake the other threads: some requests are done, and the first that waits leads next."""
+        with self._changed:
             own.done = True  # or given up: no thread does it later
-            for one in batch:
-                if one.done and one is not own:
-                    _wake(one)
             self._waiting = [one for one in [*batch, *self._waiting] if not one.done]
             batch.clear()
             if self._leader == get_ident():
                 self._leader = 0
-            if self._waiting and not self._leader:
-                _wake(self._waiting[0])
+            self._changed.notify_all()
 
     def _transact(self, batch: list[_Request], until: float) -> bool:
         """Do operations in one transaction; return whether they are done.
@@ -176,8 +167,3 @@ class GroupCommit:
                     one.done = True
             raise
         return True
-
-
-def _wake(request: _Request) -> None:
-    if request.turn.locked():
-        request.turn.release()

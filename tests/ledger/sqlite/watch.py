@@ -95,7 +95,8 @@ class InThread(threading.Thread):
 def waits(thread: int | None) -> bool:
     """Whether a thread's operation waits for another thread's transaction."""
     frame = sys._current_frames().get(thread or 0)
-    return bool(frame and frame.f_code.co_name == "_leads" and "left" in frame.f_locals)
+    caller = frame and frame.f_code.co_name == "wait" and frame.f_back  # of a condition
+    return bool(caller and caller.f_code.co_name == "_leads")
 
 
 def while_it_commits(
