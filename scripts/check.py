@@ -22,7 +22,8 @@ from suites import ROOT, Counts, on_cpython, on_micropython
 STEPS = ("lint", "types", "micropython", "cpython", "adapters")
 STUBS = Path(".local/stubs")
 EXAMPLES_ON = ("esp32_s3", "rp2_pico_2_w")  # what examples for boards are checked for
-ON_ALL_CORES = ("-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal")  # many tests wait
+ON_ALL_CORES = ("-n", "auto", "--dist", "worksteal")
+WORKERS = (os.cpu_count() or 1) + 1  # one more, because many tests wait
 TYPES_ONLY = "_types"  # of the core: for type checkers, no program loads it
 NOT_ON_BOARDS = ("demo.py", "manifest.py")  # run on the machine that firmware is built or tried on
 EXAMPLES = """\
@@ -177,6 +178,7 @@ def run_tests(
     """Run the tests of the steps side by side, and print them one after the other."""
     counts: list[Counts] = []
     said: list[str] = []
+    os.environ.setdefault("PYTEST_XDIST_AUTO_NUM_WORKERS", str(WORKERS))
     with ThreadPoolExecutor(1) as pool:
         small = None
         if "micropython" in steps and micropython:
