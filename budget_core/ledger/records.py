@@ -181,7 +181,8 @@ def origin(ledger: "Any") -> "Any":
 
     What a ledger is owed, and who waits for it, is the same for all its views.
     """
-    return ledger.view_of if getattr(type(ledger), "IS_VIEW", False) else ledger
+    is_view = getattr(type(ledger), "IS_VIEW", False)
+    return getattr(ledger, "view_of", ledger) if is_view else ledger
 
 
 def wake(ledger: "Any", place: "Any" = None) -> None:
