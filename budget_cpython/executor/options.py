@@ -51,6 +51,9 @@ def tool_options(
     return mark
 
 
+_NO_OPTIONS = ToolOptions()
+
+
 def describe(tool: Any) -> tuple[str, Callable[..., Any], ToolOptions, bool]:
     """Return a tool's name, function and options, and whether it is async.
 
@@ -66,7 +69,7 @@ def describe(tool: Any) -> tuple[str, Callable[..., Any], ToolOptions, bool]:
         inner = inner.func
         options = options or getattr(inner, _OPTIONS, None)
     name = getattr(tool, "name", None) or getattr(inner, "__name__", None) or repr(inner)
-    options = options or ToolOptions()
+    options = options or _NO_OPTIONS
     if isinstance(tool, Tool):
         cap_s = options.cap_s if tool.cap_s is None else tool.cap_s
         cooperative = options.cooperative or tool.cooperative
