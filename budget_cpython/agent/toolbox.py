@@ -33,7 +33,8 @@ class ExecutorToolbox(Toolbox):
         tool = self.tools[call.name]
 
         def record(outcome: ToolOutcome) -> None:
-            self.ends.setdefault(id(call), _end_of(outcome))
+            if id(call) not in self.ends:  # else the tool's own thread has made a text of it
+                self.ends[id(call)] = _end_of(outcome)
 
         async def execute() -> None:
             named = self.keywords(tool, call)

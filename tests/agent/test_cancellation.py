@@ -226,6 +226,20 @@ def test_what_has_no_text_is_a_failed_call() -> None:
     assert (result.text, ends) == ("Done.", [("failed", "Error: ValueError: it has no text")])
 
 
+def test_what_a_thread_has_returned_becomes_a_text_once_in_that_thread() -> None:
+    made_by: list[threading.Thread] = []
+
+    class Large:
+        def __str__(self) -> str:
+            made_by.append(threading.current_thread())
+            return "found"
+
+    script = Script(calls(("quick", {})), says("Done."))
+    operative = Operative(script, [Tool("quick", "Ends.", Large)], Budget(max_turns=5))
+    assert operative.run_sync(QUESTION).tool_results[0]["content"] == "found"
+    assert [thread.name for thread in made_by] == ["microbudget-tool"]
+
+
 def test_what_a_tool_draws_on_is_stopped_with_its_call() -> None:
     handed: list[Any] = []
 
