@@ -39,7 +39,7 @@ def tls_context(ca_file: str | None = None) -> "Any":
         size = _der_size(data) if in_der else len(data)
         try:
             context.load_verify_locations(data[:size] if in_der else data + b"\0")
-        except ValueError:
+        except (OverflowError, ValueError):  # a damaged size may be beyond any file
             raise ValueError(f"{ca_file} has no certificates that this firmware reads: try DER")
         data = data[size:]
     return context

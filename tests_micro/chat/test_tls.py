@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _REQUIRED = 2  # CERT_REQUIRED, on both runtimes
+_ENDLESS = b"\x30\x88" + 8 * b"\xff"  # larger than any machine word
 # Its size takes one byte, where those of most take two.
 _SMALL = (
     "MIHtMIGbAgEBMAoGCCqGSM49BAMCMAwxCjAIBgNVBAMMAWEwHhcNMjYxMTIyMTgyMjUwWhcNMzYxMTE5MTgyMjUwWjAMMQow"
@@ -45,7 +46,7 @@ def test_a_file_with_other_bytes_is_refused() -> None:
     module_or_skip("ssl", "tls")
     with temp_folder() as folder:
         path = folder + "/ca.der"
-        for data in (b"\x30", b"\x30\x82\xff\xff", b"\x30\x82\x00\x01\x00", b"text"):
+        for data in (b"\x30", b"\x30\x82\xff\xff", b"\x30\x82\x00\x01\x00", b"text", _ENDLESS):
             with open(path, "wb") as file:
                 file.write(data)
             assert isinstance(raises(Exception, tls_context, path), (ValueError, OSError)), data
