@@ -22,6 +22,7 @@ from budget_cpython.board.programs import SETTINGS, imported_names, parsed, prog
 # The core's modules that read settings: always, and if a program imports one.
 _READERS = ("device", "status")  # of its room `board`
 _MORE = {"console": ("console", "make_agent"), "wifi": ("wifi",)}
+_SECRET = ("API_KEY", "LEDGER_KEY")  # their values are in no output
 _PLAIN_URL = "http://board.example"
 RULES: dict[str, Callable[[Any], object]] = {
     "DAILY_BUDGET": lambda value: DailyBudgetConfig(daily_budget=value),
@@ -112,7 +113,8 @@ def _check_values(source: Path, values: dict[str, Any]) -> None:
         try:
             RULES[name](values[name])
         except (TypeError, ValueError, AttributeError) as error:
-            raise UsageError(f"{source}: {name} = {values[name]!r}: {error}") from None
+            shown = name if name in _SECRET else f"{name} = {values[name]!r}"
+            raise UsageError(f"{source}: {shown}: {error}") from None
     ahead, day = values.get("WRITE_AHEAD", 0), values.get("DAILY_BUDGET")
     if day is not None and ahead > day:
         raise UsageError(

@@ -60,6 +60,19 @@ def test_settings_that_the_core_would_refuse_are_named(
     assert words in said.err
 
 
+@pytest.mark.parametrize("name", ["API_KEY", "LEDGER_KEY"])
+@pytest.mark.parametrize("value", ["sk 1234", ["sk-1234"]])
+def test_a_key_among_the_settings_is_not_printed(
+    deploy: Cli, mine: Path, name: str, value: object
+) -> None:
+    with (mine / "settings.py").open("a") as file:
+        file.write(f"{name} = {value!r}\n")
+    said = deploy.bare("deploy", mine, *NOWHERE)
+    assert said.code == 2
+    assert f"settings.py: {name}: " in said.err
+    assert "1234" not in said.out + said.err
+
+
 @pytest.mark.parametrize("name", ["settings.py", "main.py", "secret.py"])
 def test_a_byte_order_mark_is_refused_with_the_fix(deploy: Cli, mine: Path, name: str) -> None:
     (mine / "secret.py").write_text("API_KEY = 'sk-1'\n")
