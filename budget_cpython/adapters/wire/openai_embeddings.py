@@ -6,7 +6,7 @@ from budget_core.provider import ChatResponse
 from budget_cpython.adapters.request import Admitted, Request
 from budget_cpython.adapters.wire.format import Json, as_dict
 from budget_cpython.adapters.wire.openai_chat import prompts_in
-from budget_cpython.adapters.wire.openai_paths import OpenAIFormat
+from budget_cpython.adapters.wire.openai_format import OpenAIFormat
 from budget_cpython.adapters.wire.readers import StreamReader
 from budget_cpython.adapters.wire.refusals import TooLittleLeftError
 

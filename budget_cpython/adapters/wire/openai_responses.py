@@ -17,7 +17,7 @@ from budget_cpython.adapters.wire.format import (
     renamed,
     texts_in,
 )
-from budget_cpython.adapters.wire.openai_paths import OpenAIFormat
+from budget_cpython.adapters.wire.openai_format import OpenAIFormat
 from budget_cpython.adapters.wire.readers import StreamReader
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")

@@ -1,4 +1,4 @@
-"""What OpenAI's formats share: the model in the body, or in the path of Azure's deployments."""
+"""The base of OpenAI's formats: the model is in the body, or in the path of Azure's deployments."""
 
 import re
 from typing import Final
