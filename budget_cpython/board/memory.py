@@ -127,7 +127,7 @@ def unfit(needed: dict[str, int], has: Memory, form: Form) -> list[str]:
         fixes.append("an http URL of a gateway on your network")
     fixes.append("a board with more memory, such as PSRAM")
     return [
-        f"the heap has {has.heap:,} bytes, and needed are {sum(needed.values()):,}: "
+        f"the heap has {has.heap:,} bytes, but {sum(needed.values()):,} are needed: "
         f"use {', or '.join(fixes)}"
     ]
 
@@ -148,7 +148,7 @@ def unfit_stack(needed: int, has: Memory) -> list[str]:
     if not has.stack or needed <= has.stack:
         return []
     return [
-        f"the C stack has {has.stack:,} bytes, and needed are {needed:,}: use a firmware with a "
+        f"the C stack has {has.stack:,} bytes, but {needed:,} are needed: use a firmware with a "
         "larger stack, such as the board's standard one"
     ]
 
@@ -157,7 +157,7 @@ def unfit_flash(needed: int, has: Memory, form: Form) -> list[str]:
     """Return why the file system is too small for `needed` bytes more, with the fix."""
     if needed <= has.flash_free:
         return []
-    has_less = f"the file system has {has.flash_free:,} bytes free, and needed are {needed:,} more"
+    has_less = f"the file system has {has.flash_free:,} bytes free, but {needed:,} more are needed"
     return [", or use ".join([f"{has_less}: remove files of your own", *form.smaller])]
 
 

@@ -46,9 +46,9 @@ class Settings:
     hook_error: BaseException | None = None
 
     def call_hook(self, hook: Callable[..., object] | None, *arguments: object) -> None:
-        """Call a function of the user's, if there is one, and keep the last error that one raises.
+        """Call a user's function, if there is one, and keep the last error of all of them.
 
-        The first is logged. None breaks a call.
+        The first error is logged, and no error breaks a call.
         """
         try:
             if hook is not None:
@@ -90,7 +90,7 @@ class Call:
             )
         self.name, self.function, self.options, self.is_async = describe(tool)
         if self.is_async and self.options.process:
-            raise TypeError(f"{self.name} is async: only functions that are not run in a process")
+            raise TypeError(f"{self.name} is async: a tool with process=True is a plain function")
         self.settings = settings
         self.slots = settings.slots
         self.arguments = arguments

@@ -46,7 +46,7 @@ class Forward:
         self.format = find_format(self.method, path)
         lower = find_format(self.method, path.lower())
         if lower is not None and type(lower) is not type(self.format):
-            raise HTTPException(400, f"write the path in small letters, as in {path.lower()}")
+            raise HTTPException(400, f"write the path in lower case, as in {path.lower()}")
         if self.format is not None:
             self.headers = [row for row in self.headers if row[0] != b"accept-encoding"]
             self.headers.append((b"accept-encoding", b"identity"))

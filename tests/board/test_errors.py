@@ -173,7 +173,7 @@ def test_a_full_board_is_named(
     with UnixBoard(tmp_path / "small.img", heap=HEAP, flash_size=1 << 16) as small:
         refused = Cli(small, capsys)("deploy", mine)
         assert refused.code == 1
-        assert "the file system has 57,344 bytes free, and needed are " in refused.err
+        assert "the file system has 57,344 bytes free, but " in refused.err
         assert digests(small) == {}
         said = Cli(small, capsys)("deploy", mine, "--force")
     assert said.code == 1

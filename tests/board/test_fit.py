@@ -48,7 +48,7 @@ def test_a_heap_that_is_too_small_is_refused_with_what_would_fit(start: Start) -
     cli = start("200k")
     said = cli("deploy", "unix")
     assert said.code == 1
-    assert "the heap has 202,368 bytes, and needed are " in said.err
+    assert "the heap has 202,368 bytes, but " in said.err
     assert "use --romfs, or --frozen and a firmware with the core in it, or a board" in said.err
     assert "an http URL" not in said.err
     assert digests(cli.board) == {}
@@ -96,7 +96,7 @@ def test_a_c_stack_that_is_too_small_is_refused_on_a_chip() -> None:
     assert needed == STACK_BYTES
     assert unfit_stack(needed, has(1, STACK_BYTES)) == []
     (said,) = unfit_stack(needed, has(1, STACK_BYTES - 1))
-    assert said.startswith("the C stack has 5,119 bytes, and needed are 5,120: use a firmware")
+    assert said.startswith("the C stack has 5,119 bytes, but 5,120 are needed: use a firmware")
     assert unfit_stack(needed, has(1, stack=0)) == []  # the board does not say
     assert stack_needed(pico, UNIX) == 0
 
@@ -111,7 +111,7 @@ def test_a_deploy_says_that_the_c_stack_is_too_small_and_copies_nothing(
     with NoonBoard(tmp_path / "flash.img", heap="512k", micropython=micropython) as board:
         said = Cli(board, capsys)("deploy", "unix")
         assert said.code == 1
-        assert "and needed are 1,048,576: use a firmware with a larger stack" in said.err
+        assert "but 1,048,576 are needed: use a firmware with a larger stack" in said.err
         assert digests(board) == {}
 
 
