@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Beginning(Protocol):
-        """An object that has a part of a budget for its process alone."""
+        """An object whose part of a budget belongs to one process."""
 
         def begin_again(self) -> None:
             """Have nothing, owe nothing, and have new locks."""

@@ -174,7 +174,7 @@ class HttpExchange:
         return bool(piece)
 
     async def _line(self) -> bytes:
-        """Return the next line in small letters."""
+        """Return the next line in lower case."""
         while b"\n" not in self._buffer:
             if not await self._more():
                 raise ProviderError(self.status, "the answer is not HTTP, or broke off")

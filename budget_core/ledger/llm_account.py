@@ -93,9 +93,9 @@ class LlmHold:
     """What is held for one LLM call. Exactly one of its methods but `begin` ends it, once.
 
     `model` answers at `price`, if those are known. `limit` is the longest answer that it allows, in
-    tokens; `None` allows any. `hold` is the
-    ledger's; a released one stands for a call that is made without a hold and charged later.
-    `amounts` are the most that the call can use: more than is held where others are held for it.
+    tokens; `None` allows any. `hold` is the ledger's; a released one stands for a call that is made
+    without a hold and charged later. `amounts` are the most that the call can use, which is more
+    than what is held where only an expected answer is.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The error that only servers' ledgers have; and pickles of all, rebuilt from their attributes."""
+"""The error of a damaged ledger, which chips do not need, and the pickling of all errors."""
 
 import copyreg
 

@@ -17,9 +17,9 @@ from budget_cpython.wall_clock import WALL
 class AsyncLeasedLedger(lease.LeasedLedger, AsyncPassthrough):
     """A ledger that leases blocks of another one's budget, and admits calls within them.
 
-    Operations on accounts are passed on to the ledger upstream.
-    What `set_limits` changes is noticed by a process that holds a block within half of its `ttl`. A
-    forked process begins without blocks, and knows no hold of its parent's.
+    Operations on accounts are passed on to the ledger upstream. A process that holds a block
+    notices a change by `set_limits` within half of its `ttl`. A forked process begins without
+    blocks, and knows no hold of its parent's.
     """
 
     LOCK: Any = NoLock

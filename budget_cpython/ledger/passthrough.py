@@ -1,4 +1,4 @@
-"""Pass a ledger's operations on to another one, or to where they are done."""
+"""Pass a ledger's operations on: from threads, from asyncio, or from threads to asyncio's."""
 # ruff: noqa: D102 - LedgerProtocol says what each method does
 # mypy: disable-error-code="no-any-return"
 

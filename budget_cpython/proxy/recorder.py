@@ -1,4 +1,4 @@
-"""What stands round the accounts of each call: a record of what it used, and silence."""
+"""What a call passes before and after its accounts: they record its usage, or hide notices."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""The ledger behind the service, asked from an event loop with a time limit."""
+"""The ledger behind the service, asked with a time limit, and the probes of its health."""
 
 import asyncio
 import inspect

@@ -1,4 +1,4 @@
-"""What a check of one part of a board has found, and the programs by which it looks."""
+"""The result of a check, and how a check runs one of the folder `programs` on the board."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -73,15 +73,15 @@ class EndedError(Exception):
 
 
 def program_text(name: str) -> str:
-    """Return one of the folder `programs` with what runs its `_look` and prints the result."""
+    """Return a program of the folder `programs`, which calls its `_look` and prints the result."""
     return (_PROGRAMS / f"{name}.py").read_text("utf-8") + _RUN
 
 
 def probe(device: Device, program: str, silence_s: float = 0) -> Any:
-    """Run one of the folder `programs` on a board; return its result, read as JSON.
+    """Run a program of the folder `programs` on a board; return its result, read from JSON.
 
-    Raises `EndedError` if that says why its part is `absent`, as where a module is missing, or what
-    is `wrong` in the settings.
+    Raises `EndedError` if the result says why the part is `absent`, such as a missing module, or
+    what is `wrong` in the settings.
     """
     found = device.ask(program_text(program), silence_s)
     if isinstance(found, dict) and "absent" in found:

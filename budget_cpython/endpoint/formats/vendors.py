@@ -10,7 +10,10 @@ _REASONING: Final = {"minimal": 8, "low": 16, "medium": 64, "high": 256, "xhigh"
 
 
 class OpenAI:
-    """OpenAI; `too_long` is about a prompt of `{tokens}` for a context of `{limit}`."""
+    """OpenAI's errors, key and models.
+
+    `too_long` says that a prompt has too many `{tokens}` for a context of `{limit}`.
+    """
 
     too_long = (
         "This model's maximum context length is {limit} tokens. "
@@ -36,7 +39,7 @@ class OpenAI:
 
 
 class Anthropic:
-    """Anthropic, which takes bearer tokens too."""
+    """Anthropic's errors, key (a bearer token too) and models."""
 
     too_long = "prompt is too long: {tokens} tokens > {limit} maximum"
     _KINDS: Final = {
@@ -73,7 +76,7 @@ class Anthropic:
 
 
 class Google:
-    """Google."""
+    """Google's errors, key and models."""
 
     too_long = (
         "The input token count ({tokens}) exceeds the maximum number of tokens allowed ({limit})."

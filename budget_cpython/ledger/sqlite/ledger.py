@@ -24,8 +24,7 @@ class SqliteLedger(Passthrough):
     The file, and those that SQLite makes beside it, are for their owner alone. `path` is made
     absolute at once; its folder must exist, on a disk of this machine. Without `create` the file
     must exist too. A `path` that leads into `workspace`, a folder that an agent writes to, is a
-    `ValueError`.
-    `timeout` is how many seconds an operation waits for others.
+    `ValueError`. `timeout` is how many seconds an operation waits for others.
 
     A settled hold is known for `keep` seconds by its id, with a key or without. A hold that was
     returned does not change: `hold` returns what became of it. Windows, axes and accounts are as in

@@ -120,7 +120,7 @@ class LoadedLedger(memory.Ledger):
         return row and self._load_hold(row)
 
     def _sweep(self, most: int) -> int:
-        """As `_expire_some`; and remove settled holds that are no longer kept, up to so many."""
+        """Remove settled holds that are no longer kept, up to so many, and expire as many."""
         if self._time:
             self._db.execute(rows.FORGET, (self._time, most))
             self._db.execute(rows.DATE, (self._kept_until, most))
