@@ -13,7 +13,7 @@ from .support import PATIENCE_S
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an async test, one that hangs not for ever, and leave any other to pytest."""
+    """Run an async test, for a bounded time, and leave any other to pytest."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
