@@ -11,17 +11,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    class Beginning(Protocol):
+    class Forkable(Protocol):
         """An object whose part of a budget belongs to one process."""
 
         def begin_again(self) -> None:
             """Have nothing, owe nothing, and have new locks."""
 
 
-_known: "weakref.WeakSet[Beginning]" = weakref.WeakSet()
+_known: "weakref.WeakSet[Forkable]" = weakref.WeakSet()
 
 
-def begin_again_in_children(one: "Beginning") -> None:
+def begin_again_in_children(one: "Forkable") -> None:
     """Have an object begin again in every process that is forked from this one."""
     _known.add(one)
 

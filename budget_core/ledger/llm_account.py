@@ -94,8 +94,8 @@ class LlmHold:
 
     `model` answers at `price`, if those are known. `limit` is the longest answer that it allows, in
     tokens; `None` allows any. `hold` is the ledger's; a released one stands for a call that is made
-    without a hold and charged later. `amounts` are the most that the call can use, which is more
-    than what is held where only an expected answer is.
+    without a hold and charged later. `amounts` are the most that the call can use: more than this
+    hold has, if it is a final call's, whose reserve has several holds.
     """
 
     def __init__(

@@ -55,9 +55,9 @@ class BudgetedCall:
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Have calls that answer this one, as those of its model's client, count on others alone.
+        """Return a `with` for the calls that answer this one, such as those of its model's client.
 
-        They draw on layers that this one does not draw on.
+        They draw only on layers that this call does not draw on.
         """
         before = _ANSWERED.set((*_ANSWERED.get(), *self._layers))
         try:
@@ -201,9 +201,10 @@ def _finish(step: _Step) -> None:
 
 
 def distinct(layers: list[Layer], drawn_on: Sequence[Layer] = ()) -> list[Layer]:
-    """Return the layers that count a call: an account counts those of accounts below it, too.
+    """Return the layers that a call has to draw on, so that each account counts it once.
 
-    Those that count it already, as the call draws on other layers, are left out. An account where
+    An account also counts what is drawn on accounts below it. So layers are left out whose accounts
+    count the call by another of `layers`, or by one that is already `drawn_on`. An account where
     calls are only observed is enforced as one above it whose layer is strict.
     """
     kept: list[Layer] = []

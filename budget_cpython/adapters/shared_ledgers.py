@@ -21,10 +21,10 @@ _LOCK = Lock()
 
 
 class LedgerPair:
-    """One ledger, for calls that block and for those that await in whatever event loop.
+    """One ledger, for calls that block and for those that await in any event loop.
 
-    `ledger` is an open one of either kind, or a URL. Calls that block ask `waiting`, which an
-    asyncio ledger has not; those of asyncio ask `awaited`.
+    `ledger` is an open one of either kind, or a URL. Calls that block ask `waiting`, which is
+    `None` for an asyncio ledger; those of asyncio ask `awaited`.
     """
 
     def __init__(self, ledger: Any) -> None:

@@ -37,7 +37,7 @@ class StandingIn:
 
 
 def twin_of(what: Any, layers: Layers, kind_of: Callable[[Any, Layers], Any]) -> Any:
-    """Return an object that shares the very state of the one given, of a subclass of its class.
+    """Return an object of a subclass of the given one's class, which shares its state.
 
     `kind_of(kind, layers)` makes the subclass. A twin's own twin has the layers of both.
     """
@@ -49,7 +49,7 @@ def twin_of(what: Any, layers: Layers, kind_of: Callable[[Any, Layers], Any]) ->
 
 
 def with_state_of(what: Any, kind: Any) -> Any:
-    """Return an object of a class that shares the very state of the one given."""
+    """Return an object of a class, which shares the state of the one given."""
     twin = object.__new__(kind)
     twin.__dict__ = what.__dict__
     return twin

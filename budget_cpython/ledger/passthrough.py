@@ -1,4 +1,4 @@
-"""Pass a ledger's operations on: from threads, from asyncio, or from threads to asyncio's."""
+"""Pass operations on to a ledger: from threads, from asyncio, or from threads to an asyncio one."""
 # ruff: noqa: D102 - LedgerProtocol says what each method does
 # mypy: disable-error-code="no-any-return"
 

@@ -1,4 +1,4 @@
-"""What a call passes before and after its accounts: they record its usage, or hide notices."""
+"""The layers around a call's accounts: they record its usage, and keep what it sends unchanged."""
 
 import time
 from typing import Any

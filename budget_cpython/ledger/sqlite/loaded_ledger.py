@@ -120,7 +120,7 @@ class LoadedLedger(memory.Ledger):
         return row and self._load_hold(row)
 
     def _sweep(self, most: int) -> int:
-        """Remove settled holds that are no longer kept, up to so many, and expire as many."""
+        """Remove settled holds that are no longer kept, and settle live ones that are over."""
         if self._time:
             self._db.execute(rows.FORGET, (self._time, most))
             self._db.execute(rows.DATE, (self._kept_until, most))
