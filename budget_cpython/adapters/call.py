@@ -110,7 +110,7 @@ class BudgetedCall:
                 await _Step(self, chain, error=error)
 
     def abandon(self) -> None:
-        """Settle a call whose answer nobody awaits any more; it counts as one that failed."""
+        """Settle a call whose answer is not awaited any longer; it counts as one that failed."""
         chain = self._take()
         if chain is not None:
             chain.close()
