@@ -17,12 +17,13 @@ Perform = Callable[[sqlite3.Connection, str, tuple[Any, ...]], Any]
 class _Request:
     """One thread's operation, and what came of it; `done` once that lasts."""
 
-    __slots__ = ("arguments", "done", "error", "operation", "result", "until")
+    __slots__ = ("arguments", "done", "error", "operation", "result", "thread", "until")
 
     def __init__(self, operation: str, arguments: tuple[Any, ...], until: float) -> None:
         self.operation = operation
         self.arguments = arguments
         self.until = until
+        self.thread = get_ident()
         self.done = False
         self.result: Any = None
         self.error: Exception | None = None
@@ -109,7 +110,7 @@ class GroupCommit:
         """Wait until a request is done, which is `False`, or it is this thread's turn to lead."""
         with self._changed:
             self._waiting.append(request)
-            while not request.done and (self._leader or self._waiting[0] is not request):
+            while not request.done and not self._is_next(request.thread):
                 left = None
                 if request in self._waiting:
                     left = request.until - time.monotonic()
@@ -119,6 +120,10 @@ class GroupCommit:
             if not request.done:
                 self._leader = get_ident()
             return not request.done
+
+    def _is_next(self, thread: int) -> bool:
+        """Tell whether a thread leads next, also in a signal's handler while it waits itself."""
+        return not self._leader and self._waiting[0].thread == thread
 
     def _hand_over(self, batch: list[_Request], own: _Request) -> None:
         """Wake the other threads: some requests are done, and the first that waits leads next."""

@@ -262,6 +262,30 @@ def test_a_thread_that_is_interrupted_while_it_waits_leaves_the_others_served(
     assert stored(path) == (5 - in_flight, 0)
 
 
+@pytest.mark.usefixtures("_interrupts")
+def test_a_signals_handler_uses_the_ledger_for_which_its_thread_waits(
+    ledger: SqliteLedger, path: Path, watch: Watch
+) -> None:
+    found: list[tuple[int, int]] = []
+    leader, go_on = blocked(watch, ledger)
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        go_on.set()
+        found.append(counted(ledger))
+
+    def send() -> None:
+        until(lambda: waits(main))
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    signal.signal(signal.SIGUSR1, handle)
+    main = threading.get_ident()
+    InThread(send)
+    assert ledger.charge("org", {"tokens": 50}).state == "committed"
+    assert leader.finish().state == "committed"
+    assert found == [(51, 0)]
+    assert stored(path) == (51, 0)
+
+
 @pytest.mark.parametrize("others", [0, 2])
 def test_an_interrupt_at_any_call_leaves_the_ledger_usable(
     ledger: SqliteLedger, path: Path, watch: Watch, others: int
