@@ -178,6 +178,8 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         Raises why it is out of reach, with nothing lost or closed: closing again tries again.
         """
         async with self._gate:
+            self.upstream.retry_now()
+            await self._deliver()  # so that there is room for what is in flight
             for grant in list(self._grants.values()):
                 self._commit_grant(grant.hold, None)
             await self.upstream.close()
@@ -195,7 +197,8 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         """Deliver what the ledger is owed; the cap is whole again once that is all."""
         self._local.expire()
         for grant in list(self._grants.values()):
-            if grant.hold.state == Hold.EXPIRED:
+            room = len(self.upstream.outbox.entries) < self._most
+            if grant.hold.state == Hold.EXPIRED and room:
                 self._redeem(grant, grant.hold.amounts)
         await self.upstream.deliver()
         if not self._grants and self._used:

@@ -12,6 +12,7 @@ from budget_core.ledger.errors import (
     LedgerUnavailableError,
 )
 from budget_core.ledger.limit import Limit
+from budget_core.ledger.outbox import new_key
 from budget_core.ledger.records import Hold
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.offline_cap import AsyncOfflineCapLedger, OfflineCapLedger
@@ -199,6 +200,26 @@ def test_what_waits_is_bounded() -> None:
     back(world)
     ledger.charge(PATH, {"calls": 1})
     assert world.stands() == (4, 0)
+
+
+@pytest.mark.parametrize("closes", [False, True])
+@pytest.mark.parametrize("expires", [False, True])
+def test_a_grant_keeps_no_full_outbox_from_being_delivered(expires: bool, closes: bool) -> None:
+    world = World()
+    ledger = allowing(world, most=3)
+    world.faulty.down = "before"
+    ledger.reserve(PATH, {"calls": 4}, ttl=30 if expires else 3600)
+    for _ in range(3):
+        ledger.charge(PATH, {"calls": 1}, new_key())
+    back(world)
+    if closes:
+        ledger.close()
+        assert (world.stands(), ledger.unsettled) == ((7, 0), 0)
+        return
+    ledger.expire()
+    assert (world.stands(), ledger.unsettled) == ((3, 0), 1)
+    ledger.expire()
+    assert (world.stands(), ledger.unsettled) == (((7, 0), 0) if expires else ((3, 0), 1))
 
 
 def test_close_settles_what_it_can_or_says_so() -> None:
