@@ -15,7 +15,7 @@ except ImportError as error:
 from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_cpython.adapters.budgeted import layers_of
 from budget_cpython.adapters.layer import Options
-from budget_cpython.adapters.standing_in import Layers, named_like, twin_of, with_state_of
+from budget_cpython.adapters.standing_in import Layers, budgeted_kind, twin_of, with_state_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.deadline import Deadline
 
@@ -82,7 +82,7 @@ class ToolBudget:
 
 
 def _client_kind(kind: Any, layers: Layers) -> Any:
-    of_session = named_like(mcp.ClientSession, _session_kind(mcp.ClientSession, layers))
+    of_session = budgeted_kind(mcp.ClientSession, layers, _session_kind)
 
     class Budgeted(kind):  # type: ignore[misc]
         @property

@@ -42,10 +42,14 @@ def twin_of(what: Any, layers: Layers, kind_of: Callable[[Any, Layers], Any]) ->
     `kind_of(kind, layers)` makes the subclass. A twin's own twin has the layers of both.
     """
     kind, own = getattr(type(what), "_budgeted", (type(what), ()))
-    layers = (*own, *layers)
+    return with_state_of(what, budgeted_kind(kind, (*own, *layers), kind_of))
+
+
+def budgeted_kind(kind: Any, layers: Layers, kind_of: Callable[[Any, Layers], Any]) -> Any:
+    """Return the class of the twins of a class, from which `twin_of` reads their layers."""
     made = named_like(kind, kind_of(kind, layers))
     made._budgeted = (kind, layers)
-    return with_state_of(what, made)
+    return made
 
 
 def with_state_of(what: Any, kind: Any) -> Any:

@@ -125,6 +125,15 @@ async def test_a_client_keeps_its_type_and_its_connection() -> None:
 
 
 @in_loop
+async def test_the_session_of_a_client_on_a_budget_counts_once_on_another_one() -> None:
+    ledger = open_ledger("memory:")
+    async with budgeted(Client(Words().server), "9 count", ledger=ledger, account="acme") as client:
+        session = budgeted(client.session, ledger=ledger, account="acme")
+        await session.call_tool("count", {"text": "one"})
+    assert spent(ledger, "acme") == {"count": 1}
+
+
+@in_loop
 async def test_the_client_that_was_given_stays_without_a_budget() -> None:
     words = Words()
     async with Client(words.server) as plain:
