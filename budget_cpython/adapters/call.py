@@ -204,14 +204,16 @@ def distinct(layers: list[Layer], drawn_on: Sequence[Layer] = ()) -> list[Layer]
     """Return the layers that a call has to draw on, so that each account counts it once.
 
     An account also counts what is drawn on accounts below it. So layers are left out whose accounts
-    count the call by another of `layers`, or by one that is already `drawn_on`. An account where
-    calls are only observed is enforced as one above it whose layer is strict.
+    count the call by another of `layers`, or by one that is already `drawn_on`, but for strict
+    layers where that one observes. An account where calls are only observed is enforced as one
+    above it whose layer is strict.
     """
     kept: list[Layer] = []
     for layer in layers:
         same = [other for other in layers if other.ledger is layer.ledger]
         above = any(other.account.startswith(layer.account + "/") for other in same)
-        if not above and not any(_counts(layer, other) for other in (*kept, *drawn_on)):
+        done = [*kept, *(other for other in drawn_on if other.is_strict or not layer.is_strict)]
+        if not above and not any(_counts(layer, other) for other in done):
             kept.append(layer if len(same) == 1 else _enforced(layer, same))
     return kept
 

@@ -200,6 +200,18 @@ def test_an_answer_draws_on_an_account_below_the_one_of_its_call(below: str) -> 
 
 
 @pytest.mark.parametrize("observed", ["acme", "acme/research"])
+def test_an_answer_keeps_its_limits_where_its_call_is_only_observed(observed: str) -> None:
+    ledger = open_ledger("memory:")
+    own = Layer(parse_limits("2 calls"), ledger, "acme")
+    outer = Layer((), ledger, observed, enforcement="observe")
+    call_blocking(own)
+    call = BudgetedCall([outer], a_request())
+    call.begin_blocking()
+    with call.answering(), pytest.raises(BudgetExceededError):
+        call_blocking(own)
+
+
+@pytest.mark.parametrize("observed", ["acme", "acme/research"])
 def test_an_account_that_is_observed_keeps_the_limits_around_it(observed: str) -> None:
     ledger = open_ledger("memory:")
     above = Layer(parse_limits("1 calls"), ledger, "acme")
