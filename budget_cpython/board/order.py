@@ -125,8 +125,7 @@ class Order:
                 roots |= endpoint_roots(url)
         except BoardError as error:
             self.say(f"warning: {error}")
-            there = device.digests([self._ca_file])
-            return {path: device.connection.read(path) for path in there}
+            return device.get(device.digests([self._ca_file]))
         self.say(f"certificates for {' and '.join(urls)}: {', '.join(roots.values())}")
         return {self._ca_file: b"".join(roots)}
 

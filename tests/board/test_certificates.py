@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from budget_cpython.board import device
 from budget_cpython.board.build import listed_files
 from budget_cpython.board.certificates import endpoint_roots, file_roots
+from budget_cpython.board.connection import BoardConnection
 from budget_cpython.board.errors import BoardError, UsageError
 from tests.board.emulator.client import Terminal
 from tests.board.emulator.noon import NoonBoard
@@ -107,6 +109,26 @@ def test_an_endpoint_that_is_not_trusted_is_a_warning_and_certificates_there_sta
     assert "nothing to copy" in said.out
     assert read_file(cli.board, "/ca.der") == ROOT
     assert is_listed(cli)
+
+
+def test_certificates_there_that_are_read_wrong_are_not_written_back(
+    cli: Cli, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--romfs", "--secrets", secrets(tmp_path, server.port))
+    assert cli("deploy", "unix", *options, "--ca", DATA / "root.pem").code == 0
+
+    class Bad(BoardConnection):
+        """A connection that loses the end of each file that it reads."""
+
+        def read(self, path: str) -> bytes:
+            return super().read(path)[:-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(device, "BoardConnection", Bad)
+        said = cli("deploy", "unix", *options)
+    assert said.code == 1
+    assert "/ca.der differs after the copy: try again" in said.err
+    assert read_file(cli.board, "/ca.der") == ROOT
 
 
 def test_an_http_endpoint_needs_no_certificates(cli: Cli, tmp_path: Path) -> None:
