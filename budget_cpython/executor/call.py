@@ -180,7 +180,7 @@ class Call:
             if not self.give_up():
                 await done.wait()
                 return
-            if self.on_end:
+            if self.on_end is not None:
                 self.settings.call_hook(self.on_end, self.result())
             await self._stop_task()
         except BaseException:

@@ -213,6 +213,19 @@ async def test_an_end_is_told_once_and_a_late_one_is_not() -> None:
     assert [one.status for one in ends] == ["completed", "failed", "timed_out"]
 
 
+async def test_a_hook_that_is_false_until_it_is_called_is_called() -> None:
+    class Heard(list[ToolOutcome]):
+        def __call__(self, outcome: ToolOutcome) -> None:
+            self.append(outcome)
+
+    late, given_up = Heard(), Heard()
+    with hung() as slow:
+        executor = BoundedToolExecutor(on_late=late)
+        await executor.execute_async(slow, {}, *turn(), 0.02, on_end=given_up)
+        assert [one.status for one in given_up] == ["timed_out"]
+    await eventually(lambda: late)
+
+
 async def test_who_is_cancelled_twice_leaves_nothing_behind() -> None:
     budget, state = turn()
     gate = asyncio.Event()
