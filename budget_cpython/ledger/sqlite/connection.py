@@ -3,7 +3,9 @@
 import os
 import random
 import sqlite3
+import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from budget_core.ledger.errors import LedgerError, LedgerFullError, LedgerUnavailableError
@@ -145,5 +147,6 @@ class Connection:
         self._db, self._pid, self._id = db, os.getpid(), found
         self._place = self._whole = place
 
-    def __del__(self) -> None:
-        self.close()
+    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_exiting():  # what `close` needs may be gone then; the system closes the file
+            self.close()

@@ -344,3 +344,20 @@ def test_a_fork_that_python_does_not_see_is_refused_in_the_child(tmp_path: Path)
         command = [sys.executable, "-c", UNSEEN_FORK, str(tmp_path / "ledger.db")]
         subprocess.run(command, cwd=ROOT, check=True)
         assert spent(ledger) == 1
+
+
+LEFT_OPEN = """
+import atexit, builtins, sys
+from budget_cpython import Limit, open_ledger
+from budget_cpython.ledger.sqlite import connection
+
+builtins.kept = open_ledger("sqlite:" + sys.argv[1])
+builtins.kept.set_limits("org", [Limit("calls", 1)])
+atexit.register(setattr, connection, "os", None)  # as an interpreter that ends clears modules
+"""
+
+
+def test_a_program_that_leaves_a_ledger_open_ends_without_complaint(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LEFT_OPEN, str(tmp_path / "ledger.db")]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert done.stderr == ""
