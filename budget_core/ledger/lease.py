@@ -84,6 +84,28 @@ class LeasedLedger:
         self._leases: dict[str, PathLease] = {}
         self._due = FAR
 
+    def claim(
+        self,
+        path: str,
+        amounts: "Mapping[str, Any]",
+        key: str | None = None,
+        ttl: float = TTL,
+    ) -> Hold | None:
+        """Hold amounts of what is leased, at once; `None` if the ledger has to be asked."""
+        lease = self._leases.get(path)
+        now = self.upstream.now()
+        if lease is None or now >= self._due or None in amounts.values():
+            return None
+        return lease.claim(dict(amounts), key, ttl, now)
+
+    def record(self, hold: Hold, actual: "dict[str, int] | None" = None) -> Hold:
+        """Settle a hold here, at once; if `is_due` then, `maintain` tells the ledger."""
+        found, urgent = self._lease_of(hold).commit(hold, actual)
+        if urgent:
+            self._due = 0
+        wake(self, hold)
+        return found
+
     @property
     def is_due(self) -> bool:
         """Whether there is something to do upstream: leases to extend or to settle."""
@@ -105,12 +127,10 @@ class LeasedLedger:
             from budget_core.ledger.waiting import reserve_waiting  # most programs never wait
 
             return await reserve_waiting(self, path, amounts, key, ttl, wait)
+        hold = self.claim(path, amounts, key, ttl)
+        if hold is not None:
+            return hold
         asked = check_amounts(amounts, True)
-        known = self._leases.get(path)
-        if known is not None and not self.is_due and None not in asked.values():
-            hold = known.claim(asked, key, ttl, self.upstream.now())
-            if hold is not None:
-                return hold
         async with self._gate:
             await self._maintain()
             rows = None
@@ -136,10 +156,7 @@ class LeasedLedger:
 
         What is more than was leased is charged upstream as soon as that can be reached.
         """
-        found, urgent = self._lease_of(hold).commit(hold, actual)
-        if urgent:
-            self._due = 0
-        wake(self, hold)
+        found = self.record(hold, actual)
         await self.maintain()
         return found
 

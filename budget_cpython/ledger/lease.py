@@ -1,12 +1,15 @@
 """Leased blocks of any ledger's budgets, for asyncio and for threads."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any
 
 from budget_core.checks import NoLock
 from budget_core.ledger import lease
 from budget_core.ledger._types import AnyLedger, LedgerProtocol
+from budget_core.ledger.outbox import finish
+from budget_core.ledger.records import TTL, Hold, wake
+from budget_core.ledger.waiting import reserve_blocking
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.forked import begin_again_in_children
 from budget_cpython.ledger.locks import TaskGate, ThreadGate
@@ -89,3 +92,25 @@ class LeasedLedger(BlockingLedger):
             ledger, block, ttl, clock, monotonic, idle=idle, max_paths=max_paths
         )
         super().__init__(self._leased)
+
+    def reserve(
+        self,
+        path: str,
+        amounts: Mapping[str, Any],
+        key: str | None = None,
+        ttl: float = TTL,
+        wait: float | None = None,
+    ) -> Hold:
+        """Hold amounts of what is leased, or of a block drawn for them."""
+        if wait:
+            return reserve_blocking(self, path, amounts, key, ttl, wait)
+        hold = self._leased.claim(path, amounts, key, ttl)
+        return finish(self._leased.reserve(path, amounts, key, ttl)) if hold is None else hold
+
+    def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
+        """Record what a call used in the place of its hold, upstream in time."""
+        found = self._leased.record(hold, actual)
+        if self._leased.is_due:
+            finish(self._leased.maintain())
+        wake(self, hold)
+        return found
