@@ -270,7 +270,8 @@ class Ledger:
         amounts: Any = asked
         if None in asked.values():
             amounts = {axis: asked[axis] for axis in asked if asked[axis] is not None}
-        path = check_path(path)
+        if path.__class__ is not str or path not in self._accounts:  # an account's was checked
+            path = check_path(path)
         name = None if key is None else _name(path, key)
         with self._lock:
             now = self._now()
