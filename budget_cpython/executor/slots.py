@@ -1,17 +1,16 @@
 """Bound how many tools run or were abandoned: each has a slot until it has ended."""
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import TIMEOUT_MAX, Event, Lock
 from typing import Any
-from weakref import WeakSet
 
 from budget_core.checks import check_limit
 from budget_core.waking import from_any_thread
 from budget_cpython.executor.threads import THREADS
+from budget_cpython.forked import begin_again_in_children
 
 
 class SlotsBusyError(Exception):
@@ -26,10 +25,11 @@ class Slots:
 
     def __init__(self, limit: int | None) -> None:
         self.limit = check_limit("max_abandoned", limit)
-        self._reset()
-        _all.add(self)
+        self.begin_again()
+        begin_again_in_children(self)
 
-    def _reset(self) -> None:
+    def begin_again(self) -> None:
+        """Have all slots free, in a process that was forked: the tools run on in the parent."""
         self._lock = Lock()
         self._taken: dict[object, bool] = {}  # whether it was abandoned
         self._watchers: list[Callable[[], object]] = []
@@ -136,18 +136,6 @@ class Slots:
             f"{self.running} tools run and {self.abandoned} have outlived their time: no slot "
             f"became free in time (max_abandoned={self.limit})"
         )
-
-
-_all: WeakSet[Slots] = WeakSet()
-
-
-def _reset_all() -> None:
-    for slots in list(_all):
-        slots._reset()
-
-
-if hasattr(os, "register_at_fork"):  # the tools run on in the parent only
-    os.register_at_fork(after_in_child=_reset_all)
 
 
 async def happens(event: asyncio.Event, within_s: float) -> bool:
