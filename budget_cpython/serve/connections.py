@@ -5,10 +5,12 @@ import logging
 from dataclasses import dataclass
 from typing import Any, cast
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from budget_cpython.serve.addresses import client_network
 
+MAX_HEADERS = 16_384  # bytes of a request's first line and headers
 _OTHER_FILES = 128  # of the engine, the connections to it, and the process
 log = logging.getLogger("microbudget.serve")
 
@@ -38,7 +40,27 @@ def allow_connections(count: int) -> int:
     return max(1, files - _OTHER_FILES)
 
 
-class Connection(H11Protocol):
+class _Parser(h11.Connection):
+    """A parser that bounds heads that arrive whole, too: h11 bounds those that it waits for."""
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        lines = getattr(event, "headers", ())  # of a request, and after a body in chunks
+        size = len(getattr(event, "target", b"")) + sum(len(name) + len(text) for name, text in lines)
+        if size > MAX_HEADERS:
+            raise h11.RemoteProtocolError(f"headers have at most {MAX_HEADERS} bytes")
+        return event
+
+
+class BoundedHeads(H11Protocol):
+    """A connection whose requests have at most `MAX_HEADERS` bytes of headers."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.conn = _Parser(h11.SERVER, MAX_HEADERS)
+
+
+class Connection(BoundedHeads):
     """A connection that ends if it makes no progress, or if its place is needed.
 
     The beginning of a request, a finished answer and a write that is blocked or continues are

@@ -13,9 +13,8 @@ import uvicorn
 from uvicorn.supervisors import Multiprocess
 
 from budget_cpython.serve.addresses import ListenAddress
-from budget_cpython.serve.connections import Connection, ConnectionLimits
+from budget_cpython.serve.connections import BoundedHeads, Connection, ConnectionLimits
 
-MAX_HEADERS = 16_384
 _GRACE_S = 5  # of a thread
 _NOT_STARTED = 3  # the exit code of a worker of uvicorn
 _MAX_LOGGED = 500  # letters of a URL
@@ -55,7 +54,6 @@ def run_service(
         http=cast("Any", partial(Connection, limits)),
         access_log=access_log,
         limit_concurrency=2 * limits.total,  # requests outlive connections that were ended
-        h11_max_incomplete_event_size=MAX_HEADERS,
         timeout_keep_alive=max(1, round(limits.idle_s)),
         timeout_graceful_shutdown=max(1, round(grace)),
         ssl_certfile=certificate and certificate[0],
@@ -82,7 +80,12 @@ def running(app: Any, address: str) -> Iterator[str]:
     Raises `OSError` where it cannot listen, `RuntimeError` where it cannot serve.
     """
     place = ListenAddress.parse(address)
-    config = _config(app, access_log=False, timeout_graceful_shutdown=_GRACE_S)
+    config = _config(
+        app,
+        http=cast("Any", BoundedHeads),
+        access_log=False,
+        timeout_graceful_shutdown=_GRACE_S,
+    )
     up = threading.Event()
     server = _Server(config, up.set)
 

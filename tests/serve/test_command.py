@@ -21,7 +21,7 @@ from budget_cpython.cli import main
 from budget_cpython.ledger.http import HttpLedger
 from budget_cpython.serve import KeyFile
 from budget_cpython.serve.addresses import ListenAddress
-from budget_cpython.serve.server import MAX_HEADERS
+from budget_cpython.serve.connections import MAX_HEADERS
 from tests.paths import ROOT
 from tests.ports import kept_port
 from tests.serve.support import PATIENCE, Service, make_client
@@ -165,9 +165,17 @@ def test_a_header_that_is_given_twice_ends_the_connection(shared: Service, name:
     assert answer.count(b"HTTP/1.1") == 1
 
 
-def test_headers_are_limited_in_size(shared: Service) -> None:
-    answer = ask_raw(shared, b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 2 * MAX_HEADERS)
+@pytest.mark.parametrize("end", [b"", b"\r\nHost: localhost\r\n\r\n"])
+def test_headers_are_limited_in_size(shared: Service, end: bytes) -> None:
+    """Also those that arrive whole."""
+    answer = ask_raw(shared, b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 2 * MAX_HEADERS + end)
     assert answer[:12] in (b"HTTP/1.1 400", b"")
+
+
+def test_a_whole_head_below_the_limit_is_read(shared: Service) -> None:
+    text = b"x" * (MAX_HEADERS - 200)
+    head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: "
+    assert ask_raw(shared, head + text + b"\r\n\r\n")[:12] == b"HTTP/1.1 200"
 
 
 def test_the_log_of_requests_shows_no_key(tmp_path: Path) -> None:
