@@ -183,6 +183,15 @@ def test_a_refusal_by_a_ledger_is_logged_once_for_its_window(
         world.advance(86_400)
 
 
+def test_a_models_name_cannot_begin_a_line_of_the_log(logged: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.ledger.set_limits("org", [Limit("usd", "1.00")])
+    wrapper = BudgetWrapper(Script(1), ledger=world.ledger, account="org/agent")
+    ask(wrapper, model="gpt\x1b[2J\nERROR: all is spent")
+    ((_, text),) = lines(logged)
+    assert "gpt\\x1b[2J\\nERROR: all is spent" in text
+
+
 def test_an_outage_of_a_ledger_is_logged_once_and_so_is_its_end(
     logged: pytest.LogCaptureFixture,
 ) -> None:

@@ -97,7 +97,7 @@ def _run(options: argparse.Namespace) -> int:
     """Run the command, say what it used, and return the exit code."""
     if not hasattr(os, "posix_spawnp"):
         raise OSError("`microbudget run` needs Linux or macOS: elsewhere use `microbudget proxy`")
-    from budget_cpython.run.environment import plan_routes
+    from budget_cpython.run.environment import for_command, plan_routes
     from budget_cpython.run.within import NotStartedError, run_within
 
     command = options.command[options.command[:1] == ["--"] :]
@@ -114,7 +114,7 @@ def _run(options: argparse.Namespace) -> int:
                 seconds,
                 routes,
                 command,
-                os.environ,
+                for_command(os.environ, _ledger_url(options), options.ledger_key),
                 grace=options.grace,
                 shows=not options.quiet,
                 notices=options.notices,
@@ -133,12 +133,16 @@ def _upstreams(options: argparse.Namespace) -> dict[str, str]:
     return {upstream.name: upstream.url for upstream in read_upstreams(options.upstream, [])}
 
 
+def _ledger_url(options: argparse.Namespace) -> str | None:
+    return options.ledger or (options.account and os.environ.get(ENGINE_VARIABLE)) or None
+
+
 @contextmanager
 def _ledger(options: argparse.Namespace) -> Iterator[Any]:
     """Yield the ledger that is to be drawn on, or `None`."""
     from budget_cpython.ledger.opening import open_ledger
 
-    url = options.ledger or (options.account and os.environ.get(ENGINE_VARIABLE))
+    url = _ledger_url(options)
     if not url:
         if options.account:
             raise ValueError(f"--account needs a ledger: give --ledger, or set ${ENGINE_VARIABLE}")

@@ -3,7 +3,10 @@
 from dataclasses import dataclass, replace
 from threading import Lock
 
+from budget_core.log import printable
+
 MOST_MODELS = 1000
+_LONGEST = 200  # letters of a name
 OTHER_MODELS = "(other models)"
 
 
@@ -39,7 +42,8 @@ class ModelUsage:
 class UsageByModel:
     """A `ModelUsage` for each model, in the order of their first calls; safe for threads.
 
-    Beyond 1,000 models the others are counted together.
+    Beyond 1,000 models the others are counted together. Names come from clients: what a terminal
+    would act on is escaped, and long ones are cut.
     """
 
     def __init__(self) -> None:
@@ -48,6 +52,7 @@ class UsageByModel:
 
     def add(self, model: str, one: ModelUsage) -> None:
         """Add what one call, or several, used."""
+        model = printable(model[:_LONGEST])
         with self._lock:
             if model not in self._rows and len(self._rows) >= MOST_MODELS:
                 model = OTHER_MODELS

@@ -21,6 +21,8 @@ VARIABLES = {
 # These have no URL that all users share, so they matter where they are set.
 _WHERE_SET = ("AZURE_OPENAI_ENDPOINT", "AZURE_API_BASE", "GOOGLE_VERTEX_BASE_URL")
 _LOOPBACK = "127.0.0.1"
+_OURS = "MICROBUDGET_"
+_PASSWORD = "PGPASSWORD"  # noqa: S105 - the variable from which libpq reads one
 
 
 @dataclass
@@ -39,6 +41,24 @@ class Routes:
         for variable, path in self.paths.items():
             found[variable] = proxy + path
         return {**found, **direct_to_loopback(before)}
+
+
+def for_command(
+    before: Mapping[str, str], url: str | None = None, key: str | None = None
+) -> dict[str, str]:
+    """Return an environment without the variables of microbudget, and without a ledger's secrets.
+
+    These are the variables whose value is the ledger's `url`, the one that `key` names as
+    `env:NAME`, and libpq's password where the ledger is on Postgres.
+    """
+    hidden = {(key or "").removeprefix("env:")}
+    if url and url.startswith(("postgres:", "postgresql:")):
+        hidden.add(_PASSWORD)
+    return {
+        name: value
+        for name, value in before.items()
+        if not name.startswith(_OURS) and name not in hidden and value != url
+    }
 
 
 def direct_to_loopback(before: Mapping[str, str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from budget_core.log import printable
 from budget_cpython.deadline import Deadline
 
 _TIMEOUT = "x-microbudget-timeout"  # milliseconds, as the proxy takes it
@@ -85,4 +86,4 @@ def _reason(body: bytes) -> str:
         found: Any = json.loads(body)["error"]["message"]
     except (ValueError, KeyError, TypeError):
         return ""
-    return str(found)
+    return printable(str(found))

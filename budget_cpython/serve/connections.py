@@ -46,7 +46,9 @@ class _Parser(h11.Connection):
     def next_event(self) -> Any:
         event = super().next_event()
         lines = getattr(event, "headers", ())  # of a request, and after a body in chunks
-        size = len(getattr(event, "target", b"")) + sum(len(name) + len(text) for name, text in lines)
+        size = len(getattr(event, "target", b"")) + sum(
+            len(name) + len(text) for name, text in lines
+        )
         if size > MAX_HEADERS:
             raise h11.RemoteProtocolError(f"headers have at most {MAX_HEADERS} bytes")
         return event

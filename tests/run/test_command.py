@@ -59,6 +59,14 @@ def test_the_standard_streams_are_the_commands() -> None:
     assert (done.out, done.err) == ("asked\n", "said\n")
 
 
+def test_the_command_does_not_learn_where_the_ledger_is(tmp_path: Path) -> None:
+    more = {"MICROBUDGET_ENGINE": f"sqlite:{tmp_path / 'budget.db'}", "MY_ENGINE": "mine"}
+    done = run("--budget", "$5/day", "--account", "me", "--quiet", "--", "env", more=more)
+    assert done.code == 0
+    assert "MY_ENGINE=mine" in done.out
+    assert "MICROBUDGET_" not in done.out
+
+
 def test_the_commands_own_options_are_not_ours() -> None:
     done = run("--budget", LONG, "--quiet", "echo", "--budget", "x", "--", "--help")
     assert done.out == "--budget x -- --help\n"

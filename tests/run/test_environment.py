@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from budget_cpython.run.environment import VARIABLES, plan_routes
+from budget_cpython.run.environment import VARIABLES, for_command, plan_routes
 
 URL = "http://127.0.0.1:8400"
 LOCAL = "http://localhost:8000/v1"
@@ -111,3 +111,21 @@ def test_a_variable_without_an_upstream_is_refused(row: str, says: str) -> None:
 def test_hosts_that_need_no_http_proxy_are_kept(before: dict[str, str], after: str) -> None:
     said = plan_routes(before, {}).environment(before, URL)
     assert (said["no_proxy"], said["NO_PROXY"]) == (after, after)
+
+
+def test_a_command_gets_no_variable_of_ours_and_no_secret_of_the_ledger() -> None:
+    url = "postgresql://budgets:secret@db/budgets"
+    before = {
+        "MICROBUDGET_ENGINE": url,
+        "MICROBUDGET_KEYS": "keys.json",
+        "DATABASE": url,
+        "LEDGER_KEY": "mb.me.secret",
+        "PGPASSWORD": "secret",
+        "PGHOST": "db",
+        "OPENAI_API_KEY": "of-the-client",
+    }
+    kept = {"PGHOST": "db", "OPENAI_API_KEY": "of-the-client"}
+    assert for_command(before, url, "env:LEDGER_KEY") == kept
+    own = {"PGPASSWORD": "secret", "LEDGER_KEY": "mb.me.secret"}
+    assert for_command(own, "redis://db", "@LEDGER_KEY") == own
+    assert for_command(own) == own

@@ -56,6 +56,13 @@ def test_a_refusal_is_counted_with_its_reason_and_passed_on() -> None:
     assert (gate.refused, gate.reason) == (1, "no call is left")
 
 
+def test_a_refusals_reason_cannot_act_on_a_terminal() -> None:
+    body = b'{"error": {"message": "no price is known for \\u001b[2J\\n"}}'
+    gate = Gate(App(402, {"x-should-retry": "false"}, body), 10)
+    ask(gate)
+    assert gate.reason == "no price is known for \\x1b[2J\\n"
+
+
 @pytest.mark.parametrize(
     ("status", "headers"),
     [(402, {}), (402, {"x-should-retry": "true"}), (200, {"x-should-retry": "false"})],

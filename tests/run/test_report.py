@@ -64,6 +64,16 @@ def test_the_lines_are_a_sum_a_table_and_what_was_refused() -> None:
     ]
 
 
+def test_a_models_name_cannot_act_on_a_terminal() -> None:
+    name = "gpt\x1b]0;spent\x07\r\nmicrobudget: 0 calls\u202e\ud800" + "x" * 1000
+    one = report(ending(), 0, (name, ModelUsage(1, 2, 3)))
+    head, _, line = one.lines()
+    assert head.startswith("microbudget: 1 call,")
+    assert line.isprintable()
+    assert line.startswith("  gpt\\x1b]0;spent\\x07\\r\\nmicrobudget: 0 calls\\u202e\\ud800xxx")
+    assert len(line) < 400
+
+
 def test_the_json_has_the_same() -> None:
     end = Ending(143, 15, True, False, (4711,))
     said = report(end, 0, ("m", ModelUsage(1, 5, 6, 0, 7_000_000))).as_json()
