@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figure, show
 from benchmarks.mpy import ROOT, find_micropython, run_micropython
-from budget_cpython.cli.version import version
+from budget_cpython.version import version
 
 PAGE = ROOT / "docs/figures.md"
 REPEATABLE = ("code", "heap")  # the same on every machine, so a test measures them again

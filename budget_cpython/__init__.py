@@ -71,6 +71,10 @@ _ANSWERING = (
 def __getattr__(name: str) -> object:
     if name == "__all__":
         return _all()
+    if name == "__version__":
+        from budget_cpython.version import version
+
+        return version()
     home = budget_core
     if name in _ANSWERING:
         __import__(__name__ + ".provider")

@@ -98,3 +98,4 @@ from budget_cpython.turn import TurnRuntimeState as TurnRuntimeState
 from budget_cpython.wall_clock import WALL as WALL
 
 __all__: list[str]
+__version__: str

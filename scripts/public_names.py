@@ -43,7 +43,7 @@ def cpython_stub() -> str:
     own = {name: home for name, home in ours._OWN.items() if name not in made}
     shared = {name: home for name, home in homes.items() if name not in own}
     listed = imports("budget_core", shared) + imports("budget_cpython", own)
-    return f"{DOC}{listed}\n__all__: list[str]\n"
+    return f"{DOC}{listed}\n__all__: list[str]\n__version__: str\n"
 
 
 def imports(package: str, homes: dict[str, str]) -> str:

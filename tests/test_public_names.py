@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+import tomllib
 from types import ModuleType
 
 import jedi
@@ -116,6 +117,11 @@ def test_a_star_import_and_dir_have_them_all() -> None:
     exec("from budget_cpython import *", there)  # noqa: S102 - the statement is under test
     assert set(budget_cpython.__all__) <= set(there)
     assert set(budget_cpython.__all__) <= set(dir(budget_cpython))
+
+
+def test_the_package_has_the_version_of_the_distribution() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert budget_cpython.__version__ == project["version"]
 
 
 @pytest.mark.parametrize("package", [budget_core, budget_cpython])

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from budget_cpython.board.build import CORE, ROOMS, modules_of
-from budget_cpython.cli.version import version
+from budget_cpython.version import version
 
 
 def package_files() -> dict[Path, str]:

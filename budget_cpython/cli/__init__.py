@@ -67,7 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
     from budget_cpython.cli.proxy import add_proxy
     from budget_cpython.cli.run import add_run
     from budget_cpython.cli.serve import add_serve
-    from budget_cpython.cli.version import version
+    from budget_cpython.version import version
 
     parser = argparse.ArgumentParser(
         prog="microbudget",

@@ -4,7 +4,7 @@ from typing import Any
 
 from budget_core.ledger.limit import MAX_DEPTH, MAX_KEY, MAX_LIMITS, MAX_SEGMENT, MOST
 from budget_core.ledger.records import MAX_TTL, TTL
-from budget_cpython.cli.version import version
+from budget_cpython.version import version
 from budget_cpython.ledger.error_answers import LEDGER_ERRORS
 from budget_cpython.serve.error_responses import HTTP_ERRORS
 from budget_cpython.serve.operations import OPERATIONS, Operation, url_of
