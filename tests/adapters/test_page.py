@@ -25,6 +25,7 @@ PACKAGES = {
     "mcp": "mcp",
     "smolagents": "smolagents",
     "crewai": "crewai",
+    "exoclaw": "exoclaw",
 }
 
 
@@ -58,3 +59,4 @@ def test_the_snippets_of_an_adapter_run(
             command, cwd=tmp_path, env={**os.environ, **variables}, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
+        assert "[Stopped" not in done.stdout

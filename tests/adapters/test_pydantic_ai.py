@@ -21,7 +21,7 @@ from tests.adapters.support import run_example
 pytest.importorskip("pydantic_ai")
 
 import openai
-from pydantic_ai import Agent, RunContext, capture_run_messages
+from pydantic_ai import Agent, ModelRetry, RunContext, capture_run_messages
 from pydantic_ai.exceptions import (
     UsageLimitExceeded,
     UserError,
@@ -360,6 +360,36 @@ def test_tools_have_limits_of_their_own_and_a_price(endpoint: ScriptedEndpoint) 
 
 
 @pytest.mark.feature("child agents")
+def test_a_tool_that_asks_for_another_attempt_counts_each(endpoint: ScriptedEndpoint) -> None:
+    endpoint.scripts["seeker"] = seek_until_found
+    own = budgeted(model(endpoint, "seeker"), "10 calls + 5 search + 5 tool_calls")
+    agent = Agent(own, tools=[seek_twice()], capabilities=[ToolBudget(own)])
+    assert run(agent).output == "That is all."
+    spent = {row.axis: (row.spent, row.held) for row in own.layers[0].balance()}
+    assert (spent["calls"], spent["search"], spent["tool_calls"]) == ((3, 0), (2, 0), (2, 0))
+
+
+def seek_until_found(asked: Asked) -> Reply:
+    """Reply as a model that searches until it has found something."""
+    if "found" in str(asked.messages[-1]["content"]):
+        return Reply("That is all.", usage=Usage(100, 10))
+    return Reply(calls=(ToolCall("search", '{"query": "tomatoes"}'),), usage=Usage(100, 10))
+
+
+def seek_twice() -> Callable[[str], str]:
+    """Return a tool that wants other words the first time."""
+    asked: list[str] = []
+
+    def search(query: str) -> str:
+        """Search for something."""
+        asked.append(query)
+        if len(asked) == 1:
+            raise ModelRetry("try other words")
+        return f"found {query}"
+
+    return search
+
+
 def test_an_agent_behind_a_tool_draws_on_the_budget_of_its_caller(
     endpoint: ScriptedEndpoint,
 ) -> None:
