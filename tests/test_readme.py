@@ -68,6 +68,12 @@ def test_the_readmes_example_counts_its_run_and_remembers_its_day(tmp_path: Path
     assert totals[1] == 2 * totals[0]
 
 
+def test_the_ledgers_page_says_what_its_wrapper_prints(tmp_path: Path) -> None:
+    (code,) = [code for _, code in snippets("python") if "answer.cut_off_by or" in code]
+    (said,) = re.findall(r"print\(answer.*  # (.+)", code)
+    assert " ".join(run(code, tmp_path).split()) == said
+
+
 def test_every_link_to_a_file_leads_somewhere() -> None:
     for page in LINKED:
         for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
