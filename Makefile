@@ -9,9 +9,8 @@ ARGS ?=
 help: ## Show these lines
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## See an agent read FOLDER=... within a budget, on MicroPython and on CPython
-	@command -v $(PYTHON) >/dev/null || { echo "error: there is no $(PYTHON); name one: make demo PYTHON=python3.12" >&2; exit 2; }
-	@MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && $(PYTHON) examples/folder_agent/demo.py $(if $(FOLDER),"$(FOLDER)") $(ARGS)
+demo: ## See a client within five cents, and an agent read FOLDER=... on MicroPython and on CPython
+	@python=$$(scripts/venv.sh demo) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" examples/folder_agent/demo.py $(if $(FOLDER),"$(FOLDER)") $(ARGS)
 
 test: ## Run all checks and tests but the slow ones, on CPython and MicroPython
 	@python=$$(scripts/venv.sh) && MICROPYTHON=$$(scripts/micropython.sh) && export MICROPYTHON && "$$python" scripts/check.py $(ARGS)

@@ -3,13 +3,16 @@ set -euo pipefail
 
 usage() {
     cat <<'END'
-usage: scripts/venv.sh
+usage: scripts/venv.sh [demo]
 
 Prints the path of the Python of .local/venv, the virtual environment with the
 tools of the group "dev" in pyproject.toml. It is made by $PYTHON (python3 if
 unset), which must be 3.11 or later, and made again when that or the group
 changes. The types of MicroPython's modules (the groups "stubs-…") go to
 .local/stubs, a folder for each board.
+
+With demo: the same for .local/demo, with the few packages of the group "demo"
+and without the types.
 END
 }
 
@@ -21,8 +24,10 @@ fail() {
     exit 1
 }
 
+group=dev
 case ${1-} in
 '') ;;
+demo) group=demo ;;
 --help)
     usage >&3
     exit
@@ -45,6 +50,7 @@ python=$("$python" -c 'import sys; print(sys._base_executable)')
 
 cd "$(dirname "$0")/.."
 venv=$PWD/.local/venv
+[ $group = dev ] || venv=$PWD/.local/$group
 mkdir -p .local
 if command -v flock >/dev/null; then
     exec 9>.local/venv.lock
@@ -54,7 +60,7 @@ fi
 stamp=$({
     pwd
     "$python" -c 'import sys; print(sys.version, sys.base_prefix)'
-    "$python" scripts/groups.py dev
+    "$python" scripts/groups.py "$group" demo # which dev includes
 } | cksum)
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_USER=0
 again='Fix that and run the same command again; it starts afresh.'
@@ -90,13 +96,17 @@ runpy.run_module("pip", run_name="__main__")
             fail 'pip could not be installed (its reasons are above).' "$again"
         rm -rf .local/pip
     fi
-    echo 'Installing the tools of the group "dev" in pyproject.toml'
+    echo "Installing the packages of the group $group in pyproject.toml"
     "$venv/bin/python" -m pip install -qq 'pip>=25.1' && # the first that knows groups
-        "$venv/bin/python" -m pip install -qq --group dev ||
-        fail "The tools of the group dev could not be installed (pip's reasons are above)." "$again"
+        "$venv/bin/python" -m pip install -qq --group "$group" ||
+        fail "The packages of the group $group could not be installed (pip's reasons are above)." "$again"
     echo "$stamp" >"$venv/stamp"
 fi
 
+if [ $group = demo ]; then
+    echo "$venv/bin/python" >&3
+    exit
+fi
 stubs=.local/stubs
 stamp=$("$python" scripts/groups.py stubs | cksum)
 if [ "$(cat $stubs/stamp 2>/dev/null)" != "$stamp" ]; then

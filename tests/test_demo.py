@@ -15,6 +15,8 @@ from tests.paths import ROOT
 
 PATIENCE = 300
 RUNTIMES = ("micropython", "cpython")
+DOLLARS = "openai's client, within five cents"
+AGENT = "an agent on micropython, with a wind-down"
 
 
 def copy(folder: Path) -> Path:
@@ -76,23 +78,35 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def test_a_budgeted_run_winds_down_and_is_shown_in_full_once(shown: dict[str, str]) -> None:
-    assert list(shown) == [
-        "micropython, with a wind-down",
-        "the same run on cpython",
-        "verdict",
-    ]
-    output = shown["micropython, with a wind-down"]
+    assert list(shown) == [DOLLARS, AGENT, "the same agent on cpython", "verdict"]
+    output = shown[AGENT]
     assert len(lines(output, "notice")) == 1
     assert lines(output, "end")[0].startswith("completed after")
     assert "because of the budget notice" in output
     calls = len(lines(output, "call"))
     assert len(lines(output, "budget")) == len(lines(output, "turn")) == calls > 2
     assert lines(output, "limit") == []
-    assert lines("".join(list(shown.values())[1:]), "call") == []
+    assert lines("".join(list(shown.values())[2:]), "call") == []
+
+
+def test_a_real_client_is_refused_at_its_dollars_and_its_work_is_kept(
+    shown: dict[str, str],
+) -> None:
+    *pages, refused, last = shown[DOLLARS].splitlines()
+    found = [re.fullmatch(r"(\S+\.md) +\$(0\.0\d+) of \$0\.05 spent +(.+)", page) for page in pages]
+    assert all(found)
+    spent = [float(page[2]) for page in found if page]
+    assert spent == sorted(spent)
+    assert 0.025 < spent[-1] <= 0.05
+    assert refused.startswith("refused with 402, not sent: ")
+    assert "of $0.05 per run left" in refused
+    calls, kept, of = map(int, re.findall(r"\d+", last))
+    assert calls == kept == len(pages)
+    assert 1 < kept < of
 
 
 def test_the_other_runtime_stands_beside_it_in_a_few_lines(shown: dict[str, str]) -> None:
-    table = shown["the same run on cpython"].splitlines()
+    table = shown["the same agent on cpython"].splitlines()
     rows = {line[:12].strip(): line[12:].split("  ") for line in table}
     rows = {name: [one.strip() for one in row if one.strip()] for name, row in rows.items()}
     assert len(rows) <= 8
@@ -101,7 +115,7 @@ def test_the_other_runtime_stands_beside_it_in_a_few_lines(shown: dict[str, str]
     for name in ("calls", "tool calls", "limit"):
         assert len(set(rows[name])) == 1, name
     assert rows["answer"] == ["word for word the same"]
-    calls = len(lines(shown["micropython, with a wind-down"], "call"))
+    calls = len(lines(shown[AGENT], "call"))
     assert rows["calls"] == [str(calls)] * 2
 
 
@@ -136,9 +150,10 @@ def test_the_days_total_goes_on_across_runtimes_and_restarts(checkout: Path) -> 
 
 def test_the_abrupt_run_can_be_the_one_that_is_shown(checkout: Path) -> None:
     found = parts(demo(checkout, "--no-warnings").stdout)
-    assert next(iter(found)) == "micropython, without a wind-down"
+    _, agent, *_ = found
+    assert agent == "an agent on micropython, without a wind-down"
     assert found["verdict"].startswith("with wind-down  finished: ")
-    assert lines(next(iter(found.values())), "limit") == ["turn limit: 8 of 8 turns"]
+    assert lines(found[agent], "limit") == ["turn limit: 8 of 8 turns"]
 
 
 def on_a_terminal(checkout: Path, **environment: str) -> str:

@@ -1,6 +1,7 @@
-"""Run the folder agent on MicroPython and on CPython, with a wind-down and without one.
+"""Put OpenAI's client on a budget in dollars; then run an agent on MicroPython and on CPython.
 
-Without OPENAI_BASE_URL in the environment it starts a scripted endpoint on loopback for them.
+The agent reads a folder within a budget, with a wind-down and without one. Without OPENAI_BASE_URL
+in the environment a scripted endpoint on loopback answers it; the client's model is always scripted.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ def main() -> int:
         if not demo.environment.get("OPENAI_BASE_URL"):
             demo.environment |= _scripted(stack)
         try:
+            if not options.only:
+                demo.spend_dollars()
             demo.play(options.only, options.no_warnings)
         except subprocess.CalledProcessError as error:
             return error.returncode
@@ -54,13 +57,20 @@ class Demo:
         self._words = [folder, question] if question else [folder]
         self._facts = facts
 
+    def spend_dollars(self) -> None:
+        """Show an SDK's client that is refused at its limit; raises `CalledProcessError`."""
+        self.title("openai's client, within five cents")
+        program = str(ROOT / "examples/sdks/in_dollars.py")
+        environment = {**self.environment, "PYTHONPATH": str(ROOT)}
+        subprocess.run([sys.executable, program], env=environment, check=True)  # noqa: S603
+
     def play(self, only: str | None, abrupt: bool) -> None:
         """Show a run, and unless it is the `only` one, compare it with others."""
-        self.title(f"{only or 'micropython'}, {_named(abrupt)}")
+        self.title(f"an agent on {only or 'micropython'}, {_named(abrupt)}")
         shown = self.run(only or "micropython", abrupt, show=True)
         if only:
             return
-        self.title("the same run on cpython")
+        self.title("the same agent on cpython")
         self.compare(shown, self.run("cpython", abrupt))
         scripted = self.environment.get("OPENAI_MODEL") == "scripted"
         other = self.run("cpython", not abrupt) if scripted else None  # others cost money

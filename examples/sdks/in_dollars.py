@@ -1,0 +1,61 @@
+"""OpenAI's client on a budget in dollars: the call that does not fit is refused, the work is kept.
+
+    pip install 'microbudget[openai]'
+    python examples/sdks/in_dollars.py FOLDER
+
+It has a model sum up the pages of a folder, one after the other, for five cents in all. A scripted
+model on this machine stands in for OpenAI's gpt-4o, and costs what that does.
+"""
+
+import sys
+from pathlib import Path
+
+from openai import APIStatusError, OpenAI
+
+from budget_cpython import budget, budgeted, dollars
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint
+
+MODEL = "gpt-4o"
+LIMIT = "$0.05"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main() -> None:
+    """Sum up pages until the budget refuses, and print what each cost and what is kept."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs"
+    pages = sorted(folder.glob("*.md"))
+    kept: dict[str, str] = {}
+    with ScriptedEndpoint(scripts={MODEL: summary}) as endpoint:
+        with OpenAI(base_url=endpoint.base_url, api_key="none") as openai:
+            client = budgeted(openai)
+            with budget(LIMIT) as run:
+                for page in pages:
+                    try:
+                        kept[page.name] = sum_up(client, page)
+                    except APIStatusError as error:
+                        print(f"refused with {error.status_code}, not sent: {error.__cause__}")
+                        break
+                    spent = f"{dollars(run.spent['nano_usd'])} of {LIMIT} spent"
+                    print(f"{page.name:<16}{spent:<28}{kept[page.name]}")
+        answered = len(endpoint.answers)
+    print(f"{answered} calls were made, and {len(kept)} of {len(pages)} pages are summed up")
+
+
+def sum_up(client: OpenAI, page: Path) -> str:
+    """Ask the model for a page in a few words."""
+    question = f"Sum up this page in a few words.\n\n{page.read_text('utf-8')}"
+    answer = client.chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": question}], max_tokens=200
+    )
+    return answer.choices[0].message.content or ""
+
+
+def summary(asked: Asked) -> Reply:
+    """Return the heading of the page that was asked for: the scripted model's answer."""
+    page = asked.messages[0]["content"]
+    heading = next((line for line in page.splitlines() if line.startswith("# ")), "# (no heading)")
+    return Reply(heading[2:])
+
+
+if __name__ == "__main__":
+    main()
