@@ -4,10 +4,10 @@ from typing import Any
 
 from budget_core.ledger.limit import MAX_DEPTH, MAX_KEY, MAX_LIMITS, MAX_SEGMENT, MOST
 from budget_core.ledger.records import MAX_TTL, TTL
-from budget_cpython.version import version
 from budget_cpython.ledger.error_answers import LEDGER_ERRORS
 from budget_cpython.serve.error_responses import HTTP_ERRORS
 from budget_cpython.serve.operations import OPERATIONS, Operation, url_of
+from budget_cpython.version import version
 
 Json = dict[str, Any]
 _SEGMENT = rf"(?!\.+(/|$))[A-Za-z0-9_\-.@+=]{{1,{MAX_SEGMENT}}}"

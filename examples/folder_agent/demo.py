@@ -1,7 +1,7 @@
 """Put OpenAI's client on a budget in dollars; then run an agent on MicroPython and on CPython.
 
 The agent reads a folder within a budget, with a wind-down and without one. Without OPENAI_BASE_URL
-in the environment a scripted endpoint on loopback answers it; the client's model is always scripted.
+in the environment a scripted endpoint answers it. The client's model is always scripted.
 """
 
 from __future__ import annotations
