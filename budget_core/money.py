@@ -16,7 +16,8 @@ def in_nano(name: str, usd: "Any", places: int = 9) -> int:
 
     Text such as `"0.50"`, a `Decimal` and a whole number are taken exactly. A float is taken as
     it prints, to six digits where floats have 32 bits, as on most chips, and rounded to the nearest
-    unit. Raises `ValueError` for anything else, and for text that is finer than the unit.
+    unit. Raises `ValueError` for anything else, for text that is finer than the unit, and for a
+    float that is less than one.
     """
     exact = isinstance(usd, str) or hasattr(usd, "as_tuple")
     if exact:
@@ -32,10 +33,11 @@ def in_nano(name: str, usd: "Any", places: int = 9) -> int:
         refuse(name, 'dollars, such as 0.5 or "0.50"', usd)
     kept = len(whole) + int(exponent or 0) + places
     digits = "0" * -kept + digits + "0" * (kept - len(digits))
+    units = int(digits[: max(0, kept)] or "0")
     rest = digits[max(0, kept) :]
-    if exact and rest.strip("0"):
+    if rest.strip("0") and (exact or not units):
         refuse(name, f"dollars with at most {places} decimals", usd)
-    return int(digits[: max(0, kept)] or "0") + (rest[:1] >= "5")
+    return units + (rest[:1] >= "5")
 
 
 def dollars(nano_usd: int) -> str:

@@ -62,7 +62,15 @@ def test_a_float_is_the_dollars_that_it_prints() -> None:
         assert in_nano("usd", usd) == nano, usd
     assert in_nano("usd", 0.1 + 0.2) == 300_000_000
     assert in_nano("usd", 0.7 + 0.1) == 800_000_000
-    assert in_nano("usd", 1e-12) == 0
+
+
+def test_a_float_below_the_smallest_amount_is_refused() -> None:
+    for usd in (1e-10, 1e-12, 9e-10):
+        assert "at most 9 decimals" in str(raises(ValueError, in_nano, "usd", usd)), usd
+    assert in_nano("usd", 0.0) == 0
+    raises(ValueError, in_nano, "usd", -0.0)
+    raises(ValueError, Limit, "usd", 1e-10)
+    raises(ValueError, Ledger().charge, "org", {"usd": 1e-10})
 
 
 def test_every_cent_up_to_twenty_dollars_is_exact_as_a_float() -> None:

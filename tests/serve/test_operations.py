@@ -53,6 +53,8 @@ def test_dollars_are_taken_and_shown_in_nano_usd(ask: Client) -> None:
     assert held["amounts"] == {"nano_usd": 50_000_000}
     spent = ask("POST", "/v1/commit/org/a", {"id": "k", "actual": {"usd": 0.02}}).json()
     assert spent["actual"] == {"nano_usd": 20_000_000}
+    tiny = ask("POST", "/v1/charge/org/a", {"amounts": {"usd": 1e-10}})
+    assert (tiny.status_code, "at most 9 decimals" in tiny.text) == (422, True)
     for schema in (FIELDS["amounts"], FIELDS["actual"]):
         validate(schema, {"usd": "0.05", "tokens": 1})
 
