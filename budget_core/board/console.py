@@ -3,7 +3,7 @@
 import asyncio
 import gc
 
-from budget_core.board.device import refresh_clock
+from budget_core.board.device import refresh_network
 from budget_core.briefly import briefly
 from budget_core.errors import BudgetError
 from budget_core.until import until
@@ -83,15 +83,16 @@ class Console:
 
     def turn(self, question: str) -> None:
         """Ask one question, and show the answer and what it has used."""
-        refresh_clock()
         asked = self.messages + [{"role": "user", "content": question}]
-        run = self.operative.begin(asked)
+        run = None
         try:
+            refresh_network()
+            run = self.operative.begin(asked)
             asyncio.run(self._finish(run))
         except KeyboardInterrupt:
             asyncio.run(self._stop())
         self._task = None
-        if run.result is not None:
+        if run is not None and run.result is not None:
             self._show(run.result)
         if self.fleet is not None:
             try:
@@ -105,7 +106,7 @@ class Console:
 
     async def _stop(self) -> None:
         """Let the interrupted turn end, so that what it has used is counted."""
-        if not self._task.done():  # CPython has ended it
+        if self._task is not None and not self._task.done():  # CPython has ended it
             self._task.cancel()
             try:
                 await self._task

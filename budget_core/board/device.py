@@ -27,14 +27,17 @@ def prepare_clock(needs_sync: bool = False) -> None:
     WALL.built = max(WALL.built, getattr(optional("deployed"), "BUILT", 0))
 
 
-ask_time: "Callable[[], object] | None" = None
-"""Asks a time server again, on a board with a network; `wifi.start` sets it."""
+rejoin: "Callable[[], object] | None" = None
+"""Does the work of `refresh_network`, on a board with a network; `wifi.start` sets it."""
 
 
-def refresh_clock() -> None:
-    """Ask a time server again if the date is not believed, or was set a day ago or more."""
-    if ask_time is not None and WALL.stale:
-        ask_time()
+def refresh_network() -> None:
+    """Join the Wi-Fi again if it was lost, and ask a time server if the clock is stale.
+
+    It takes up to two attempts to join, and raises nothing. The chat calls it before each turn.
+    """
+    if rejoin is not None:
+        rejoin()
 
 
 def open_store(settings: "Any") -> "FileBudgetStore":

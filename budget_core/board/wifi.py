@@ -79,19 +79,22 @@ def start(settings: "Any", secret: "Any", wlan: "Any", ntp: "Any") -> bool:
     """Join the Wi-Fi that `secret` names, set the clock, and print the result.
 
     Return whether the clock is believed. A board without a network boots all the same: its budget
-    continues the stored day, and `refresh_clock` tries again, once.
+    continues the stored day, and `refresh_network` tries again.
     """
     prepare_clock(needs_sync=True)
     if not getattr(secret, "WIFI_NAME", ""):
         print("wifi: no secret.py with WIFI_NAME: see secret_example.py")
         return False
 
-    def ask(wifi_retries: int = 0, ntp_retries: int = 0) -> bool:
+    # A driver that is joining again by itself refuses the first attempt.
+    def join(wifi_retries: int = 1, ntp_retries: int = 0) -> bool:
         try:
             if not wlan.isconnected():
                 name, timeout = secret.WIFI_NAME, settings.WIFI_TIMEOUT_S
                 address = connect(name, secret.WIFI_PASSWORD, wifi_retries, timeout, wlan)
                 print(f"wifi: {name}, address {address}")
+            if not WALL.stale:
+                return True
             trusted = set_clock(settings.NTP_HOST, ntp_retries, settings.NTP_TIMEOUT_S, ntp)
         except BudgetError as error:
             print(f"wifi: {error}")
@@ -99,5 +102,5 @@ def start(settings: "Any", secret: "Any", wlan: "Any", ntp: "Any") -> bool:
         print(f"clock: {stamp(WALL())}" if trusted else "clock: the server's time is not believed")
         return trusted
 
-    device.ask_time = ask
-    return ask(settings.WIFI_RETRIES, settings.NTP_RETRIES)
+    device.rejoin = join
+    return join(settings.WIFI_RETRIES, settings.NTP_RETRIES)

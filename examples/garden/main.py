@@ -13,7 +13,7 @@ from garden import Bed, Garden, seconds_until
 
 from budget_core import WALL, DailyAllowance, FileBudgetStore
 from budget_core.board.console import Console
-from budget_core.board.device import optional, refresh_clock
+from budget_core.board.device import optional, refresh_network
 from budget_core.board.line_input import Keyboard
 from budget_core.board.make_agent import make_client, make_daily, make_fleet, make_operative
 
@@ -70,7 +70,7 @@ def main() -> None:
             if line is None or line.strip() == "/quit":
                 break
             if not WALL():
-                refresh_clock()
+                refresh_network()
             if line.strip() == "/water":
                 for bed in sorted(garden.beds):
                     print(garden.read_moisture(bed))

@@ -189,6 +189,37 @@ def test_ctrl_c_ends_a_turn_and_counts_its_call_but_not_the_chat() -> None:
     assert chat.daily.usage_seen["estimated"] == 1
 
 
+class at_each_turn:  # noqa: N801 - used like a function
+    """Within it, a chat calls this before each turn, as on a board with a network."""
+
+    def __init__(self, rejoin: "Any") -> None:
+        self.device: Any = __import__("budget_core.board.device", None, None, ("rejoin",))
+        self.rejoin = rejoin
+
+    def __enter__(self) -> None:
+        self.device.rejoin = self.rejoin
+
+    def __exit__(self, *error: object) -> None:
+        self.device.rejoin = None
+
+
+def test_the_network_is_joined_again_before_each_turn() -> None:
+    joined: list[int] = []
+    with at_each_turn(lambda: joined.append(1)):
+        Chat("One?", "/budget", "Two?", answers=[says("First."), says("Second.")])
+    assert len(joined) == 2
+
+
+def test_ctrl_c_while_the_network_is_joined_ends_the_turn_but_not_the_chat() -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with at_each_turn(interrupt):
+        chat = Chat("One?", "/budget")
+    assert chat.script.sent == []
+    assert chat.text.startswith("today 0/1000 tokens")
+
+
 def test_a_spent_day_is_cut_off_without_a_call() -> None:
     chat = Chat("One?", "Two?", answers=[says("Fine.")], cap=100)
     assert len(chat.script.sent) == 1

@@ -2,7 +2,7 @@
 
 import budget_core.board.wifi
 import budget_core.wall_clock
-from budget_core.board.device import refresh_clock
+from budget_core.board.device import refresh_network
 from budget_core.board.wifi import connect, set_clock, start
 from budget_core.errors import BudgetError
 from budget_core.wall_clock import BUILT, WALL, WallClock
@@ -113,7 +113,7 @@ class at_the_edge:  # noqa: N801 - used like a function
         for module in self.modules:
             module.WALL = WALL
         self.modules[0].sleep = __import__("time").sleep
-        self.modules[1].ask_time = None
+        self.modules[1].rejoin = None
 
 
 def join(radio: Radio, retries: int = 2, timeout: float = 5) -> "tuple[Any, float]":
@@ -235,12 +235,12 @@ def test_a_date_that_is_not_believed_is_asked_for_again() -> None:
     with at_the_edge(server) as edge:
         radio = Radio(True)
         assert not start(Settings, Secret, radio, server)
-        refresh_clock()
+        refresh_network()
         assert edge.wall() == 0
-        refresh_clock()
+        refresh_network()
         assert edge.wall() > 0
         assert radio.calls.count("connect") == 1
-        refresh_clock()
+        refresh_network()
     assert server.answers == []
 
 
@@ -248,11 +248,29 @@ def test_a_wifi_that_was_not_there_is_joined_when_the_time_is_asked_for_again() 
     server = TimeServer(NOW)
     with at_the_edge(server) as edge:
         assert not start(Settings, Secret, Radio(CONNECTING, CONNECTING, CONNECTING, True), server)
-        refresh_clock()
+        refresh_network()
         assert edge.wall() > 0
+
+
+def test_a_wifi_that_is_lost_is_joined_again_though_the_clock_is_fresh() -> None:
+    server = TimeServer(NOW)
+    with at_the_edge(server) as edge:
+        radio = Radio(True, OSError("Wifi Internal State Error"), True, CONNECTING, CONNECTING)
+        assert start(Settings, Secret, radio, server)
+        refresh_network()
+        assert radio.calls == ["on", "connect"]
+        radio.outcome = CONNECTING  # the access point went away
+        refresh_network()
+        assert radio.isconnected()
+        radio.outcome = CONNECTING
+        refresh_network()
+        assert not radio.isconnected()
+        assert 9.9 < edge.waits.total < 10.1  # two attempts
+        assert not edge.wall.stale
+    assert server.answers == []
 
 
 def test_a_board_without_a_network_asks_no_server() -> None:
     with at_the_edge() as edge:
-        refresh_clock()
+        refresh_network()
         assert edge.wall() == 0

@@ -67,7 +67,7 @@ def _look():
 
     optional = budget_core.board.device.optional
     optional("budget_core.board.tools")  # as the program has it
-    budget_core.board.device.ask_time = None
+    budget_core.board.device.rejoin = None
     model, client, fleet = _Scripted(), None, None
     tools = [
         Tool("list_files", "List the notes on this board, with sizes.", lambda: "none"),
