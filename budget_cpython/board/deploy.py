@@ -17,7 +17,7 @@ from budget_cpython.board.state import ASIDE, find_state
 Say = Callable[[str], None]
 _PROVISION = """
 import settings
-from budget_core import FileBudgetStore
+from budget_core.file_store import FileBudgetStore
 FileBudgetStore(settings.STATE).provision()
 """
 

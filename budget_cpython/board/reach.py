@@ -1,21 +1,21 @@
 """The modules of the core that a board's programs can load; a deploy leaves out the others.
 
 Modules load each other by name as well, so a text that is a module's full name counts as an import
-of it. Imports of the ledger inside functions of other rooms only run for a program that uses it, or
-with a LEDGER in the settings.
+of it. What a function imports for an option only runs for a program that uses that option: then the
+program, or a module of its folder, has the option's word.
 """
 
 import ast
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from budget_core import _names
 from budget_cpython.board.build import CORE, ROOMS, for_a_board, modules_of
 from budget_cpython.board.check import settings_of
 from budget_cpython.board.errors import UsageError
 from budget_cpython.board.known_boards import board_files
+from budget_cpython.board.mentions import ANY, LEDGER, core_imports, module_path, words_of
 from budget_cpython.board.programs import (
     SETTINGS,
     imported_names,
@@ -24,8 +24,8 @@ from budget_cpython.board.programs import (
     parsed,
 )
 
-# What the commands of `microbudget board` import on a board, and what finds the public names.
-_COMMANDS = ("board.status", "file_store", "_names")
+# What the commands of `microbudget board` import on a board.
+_COMMANDS = ("board.status", "file_store")
 _OF_THE_BOARD = {"settings", "secret", "deployed", "__main__"}
 _OF_FIRMWARE = """
 _onewire _rp2 _thread aioble binascii bluetooth btree cryptolib deflate dht ds18x20 esp esp32 espnow
@@ -33,8 +33,19 @@ framebuf lwip machine micropython mip neopixel network ntptime onewire openamp p
 uasyncio ubinascii uctypes uos urequests ustruct utime vfs webrepl
 """
 _BY_NAME = {"__import__", "import_module", "exec", "eval", "execfile"}
-_LEDGER = "ledger"
 _FLEET = "board.fleet"
+# What the core loads for an option or a method, and the words of a program that uses it.
+_OPTIONS = {
+    _FLEET: {"LEDGER"},
+    "agent.pause": {"paused"},
+    "agent.sub_agent": {"as_tool"},
+    "chat.stream": {"stream", "on_delta"},
+    "deadline_token": {"cooperative"},
+    "ledger.waiting": {"wait", "reserve"},
+    "prices": {"prices"},
+    "usage_stream": {"stream", "on_delta"},
+}
+_FLEET_PATH = "board/fleet.py"
 
 
 @dataclass
@@ -52,34 +63,43 @@ def reach_of(board: Path, more: Collection[str] = ()) -> Reach:
     """Return what a board's programs can load; `more` names rooms and modules to add."""
     own = {source: parsed(source) for source in own_files(board).values()}
     settings, source = settings_of(board), board_files(board)[SETTINGS[1:]]
-    has_ledger = bool((settings or {}).get("LEDGER"))
     named = [name for word in more for name in _room_or_module(word)]
     waiting = [(board, name) for name in (*_COMMANDS, *named)]
-    waiting += [(source, _FLEET)] * has_ledger
-    waiting += [(source, name) for source, tree in own.items() for name in _imported(tree, True)]
-    modules = _reached(waiting, has_ledger or any(map(_uses_ledger, own.values())))
+    waiting += [(source, _FLEET)] * bool((settings or {}).get("LEDGER"))
+    waiting += [(source, name) for source, tree in own.items() for name in core_imports(tree, True)]
+    modules = _reached(waiting, set().union(*map(words_of, own.values())))
     if settings is None:
         return Reach(modules, f"{source} can only be run on a board")
     return Reach(modules, _why_unknown(board, own))
 
 
-def _reached(waiting: list[tuple[Path, str]], uses_ledger: bool) -> dict[str, Path]:
-    """Return the modules that these files and names load, by path, and which file loads each."""
+def _reached(waiting: list[tuple[Path, str]], words: set[str]) -> dict[str, Path]:
+    """Return the modules that these files and names load, by path, and which file loads each.
+
+    `words` are those of the programs.
+    """
     found: dict[str, Path] = {}
     while waiting:
         source, name = waiting.pop()
-        path = _module(name)
+        path = module_path(name)
         if path is None or path in found:
             continue
         found[path] = source
         tree = _parse(CORE / path)
-        at_the_top = set(_imported(ast.Module(imports_at_the_top(tree), [])))
-        for inner in _imported(tree):
-            optional = inner == _FLEET or inner.startswith(f"{_LEDGER}.")
-            optional = optional and not path.startswith(f"{_LEDGER}/")
-            if uses_ledger or not optional or inner in at_the_top:
+        at_the_top = set(core_imports(ast.Module(imports_at_the_top(tree), [])))
+        for inner in core_imports(tree):
+            wanted = _words_for(inner, path)
+            if not wanted or inner in at_the_top or not words.isdisjoint({*wanted, ANY}):
                 waiting.append((CORE / path, inner))
     return found
+
+
+def _words_for(name: str, importer: str) -> set[str]:
+    """Return the words of which a program has one if this module of the core imports that one."""
+    if name in _OPTIONS:
+        return _OPTIONS[name]
+    within = importer.startswith(f"{LEDGER}/") or importer == _FLEET_PATH
+    return {LEDGER} if name.startswith(f"{LEDGER}.") and not within else set()
 
 
 def left_out(board: Path, more: Collection[str] = (), without: Collection[str] = ()) -> set[str]:
@@ -108,15 +128,15 @@ def loaded_at_start(board: Path) -> list[str]:
     The room `board` has the steps of a start: what its functions import is loaded then.
     """
     own = own_files(board).values()
-    waiting = [name for source in own for name in _imported(parsed(source), True)]
+    waiting = [name for source in own for name in core_imports(parsed(source), True)]
     reached = reach_of(board).modules
     found: set[str] = set()
     while waiting:
-        path = _module(waiting.pop())
+        path = module_path(waiting.pop())
         if path in reached and path not in found:
             found.add(path)
             if path.startswith("board/"):
-                waiting += _imported(_parse(CORE / path))
+                waiting += core_imports(_parse(CORE / path))
     return sorted(map(_full_name, found))
 
 
@@ -134,56 +154,13 @@ def _why_unknown(board: Path, own: dict[Path, ast.Module]) -> str:
     return ""
 
 
-def _imported(tree: ast.Module, is_program: bool = False) -> Iterator[str]:
-    """Yield the modules of the core that a file imports, without the core's name.
-
-    A program that imports the core as a whole may use any public name that it mentions.
-    """
-    names = {name.removeprefix(f"{CORE.name}.") for name in imported_names(tree)}
-    names |= {text.removeprefix(f"{CORE.name}.") for text in _texts(tree) if _is_full_name(text)}
-    if is_program and CORE.name in names:
-        names |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-        names |= set(_texts(tree))
-    homes = _homes()
-    yield from sorted(homes.get(name, name) for name in names)
-
-
-def _texts(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
-
-
-def _is_full_name(text: str) -> bool:
-    return text.startswith(f"{CORE.name}.") and _module(text.partition(".")[2]) is not None
-
-
-def _uses_ledger(tree: ast.Module) -> bool:
-    """Return whether a program imports a ledger, or gives an object one."""
-    by_keyword = any(isinstance(n, ast.keyword) and n.arg == _LEDGER for n in ast.walk(tree))
-    return by_keyword or any(name.startswith(f"{_LEDGER}.") for name in _imported(tree, True))
-
-
 def _room_or_module(word: str) -> Iterable[str]:
     if word in ROOMS:
         return [_name(path) for path in modules_of(CORE / word)]
     name = word.removeprefix(f"{CORE.name}.")
-    if _module(name) is None:
+    if module_path(name) is None:
         raise UsageError(f"--with {word}: the rooms are {', '.join(ROOMS)}; or name a module")
     return [name]
-
-
-def _homes() -> dict[str, str]:
-    """Return the module of each public name."""
-    lines = _names.PUBLIC.splitlines()
-    return {name: line.split()[0] for line in lines for name in line.split()[1:]}
-
-
-def _module(name: str) -> str | None:
-    """Return the path of a module in the core, or `None` if there is none of that name."""
-    path = name.replace(".", "/") + ".py"
-    return path if name and (CORE / path).is_file() else None
 
 
 def _name(path: Path) -> str:

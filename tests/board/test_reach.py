@@ -50,6 +50,50 @@ def test_a_ledger_is_in_reach_for_a_program_that_uses_one(mine: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("module", "option"),
+    [
+        ("prices.py", "prices=prices"),
+        ("prices.py", "**{'model': 'small'}"),
+        ("agent/sub_agent.py", "tools=[Operative(None).as_tool('helper', 'Helps.')]"),
+        ("chat/stream.py", "stream=True"),
+        ("usage_stream.py", "(), None, '', None, None, True"),
+        ("deadline_token.py", "[Tool('t', 'T.', print, cooperative=True)]"),
+        ("agent/pause.py", "[Operative(None).begin('').budget.paused()]"),
+        ("ledger/waiting.py", "ledger=object(), wait=5"),
+    ],
+)
+def test_a_module_is_in_reach_for_a_program_that_uses_its_option(
+    mine: Path, module: str, option: str
+) -> None:
+    program = "from budget_core.agent.operative import Operative\nOperative(None, {})\n"
+    program += "from budget_core.chat.client import ChatClient\n"
+    plain = reached(mine, program.format("model='small', ledger=object()"))
+    assert module not in plain
+    assert "ledger/llm_account.py" in plain
+    assert module in reached(mine, program.format(option))
+
+
+def test_the_chat_leaves_out_what_its_program_does_not_use() -> None:
+    for name, board in known_boards().items():
+        without = {
+            "prices.py",
+            "agent/sub_agent.py",
+            "chat/stream.py",
+            "_names.py",
+            "ledger/lease.py",
+        }
+        assert without <= left_out(board), name
+
+
+def test_a_board_on_a_ledger_goes_without_the_ledger_of_other_programs(mine: Path) -> None:
+    with (mine / "settings.py").open("a") as file:
+        file.write('LEDGER = "http://host:8321"\n')
+    found = reached(mine, "from budget_core.board.console import main\n")
+    assert found >= LEASES | {"ledger/for_run.py"}
+    assert found.isdisjoint({"ledger/for_wrapper.py", "ledger/for_tracker.py", "ledger/waiting.py"})
+
+
+@pytest.mark.parametrize(
     ("program", "words"),
     [
         ("import bme280\n", "main.py imports bme280, which may import more"),
