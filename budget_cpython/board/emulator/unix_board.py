@@ -29,6 +29,7 @@ _CLOCKS = {
 # What lasts over resets: the limit and the count of block operations, and the nanoseconds that the
 # board's clock is ahead of the host's.
 _KEPT = struct.Struct("<qqq")
+_IN_CHECKOUT = Path(__file__).resolve().parents[3] / ".local/micropython/micropython"
 _HOW_TO_GET_IT = """\
 there is no MicroPython: install it and have it on the PATH, or name it with MICROPYTHON=/path/to/it
   Debian 13, Ubuntu 26.04 and later:  apt install micropython
@@ -225,7 +226,9 @@ class UnixBoard:
 
 
 def _find_micropython() -> str:
-    found = shutil.which(os.environ.get("MICROPYTHON", "micropython"))
+    """Return `$MICROPYTHON`, else one on the PATH, else the one below this checkout."""
+    named = os.environ.get("MICROPYTHON")
+    found = shutil.which(named or "micropython") or (None if named else shutil.which(_IN_CHECKOUT))
     if found is None:
         raise FileNotFoundError(_HOW_TO_GET_IT)
     return found

@@ -2,6 +2,7 @@
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from budget_cpython.board.emulator import UnixBoard
-from budget_cpython.cli import main
 from tests.board.emulator.client import PATIENCE, Terminal
+from tests.paths import ROOT
 
 COUNT = """
 for n in range(1, 100):
@@ -126,13 +127,37 @@ def test_a_board_that_computes_ends_with_the_process_that_runs_it(tmp_path: Path
         signal.signal(signal.SIGHUP, before)
 
 
-def test_without_micropython_it_says_how_to_get_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a checkout that has no MicroPython; nor is one on the PATH or in the environment."""
+    for package in ("budget_core", "budget_cpython", "boards"):
+        left_out = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, tmp_path / "checkout" / package, ignore=left_out)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path / "checkout")
+    monkeypatch.setenv("REAL", os.environ["MICROPYTHON"])
     monkeypatch.delenv("MICROPYTHON")
     monkeypatch.setenv("PATH", "")
-    assert main(["board", "run", "unix"]) == 1
-    said = capsys.readouterr().err
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "checkout"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "checkout"
+
+
+def test_a_checkout_has_the_micropython_that_was_installed_below_it(
+    checkout: Path, tmp_path: Path
+) -> None:
+    installed = checkout / ".local/micropython/micropython"
+    installed.parent.mkdir(parents=True)
+    installed.write_text('#!/bin/sh\nPATH=/usr/bin:/bin exec "$REAL" "$@"\n')
+    installed.chmod(0o755)
+    with serving(tmp_path) as served, Terminal(read_port(served)) as terminal:
+        assert terminal.run("print(6 * 7)") == "42\r\n"
+
+
+def test_without_micropython_it_says_how_to_get_one(checkout: Path) -> None:
+    command = [sys.executable, "-m", "budget_cpython.cli", "board", "run", "unix"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert run.returncode == 1
+    said = run.stderr
     for words in ("apt install micropython", "brew install", "make micropython", "MICROPYTHON="):
         assert words in said
 
