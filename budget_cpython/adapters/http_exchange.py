@@ -5,11 +5,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from budget_core.errors import BudgetError
+from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.http_streams import watched_streams
 from budget_cpython.adapters.layer import Layer
-from budget_cpython.adapters.provider_errors import UnbilledError
+from budget_cpython.adapters.provider_errors import UnbilledError, as_settled
 from budget_cpython.adapters.request import Admitted
 from budget_cpython.adapters.wire import (
     Reader,
@@ -89,7 +89,8 @@ class Exchange:
         """Return the request's timeouts, none of which ends after the deadline."""
         if self._deadline.is_never():
             return {}
-        left = self._deadline.remaining_seconds()
+        self._deadline.check_or_raise()
+        left = max(0.001, self._deadline.remaining_seconds())  # zero would not wait at all
         known = self._request.extensions.get("timeout") or self._timeout.as_dict()
         given = {name: known.get(name) for name in _TIMEOUTS}
         lower = {name: left if given[name] is None else min(left, given[name]) for name in given}
@@ -105,6 +106,21 @@ class Exchange:
             request=self._request,
             extensions={EXTENSION: error},
         )
+
+    def late(self, error: Exception) -> DeadlineExceeded | None:
+        """Return the deadline's error if the deadline is why a call ended with this one."""
+        is_late = isinstance(error, (DeadlineExceeded, self._httpx.TimeoutException))
+        if not is_late or not self._deadline.is_expired():
+            return None
+        late = error if isinstance(error, DeadlineExceeded) else DeadlineExceeded(self._deadline)
+        late.sent = getattr(as_settled(error), "sent", True)  # type: ignore[attr-defined]
+        return late
+
+    def raise_if_late(self, error: Exception) -> None:
+        """Raise the deadline's error if the deadline is why a stream ended with another one."""
+        late = self.late(error)
+        if late is not None and late is not error:
+            raise late from error
 
     def begin_reading(self, response: Any, streamed: bool) -> None:
         """Have an answer's bytes pass through here.

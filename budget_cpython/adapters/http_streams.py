@@ -30,6 +30,7 @@ def watched_streams(httpx: Any) -> tuple[Callable[..., Any], Callable[..., Any]]
                 raise  # `close` follows
             except Exception as error:
                 exchange.call.fail_blocking(error)
+                exchange.raise_if_late(error)
                 raise
             except BaseException:
                 exchange.call.abandon()
@@ -68,6 +69,7 @@ def watched_streams(httpx: Any) -> tuple[Callable[..., Any], Callable[..., Any]]
                 raise
             except Exception as error:
                 await exchange.call.fail(error)
+                exchange.raise_if_late(error)
                 raise
             except BaseException:
                 exchange.call.abandon()

@@ -7,6 +7,7 @@ import asyncio
 import threading
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from budget_cpython import (
 )
 from budget_cpython.endpoint.calls import Reply
 from tests.adapters.sdk_world import ACCOUNT, LIMIT, GeneratedSdk, World, spent, until
+from tests.adapters.support import until_sent
 
 
 class ClientCases:
@@ -180,15 +182,39 @@ class ClientCases:
         assert sum(spent(ledger)) >= LIMIT
 
     @pytest.mark.feature("deadline")
-    def test_a_call_ends_at_the_deadline(self, world: World) -> None:
+    def test_a_call_ends_at_the_deadline_and_says_that_it_was_sent(self, world: World) -> None:
         ledger = world.budget("9 calls + 10_000 tokens")
-        with Deadline.from_now(0.3).as_current():
-            with pytest.raises(Exception) as caught:  # noqa: PT011 - each SDK has its own
+        tries = 0
+        for deadline in until_sent(world.endpoint):
+            tries += 1
+            with deadline.as_current(), pytest.raises(world.sdk.status_error) as caught:
                 world.ask("hang")
-            assert not isinstance(caught.value, AssertionError)
-            until(Deadline.current().is_expired)
-            assert isinstance(world.refused().__cause__, DeadlineExceeded)
-        assert spent(ledger, "calls")[0] + spent(ledger, "calls")[1] <= 1
+            assert isinstance(caught.value.__cause__, DeadlineExceeded)
+        assert "The call was sent" in str(caught.value)
+        assert 1 <= world.attempts <= tries  # the SDK does not try again
+        assert 1 <= sum(spent(ledger, "calls")) <= tries
+
+    @pytest.mark.feature("deadline")
+    def test_a_deadline_that_has_passed_refuses(self, world: World) -> None:
+        world.budget("9 calls")
+        with Deadline.from_now(0).as_current():
+            error = world.refused()
+        assert isinstance(error.__cause__, DeadlineExceeded)
+        assert "The call was not sent" in str(error)
+
+    @pytest.mark.feature("deadline")
+    def test_a_stream_ends_at_the_deadline(self, world: World) -> None:
+        half = threading.Event()
+        world.endpoint.scripts["halves"] = Reply("word " * 20, halfway=lambda: half.wait(600))
+        late: Any = (DeadlineExceeded, world.sdk.status_error)  # before or after it began
+        ledger = world.budget("10_000 tokens")
+        for deadline in until_sent(world.endpoint):
+            with deadline.as_current(), pytest.raises(late) as caught:
+                list(world.events(world.stream("halves")))
+            found = {type(caught.value), type(caught.value.__cause__)}
+            assert DeadlineExceeded in found
+        half.set()
+        assert sum(spent(ledger)) >= LIMIT
 
     @pytest.mark.feature("retries")
     def test_each_attempt_is_counted_once(self, world: World) -> None:

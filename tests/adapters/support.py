@@ -4,14 +4,14 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from budget_core import ChatResponse
-from budget_cpython import BudgetBlock
+from budget_cpython import BudgetBlock, Deadline
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.request import Admitted, Request
@@ -87,6 +87,14 @@ async def cancel(endpoint: ScriptedEndpoint, call: Coroutine[Any, Any, Any]) -> 
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+def until_sent(endpoint: ScriptedEndpoint) -> Iterator[Deadline]:
+    """Yield later and later deadlines, until a request came before one."""
+    before = len(endpoint.requests)
+    for seconds in (0.5, 4, 30, 300):
+        if len(endpoint.requests) == before:
+            yield Deadline.from_now(seconds)
 
 
 def used(layer: Layer, axis: str = "tokens") -> tuple[int, int]:

@@ -26,9 +26,9 @@ from budget_cpython import (
 )
 from budget_cpython.adapters.http_client import budgeted_http_client
 from budget_cpython.adapters.layer import Layer
-from budget_cpython.endpoint import ScriptedEndpoint
+from budget_cpython.endpoint import Reply, ScriptedEndpoint
 from budget_cpython.ledger.limit_parser import parse_limits
-from tests.adapters.support import used
+from tests.adapters.support import until_sent, used
 from tests.adapters.wire.vectors import CHAT_EXTRA, CHAT_STREAM, CHAT_TEXT, MESSAGE_STREAM, events
 
 KINDS = [httpx.Client, httpx.AsyncClient, httpx2.Client, httpx2.AsyncClient]
@@ -449,22 +449,48 @@ def test_a_stream_of_a_server_that_reports_no_usage_is_estimated(make: Any, serv
     assert used(layer)[1] == 0
 
 
-def test_a_deadline_lowers_the_timeouts(make: Any, endpoint: ScriptedEndpoint) -> None:
-    tries = make(endpoint.base_url, timeout=600)
-    began = time.monotonic()
-    with (
-        Deadline.from_now(0.2).as_current(),
-        pytest.raises((httpx.ReadTimeout, httpx2.ReadTimeout)),
-    ):
-        tries.post({**BODY, "model": "hang"})
-    assert time.monotonic() - began < 60
+@pytest.mark.parametrize("model", ["hang", "drip"])
+def test_a_deadline_ends_a_call_that_was_sent_and_says_so(
+    make: Any, endpoint: ScriptedEndpoint, model: str
+) -> None:
+    layer = a_layer("9 calls + 1000 tokens")
+    tries = make(endpoint.base_url, layer, timeout=600)
+    for deadline in until_sent(endpoint):
+        with deadline.as_current():
+            answer = tries.post({**BODY, "model": model})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (402, "deadline_exceeded")
+        assert isinstance(answer.extensions["microbudget"], DeadlineExceeded)
+    assert "The call was sent" in error["message"]
+    assert sum(used(layer)) >= 50
 
 
-def test_an_answer_that_drips_ends_at_the_deadline(make: Any, endpoint: ScriptedEndpoint) -> None:
+def test_a_deadline_that_passes_before_a_connection_says_so(make: Any, served: Any) -> None:
+    served.wait.clear()
+    tries = make(served.url, limits=httpx.Limits(max_connections=1), timeout=600)
+    response = tries.open({**BODY, "stream": True})  # has the only connection
+    layer = a_layer("1000 tokens")
+    tries.client = budgeted_http_client(tries.raw, [layer])
+    with Deadline.from_now(0.2).as_current():
+        answer = tries.post()
+    assert "The call was not sent" in answer.json()["error"]["message"]
+    assert used(layer) == (0, 0)
+    served.wait.set()
+    tries.close(response)
+
+
+def test_a_stream_ends_at_the_deadline(make: Any, endpoint: ScriptedEndpoint) -> None:
+    half = threading.Event()
+    endpoint.scripts["halves"] = Reply("word " * 20, halfway=lambda: half.wait(600))
     tries = make(endpoint.base_url, timeout=600)
-    late = (DeadlineExceeded, httpx.ReadTimeout, httpx2.ReadTimeout)
-    with Deadline.from_now(0.5).as_current(), pytest.raises(late):
-        tries.post({**BODY, "model": "drip"})
+    for deadline in until_sent(endpoint):
+        with deadline.as_current():
+            response = tries.open({**BODY, "model": "halves", "stream": True})
+        if response.status_code == 200:
+            with pytest.raises(DeadlineExceeded):
+                list(tries.pieces(response))
+        tries.close(response)
+    half.set()
 
 
 def test_a_deadline_that_has_passed_refuses(make: Any, served: Any) -> None:

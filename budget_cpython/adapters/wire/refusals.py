@@ -17,6 +17,10 @@ from budget_core.ledger.llm_account import UnpricedError
 from budget_cpython.ledger.error_answers import EXCEEDED, rate_limit_headers
 
 STATUS: Final = 402
+_LATE: Final = (
+    "The call was sent, but its answer did not come in time. It counts as what was held for it, or "
+    "as what is known of its answer if that is more."
+)
 _NO_RETRY: Final = {"Content-Type": "application/json", "x-should-retry": "false"}
 
 
@@ -66,7 +70,8 @@ def _reason(error: BudgetError) -> tuple[str, str]:
     if isinstance(error, UnknownAccountError):
         return "unknown_account", f"{error}. The call was not sent; a retry cannot succeed."
     if isinstance(error, DeadlineExceeded):
-        return "deadline_exceeded", f"{error}. The call was not sent."
+        said = _LATE if getattr(error, "sent", False) else "The call was not sent."
+        return "deadline_exceeded", f"{error}. {said}"
     if isinstance(error, LedgerUnavailableError):
         return (
             "ledger_unavailable",

@@ -1,0 +1,101 @@
+"""One `send` of an HTTP client: a call of a model is admitted before it and settled after it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from budget_core.errors import BudgetError
+from budget_cpython.adapters.http_exchange import Exchange, format_of, package_of
+from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.provider_errors import UnbilledError
+from budget_cpython.adapters.settling import settled, settled_blocking
+
+Layers = Sequence[Layer]
+Send = Callable[..., Any]
+
+
+def send_blocking(
+    client: Any, send: Send, layers: Layers, request: Any, *, stream: bool = False, **options: Any
+) -> Any:
+    """Send a request by a client's own `send`; a model's call draws on layers."""
+    wire = format_of(request)
+    if wire is None or client.is_closed:
+        return send(request, stream=stream, **options)
+    request.read()
+    exchange = Exchange(package_of(client), wire, request, layers, client.timeout)
+    try:
+        call = exchange.open()
+    except BudgetError as error:
+        return exchange.refused(error)
+    try:
+        sent = exchange.sent(call.begin_blocking(), stream)
+    except BudgetError as error:
+        call.fail_blocking(UnbilledError(str(error)))
+        return exchange.refused(error)
+    try:
+        with settled_blocking(call):
+            response = send(sent, stream=True, **options)
+            if response.status_code < 300:
+                exchange.begin_reading(response, stream)
+            else:
+                call.fail_blocking(exchange.unbilled(response))
+            if not stream:
+                _read(response)
+                call.end_blocking(exchange.answer(response))
+    except Exception as error:
+        late = exchange.late(error)
+        if late is None:
+            raise
+        return exchange.refused(late)
+    return response
+
+
+async def send(
+    client: Any, send: Send, layers: Layers, request: Any, *, stream: bool = False, **options: Any
+) -> Any:
+    """Send a request as `send_blocking` does, by an asyncio client's own `send`."""
+    wire = format_of(request)
+    if wire is None or client.is_closed:
+        return await send(request, stream=stream, **options)
+    await request.aread()
+    exchange = Exchange(package_of(client), wire, request, layers, client.timeout)
+    try:
+        call = exchange.open()
+    except BudgetError as error:
+        return exchange.refused(error)
+    try:
+        sent = exchange.sent(await call.begin(), stream)
+    except BudgetError as error:
+        await call.fail(UnbilledError(str(error)))
+        return exchange.refused(error)
+    try:
+        async with settled(call):
+            response = await send(sent, stream=True, **options)
+            if response.status_code < 300:
+                exchange.begin_reading(response, stream)
+            else:
+                await call.fail(exchange.unbilled(response))
+            if not stream:
+                await _aread(response)
+                await call.end(exchange.answer(response))
+    except Exception as error:
+        late = exchange.late(error)
+        if late is None:
+            raise
+        return exchange.refused(late)
+    return response
+
+
+def _read(response: Any) -> None:
+    try:
+        response.read()
+    except BaseException:
+        response.close()
+        raise
+
+
+async def _aread(response: Any) -> None:
+    try:
+        await response.aread()
+    except BaseException:
+        await response.aclose()
+        raise
