@@ -13,7 +13,7 @@ from budget_core.errors import refuse
 from budget_core.ledger.limit import Limit
 from budget_core.money import in_nano
 from budget_core.tracker import TurnBudgetTracker
-from budget_cpython.adapters.shared_ledgers import LedgerPair, is_awaited, pair_of
+from budget_cpython.adapters.shared_ledgers import LedgerPair, check_process, is_awaited, pair_of
 from budget_cpython.config import TurnBudgetConfig
 
 
@@ -113,13 +113,19 @@ class Layer:
         self._awaited = self._wrap(pair.awaited, tracker)
         self._blocking = None if pair.waiting is None else self._wrap(pair.waiting, tracker)
         self._below: dict[str, Layer] = {}
+        self._is_limited = bool(limits) or ledger is not None
         if ledger is None:
             limits = [*limits, *(Limit(axis, None) for axis in _COUNTED if axis not in axes)]
         if limits:
             self._set_limits(limits)
 
     def wrapper(self, is_blocking: bool) -> BudgetWrapper:
-        """Return what calls of threads, or those of asyncio, pass."""
+        """Return what calls of threads, or those of asyncio, pass.
+
+        Raises `ForkedLedgerError` in a forked process whose calls a limit could not count.
+        """
+        if self.is_strict and self._is_limited:
+            check_process(self.ledger, self.account)
         if not is_blocking:
             return self._awaited
         if self._blocking is None:

@@ -8,12 +8,27 @@ from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
 
+from budget_core.errors import BudgetError
 from budget_core.ledger import memory
 from budget_core.ledger.llm_account import LedgerAccount
 from budget_core.ledger.outbox import finish
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.opening import open_ledger, sqlite_path
 from budget_cpython.ledger.threaded import ThreadedLedger
+
+
+class ForkedLedgerError(BudgetError):
+    """A forked process has a copy of a ledger in memory, so its calls would not be counted."""
+
+    sent = False
+
+    def __init__(self, account: str) -> None:
+        super().__init__(
+            f"the budget of {account} is in the memory of the process that forked this one, where "
+            "its calls cannot be counted: give the budget a ledger that processes share, such as "
+            'ledger="sqlite:budget.db", or make it in this process'
+        )
+
 
 _OPENED: "dict[str, LedgerPair]" = {}  # by URL, whose file is a real path
 _GIVEN: "WeakValueDictionary[int, LedgerPair]" = WeakValueDictionary()  # by the ledger's id
@@ -54,6 +69,12 @@ def pair_of(ledger: Any) -> LedgerPair:
 def _url_key(url: str) -> str:
     scheme, _, place = url.partition(":")
     return url if scheme != "sqlite" else f"sqlite:{os.path.realpath(sqlite_path(place))}"
+
+
+def check_process(ledger: Any, account: str) -> None:
+    """Raise `ForkedLedgerError` if a ledger is in the memory of another process."""
+    if getattr(ledger, "made_in", None) not in (None, os.getpid()):
+        raise ForkedLedgerError(account)
 
 
 def is_awaited(ledger: Any) -> bool:

@@ -1,5 +1,6 @@
 """The core's ledger for any number of threads, with windows of any time zone."""
 
+import os
 from functools import lru_cache
 from threading import Lock
 
@@ -20,7 +21,8 @@ class Ledger(memory.Ledger):
 
     `set_limits` gives an account limits; `reserve` holds what a call may use on it and on all above
     it, or raises `BudgetExceededError`; `commit` records what was used in the place of the hold,
-    and `release` gives it back. The default clock is `budget_cpython.WALL`.
+    and `release` gives it back. The default clock is `budget_cpython.WALL`. `made_in` is the id of
+    the process: a forked one has a copy, which counts for itself.
     """
 
     def __init__(
@@ -42,3 +44,4 @@ class Ledger(memory.Ledger):
             max_holds=max_holds,
             keep=keep,
         )
+        self.made_in = os.getpid()

@@ -14,6 +14,7 @@ from budget_core.ledger.errors import (
     UnknownAccountError,
 )
 from budget_core.ledger.llm_account import UnpricedError
+from budget_cpython.adapters.shared_ledgers import ForkedLedgerError
 from budget_cpython.ledger.error_answers import EXCEEDED, rate_limit_headers
 
 STATUS: Final = 402
@@ -72,6 +73,8 @@ def _reason(error: BudgetError) -> tuple[str, str]:
     if isinstance(error, DeadlineExceeded):
         said = _LATE if getattr(error, "sent", False) else "The call was not sent."
         return "deadline_exceeded", f"{error}. {said}"
+    if isinstance(error, ForkedLedgerError):
+        return "budget_error", f"{error}. The call was not sent; a retry cannot succeed."
     if isinstance(error, LedgerUnavailableError):
         return (
             "ledger_unavailable",
