@@ -14,7 +14,7 @@ from budget_core.ledger.limit import Limit
 from budget_cpython.board.build import Form, build_board
 from budget_cpython.board.connection import BoardConnection
 from budget_cpython.board.deploy import Deploy
-from budget_cpython.board.device import work_on
+from budget_cpython.board.device import Device, work_on
 from budget_cpython.board.emulator import UnixBoard
 from budget_cpython.board.plan import Plan
 from budget_cpython.board.programs import SECRETS
@@ -32,8 +32,8 @@ from .support import MAIN, PATIENCE, Cli, Said, damage, digests, remove, runs, s
 HEAP = "512k"
 KEY = "sk-Secret-0123456789"
 CHECKS = [
-    "connection", "firmware", "deploy", "files", "wifi", "clock", "name", "endpoint", "ledger",
-    "store", "memory",
+    "connection", "imports", "firmware", "deploy", "files", "wifi", "clock", "name", "endpoint",
+    "ledger", "store", "memory",
 ]  # fmt: skip
 WIFI = "WIFI_TIMEOUT_S = 1\n"
 
@@ -106,6 +106,13 @@ def set_secret(cli: Cli, **values: str) -> None:
     write(cli.board, "/secret.py", "".join(f"{name} = {values[name]!r}\n" for name in values))
 
 
+def put(cli: Cli, path: str, text: str) -> None:
+    """Write a file on a board, and make its folder."""
+    with BoardConnection(cli.board.port) as connection:
+        Device(connection).make_folders([path])
+    write(cli.board, path, text)
+
+
 def add_settings(cli: Cli, text: str) -> None:
     with BoardConnection(cli.board.port) as connection:
         settings = connection.read("/settings.py").decode()
@@ -169,6 +176,58 @@ def test_a_damaged_file_is_named_and_nothing_is_run_on_it(agent: Cli) -> None:
     assert files.endswith("damaged: /lib/budget_core/usage.mpy, /main.py")
 
 
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (["/budget_core.py"], "/budget_core.py is loaded instead of /lib/budget_core"),
+        (["/budget_core/__init__.py"], "/budget_core is loaded instead of /lib/budget_core"),
+        (["/settings/__init__.py"], "/settings is loaded instead of /settings.py"),
+        (
+            ["/lib/budget_core/usage.py"],
+            "/lib/budget_core/usage.py is loaded instead of /lib/budget_core/usage.mpy",
+        ),
+        (
+            ["/lib/budget_core/day/x.mpy"],
+            "/lib/budget_core/day is loaded instead of /lib/budget_core/day.mpy",
+        ),
+        (["/asyncio.py"], "/asyncio.py is loaded instead of the firmware's asyncio, and fails"),
+        (["/lib/json.py"], "/lib/json.py is loaded instead of the firmware's json, and fails"),
+    ],
+)
+def test_a_file_that_is_loaded_instead_of_a_module_fails(
+    agent: Cli, files: list[str], words: str
+) -> None:
+    for path in files:
+        put(agent, path, "raise ValueError('a stray file')\n")
+    found = examined(agent)
+    assert found["imports"] == f"fails: {words}"
+    assert f"mpremote connect {agent.board.port} rm -r :{words.split()[0]}`" in found.fix("imports")
+    assert found["memory"] == "not run: because the check `imports` failed"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "words"),
+    [
+        ("/lib/settings.py", "", "/lib/settings.py is never loaded"),
+        ("/settings.mpy", "", "/settings.mpy is never loaded"),
+        ("/lib/budget_core/day_of_old.mpy", "", "/lib/budget_core/day_of_old.mpy is never loaded"),
+        (
+            "/lib/errno.py",
+            "EEXIST, EIO, ENOENT, ENOSPC = 17, 5, 2, 28\n",
+            "/lib/errno.py is loaded instead of the firmware's errno",
+        ),
+    ],
+)
+def test_a_file_of_a_modules_name_that_does_no_harm_is_a_warning(
+    agent: Cli, path: str, text: str, words: str
+) -> None:
+    put(agent, path, text)
+    found = examined(agent)
+    assert found["imports"] == f"warning: {words}"
+    assert f":{path}`" in found.fix("imports")
+    assert found.said.code == 0
+
+
 def test_settings_that_were_changed_on_the_board_are_a_warning(agent: Cli) -> None:
     add_settings(agent, "DAILY_BUDGET = 60_000\n")
     found = examined(agent)
@@ -203,7 +262,10 @@ def test_a_new_board_has_nothing_deployed(new_cli: Cli) -> None:
 
 def test_a_romfs_image_is_compared_too(new_cli: Cli, mine: Path) -> None:
     assert new_cli("deploy", mine, "--romfs").code == 0
-    assert examined(new_cli)["files"] == "ok: 4 as they were deployed"
+    put(new_cli, "/lib/budget_core/usage.py", "")
+    found = examined(new_cli)
+    assert found["files"] == "ok: 4 as they were deployed"
+    assert found["imports"] == "warning: /lib/budget_core is never loaded"
     with BoardConnection(new_cli.board.port) as connection:
         connection.run("import vfs\nvfs.rom_ioctl(4, 0, 4096, b'damaged')")
     found = examined(new_cli)

@@ -15,6 +15,7 @@ from budget_cpython.board.doctor.contents import (
     check_store,
 )
 from budget_cpython.board.doctor.finding import EndedError, Finding, Result, fails, ok
+from budget_cpython.board.doctor.imports import check_imports
 from budget_cpython.board.doctor.memory import check_memory
 from budget_cpython.board.doctor.network import (
     check_clock,
@@ -29,16 +30,17 @@ __all__ = ["Finding", "Result", "examine"]
 
 # Each check, and those without which it cannot run.
 _CHECKS: dict[str, tuple[Callable[[Device], Finding], tuple[str, ...]]] = {
+    "imports": (check_imports, ("connection",)),
     "firmware": (check_firmware, ("connection",)),
     "deploy": (check_deploy, ("firmware",)),
     "files": (check_files, ("deploy",)),
-    "wifi": (check_wifi, ("files",)),
-    "clock": (check_clock, ("files",)),
+    "wifi": (check_wifi, ("imports", "files")),
+    "clock": (check_clock, ("imports", "files")),
     "name": (check_name, ("wifi",)),
     "endpoint": (check_endpoint, ("name",)),
     "ledger": (check_ledger, ("wifi",)),
-    "store": (check_store, ("files",)),
-    "memory": (check_memory, ("files",)),
+    "store": (check_store, ("imports", "files")),
+    "memory": (check_memory, ("imports", "files")),
 }
 _USB = "connect the board by a USB cable that carries data, and end other programs on its port"
 _REPEAT = "repeat the command; if it fails again, `microbudget board run BOARD` shows what happens"

@@ -72,9 +72,14 @@ class EndedError(Exception):
         self.finding = finding
 
 
+def program_source(name: str) -> str:
+    """Return a program of the folder `programs`."""
+    return (_PROGRAMS / f"{name}.py").read_text("utf-8")
+
+
 def program_text(name: str) -> str:
     """Return a program of the folder `programs`, which calls its `_look` and prints the result."""
-    return (_PROGRAMS / f"{name}.py").read_text("utf-8") + _RUN
+    return program_source(name) + _RUN
 
 
 def probe(device: Device, program: str, silence_s: float = 0) -> Any:
