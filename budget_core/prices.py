@@ -130,18 +130,21 @@ class Price:
         return cost, full and not _is_special(tier)
 
 
-def price_of(prices: "Any", model: str) -> "Any":
-    """Return a model's price from a table, or `None`; `openai/gpt-4o` is also looked up as gpt-4o.
+def price_of(prices: "Any", model: str, vendor: str | None = None) -> "Any":
+    """Return a model's price from a table, or `None`: of its `vendor` first, then by its bare name.
 
+    `openai/gpt-4o` is also looked up as `gpt-4o` in a dict; other tables read names as they do.
     Raises `ValueError` for an entry that is not a price.
     """
-    name, slash = model, "/"
+    name, slash = model if vendor is None else vendor + "/" + model, "/"
     while slash:
         price = prices.get(name)
         if price is not None:
             if not hasattr(price, "cost_of"):
                 refuse("prices of " + model, "a Price", price)
             return price
+        if name == model and not hasattr(prices, "keys"):
+            break
         _, slash, name = name.partition("/")
     return None
 

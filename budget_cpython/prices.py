@@ -1,17 +1,20 @@
 """Prices from genai-prices, which knows most models of most providers; `pip install .[prices]`."""
 
+import re
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 
 from budget_core.errors import refuse
 from budget_core.prices import Price, has_more
 from budget_core.usage import Usage, read_usage
 from budget_cpython.billed_units import Part, as_dict, parts_of, tariffs_of, units_of
+from budget_cpython.price_table import dearest_of
 from budget_cpython.token_prices import token_prices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
     from genai_prices.types import ModelPrice, PriceCalculation
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 _NANO = Decimal(1_000_000_000)
 _MANY = 1_000_000
 _MOST_KNOWN = 1_000  # models by name
+_PREFIX = re.compile("([^/:]+)[/:](.+)", re.DOTALL)
 
 
 class ListedPrice:
@@ -181,7 +185,8 @@ class ListedPrice:
 class ListedPrices:
     """A table of prices for `Operative(prices=…)`: models by name, as genai-prices finds them.
 
-    A name may begin with its provider: `openai/gpt-4o`. `provider_id` is one of its providers, such
+    A name may begin with its provider, `openai/gpt-4o`; a bare one that several providers list, and
+    none has made, costs what the dearest of them takes. `provider_id` is one of its providers, such
     as `"openai"`, for all names. Prices are those of the installed release at the time that `now`
     gives, the present unless given: nothing is fetched. Raises `ImportError` if genai-prices is not
     installed, and `ValueError` for a provider that it does not list.
@@ -203,6 +208,7 @@ class ListedPrices:
         self._provider_id = provider_id
         self._now = now
         self._known: dict[str, ListedPrice | None] = {}
+        self._dearest_of: dict[str | None, ListedPrice | None] = {}
 
     def now(self) -> "datetime | None":
         """Return the time whose prices count, `None` for the present."""
@@ -216,21 +222,82 @@ class ListedPrices:
             self._known[model] = self._find(model)
         return self._known[model]
 
+    def dearest(self, vendor: str | None) -> ListedPrice | None:
+        """Return the highest price of the models that a provider offers; `None` without any."""
+        if vendor not in self._dearest_of:
+            found: ListedPrice | None = dearest_of(self._offered(vendor))
+            self._dearest_of[vendor] = found
+        return self._dearest_of[vendor]
+
+    def _offered(self, vendor: str | None) -> "Iterator[ListedPrice | None]":
+        """Yield the prices of a provider's models, and of those that it takes from others."""
+        from genai_prices.data_snapshot import find_provider_by_id, get_snapshot
+
+        known = get_snapshot().providers
+        provider = None if vendor is None else find_provider_by_id(known, vendor)
+        if provider is None:
+            return
+        makers = {provider.id, *(provider.fallback_model_providers or ())}
+        for one in known:
+            if one.id in makers:
+                for model in one.models:
+                    yield self._first([(model.id, one.id)])
+
     def _find(self, model: str) -> ListedPrice | None:
-        for name, provider_id in self._readings(model):
+        whole, rests = (model, self._provider_id), _without_provider(model)
+        if self._provider_id is None:
+            found = self._first([*rests, whole])
+            return self._highest(model) if found is None else found
+        return self._first([whole, *((name, self._provider_id) for name, _ in rests)])
+
+    def _first(self, readings: "Iterable[tuple[str, str | None]]") -> ListedPrice | None:
+        for name, provider_id in readings:
             try:
                 return ListedPrice(self, name, provider_id)
             except LookupError:
                 pass
         return None
 
-    def _readings(self, model: str) -> "Iterator[tuple[str, str | None]]":
-        """Yield the names and providers that a model's name may stand for."""
-        yield model, self._provider_id
-        for mark in "/:":
-            prefix, found, name = model.partition(mark)
-            if found and prefix and name:
-                yield name, self._provider_id or prefix
+    def _highest(self, model: str) -> ListedPrice | None:
+        """Return the highest price of the providers that list a model by exactly this name."""
+        from genai_prices.data_snapshot import get_snapshot
+
+        name = model.lower()
+        found = [
+            self._first([(model, provider.id)])
+            for provider in get_snapshot().providers
+            if any(_is_called(one.match, name) for one in provider.models)
+        ]
+        highest: ListedPrice | None = dearest_of(found)
+        return highest
+
+
+@lru_cache(_MOST_KNOWN)
+def provider_at(url: str) -> str | None:
+    """Return the provider, by its id in genai-prices, whose API has a URL; `None` if unknown."""
+    try:
+        from genai_prices.data_snapshot import get_snapshot
+    except ImportError:
+        return None
+    known = get_snapshot().providers
+    return next((one.id for one in known if re.match(one.api_pattern, url)), None)
+
+
+def _without_provider(model: str) -> "list[tuple[str, str]]":
+    """Return the rest of a name with the provider that it begins with: `openai/…`, `openai:…`."""
+    from genai_prices.data_snapshot import find_provider_by_id, get_snapshot
+
+    found = _PREFIX.fullmatch(model)
+    if found is None or find_provider_by_id(get_snapshot().providers, found[1]) is None:
+        return []
+    return [(found[2], found[1])]
+
+
+def _is_called(match: "Any", name: str) -> bool:
+    """Tell whether a rule of genai-prices lists exactly this name of a model."""
+    if getattr(match, "equals", "").lower() == name:
+        return True
+    return any(_is_called(one, name) for one in getattr(match, "or_", ()))
 
 
 def _covers(found: "PriceCalculation", units: "Mapping[str, Any]") -> bool:

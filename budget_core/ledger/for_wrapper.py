@@ -119,7 +119,7 @@ class LedgerProvider:
     ) -> "Any":
         """Answer like the inner provider, within what the ledger has left."""
         prompt = self._count(messages, tools)
-        candidates = self._candidates(model)
+        candidates = self._candidates(model, options.get("answerers"))
         price = candidates[0][1]
         strict = self._wrapper.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
         if tools and strict:
@@ -171,14 +171,19 @@ class LedgerProvider:
         reason = fill("{scope} has used {used} of {cap} {unit}", axis)
         return limit, substitute(LAST_CALL, {"reason": reason})
 
-    def _candidates(self, model: str | None) -> "list[tuple[str, Price | None]]":
-        """Return who may answer, each with its price: the fallback where the first is too dear."""
+    def _candidates(self, model: str | None, answerers: "Any") -> "list[tuple[str, Price | None]]":
+        """Return who may answer, each with its price: the fallback where the first is too dear.
+
+        `answerers` says how the call's prices are found, if it is known where it is sent.
+        """
         models = [model or self.inner.get_default_model()]
         fallback = self._wrapper.fallback_model
         if self._wrapper.enforcement == Enforcement.FALLBACK and fallback not in (None, models[0]):
             models.append(str(fallback))
         if self._prices is None:
             return [(name, None) for name in models]
+        if answerers is not None:
+            return [(name, answerers.price(self._prices, name)) for name in models]
         from budget_core.prices import price_of  # loaded where there are prices
 
         return [(name, price_of(self._prices, name)) for name in models]

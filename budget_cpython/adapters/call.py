@@ -126,6 +126,7 @@ class BudgetedCall:
             model=request.model,
             max_tokens=None if request.max_tokens is None else min(MOST, request.max_tokens),
             service_tier=request.service_tier,
+            answerers=request.answerers,
             **options,
         )
 

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from budget_core.errors import BudgetError, DeadlineExceeded
@@ -10,7 +11,7 @@ from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.http_streams import watched_streams
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.provider_errors import UnbilledError, as_settled
-from budget_cpython.adapters.request import Admitted
+from budget_cpython.adapters.request import Admitted, Request
 from budget_cpython.adapters.wire import (
     Reader,
     UnreadableRequestError,
@@ -19,8 +20,10 @@ from budget_cpython.adapters.wire import (
 )
 from budget_cpython.adapters.wire.readers import WholeReader
 from budget_cpython.deadline import Deadline
+from budget_cpython.prices import provider_at
 
 EXTENSION = "microbudget"
+_DEPLOYS = "azure"  # whose models have names of its customers
 _TIMEOUTS = ("connect", "read", "write", "pool")
 
 
@@ -47,13 +50,22 @@ class Exchange:
             self._body = json.loads(self._request.content)
             if not isinstance(self._body, dict):
                 raise UnreadableRequestError("the request's body is not a JSON object")
-            self._asked = self._wire.read(self._body)
+            self._asked = self._at_vendor(self._wire.read(self._body))
         except RecursionError:
             raise UnreadableRequestError("the request's body is nested too deeply") from None
         except ValueError:
             raise UnreadableRequestError("the request's body is not a JSON object") from None
         self.call = BudgetedCall(self._layers, self._asked)
         return self.call
+
+    def _at_vendor(self, asked: Request) -> Request:
+        """Return what is asked, at the vendor that its URL names."""
+        url = self._request.url
+        place = f"{url.scheme}://{url.netloc.decode('ascii')}"
+        vendor = provider_at(place + url.path)
+        deployed = self._wire.deployment is not None or vendor == _DEPLOYS
+        answerers = asked.answerers.at(vendor, place if deployed else None)
+        return replace(asked, answerers=answerers)
 
     def sent(self, admitted: Admitted, streamed: bool) -> Any:
         """Return the request to send; a streamed answer has to come uncompressed.

@@ -15,6 +15,7 @@ from budget_core.money import in_nano
 from budget_core.tracker import TurnBudgetTracker
 from budget_cpython.adapters.shared_ledgers import LedgerPair, check_process, is_awaited, pair_of
 from budget_cpython.config import TurnBudgetConfig
+from budget_cpython.price_table import with_deployments
 
 
 class Options(TypedDict, total=False):
@@ -26,6 +27,7 @@ class Options(TypedDict, total=False):
     - `tool_strip_threshold`: the share from which a call offers no tools, or none of
       `tool_strip_disallow`.
     - `prices`: a table of `Price`s by model; by default `ListedPrices`, if genai-prices is there.
+    - `deployments`: the models of a cloud's deployments, by the names that these have there.
     - `tool_prices`: dollars for one call of a tool, by its name; others cost nothing.
     - `max_tokens`: the tokens of an answer for which the caller gives no limit, 4,096 by default.
     - `wait`: seconds for which a call waits for what others hold; by default it does not.
@@ -41,6 +43,7 @@ class Options(TypedDict, total=False):
     tool_strip_threshold: float | None
     tool_strip_disallow: Sequence[str]
     prices: Any
+    deployments: Mapping[str, str]
     tool_prices: Mapping[str, Any]
     max_tokens: int
     wait: float
@@ -105,6 +108,8 @@ class Layer:
         self.prices = options.get("prices")
         if self.prices is None:
             self.prices = _listed_prices(axes)
+        if options.get("deployments") is not None:
+            self.prices = with_deployments(self.prices, options["deployments"])
         self.tool_prices = _in_nano_by_tool(options.get("tool_prices", {}))
         _check_axes(axes, self.tool_prices)
         self._options = options

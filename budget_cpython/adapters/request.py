@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from budget_cpython.adapters.answerers import THE_MODEL, Answerers
+
 
 @dataclass(frozen=True)
 class Request:
@@ -12,6 +14,7 @@ class Request:
       prompt is estimated; `tools`: dicts with a `name`, and the vendor's own object as `native`.
     - `max_tokens`: the tokens of all its answers together; `None` is not limited, `0` no answer.
     - `stream`: whether its answer comes in pieces; `service_tier`: the tier that it is billed at.
+    - `answerers`: which models may answer.
     """
 
     model: str
@@ -20,6 +23,7 @@ class Request:
     max_tokens: int | None = None
     stream: bool = False
     service_tier: str | None = None
+    answerers: Answerers = THE_MODEL
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from budget_core.ledger.limit import Limit, chain, check_path
 from budget_core.prices import Price
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.ledger.limit_parser import parse_limits
+from budget_cpython.price_table import PriceTable, check_deployments
 from budget_cpython.proxy.accounts import Rules
 
 # what may be said of an account, with what it must be
@@ -26,7 +27,7 @@ SAID: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What is said of each account, and the prices of models that no list has.
+    """What is said of each account, and the prices and deployments that no list has.
 
     What a file says of an account goes for it and for all below it, and before what is said of all.
     """
@@ -34,6 +35,7 @@ class Settings:
     everywhere: Mapping[str, Any]
     accounts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     prices: Mapping[str, Price] = field(default_factory=dict)
+    deployments: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, path: str) -> dict[str, Any]:
         """Return what is said of an account, and of those above it."""
@@ -62,7 +64,7 @@ def rules_on(ledger: Any, settings: Settings) -> "Callable[[str], Rules]":
                 "a limit on money needs prices: pip install 'microbudget[proxy,prices]', or give "
                 "[prices.…] in --settings"
             )
-    prices = Prices(settings.prices, listed)
+    prices = PriceTable(settings.prices, listed, settings.deployments)
 
     def rules_of(path: str) -> Rules:
         said = settings.of(path)
@@ -91,6 +93,9 @@ def read_settings(path: str | None, everywhere: Mapping[str, Any], account: str)
     [prices."my-model"]     # dollars per million tokens
     input = "0.15"
     output = "0.60"
+
+    [deployments]           # of Azure, with the model that each is of
+    "my-gpt" = "gpt-4o-mini"
     ```
 
     Raises `ValueError` for what is malformed, and `OSError`.
@@ -103,12 +108,15 @@ def read_settings(path: str | None, everywhere: Mapping[str, Any], account: str)
             except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
                 raise ValueError(f"{path!r} is not TOML: {error}") from error
     for name in said:
-        if name not in ("accounts", "prices"):
-            raise ValueError(f"{path!r} has {name!r}: it may have [accounts.…] and [prices.…]")
+        if name not in ("accounts", "prices", "deployments"):
+            raise ValueError(
+                f"{path!r} has {name!r}: it may have [accounts.…], [prices.…] and [deployments]"
+            )
     accounts = {check_path(name): _check(name, row) for name, row in _tables(said, "accounts")}
     if "limit" in everywhere:
         accounts[account] = {**accounts.get(account, {}), "limit": everywhere["limit"]}
-    return Settings(everywhere, accounts, dict(_price(*row) for row in _tables(said, "prices")))
+    prices = dict(_price(*row) for row in _tables(said, "prices"))
+    return Settings(everywhere, accounts, prices, check_deployments(said.get("deployments", {})))
 
 
 def _tables(said: Mapping[str, Any], name: str) -> list[tuple[str, Mapping[str, Any]]]:
@@ -133,17 +141,3 @@ def _price(model: str, row: Mapping[str, Any]) -> tuple[str, Price]:
         return model, Price(**row)
     except TypeError as error:
         raise ValueError(f"the price of {model!r} needs input and output: {error}") from error
-
-
-class Prices:
-    """A table of prices: those given, then those of a list if there is one."""
-
-    def __init__(self, own: Mapping[str, Price], listed: Any = None) -> None:
-        self._own = own
-        self._listed = listed
-
-    def get(self, model: str) -> Any:
-        """Return a model's price, or `None` if it is not known."""
-        if model in self._own:
-            return self._own[model]
-        return None if self._listed is None else self._listed.get(model)

@@ -6,7 +6,8 @@ from typing import Any
 from budget_core.ledger.limit import AXES, Limit
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.ledger.limit_parser import parse_budget
-from budget_cpython.proxy.settings import Prices, read_settings
+from budget_cpython.price_table import PriceTable
+from budget_cpython.proxy.settings import read_settings
 
 
 def read_budget(text: str) -> tuple[list[Limit], float | None]:
@@ -24,12 +25,12 @@ def read_budget(text: str) -> tuple[list[Limit], float | None]:
     return limits, seconds
 
 
-def read_prices(file: str) -> Prices:
+def read_prices(file: str) -> PriceTable:
     """Return the prices of a TOML file, then those of the list; `ValueError`, `OSError`."""
     settings = read_settings(file, {}, "run")
     if settings.accounts:
-        raise ValueError(f"{file!r} has [accounts.…]: a run reads only [prices.…]")
-    return Prices(settings.prices, Layer().prices)
+        raise ValueError(f"{file!r} has [accounts.…]: a run reads [prices.…] and [deployments]")
+    return PriceTable(settings.prices, Layer().prices, settings.deployments)
 
 
 def open_layers(

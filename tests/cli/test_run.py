@@ -232,7 +232,7 @@ def test_a_model_without_a_known_price_needs_one_where_dollars_are_limited(
     file.write_text('[accounts.me]\nlimit = "$1"\n')
     done = run("--budget", "$10", "--prices", file, *program, more=more)
     assert done.code == 2
-    assert "a run reads only [prices.…]" in done.err
+    assert "a run reads [prices.…] and [deployments]" in done.err
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from typing import Any
 
 from budget_core.provider import ChatResponse
+from budget_cpython.adapters.answerers import Answerers
 from budget_cpython.adapters.request import Admitted, Request
 from budget_cpython.adapters.wire.format import (
     Json,
@@ -43,6 +44,7 @@ class Messages(WireFormat):
             as_count(body.get("max_tokens")),
             body.get("stream") is True,
             None if tier in _STANDARD else tier,
+            Answerers(self.vendor),
         )
 
     def write(self, body: Json, admitted: Admitted, request: Request) -> Json:

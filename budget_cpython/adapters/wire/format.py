@@ -27,6 +27,11 @@ class WireFormat:
     def __init__(self, path: str) -> None:
         self.path = path
 
+    @property
+    def deployment(self) -> str | None:
+        """The deployment in the path, which answers whatever model the body names."""
+        return None
+
     def read(self, body: Json) -> Request:
         """Return what a request's body asks for; never raises for what is malformed."""
         raise NotImplementedError
@@ -125,8 +130,12 @@ def named_tools(natives: Any, name_of: Callable[[Json], Any]) -> list[Json] | No
 
 
 def renamed(body: Json, admitted: Admitted, request: Request) -> Json:
-    """Return a copy of a body, with the fallback's name if that is to answer."""
-    return {**body, "model": admitted.model} if admitted.model != request.model else dict(body)
+    """Return a copy of a body, with the fallback's name alone if that is to answer."""
+    if admitted.model == request.model:
+        return dict(body)
+    new = {**body, "model": admitted.model}
+    new.pop("models", None)
+    return new
 
 
 def lowered(asked: int | None, admitted: Admitted, answers: int = 1) -> int | None:

@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from budget_core.provider import ChatResponse
+from budget_cpython.adapters.answerers import Answerers
 from budget_cpython.adapters.request import Admitted, Request
 from budget_cpython.adapters.wire.format import (
     Json,
@@ -50,6 +51,7 @@ class GenerateContent(WireFormat):
             None if limit is None else limit * _answers(config),
             found is not None and found[2] == ":streamGenerateContent",
             as_name(_get(body, "serviceTier", "service_tier")),
+            Answerers(self.vendor),
         )
 
     def write(self, body: Json, admitted: Admitted, request: Request) -> Json:

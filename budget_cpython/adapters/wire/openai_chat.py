@@ -38,6 +38,7 @@ class ChatCompletions(OpenAIFormat):
             None if limit is None else limit * _answers(body),
             body.get("stream") is True,
             as_name(body.get("service_tier")),
+            self.answerers_of(body),
         )
 
     def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
@@ -77,6 +78,7 @@ class Completions(ChatCompletions):
             None,
             (_DEFAULT_LENGTH if limit is None else limit) * _answers(body),
             body.get("stream") is True,
+            answerers=self.answerers_of(body),
         )
 
     def write(self, body: Json, admitted: Admitted, request: Request) -> Json:

@@ -17,7 +17,8 @@ class Embeddings(OpenAIFormat):
     def read(self, body: Json) -> Request:
         """Return what a request's body asks for."""
         messages = [{"role": "user", "content": text} for text in prompts_in(body.get("input"))]
-        return Request(self.model_of(body), messages, max_tokens=0)
+        model, answerers = self.model_of(body), self.answerers_of(body)
+        return Request(model, messages, max_tokens=0, answerers=answerers)
 
     def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
         """Return the body itself: there is nothing in it that a budget changes."""

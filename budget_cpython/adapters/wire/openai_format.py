@@ -4,7 +4,8 @@ import re
 from typing import Final
 from urllib.parse import quote, unquote
 
-from budget_cpython.adapters.wire.format import Json, WireFormat, as_text
+from budget_cpython.adapters.answerers import Answerers
+from budget_cpython.adapters.wire.format import Json, WireFormat, as_list, as_name
 
 _DEPLOYMENT: Final = re.compile(r"/deployments/([^/]+)/")
 
@@ -12,12 +13,26 @@ _DEPLOYMENT: Final = re.compile(r"/deployments/([^/]+)/")
 class OpenAIFormat(WireFormat):
     """A request of OpenAI's API, or of Azure's."""
 
-    def model_of(self, body: Json) -> str:
-        """Return the model that a body names, or the deployment in the path."""
+    @property
+    def deployment(self) -> str | None:
+        """The deployment in the path, which answers whatever model the body names."""
         found = _DEPLOYMENT.search(self.path)
-        return as_text(body.get("model")) or (unquote(found[1]) if found else "")
+        return unquote(found[1]) if found else None
+
+    def model_of(self, body: Json) -> str:
+        """Return the deployment in the path, or the first model that the body names."""
+        return self.deployment or next(iter(_named(body)), "")
+
+    def answerers_of(self, body: Json) -> Answerers:
+        """Return who may answer: each of the `models` that OpenRouter takes beside `model`."""
+        return Answerers(self.vendor, _named(body))
 
     def path_for(self, model: str) -> str:
         """Return the path, with Azure's deployment named like the model."""
         name = f"/deployments/{quote(model, safe='')}/"
         return _DEPLOYMENT.sub(lambda _: name, self.path, count=1)
+
+
+def _named(body: Json) -> tuple[str, ...]:
+    names = map(as_name, [body.get("model"), *as_list(body.get("models"))])
+    return tuple(name for name in names if name is not None)

@@ -101,10 +101,10 @@ def test_a_chat_request_is_read() -> None:
     assert format_at(CHAT).read({}).max_tokens is None
 
 
-def test_the_deployment_of_azure_is_the_model_where_the_body_names_none() -> None:
+def test_the_deployment_of_azure_answers_whatever_model_the_body_names() -> None:
     path = "/openai/deployments/gpt%2Fx/chat/completions"
     assert format_at(path).read({}).model == "gpt/x"
-    assert format_at(path).read({"model": "m"}).model == "m"
+    assert format_at(path).read({"model": "m"}).model == "gpt/x"
     assert format_at(path).path_for("a/b") == "/openai/deployments/a%2Fb/chat/completions"
     assert format_at(CHAT).path_for("a") == CHAT
 

@@ -1,0 +1,98 @@
+"""Which models may answer a call, and what the call costs then."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from budget_core.prices import price_of
+from budget_cpython.price_table import dearest_in
+
+_MOST_DEPLOYED = 1_000
+_DEPLOYED: dict[tuple[str, str], str] = {}  # the model of a deployment, as an answer said
+
+
+@dataclass(frozen=True)
+class Answerers:
+    """Who may answer a call.
+
+    - `vendor`: the provider that the call is sent to, by its id in genai-prices; `None` if unknown.
+    - `models`: all models that the request names, where any of them may answer.
+    - `deployed_at`: the server, where the request names one of its deployments and no model.
+    """
+
+    vendor: str | None = None
+    models: tuple[str, ...] = ()
+    deployed_at: str | None = None
+
+    def at(self, vendor: str | None, deployed_at: str | None = None) -> "Answerers":
+        """Return them at a vendor."""
+        return replace(self, vendor=vendor or self.vendor, deployed_at=deployed_at)
+
+    def price(self, prices: Any, model: str) -> "CallPrice | None":
+        """Return what a call costs by a table: the dearest of those who may answer.
+
+        `None` if one of them has no price.
+        """
+        if self.deployed_at is not None:
+            found = [self._of_deployment(prices, model)]
+        else:
+            names = self.models if model in self.models else (model,)
+            found = [price_of(prices, name, self.vendor) for name in names]
+        return None if None in found else CallPrice(self, prices, model, found)
+
+    def _of_deployment(self, prices: Any, name: str) -> Any:
+        """Return the price of a deployment's model; while that is unknown, the vendor's highest."""
+        model = getattr(prices, "deployments", {}).get(name)
+        own = getattr(prices, "own", prices)
+        if model is None and hasattr(own, "keys") and price_of(own, name) is not None:
+            return price_of(own, name)
+        model = model or _DEPLOYED.get((self.deployed_at or "", name))
+        if model is not None:
+            return price_of(prices, model, self.vendor)
+        return dearest_in(prices, self.vendor)
+
+    def learn(self, asked: str, answered: str) -> None:
+        """Note which model answers for a deployment."""
+        if self.deployed_at is not None:
+            if len(_DEPLOYED) >= _MOST_DEPLOYED:
+                _DEPLOYED.clear()
+            _DEPLOYED[self.deployed_at, asked] = answered
+
+
+THE_MODEL: Final = Answerers()  # that is asked for, wherever it is
+
+
+class CallPrice:
+    """What one call costs: as the dearest of some prices, until its answer says which model it is.
+
+    It has the methods of a `Price`.
+    """
+
+    def __init__(self, answerers: Answerers, prices: Any, model: str, found: Sequence[Any]) -> None:
+        self._answerers = answerers
+        self._prices = prices
+        self._model = model
+        self._found = found
+
+    def cost(self, *tokens: int) -> int:
+        """Return the nano-USD of a call, rounded up."""
+        most: int = max(price.cost(*tokens) for price in self._found)
+        return most
+
+    def affordable(self, nano_usd: int, prompt: int) -> int | None:
+        """Return how many completion tokens that money buys after a prompt; `None`: any number."""
+        counts = [price.affordable(nano_usd, prompt) for price in self._found]
+        return min((count for count in counts if count is not None), default=None)
+
+    def cost_of(self, usage: Any, tier: Any = None) -> tuple[int, bool]:
+        """Return the nano-USD of a call, and whether it is billed for nothing else."""
+        found = [price.cost_of(usage, tier) for price in self._found]
+        return max(cost for cost, _ in found), all(full for _, full in found)
+
+    def answered_by(self, model: str) -> Any:
+        """Return the price of the model that answered; this one where that has none."""
+        self._answerers.learn(self._model, model)
+        if model == self._model and len(self._found) == 1:
+            return self
+        found = price_of(self._prices, model, self._answerers.vendor)
+        return self if found is None else found
