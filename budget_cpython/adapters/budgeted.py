@@ -14,27 +14,27 @@ from inspect import (
 from typing import Any, TypeVar, Unpack, overload
 
 from budget_cpython.adapters.block import BudgetBlock, budget
-from budget_cpython.adapters.layer import Layer, Options
-from budget_cpython.ledger.limit_parser import parse_budget
+from budget_cpython.adapters.layer import Options
+from budget_cpython.adapters.opened_layers import Caller, layers_of
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 # the adapter of what a package makes, by the package; each has `budgeted(what, layers)`
 _ADAPTERS = {
-    "openai": "openai",
-    "anthropic": "anthropic",
-    "google.genai": "google_genai",
-    "httpx": "http_client",
-    "httpx2": "http_client",
-    "litellm": "litellm",
-    "langchain_core": "langchain_model",
-    "agents": "openai_agents",
-    "pydantic_ai": "pydantic_ai",
-    "claude_agent_sdk": "claude_agent",
-    "mcp": "mcp",
-    "smolagents": "smolagents",
-    "crewai": "crewai",
+    "openai": ("openai", Caller("openai", tools=False)),
+    "anthropic": ("anthropic", Caller("anthropic", tools=False)),
+    "google.genai": ("google_genai", Caller("google", tools=False)),
+    "httpx": ("http_client", Caller("httpx", tools=False)),
+    "httpx2": ("http_client", Caller("httpx", tools=False)),
+    "litellm": ("litellm", Caller("litellm", tools=False)),
+    "langchain_core": ("langchain_model", Caller("langchain", tools=False)),
+    "agents": ("openai_agents", Caller("openai-agents")),
+    "pydantic_ai": ("pydantic_ai", Caller("pydantic-ai")),
+    "claude_agent_sdk": ("claude_agent", Caller("claude-agent")),
+    "mcp": ("mcp", Caller("mcp", models=False)),
+    "smolagents": ("smolagents", Caller("smolagents")),
+    "crewai": ("crewai", Caller("crewai", tools=False)),
 }
 
 
@@ -82,36 +82,20 @@ def budgeted(
         if limits is not None:
             raise ValueError(f"a decorator takes its limits in one text, not {limits!r} as well")
         return _decorator(what, ledger=ledger, account=account, **options)
-    adapter = _adapter_of(what)
-    layers = layers_of(limits, ledger, account, **options)
-    return adapter(what, layers)
+    adapter, caller = _adapter_of(what)
+    return adapter.budgeted(what, layers_of(limits, ledger, account, caller, **options))
 
 
-def layers_of(
-    limits: str | None, ledger: Any, account: str | None, **options: Unpack[Options]
-) -> tuple[Layer, ...]:
-    """Return the layer of what `budgeted` was given; none where it was given nothing."""
-    if limits is None and ledger is None and account is None and not options:
-        return ()
-    found, seconds = ([], None) if limits is None else parse_budget(limits)
-    if seconds is not None:
-        raise ValueError(
-            f"limits of a client have no time: {limits!r}. Give it to a block, as in "
-            "with budget('10 min')"
-        )
-    return (Layer(found, ledger, account, **options),)
-
-
-def _adapter_of(what: Any) -> Callable[[Any, tuple[Layer, ...]], Any]:
-    """Return the function that puts layers round an object, by the package of its class."""
+def _adapter_of(what: Any) -> tuple[Any, Caller]:
+    """Return the module that puts layers round an object, by the package of its class."""
     kinds = [what.__name__] if hasattr(what, "__spec__") else []
     kinds += [kind.__module__ for kind in type(what).__mro__]
     for kind in kinds:
-        for package, module in _ADAPTERS.items():
+        for package, (name, caller) in _ADAPTERS.items():
             if kind == package or kind.startswith(package + "."):
-                adapter = import_module("budget_cpython.adapters." + module)
-                found: Callable[[Any, tuple[Layer, ...]], Any] = adapter.budgeted
-                return found
+                adapter = import_module("budget_cpython.adapters." + name)
+                caller_of = getattr(adapter, "caller_of", None)
+                return adapter, caller if caller_of is None else caller_of(what)
     raise ValueError(
         "budgeted takes a client or model of a known SDK, or limits such as '$0.10' to decorate a "
         f"function, not {what!r}: docs/adapters.md lists what it knows"

@@ -16,8 +16,8 @@ except ImportError as error:
         "pip install 'microbudget[claude-agent]'"
     ) from error
 
-from budget_cpython.adapters.budgeted import layers_of
 from budget_cpython.adapters.layer import Layer, Options
+from budget_cpython.adapters.opened_layers import Caller, layers_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.run.environment import direct_to_loopback
 
@@ -81,7 +81,9 @@ class ClaudeBudget:
         upstream: str | None = None,
         **options: Unpack[Options],
     ) -> None:
-        self._begin(layers_of(limits or None, ledger, account, **options), upstream)
+        self._begin(
+            layers_of(limits or None, ledger, account, Caller("claude-agent"), **options), upstream
+        )
 
     @classmethod
     def of_layers(cls, layers: tuple[Layer, ...], upstream: str | None = None) -> Self:

@@ -15,10 +15,10 @@ from pydantic import PrivateAttr
 
 from budget_core.errors import DeadlineExceeded
 from budget_core.provider import ChatResponse
-from budget_cpython.adapters.budgeted import layers_of
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.crewai_request import report_on, request_of, to_send
 from budget_cpython.adapters.layer import Layer, Options
+from budget_cpython.adapters.opened_layers import Caller, layers_of
 from budget_cpython.adapters.settling import settled, settled_blocking
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.deadline import Deadline
@@ -69,7 +69,8 @@ class ToolBudget:
         account: str | None = None,
         **options: Unpack[Options],
     ) -> None:
-        self._layers = layers_of(limits, ledger, account, **options)
+        caller = Caller("crewai-tools", models=False)
+        self._layers = layers_of(limits or None, ledger, account, caller, **options)
 
     def __call__(self, context: Any) -> None:
         """Count a call of a tool, or raise `HookAborted`."""

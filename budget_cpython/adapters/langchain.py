@@ -11,10 +11,10 @@ except ImportError as error:
 
 from budget_core.errors import DeadlineExceeded
 from budget_core.ledger.errors import BudgetExceededError
-from budget_cpython.adapters.budgeted import layers_of
 from budget_cpython.adapters.current import inside
 from budget_cpython.adapters.langchain_model import budgeted
 from budget_cpython.adapters.layer import Options
+from budget_cpython.adapters.opened_layers import Caller, layers_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.deadline import Deadline
 
@@ -49,7 +49,7 @@ class BudgetMiddleware(AgentMiddleware):  # type: ignore[misc]
         if exit_behavior not in ("end", "error"):
             raise ValueError(f"exit_behavior must be 'end' or 'error', not {exit_behavior!r}")
         self._ends = exit_behavior == "end"
-        self._layers = layers_of(limits, ledger, account, **options)
+        self._layers = layers_of(limits, ledger, account, Caller("langchain"), **options)
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Make a call of the model within the budget."""

@@ -1,7 +1,6 @@
 """One account of a ledger that model calls draw on, with how its limits are enforced."""
 
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache
 from threading import RLock
 from typing import Any, TypedDict
@@ -10,11 +9,12 @@ from budget_core import BudgetWrapper
 from budget_core.checks import check_kind
 from budget_core.config import Enforcement
 from budget_core.errors import refuse
-from budget_core.ledger.limit import Limit
+from budget_core.ledger.limit import MAX_LIMITS, Limit
 from budget_core.money import in_nano
 from budget_core.tracker import TurnBudgetTracker
 from budget_cpython.adapters.shared_ledgers import LedgerPair, check_process, is_awaited, pair_of
 from budget_cpython.config import TurnBudgetConfig
+from budget_cpython.ledger.limit_words import COUNTED
 from budget_cpython.price_table import with_deployments
 
 
@@ -54,9 +54,6 @@ class Options(TypedDict, total=False):
     on_limit_reached: Callable[..., object]
 
 
-_COUNTED = ("calls", "tokens", "nano_usd", "tool_calls")  # also where nothing limits them
-_DOLLARS = ("usd", "dollar", "dollars", "cent", "cents", "money")
-_NEAR = 0.8  # of the letters in common
 _HOOKS = ("on_threshold_crossed", "on_limit_reached")
 _OF_TRACKER = (
     "fallback_model",
@@ -87,8 +84,8 @@ class Layer:
     opened once in a process; without one the account is in memory. `limits` are set on the account,
     unless there are none.
 
-    Raises `ValueError` for an option that is unknown or malformed, for a misspelt axis, and for a
-    ledger without an account; `ImportError` where money is limited and there is no table of prices.
+    Raises `ValueError` for an option that is unknown or malformed, and for a ledger without an
+    account; `ImportError` where money is limited and there is no table of prices.
     """
 
     def __init__(
@@ -111,7 +108,6 @@ class Layer:
         if options.get("deployments") is not None:
             self.prices = with_deployments(self.prices, options["deployments"])
         self.tool_prices = _in_nano_by_tool(options.get("tool_prices", {}))
-        _check_axes(axes, self.tool_prices)
         self._options = options
         tracker = _tracker(options)
         self.enforcement = tracker.config.enforcement
@@ -120,7 +116,8 @@ class Layer:
         self._below: dict[str, Layer] = {}
         self._is_limited = bool(limits) or ledger is not None
         if ledger is None:
-            limits = [*limits, *(Limit(axis, None) for axis in _COUNTED if axis not in axes)]
+            unlimited = [Limit(axis, None) for axis in COUNTED if axis not in axes]
+            limits = [*limits, *unlimited][:MAX_LIMITS]
         if limits:
             self._set_limits(limits)
 
@@ -215,21 +212,6 @@ def _tracker(options: Mapping[str, Any]) -> TurnBudgetTracker:
     mode = options.get("enforcement") or default
     config = TurnBudgetConfig(None, None, enforcement=mode, **given)
     return TurnBudgetTracker(config, RLock())  # its thread may collect a forgotten call meanwhile
-
-
-def _check_axes(axes: list[str], tools: Mapping[str, Any]) -> None:
-    """Raise `ValueError` for an axis that is nearly one that is counted: other names are tools."""
-    for axis in axes:
-        if axis in (*_COUNTED, *tools):
-            continue
-        near = get_close_matches(axis.lower(), _COUNTED, 1, _NEAR)
-        if axis.lower() in _DOLLARS:
-            near = ["dollars, such as '$5'"]
-        if near:
-            raise ValueError(
-                f"{axis} is not counted: did you mean {near[0]}? For a tool of that name give its "
-                f"price too: tool_prices={{{axis!r}: 0}}"
-            )
 
 
 def _in_nano_by_tool(prices: Mapping[str, Any]) -> dict[str, int]:

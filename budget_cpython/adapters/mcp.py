@@ -13,8 +13,8 @@ except ImportError as error:
     raise ImportError("mcp, 2.0 or newer, is missing: pip install 'microbudget[mcp]'") from error
 
 from budget_core.errors import BudgetError, DeadlineExceeded
-from budget_cpython.adapters.budgeted import layers_of
 from budget_cpython.adapters.layer import Options
+from budget_cpython.adapters.opened_layers import Caller, layers_of
 from budget_cpython.adapters.standing_in import Layers, budgeted_kind, twin_of, with_state_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.deadline import Deadline
@@ -58,7 +58,8 @@ class ToolBudget:
         account: str | None = None,
         **options: Unpack[Options],
     ) -> None:
-        self._layers = layers_of(limits, ledger, account, **options)
+        caller = Caller("mcp-server", models=False)
+        self._layers = layers_of(limits, ledger, account, caller, **options)
 
     @classmethod
     def of(cls, layers: Layers) -> "ToolBudget":

@@ -14,7 +14,6 @@ except ImportError as error:
     raise ImportError("openai-agents needs: pip install 'microbudget[openai-agents]'") from error
 
 from budget_core.errors import BudgetError, DeadlineExceeded
-from budget_cpython.adapters.budgeted import layers_of
 from budget_cpython.adapters.current import inside
 from budget_cpython.adapters.layer import Options
 from budget_cpython.adapters.openai_agents_model import (
@@ -24,6 +23,7 @@ from budget_cpython.adapters.openai_agents_model import (
     model_of,
     provider_of,
 )
+from budget_cpython.adapters.opened_layers import Caller, layers_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.deadline import Deadline
 
@@ -49,12 +49,17 @@ def budgeted(what: Any, layers: Layers) -> Any:
     )
 
 
+def caller_of(what: Any) -> Caller:
+    """Return how an object draws on layers: a model or a provider calls no tools."""
+    return Caller("openai-agents", tools=not isinstance(what, (Model, ModelProvider)))
+
+
 class ToolBudget(ToolInputGuardrail[Any]):  # type: ignore[misc]
     """A guardrail for a tool's `tool_input_guardrails`, which counts its calls.
 
-    At the tool's limit, such as `"5 search"` or `"20 tool_calls"`, and after the current deadline
-    the model reads that it was not called. The arguments are those of `budgeted`; without any it
-    draws on the `with` blocks around it.
+    At the tool's limit, such as `"5 tool:search"` or `"20 tool_calls"`, and after the current
+    deadline the model reads that it was not called. The arguments are those of `budgeted`; without
+    any it draws on the `with` blocks around it.
     """
 
     def __init__(
@@ -65,7 +70,8 @@ class ToolBudget(ToolInputGuardrail[Any]):  # type: ignore[misc]
         account: str | None = None,
         **options: Unpack[Options],
     ) -> None:
-        self._layers = layers_of(limits, ledger, account, **options)
+        caller = Caller("openai-agents-tools", models=False)
+        self._layers = layers_of(limits, ledger, account, caller, **options)
         super().__init__(guardrail_function=self._admit, name="budget")
 
     @classmethod

@@ -11,9 +11,9 @@ except ImportError as error:
     raise ImportError("pydantic-ai needs: pip install 'microbudget[pydantic-ai]'") from error
 
 from budget_core.errors import BudgetError
-from budget_cpython.adapters.budgeted import layers_of
 from budget_cpython.adapters.current import inside
 from budget_cpython.adapters.layer import Layer, Options
+from budget_cpython.adapters.opened_layers import Caller, layers_of
 from budget_cpython.adapters.pydantic_ai_model import BudgetedModel, refusals
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.deadline import Deadline
@@ -34,7 +34,7 @@ def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
         return BudgetedModel.of(what, layers)
     raise ValueError(
         f"budgeted takes a Model of pydantic-ai, not {type(what).__name__}: give an agent "
-        "Agent(budgeted(model, '$5/day'), capabilities=[ToolBudget('5 search')])"
+        "Agent(budgeted(model, '$5/day'), capabilities=[ToolBudget('5 tool:search')])"
     )
 
 
@@ -44,9 +44,9 @@ class ToolBudget(AbstractCapability[Any]):  # type: ignore[misc]
     `limits` and the other arguments are those of `budgeted`, or `limits` is a budgeted model, whose
     budget the tools then share; without any, they draw on the `with` blocks around the run.
 
-    At a limit, such as `"5 search"` or `"20 tool_calls"`, and after the current deadline a tool is
-    not run, and the model reads why. At the deadline the tools that run are cancelled, and the run
-    ends with `UsageLimitExceeded`.
+    At a limit, such as `"5 tool:search"` or `"20 tool_calls"`, and after the current deadline a
+    tool is not run, and the model reads why. At the deadline the tools that run are cancelled, and
+    the run ends with `UsageLimitExceeded`.
     """
 
     def __init__(
@@ -61,7 +61,8 @@ class ToolBudget(AbstractCapability[Any]):  # type: ignore[misc]
         if isinstance(limits, BudgetedModel):
             self._layers = limits.layers
         else:
-            self._layers = layers_of(limits, ledger, account, **options)
+            caller = Caller("pydantic-ai-tools")
+            self._layers = layers_of(limits, ledger, account, caller, **options)
 
     async def wrap_tool_execute(
         self, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Any

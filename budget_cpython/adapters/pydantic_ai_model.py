@@ -9,9 +9,9 @@ from pydantic_ai.models.wrapper import WrapperModel
 
 from budget_core.errors import BudgetError
 from budget_core.provider import ChatResponse
-from budget_cpython.adapters.budgeted import layers_of
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.layer import Layer, Options
+from budget_cpython.adapters.opened_layers import Caller, layers_of
 from budget_cpython.adapters.pydantic_ai_request import (
     Asked,
     answer_of,
@@ -51,7 +51,7 @@ class BudgetedModel(WrapperModel):  # type: ignore[misc]
         **options: Unpack[Options],
     ) -> None:
         super().__init__(wrapped)
-        self.layers = layers_of(limits, ledger, account, **options)
+        self.layers = layers_of(limits, ledger, account, Caller("pydantic-ai"), **options)
 
     @classmethod
     def of(cls, wrapped: Any, layers: tuple[Layer, ...]) -> "BudgetedModel":

@@ -14,6 +14,7 @@ from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.opened_layers import Caller
 from budget_cpython.adapters.provider_errors import UnbilledError
 from budget_cpython.adapters.settling import pieces_blocking, settled_blocking
 from budget_cpython.adapters.smolagents_model import FINAL_ANSWER, ModelCall
@@ -38,6 +39,12 @@ def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
     if isinstance(what, MultiStepAgent):
         return _budgeted_agent(what, layers)
     raise ValueError(f"budgeted takes a Model, a Tool or an agent of smolagents, not {what!r}")
+
+
+def caller_of(what: Any) -> Caller:
+    """Return how an object draws on layers: a model calls no tools, and a tool no model."""
+    is_model, is_tool = isinstance(what, Model), isinstance(what, Tool)
+    return Caller("smolagents", models=not is_tool, tools=not is_model)
 
 
 def _budgeted_agent(agent: Any, layers: tuple[Layer, ...], answers: bool = False) -> Any:

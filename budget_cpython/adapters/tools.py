@@ -14,8 +14,7 @@ from budget_cpython.adapters.call import distinct
 from budget_cpython.adapters.current import current_layers
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.deadline import Deadline
-
-TOOL_CALLS = "tool_calls"
+from budget_cpython.ledger.limit_words import TOOL_CALLS
 
 
 def refusal_text(name: str, error: Exception) -> str:

@@ -1,37 +1,48 @@
 """Read limits and times from a line of text, as in settings and commands."""
 
 import re
+from fractions import Fraction
+from typing import NoReturn
 
-from budget_core.ledger.limit import Limit
-from budget_cpython.ledger.windows import parse_window
-
-_AMOUNT = re.compile(
-    r"\$(?P<money>[0-9]+(_[0-9]+)*(\.[0-9]+)?)|(?P<count>[0-9]+(_[0-9]+)*)\s+(?P<axis>[A-Za-z0-9_-]+)"
+from budget_core.ledger.limit import AXES, MAX_LIMITS, Limit
+from budget_core.money import in_nano
+from budget_cpython.ledger.limit_words import (
+    SECONDS,
+    meant_axis,
+    meant_limit,
+    read_axis,
+    window_of,
 )
-_TIME = re.compile(r"(?P<number>[0-9]+(_[0-9]+)*(\.[0-9]+)?)\s*(?P<unit>[A-Za-z]+)")
-_SECONDS = {
-    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60),
-    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600),
-    **dict.fromkeys(("d", "day", "days"), 86_400),
-}
-_PLURALS = {"call": "calls", "token": "tokens"}
+
+_NUMBER = r"[0-9]+(_[0-9]+)*(\.[0-9]+)?"
+_MONEY = re.compile(rf"\$(?P<number>{_NUMBER})(?P<scale>[kKM])?")
+_COUNT = re.compile(rf"(?P<number>{_NUMBER})(?P<scale>[kKM])?\s+(?P<axis>[A-Za-z][\w: -]*)", re.A)
+_TIME = re.compile(rf"(?P<number>{_NUMBER})\s*(?P<unit>[A-Za-z]+)")
+_SCALES = {None: 1, "k": 1_000, "K": 1_000, "M": 1_000_000}
+_LONGEST = 1_000  # characters
+_MOST_SECONDS = 36_500 * 86_400  # a century, which a float has to the millisecond
 
 
 def parse_limits(text: str) -> list[Limit]:
     """Return the limits of a text such as `$5/day + 100 calls/hour`, in its order.
 
-    Each is dollars (`$0.50`) or a whole number and an axis (`1_000_000 tokens`), then `/` and a
-    window as `parse_window` takes it; without one it is for a run. A `+` between blanks joins
-    several.
+    Each is dollars (`$0.50`), or a whole number of `calls`, `tokens`, `tool_calls` or `tool:NAME`,
+    the calls of one tool. `1_000_000`, `1000k` and `1M` are one number. After a `/` comes a window
+    as `parse_window` takes it, or a time such as `min` or `5 h`, which is a rolling window; without
+    one it is for a run. A `+` between blanks joins several.
 
     Raises `ValueError` for anything else, for money finer than a nano-dollar, and for two limits on
     one axis and window.
     """
-    if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"limits must be such as '$5/day + 100 calls/hour', not {text!r}")
-    return _limits(_parts(text))
+    limits = []
+    for part in _parts(text, "limits must be such as '$5/day + 100 calls/hour'"):
+        if _seconds(part) is not None:
+            raise ValueError(
+                f"{part!r} is a time: a budget has one, as in with budget('5 calls + {part}'), but "
+                f"limits have none; the window of a limit is such as '5 calls/{part}'"
+            )
+        limits.append(_limit(part))
+    return _distinct(limits)
 
 
 def parse_budget(text: str) -> tuple[list[Limit], float | None]:
@@ -43,61 +54,94 @@ def parse_budget(text: str) -> tuple[list[Limit], float | None]:
 
     Raises `ValueError` for anything else, for two times, and for a time with a window.
     """
-    if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"a budget must be such as '$5 + 30 min', not {text!r}")
-    limits: list[str] = []
-    times: list[float] = []
-    for part in _parts(text):
+    limits, times = [], []
+    for part in _parts(text, "a budget must be such as '$5 + 30 min'"):
         seconds = _seconds(part)
         if seconds is None:
-            limits.append(part)
+            limits.append(_limit(part))
         else:
             times.append(seconds)
     if len(times) > 1:
         raise ValueError(f"a budget has at most one time, not {len(times)} as in {text!r}")
-    return _limits(limits), times[0] if times else None
+    return _distinct(limits), times[0] if times else None
+
+
+def check_counted(limits: list[Limit], where: str, models: bool = True, tools: bool = True) -> None:
+    """Raise `ValueError` for limits that nothing counts, without calls of models, or of tools."""
+    for limit in limits:
+        is_of_tools = limit.axis not in AXES
+        if is_of_tools and not tools:
+            raise ValueError(
+                f"{where} counts calls of models, tokens and dollars, but no calls of tools: "
+                f"{limit.axis!r} would limit nothing there; with budget('20 tool_calls') counts "
+                "tools that have an adapter"
+            )
+        if not is_of_tools and not models and limit.axis != "nano_usd":
+            raise ValueError(
+                f"{where} counts calls of tools: {limit.axis!r} would limit nothing there; did you "
+                "mean 'tool_calls'?"
+            )
+
+
+def _parts(text: str, form: str) -> list[str]:
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"{form}, not {text!r}")
+    if len(text) > _LONGEST:
+        raise ValueError(f"{form}, of {_LONGEST} characters at most, not {len(text)}")
+    parts = [part.strip() for part in re.split(r"\s\+(?=\s|$)|^\+(?=\s)", text)]
+    if not all(parts):
+        raise ValueError(f"{form}: a limit is missing beside a '+' in {text!r}")
+    return parts
 
 
 def _seconds(part: str) -> float | None:
-    """Return the seconds of a time, `None` for a limit; raise `ValueError` for neither."""
+    """Return the seconds of a time, `None` if it is none; refuse a time with a window."""
     said, slash, _ = part.partition("/")
     time = _TIME.fullmatch(said.strip())
-    if time is not None and time["unit"] in _SECONDS:
-        if slash:
-            raise ValueError(f"a time has no window: write {said.strip()!r}, not {part!r}")
-        return float(time["number"]) * _SECONDS[time["unit"]]
-    if _AMOUNT.fullmatch(said.strip()) is None:
-        raise ValueError(
-            f"a budget must be of dollars, such as '$5/day', amounts, such as '100 calls', and a "
-            f"time, such as '30 min', not {part!r}"
-        )
-    return None
-
-
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in re.split(r"\s\+\s", text)]
-
-
-def _limits(parts: list[str]) -> list[Limit]:
-    found: list[Limit] = []
-    for part in parts:
-        limit = _limit(part)
-        if any((one.axis, one.window) == (limit.axis, limit.window) for one in found):
-            raise ValueError(f"limits must differ: two are on {limit.axis} a {limit.window}")
-        found.append(limit)
-    return found
+    unit = time and SECONDS.get(time["unit"].lower())
+    if time is None or unit is None or time["unit"] == "M":
+        return None
+    if slash:
+        raise ValueError(f"a time has no window: write {said.strip()!r}, not {part!r}")
+    seconds = float(time["number"]) * unit
+    if seconds > _MOST_SECONDS:
+        raise ValueError(f"a time must be at most 36_500 d, not {part!r}")
+    return seconds
 
 
 def _limit(part: str) -> Limit:
-    said, slash, window = part.partition("/")
-    parts = _AMOUNT.fullmatch(said.strip())
-    if parts is None:
-        raise ValueError(
-            f"a limit must be an amount and an axis, such as '100 calls/hour', or dollars, such as "
-            f"'$5/day', not {part!r}"
-        )
-    name = parse_window(window.strip()).name if slash else "run"
-    if parts["axis"]:
-        axis = _PLURALS.get(parts["axis"], parts["axis"])
-        return Limit(axis, int(parts["count"]), name)
-    return Limit("usd", parts["money"].replace("_", ""), name)
+    said, slash, name = part.partition("/")
+    said = said.strip()
+    window = window_of(name.strip(), part) if slash else "run"
+    money, count = _MONEY.fullmatch(said), _COUNT.fullmatch(said)
+    if money is not None:
+        nanos = in_nano("cap of usd", money["number"].replace("_", "")) * _SCALES[money["scale"]]
+        return Limit("nano_usd", nanos, window)
+    axis = count and read_axis(count["axis"])
+    if count is None or (axis is None and meant_limit(part)):
+        _refuse(part)
+    if axis is None:
+        raise ValueError(f"{part!r} limits nothing that is counted: {meant_axis(count)}")
+    number = Fraction(count["number"]) * _SCALES[count["scale"]]
+    if number.denominator > 1:
+        raise ValueError(f"a limit of {axis} must be a whole number, not {part!r}")
+    return Limit(axis, int(number), window)
+
+
+def _refuse(part: str) -> NoReturn:
+    raise ValueError(
+        f"a limit must be dollars, such as '$5/day', or a whole number of what it counts, such as "
+        f"'100 calls/hour', not {part!r}{meant_limit(part)}"
+    )
+
+
+def _distinct(limits: list[Limit]) -> list[Limit]:
+    """Return limits of which no two are on one axis and window; raise `ValueError` for others."""
+    found = set()
+    for limit in limits:
+        if (limit.axis, limit.window) in found:
+            raise ValueError(f"limits must differ: two are on {limit.axis} per {limit.window}")
+        found.add((limit.axis, limit.window))
+    if len(limits) > MAX_LIMITS:
+        raise ValueError(f"an account has at most {MAX_LIMITS} limits, not {len(limits)}")
+    return limits

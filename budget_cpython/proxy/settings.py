@@ -9,7 +9,7 @@ from budget_core.errors import refuse
 from budget_core.ledger.limit import Limit, chain, check_path
 from budget_core.prices import Price
 from budget_cpython.adapters.layer import Layer
-from budget_cpython.ledger.limit_parser import parse_limits
+from budget_cpython.ledger.limit_parser import check_counted, parse_limits
 from budget_cpython.price_table import PriceTable, check_deployments
 from budget_cpython.proxy.accounts import Rules
 
@@ -48,7 +48,10 @@ class Settings:
     def limits(self) -> dict[str, list[Limit]]:
         """Return the limits of accounts that have some here."""
         rows = self.accounts.items()
-        return {path: parse_limits(row["limit"]) for path, row in rows if "limit" in row}
+        found = {path: parse_limits(row["limit"]) for path, row in rows if "limit" in row}
+        for path, limits in found.items():
+            check_counted(limits, f"a proxy, for {path}:", tools=False)
+        return found
 
 
 def rules_on(ledger: Any, settings: Settings) -> "Callable[[str], Rules]":

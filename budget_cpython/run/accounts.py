@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from budget_core.ledger.limit import AXES, Limit
+from budget_core.ledger.limit import Limit
 from budget_cpython.adapters.layer import Layer
-from budget_cpython.ledger.limit_parser import parse_budget
+from budget_cpython.ledger.limit_parser import check_counted, parse_budget
 from budget_cpython.price_table import PriceTable
 from budget_cpython.proxy.settings import read_settings
 
@@ -14,14 +14,10 @@ def read_budget(text: str) -> tuple[list[Limit], float | None]:
     """Return the limits and the seconds of a run's budget; `ValueError` names what to write."""
     try:
         limits, seconds = parse_budget(text)
+        check_counted(limits, "a run", tools=False)
     except ValueError as error:
         quoted = "" if "$" in text else """; put it in '…': in "…" a shell replaces $5"""
         raise ValueError(f"--budget: {error}{quoted}") from None
-    for limit in limits:
-        if limit.axis not in AXES:
-            raise ValueError(
-                f"--budget: calls, tokens and dollars are counted, not {limit.axis!r}, in {text!r}"
-            )
     return limits, seconds
 
 

@@ -12,7 +12,7 @@ from budget_cpython import budget, budgeted
 from budget_cpython.adapters.mcp import ToolBudget
 
 # The server: 5 searches a day for all its clients together.
-server = MCPServer("library", middleware=[ToolBudget("5 search/day", account="library")])
+server = MCPServer("library", middleware=[ToolBudget("5 tool:search/day", account="library")])
 
 
 @server.tool()

@@ -40,7 +40,7 @@ async def main() -> None:
         model = provider.get_model("gpt-4o-mini")
         cook = Agent(name="cook", model=model, tools=[search])
         first = Agent(name="reception", model=model, handoffs=[cook])
-        agent = budgeted(first, "5 calls + 2 search", warning_thresholds=(0.5,))
+        agent = budgeted(first, "5 calls + 2 tool:search", warning_thresholds=(0.5,))
         with budget("$0.01 + 1 min") as block:
             result = await Runner.run(agent, "What can I cook?")
             for item in result.new_items:

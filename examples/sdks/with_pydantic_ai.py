@@ -31,7 +31,7 @@ async def main() -> None:
     with ScriptedEndpoint(scripts={"gpt-4o-mini": reply}) as endpoint:
         provider = OpenAIProvider(base_url=endpoint.base_url, api_key="none")
         first = OpenAIChatModel("gpt-4o-mini", provider=provider)
-        model = budgeted(first, "5 calls + 1 ask_cook", warning_thresholds=(0.5,))
+        model = budgeted(first, "5 calls + 1 tool:ask_cook", warning_thresholds=(0.5,))
         cook = Agent(model)
         agent = Agent(model, capabilities=[ToolBudget(model)])
 

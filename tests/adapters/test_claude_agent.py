@@ -135,7 +135,7 @@ def ended(home: Path) -> Run:
     return run(
         home,
         reader,
-        "7 calls + 1 Read",
+        "7 calls + 1 tool:Read",
         warning_thresholds=(0.4,),
         tool_strip_threshold=0.4,
         tool_strip_disallow=("Bash",),
@@ -287,7 +287,7 @@ def a_hook(text: str, **options: Any) -> ToolHook:
 
 @pytest.mark.feature("parallel tools")
 def test_tools_side_by_side_do_not_exceed_the_budget() -> None:
-    hook = a_hook("3 Read")
+    hook = a_hook("3 tool:Read")
 
     async def main() -> list[Any]:
         return await asyncio.gather(*(decide(hook, "Read") for _ in range(5)))
@@ -298,7 +298,7 @@ def test_tools_side_by_side_do_not_exceed_the_budget() -> None:
 @pytest.mark.feature("deadline")
 def test_nothing_is_allowed_after_the_deadline(endpoint: ScriptedEndpoint) -> None:
     with budget("0 s"):
-        answer = asyncio.run(decide(a_hook("9 Read"), "Read"))
+        answer = asyncio.run(decide(a_hook("9 tool:Read"), "Read"))
         assert "deadline has passed" in answer["hookSpecificOutput"]["permissionDecisionReason"]
         with ClaudeBudget("9 calls", upstream=endpoint.root_url) as agent_budget:
             response = ask_model(agent_budget.environment[URL])
@@ -312,7 +312,7 @@ def test_calls_and_tools_wait_for_what_others_hold(endpoint: ScriptedEndpoint) -
     given: Any = {"ledger": ledger, "account": "acme", "wait": 60}
 
     async def main() -> None:
-        with ClaudeBudget("1 calls + 1 Read", upstream=endpoint.root_url, **given) as one:
+        with ClaudeBudget("1 calls + 1 tool:Read", upstream=endpoint.root_url, **given) as one:
             assert one.hook.matcher.timeout == 120
             for axis in ("calls", "Read"):
                 held = ledger.reserve("acme", {axis: 1})

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -88,7 +89,7 @@ def spent(ledger: Any, account: str) -> dict[str, int]:
 async def test_a_refused_call_is_an_error_that_the_model_sees_and_is_not_sent() -> None:
     words = Words()
     async with Client(words.server) as plain:
-        client = budgeted(plain, "9 tool_calls + 1 count")
+        client = budgeted(plain, "9 tool_calls + 1 tool:count")
         assert text_of(await client.call_tool("count", {"text": "one two"})) == "2"
         refused = await client.call_tool("count", {"text": "three"})
     assert refused.is_error
@@ -114,7 +115,7 @@ async def test_a_tool_s_price_counts_as_money() -> None:
 @in_loop
 async def test_a_client_keeps_its_type_and_its_connection() -> None:
     words = Words()
-    async with budgeted(Client(words.server), "1 count") as client:
+    async with budgeted(Client(words.server), "1 tool:count") as client:
         assert isinstance(client, Client)
         assert isinstance(client.session, ClientSession)
         assert type(client).__name__ == "Client"
@@ -127,7 +128,9 @@ async def test_a_client_keeps_its_type_and_its_connection() -> None:
 @in_loop
 async def test_the_session_of_a_client_on_a_budget_counts_once_on_another_one() -> None:
     ledger = open_ledger("memory:")
-    async with budgeted(Client(Words().server), "9 count", ledger=ledger, account="acme") as client:
+    async with budgeted(
+        Client(Words().server), "9 tool:count", ledger=ledger, account="acme"
+    ) as client:
         session = budgeted(client.session, ledger=ledger, account="acme")
         await session.call_tool("count", {"text": "one"})
     assert spent(ledger, "acme") == {"count": 1}
@@ -146,7 +149,7 @@ async def test_the_client_that_was_given_stays_without_a_budget() -> None:
 async def test_budgets_round_a_client_add_up_and_a_block_counts_once() -> None:
     words = Words()
     async with Client(words.server) as plain:
-        client = budgeted(budgeted(plain, "9 tool_calls"), "1 count", account="inner")
+        client = budgeted(budgeted(plain, "9 tool_calls"), "1 tool:count", account="inner")
         with budget("9 tool_calls") as block:
             await client.call_tool("count", {"text": "one"})
             assert "inner has 0" in text_of(await client.call_tool("count", {"text": "one"}))
@@ -162,7 +165,7 @@ async def test_agents_inside_a_block_draw_on_it_with_their_sessions() -> None:
         return bool((await client.call_tool("count", {"text": "one"})).is_error)
 
     async with Client(words.server) as one, Client(words.server) as two:
-        with budget("1 count"):
+        with budget("1 tool:count"):
             clients = [budgeted(one), budgeted(two)]
             refused = [await asyncio.create_task(child(client)) for client in clients]
     assert refused == [False, True]
@@ -173,7 +176,7 @@ async def test_agents_inside_a_block_draw_on_it_with_their_sessions() -> None:
 async def test_calls_side_by_side_do_not_exceed_the_budget() -> None:
     words = Words()
     async with Client(words.server) as plain:
-        client = budgeted(plain, "3 count")
+        client = budgeted(plain, "3 tool:count")
         calls = [client.call_tool("count", {"text": "one"}) for _ in range(10)]
         results = await asyncio.gather(*calls)
     assert sum(result.is_error for result in results) == 7
@@ -184,7 +187,7 @@ async def test_calls_side_by_side_do_not_exceed_the_budget() -> None:
 @in_loop
 async def test_a_call_waits_for_what_another_holds() -> None:
     ledger = open_ledger("memory:")
-    other = Layer(parse_limits("1 count"), ledger, "acme")
+    other = Layer(parse_limits("1 tool:count"), ledger, "acme")
     words = Words()
     async with Client(words.server) as plain:
         client = budgeted(plain, ledger=ledger, account="acme", wait=60)
@@ -255,7 +258,7 @@ async def test_a_tool_that_fails_counts() -> None:
 async def test_a_server_limits_its_tools_for_every_client() -> None:
     ledger = open_ledger("memory:")
     words = Words(
-        ToolBudget("1 count + $1", ledger=ledger, account="srv", tool_prices={"count": "0.01"})
+        ToolBudget("1 tool:count + $1", ledger=ledger, account="srv", tool_prices={"count": "0.01"})
     )
     async with Client(words.server) as one, Client(words.server) as two:
         assert not (await one.call_tool("count", {"text": "one"})).is_error
@@ -269,7 +272,7 @@ async def test_a_server_limits_its_tools_for_every_client() -> None:
 @in_loop
 async def test_a_server_counts_each_part_of_a_call() -> None:
     ledger = open_ledger("memory:")
-    words = Words(ToolBudget("1 ask", ledger=ledger, account="srv"))
+    words = Words(ToolBudget("1 tool:ask", ledger=ledger, account="srv"))
     async with Client(words.server) as client:
         assert (await client.call_tool("ask")).is_error
     assert words.calls == ["ask"]
@@ -284,10 +287,17 @@ async def test_a_block_of_a_client_in_the_same_process_counts_its_call_once() ->
     assert block.spent["tool_calls"] == 1
 
 
+@pytest.mark.parametrize("limits", ["20 calls", "5 tool:count + 1k tokens", "$0.03"])
+def test_limits_that_no_tool_counts_are_refused(limits: str) -> None:
+    for limited in (ToolBudget, partial(budgeted, Words().server)):
+        with pytest.raises(ValueError, match=r"did you mean 'tool_calls'|give tool_prices="):
+            limited(limits)
+
+
 @in_loop
 async def test_budgeted_gives_a_server_its_middleware() -> None:
     words = Words()
-    assert budgeted(words.server, "0 count") is words.server
+    assert budgeted(words.server, "0 tool:count") is words.server
     async with Client(words.server) as client:
         assert (await client.call_tool("count", {"text": "one"})).is_error
 
@@ -298,7 +308,7 @@ async def test_sessions_and_groups_of_sessions_on_stdio_are_budgeted() -> None:
         read, write = await stack.enter_async_context(stdio_client(SERVER))
         session = await stack.enter_async_context(ClientSession(read, write))
         await session.initialize()
-        client = budgeted(session, "1 count")
+        client = budgeted(session, "1 tool:count")
         assert text_of(await client.call_tool("count", {"text": "one two"})) == "2"
         assert "agent has 0" in text_of(await client.call_tool("count", {"text": "one"}))
         assert not (await session.call_tool("count", {"text": "one"})).is_error
@@ -310,7 +320,7 @@ async def test_sessions_and_groups_of_sessions_on_stdio_are_budgeted() -> None:
 async def test_a_group_of_sessions_is_budgeted() -> None:
     async with ClientSessionGroup() as group:
         await group.connect_to_server(SERVER)
-        client = budgeted(group, "1 count")
+        client = budgeted(group, "1 tool:count")
         assert isinstance(client, ClientSessionGroup)
         assert not (await client.call_tool(name="count", arguments={"text": "one"})).is_error
         assert (await client.call_tool("count", {"text": "one"})).is_error
@@ -331,7 +341,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 
 def test_what_has_no_tools_is_refused() -> None:
     with pytest.raises(ValueError, match="ClientSession"):
-        budgeted(SERVER, "1 calls")
+        budgeted(SERVER, "1 tool_calls")
 
 
 @in_loop

@@ -364,7 +364,7 @@ def test_tools_side_by_side_cannot_pass_their_limit(endpoint: ScriptedEndpoint) 
 
     endpoint.scripts["five"] = reply
     agent = Agent(name="a", model=model(endpoint, "five"), tools=[search, pay])
-    result = run(budgeted(agent, "2 search + 9 calls"))
+    result = run(budgeted(agent, "2 tool:search + 9 calls"))
     outputs = [item.output for item in result.new_items if item.type == "tool_call_output_item"]
     assert len([text for text in outputs if text.startswith("found")]) == 2
     assert len([text for text in outputs if "[Budget] The tool search was not" in text]) == 3
@@ -375,7 +375,7 @@ def test_tools_side_by_side_cannot_pass_their_limit(endpoint: ScriptedEndpoint) 
 def test_a_tool_has_a_guardrail_of_its_own(endpoint: ScriptedEndpoint) -> None:
     endpoint.scripts["searching"] = searching(3)
     limited = copy(search)
-    limited.tool_input_guardrails = [ToolBudget("1 search", tool_prices={"search": "0.1"})]
+    limited.tool_input_guardrails = [ToolBudget("1 tool:search", tool_prices={"search": "0.1"})]
     result = run(Agent(name="a", model=model(endpoint, "searching"), tools=[limited]))
     outputs = [item.output for item in result.new_items if item.type == "tool_call_output_item"]
     assert [text.startswith("found") for text in outputs] == [True, False, False]

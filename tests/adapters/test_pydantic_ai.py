@@ -342,7 +342,7 @@ def test_tools_side_by_side_cannot_pass_their_limit(endpoint: ScriptedEndpoint) 
         return Reply("That is all.") if done else Reply(calls=calls)
 
     endpoint.scripts["five"] = reply
-    own = budgeted(model(endpoint, "five"), "2 search + 9 tool_calls + 9 calls")
+    own = budgeted(model(endpoint, "five"), "2 tool:search + 9 tool_calls + 9 calls")
     result = run(Agent(own, tools=[search, pay], capabilities=[ToolBudget(own)]))
     answers = results(result.all_messages())
     assert len([text for text in answers if text.startswith("found")]) == 2

@@ -250,7 +250,7 @@ def test_a_managed_agent_that_is_refused_as_a_tool_is_not_run(
         endpoint, ToolCallingAgent, [search], name="librarian", description="Finds books."
     )
     agent = an_agent(endpoint, ToolCallingAgent, [], managed_agents=[child])
-    assert budgeted(agent, "0 librarian").run("Find books.") == "alone"
+    assert budgeted(agent, "0 tool:librarian").run("Find books.") == "alone"
     assert len(endpoint.requests) == 2
 
 
@@ -258,7 +258,7 @@ def test_a_refused_tool_tells_the_model_why(
     endpoint: ScriptedEndpoint, search: Any, searched: list[str]
 ) -> None:
     endpoint.scripts["gpt-4o-mini"] = asks_for(SEARCH)
-    agent = budgeted(an_agent(endpoint, ToolCallingAgent, [search], steps=3), "1 search")
+    agent = budgeted(an_agent(endpoint, ToolCallingAgent, [search], steps=3), "1 tool:search")
     agent.run("Find books.")
     assert "The tool search was not called: agent has 0 of 1 search" in last_text(endpoint, 2)
     assert searched == ["whales"]
@@ -268,7 +268,7 @@ def test_a_refused_tool_is_an_error_in_the_code_of_a_code_agent(
     endpoint: ScriptedEndpoint, search: Any, searched: list[str]
 ) -> None:
     endpoint.scripts["gpt-4o-mini"] = asks_for(SEARCH)
-    agent = budgeted(an_agent(endpoint, CodeAgent, [search], steps=3), "1 search")
+    agent = budgeted(an_agent(endpoint, CodeAgent, [search], steps=3), "1 tool:search")
     agent.run("Find books.")
     assert "BudgetExceededError: agent has 0 of 1 search" in last_text(endpoint, 2)
     assert searched == ["whales"]
@@ -282,7 +282,7 @@ def test_a_tool_has_a_price_and_a_final_answer_is_none(
     endpoint.scripts["free"] = lambda asked: next(replies)
     ledger = open_ledger("memory:")
     agent = ToolCallingAgent([search], a_model(endpoint, "free"), verbosity_level=0)
-    budgeted_agent = budgeted(agent, "9 tool_calls + 9 search", ledger=ledger, account="acme")
+    budgeted_agent = budgeted(agent, "9 tool_calls + 9 tool:search", ledger=ledger, account="acme")
     assert budgeted_agent.run("Find books.") == "two"
     assert (spent(ledger, "tool_calls"), spent(ledger, "search")) == (1, 1)
 
@@ -302,7 +302,7 @@ def test_tools_side_by_side_do_not_exceed_the_budget(
     endpoint: ScriptedEndpoint, search: Any, searched: list[str]
 ) -> None:
     endpoint.scripts["gpt-4o-mini"] = asks_for(*[SEARCH] * 4)
-    agent = budgeted(an_agent(endpoint, ToolCallingAgent, [search], steps=1), "3 search")
+    agent = budgeted(an_agent(endpoint, ToolCallingAgent, [search], steps=1), "3 tool:search")
     agent.run("Find books.")
     assert searched == ["whales"] * 3
     assert last_text(endpoint, 1).count("was not called") == 1

@@ -33,7 +33,7 @@ async def use_async(name: str, *layers: Layer) -> None:
 
 @pytest.mark.parametrize("kind", ["blocking", "asyncio"])
 def test_a_call_claims_one_of_all_tools_one_of_its_own_and_its_price(kind: str) -> None:
-    layer = a_layer("$1 + 9 tool_calls + 3 search", tool_prices={"search": "0.25"})
+    layer = a_layer("$1 + 9 tool_calls + 3 tool:search", tool_prices={"search": "0.25"})
     for name in ("search", "read"):
         if kind == "blocking":
             use(name, layer)
@@ -52,7 +52,8 @@ def test_a_call_is_held_while_its_tool_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "axis"), [("1 tool_calls", "tool_calls"), ("1 search", "search"), ("$0.4", "nano")]
+    ("limits", "axis"),
+    [("1 tool_calls", "tool_calls"), ("1 tool:search", "search"), ("$0.4", "nano")],
 )
 def test_a_refused_call_costs_nothing(limits: str, axis: str) -> None:
     layer = a_layer(limits, tool_prices={"search": "0.25"})
@@ -64,14 +65,17 @@ def test_a_refused_call_costs_nothing(limits: str, axis: str) -> None:
 
 
 def test_other_tools_go_on_where_one_is_used_up() -> None:
-    layer = a_layer("1 search")
+    layer = a_layer("1 tool:search")
     use("search", layer)
     use("read", layer)
     assert used(layer, "tool_calls") == (2, 0)
 
 
 def test_a_refusal_gives_back_what_outer_layers_held() -> None:
-    outer, inner = a_layer("5 tool_calls", account="outer"), a_layer("0 search", account="inner")
+    outer, inner = (
+        a_layer("5 tool_calls", account="outer"),
+        a_layer("0 tool:search", account="inner"),
+    )
     with pytest.raises(BudgetExceededError, match="inner"):
         use("search", outer, inner)
     assert used(outer, "tool_calls") == (0, 0)
@@ -121,7 +125,7 @@ def test_a_generator_that_is_left_keeps_its_hold() -> None:
 
 
 def test_calls_side_by_side_cannot_use_the_same_rest() -> None:
-    layer = a_layer("3 search")
+    layer = a_layer("3 tool:search")
 
     async def main() -> list[Any]:
         calls = [use_async("search", layer) for _ in range(10)]
@@ -133,7 +137,7 @@ def test_calls_side_by_side_cannot_use_the_same_rest() -> None:
 
 
 def test_a_blocking_call_waits_for_what_another_holds() -> None:
-    layer = a_layer("1 search", wait=60)
+    layer = a_layer("1 tool:search", wait=60)
     first = BudgetedToolCall([layer], "search")
     first.begin_blocking()
     thread = threading.Thread(target=use, args=("search", layer))
@@ -144,7 +148,7 @@ def test_a_blocking_call_waits_for_what_another_holds() -> None:
 
 
 def test_a_call_that_waits_can_be_cancelled_and_holds_nothing() -> None:
-    layer = a_layer("1 search", wait=60)
+    layer = a_layer("1 tool:search", wait=60)
 
     async def main() -> None:
         first = BudgetedToolCall([layer], "search")
@@ -184,7 +188,9 @@ def test_a_cancelled_tool_counts() -> None:
 def test_what_is_only_watched_is_counted_past_its_limit(enforcement: str) -> None:
     seen: list[Any] = []
     layer = a_layer(
-        "1 search", enforcement=enforcement, on_limit_reached=lambda **figures: seen.append(figures)
+        "1 tool:search",
+        enforcement=enforcement,
+        on_limit_reached=lambda **figures: seen.append(figures),
     )
     for _ in range(3):
         use("search", layer)
@@ -208,7 +214,7 @@ def test_where_the_ledger_is_out_of_reach_limits_still_hold(enforcement: str) ->
 
 
 def test_a_ledger_on_disk_counts_for_threads_and_tasks(tmp_path: Any) -> None:
-    layer = Layer(parse_limits("2 search"), f"sqlite:{tmp_path / 'budget.db'}", "acme")
+    layer = Layer(parse_limits("2 tool:search"), f"sqlite:{tmp_path / 'budget.db'}", "acme")
     use("search", layer)
     asyncio.run(use_async("search", layer))
     with pytest.raises(BudgetExceededError):
@@ -220,7 +226,7 @@ def test_a_limit_that_is_set_later_holds() -> None:
     ledger = open_ledger("memory:")
     layer = Layer(parse_limits("9 tool_calls"), ledger, "acme/agent")
     use("search", layer)
-    ledger.set_limits("acme", parse_limits("1 search"))
+    ledger.set_limits("acme", parse_limits("1 tool:search"))
     use("search", layer)
     with pytest.raises(BudgetExceededError, match="acme has 0 of 1 search"):
         use("search", layer)
@@ -261,7 +267,7 @@ def test_the_model_is_told_before_its_tool_calls_are_used_up() -> None:
 
 
 def test_one_tool_that_is_used_up_takes_no_other_away() -> None:
-    layer = a_layer("1 search + 4 calls", tool_strip_threshold=0.9, warning_thresholds=(0.5,))
+    layer = a_layer("1 tool:search + 4 calls", tool_strip_threshold=0.9, warning_thresholds=(0.5,))
     use("search", layer)
     tools = [{"name": "search", "native": 1}, {"name": "read", "native": 2}]
     admitted = [call_blocking(layer, tools=tools) for _ in range(3)]
@@ -287,7 +293,7 @@ def test_malformed_prices_are_refused(prices: Any) -> None:
 
 
 def test_the_model_reads_which_tool_was_refused_and_why() -> None:
-    layer = a_layer("0 search")
+    layer = a_layer("0 tool:search")
     with pytest.raises(BudgetExceededError) as refused:
         use("search", layer)
     text = refusal_text("search", refused.value)

@@ -392,7 +392,7 @@ def test_an_account_without_limits_is_an_error_at_the_start(tmp_path: Path) -> N
     [
         ((), "give a command"),
         (("true",), "give --budget"),
-        (("--budget", "5 dollars", "true"), "not 'dollars', in '5 dollars'"),
+        (("--budget", "5 dollars", "true"), "not '5 dollars': money is in dollars, such as '$5'"),
         (("--budget", "", "true"), "such as '$5 + 30 min', not ''"),
         (("--budget", " + 30 min", "true"), "put it in '…'"),
         (("--budget", "$5/day", "true"), "keep that in a ledger, as with --ledger"),

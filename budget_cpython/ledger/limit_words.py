@@ -1,0 +1,112 @@
+"""The words in a line of limits: axes, windows, and the nearest right spelling of others."""
+
+import re
+from difflib import get_close_matches
+from typing import Any
+
+from budget_core.ledger.limit import AXES, MAX_SEGMENT, check_axis
+from budget_cpython.ledger.windows import parse_window
+
+TOOL_CALLS = "tool_calls"
+COUNTED = (*AXES, TOOL_CALLS)  # where nothing limits them, too
+SECONDS = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600),
+    **dict.fromkeys(("d", "day", "days"), 86_400),
+}
+_WEEK = dict.fromkeys(("w", "week", "weeks"), 604_800)
+_AXES = {
+    **dict.fromkeys(("call", "calls"), "calls"),
+    **dict.fromkeys(("token", "tokens"), "tokens"),
+    **dict.fromkeys(("tool_call", "tool_calls", "tool call", "tool calls"), TOOL_CALLS),
+}
+_OF_TOOL = "tool:"
+_MEANT = {
+    **dict.fromkeys(("request", "requests", "turn", "turns", "message", "messages"), "calls"),
+    **dict.fromkeys(("tool", "tools", "toolcall", "toolcalls"), TOOL_CALLS),
+}
+_WINDOWS = ("hour", "day", "week", "month", "min")
+_MEANT_WINDOWS = {
+    "hourly": "hour",
+    "daily": "day",
+    "weekly": "week",
+    "monthly": "month",
+    "m": "min",
+}
+_SPAN = re.compile(r"(?P<number>[0-9]{1,9})?\s*(?P<unit>[A-Za-z]+)")
+_MOST_BUCKETS = 60
+
+
+def read_axis(words: str) -> str | None:
+    """Return the axis that words name, `None` if they name none; upper and lower case are alike."""
+    words = " ".join(words.split())
+    if words[: len(_OF_TOOL)].lower() == _OF_TOOL:
+        name = words[len(_OF_TOOL) :].strip()
+        if name in COUNTED or name == "usd":
+            raise ValueError(f"a tool named {name!r} has no limit of its own: limit tool_calls")
+        return check_axis(name)
+    return _AXES.get(words.lower())
+
+
+def meant_axis(count: Any) -> str:
+    """Return what to write for a limit whose axis is not counted."""
+    number = count["number"] + (count["scale"] or "")
+    last = count["axis"].lower().replace("-", "_").split()[-1]
+    near = get_close_matches(last, [*_AXES, *_MEANT], 1, 0.7)
+    units = get_close_matches(last, [unit for unit in SECONDS if len(unit) > 2], 1, 0.8)
+    if near:
+        meant = repr(f"{number} {_AXES.get(near[0]) or _MEANT[near[0]]}")
+    elif units:
+        meant = repr(f"{number} {units[0]}")
+    else:
+        meant = ""
+    tool = re.sub(r"[^A-Za-z0-9_-]", "_", count["axis"].strip())[:MAX_SEGMENT]
+    own = f"'{number} {_OF_TOOL}{tool}'"
+    if meant:
+        return f"did you mean {meant}? The calls of a tool of that name are {own}"
+    return f"write calls, tokens or tool_calls, dollars such as '$5', or {own} for a tool's calls"
+
+
+def meant_limit(part: str) -> str:
+    """Return a hint for a part that has not the form of a limit."""
+    if "," in part:
+        if re.search(r"[0-9],[0-9]{3}", part):
+            return ": a number has no commas, but may have '_' as in 1_000"
+        return ": join limits with ' + ', as in '5 calls + 300 tokens'"
+    if re.search(r"[+;&]|\band\b", part):
+        return ": join limits with ' + ', with a blank on both sides"
+    if re.search(r"[A-Za-z]\s+[0-9]", part):
+        return ": join limits with ' + '; a time is one number and unit, as in '90 min'"
+    if re.search(r"\s(per|an?)\s", part):
+        return ": write '/' before the window, as in '5 calls/day'"
+    if re.search(r"[$€£]|\b(nano_usd|usd|dollars?|cents?|euros?|eur)\b", part, re.I):
+        return ": money is in dollars, such as '$5' or '$0.50'"
+    near = re.fullmatch(r"([0-9_]+)([A-Za-z][\w: -]*)(/.*)?", part)
+    if near and read_axis(near[2]):
+        return f": did you mean {f'{near[1]} {near[2]}{near[3] or str()}'!r}?"
+    return ""
+
+
+def window_of(name: str, part: str) -> str:
+    """Return the name of the window that a limit says after its `/`.
+
+    A number of hours and the like, and a minute, is a rolling window of that time.
+    """
+    span = _SPAN.fullmatch(name)
+    unit = span["unit"].lower() if span else ""
+    seconds = int({**SECONDS, **_WEEK}.get(unit, 0))
+    if span and seconds and name != "M" and (unit != "m" or span["number"]):
+        if span["number"] is None and seconds >= 3600:
+            return {3600: "hour", 86_400: "day", 604_800: "week"}[seconds]
+        seconds *= int(span["number"] or 1)
+        buckets = max(n for n in range(1, _MOST_BUCKETS + 1) if seconds % n == 0)
+        name = f"rolling {seconds}/{buckets}"
+    first, blank, rest = name.partition(" ")
+    try:
+        return parse_window(first.lower() + blank + rest).name
+    except ValueError as error:
+        near = get_close_matches(first.lower(), [*_WINDOWS, *_MEANT_WINDOWS], 1, 0.6)
+        meant = f"did you mean '/{_MEANT_WINDOWS.get(near[0], near[0])}'? " if near else ""
+        raise ValueError(f"the window of {part!r} is not known: {meant}{error}") from None
