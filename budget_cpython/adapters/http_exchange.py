@@ -16,6 +16,7 @@ from budget_cpython.adapters.wire import (
     Reader,
     UnreadableRequestError,
     WireFormat,
+    check_spelling,
     find_format,
 )
 from budget_cpython.adapters.wire.readers import WholeReader
@@ -50,6 +51,7 @@ class Exchange:
             self._body = json.loads(self._request.content)
             if not isinstance(self._body, dict):
                 raise UnreadableRequestError("the request's body is not a JSON object")
+            check_spelling(self._body)
             self._asked = self._at_vendor(self._wire.read(self._body))
         except RecursionError:
             raise UnreadableRequestError("the request's body is nested too deeply") from None

@@ -259,9 +259,28 @@ def test_what_is_not_a_call_of_a_model_passes_through(make: Any, served: Any) ->
 def test_a_body_that_cannot_be_read_is_refused(make: Any, served: Any, content: bytes) -> None:
     tries = make(served.url, a_layer("9 calls"))
     answer = tries.run(tries.client.post("chat/completions", content=content))
-    assert answer.status_code == 402
+    assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "unreadable_request"
     assert served.sent == []
+
+
+def test_a_key_in_another_case_is_refused(make: Any, served: Any) -> None:
+    layer = a_layer("9 calls")
+    answer = make(served.url, layer).post({**BODY, "Max_Tokens": 9_999})
+    assert (answer.status_code, served.sent) == (400, [])
+    assert "write it as 'max_tokens'" in answer.json()["error"]["message"]
+    assert used(layer, "calls") == (0, 0)
+
+
+def test_of_a_key_that_is_given_twice_the_last_one_is_held_and_sent(make: Any, served: Any) -> None:
+    prices = {"cheap": Price(1, 1), "dear": Price(1_000, 1_000)}
+    layer = a_layer("$5", prices=prices)
+    served.answer = json.dumps(CHAT_EXTRA).encode()
+    text = b'{"model": "cheap", "messages": [], "max_tokens": 9, "model": "dear"}'
+    tries = make(served.url, layer)
+    assert tries.run(tries.client.post("chat/completions", content=text)).status_code == 200
+    [(_, body, _)] = served.sent
+    assert body["model"] == "dear"
 
 
 def test_a_body_that_is_nested_too_deeply_is_refused(make: Any, served: Any) -> None:

@@ -254,7 +254,7 @@ def test_the_command_reads_limits_rules_and_prices_from_a_file(tmp_path: Path) -
 def test_a_body_that_is_not_json_is_refused_since_no_budget_can_be_kept() -> None:
     with Behind(answering) as behind, budgeted(behind.url, "9 calls") as (url, layer, _):
         answer = post(url + CHAT, content=b"{")
-        assert (answer.status_code, answer.headers["x-should-retry"]) == (402, "false")
+        assert (answer.status_code, answer.headers["x-should-retry"]) == (400, "false")
         assert spent(layer, "calls") == (0, 0)
         assert behind.requests == []
 

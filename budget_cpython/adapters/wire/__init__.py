@@ -23,6 +23,7 @@ from budget_cpython.adapters.wire.refusals import (
     UnreadableRequestError,
     refusal,
 )
+from budget_cpython.adapters.wire.spelling import check_spelling
 
 __all__ = [
     "GOOGLE_MODELS",
@@ -32,6 +33,7 @@ __all__ = [
     "TooLittleLeftError",
     "UnreadableRequestError",
     "WireFormat",
+    "check_spelling",
     "find_format",
     "refusal",
 ]

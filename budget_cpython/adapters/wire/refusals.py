@@ -1,7 +1,7 @@
 """A refused call's answer, in each vendor's error form.
 
-The status is always 402, with `x-should-retry: false`: the vendors' SDKs try 429 and 503 again,
-which no budget is helped by.
+The status is 402, and 400 for a request that cannot be read, with `x-should-retry: false`: the
+vendors' SDKs try 429 and 503 again, which no budget is helped by.
 """
 
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from budget_cpython.adapters.shared_ledgers import ForkedLedgerError
 from budget_cpython.ledger.error_answers import EXCEEDED, rate_limit_headers
 
 STATUS: Final = 402
+UNREADABLE: Final = 400
 _LATE: Final = (
     "The call was sent, but its answer did not come in time. It counts as what was held for it, or "
     "as what is known of its answer if that is more."
@@ -26,7 +27,10 @@ _NO_RETRY: Final = {"Content-Type": "application/json", "x-should-retry": "false
 
 
 class UnreadableRequestError(BudgetError):
-    """A request to a model whose body is not a JSON object, so no budget can be kept for it."""
+    """A request to a model that cannot be read for sure, so no budget can be kept for it.
+
+    Its body is not a JSON object, or has a key in another case: some servers read `Max_Tokens`.
+    """
 
 
 class TooLittleLeftError(BudgetError):
@@ -57,7 +61,8 @@ def refusal(vendor: str, error: BudgetError) -> Refusal:
     if isinstance(error, BudgetExceededError):
         figures = {name: getattr(error, name) for name in EXCEEDED}
         headers.update(rate_limit_headers(error))
-    return Refusal(STATUS, headers, _FORMS[vendor](code, message, figures))
+    status = UNREADABLE if isinstance(error, UnreadableRequestError) else STATUS
+    return Refusal(status, headers, _FORMS[vendor](code, message, figures, status))
 
 
 def _reason(error: BudgetError) -> tuple[str, str]:
@@ -86,19 +91,19 @@ def _reason(error: BudgetError) -> tuple[str, str]:
     return "budget_error", "The budget could not be read or kept, so the call was not sent."
 
 
-def _openai(code: str, message: str, figures: dict[str, Any]) -> dict[str, Any]:
+def _openai(code: str, message: str, figures: dict[str, Any], status: int) -> dict[str, Any]:
     spent = code == "budget_exceeded"
     kind = "insufficient_quota" if spent else "budget_error"
     error = {"message": message, "type": kind, "param": None, "code": kind if spent else code}
     return {"error": {**error, **({"budget": figures} if figures else {})}}
 
 
-def _anthropic(code: str, message: str, figures: dict[str, Any]) -> dict[str, Any]:
+def _anthropic(code: str, message: str, figures: dict[str, Any], status: int) -> dict[str, Any]:
     error = {"type": "billing_error", "message": message, "code": code}
     return {"type": "error", "error": {**error, **({"budget": figures} if figures else {})}}
 
 
-def _google(code: str, message: str, figures: dict[str, Any]) -> dict[str, Any]:
+def _google(code: str, message: str, figures: dict[str, Any], status: int) -> dict[str, Any]:
     known = {name: str(value) for name, value in figures.items() if value is not None}
     detail = {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
@@ -107,8 +112,8 @@ def _google(code: str, message: str, figures: dict[str, Any]) -> dict[str, Any]:
         "metadata": known,
     }
     spent = code == "budget_exceeded"
-    status = "RESOURCE_EXHAUSTED" if spent else "FAILED_PRECONDITION"
-    return {"error": {"code": STATUS, "message": message, "status": status, "details": [detail]}}
+    word = "RESOURCE_EXHAUSTED" if spent else "FAILED_PRECONDITION"
+    return {"error": {"code": status, "message": message, "status": word, "details": [detail]}}
 
 
 _FORMS: Final = {"openai": _openai, "anthropic": _anthropic, "google": _google}

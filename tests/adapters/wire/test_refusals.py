@@ -40,7 +40,7 @@ FIGURES = {
 
 def said(vendor: str, error: BudgetError) -> Any:
     answer = refusal(vendor, error)
-    assert answer.status == 402
+    assert answer.status == (400 if isinstance(error, UnreadableRequestError) else 402)
     assert answer.headers["x-should-retry"] == "false"
     return answer.body["error"]
 

@@ -1,0 +1,106 @@
+"""Refuse keys that a server might read, and that are not read here: `Max_Tokens`, `MODEL`."""
+
+from typing import Any, Final
+
+from budget_cpython.adapters.wire.refusals import UnreadableRequestError
+
+# What the formats read of a body, of the objects in it, of its messages, and of their parts.
+_READ: Final = frozenset(
+    [
+        "model",
+        "models",
+        "messages",
+        "prompt",
+        "input",
+        "instructions",
+        "system",
+        "contents",
+        "systemInstruction",
+        "system_instruction",
+        "tools",
+        "tool_choice",
+        "toolConfig",
+        "tool_config",
+        "functions",
+        "max_tokens",
+        "max_completion_tokens",
+        "max_output_tokens",
+        "maxOutputTokens",
+        "n",
+        "best_of",
+        "candidateCount",
+        "candidate_count",
+        "stream",
+        "stream_options",
+        "include_usage",
+        "service_tier",
+        "serviceTier",
+        "thinking",
+        "budget_tokens",
+        "generationConfig",
+        "generation_config",
+        "thinkingConfig",
+        "thinking_config",
+        "thinkingBudget",
+        "thinking_budget",
+        "role",
+        "content",
+        "text",
+        "parts",
+        "type",
+        "name",
+        "arguments",
+        "output",
+        "summary",
+        "tool_calls",
+        "functionCall",
+        "function_call",
+        "functionResponse",
+        "function_response",
+        "inlineData",
+        "inline_data",
+        "fileData",
+        "file_data",
+        "file_id",
+        "file_url",
+        "image_url",
+        "input_audio",
+        "file",
+        "source",
+        "detail",
+    ]
+)
+_FOLDED: Final = {name.casefold(): name for name in _READ}
+_LISTS: Final = ("messages", "contents", "input", "output", "content", "parts")
+_OBJECTS: Final = (
+    "stream_options",
+    "thinking",
+    "generationConfig",
+    "generation_config",
+    "thinkingConfig",
+    "thinking_config",
+    "contents",
+    "systemInstruction",
+    "system_instruction",
+)
+_MOST_NAME = 60
+
+
+def check_spelling(fields: dict[str, Any]) -> None:
+    """Raise `UnreadableRequestError` for a key of a body that only its case keeps from being read.
+
+    The keys of a tool's own arguments and results are not looked at.
+    """
+    waiting = [fields]
+    while waiting:
+        found = waiting.pop()
+        for name in found:
+            if name not in _READ and name.casefold() in _FOLDED:
+                right = _FOLDED[name.casefold()]
+                raise UnreadableRequestError(
+                    f"the request has the key {name[:_MOST_NAME]!r}: write it as {right!r}"
+                )
+        waiting += [found[name] for name in _OBJECTS if isinstance(found.get(name), dict)]
+        for name in _LISTS:
+            if isinstance(found.get(name), list):
+                waiting += [item for item in found[name] if isinstance(item, dict)]

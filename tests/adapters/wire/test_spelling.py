@@ -1,0 +1,43 @@
+"""Keys that only their case keeps from being read are refused."""
+
+from typing import Any
+
+import pytest
+
+from budget_cpython.adapters.wire import UnreadableRequestError, check_spelling
+
+PLAIN: Any = {
+    "model": "m",
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "name": "f", "input": {"Text": 1}}]},
+    ],
+    "stream_options": {"include_usage": True},
+    "tools": [{"type": "function", "function": {"name": "f", "parameters": {"Model": {}}}}],
+    "metadata": {"Model": "x", "N": "y"},
+}
+
+
+def test_keys_as_they_are_written_pass() -> None:
+    check_spelling(PLAIN)
+    check_spelling({"generationConfig": {"maxOutputTokens": 5, "max_output_tokens": 5}})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"Model": "m"},
+        {"MAX_TOKENS": 5},
+        {"Stream": True},
+        {"me\u017f\u017fages": []},
+        {"stream_options": {"Include_Usage": True}},
+        {"messages": [{"role": "user", "Content": "Hi"}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "TEXT": "Hi"}]}]},
+        {"generationConfig": {"MaxOutputTokens": 5}},
+        {"generationConfig": {"thinkingConfig": {"ThinkingBudget": 5}}},
+        {"contents": {"parts": [{"Text": "Hi"}]}},
+    ],
+)
+def test_a_key_in_another_case_is_refused(more: Any) -> None:
+    with pytest.raises(UnreadableRequestError, match="write it as"):
+        check_spelling({**PLAIN, **more})
