@@ -36,6 +36,7 @@ class ChatResponse:
       says it served; `None` where it says nothing.
     - `cut_off_by`: the scope of the budget that answered in the model's place; `None` where a model
       answered.
+    - `cut_short_by`: the path of the account whose budget ended the answer, `None` for any other.
     - `attempts`: how often the request was made.
     """
 
@@ -48,6 +49,7 @@ class ChatResponse:
     thinking_blocks: "list[dict[str, Any]] | None"
     cost: float | None
     service_tier: str | None
+    cut_short_by: str | None = None
     attempts = 1
 
     def __init__(

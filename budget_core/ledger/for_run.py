@@ -6,6 +6,7 @@ from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.llm_account import (
+    ANSWER,
     TRIES,
     LedgerAccount,
     LlmHold,
@@ -88,7 +89,8 @@ class RunAccount(LedgerAccount):
         reason: StopReason | None
 
         async def reserve() -> None:
-            asked = (prompt, hold.limit, hold.price)
+            limit = self.standing.limit_of(prompt, hold.limit, hold.price)
+            asked = (prompt, limit, hold.price)
             if final is None:
                 taken = await self.reserve(hold.model, *asked)
             elif last:
@@ -184,19 +186,20 @@ class Reserve(FinalCall):
         waits: runs that waited for one another's reserve would wait in vain. What is not free then
         is held with the next call.
         """
-        account, limit = self.account, self._limit(limit)
+        account = self.account
         needed = self.needs(prompt, limit, price)
         if not account.wait_ms:
             await self._take(needed)
             return await account.reserve(model, prompt, limit, price)
         longest, lacking = self.standing.longest(prompt, limit, price, needed)
-        longest = longest or min(limit, SHORTEST)
+        if lacking is not None:
+            longest = SHORTEST if limit is None else min(limit, SHORTEST)
         try:
             if lacking is not None or not account.others_wait():
                 await self._take(needed)
                 return await account.take(model, prompt, longest, price)
         except BudgetExceededError as error:
-            if lacking is not None or not error.is_held:
+            if lacking is not None or not (error.is_held or longest is None):
                 raise
         if not self.begun:
             await self.give_back()
@@ -212,7 +215,7 @@ class Reserve(FinalCall):
 
         Its answer is cut to what there is. Raises `BudgetExceededError` if there is no room for it.
         """
-        limit = self._limit(limit)
+        limit = ANSWER if limit is None else limit
         tries = TRIES
         while True:
             needed = amounts(prompt, limit, price)
@@ -229,9 +232,6 @@ class Reserve(FinalCall):
         hold.limit = limit
         hold.amounts = needed
         return hold
-
-    def _limit(self, limit: int | None) -> int:
-        return self.account.max_tokens if limit is None else limit
 
     async def _take(self, needed: "dict[str, int]") -> None:
         held = self.held

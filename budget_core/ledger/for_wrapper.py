@@ -55,10 +55,11 @@ class LedgerProvider:
     """The provider that a `BudgetWrapper` with a ledger puts round its own.
 
     `wrapper` says how to enforce limits, has the hook to call, and whether to estimate. `unpriced`
-    counts the calls whose reports name something that their price does not cover.
+    counts the calls whose reports name something that their price does not cover, `cut_short` the
+    answers that ended at a limit which the budget lowered.
     """
 
-    unpriced = 0
+    unpriced = cut_short = 0
 
     def __init__(
         self,
@@ -122,14 +123,15 @@ class LedgerProvider:
         candidates = self._candidates(model, options.get("answerers"))
         price = candidates[0][1]
         strict = self._wrapper.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
+        asked, limit = max_tokens, self.standing.limit_of(prompt, max_tokens, price)
         if tools and strict:
-            max_tokens, notice = self._before_final(prompt, max_tokens, price)
+            limit, notice = self._before_final(prompt, limit, price)
             if notice:
                 messages = list(messages) + [{"role": "user", "content": notice}]
                 tools = None
                 prompt = self._count(messages, tools)
         try:
-            hold = await self._reserve(candidates, prompt, max_tokens, strict)
+            hold = await self._reserve(candidates, prompt, limit, strict)
             if self._outage in self._reported:
                 self._reported.remove(self._outage)
                 log("info", f"calls on {self.ledger_account.path} are admitted again")
@@ -148,13 +150,32 @@ class LedgerProvider:
                 return cut_off(self._notice(error), scope)
             if notice:
                 messages = list(messages) + [{"role": "user", "content": notice}]
-            hold = self.ledger_account.unheld(prompt, max_tokens, price)
+            hold = self.ledger_account.unheld(prompt, limit, price)
         if max_tokens is not None:
             options["max_tokens"] = max_tokens
         if "on_delta" in options:
             options["on_delta"] = as_streamed(options["on_delta"], max_tokens if strict else None)
         options["model"] = hold.model if hold.model == self._wrapper.fallback_model else model
-        return await self._call(hold, messages, tools, options)
+        response = await self._call(hold, messages, tools, options)
+        asked = self.ledger_account.max_tokens if asked is None else asked
+        if max_tokens is not None and (asked is None or max_tokens < asked):
+            self._note_cut(response, max_tokens)
+        return response
+
+    def _note_cut(self, response: "Any", limit: int) -> None:
+        """Count, mark and log an answer that ended at a limit that the budget lowered."""
+        if getattr(response, "finish_reason", None) != "length":
+            return
+        self.cut_short += 1
+        if getattr(response, "cut_short_by", None) is None:
+            path = self.ledger_account.path
+            log(
+                "warning", f"an answer was cut short at the {limit} tokens that {path} could afford"
+            )
+            try:
+                response.cut_short_by = path
+            except AttributeError:
+                pass  # another provider's, which takes no mark
 
     def _before_final(
         self, prompt: int, limit: int | None, price: "Price | None"
@@ -163,11 +184,10 @@ class LedgerProvider:
 
         Where none fits, the call is the final one, and the notice says so.
         """
-        wanted = self.ledger_account.max_tokens if limit is None else limit
-        final = self._final.needs(prompt, wanted, price)
-        longest, axis = self.standing.longest(prompt, wanted, price, final)
+        final = self._final.needs(prompt, limit, price)
+        longest, axis = self.standing.longest(prompt, limit, price, final)
         if axis is None:
-            return longest if longest < wanted else limit, None
+            return longest, None
         reason = fill("{scope} has used {used} of {cap} {unit}", axis)
         return limit, substitute(LAST_CALL, {"reason": reason})
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from budget_core.checks import check_count
+from budget_core.checks import check_count, check_limit
 from budget_core.errors import refuse
 from budget_core.ledger.errors import (
     BudgetExceededError,
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from budget_core.prices import Price
 
     # what a call asks for: model, prompt, most tokens of its answer, price, whether to cut it, key
-    Call = tuple[str, int, int, Price | None, bool, str | None]
+    Call = tuple[str, int, int | None, Price | None, bool, str | None]
 
 TRIES = 8  # how often a call is cut: each limit of the path may be the tightest once
-ANSWER = 4096  # tokens of an answer for which no limit is given
+ANSWER = 4096  # tokens of an answer, at the least where so many are free
+_SHARE = 8  # the part of what is free that an answer may have
 _MOST_LAYERS = 16  # of wrappers round a provider
 _MOST_KEYS = 1024
 _MOST_EXPECTED = 64  # paths and models of which it is known how long answers are
@@ -111,6 +112,7 @@ class LlmHold:
         self.price = price
         self.hold = hold
         self.amounts = hold.amounts
+        self.prompt = 0
         self.limit = limit
         self._held = hold.state == Hold.HELD
         self._extending: Any = None
@@ -190,6 +192,7 @@ class LlmHold:
 
     def _stop_extending(self) -> None:
         """Cancel the extension without awaiting it: a cancellation could come in between."""
+        self.account.in_flight.discard(self)
         task, self._extending = self._extending, None
         if task is not None:
             try:
@@ -202,11 +205,15 @@ class LedgerAccount:
     """One account of a ledger, as LLM calls draw on it.
 
     `ledger` blocks or is awaited. A hold is for `ttl` seconds, and is extended while its call takes
-    longer. `max_tokens` is the length of an answer for which no other is given.
+    longer.
+
+    An answer has the limit that its caller gives, else `max_tokens`. Without either it has none
+    where no account of the path limits tokens or money, and else its `share` of what is free.
 
     A call waits up to `wait` seconds for what others hold. Where the longest answer is not free,
     only what is `expect`ed is held, and the answer cut to that: so many tokens, or, if `"learned"`,
-    as many as some 95 of 100 of that model's answers had.
+    as many as some 95 of 100 of that model's answers had. By default it is twice that for a call
+    that does not wait, and the whole limit for one that does.
 
     An answered call counts as what its provider reported; one whose outcome is unknown as what was
     held for it, or as what it is known to have used if that is more. Failed settlements are kept in
@@ -225,7 +232,7 @@ class LedgerAccount:
     ) -> None:
         self.path = check_account(ledger, path, ("reserve", COMMIT, RELEASE, "extend", CHARGE))
         self.ledger = ledger
-        self.max_tokens = check_count("max_tokens", ANSWER if max_tokens is None else max_tokens)
+        self.max_tokens = check_limit("max_tokens", max_tokens)
         self.ttl = TTL if ttl is None else ttl
         check_ttl(self.ttl)
         self.wait_ms = check_wait(wait)
@@ -233,6 +240,7 @@ class LedgerAccount:
         if expect not in (None, _LEARNED) and (type(expect) is not int or expect < 1):
             refuse("expect", "a whole number of tokens, 1 or more, or 'learned'", expect)
         self.error: Exception | None = None
+        self.in_flight: set[LlmHold] = set()
         self._shared = _SHARED.setdefault(origin(ledger), _InProcess())
         self.outbox = self._shared.outbox
 
@@ -248,7 +256,9 @@ class LedgerAccount:
     ) -> LlmHold:
         """Hold what a call may use: its prompt, and up to `limit` tokens of an answer.
 
-        With `clamp`, an answer that does not fit is cut to what is left, but not below one token.
+        Without a limit the ledger is asked for an amount without a bound, which it refuses if an
+        account of the path limits tokens or money. With `clamp`, an answer that does not fit is cut
+        to the `share` of what is left, but not below one token.
         With the `key` of a call of a process that died, its hold is taken over; each further call
         of this process with that key has a hold of its own.
 
@@ -256,7 +266,7 @@ class LedgerAccount:
         for malformed counts.
         """
         check_count("count_tokens(messages, tools)", prompt)
-        limit = self.max_tokens if limit is None else check_count("max_tokens", limit)
+        limit = check_limit("max_tokens", self.max_tokens if limit is None else limit)
         if self.outbox.entries:
             await self.catch_up()
         if key is not None and not self._shared.claim(self.path, key):
@@ -284,7 +294,7 @@ class LedgerAccount:
             return await self._clamped(call, FAR)
 
         _, prompt, limit, price, clamp, key = call
-        least = amounts(prompt, 1 if clamp else limit, price)
+        least = amounts(prompt, 1 if clamp or limit is None else limit, price)
         try:
             taken: Any = await reserve_waiting(
                 self.ledger, self.path, least, key, self.ttl, self.wait_ms / 1000, ask
@@ -306,37 +316,50 @@ class LedgerAccount:
         """
         model, prompt, limit, price, clamp, key = call
         tries = TRIES if clamp else 0
-        expected = self._expected(model, limit) if clamp and self.expect else limit
+        expected = self._expected(model, limit) if clamp else limit
         while True:
             wait_ms = 0
-            if 0 < until < FAR and limit <= expected:
+            if 0 < until < FAR and (limit is None or limit <= (expected or limit)):
                 wait_ms = max(0, until - _now())
             try:
                 return await self.take(model, prompt, limit, price, key, wait_ms)
             except BudgetExceededError as error:
-                if error.is_held and limit <= expected:
+                if limit is None and error.asked is not None:
+                    raise
+                if error.is_held and limit is not None and limit <= (expected or limit):
                     if until == FAR:
                         raise
                     until = 0
                 left = error.limit - error.spent if until else error.left
-                limit = min(limit - 1, fitting(error.axis, left, prompt, price))
-                if error.is_held:
-                    limit = min(limit, expected)
-                if limit < 1 or not tries:
-                    raise
-                tries -= 1
+                share = self.share(fitting(error.axis, left, prompt, price))
+                first = limit is None  # tokens or money are limited: so is the answer
+                if expected and error.held and (share < ANSWER or not first):
+                    share = min(share, expected)
+                limit = max(1, share) if limit is None else min(limit - 1, share)
+                if not first:
+                    if limit < 1 or not tries:
+                        raise
+                    tries -= 1
+
+    def share(self, free: int) -> int:
+        """Return the limit of an answer that has none, where so many tokens are free.
+
+        It is an eighth of them, divided by the calls in flight with this one, but at least 4,096
+        or all of them.
+        """
+        return min(free, max(ANSWER, free // (_SHARE * (1 + len(self.in_flight)))))
 
     async def take(
         self,
         model: str,
         prompt: int,
-        limit: int,
+        limit: int | None,
         price: "Price | None",
         key: str | None = None,
         wait_ms: int = 0,
     ) -> LlmHold:
         """Hold what a call with an answer of up to `limit` tokens may use, or raise."""
-        asked: dict[str, Any] = amounts(prompt, limit, price)
+        asked = amounts(prompt, limit, price)
         if price is None:
             asked["nano_usd"] = None  # a limit on money refuses it
         try:
@@ -345,22 +368,27 @@ class LedgerAccount:
             if price is None and error.axis == "nano_usd":
                 raise UnpricedError(error.scope, model)
             raise
-        if held.amounts["tokens"] != asked["tokens"]:
-            limit = max(1, held.amounts["tokens"] - prompt)
-        return LlmHold(self, held, limit, model, price)
+        kept = held.amounts.get("tokens")
+        if kept != asked["tokens"]:  # it was taken over
+            limit = None if kept is None else max(1, kept - prompt)
+        taken = LlmHold(self, held, limit, model, price)
+        taken.prompt = prompt
+        self.in_flight.add(taken)
+        return taken
 
-    def _expected(self, model: str, limit: int) -> int:
-        """Return how many tokens of an answer to hold where not all are free."""
+    def _expected(self, model: str, limit: int | None) -> int | None:
+        """Return how many tokens of an answer to hold where not all are free; `None`: all."""
         expect: Any = self.expect
-        if expect == _LEARNED:
-            expect = self._shared.expected.get((self.path, model), 0) >> 8
-        return min(limit, expect or limit)
+        if expect == _LEARNED or (expect is None and not self.wait_ms):
+            expect = self._shared.expected.get((self.path, model), 0) >> (8 if expect else 7)
+        return min(limit or expect, expect) if expect else limit
 
     def learn(self, held: LlmHold, tokens: int) -> None:
         """Note what a call used, for what is expected of the next ones."""
-        if self.expect == _LEARNED and held.limit is not None:
-            answer = tokens - (held.amounts["tokens"] - held.limit)
-            self._shared.learn((self.path, held.model), max(1, answer), answer >= held.limit)
+        if self.expect in (None, _LEARNED):
+            answer = tokens - held.prompt
+            was_cut = held.limit is not None and answer >= held.limit
+            self._shared.learn((self.path, held.model), max(1, answer), was_cut)
 
     def others_wait(self) -> bool:
         """Tell whether calls of this process wait for this ledger: a new one waits behind them."""
@@ -378,7 +406,7 @@ class LedgerAccount:
                 known: Hold = await self._ask("reserve", self.path, asked, key, *terms)
             except KeyReusedError:  # the call that died was cut to another length
                 known = await self._ask("hold", self.path, key)
-            if known.state == Hold.HELD and "tokens" in known.amounts:
+            if known.state == Hold.HELD and (asked["tokens"] is None or "tokens" in known.amounts):
                 return known
         if not self._shared.awaited:
             held: Any = self.ledger.reserve(self.path, asked, None, *terms)
@@ -394,7 +422,7 @@ class LedgerAccount:
 
     def unheld(self, prompt: int, limit: int | None, price: "Price | None" = None) -> LlmHold:
         """Return a stand-in for the hold of a call that is made whatever is left, then charged."""
-        asked = amounts(prompt, self.max_tokens if limit is None else limit, price)
+        asked = amounts(prompt, ANSWER if limit is None else limit, price)
         return LlmHold(self, Hold(self.path, "", asked, Hold.RELEASED), limit, "", price)
 
     async def deliver(self, entry: Entry) -> None:
@@ -439,12 +467,17 @@ def _is_along(path: str, other: str) -> bool:
     return (path + "/").startswith(other + "/") or other.startswith(path + "/")
 
 
-def amounts(prompt: int, limit: int, price: "Price | None" = None) -> "dict[str, int]":
-    """Return the most that a call of that prompt and answer can use, by axis."""
-    found = {"tokens": min(MOST, prompt + limit), "calls": 1}
+def amounts(prompt: int, limit: int | None, price: "Price | None" = None) -> "dict[str, Any]":
+    """Return the most that a call of that prompt and answer can use, by axis.
+
+    Of an answer without a limit it is `None` where that depends on the answer's length.
+    """
+    found = {"tokens": None if limit is None else min(MOST, prompt + limit), "calls": 1}
     if price is not None:
-        found["nano_usd"] = min(MOST, _most_of(price, prompt, limit))
-        if not found["nano_usd"]:
+        found["nano_usd"] = min(MOST, _most_of(price, prompt, limit or 0))
+        if limit is None and _most_of(price, prompt, ANSWER) > _most_of(price, prompt, 0):
+            found["nano_usd"] = None
+        elif not found["nano_usd"]:
             del found["nano_usd"]  # a debt stops nothing that is free
     return found
 
@@ -466,7 +499,8 @@ def fitting(axis: str, left: int, prompt: int, price: "Price | None") -> int:
         return left - prompt
     if axis == "nano_usd" and price is not None:
         dearer = _most_of(price, prompt, 0) - price.cost(prompt, 0)
-        return price.affordable(left - dearer, prompt) or 0
+        found = price.affordable(left - dearer, prompt)
+        return MOST if found is None else found
     return 0
 
 

@@ -71,20 +71,37 @@ class Standing:
         """Return `(scope, unit, used, cap, kept)` of each limit, `kept` of its axis being held."""
         return [self._axis(row, kept or {}) for row in self._rows]
 
+    def limit_of(self, prompt: int, limit: int | None, price: "Price | None") -> int | None:
+        """Return the limit of an answer: the one given, or the account's, or what it can afford.
+
+        `None` where no limit on tokens or money is known.
+        """
+        account = self._account
+        limit = account.max_tokens if limit is None else limit
+        if limit is not None:
+            return limit
+        for row in self._rows:
+            if amounts(prompt, None, price).get(row.axis, 0) is None:
+                left = row.limit - row.spent - self._used.get(row.axis, 0)
+                share = max(1, account.share(fitting(row.axis, left, prompt, price)))
+                limit = share if limit is None else min(limit, share)
+        return limit
+
     def longest(
-        self, prompt: int, limit: int, price: "Price | None", final: "dict[str, int]"
-    ) -> "tuple[int, Axis | None]":
+        self, prompt: int, limit: int | None, price: "Price | None", final: "dict[str, int]"
+    ) -> "tuple[int | None, Axis | None]":
         """Return the longest answer that leaves room for a `final` call, or 0 and what lacks."""
         call = amounts(prompt, limit, price)
-        self._least = {axis: _NEAR * (call[axis] + final.get(axis, 0)) for axis in call}
-        shortest = min(limit, SHORTEST)
+        self._least = {axis: _NEAR * ((call[axis] or 0) + final.get(axis, 0)) for axis in call}
+        shortest = SHORTEST if limit is None else min(limit, SHORTEST)
         for row in self._rows:
-            if row.axis not in call:
+            if call.get(row.axis) is None:
                 continue
             left = self._left(row) - final.get(row.axis, 0)
             if left < call[row.axis]:
+                limit = limit or 0
                 limit = min(limit, fitting(row.axis, left, prompt, price))
-            if limit < shortest:
+            if limit is not None and limit < shortest:
                 return 0, self._axis(row, {})
         return limit, None
 
@@ -108,9 +125,10 @@ class FinalCall:
         self._before: int | None = None
         self._growth = 0
 
-    def needs(self, prompt: int, limit: int, price: "Price | None") -> "dict[str, int]":
+    def needs(self, prompt: int, limit: int | None, price: "Price | None") -> "dict[str, int]":
         """Return the amounts, by axis, of a final call after one with that prompt."""
         if self._before is not None:
             self._growth = max(self._growth, prompt - self._before)
         self._before = prompt
-        return amounts(prompt + self._growth, min(limit, _ANSWER), price)
+        answer = _ANSWER if limit is None else min(limit, _ANSWER)
+        return amounts(prompt + self._growth, answer, price)

@@ -149,7 +149,7 @@ async def test_a_call_that_is_cut_short_keeps_its_hold() -> None:
     result = await run.finish()
     assert result.reason is not None
     assert result.reason.kind == StopReason.CANCELLED
-    assert standing(ledger) == {"calls": (0, 1)}
+    assert standing(ledger) == {"calls": (1, 0)}
 
 
 async def test_an_answer_without_a_report_counts_as_what_was_held() -> None:

@@ -123,13 +123,13 @@ async def test_to_warn_says_so_once_and_charges_what_was_used() -> None:
     ledger = make_ledger(tokens=15)
     model = big()
     wrapper = wrapped(model, ledger, enforcement="warn")
-    for _ in range(2):
+    for _ in range(3):
         await wrapper.chat(HELLO)
     said = [len(messages) for messages in model.sent]
-    assert (said, len(HELLO)) == ([2, 1], 1)
-    assert model.sent[0][1]["content"].startswith("[Budget exhausted]")
-    assert model.limits == [None, None]
-    assert standing(ledger) == {"tokens": (60, 0)}
+    assert (said, len(HELLO)) == ([1, 2, 1], 1)
+    assert model.sent[1][1]["content"].startswith("[Budget exhausted]")
+    assert model.limits == [None, None, None]
+    assert standing(ledger) == {"tokens": (90, 0)}
 
 
 async def test_to_observe_only_counts() -> None:
