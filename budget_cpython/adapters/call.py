@@ -33,7 +33,9 @@ class BudgetedCall:
 
     def __init__(self, own: Sequence[Layer], request: Request) -> None:
         self.request = request
-        self._layers = distinct([*current_layers(), *own], _ANSWERED.get())
+        layers = [*current_layers(), *own]
+        self._limit = _limit_of(request, layers)
+        self._layers = distinct(layers, _ANSWERED.get())
         self._streamed = StreamedAnswer()
         self._admitted: Admitted | None = None
 
@@ -124,7 +126,7 @@ class BudgetedCall:
             messages=request.messages,
             tools=request.tools,
             model=request.model,
-            max_tokens=None if request.max_tokens is None else min(MOST, request.max_tokens),
+            max_tokens=self._limit,
             service_tier=request.service_tier,
             answerers=request.answerers,
             **options,
@@ -156,6 +158,13 @@ class BudgetedCall:
         """Return the chain to the first that settles the call, of several threads too."""
         _OPEN.discard(self)
         return vars(self).pop("_chain", None)
+
+
+def _limit_of(request: Request, layers: Sequence[Layer]) -> int | None:
+    """Return the limit that a call's answer has: the caller's, else the least of its layers'."""
+    if request.max_tokens is not None:
+        return min(MOST, request.max_tokens)
+    return min((one.max_tokens for one in layers if one.max_tokens is not None), default=None)
 
 
 class _ModelsAnswer:

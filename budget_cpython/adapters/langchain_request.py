@@ -8,6 +8,7 @@ from langchain_core.messages.ai import add_usage
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.wire.format import ending
 
 Options = dict[str, Any]
 
@@ -73,7 +74,10 @@ def answer_of(result: Any) -> ChatResponse:
         found = [getattr(message, "usage_metadata", None) for message in messages]
         usage = next((_report(one) for one in found if one), None)
     text = "".join(generation.text for generation in result.generations)
-    return ChatResponse(text, usage=usage, service_tier=known.get("service_tier"))
+    said = [getattr(message, "response_metadata", {}) for message in messages]
+    ended = ending(*(one.get(name) for one in said for name in ("finish_reason", "stop_reason")))
+    tier = known.get("service_tier")
+    return ChatResponse(text, finish_reason=ended, usage=usage, service_tier=tier)
 
 
 def count(call: BudgetedCall, usage: Any, chunk: Any) -> Any:

@@ -29,9 +29,11 @@ class Options(TypedDict, total=False):
     - `prices`: a table of `Price`s by model; by default `ListedPrices`, if genai-prices is there.
     - `deployments`: the models of a cloud's deployments, by the names that these have there.
     - `tool_prices`: dollars for one call of a tool, by its name; others cost nothing.
-    - `max_tokens`: the tokens of an answer for which the caller gives no limit, 4,096 by default.
+    - `max_tokens`: the tokens of an answer for which the caller gives no limit; of several blocks
+      and clients the least. Without it limits of tokens and money bound an answer, no others do.
     - `wait`: seconds for which a call waits for what others hold; by default it does not.
-    - `expect`: the tokens to hold of an answer where its limit is not free, or `"learned"`.
+    - `expect`: the tokens to hold of an answer where its limit is not free, or `"learned"`; by
+      default twice what is learned, where a call does not wait.
     - `ttl`: seconds for which a hold lives unless it is extended.
     - `estimates`: whether an unreported usage is estimated; else it counts as what was held.
     - `on_threshold_crossed`, `on_limit_reached`: the hooks of a `BudgetWrapper`.
@@ -148,6 +150,11 @@ class Layer:
     def is_strict(self) -> bool:
         """Whether a limit refuses what does not fit."""
         return self.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The limit of an answer for which the caller gives none; `None` gives none either."""
+        return self._options.get("max_tokens") if self.is_strict else None
 
     @property
     def wait(self) -> float:

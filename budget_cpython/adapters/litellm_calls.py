@@ -134,7 +134,7 @@ class _Stream(StandingIn):
             for piece in self._inner:
                 if self._takes(piece):
                     yield piece
-        call.end_blocking(ChatResponse("", service_tier=self._reader.service_tier))
+        call.end_blocking(self._answer())
 
     async def _read_async(self) -> AsyncIterator[Any]:
         call = self._call
@@ -145,7 +145,11 @@ class _Stream(StandingIn):
                         yield piece
         except DeadlineExceeded as error:
             raise as_litellm(error, call.request.model) from error
-        await call.end(ChatResponse("", service_tier=self._reader.service_tier))
+        await call.end(self._answer())
+
+    def _answer(self) -> ChatResponse:
+        reader = self._reader
+        return ChatResponse("", finish_reason=reader.ending, service_tier=reader.service_tier)
 
     def _takes(self, piece: Any) -> bool:
         """Count a piece; return whether the caller asked for it."""

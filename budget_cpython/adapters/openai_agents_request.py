@@ -9,7 +9,7 @@ from budget_core.provider import ChatResponse
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.request import Admitted, Request
 from budget_cpython.adapters.settling import report_of
-from budget_cpython.adapters.wire.format import as_count, as_name, lowered, named_tools
+from budget_cpython.adapters.wire.format import as_count, as_name, ending, lowered, named_tools
 from budget_cpython.adapters.wire.openai_responses import Responses
 
 _WIRE = Responses("/responses")
@@ -115,7 +115,8 @@ def count(call: BudgetedCall, event: Any) -> ChatResponse | None:
     usage = getattr(event.response, "usage", None)
     report = {} if usage is None else _report(usage)
     tier = as_name(getattr(event.response, "service_tier", None))
-    return ChatResponse("", usage=report, service_tier=tier)
+    reason = getattr(getattr(event.response, "incomplete_details", None), "reason", None)
+    return ChatResponse("", finish_reason=ending(reason), usage=report, service_tier=tier)
 
 
 def _report(usage: Any) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from budget_cpython.adapters.pydantic_ai_request import (
     to_send,
 )
 from budget_cpython.adapters.settling import answering, pieces_of, settled
+from budget_cpython.adapters.wire.format import ending
 from budget_cpython.deadline import Deadline
 
 
@@ -137,7 +138,8 @@ def _counted(call: BudgetedCall, response: Any, events_of: Callable[[], Any]) ->
                     count(call, event)
                     call.report = report(response.usage) or None
                     yield event
-        await call.end(ChatResponse("", usage=report(response.usage)))
+        ended = ending(getattr(response, "finish_reason", None))
+        await call.end(ChatResponse("", finish_reason=ended, usage=report(response.usage)))
 
     return events
 

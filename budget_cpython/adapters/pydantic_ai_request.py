@@ -10,7 +10,7 @@ from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.request import Admitted, Request
 from budget_cpython.adapters.settling import report_of
 from budget_cpython.adapters.wire.anthropic_messages import Messages
-from budget_cpython.adapters.wire.format import as_count, as_name, lowered
+from budget_cpython.adapters.wire.format import as_count, as_name, ending, lowered
 
 Json = dict[str, Any]
 _OF_TOOLS = ("tool_choice", "parallel_tool_calls")
@@ -79,7 +79,8 @@ def with_notices(messages: list[Any], notices: tuple[str, ...]) -> list[Any]:
 def answer_of(response: Any) -> ChatResponse:
     """Return the text and the usage of an answer."""
     text = "".join(text_of(part) for part in response.parts)
-    return ChatResponse(text, usage=report(response.usage))
+    ended = ending(getattr(response, "finish_reason", None))
+    return ChatResponse(text, finish_reason=ended, usage=report(response.usage))
 
 
 def report(usage: Any) -> Json:

@@ -10,6 +10,7 @@ from budget_core.provider import ChatResponse
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.wire.format import ending
 from budget_cpython.deadline import Deadline
 
 FINAL_ANSWER = "final_answer"
@@ -86,8 +87,11 @@ class ModelCall:
         raw = answer.raw
         report = raw.get("usage") if isinstance(raw, dict) else getattr(raw, "usage", None)
         text, tier = text_of(answer.content), getattr(raw, "service_tier", None)
+        choices = getattr(raw, "choices", None) or ()
+        reasons = [getattr(choice, "finish_reason", None) for choice in choices]
+        usage = report or answer.token_usage
         self.call.end_blocking(
-            ChatResponse(text, usage=report or answer.token_usage, service_tier=tier)
+            ChatResponse(text, finish_reason=ending(*reasons), usage=usage, service_tier=tier)
         )
         if not self.is_final or answer.tool_calls:
             return answer

@@ -10,7 +10,7 @@ from budget_core.ledger.records import Hold
 from budget_core.provider import maybe_await
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.shared_ledgers import pair_of
-from budget_cpython.proxy.recorder import Pace, Quiet, Recorder
+from budget_cpython.proxy.recorder import Quiet, Recorder
 from budget_cpython.proxy.usage_by_model import UsageByModel
 
 
@@ -31,14 +31,14 @@ class Rules:
 class Account:
     """One account's rules, with what every call of it passes."""
 
-    def __init__(self, rules: Rules, record: UsageByModel, pace: Pace) -> None:
+    def __init__(self, rules: Rules, record: UsageByModel) -> None:
         self.strict = rules.strict
         prices = next((layer.prices for layer in rules.layers if layer.prices is not None), None)
         quiet = [] if rules.notices else [Quiet()]
         self.layers: list[Any] = [
             *quiet,
             *rules.layers,
-            Recorder(record, pace, prices, bool(quiet)),
+            Recorder(record, prices, bool(quiet)),
         ]
         self._places = [(pair_of(layer.ledger).awaited, layer.account) for layer in rules.layers]
 

@@ -23,7 +23,6 @@ from budget_cpython.proxy.accounts import Account, Rules
 from budget_cpython.proxy.exchange import Exchange
 from budget_cpython.proxy.forward import Forward
 from budget_cpython.proxy.headers import to_upstream
-from budget_cpython.proxy.recorder import Pace
 from budget_cpython.proxy.upstreams import Upstream, check_plain, choose, vendor_of
 from budget_cpython.proxy.usage_by_model import UsageByModel
 from budget_cpython.serve.served_ledger import ServedLedger, probes
@@ -107,10 +106,7 @@ class Proxy:
             def rules_of(path: str) -> Rules:
                 return rules
 
-        pace = Pace()
-        self._account = lru_cache(_MOST_ACCOUNTS)(
-            lambda path: Account(rules_of(path), self.usage, pace)
-        )
+        self._account = lru_cache(_MOST_ACCOUNTS)(lambda path: Account(rules_of(path), self.usage))
         timeout = httpx.Timeout(upstream_timeout_s, connect=_CONNECT_S, pool=None)
         self._timeouts = timeout.as_dict()
         self._client: httpx.AsyncClient | None = None

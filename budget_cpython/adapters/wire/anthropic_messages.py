@@ -13,6 +13,7 @@ from budget_cpython.adapters.wire.format import (
     as_list,
     as_name,
     as_text,
+    ending,
     joined,
     lowered,
     lowered_thinking,
@@ -66,7 +67,8 @@ class Messages(WireFormat):
         body = as_dict(body)
         blocks = as_list(body.get("content"))
         text = joined(_text_of(as_dict(block)) for block in blocks)
-        return ChatResponse(text, usage=as_dict(body.get("usage")))
+        ended = ending(body.get("stop_reason"))
+        return ChatResponse(text, finish_reason=ended, usage=as_dict(body.get("usage")))
 
     def stream_reader(self, asked: Json) -> StreamReader:
         """Return what reads the events of a message."""
@@ -89,6 +91,7 @@ class _Events(StreamReader):
             self._add(as_dict(event.get("message")).get("usage"))
         elif kind == "message_delta":
             self._add(event.get("usage"))
+            self.ending = ending(as_dict(event.get("delta")).get("stop_reason"))
         elif kind == "message_stop":
             self.final = True
         elif kind in ("content_block_start", "content_block_delta"):

@@ -10,6 +10,7 @@ from budget_cpython.adapters.wire.readers import Reader, StreamReader, WholeRead
 from budget_cpython.adapters.wire.refusals import Refusal, TooLittleLeftError, refusal
 
 Json = dict[str, Any]
+_AT_LIMIT = ("length", "max_tokens", "max_output_tokens", "MAX_TOKENS")
 
 
 class WireFormat:
@@ -161,6 +162,11 @@ def lowered_thinking(budget: int, least: int, asked: int | None, limit: int) -> 
     part = min(budget, limit // 2) if asked is None else budget * limit // max(1, asked)
     part = max(least, min(part, limit - 1))
     return part if part < limit else None
+
+
+def ending(*reasons: Any) -> str:
+    """Return `length` if one of a vendor's reasons says that an answer ended at its limit."""
+    return "length" if any(reason in _AT_LIMIT for reason in reasons) else "stop"
 
 
 def joined(texts: Iterable[Any]) -> str:

@@ -15,6 +15,7 @@ from budget_cpython.adapters.wire.format import (
     as_list,
     as_name,
     as_text,
+    ending,
     joined,
     lowered,
     lowered_thinking,
@@ -82,7 +83,8 @@ class GenerateContent(WireFormat):
         events = _Events()
         text = joined(events.take(as_dict(one))[0] for one in as_list(body))
         ended = events.final or len(as_list(body)) == 1
-        return ChatResponse(text, usage=(events.report or {}) if ended else {})
+        usage = (events.report or {}) if ended else {}
+        return ChatResponse(text, finish_reason=events.ending, usage=usage)
 
     def stream_reader(self, asked: Json) -> StreamReader:
         """Return what reads the events of an answer."""
@@ -103,8 +105,9 @@ class _Events(StreamReader):
             self.report = usage
         candidates = [as_dict(one) for one in as_list(event.get("candidates"))]
         blocked = as_dict(event.get("promptFeedback")).get("blockReason")
-        ended = any(one.get("finishReason") for one in candidates)
-        self.final = self.final or bool(blocked) or ended
+        reasons = [one.get("finishReason") for one in candidates]
+        self.ending = ending(self.ending, *reasons)
+        self.final = self.final or bool(blocked) or any(reasons)
         contents = [as_dict(one.get("content")) for one in candidates]
         parts = [as_dict(part) for one in contents for part in as_list(one.get("parts"))]
         return joined(map(_text_of, parts)), True

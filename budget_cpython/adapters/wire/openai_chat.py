@@ -11,6 +11,7 @@ from budget_cpython.adapters.wire.format import (
     as_list,
     as_name,
     as_text,
+    ending,
     joined,
     lowered,
     named_tools,
@@ -57,8 +58,9 @@ class ChatCompletions(OpenAIFormat):
         body = as_dict(body)
         choices = as_list(body.get("choices"))
         text = joined(_text_of(as_dict(choice)) for choice in choices)
-        usage = as_dict(body.get("usage"))
-        return ChatResponse(text, usage=usage, service_tier=as_name(body.get("service_tier")))
+        usage, tier = as_dict(body.get("usage")), as_name(body.get("service_tier"))
+        ended = ending(*(as_dict(choice).get("finish_reason") for choice in choices))
+        return ChatResponse(text, finish_reason=ended, usage=usage, service_tier=tier)
 
     def stream_reader(self, asked: Json) -> StreamReader:
         """Return what reads the chunks of a completion."""
@@ -104,7 +106,9 @@ class ChatReader(StreamReader):
         """Return what the model wrote in a chunk, and whether to pass it on."""
         choices = as_list(event.get("choices"))
         for choice in choices:
-            self._finished |= as_dict(choice).get("finish_reason") is not None
+            reason = as_dict(choice).get("finish_reason")
+            self._finished |= reason is not None
+            self.ending = ending(self.ending, reason)
         self.service_tier = as_text(event.get("service_tier")) or self.service_tier
         usage = event.get("usage")
         if isinstance(usage, dict):

@@ -11,6 +11,7 @@ from budget_cpython.adapters.wire.format import (
     as_list,
     as_name,
     as_text,
+    ending,
     joined,
     lowered,
     named_tools,
@@ -67,8 +68,8 @@ class Responses(OpenAIFormat):
         """Return what a response says."""
         body = as_dict(body)
         text = joined(_text_of(as_dict(item)) for item in as_list(body.get("output")))
-        usage = as_dict(body.get("usage"))
-        return ChatResponse(text, usage=usage, service_tier=as_name(body.get("service_tier")))
+        usage, tier = as_dict(body.get("usage")), as_name(body.get("service_tier"))
+        return ChatResponse(text, finish_reason=_ending(body), usage=usage, service_tier=tier)
 
     def stream_reader(self, asked: Json) -> StreamReader:
         """Return what reads the events of a response."""
@@ -83,9 +84,14 @@ class _Events(StreamReader):
         self.service_tier = as_text(response.get("service_tier")) or self.service_tier
         if isinstance(response.get("usage"), dict):
             self.report = response["usage"]
+        self.ending = ending(self.ending, _ending(response))
         self.final = self.final or kind in _ENDS
         spoken = kind.endswith(".delta") and not kind.endswith("audio.delta")
         return as_text(event.get("delta")) if spoken else "", True
+
+
+def _ending(response: Json) -> str:
+    return ending(as_dict(response.get("incomplete_details")).get("reason"))
 
 
 def _message(item: Json) -> Json:

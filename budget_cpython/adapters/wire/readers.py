@@ -82,10 +82,11 @@ class WholeReader(Reader):
 class StreamReader(Reader):
     """Reads server-sent events, however their bytes are cut.
 
-    A subclass takes the JSON of each event, and sets `report` and `final`.
+    A subclass takes the JSON of each event, and sets `report`, `ending` and `final`.
     """
 
     service_tier: str | None = None
+    ending = "stop"  # `length` once its limit ended the answer
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -121,7 +122,8 @@ class StreamReader(Reader):
     def response(self) -> ChatResponse:
         """Return the answer so far."""
         usage = dict(self.report) if self.final and self.report else {}
-        return ChatResponse("".join(self._texts), usage=usage, service_tier=self.service_tier)
+        text, tier = "".join(self._texts), self.service_tier
+        return ChatResponse(text, finish_reason=self.ending, usage=usage, service_tier=tier)
 
     def _piece(self, raw: bytes) -> Piece:
         event = parse_event(raw)
