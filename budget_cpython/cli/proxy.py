@@ -35,10 +35,11 @@ _ABOUT = """\
 Put a budget between LLM clients in any language and the servers that answer them.
 
 A client takes the proxy as its base URL: URL/v1 in OpenAI's SDKs, URL in Anthropic's and Google's.
-Each call is held on its account before it is sent, its limit of tokens is lowered to what is held,
-and what it used is recorded after it. A call that does not fit is refused with 402, which SDKs do
-not repeat. The first line printed is the URL. SIGTERM or Ctrl-C stops the proxy after running
-answers have ended. /healthz answers while it runs, /readyz while its ledger answers."""
+Each call is held on its account before it is sent, and what it used is recorded after it. Where
+tokens or dollars are limited, its answer is bounded by what is held. A call that does not fit is
+refused with 402, which SDKs do not repeat. The first line printed is the URL. SIGTERM or Ctrl-C
+stops the proxy after running answers have ended. /healthz answers while it runs, /readyz while its
+ledger answers."""
 _EXAMPLES = """\
 examples:
   microbudget proxy --upstream openai=https://api.openai.com --limit '$5/day' --ledger sqlite:b.db
@@ -91,8 +92,6 @@ def _add_rules(option: Any) -> None:
     text = "a TOML file with limits and the next options for single accounts, and with prices"
     option("--settings", metavar="FILE", help=text)
     add_call_rules(option)
-    text = "hold N tokens for an answer for which the client gives no limit (4096)"
-    add_number(option, "max-tokens", count, None, text)
     text = "hold N tokens for an answer whose limit does not fit, or 'learned' from earlier answers"
     option("--expect", type=_expect, metavar="N", help=text)
 

@@ -160,7 +160,7 @@ def _budget(options: argparse.Namespace, ledger: Any) -> "tuple[list[Layer], flo
     if options.budget is None and ledger is None:
         raise ValueError("give --budget, as in --budget '$5 + 30 min', or --ledger and --account")
     limits, seconds = ([], None) if options.budget is None else read_budget(options.budget)
-    rules = {"fallback_model": options.fallback_model, "wait": options.wait}
+    rules = {name: getattr(options, name) for name in ("fallback_model", "wait", "max_tokens")}
     rules["prices"] = None if options.prices is None else read_prices(options.prices)
     rules = {name: value for name, value in rules.items() if value is not None}
     return open_layers(limits, ledger, options.account, **rules), seconds

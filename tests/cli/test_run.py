@@ -1,5 +1,6 @@
 """`microbudget run`: calls of programs in several languages, and what the command says."""
 
+import json
 import os
 import shutil
 import signal
@@ -120,6 +121,18 @@ def test_a_call_beyond_the_budget_is_refused_once(endpoint: ScriptedEndpoint, na
     assert done.out.split() == ["200", "200", "402", "402"]
     assert len(endpoint.requests) == 2
     assert "2 calls were refused: " in done.err
+
+
+@pytest.mark.parametrize("more", [(), ("--max-tokens", "40")], ids=["", "--max-tokens"])
+def test_a_budget_of_calls_and_time_changes_nothing_in_a_request(
+    endpoint: ScriptedEndpoint, more: tuple[str, ...]
+) -> None:
+    variables = {"OPENAI_BASE_URL": endpoint.base_url}
+    done = run("--budget", "20 calls + 10 min", *more, *curl(), more=variables)
+    assert (done.code, done.out) == (0, "200\n")
+    (sent,) = [request.body for request in endpoint.requests]
+    limit = {"max_completion_tokens": 40} if more else {}
+    assert sent == {**json.loads(filled(BODY)), **limit}
 
 
 VENDORS = {
