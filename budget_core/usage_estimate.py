@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from budget_core._types import Messages, Tools
 
 _A_MESSAGE = 4  # tokens: its role, and the marks around it
+_MOST_TOKENS = 1 << 30
 _MOST_JSON = 262_144  # bytes: a structure that contains itself has no end
 
 
@@ -17,7 +18,7 @@ def estimate_tokens(messages: "Messages", tools: "Tools | None" = None) -> int:
 
     It is a token for every four UTF-8 bytes, rounded up, of all texts (contents, names and
     arguments of tool calls, the JSON of `tools`), and four tokens a message. Images and other parts
-    that are not text count nothing. Never raises.
+    that are not text count the `tokens` that they have, else nothing. Never raises.
     """
     size = marks = 0
     for message in messages if isinstance(messages, (list, tuple)) else ():
@@ -89,6 +90,9 @@ def _message_bytes(message: "Any") -> int:
     size = bytes_in(content)
     for part in content if isinstance(content, (list, tuple)) else ():
         size += bytes_in(part) + bytes_in(_field(part, "text"))
+        tokens = _field(part, "tokens")  # of an image, as an adapter has counted it
+        if type(tokens) is int and 0 < tokens < _MOST_TOKENS:
+            size += 4 * tokens
     calls = _field(message, "tool_calls")
     for call in calls if isinstance(calls, (list, tuple)) else ():
         function = _field(call, "function")

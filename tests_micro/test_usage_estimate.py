@@ -58,6 +58,12 @@ def test_content_in_parts_counts_its_texts_and_no_image() -> None:
     assert estimated(said(parts)) == A_MESSAGE + 3
 
 
+def test_a_part_counts_the_tokens_that_it_has() -> None:
+    assert estimated(said([{"tokens": 765}, {"text": "x" * 8}])) == A_MESSAGE + 767
+    for bad in (-5, True, 1.5, "9", None, 1 << 40):
+        assert estimated(said([{"tokens": bad}])) == A_MESSAGE, bad
+
+
 def test_names_and_arguments_of_tool_calls_count() -> None:
     assert estimated(calling("x" * 8, "y" * 12)) == A_MESSAGE + 5
     assert estimated(calling("x" * 8, {"y": "y"})) == A_MESSAGE + 5

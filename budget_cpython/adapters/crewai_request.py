@@ -6,6 +6,7 @@ from crewai.types.usage_metrics import UsageMetrics
 
 from budget_cpython.adapters.request import Admitted, Request
 from budget_cpython.adapters.settling import report_of
+from budget_cpython.adapters.wire.format import with_attached
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
 _OPENAI = ("openai", "azure")
@@ -17,7 +18,7 @@ def request_of(llm: Any, messages: Any, tools: Any) -> Request:
     limit = next((int(found) for found in limits if found is not None), None)
     return Request(
         llm.model,
-        _as_list(messages),
+        with_attached(_as_list(messages), _as_list(messages), llm.model),
         [{"name": _name(tool), "native": tool} for tool in tools or ()] or None,
         limit * (llm.n or 1) if limit is not None else None,
         bool(_stream(llm)),

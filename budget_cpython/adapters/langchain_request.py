@@ -8,7 +8,7 @@ from langchain_core.messages.ai import add_usage
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.request import Admitted, Request
-from budget_cpython.adapters.wire.format import ending
+from budget_cpython.adapters.wire.format import ending, with_attached
 
 Options = dict[str, Any]
 
@@ -30,9 +30,11 @@ def request_of(model: Any, messages: list[Any], options: Options, stream: bool =
     """Return what a call of a model asks for; `options` are the arguments of the call."""
     named, limit = _get(model, options, _MODEL), _get(model, options, _LIMIT)
     tier = _get(model, options, ("service_tier",))
+    name = named if isinstance(named, str) else ""
+    asked = [_message(one) for one in messages]
     return Request(
-        named if isinstance(named, str) else "",
-        [_message(one) for one in messages],
+        name,
+        with_attached(asked, [one.content for one in messages], name),
         _tools(options),
         limit * _answers(model, options) if type(limit) is int else None,
         stream,

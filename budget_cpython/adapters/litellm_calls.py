@@ -163,7 +163,8 @@ def _begin(layers: Sequence[Layer], name: str, body: Json) -> tuple[WireFormat, 
     form = FORMATS[name]("")
     request = form.read(body)
     messages = [one if isinstance(one, dict) else _as_json(one) for one in request.messages]
-    return form, BudgetedCall(layers, replace(request, messages=messages))
+    anywhere = replace(request.answerers, vendor=None)  # the model's name begins with its vendor
+    return form, BudgetedCall(layers, replace(request, messages=messages, answerers=anywhere))
 
 
 def _to_send(form: WireFormat, body: Json, admitted: Admitted, request: Request) -> Json:

@@ -20,6 +20,7 @@ from budget_cpython.adapters.wire.format import (
     named_tools,
     renamed,
     texts_in,
+    with_attached,
 )
 from budget_cpython.adapters.wire.readers import StreamReader
 
@@ -37,10 +38,10 @@ class Messages(WireFormat):
         messages = [_message(as_dict(one)) for one in as_list(body.get("messages"))]
         if body.get("system"):
             messages.insert(0, {"role": "system", "content": body["system"]})
-        tier = as_name(body.get("service_tier"))
+        tier, model = as_name(body.get("service_tier")), as_text(body.get("model"))
         return Request(
-            as_text(body.get("model")),
-            messages,
+            model,
+            with_attached(messages, body.get("messages"), model, "claude"),
             named_tools(body.get("tools"), lambda tool: tool.get("name") or tool.get("type")),
             as_count(body.get("max_tokens")),
             body.get("stream") is True,

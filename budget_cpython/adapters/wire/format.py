@@ -6,6 +6,7 @@ from typing import Any
 from budget_core.errors import BudgetError
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.wire.attachments import attached_tokens
 from budget_cpython.adapters.wire.readers import Reader, StreamReader, WholeReader
 from budget_cpython.adapters.wire.refusals import Refusal, TooLittleLeftError, refusal
 
@@ -128,6 +129,12 @@ def named_tools(natives: Any, name_of: Callable[[Json], Any]) -> list[Json] | No
     """Return a vendor's tools with their names; `None` where there are none."""
     tools = [{"name": as_text(name_of(as_dict(one))), "native": one} for one in as_list(natives)]
     return tools or None
+
+
+def with_attached(messages: list[Any], contents: Any, model: str, family: str = "") -> list[Any]:
+    """Return messages for an estimate, with the tokens of what is attached in contents."""
+    tokens = attached_tokens(contents, model, family)
+    return [*messages, {"role": "user", "content": [{"tokens": tokens}]}] if tokens else messages
 
 
 def renamed(body: Json, admitted: Admitted, request: Request) -> Json:

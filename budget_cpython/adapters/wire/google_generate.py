@@ -20,6 +20,7 @@ from budget_cpython.adapters.wire.format import (
     lowered,
     lowered_thinking,
     named_tools,
+    with_attached,
 )
 from budget_cpython.adapters.wire.readers import StreamReader
 
@@ -45,9 +46,10 @@ class GenerateContent(WireFormat):
         config = _config(body)
         limit = as_count(_get(config, *_LIMIT))
         found = _MODEL.search(self.path)
+        model = unquote(found[1]) if found else ""
         return Request(
-            unquote(found[1]) if found else "",
-            contents,
+            model,
+            with_attached(contents, _contents(body), model, "gemini"),
             named_tools(_tools_of(body), _name_of),
             None if limit is None else limit * _answers(config),
             found is not None and found[2] == ":streamGenerateContent",

@@ -17,6 +17,7 @@ from budget_cpython.adapters.wire.format import (
     named_tools,
     renamed,
     texts_in,
+    with_attached,
 )
 from budget_cpython.adapters.wire.openai_format import OpenAIFormat
 from budget_cpython.adapters.wire.readers import Piece, StreamReader
@@ -31,10 +32,10 @@ class ChatCompletions(OpenAIFormat):
 
     def read(self, body: Json) -> Request:
         """Return what a request's body asks for."""
-        limit = _limit_of(body)
+        limit, model, messages = _limit_of(body), self.model_of(body), as_list(body.get("messages"))
         return Request(
-            self.model_of(body),
-            as_list(body.get("messages")),
+            model,
+            with_attached(messages, messages, model),
             named_tools(body.get("tools"), _name_of),
             None if limit is None else limit * _answers(body),
             body.get("stream") is True,

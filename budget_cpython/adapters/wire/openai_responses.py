@@ -17,6 +17,7 @@ from budget_cpython.adapters.wire.format import (
     named_tools,
     renamed,
     texts_in,
+    with_attached,
 )
 from budget_cpython.adapters.wire.openai_format import OpenAIFormat
 from budget_cpython.adapters.wire.readers import StreamReader
@@ -39,9 +40,10 @@ class Responses(OpenAIFormat):
             messages = [_message(as_dict(item)) for item in body["input"]]
         if body.get("instructions"):
             messages.insert(0, {"role": "system", "content": body["instructions"]})
+        model = self.model_of(body)
         return Request(
-            self.model_of(body),
-            messages,
+            model,
+            with_attached(messages, body.get("input"), model),
             named_tools(body.get("tools"), _name_of),
             as_count(body.get("max_output_tokens")),
             body.get("stream") is True,

@@ -1,0 +1,131 @@
+"""How large an image is, how long a sound, how many pages a file has: read from its bytes."""
+
+import binascii
+import re
+from math import ceil
+from typing import Any, Final
+
+_HEADER: Final = 1 << 19  # characters of base64 in which an image says its size
+_PAGE: Final = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
+_PAGE_COUNT: Final = re.compile(rb"/Count\s+(\d{1,6})")
+_PAGE_BYTES: Final = 256  # of the shortest page
+_SLOWEST: Final = 1_000  # bytes a second of sound: 8 kbit/s
+_MP3_FRAME: Final = re.compile(rb"\xff([\xe2\xe3\xf2\xf3\xfa\xfb])([\x10-\xef])")
+_MP3_KBITS: Final = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)  # MPEG 2, layer 3
+_MP3_KBITS_1: Final = (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)
+
+
+class Inline:
+    """Content in base64, as requests have it; `length` is that of its bytes."""
+
+    def __init__(self, text: str, length: int | None = None) -> None:
+        self._text = text
+        self.length = len(text) * 3 // 4 if length is None else length
+
+    @classmethod
+    def of_url(cls, url: Any) -> "Inline | None":
+        """Return the content of a `data:` URL, or of base64 alone; `None` for other addresses."""
+        if not isinstance(url, str) or re.match("(?:https?|gs|s3|file):", url[:6]):
+            return None
+        text = url.partition(",")[2] if url.startswith("data:") else url
+        return cls(text) if text else None
+
+    def size(self) -> tuple[int, int] | None:
+        """Return an image's width and height in pixels, if they can be read."""
+        data = self._bytes(64)
+        if data[:8] == b"\x89PNG\r\n\x1a\n":
+            found = _pair(data, 16, 4, "big")
+        elif data[:6] in (b"GIF87a", b"GIF89a"):
+            found = _pair(data, 6, 2, "little")
+        elif data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+            found = _webp(data)
+        elif data[:2] == b"\xff\xd8":
+            found = _jpeg(self._bytes(_HEADER))
+        else:
+            return None
+        return found if min(found) > 0 else None
+
+    def seconds(self) -> int:
+        """Return how long a sound or a film lasts at most."""
+        data = self._bytes(1 << 12)
+        if data[4:8] == b"ftyp":
+            found = _of_film(self._bytes(len(self._text)))
+            if found is not None:
+                return found
+        rate = _wave_rate(data) or _mp3_rate(self._bytes(_HEADER)) or _SLOWEST
+        return ceil(self.length / rate)
+
+    def pages(self, most: int) -> int | None:
+        """Return how many pages a PDF has, at most so many; `None` for what is no PDF."""
+        if b"%PDF-" not in self._bytes(1 << 11):
+            return None
+        data = self._bytes(len(self._text))
+        counts = [int(found) for found in _PAGE_COUNT.findall(data)]
+        pages = max([len(_PAGE.findall(data)), *counts]) or ceil(len(data) / _PAGE_BYTES)
+        return min(most, pages)
+
+    def _bytes(self, characters: int) -> bytes:
+        part = self._text[: characters & ~3]
+        try:
+            return binascii.a2b_base64(part + "=" * (-len(part) % 4))
+        except ValueError:
+            return b""
+
+
+def _pair(data: bytes, place: int, each: int, order: Any) -> tuple[int, int]:
+    first, second = data[place : place + each], data[place + each : place + 2 * each]
+    return int.from_bytes(first, order), int.from_bytes(second, order)
+
+
+def _webp(data: bytes) -> tuple[int, int]:
+    if data[12:16] == b"VP8X":
+        width, height = _pair(data, 24, 3, "little")
+        return width + 1, height + 1
+    if data[12:16] == b"VP8L":
+        bits = int.from_bytes(data[21:25], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    width, height = _pair(data, 26, 2, "little")
+    return width & 0x3FFF, height & 0x3FFF
+
+
+def _jpeg(data: bytes) -> tuple[int, int]:
+    """Return the size in the first frame header of a JPEG; zeros without one."""
+    place = 2
+    while place + 9 <= len(data) and data[place] == 0xFF:
+        kind = data[place + 1]
+        if 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
+            height, width = _pair(data, place + 5, 2, "big")
+            return width, height
+        length = int.from_bytes(data[place + 2 : place + 4], "big")
+        place += 1 if kind == 0xFF else 2 + max(2, length)
+    return 0, 0
+
+
+def _wave_rate(data: bytes) -> int:
+    """Return the bytes a second of a WAV file, 0 for anything else."""
+    place = data.find(b"fmt ", 12) if data[:4] == b"RIFF" and data[8:12] == b"WAVE" else -1
+    return int.from_bytes(data[place + 16 : place + 20], "little") if place > 0 else 0
+
+
+def _mp3_rate(data: bytes) -> int:
+    """Return the bytes a second of an MP3 file by its first frame, 0 for anything else."""
+    tag = 0
+    if data[:3] == b"ID3":
+        tag = 10 + sum((byte & 0x7F) << (21 - 7 * place) for place, byte in enumerate(data[6:10]))
+    found = _MP3_FRAME.match(data, tag)
+    if found is None:
+        return 0
+    table = _MP3_KBITS_1 if found[1] >= b"\xfa" else _MP3_KBITS
+    return table[(found[2][0] >> 4) - 1] * 125
+
+
+def _of_film(data: bytes) -> int | None:
+    """Return the seconds that an MP4 file says it lasts."""
+    place = data.find(b"mvhd")
+    if place < 0:
+        return None
+    wide = data[place + 4] == 1 if place + 4 < len(data) else False
+    start, each = (24, 8) if wide else (16, 4)
+    scale = int.from_bytes(data[place + start : place + start + 4], "big")
+    length = int.from_bytes(data[place + start + 4 : place + start + 4 + each], "big")
+    return ceil(length / scale) if scale else None
