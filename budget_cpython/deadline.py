@@ -2,24 +2,20 @@
 
 import copyreg
 from contextlib import contextmanager
-from contextvars import ContextVar
 from threading import Lock
 
 from budget_core import deadline as core
 from budget_core import deadline_token
 from budget_core.errors import DeadlineExceeded
 from budget_core.monotonic import MONOTONIC
+from budget_cpython.entered import Entry, enter, entered, leave
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from asyncio import Timeout
     from collections.abc import Callable, Iterator
-    from contextvars import Token
     from types import TracebackType
     from typing import Any
-
-
-_current: "ContextVar[Deadline | None]" = ContextVar("microbudget.deadline", default=None)
 
 
 class Deadline(core.Deadline):
@@ -65,7 +61,8 @@ class Deadline(core.Deadline):
         """Return the deadline that `as_current` set around this code, or one that never passes.
 
         Tasks have that of the code which made them, and so has what runs in a copy of the context,
-        as in `asyncio.to_thread`. A new `threading.Thread` starts with none.
+        as in `asyncio.to_thread`. A new `threading.Thread` starts with none. One that a generator
+        set is around its own code, and not around the code that iterates it.
         """
         return current_or_none() or cls.never()
 
@@ -76,11 +73,11 @@ class Deadline(core.Deadline):
         `as` gives the one that holds. Nothing is raised or cancelled when it has passed: code that
         asks `current` does that. Raises `ValueError` inside a deadline of another clock.
         """
-        token = set_current(self)
+        entry = set_current(self)
         try:
             yield Deadline.current()
         finally:
-            _current.reset(token)
+            leave(entry)
 
     def __copy__(self) -> "Deadline":
         return self
@@ -104,21 +101,19 @@ class Deadline(core.Deadline):
 
 def current_or_none() -> Deadline | None:
     """Return the deadline that the context has, or `None`."""
-    return _current.get()
+    earliest: Deadline | None = None
+    for entry in entered():
+        if entry.deadline is not None and (earliest is None or entry.deadline < earliest):
+            earliest = entry.deadline
+    return earliest
 
 
-def set_current(deadline: Deadline) -> "Token[Deadline | None]":
-    """Make a deadline, or the one around it if earlier, the current one of this context.
-
-    Returns what undoes it.
-    """
-    around = _current.get()
-    return _current.set(deadline if around is None or deadline < around else around)
-
-
-def replace_current(deadline: Deadline | None) -> None:
-    """Make a deadline the current one of this context, whatever it was; `None` for none."""
-    _current.set(deadline)
+def set_current(deadline: Deadline, layer: "Any" = None) -> Entry:
+    """Make a deadline, or the one around it if earlier, the current one until the entry is left."""
+    around = current_or_none()
+    if around is not None:
+        deadline.intersect(around)  # which refuses one of another clock
+    return enter(layer, deadline)
 
 
 class Scope:

@@ -3,8 +3,9 @@
 from typing import Any, Self, Unpack
 
 from budget_core.notices import show_on
-from budget_cpython.adapters.current import carry_blocks, enter, leave
+from budget_cpython.adapters.current import enter
 from budget_cpython.adapters.layer import Layer, Options
+from budget_cpython.entered import Entry, last_entry, leave
 from budget_cpython.ledger.limit_parser import parse_budget
 
 
@@ -25,14 +26,20 @@ class BudgetBlock:
     ) -> None:
         found, self.seconds = parse_budget(limits)
         self.layer = Layer(found, ledger, account, **options)
+        self._entries: list[Entry] = []  # of generators that run now
 
     def __enter__(self) -> Self:
-        carry_blocks()
-        enter(self.layer, self.seconds)
+        entry = enter(self.layer, self.seconds)
+        if entry.owner is not None:
+            self._entries.append(entry)  # a generator's `with` keeps this block, nothing else does
         return self
 
     def __exit__(self, *error: object) -> None:
-        leave(self.layer)
+        entry = last_entry(self.layer)
+        if entry is not None:
+            leave(entry)
+        if entry in self._entries:
+            self._entries.remove(entry)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()

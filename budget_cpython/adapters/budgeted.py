@@ -146,5 +146,5 @@ async def _awaited_inside(block: BudgetBlock, coroutine: Coroutine[Any, Any, Any
 def _generator_error(function: Any) -> ValueError:
     return ValueError(
         f"budgeted cannot decorate {function!r}: a generator runs in parts, so enter budget(...) "
-        "in the code that iterates over it"
+        "in its own code, or around the code that iterates it"
     )

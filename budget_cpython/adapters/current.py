@@ -1,101 +1,55 @@
-"""The `with budget(...)` blocks around this code, and how threads and executors keep them."""
+"""The `with budget(...)` blocks around this code, and how threads and pools keep them."""
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import wraps
+from multiprocessing.pool import ThreadPool
 from types import MethodType
 from typing import Any
 
+from budget_cpython import entered
 from budget_cpython.adapters.layer import Layer
-from budget_cpython.deadline import Deadline, current_or_none, replace_current, set_current
+from budget_cpython.deadline import Deadline, set_current
+from budget_cpython.entered import Entry
 
 
-@dataclass(frozen=True)
-class Entered:
-    """One entry into a `with` block: what is drawn on, and the deadline that was around it."""
-
-    layer: Layer
-    around: Deadline | None
-
-
-_ENTERED: ContextVar[tuple[Entered, ...]] = ContextVar("microbudget.blocks", default=())
-
-
-def enter(layer: Layer, seconds: float | None) -> None:
-    """Have calls draw on a layer from here on, until `leave`, and end after so many seconds."""
-    _ENTERED.set((*_ENTERED.get(), Entered(layer, current_or_none())))
-    if seconds is not None:
-        set_current(Deadline.from_now(seconds))
-
-
-def leave(layer: Layer) -> None:
-    """Leave the block of a layer that was entered last.
-
-    It may be around others, as in a generator that ends. Where it was not entered, as in the other
-    task that ends an asynchronous generator, nothing happens.
-    """
-    entered = list(_ENTERED.get())
-    for index in reversed(range(len(entered))):
-        if entered[index].layer is layer:
-            around = entered.pop(index).around
-            if index < len(entered):
-                entered[index] = Entered(entered[index].layer, around)
-            else:
-                replace_current(around)
-            _ENTERED.set(tuple(entered))
-            break
+def enter(layer: Layer, seconds: float | None) -> Entry:
+    """Have calls draw on a layer from here on, until the entry is left, for so many seconds."""
+    carry_blocks()
+    if seconds is None:
+        entry = entered.enter(layer, None)
+    else:
+        entry = set_current(Deadline.from_now(seconds), layer)
+    if entry.owner is not None:
+        _carry_by_anyio()
+    return entry
 
 
 @contextmanager
 def inside(layers: Sequence[Layer]) -> Iterator[None]:
     """Have budgeted calls draw on layers meanwhile, as inside a block."""
-    if layers:
-        carry_blocks()
-    for layer in layers:
-        enter(layer, None)
+    entries = [enter(layer, None) for layer in layers]
     try:
         yield
     finally:
-        for layer in reversed(layers):
-            leave(layer)
+        for entry in reversed(entries):
+            entered.leave(entry)
 
 
 def current_layers() -> tuple[Layer, ...]:
     """Return the layers of the blocks around this code, the outermost first."""
-    return tuple(entered.layer for entered in _ENTERED.get())
+    return tuple(entry.layer for entry in entered.entered() if entry.layer is not None)
 
 
 def carried(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that runs inside the blocks, and the deadline, that are around this code.
 
-    Without any it is the function itself.
+    Without a block it is the function itself.
     """
-    blocks, deadline = _ENTERED.get(), current_or_none()
-    if not blocks and deadline is None:
-        return function
-
-    def run(*given: Any, **options: Any) -> Any:
-        with _only_inside(blocks, deadline):
-            return function(*given, **options)
-
-    return run
-
-
-@contextmanager
-def _only_inside(blocks: tuple[Entered, ...], deadline: Deadline | None) -> Iterator[None]:
-    """Be inside these blocks and this deadline alone."""
-    before = _ENTERED.get(), current_or_none()
-    _ENTERED.set(blocks)
-    replace_current(deadline)
-    try:
-        yield
-    finally:
-        _ENTERED.set(before[0])
-        replace_current(before[1])
+    return entered.carried(function, entered.entered()) if current_layers() else function
 
 
 _LOCK = threading.Lock()
@@ -103,16 +57,17 @@ _done = False
 
 
 def carry_blocks() -> None:
-    """Have `Thread.start` and `ThreadPoolExecutor.submit` hand on the blocks and the deadline.
+    """Have threads, and the pools of threads, hand on the blocks and the deadline.
 
-    Both are replaced once, when a block is first entered. A thread of an executor works within the
-    blocks of each `submit`, not of the one that happened to start it.
+    Their methods are replaced once, when a block is first entered. A thread of a pool works within
+    the blocks of each piece of work, not of those in which it was started.
     """
     global _done
     with _LOCK:
         if not _done:
             _carry_by_start()
             _carry_by_submit()
+            _carry_by_thread_pool()
             _done = True
 
 
@@ -142,13 +97,42 @@ def _carry_by_start() -> None:
 
 def _carry_by_submit() -> None:
     submit: Callable[..., Any] = ThreadPoolExecutor.submit
+    plain = entered.handing_on_nothing(submit)  # a thread that this starts serves other blocks too
 
     @wraps(submit)
     def submit_inside(
         self: ThreadPoolExecutor, function: Callable[..., Any], /, *given: Any, **options: Any
     ) -> Any:
-        inside = carried(function)
-        with _only_inside((), None):  # a thread that this starts serves other blocks later
-            return submit(self, inside, *given, **options)
+        return plain(self, carried(function), *given, **options)
 
     ThreadPoolExecutor.submit = submit_inside  # type: ignore[method-assign, assignment]
+
+
+def _carry_by_thread_pool() -> None:
+    kind: Any = ThreadPool
+    kind.__init__ = entered.handing_on_nothing(kind.__init__)
+    for name in ("apply_async", "_map_async", "imap", "imap_unordered"):  # what all others call
+        setattr(kind, name, _carrying(getattr(kind, name)))
+
+
+def _carry_by_anyio() -> None:
+    """Have anyio's threads hand on the blocks of generators, which no copy of a context has."""
+    kind: Any = getattr(sys.modules.get("anyio._backends._asyncio"), "AsyncIOBackend", None)
+    run = getattr(kind, "run_sync_in_worker_thread", None)
+    if run is None or hasattr(run, "microbudget_carries"):
+        return
+
+    @wraps(run)
+    def call(function: Callable[..., Any], *given: Any, **options: Any) -> Any:
+        return run(carried(function), *given, **options)
+
+    call.microbudget_carries = True  # type: ignore[attr-defined]
+    kind.run_sync_in_worker_thread = staticmethod(call)
+
+
+def _carrying(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def call(self: Any, func: Callable[..., Any], *given: Any, **options: Any) -> Any:
+        return method(self, carried(func), *given, **options)
+
+    return call

@@ -2,7 +2,9 @@
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
 from functools import partial, wraps
 from typing import Any
 
@@ -118,6 +120,22 @@ def test_each_call_of_a_decorated_function_has_a_budget_of_its_own() -> None:
     once()
     with pytest.raises(BudgetExceededError):
         asyncio.run(twice())
+
+
+def test_calls_of_a_generator_draw_on_its_block_whoever_iterates_it() -> None:
+    def parts() -> Iterator[Any]:
+        with budget("2 calls") as block:
+            while True:
+                call_blocking()
+                yield block
+
+    generator = parts()
+    block = Context().run(next, generator)
+    call_blocking()
+    assert block.spent["calls"] == 1
+    Context().run(next, generator)
+    with pytest.raises(BudgetExceededError):
+        Context().run(next, generator)
 
 
 def test_a_generator_is_refused() -> None:

@@ -1,5 +1,6 @@
 """Budgets in a forked process: one in memory refuses there, and one in a file counts both."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -85,5 +86,5 @@ def test_a_block_in_a_file_counts_forked_processes(tmp_path: Path) -> None:
         call_blocking()
         with pytest.raises(BudgetError, match="0 of 2"):
             call_blocking()
-    with open_ledger(url) as ledger:
+    with closing(open_ledger(url)) as ledger:
         assert ledger.balance("acme")[0].spent == 2

@@ -1,0 +1,209 @@
+"""What is entered around this code: by a `with` of its context, or of a generator that runs.
+
+A `with` in a generator is around the generator's own code, whoever iterates it and from whatever
+context: it is entered while the generator's frame is on the stack. Any other `with` is entered in
+the context, which tasks copy.
+"""
+
+import sys
+from contextvars import ContextVar
+from functools import wraps
+from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR, CO_ITERABLE_COROUTINE
+from itertools import count
+from weakref import WeakValueDictionary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import FrameType
+    from typing import Any
+
+# What iterates a generator as the two halves of a `with` or of a fixture around other code.
+_DRIVERS = ("contextlib", "_pytest", "pytest_asyncio")
+# What enters a `with` in the place of its caller.
+_ENTERING = (
+    "contextlib",
+    "budget_cpython.adapters.block",
+    "budget_cpython.adapters.current",
+    "budget_cpython.deadline",
+    __name__,
+)
+_NUMBERS = count()
+
+
+class Entry:
+    """One entry into a `with`: what is drawn on inside, and the deadline, each of them or `None`.
+
+    `owner` is of the generator that entered, `None` for a context; it lives as long as the entry.
+    """
+
+    def __init__(self, layer: "Any", deadline: "Any") -> None:
+        self.layer = layer
+        self.deadline = deadline
+        self.number = next(_NUMBERS)
+        self.owner: FrameOwner | None = None
+
+
+class FrameOwner:
+    """A frame with what is entered while it is on the stack."""
+
+    def __init__(self, frame: "FrameType", entries: "Iterable[Entry]" = ()) -> None:
+        self.frame = frame
+        self.entries = list(entries)
+        _OWNERS[id(frame)] = self
+
+    def remove(self, entry: Entry) -> None:
+        """Have left an entry; after the last one the frame is forgotten."""
+        self.entries.remove(entry)
+        if not self.entries:
+            self.end()
+
+    def end(self) -> None:
+        """Forget the frame."""
+        _OWNERS.pop(id(self.frame), None)
+        del self.frame
+
+
+_ENTERED: "ContextVar[tuple[Entry, ...] | None]" = ContextVar("microbudget.entered", default=())
+_OWNERS: "WeakValueDictionary[int, FrameOwner]" = WeakValueDictionary()  # by the frame's id
+
+
+def enter(layer: "Any", deadline: "Any") -> Entry:
+    """Enter a `with` around its caller's code; who keeps the entry keeps it entered."""
+    entry = Entry(layer, deadline)
+    frame = _generator()
+    if frame is None:
+        _ENTERED.set((*(_ENTERED.get() or ()), entry))
+        return entry
+    _hand_on_in_loops()
+    owner = entry.owner = _OWNERS.get(id(frame)) or FrameOwner(frame)
+    owner.entries.append(entry)
+    return entry
+
+
+def leave(entry: Entry) -> None:
+    """Leave a `with`; in another context than it was entered in, nothing happens."""
+    if entry.owner is None:
+        _ENTERED.set(tuple(one for one in _ENTERED.get() or () if one is not entry))
+    elif entry in entry.owner.entries:
+        entry.owner.remove(entry)
+
+
+def last_entry(layer: "Any") -> Entry | None:
+    """Return the last entry of a layer here: of the same generator or context, or else any."""
+    frame = _generator()
+    owner = None if frame is None else _OWNERS.get(id(frame))
+    near = () if owner is None else owner.entries
+    for entries in (near, _ENTERED.get() or (), entered()):
+        for entry in reversed(entries):
+            if entry.layer is layer:
+                return entry
+    return None
+
+
+def entered() -> tuple[Entry, ...]:
+    """Return what is entered around this code, the first entry first."""
+    found = _ENTERED.get()
+    if found is None or not _OWNERS:
+        return found or ()
+    entries = set(found)
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        owner = _OWNERS.get(id(frame))
+        if owner is not None:
+            entries.update(owner.entries)
+        frame = frame.f_back
+    return tuple(sorted(entries, key=lambda entry: entry.number))
+
+
+def carried(function: "Callable[..., Any]", around: tuple[Entry, ...]) -> "Callable[..., Any]":
+    """Return a function that runs inside these entries alone, in whatever thread."""
+
+    def run(*given: "Any", **options: "Any") -> "Any":
+        before = _ENTERED.get()
+        _ENTERED.set(around)
+        # A context that the function runs in may be older than the entry of a generator.
+        of_generators = [entry for entry in around if entry.owner is not None]
+        owner = FrameOwner(sys._getframe(), of_generators) if of_generators else None
+        try:
+            return function(*given, **options)
+        finally:
+            if owner is not None:
+                owner.end()
+            _ENTERED.set(before)
+
+    return run
+
+
+def handing_on(function: "Callable[..., Any]") -> "Callable[..., Any]":
+    """Return a function whose copies of the context have what generators entered, too."""
+
+    @wraps(function)
+    def run(*given: "Any", **options: "Any") -> "Any":
+        around = entered()
+        if not _OWNERS or around == _ENTERED.get():
+            return function(*given, **options)
+        token = _ENTERED.set(around)
+        try:
+            return function(*given, **options)
+        finally:
+            _ENTERED.reset(token)
+
+    run.microbudget_hands_on = True  # type: ignore[attr-defined]
+    return run
+
+
+def handing_on_nothing(function: "Callable[..., Any]") -> "Callable[..., Any]":
+    """Return a function that is outside of all that is entered, as is what it starts."""
+
+    @wraps(function)
+    def run(*given: "Any", **options: "Any") -> "Any":
+        token = _ENTERED.set(None)
+        try:
+            return function(*given, **options)
+        finally:
+            _ENTERED.reset(token)
+
+    return run
+
+
+def _generator() -> "FrameType | None":
+    """Return the frame of the generator whose own code enters or leaves a `with`, if it is one."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if _is_generator(frame):
+            driver = frame.f_back
+            while driver is not None and _is_generator(driver):  # which delegates to it
+                driver = driver.f_back
+            if driver is None or not _is_of(driver, _DRIVERS):
+                return frame
+            frame = driver
+        elif not _is_of(frame, _ENTERING):
+            return None
+        frame = frame.f_back
+    return None
+
+
+def _is_generator(frame: "FrameType") -> bool:
+    flags = frame.f_code.co_flags
+    is_coroutine = flags & CO_ITERABLE_COROUTINE
+    return bool(flags & (CO_GENERATOR | CO_ASYNC_GENERATOR)) and not is_coroutine
+
+
+def _is_of(frame: "FrameType", modules: tuple[str, ...]) -> bool:
+    name = frame.f_globals.get("__name__", "")
+    return any(name == module or name.startswith(module + ".") for module in modules)
+
+
+def _hand_on_in_loops() -> None:
+    """Have the tasks and callbacks that a generator makes be inside what it entered."""
+    from asyncio import BaseEventLoop
+
+    kinds: list[Any] = [BaseEventLoop]
+    if "uvloop" in sys.modules:
+        kinds.append(sys.modules["uvloop"].Loop)
+    for kind in kinds:
+        for name in ("create_task", "call_soon_threadsafe"):
+            function = getattr(kind, name)
+            if not hasattr(function, "microbudget_hands_on"):
+                setattr(kind, name, handing_on(function))
