@@ -5,6 +5,7 @@ import sys
 
 from benchmarks import (
     adapters,
+    answer_caps,
     chip,
     code,
     deadlines,
@@ -40,6 +41,7 @@ GROUPS = {
     "redis": ledger_redis.measure,
     "postgres": ledger_postgres.measure,
     "proxy": proxy.measure,
+    "caps": answer_caps.measure,
     "peers": peers.measure,
 }
 

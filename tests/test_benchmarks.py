@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import code, deadlines, executor, heap, imports, overhead, page
+from benchmarks import answer_caps, code, deadlines, executor, heap, imports, overhead, page
 from benchmarks.figures import Figure, ratio, table
 
 MET = Figure("met", 3, "B", 3)
@@ -57,6 +57,12 @@ def test_the_page_has_the_heap_as_it_is(sizes: dict[str, Figure]) -> None:
 def test_the_page_has_the_code_as_it_is() -> None:
     written = page.read(page.PAGE)["code"]
     assert page.outdated(written, code.measure()) == [], "run: make bench ARGS=code"
+
+
+def test_the_page_on_money_has_what_the_limits_of_answers_come_to() -> None:
+    text = answer_caps.PAGE.read_text()
+    assert answer_caps.with_table(text) == text, "run: make bench ARGS=caps"
+    assert all(not figure.missed for figure in answer_caps.measure(quick=True))
 
 
 def test_a_figure_is_outdated_when_it_is_off_by_more_than_15_percent() -> None:
