@@ -190,11 +190,6 @@ class AdmittedCall(Protocol):
     inner: Any
     hold: Any
     ledger: Any
-    response: Any
-    billed: bool
-    priced: bool
-    usage: Any
-    nano_usd: int | None
 
 
 class Agent(Protocol):

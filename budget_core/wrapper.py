@@ -157,11 +157,11 @@ class BudgetWrapper:
                 usage = read_usage(usage)
                 if usage.status in usage.UNCLEAR:
                     try:
-                        from budget_core.provider import is_billed  # loaded for the first of those
-                        from budget_core.usage_estimate import at_least_estimated
+                        from budget_core.settlement import (
+                            Settlement,  # loaded for the first of those
+                        )
 
-                        if failure is None or is_billed(failure):
-                            usage = at_least_estimated(usage, response, messages, tools)
+                        usage = Settlement(response, failure, messages, tools, streamed).usage
                     except Exception:  # noqa: BLE001, S110 - no memory left: it is recorded as it is
                         pass
             failure = None

@@ -9,7 +9,8 @@ from budget_core.agent.allowance_tree import smaller_limit
 from budget_core.agent.cancellation import CutShortError, call_within, wait_until
 from budget_core.agent.stop import StoppedError, StopReason, in_words
 from budget_core.errors import ProviderError
-from budget_core.provider import ChatResponse, is_billed, maybe_await, usage_of
+from budget_core.provider import ChatResponse, maybe_await
+from budget_core.settlement import Settlement
 from budget_core.usage import Usage, read_usage
 
 TYPE_CHECKING = False
@@ -196,7 +197,6 @@ class LlmCall:
     - `response`: the answer, or `reason`: why there is none. `text`: what has come of the answer.
     - `usage`: what was used. `nano_usd`: what that cost, `None` where no price is known.
     - `report`: the provider's report, or an estimate in its form.
-    - `billed`: whether the call may cost something. `priced`: whether `nano_usd` is all of that.
 
     `counted` tells whether money is counted at all.
     """
@@ -206,9 +206,9 @@ class LlmCall:
     report: "Any" = None
     nano_usd: int | None = 0
     text = ""
-    billed = False
-    priced = True
     ledger: "Any" = None
+    _billed = False  # as far as is known: it is made, and no prompt was too long
+    _error: "Exception | None" = None
     _streamed: "Any" = None
 
     def __init__(self, inner: "Provider", hold: "Admission", counted: bool) -> None:
@@ -233,19 +233,24 @@ class LlmCall:
             asked["on_delta"] = self._streamed = StreamedAnswer(on_delta, self.hold.limit)
         if getattr(self.inner, "supports_left_s", False) is True:
             asked["left_s"] = self.hold.envelope.remaining_s
-        self.billed = True
+        self._billed = True
+        failure: Exception | None = None
         try:
             await call_within(self.hold.envelope, self._chat)
         except CutShortError as error:
+            failure = error
             self.reason = error.reason
         except Exception as error:  # noqa: BLE001 - a provider may raise anything
+            failure = error
             too_long = type(error).__name__ == "ContextWindowExceededError"  # as exoclaw names it
             kind = StopReason.CONTEXT_LIMIT if too_long else StopReason.PROVIDER_ERROR
-            self.billed = not too_long and is_billed(error)
+            self._billed = not too_long
             self.reason = StopReason(kind, in_words(error), error=error)
         if self.response is not None:
             self.reason = None
-        elif self.reason is None:
+            return
+        self._error = failure
+        if self.reason is None:
             self.reason = StopReason(StopReason.PROVIDER_ERROR, "it returned nothing")
 
     async def _chat(self) -> None:
@@ -255,19 +260,27 @@ class LlmCall:
                 _ = (response.content, response.tool_calls)
                 if response.finish_reason == "error":  # exoclaw's word for a failure
                     raise ProviderError(0, text_of(response.content) or "the provider failed")
-        except Exception:
+        except Exception as error:
             if self._streamed is None or not self._streamed.cut:
                 raise
+            self._error = error
             response = ChatResponse(self._streamed.text, finish_reason="length")
         self.response = response
 
     async def settle(self, state: "TurnRuntimeState | None") -> None:
-        """Count what was reported, or an estimate where nothing was, in the place of the hold."""
+        """Count what was reported, or an estimate where nothing was, in the place of the hold.
+
+        With a ledger, one that broke off counts as what is charged there: at least what was held.
+        """
         self.text = text_of(getattr(self.response, "content", None)) or ""
         if self._streamed is not None:
             self.text = self.text or self._streamed.text
+        asked = (self._asked.get("messages", ()), self._asked.get("tools"))
+        tier = self._asked.get("service_tier")
+        outcome = Settlement(self.response, self._error, *asked, self._streamed, tier)
+        outcome.billed = outcome.billed and self._billed
         try:
-            unclear = self._count()
+            unclear = self._count(outcome)
             tokens, nano_usd = self.usage.total, self.nano_usd
         except Exception:  # noqa: BLE001 - a call that cannot be counted costs what was held
             tokens, nano_usd, unclear = self.hold.tokens, self.hold.nano_usd, ["missing"]
@@ -275,37 +288,33 @@ class LlmCall:
         if state is not None:
             state.add_usage(self.usage)
         if self.ledger is not None:
-            await self.ledger.account.settle(self, self.ledger)
+            await self.ledger.account.settle(self.ledger, outcome)
 
-    def _count(self) -> "list[str]":
+    def _count(self, outcome: Settlement) -> "list[str]":
         """Note what was used and what it cost; return the counts of poorly known calls to raise."""
-        messages, tools = self._asked.get("messages", []), self._asked.get("tools")
-        usage, streamed = usage_of(self.response), self._streamed
-        if streamed is not None:
-            usage = streamed.usage_of(self.response, messages, tools)
-        if self.billed and usage.status in usage.UNCLEAR:
-            from budget_core.usage_estimate import at_least_estimated  # for the first of those
-
-            usage = at_least_estimated(usage, self.response, messages, tools)
+        price, held = self.hold.price, {} if self.ledger is None else self.ledger.amounts
+        broken = outcome.billed and outcome.failed
+        if broken:
+            outcome.raise_to(held.get("tokens", 0))
+        usage = outcome.usage
         if usage.status == Usage.ESTIMATED:
             from budget_core.usage_estimate import as_report
 
             self.report = as_report(usage)
         else:
+            streamed = self._streamed
             self.report = getattr(self.response, "usage", streamed and streamed.usage)
-        unclear = {Usage.ESTIMATED: ["estimated"], Usage.INVALID: ["missing"]}.get(usage.status, [])
-        made = getattr(self.reason, "error", None) if self.response is None else self.response
+        unclear = {Usage.ESTIMATED: ["estimated"], Usage.INVALID: ["missing"]}.get(
+            usage.status, ["estimated"] * broken
+        )
+        made = self._error if self.response is None else self.response
         attempts = getattr(made, "attempts", 1)
         unclear += ["retries"] * (attempts - 1 if type(attempts) is int else 0)
-        if self.hold.price is not None and self.billed:
-            tier = getattr(self.response, "service_tier", None) or self._asked.get("service_tier")
-            self.nano_usd, self.priced = self.hold.price.cost_of(usage, tier)
-            if not self.priced:
-                unclear.append("unpriced")
-        elif self.hold.price is None:
-            self.nano_usd = None
-            if self._counted and self.billed:
-                unclear.append("unpriced")
+        self.nano_usd, full = outcome.cost(price)
+        if broken and self.nano_usd is not None:
+            self.nano_usd = max(self.nano_usd, held.get("nano_usd", 0))
+        if not full and (price is not None or self._counted):
+            unclear.append("unpriced")
         self.usage = usage
         return unclear
 

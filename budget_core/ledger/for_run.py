@@ -1,7 +1,5 @@
 """Have a run's LLM calls draw on an account of a ledger as well as on the run's envelope."""
 
-import sys
-
 from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.ledger.errors import BudgetExceededError
@@ -13,11 +11,10 @@ from budget_core.ledger.llm_account import (
     UnpricedError,
     amounts,
     fitting,
-    used_by,
 )
 from budget_core.ledger.standing import SHORTEST, FinalCall, Standing
 from budget_core.notices import show_on
-from budget_core.usage import Usage
+from budget_core.settlement import is_closing
 from budget_core.usage_estimate import estimate_tokens
 
 TYPE_CHECKING = False
@@ -27,6 +24,7 @@ if TYPE_CHECKING:
     from budget_core._types import AdmittedCall, Messages, Prompt
     from budget_core.ledger._types import AnyLedger
     from budget_core.prices import Price
+    from budget_core.settlement import Settlement
 
 _KINDS = {"nano_usd": StopReason.COST_LIMIT, "calls": StopReason.TURN_LIMIT}
 
@@ -145,20 +143,12 @@ class RunAccount(LedgerAccount):
         self.error = error
         return StopReason(StopReason.FAILED, in_words(error), scope=self.path, error=error)
 
-    async def settle(self, call: "AdmittedCall", held: "LlmHold") -> None:
-        """Record what a call used: what was reported, or at least what was held for it."""
-        least = 0 if call.priced else held.amounts.get("nano_usd", 0)
-        used = used_by(call.usage.total, call.nano_usd, least)
-        if call.billed:
-            self.standing.add(used)
-        if is_closing():  # nothing can be awaited now
-            held.abandon(used)
-        elif not call.billed or getattr(call.response, "cut_off_by", None):
-            await held.release()
-        elif call.response is None:
-            await held.keep(used)
-        else:
-            await held.commit(used, call.usage.status == Usage.MEASURED)
+    async def settle(self, held: "LlmHold", outcome: "Settlement") -> None:
+        """Charge what a call used: what was reported, or at least what was held for it."""
+        charged = held.charge(outcome)
+        if charged is not None:
+            self.standing.add(charged)
+        await held.settle(outcome.closing)
 
 
 class Reserve(FinalCall):
@@ -262,9 +252,3 @@ class Reserve(FinalCall):
         holds, self._holds, self.held = self._holds, [], {}
         for hold in holds:
             hold.abandon()
-
-
-def is_closing() -> bool:
-    """Tell whether a coroutine is being closed; always `False` on a runtime that does not tell."""
-    handled: Any = getattr(sys, "exc_info", None)
-    return handled is not None and handled()[0] is GeneratorExit

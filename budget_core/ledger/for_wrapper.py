@@ -4,14 +4,14 @@ from budget_core.config import Enforcement, TurnBudgetConfig
 from budget_core.enforcement import call_hook, cut_off
 from budget_core.errors import refuse
 from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
-from budget_core.ledger.llm_account import LedgerAccount, UnpricedError, used_by
+from budget_core.ledger.llm_account import LedgerAccount, UnpricedError
 from budget_core.ledger.standing import FinalCall, Standing
 from budget_core.log import log
 from budget_core.notices import CUTOFF, LAST_CALL, UNAVAILABLE, fill, substitute
-from budget_core.provider import ChatResponse, is_billed, maybe_await, usage_of
+from budget_core.provider import ChatResponse, maybe_await
+from budget_core.settlement import Settlement
 from budget_core.tracker import TurnBudgetTracker
-from budget_core.usage import Usage
-from budget_core.usage_estimate import at_least_estimated, estimate_tokens
+from budget_core.usage_estimate import estimate_tokens
 from budget_core.usage_stream import as_streamed
 
 TYPE_CHECKING = False
@@ -56,10 +56,12 @@ class LedgerProvider:
 
     `wrapper` says how to enforce limits, has the hook to call, and whether to estimate. `unpriced`
     counts the calls whose reports name something that their price does not cover, `cut_short` the
-    answers that ended at a limit which the budget lowered.
+    answers that ended at a limit which the budget lowered. `on_charge(hold, outcome, options)` is
+    called for each call that is charged.
     """
 
     unpriced = cut_short = 0
+    on_charge: "Callable[..., Any] | None" = None
 
     def __init__(
         self,
@@ -234,58 +236,31 @@ class LedgerProvider:
         tools: "Tools | None",
         options: "dict[str, Any]",
     ) -> "Any":
-        call = (hold, messages, tools, options)
+        error: BaseException | None = None
+        streamed: StreamedAnswer | None = options.get("on_delta")
+        asked = (messages, tools, streamed, options.get("service_tier"))
         hold.begin()
         try:
             response = await self.inner.chat(messages=messages, tools=tools, **options)
-        except GeneratorExit:
-            hold.abandon(self._used(None, *call)[0])
-            raise
-        except BaseException as error:
-            streamed: StreamedAnswer | None = options.get("on_delta")
-            if streamed is None or not streamed.cut or not isinstance(error, Exception):
-                if is_billed(error):
-                    await hold.keep(self._used(None, *call)[0])
-                else:
-                    await hold.release()
+        except BaseException as raised:
+            if streamed is None or not streamed.cut or not isinstance(raised, Exception):
+                await self._settle(hold, Settlement(None, raised, *asked), options)
                 raise
+            error = raised
             response = ChatResponse(streamed.text, finish_reason="length")
-        if getattr(response, "cut_off_by", None):
-            await hold.release()
-        else:
-            await hold.commit(*self._used(response, *call))
+        await self._settle(hold, Settlement(response, error, *asked), options)
         return response
 
-    def _used(
-        self,
-        response: "Any",
-        hold: "LlmHold",
-        messages: "Messages",
-        tools: "Tools | None",
-        options: "dict[str, Any]",
-    ) -> "tuple[dict[str, int], bool]":
-        """Return what a call used as far as it is known, and whether that is exact."""
-        try:
-            streamed: StreamedAnswer | None = options.get("on_delta")
-            if streamed is None:
-                usage = usage_of(response)
-            else:
-                usage = streamed.usage_of(response, messages, tools)
-            exact = usage.status == Usage.MEASURED or self._wrapper.estimates
-            if usage.status != Usage.MEASURED:
-                usage = at_least_estimated(usage, response, messages, tools)
-            nano_usd, least, price = None, 0, hold.price
-            if price is not None:
-                tier = getattr(response, "service_tier", None) or options.get("service_tier")
-                nano_usd, full = price.cost_of(usage, tier)
-                if not full:
-                    self.unpriced += 1
-                    least = hold.hold.amounts.get("nano_usd", 0)
-            spent = used_by(usage.total, nano_usd, least)
-            self.standing.add(spent)
-            return spent, exact
-        except Exception:  # noqa: BLE001 - a call that cannot be counted costs what was held
-            return {"calls": 1}, False
+    async def _settle(
+        self, hold: "LlmHold", outcome: Settlement, options: "dict[str, Any]"
+    ) -> None:
+        charged = hold.charge(outcome, self._wrapper.estimates)
+        if charged is not None:
+            self.standing.add(charged)
+            self.unpriced += hold.price is not None and not hold.priced
+            if self.on_charge is not None:
+                self.on_charge(hold, outcome, options)
+        await hold.settle(outcome.closing)
 
     def report_refusal(self, error: Exception) -> str | None:
         """Call the hook once for each window of a limit; return the notice that is due."""

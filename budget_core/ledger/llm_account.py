@@ -18,6 +18,7 @@ from budget_core.ledger.records import TTL, Hold, by_ledger, check_ttl, check_wa
 from budget_core.ledger.window import FAR
 from budget_core.monotonic import MONOTONIC
 from budget_core.provider import maybe_await
+from budget_core.usage import Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core.prices import Price
+    from budget_core.settlement import Settlement
 
     # what a call asks for: model, prompt, most tokens of its answer, price, whether to cut it, key
     Call = tuple[str, int, int | None, Price | None, bool, str | None]
@@ -91,13 +93,17 @@ _SHARED: "MutableMapping[Any, _InProcess]" = by_ledger()
 
 
 class LlmHold:
-    """What is held for one LLM call. Exactly one of its methods but `begin` ends it, once.
+    """What is held for one LLM call. One of its methods but `begin` ends it, once.
 
     `model` answers at `price`, if those are known. `limit` is the longest answer that it allows, in
     tokens; `None` allows any. `hold` is the ledger's; a released one stands for a call that is made
     without a hold and charged later. `amounts` are the most that the call can use: more than this
-    hold has, if it is a final call's, whose reserve has several holds.
+    hold has, if it is a final call's, whose reserve has several holds. Once the call is settled,
+    `charged` is what it is charged, by axis, and `priced` whether that is all of its money.
     """
+
+    charged: "dict[str, int] | None" = None
+    priced = True
 
     def __init__(
         self,
@@ -138,22 +144,50 @@ class LlmHold:
             except Exception as error:  # noqa: BLE001 - the call continues
                 account.error = error
 
-    async def commit(self, actual: "dict[str, int]", exact: bool = True) -> None:
-        """Record what an answered call used; if not `exact`, at least what was held for it."""
+    def charge(self, outcome: "Settlement", estimates: bool = False) -> "dict[str, int] | None":
+        """Return what a call is charged by its outcome, by axis; `None` if it cost nothing.
+
+        An answered call is charged what it used. Where that was not measured, and `estimates` do
+        not count as measured, it is charged at least what was held, as is one that broke off.
+        """
+        if outcome.billed:
+            used, is_exact = self._used(outcome, estimates)
+            if self._held and not outcome.failed:
+                self.account.learn(self, used.get("tokens", 0))
+            self.charged = used if is_exact else self._at_least(used)
+        return self.charged
+
+    async def settle(self, closing: bool = False) -> None:
+        """Commit what the call is charged, or release; if `closing`, without awaiting anything."""
+        if closing:
+            self.abandon(self.charged)
+        elif self.charged is None:
+            await self.release()
+        else:
+            await self.commit(self.charged)
+
+    def _used(self, outcome: "Settlement", estimates: bool) -> "tuple[dict[str, int], bool]":
+        """Return what a call used as far as it is known, by axis, and whether that is exact."""
+        self.priced = False
+        try:
+            nano_usd, self.priced = outcome.cost(self.price)
+            used = {"tokens": min(MOST, outcome.usage.total), "calls": 1}
+            if nano_usd is not None:
+                least = 0 if self.priced else self.amounts.get("nano_usd", 0)
+                used["nano_usd"] = min(MOST, max(nano_usd, least))
+            is_known = estimates or outcome.usage.status == Usage.MEASURED
+            return used, is_known and not outcome.failed
+        except Exception:  # noqa: BLE001 - a call that cannot be counted costs what was held
+            return {"calls": 1}, False
+
+    async def commit(self, actual: "dict[str, int]") -> None:
+        """Record what a call used, in the place of the hold."""
         self._stop_extending()
         if self._held:
-            self.account.learn(self, actual.get("tokens", 0))
-        await self.account.deliver(self._record(actual if exact else self._at_least(actual)))
-
-    async def keep(self, actual: "dict[str, int]") -> None:
-        """Leave the hold of a call whose outcome is unknown to expire; record more if it is known.
-
-        A hold that expires counts as spent.
-        """
-        self._stop_extending()
-        used = self._at_least(actual)
-        if not self._held or used != self.hold.amounts:
-            await self.account.deliver(self._record(used))
+            entry = Entry(COMMIT, self.hold, actual)
+        else:
+            entry = Entry(CHARGE, Hold(self.hold.path, new_key()), actual)
+        await self.account.deliver(entry)
 
     async def release(self) -> None:
         """Give back the hold of a call that cost nothing."""
@@ -162,26 +196,19 @@ class LlmHold:
             await self.account.deliver(Entry(RELEASE, self.hold))
 
     def abandon(self, actual: "dict[str, int] | None" = None) -> None:
-        """Do as `keep`, or without `actual` as `release`, where nothing can be awaited now.
+        """Do as `commit`, or without `actual` as `release`, where nothing can be awaited now.
 
-        The ledger gets it with the next delivery.
+        A running event loop delivers it soon; else the ledger gets it with the next delivery.
         """
         self._stop_extending()
         outbox = self.account.outbox
-        if actual is None:
-            if self._held:
-                outbox.release(self.hold)
-            return
-        used = self._at_least(actual)
-        if not self._held:
-            outbox.charge(self.hold.path, used)
-        elif used != self.hold.amounts:
-            outbox.commit(self.hold, used)
-
-    def _record(self, used: "dict[str, int]") -> Entry:
-        if self._held:
-            return Entry(COMMIT, self.hold, used)
-        return Entry(CHARGE, Hold(self.hold.path, new_key()), used)
+        if actual is not None and self._held:
+            outbox.commit(self.hold, actual)
+        elif actual is not None:
+            outbox.charge(self.hold.path, actual)
+        elif self._held:
+            outbox.release(self.hold)
+        self.account.deliver_soon()
 
     def _at_least(self, actual: "dict[str, int]") -> "dict[str, int]":
         most = dict(self.amounts)
@@ -430,7 +457,19 @@ class LedgerAccount:
         if entry.operation == CHARGE and self.outbox.waits(self.path):
             self.outbox.charge(self.path, entry.actual or {})
             return
-        self.error = await self.outbox.deliver(self._ask, entry) or self.error
+        try:
+            self.error = await self.outbox.deliver(self._ask, entry) or self.error
+        except BaseException:  # the caller is cancelled
+            self.deliver_soon()
+            raise
+
+    def deliver_soon(self) -> None:
+        """Deliver what the ledger is owed in a task of its own, if an event loop runs here."""
+        flushing = self.flush()
+        try:
+            asyncio.create_task(flushing)  # noqa: RUF006 - what it leaves stays in the outbox
+        except RuntimeError:
+            flushing.close()
 
     async def catch_up(self) -> None:
         """Deliver what the ledger is owed, or raise why what a call here waits for was not."""
@@ -479,17 +518,6 @@ def amounts(prompt: int, limit: int | None, price: "Price | None" = None) -> "di
             found["nano_usd"] = None
         elif not found["nano_usd"]:
             del found["nano_usd"]  # a debt stops nothing that is free
-    return found
-
-
-def used_by(tokens: int, nano_usd: int | None, least: int = 0) -> "dict[str, int]":
-    """Return what a call used, by axis; without money if its price is unknown.
-
-    `least` is what it counts as, in nano-USD, where its price does not cover all of it.
-    """
-    found = {"tokens": min(MOST, tokens), "calls": 1}
-    if nano_usd is not None:
-        found["nano_usd"] = min(MOST, max(nano_usd, least))
     return found
 
 

@@ -48,22 +48,47 @@ class BudgetBlock:
         self.__exit__()
 
     def __repr__(self) -> str:
-        spent = []
-        for row in self._rows():
+        rows, spent = self._rows(), []
+        for row in rows:
             show, unit = show_on(row.axis)
             cap = "" if row.limit is None else f" of {show(row.limit)}"
             window = "" if row.window == "run" else f" per {row.window}"
             if cap or row.spent:
                 spent.append(show(row.spent) + cap + unit + window)
-        return f"<{self.layer.account}: {', '.join(spent) or 'nothing'} spent>"
+        calls = max((row.held for row in rows if row.axis == "calls"), default=0)
+        notes = [f"{calls} held"] * bool(calls) + self.layer.calls.in_words()
+        more = f"; {', '.join(notes)}" if notes else ""
+        return f"<{self.layer.account}: {', '.join(spent) or 'nothing'} spent{more}>"
 
     @property
     def spent(self) -> dict[str, int]:
-        """What its account used on each axis, the most of its windows; money is in `nano_usd`."""
-        found: dict[str, int] = {}
-        for row in self._rows():
-            found[row.axis] = max(row.spent, found.get(row.axis, 0))
+        """What its account used on each axis, the most of its windows.
+
+        Money is in `nano_usd`, and absent where no call had a known price: unknown is not zero.
+        """
+        found = self._most("spent")
+        calls = self.layer.calls
+        if calls.unpriced and not calls.priced and not found.get("nano_usd"):
+            found.pop("nano_usd", None)
         return found
+
+    @property
+    def held(self) -> dict[str, int]:
+        """What is held on each axis for calls that are not settled yet."""
+        return {axis: held for axis, held in self._most("held").items() if held}
+
+    @property
+    def estimated(self) -> int:
+        """How many calls of this process broke off, or reported no usage.
+
+        What they are charged is an estimate: mostly what was held for them.
+        """
+        return self.layer.calls.estimated
+
+    @property
+    def unpriced(self) -> int:
+        """How many calls of this process cost more than is known, or nothing that is known."""
+        return self.layer.calls.unpriced
 
     @property
     def left(self) -> dict[str, int]:
@@ -72,6 +97,13 @@ class BudgetBlock:
         for row in self.layer.balance():
             if row.left is not None:
                 found[row.axis] = min(row.left, found.get(row.axis, row.left))
+        return found
+
+    def _most(self, name: str) -> dict[str, int]:
+        """Return an attribute of its account's limits by axis, the most of its windows."""
+        found: dict[str, int] = {}
+        for row in self._rows():
+            found[row.axis] = max(getattr(row, name), found.get(row.axis, 0))
         return found
 
     def _rows(self) -> list[Any]:

@@ -1,16 +1,19 @@
 """One model call of an SDK: admitted before it is sent, settled when its answer is there."""
 
+import asyncio
 import atexit
 import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from threading import Thread
 from typing import Any
 from weakref import WeakSet
 
 import budget_core.usage_reports  # noqa: F401 - a forgotten call is collected anywhere
 from budget_core.ledger.limit import MOST
 from budget_core.provider import ChatResponse
+from budget_core.settlement import is_closing
 from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer
 from budget_cpython.adapters.current import current_layers
 from budget_cpython.adapters.layer import Layer
@@ -33,9 +36,9 @@ class BudgetedCall:
 
     def __init__(self, own: Sequence[Layer], request: Request) -> None:
         self.request = request
-        layers = [*current_layers(), *own]
-        self._limit = _limit_of(request, layers)
-        self._layers = distinct(layers, _ANSWERED.get())
+        self._around = [*current_layers(), *own]
+        self._limit = _limit_of(request, self._around)
+        self._layers = distinct(self._around, _ANSWERED.get())
         self._streamed = StreamedAnswer()
         self._admitted: Admitted | None = None
 
@@ -112,10 +115,26 @@ class BudgetedCall:
                 await _Step(self, chain, error=error)
 
     def abandon(self) -> None:
-        """Settle a call whose answer is not awaited any longer; it counts as one that failed."""
+        """Settle a call whose answer is not awaited any longer; it counts as one that failed.
+
+        Nothing is awaited: the ledger is told at once, by a task of the event loop that runs here,
+        or, where a generator is closed, by a thread: it may hold a lock of the ledger.
+        """
         chain = self._take()
-        if chain is not None:
-            chain.close()
+        if chain is None:
+            return
+        chain.close()
+        if is_closing() and not _has_loop():
+            with suppress(RuntimeError):  # the interpreter ends, and delivers what is owed
+                Thread(target=_deliver, args=(self._layers,), daemon=True).start()
+        elif not _has_loop():
+            _deliver(self._layers)
+
+    def note_charge(self, layer: Layer, hold: Any, outcome: Any) -> None:
+        """Count what a layer is charged on it, and on those whose account its own one counts on."""
+        for around in {*self._around, layer}:
+            if _counts(around, layer):
+                around.calls.add(hold, outcome)
 
     def _prepare(self, is_blocking: bool) -> Any:
         Deadline.current().check_or_raise()
@@ -165,6 +184,20 @@ def _limit_of(request: Request, layers: Sequence[Layer]) -> int | None:
     if request.max_tokens is not None:
         return min(MOST, request.max_tokens)
     return min((one.max_tokens for one in layers if one.max_tokens is not None), default=None)
+
+
+def _has_loop() -> bool:
+    """Tell whether an event loop runs in this thread."""
+    try:
+        return asyncio.get_running_loop() is not None
+    except RuntimeError:
+        return False
+
+
+def _deliver(layers: Sequence[Layer]) -> None:
+    """Deliver what the ledgers are owed that can be asked without a loop."""
+    for layer in layers:
+        layer.deliver()
 
 
 class _ModelsAnswer:

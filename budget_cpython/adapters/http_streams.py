@@ -1,5 +1,6 @@
 """The streams of httpx and httpx2 through which the answers of models pass."""
 
+from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import lru_cache
 from typing import Any
@@ -67,7 +68,7 @@ def watched_streams(httpx: Any) -> tuple[Callable[..., Any], Callable[..., Any]]
                         yield passed
             except GeneratorExit:
                 raise
-            except Exception as error:
+            except (Exception, CancelledError) as error:
                 await exchange.call.fail(error)
                 exchange.raise_if_late(error)
                 raise
@@ -87,7 +88,7 @@ def watched_streams(httpx: Any) -> tuple[Callable[..., Any], Callable[..., Any]]
                 if self._exchange.is_complete:
                     await self._exchange.call.end(self._exchange.answer())
                 elif self._exchange.is_streamed:
-                    self._exchange.call.abandon()
+                    await self._exchange.call.fail(BrokenStreamError())
             finally:
                 await self._inner.aclose()
 

@@ -10,8 +10,10 @@ from budget_core.checks import check_kind
 from budget_core.config import Enforcement
 from budget_core.errors import refuse
 from budget_core.ledger.limit import MAX_LIMITS, Limit
+from budget_core.ledger.outbox import finish
 from budget_core.money import in_nano
 from budget_core.tracker import TurnBudgetTracker
+from budget_cpython.adapters.call_counts import CallCounts
 from budget_cpython.adapters.shared_ledgers import LedgerPair, check_process, is_awaited, pair_of
 from budget_cpython.config import TurnBudgetConfig
 from budget_cpython.ledger.limit_words import COUNTED
@@ -84,7 +86,7 @@ class Layer:
 
     `ledger` is a ledger, blocking or asyncio, or a URL as `open_ledger` takes it, whose ledger is
     opened once in a process; without one the account is in memory. `limits` are set on the account,
-    unless there are none.
+    unless there are none. `calls` counts those that are poorly known.
 
     Raises `ValueError` for an option that is unknown or malformed, and for a ledger without an
     account; `ImportError` where money is limited and there is no table of prices.
@@ -117,6 +119,7 @@ class Layer:
         self._blocking = None if pair.waiting is None else self._wrap(pair.waiting, tracker)
         self._below: dict[str, Layer] = {}
         self._is_limited = bool(limits) or ledger is not None
+        self.calls = CallCounts()
         if ledger is None:
             unlimited = [Limit(axis, None) for axis in COUNTED if axis not in axes]
             limits = [*limits, *unlimited][:MAX_LIMITS]
@@ -167,12 +170,21 @@ class Layer:
             if wrapper is not None:
                 wrapper.account.add(used)
 
+    def deliver(self) -> None:
+        """Deliver what the ledger is owed, unless it is an asyncio one."""
+        if self._blocking is not None:
+            finish(self._blocking.flush())
+
     def balance(self) -> list[Any]:
-        """Return the account's limits as they stand; raises `ValueError` for an asyncio ledger."""
+        """Return the account's limits as they stand, once the ledger has what it is owed.
+
+        Raises `ValueError` for an asyncio ledger.
+        """
         if is_awaited(self.ledger):
             raise ValueError(
                 f"an asyncio ledger's balance is awaited: await ledger.balance({self.account!r})"
             )
+        self.deliver()
         rows: list[Any] = self.ledger.balance(self.account)
         return rows
 
@@ -181,7 +193,7 @@ class Layer:
 
     def _wrap(self, ledger: Any, tracker: TurnBudgetTracker) -> BudgetWrapper:
         of_wrapper = {name: self._options[name] for name in _OF_WRAPPER if name in self._options}
-        return BudgetWrapper(
+        wrapper = BudgetWrapper(
             _NEXT,
             tracker,
             ledger=ledger,
@@ -190,6 +202,12 @@ class Layer:
             raises=self.is_strict,
             **of_wrapper,
         )
+        provider: Any = wrapper.inner
+        provider.on_charge = self._on_charge
+        return wrapper
+
+    def _on_charge(self, hold: Any, outcome: Any, options: Mapping[str, Any]) -> None:
+        options["call"].note_charge(self, hold, outcome)
 
     def _set_limits(self, limits: Sequence[Limit]) -> None:
         if is_awaited(self.ledger):

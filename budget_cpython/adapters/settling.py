@@ -1,6 +1,7 @@
 """What the adapters of frameworks share: how a call is settled, and what it used."""
 
 import sys
+from asyncio import CancelledError
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import aclosing, asynccontextmanager, closing, contextmanager, nullcontext
 from typing import Any, Final
@@ -34,6 +35,9 @@ async def settled(call: BudgetedCall) -> AsyncIterator[None]:
         yield
     except Exception as error:
         await call.fail(as_settled(error, before))
+        raise
+    except CancelledError as error:
+        await call.fail(error)
         raise
     except BaseException:
         call.abandon()

@@ -22,8 +22,8 @@ USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
 def a_request(**asked: Any) -> Request:
     """Return a request for a short answer, unless something else is asked for."""
-    asked = {"max_tokens": 20, **asked}
-    return Request("gpt-4o-mini", [{"role": "user", "content": "Hello?"}], **asked)
+    asked = {"model": "gpt-4o-mini", "max_tokens": 20, **asked}
+    return Request(messages=[{"role": "user", "content": "Hello?"}], **asked)
 
 
 def an_answer(usage: Any = USAGE) -> ChatResponse:

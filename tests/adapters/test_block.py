@@ -2,10 +2,11 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from functools import partial, wraps
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,10 +20,11 @@ from budget_cpython import (
     budgeted,
     open_async_ledger,
 )
+from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.current import current_layers
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.ledger.limit_parser import parse_limits
-from tests.adapters.support import call_async, call_blocking
+from tests.adapters.support import a_request, call_async, call_blocking
 
 
 def test_calls_draw_on_the_block_around_them() -> None:
@@ -96,6 +98,73 @@ def test_a_block_whose_time_is_over_admits_no_call() -> None:
     with budget("0 s + 5 calls") as block, pytest.raises(DeadlineExceeded):
         call_blocking()
     assert block.left["calls"] == 5
+
+
+def test_a_broken_call_is_charged_at_once_and_shown_as_estimated() -> None:
+    with budget("5 calls + $1") as run:
+        broken = BudgetedCall([], a_request())
+        broken.begin_blocking()
+        assert run.held == {"calls": 1, "nano_usd": 12_900, "tokens": 26}
+        assert repr(run) == "<agent: 0 of 5 calls, $0.00 of $1.00 spent; 1 held>"
+        broken.fail_blocking(ConnectionError())
+        call_blocking()
+    assert run.spent == {"calls": 2, "nano_usd": 17_400, "tokens": 41, "tool_calls": 0}
+    assert (run.held, run.estimated, run.unpriced) == ({}, 1, 0)
+    spent = "2 of 5 calls, $0.0000174 of $1.00, 41 tokens spent"
+    assert repr(run) == f"<agent: {spent}; 1 estimated>"
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_call_that_is_left_is_charged_at_once(is_closed: bool) -> None:
+    def stream() -> Generator[None, None, None]:
+        call = BudgetedCall([], a_request(stream=True))
+        call.begin_blocking()
+        try:
+            call.on_text("word")
+            yield
+        finally:
+            call.abandon()
+
+    with budget("5 calls") as run:
+        pieces = stream()
+        next(pieces)
+        if is_closed:
+            pieces.close()
+        del pieces
+    assert (run.spent["calls"], run.spent["tokens"], run.held) == (1, 26, {})
+
+
+def test_a_call_of_asyncio_that_is_closed_is_charged_at_once(tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path / 'budget.db'}"
+
+    async def leave() -> None:
+        call = BudgetedCall([], a_request())
+        await call.begin()
+        call.abandon()
+
+    with budget("5 calls", ledger=url, account="acme") as run:
+        asyncio.run(leave())
+    assert (run.spent["calls"], run.held, run.estimated) == (1, {}, 1)
+
+
+def test_money_without_a_price_is_not_shown_as_zero() -> None:
+    with budget("5 calls") as run:
+        call_blocking(model="nobody-knows-it")
+        assert "nano_usd" not in run.spent
+        assert repr(run) == "<agent: 1 of 5 calls, 15 tokens spent; 1 unpriced>"
+        call_blocking()
+        assert run.spent["nano_usd"] == 4_500
+    assert (run.estimated, run.unpriced) == (0, 1)
+
+
+def test_the_calls_of_a_client_below_a_blocks_account_count_on_the_block(tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path / 'budget.db'}"
+    client = Layer(parse_limits("9 calls"), url, "acme/bot")
+    with budget("5 calls", ledger=url, account="acme") as run:
+        call_blocking(client, model="nobody-knows-it", usage=None)
+    assert (
+        (run.estimated, run.unpriced) == (client.calls.estimated, client.calls.unpriced) == (1, 1)
+    )
 
 
 def test_a_block_may_be_entered_again_and_keeps_what_was_used() -> None:

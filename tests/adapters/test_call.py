@@ -81,7 +81,7 @@ def test_a_failed_call_costs_what_may_have_been_billed(error: Exception) -> None
     call = BudgetedCall([layer], a_request())
     call.begin_blocking()
     call.fail_blocking(error)
-    assert used(layer) == (0, 0 if isinstance(error, RefusedError) else 26)
+    assert used(layer) == (0 if isinstance(error, RefusedError) else 26, 0)
 
 
 @pytest.mark.parametrize("is_left", [False, True])

@@ -14,9 +14,9 @@ from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ledger.passthrough import AsyncPassthrough
 from tests.adapters.support import a_request, an_answer
 
-HOLD = {"calls": (0, 1), "tokens": (0, 26)}
+HELD = {"calls": (1, 0), "tokens": (26, 0)}  # what was held, charged
 USED = {"calls": (1, 0), "tokens": (15, 0)}
-TOOL_HOLD, TOOL_USED = {"tool_calls": (0, 1)}, {"tool_calls": (1, 0)}
+TOOL_USED = {"tool_calls": (1, 0)}
 BREAKS = [asyncio.CancelledError, KeyboardInterrupt, GeneratorExit]
 
 
@@ -59,8 +59,8 @@ async def steps_of(make: Any, kind: Any) -> set[str]:
             pass
         for layer in layers:
             await layer.wrapper(False).inner.flush()  # type: ignore[attr-defined]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        for _ in range(99):
+            await asyncio.sleep(0)  # a task delivers what is owed
         assert len(asyncio.all_tasks()) == 1  # no hold is extended any more
         found.add(str([ledger.figures() for ledger in ledgers]))
     raise AssertionError
@@ -72,7 +72,7 @@ def test_an_admission_that_breaks_off_holds_nothing(kind: Any) -> None:
         await BudgetedCall(layers, a_request()).begin()
 
     found = asyncio.run(steps_of(admit, kind))
-    kept = {str([HOLD, {}])} if kind is GeneratorExit else set()  # where nothing can be awaited
+    kept = {str([HELD, {}])} if kind is GeneratorExit else set()  # it does not say how far it came
     assert found == {str([{}, {}])} | kept
 
 
@@ -84,8 +84,8 @@ def test_a_settlement_that_breaks_off_counts_the_use_or_the_hold(kind: Any) -> N
         await call.end(an_answer())
 
     found = asyncio.run(steps_of(use, kind))
-    before = {str([{}, {}]), str([HOLD, {}])}
-    assert found - before == {str([HOLD, USED]), str([USED, USED])}
+    before = {str([{}, {}]), str([HELD, {}])}
+    assert found - before == {str([HELD, USED]), str([USED, USED])}
 
 
 @pytest.mark.parametrize("kind", BREAKS)
@@ -97,5 +97,4 @@ def test_a_tool_call_that_breaks_off_counts_or_is_given_back(kind: Any, is_run: 
         await (call.end() if is_run else call.release())
 
     found = asyncio.run(steps_of(use, kind))
-    left = {str([TOOL_HOLD, TOOL_USED]), str([TOOL_USED, TOOL_USED])} if is_run else set()
-    assert found == {str([{}, {}])} | left
+    assert found == {str([{}, {}])} | ({str([TOOL_USED, TOOL_USED])} if is_run else set())

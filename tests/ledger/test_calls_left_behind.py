@@ -76,7 +76,7 @@ WAYS = pytest.mark.parametrize("wrap", [lambda ledger: ledger, Awaited], ids=["b
 
 
 @WAYS
-def test_a_closed_run_keeps_the_hold_of_a_model_that_was_asked_and_no_other(
+def test_a_closed_run_is_charged_the_hold_of_a_model_that_was_asked_and_no_other(
     wrap: Any,
 ) -> None:
     async def leave(steps: int, model: Script) -> tuple[int, int]:
@@ -90,7 +90,7 @@ def test_a_closed_run_keeps_the_hold_of_a_model_that_was_asked_and_no_other(
     for steps in range(20):
         model = silent()
         spent, held = asyncio.run(leave(steps, model))
-        assert (spent, held > MOST_ANSWER) == (0, bool(model.requests))
+        assert (spent > MOST_ANSWER, held > MOST_ANSWER) == (bool(model.requests), False)
     assert model.requests
 
 
@@ -108,7 +108,7 @@ def test_a_closed_call_whose_reservation_is_under_way_holds_nothing(
     for steps in range(12):
         model = silent()
         spent, held = asyncio.run(leave(steps, model))
-        assert (spent, held > MOST_ANSWER) == (0, bool(model.requests))
+        assert (spent > MOST_ANSWER, held > MOST_ANSWER) == (bool(model.requests), False)
     assert model.requests
 
 

@@ -65,6 +65,15 @@ async def cancel(task: "Any") -> None:
     raise AssertionError("it was not cancelled")
 
 
+async def delivered(wrapper: "Any") -> None:
+    """Wait until a task has delivered what the ledger is owed."""
+    for _ in range(100):
+        if not wrapper.ledger_account.outbox.entries:
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("the ledger is still owed something")
+
+
 class Awaited:
     """A ledger whose methods are awaited.
 

@@ -143,7 +143,9 @@ async def test_a_call_without_a_limit_is_taken_over_after_a_restart() -> None:
 
 async def test_where_little_is_free_twice_what_answers_had_is_held() -> None:
     account = LedgerAccount(make_ledger(tokens=10_000), "org/team")
-    await (await account.reserve("m", 0)).commit({"tokens": 300})
+    first = await account.reserve("m", 0)
+    account.learn(first, 300)
+    await first.commit({"tokens": 300})
     limits: list[Any] = []
     for _ in range(5):
         limits.append((await account.reserve("m", 0)).limit)

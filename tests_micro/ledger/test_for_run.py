@@ -130,16 +130,19 @@ async def test_unknown_is_not_zero_where_the_ledger_limits_money() -> None:
     assert (script.sent, result.usage["turns"]) == ([], 0)
 
 
-async def test_a_call_that_cost_nothing_gives_its_hold_back_and_one_in_doubt_does_not() -> None:
-    for error, held in ((ProviderError(500, "down"), False), (OSError(104), True)):
-        ledger = make_ledger(tokens=10_000)
-        script = Script(error)
-        assert not (await agent(script, ledger).run("?")).completed
-        spent, in_doubt = standing(ledger)["tokens"]
-        assert (spent, in_doubt > 4096) == (0, held)
+async def test_a_call_that_cost_nothing_gives_its_hold_back_and_one_in_doubt_is_charged() -> None:
+    for error, is_charged in ((ProviderError(500, "down"), False), (OSError(104), True)):
+        ledger = make_ledger(tokens=10_000, nano_usd=10**9)
+        result = await agent(Script(error), ledger, prices=PRICES).run("?")
+        assert not result.completed
+        used = {axis: result.usage[axis] for axis in ("tokens", "nano_usd")}
+        assert standing(ledger) == {axis: (used[axis], 0) for axis in used}  # one figure
+        assert (used["tokens"] > 4096, result.usage["estimated"]) == (is_charged, is_charged)
+        state = result.state
+        assert state.input_tokens + state.output_tokens == used["tokens"]
 
 
-async def test_a_call_that_is_cut_short_keeps_its_hold() -> None:
+async def test_a_call_that_is_cut_short_is_charged_its_hold() -> None:
     async def cancel(asked: "Any") -> None:
         run.cancel("Enough.")
         await asyncio.Event().wait()

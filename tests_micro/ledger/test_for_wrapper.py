@@ -259,10 +259,10 @@ async def test_a_debt_of_money_stops_nothing_that_is_free() -> None:
     options = {"enforcement": "fallback", "fallback_model": "free", "prices": prices}
     wrapper = wrapped(model, ledger, **options)
     await raises_async(OSError, wrapper.chat, HELLO, max_tokens=100)
-    assert standing(ledger) == {"nano_usd": (11, 0), "tokens": (0, 110)}
+    assert standing(ledger) == {"nano_usd": (11, 0), "tokens": (110, 0)}
     assert (await wrapper.chat(HELLO, max_tokens=100)).content == "hi"
     assert model.models[1] == "free"
-    assert standing(ledger) == {"nano_usd": (11, 0), "tokens": (30, 110)}
+    assert standing(ledger) == {"nano_usd": (11, 0), "tokens": (140, 0)}
 
 
 async def test_a_call_well_within_its_account_has_nothing_to_decide() -> None:

@@ -1,0 +1,83 @@
+"""What became of one LLM call: what it used, how well that is known, and what it cost."""
+
+import sys
+
+from budget_core.provider import is_billed, usage_of
+from budget_core.usage import Usage
+from budget_core.usage_estimate import at_least_estimated, estimated
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Settlement:
+    """The outcome of one call: its `response`, or the `error` in its place; both if it was cut.
+
+    `messages`, `tools` and the service `tier` are what was asked, `streamed` is the
+    `StreamedAnswer` that counted its pieces.
+
+    - `billed`: whether it may cost something: not if it was refused, never sent, or answered by a
+      budget.
+    - `failed`: whether it broke off, so that not all of its usage is known.
+    - `closing`: whether its coroutine is being closed, so that nothing can be awaited.
+    """
+
+    def __init__(
+        self,
+        response: "Any",
+        error: BaseException | None = None,
+        messages: "Any" = (),
+        tools: "Any" = None,
+        streamed: "Any" = None,
+        tier: "Any" = None,
+    ) -> None:
+        self.failed = error is not None or response is None
+        self.billed = error is None or is_billed(error)
+        if getattr(response, "cut_off_by", None):
+            self.billed = False
+        self.closing = isinstance(error, GeneratorExit) or is_closing()
+        self._response = response
+        self._asked = messages, tools
+        self._streamed = streamed
+        self._tier = tier
+        self._usage: Usage | None = None
+
+    @property
+    def usage(self) -> Usage:
+        """What was reported; where that is unclear, at least an estimate if the call is billed."""
+        if self._usage is None:
+            response, asked, streamed = self._response, self._asked, self._streamed
+            usage = usage_of(response) if streamed is None else streamed.usage_of(response, *asked)
+            if self.billed:
+                usage = at_least_estimated(usage, response, *asked)
+            self._usage = usage
+        return self._usage
+
+    @property
+    def estimated(self) -> bool:
+        """Whether the call may have used something else than was measured."""
+        return self.billed and (self.failed or self.usage.status != Usage.MEASURED)
+
+    def raise_to(self, tokens: int) -> None:
+        """Have the usage be at least so many tokens: what was held for a call that broke off."""
+        usage = self.usage
+        if usage.total < tokens:
+            prompt = min(usage.input or 0, tokens)
+            self._usage = estimated(prompt, tokens - prompt)
+
+    def cost(self, price: "Any") -> "tuple[int | None, bool]":
+        """Return the nano-USD of the call, `None` without a price, and whether that is all."""
+        if price is None:
+            return None, not self.billed
+        if not self.billed:
+            return 0, True
+        tier = getattr(self._response, "service_tier", None) or self._tier
+        cost: tuple[int, bool] = price.cost_of(self.usage, tier)
+        return cost
+
+
+def is_closing() -> bool:
+    """Tell whether a coroutine is being closed; always `False` on a runtime that does not tell."""
+    handled: Any = getattr(sys, "exc_info", None)
+    return handled is not None and handled()[0] is GeneratorExit

@@ -1,0 +1,28 @@
+"""How well the calls of a block are known."""
+
+from threading import Lock
+from typing import Any
+
+
+class CallCounts:
+    """What this process knows of the calls that drew on one layer; safe for threads.
+
+    - `estimated`: calls whose usage was not measured, as they broke off or reported none.
+    - `unpriced`: calls of which not all is priced, `priced` those of which anything is.
+    """
+
+    def __init__(self) -> None:
+        self.estimated = self.unpriced = self.priced = 0
+        self._lock = Lock()
+
+    def add(self, hold: Any, outcome: Any) -> None:
+        """Count a call by its `LlmHold` and its `Settlement`, once it is charged."""
+        with self._lock:
+            self.estimated += outcome.estimated
+            self.unpriced += not hold.priced
+            self.priced += hold.price is not None
+
+    def in_words(self) -> list[str]:
+        """Return the counts that are not zero, as in `2 estimated`."""
+        counts = {"estimated": self.estimated, "unpriced": self.unpriced}
+        return [f"{count} {name}" for name, count in counts.items() if count]
