@@ -14,7 +14,7 @@ from typing import Any
 
 from budget_cpython import budgeted
 
-LIMITS = {"calls": "1_000_000_000 calls/day", "money": "$1_000_000/day + 1_000_000_000 calls/day"}
+LIMITS = {"calls": "1_000_000_000 calls", "money": "$1_000_000 + 1_000_000_000 calls"}
 _MODEL = "gpt-4o-mini"
 _QUESTION = [{"role": "user", "content": "How do tomatoes grow?"}]
 _PER_ROUND = 10

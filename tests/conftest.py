@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+from itertools import count
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,11 +17,23 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("unhurried")
+_COUNT = count()
+
+
+@pytest.fixture(autouse=True)
+def default_ledger_of_a_test(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Have each test, and the programs that it starts, use a default ledger of its own."""
+    folder = tmp_path_factory.getbasetemp() / f"state-{next(_COUNT)}"
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+    monkeypatch.delenv("MICROBUDGET_ENGINE", raising=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Say before any test is loaded whether the slow ones are left out; set up signals."""
     properties.without_slow = config.option.markexpr == "not slow"
+    os.environ["XDG_STATE_HOME"] = os.devnull  # outside tests a default ledger cannot be used
     use_the_usual_signals()
 
 

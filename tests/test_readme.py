@@ -1,5 +1,6 @@
 """The documentation's snippets run as they stand."""
 
+import os
 import re
 import ssl
 import subprocess
@@ -31,7 +32,11 @@ def run(code: str, folder: Path, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         cwd=folder,
-        env={"PYTHONPATH": str(ROOT), **environment},
+        env={
+            "PYTHONPATH": str(ROOT),
+            "XDG_STATE_HOME": os.environ["XDG_STATE_HOME"],
+            **environment,
+        },
         capture_output=True,
         text=True,
         timeout=300,

@@ -4,9 +4,12 @@ from typing import Any, Self, Unpack
 
 from budget_core.notices import show_on
 from budget_cpython.adapters.current import enter
-from budget_cpython.adapters.layer import Layer, Options
+from budget_cpython.adapters.layer import Options
+from budget_cpython.adapters.opened_layers import Caller, open_layers
 from budget_cpython.entered import Entry, last_entry, leave
 from budget_cpython.ledger.limit_parser import parse_budget
+
+_BLOCK = Caller("block")
 
 
 class BudgetBlock:
@@ -22,24 +25,28 @@ class BudgetBlock:
         *,
         ledger: Any = None,
         account: str | None = None,
+        caller: Caller = _BLOCK,
         **options: Unpack[Options],
     ) -> None:
         found, self.seconds = parse_budget(limits)
-        self.layer = Layer(found, ledger, account, **options)
+        self.layers = open_layers(found, ledger, account, caller, **options)
+        self.layer = self.layers[-1]
         self._entries: list[Entry] = []  # of generators that run now
 
     def __enter__(self) -> Self:
-        entry = enter(self.layer, self.seconds)
-        if entry.owner is not None:
-            self._entries.append(entry)  # a generator's `with` keeps this block, nothing else does
+        for layer in self.layers:
+            entry = enter(layer, self.seconds if layer is self.layer else None)
+            if entry.owner is not None:
+                self._entries.append(entry)  # a generator's `with` keeps this block alone
         return self
 
     def __exit__(self, *error: object) -> None:
-        entry = last_entry(self.layer)
-        if entry is not None:
-            leave(entry)
-        if entry in self._entries:
-            self._entries.remove(entry)
+        for layer in reversed(self.layers):
+            entry = last_entry(layer)
+            if entry is not None:
+                leave(entry)
+            if entry in self._entries:
+                self._entries.remove(entry)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -94,21 +101,26 @@ class BudgetBlock:
     def left(self) -> dict[str, int]:
         """What is left on each limited axis, the least of all limits, less what is held now."""
         found: dict[str, int] = {}
-        for row in self.layer.balance():
+        for row in self._rows(True):
             if row.left is not None:
                 found[row.axis] = min(row.left, found.get(row.axis, row.left))
         return found
 
     def _most(self, name: str) -> dict[str, int]:
-        """Return an attribute of its account's limits by axis, the most of its windows."""
+        """Return an attribute of its accounts' limits by axis, the most of its windows."""
         found: dict[str, int] = {}
         for row in self._rows():
             found[row.axis] = max(getattr(row, name), found.get(row.axis, 0))
         return found
 
-    def _rows(self) -> list[Any]:
-        """Return the limits of its own account, without those above it."""
-        return [row for row in self.layer.balance() if row.account == self.layer.account]
+    def _rows(self, is_above: bool = False) -> list[Any]:
+        """Return the limits of its own accounts, with `is_above` also those above them."""
+        return [
+            row
+            for layer in self.layers
+            for row in layer.balance()
+            if is_above or row.account == layer.account
+        ]
 
 
 def budget(
@@ -123,10 +135,10 @@ def budget(
     `limits` is such as `"$0.50 + 20 calls"`, with a time such as `"10 min"` if it is to end. Calls
     of threads and tasks that start inside draw on it too. Nested blocks all count, and so does the
     budget of the client. The limits replace those of `account` in a `ledger`, open or a
-    URL as `open_ledger` takes it, which processes share. Without one they are in this process's
-    memory, where `account` is the name in messages.
+    URL as `open_ledger` takes it, which processes share. Without one, limits with a window, such as
+    `"$5/day"`, are in the default ledger, and survive the process; the others are in its memory.
 
-    Raises `ValueError` for malformed limits and options, and `ImportError` where money is limited
-    and no prices are known.
+    Raises `ValueError` for malformed limits and options, `ImportError` where money is limited and
+    no prices are known, and `LedgerUnavailableError`.
     """
     return BudgetBlock(limits, ledger=ledger, account=account, **options)

@@ -13,9 +13,10 @@ from inspect import (
 )
 from typing import Any, TypeVar, Unpack, overload
 
-from budget_cpython.adapters.block import BudgetBlock, budget
+from budget_cpython.adapters.block import BudgetBlock
 from budget_cpython.adapters.layer import Options
 from budget_cpython.adapters.opened_layers import Caller, layers_of
+from budget_cpython.ledger.limit_parser import parse_budget
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -70,10 +71,11 @@ def budgeted(
 
     - `budgeted(AsyncOpenAI(), "$5/day + 200 calls/hour")` returns a client of the same type, whose
       calls draw on those limits and on the blocks around them (`with budget(...)`). They replace
-      those of `account` in a `ledger`, open or a URL as `open_ledger` takes it, or else are in
-      memory. Without limits it draws on the account as it is, or on the blocks alone.
-    - `@budgeted("$0.10")` gives each call of a function a budget of its own; with a `ledger` all of
-      them draw on its account.
+      those of `account` in a `ledger`, open or a URL as `open_ledger` takes it. Without one, limits
+      with a window are in the default ledger, and the others in memory. Without limits it draws on
+      the account as it is, or on the blocks alone.
+    - `@budgeted("$0.10")` gives each call of a function a budget of its own. All of its calls share
+      limits with a window, and those in a `ledger`.
 
     `options` are those of `Options`; docs/adapters.md says what each adapter does with them. Raises
     `ValueError` for what it has no adapter for, and for malformed limits and options.
@@ -81,7 +83,7 @@ def budgeted(
     if isinstance(what, str):
         if limits is not None:
             raise ValueError(f"a decorator takes its limits in one text, not {limits!r} as well")
-        return _decorator(what, ledger=ledger, account=account, **options)
+        return _decorator(what, ledger, account, options)
     adapter, caller = _adapter_of(what)
     return adapter.budgeted(what, layers_of(limits, ledger, account, caller, **options))
 
@@ -102,11 +104,9 @@ def _adapter_of(what: Any) -> tuple[Any, Caller]:
     )
 
 
-def _decorator(limits: str, ledger: Any, **options: Any) -> Callable[[F], F]:
-    shared = budget(limits, ledger=ledger, **options)  # refuses what is malformed now
-
-    def block() -> BudgetBlock:
-        return shared if ledger is not None else budget(limits, **options)
+def _decorator(limits: str, ledger: Any, account: str | None, options: Any) -> Callable[[F], F]:
+    found, _ = parse_budget(limits)  # refuses what is malformed now
+    is_kept = ledger is not None or (found and all(limit.window != "run" for limit in found))
 
     def decorate(function: F) -> F:
         if not callable(function) or isinstance(function, staticmethod):
@@ -116,6 +116,12 @@ def _decorator(limits: str, ledger: Any, **options: Any) -> Callable[[F], F]:
             )
         if isgeneratorfunction(function) or isasyncgenfunction(function):
             raise _generator_error(function)
+        named = {"ledger": ledger, "account": account, "caller": Caller(f"@{_name_of(function)}")}
+        shared = BudgetBlock(limits, **named, **options)
+
+        def block() -> BudgetBlock:
+            return shared if is_kept else BudgetBlock(limits, **named, **options)
+
         if iscoroutinefunction(function):
 
             @wraps(function)
@@ -136,6 +142,12 @@ def _decorator(limits: str, ledger: Any, **options: Any) -> Callable[[F], F]:
         return run  # type: ignore[return-value]
 
     return decorate
+
+
+def _name_of(function: Any) -> str:
+    module = getattr(function, "__module__", "__main__")
+    name: str = getattr(function, "__qualname__", type(function).__qualname__)
+    return name if module == "__main__" else f"{module}.{name}"
 
 
 async def _awaited_inside(block: BudgetBlock, coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -108,7 +108,8 @@ class Layer:
         axes = [limit.axis for limit in limits]
         self.prices = options.get("prices")
         if self.prices is None:
-            self.prices = _listed_prices(axes)
+            self.prices = _listed_prices()
+        check_prices(limits, options)
         if options.get("deployments") is not None:
             self.prices = with_deployments(self.prices, options["deployments"])
         self.tool_prices = _in_nano_by_tool(options.get("tool_prices", {}))
@@ -253,12 +254,18 @@ def _table() -> Any:
     return ListedPrices()
 
 
-def _listed_prices(axes: list[str]) -> Any:
+def check_prices(limits: Sequence[Limit], options: Mapping[str, Any]) -> None:
+    """Raise `ImportError` for a limit on money where there is no table of prices."""
+    if options.get("prices") is not None or _listed_prices() is not None:
+        return
+    if any(limit.axis == "nano_usd" for limit in limits):
+        raise ImportError(
+            "a limit on money needs prices: pip install 'microbudget[prices]', or give prices="
+        )
+
+
+def _listed_prices() -> Any:
     try:
         return _table()
     except ImportError:
-        if "nano_usd" in axes:
-            raise ImportError(
-                "a limit on money needs prices: pip install 'microbudget[prices]', or give prices="
-            ) from None
         return None

@@ -1,11 +1,21 @@
 """Open the layers that a line of limits names: what is refused, and where each limit is counted."""
 
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Unpack
 
 from budget_core.ledger.limit import Limit
-from budget_cpython.adapters.layer import Layer, Options
+from budget_cpython.adapters.layer import Layer, Options, check_prices
+from budget_cpython.ledger.default_ledger import (
+    default_account,
+    default_url,
+    set_default_limits,
+    usable_default,
+)
 from budget_cpython.ledger.limit_parser import check_counted, parse_budget
+
+_LIMITS: dict[tuple[str, str], set[Limit]] = {}  # that this program set, by URL and account
+_LOCK = Lock()
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,12 @@ def open_layers(
     /,
     **options: Unpack[Options],
 ) -> tuple[Layer, ...]:
-    """Return the layers of limits; raise `ValueError` for a limit that nothing would count."""
+    """Return the layers that limits are on, the outermost first.
+
+    Without a ledger those with a window are on an account of the default ledger, and the others in
+    memory. Raises `ValueError` for a limit that nothing would count, and for an account without a
+    ledger.
+    """
     check_counted(limits, caller.name, caller.models, caller.tools)
     is_money = any(limit.axis == "nano_usd" for limit in limits)
     if is_money and not caller.models and not options.get("tool_prices"):
@@ -53,4 +68,37 @@ def open_layers(
             f"{caller.name} counts dollars of tools only, and none has a price: give "
             "tool_prices={'search': '0.01'}"
         )
-    return (Layer(limits, ledger, account, **options),)
+    if ledger is not None:
+        return (Layer(limits, ledger, account, **options),)
+    kept = [limit for limit in limits if limit.window != "run"]
+    passing = [limit for limit in limits if limit.window == "run"]
+    if kept:
+        own = (Layer(passing, **options),) if passing else ()
+        return (_on_default_ledger(kept, account, caller.name, **options), *own)
+    if account is not None:
+        raise ValueError(
+            f"account={account!r} names an account of a ledger: give ledger= too, or limits with a "
+            "window, such as '$5/day'"
+        )
+    return (Layer(limits, **options),)
+
+
+def _on_default_ledger(
+    limits: list[Limit], account: str | None, name: str, **options: Unpack[Options]
+) -> Layer:
+    """Return a layer on the default ledger, by default on the account of this program."""
+    url, path = default_url(), default_account(name) if account is None else account
+    with _LOCK:
+        known = _LIMITS.get((url, path), set(limits))
+        if account is None and known != set(limits):
+            raise ValueError(
+                f"the account {path} has other limits in this program: where they are for "
+                "something else, name its account, as in account='research'"
+            )
+        with usable_default(url):
+            layer = Layer((), url, path, **options)
+            check_prices(limits, options)
+            if (url, path) not in _LIMITS or known != set(limits):
+                set_default_limits(layer.ledger, url, path, limits)
+        _LIMITS[url, path] = set(limits)
+        return layer

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from budget_core.errors import BudgetError
+from budget_cpython.ledger.default_ledger import ENGINE_VARIABLE as ENGINE_VARIABLE
 
 if TYPE_CHECKING:
     from budget_cpython.serve import KeyFile
     from budget_cpython.serve.addresses import ListenAddress
 
-ENGINE_VARIABLE = "MICROBUDGET_ENGINE"
 KEYS_VARIABLE = "MICROBUDGET_KEYS"
 KEYS_HELP = f"the file of keys; or set ${KEYS_VARIABLE}"
 USAGE = 2

@@ -46,7 +46,7 @@ async def main(endpoint: ScriptedEndpoint, home: str) -> None:
     )
     with (
         budget("9 calls") as block,
-        ClaudeBudget("$5/day + 2 tool:Read", upstream=endpoint.root_url) as agent_budget,
+        ClaudeBudget("$5 + 2 tool:Read", upstream=endpoint.root_url) as agent_budget,
     ):
         async for message in query(prompt=prompt(), options=agent_budget.options(options)):
             if isinstance(message, ResultMessage):

@@ -12,7 +12,8 @@ from budget_cpython import budget, budgeted
 from budget_cpython.adapters.mcp import ToolBudget
 
 # The server: 5 searches a day for all its clients together.
-server = MCPServer("library", middleware=[ToolBudget("5 tool:search/day", account="library")])
+library = ToolBudget("5 tool:search/day", ledger="memory:", account="library")
+server = MCPServer("library", middleware=[library])
 
 
 @server.tool()

@@ -33,7 +33,7 @@ with ScriptedEndpoint(scripts={"gpt-4o-mini": runaway}) as endpoint:
     model = OpenAIServerModel("gpt-4o-mini", api_base=endpoint.base_url, api_key="none")
     agent = budgeted(
         ToolCallingAgent([search], model, verbosity_level=0),
-        "$1/day + 2 tool:search",
+        "$1 + 2 tool:search",
         tool_prices={"search": "0.01"},
     )
     with budget("4 calls + 2 min") as block:

@@ -4,7 +4,9 @@ from mcp.server.mcpserver import MCPServer
 
 from budget_cpython.adapters.mcp import ToolBudget
 
-server = MCPServer("words", middleware=[ToolBudget("2 tool:count", account="server")])
+server = MCPServer(
+    "words", middleware=[ToolBudget("2 tool:count", ledger="memory:", account="server")]
+)
 
 
 @server.tool()  # type: ignore[untyped-decorator, unused-ignore]

@@ -58,7 +58,7 @@ def test_limits_of_calls_and_time_change_nothing_in_a_request(
 ) -> None:
     asked = form({})
     with budget("10 min + 20 calls"), budget("9 tool_calls + 5 calls/hour"):
-        post(endpoint, asked, account="me")
+        post(endpoint, asked, wait=1)
     assert bodies(endpoint) == [asked[1]]
 
 

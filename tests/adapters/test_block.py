@@ -41,13 +41,18 @@ def test_calls_draw_on_the_block_around_them() -> None:
 def test_a_block_shows_what_is_spent() -> None:
     with budget("$0.50 + 2 calls/hour") as block:
         call_blocking()
-    assert repr(block) == "<agent: 1 of 2 calls per hour, $0.0000045 of $0.50, 15 tokens spent>"
-    assert repr(budget("1 min", account="acme")) == "<acme: nothing spent>"
+    assert (
+        repr(block)
+        == "<agent: 1 of 2 calls per hour, 1 calls, $0.0000045 of $0.50, 15 tokens spent>"
+    )
+    named = budget("1 calls/day", ledger=Ledger(), account="acme")
+    assert repr(named) == "<acme: 0 of 1 calls per day spent>"
+    assert repr(budget("1 min")) == "<agent: nothing spent>"
 
 
 def test_blocks_inside_one_another_all_count() -> None:
-    with budget("3 calls", account="outer") as outer:
-        with budget("1 calls", account="inner") as inner:
+    with budget("3 calls", ledger=Ledger(), account="outer") as outer:
+        with budget("1 calls", ledger=Ledger(), account="inner") as inner:
             call_blocking()
             with pytest.raises(BudgetExceededError, match="inner"):
                 call_blocking()
@@ -298,7 +303,9 @@ def test_the_figures_of_an_asyncio_ledger_are_awaited(tmp_path: Any) -> None:
         ({"limits": "1 calls", "enforcement": "stop"}, "enforcement"),
         ({"limits": "1 calls", "wait": -1}, "wait"),
         ({"limits": ""}, "''"),
-        ({"limits": "1 calls", "account": ""}, "account"),
+        ({"limits": "1 calls", "account": "a"}, "account='a' names an account of a ledger"),
+        ({"limits": "1 min", "account": "a"}, "or limits with a window, such as '\\$5/day'"),
+        ({"limits": "1 calls/day", "account": ""}, "path"),
         ({"limits": "1 calls", "estimates": "no"}, "estimates"),
         ({"limits": "1 calls", "on_limit_reached": 5}, "on_limit_reached"),
     ],

@@ -99,7 +99,7 @@ class TestModel(ModelCases):
 
 def test_a_budgeted_llm_keeps_its_type_and_its_counters(endpoint: ScriptedEndpoint) -> None:
     llm = an_llm(endpoint, temperature=0.5)
-    limited = budgeted(llm, "1 calls", account="chat")
+    limited = budgeted(llm, "1 calls/day", account="chat")
     assert isinstance(limited, OpenAICompletion)
     assert limited.temperature == 0.5
     ask(limited)
@@ -225,7 +225,7 @@ def test_parallel_tools_do_not_exceed_their_limit(
         return Reply("", tuple(ToolCall("look", f'{{"place": {place}}}') for place in range(5)))
 
     endpoint.scripts["scripted"] = reply
-    hooked(ToolBudget("3 tool_calls", account="tools"))
+    hooked(ToolBudget("3 tool_calls/day", account="tools"))
     with budget("9 calls + 2 tool_calls") as block:
         result = a_crew(an_agent(budgeted(an_llm(endpoint)), look)).kickoff()
     answers = [one for one in bodies(endpoint)[-1]["messages"] if one["role"] == "tool"]

@@ -16,7 +16,7 @@ from typing import Any
 import anyio.to_thread
 import pytest
 
-from budget_cpython import Deadline, budget
+from budget_cpython import Deadline, Ledger, budget
 from budget_cpython.adapters.current import current_layers
 
 
@@ -34,12 +34,12 @@ def in_thread(work: Callable[[], Any], **options: Any) -> Any:
 
 def test_a_block_may_end_inside_one_that_began_later() -> None:
     def parts() -> Iterator[None]:
-        with budget("9 calls + 1 h", account="outer"):
+        with budget("9 calls + 1 h", ledger=Ledger(), account="outer"):
             yield
 
     generator = parts()
     next(generator)
-    with budget("9 calls + 2 h", account="inner"):
+    with budget("9 calls + 2 h", ledger=Ledger(), account="inner"):
         assert next(generator, None) is None
         assert accounts() == ["inner"]
     assert accounts() == []
@@ -53,7 +53,7 @@ def test_a_block_may_end_in_another_task_than_it_began() -> None:
 
     async def main() -> None:
         generator = parts()
-        async with budget("9 calls", account="around"):
+        async with budget("9 calls", ledger=Ledger(), account="around"):
             await asyncio.create_task(anext(generator))
             await asyncio.create_task(anext(generator, None))
             assert accounts() == ["around"]
@@ -116,7 +116,7 @@ class Own(threading.Thread):
 
 def test_threads_of_every_kind_are_inside() -> None:
     timed: list[Any] = []
-    with budget("9 calls", account="here"):
+    with budget("9 calls", ledger=Ledger(), account="here"):
         thread = Own()
         timer = threading.Timer(0, lambda: timed.append(accounts()))
         for one in (thread, timer):
@@ -133,7 +133,7 @@ def test_a_thread_stays_inside_a_block_that_has_ended_meanwhile() -> None:
         ended.wait()
         found.append(accounts())
 
-    with budget("9 calls + 1 h", account="here"):
+    with budget("9 calls + 1 h", ledger=Ledger(), account="here"):
         thread = threading.Thread(target=look)
         thread.start()
     ended.set()
@@ -152,7 +152,7 @@ def test_others_may_wrap_what_threads_run(monkeypatch: Any) -> None:
         start(self)
 
     monkeypatch.setattr(threading.Thread, "start", wrap)
-    with budget("9 calls", account="here"):
+    with budget("9 calls", ledger=Ledger(), account="here"):
         assert in_thread(accounts) == ["here"]
 
 
@@ -184,7 +184,7 @@ def test_what_others_hand_on_at_a_submit_is_kept() -> None:
 
 
 def parts_of(account: str, seconds: str = "", count: int = 2) -> Iterator[list[str]]:
-    with budget(f"9 calls{seconds}", account=account):
+    with budget(f"9 calls{seconds}", ledger=Ledger(), account=account):
         for _ in range(count):
             yield accounts()
 
@@ -193,7 +193,7 @@ def test_a_block_of_a_generator_is_around_its_own_code_alone() -> None:
     generator = parts_of("here", " + 1 h")
     assert next(generator) == ["here"]
     assert (accounts(), Deadline.current().is_never()) == ([], True)
-    with budget("9 calls", account="around"):
+    with budget("9 calls", ledger=Ledger(), account="around"):
         assert set(next(generator)) == {"around", "here"}
         assert accounts() == ["around"]
 
@@ -214,7 +214,7 @@ def test_interleaved_generators_have_a_block_each() -> None:
 
 def test_a_generator_within_another_is_inside_both_blocks() -> None:
     def outer() -> Iterator[list[str]]:
-        with budget("9 calls", account="outer"):
+        with budget("9 calls", ledger=Ledger(), account="outer"):
             yield from parts_of("inner")
             yield accounts()
 
@@ -234,7 +234,7 @@ def test_the_deadline_of_a_generator_holds_while_it_runs() -> None:
 
 
 async def async_parts(account: str) -> AsyncIterator[list[str]]:
-    async with budget("9 calls + 1 h", account=account):
+    async with budget("9 calls + 1 h", ledger=Ledger(), account=account):
         while True:
             await asyncio.sleep(0)
             yield accounts()
@@ -258,7 +258,7 @@ def test_what_a_generator_starts_is_inside_its_block() -> None:
 
     async def parts() -> AsyncIterator[list[str]]:
         loop = asyncio.get_running_loop()
-        with budget("9 calls", account="here"), ThreadPoolExecutor(1) as pool:
+        with budget("9 calls", ledger=Ledger(), account="here"), ThreadPoolExecutor(1) as pool:
             yield []
             yield await asyncio.create_task(in_task())
             async with asyncio.TaskGroup() as tasks:
@@ -293,7 +293,7 @@ def test_what_is_started_beside_a_generator_is_outside_its_block() -> None:
 
 def test_a_loop_that_a_generator_runs_is_inside_its_block() -> None:
     async def one(account: str) -> list[str]:
-        with budget("9 calls", account=account):
+        with budget("9 calls", ledger=Ledger(), account=account):
             await asyncio.sleep(0)
             return accounts()
 
@@ -301,7 +301,7 @@ def test_a_loop_that_a_generator_runs_is_inside_its_block() -> None:
         return list(await asyncio.gather(one("one"), one("other")))
 
     def parts() -> Iterator[list[list[str]]]:
-        with budget("9 calls", account="here"):
+        with budget("9 calls", ledger=Ledger(), account="here"):
             yield asyncio.run(main())
 
     assert next(parts()) == [["here", "one"], ["here", "other"]]
@@ -309,13 +309,13 @@ def test_a_loop_that_a_generator_runs_is_inside_its_block() -> None:
 
 @contextmanager
 def my_block(account: str) -> Iterator[None]:
-    with budget("9 calls", account=account):
+    with budget("9 calls", ledger=Ledger(), account=account):
         yield
 
 
 @asynccontextmanager
 async def my_async_block(account: str) -> AsyncIterator[None]:
-    async with budget("9 calls", account=account):
+    async with budget("9 calls", ledger=Ledger(), account=account):
         yield
 
 
@@ -325,7 +325,7 @@ def test_a_context_manager_made_of_a_generator_is_around_the_code_that_uses_it()
             return await asyncio.create_task(asyncio.to_thread(accounts))
 
     with my_block("here"), ExitStack() as stack:
-        stack.enter_context(budget("9 calls", account="stack"))
+        stack.enter_context(budget("9 calls", ledger=Ledger(), account="stack"))
         stack.enter_context(my_block("mine"))
         assert accounts() == ["here", "stack", "mine"]
         assert in_thread(accounts) == ["here", "stack", "mine"]
@@ -336,7 +336,7 @@ def test_a_context_manager_made_of_a_generator_is_around_the_code_that_uses_it()
 def test_a_context_manager_in_a_generator_is_around_the_generator() -> None:
     def parts() -> Iterator[list[str]]:
         with my_block("here"), ExitStack() as stack:
-            stack.enter_context(budget("9 calls", account="stack"))
+            stack.enter_context(budget("9 calls", ledger=Ledger(), account="stack"))
             yield accounts()
             yield accounts()
 
@@ -360,7 +360,7 @@ def test_a_context_manager_in_a_generator_is_around_the_generator() -> None:
 
 @pytest.fixture
 def block() -> Iterator[None]:
-    with budget("9 calls", account="fixture"):
+    with budget("9 calls", ledger=Ledger(), account="fixture"):
         yield
 
 
@@ -400,7 +400,7 @@ def test_a_generator_that_is_left_keeps_nothing_alive() -> None:
 
 def test_threads_of_a_pool_that_were_there_before_are_inside() -> None:
     with ThreadPool(1) as pool:
-        with budget("9 calls", account="here"):
+        with budget("9 calls", ledger=Ledger(), account="here"):
             found = [
                 pool.apply(accounts),
                 *pool.map(lambda _: accounts(), [1]),
@@ -414,7 +414,7 @@ def test_threads_of_a_pool_that_were_there_before_are_inside() -> None:
 
 
 def test_a_thread_of_a_pool_is_inside_the_block_of_its_work_alone() -> None:
-    with budget("9 calls", account="begun"):
+    with budget("9 calls", ledger=Ledger(), account="begun"):
         pool = ThreadPool(1)
     with pool:
         assert pool.apply(accounts) == []

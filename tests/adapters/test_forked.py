@@ -51,7 +51,7 @@ def test_a_ledger_in_memory_refuses_a_client_of_a_forked_process() -> None:
 
 def test_a_client_in_memory_answers_402_in_a_forked_process(endpoint: ScriptedEndpoint) -> None:
     with httpx.Client(base_url=endpoint.base_url) as raw:
-        client = budgeted(raw, "5 calls/day")
+        client = budgeted(raw, "5 calls")
 
         def ask() -> None:
             answer = client.post("chat/completions", json=BODY)

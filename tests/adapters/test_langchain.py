@@ -87,7 +87,7 @@ class TestModel(ModelCases):
 
 def test_a_budgeted_model_keeps_its_type_and_its_settings(endpoint: ScriptedEndpoint) -> None:
     model = a_model(endpoint, temperature=0.5)
-    limited = budgeted(model, "1 calls", account="chat")
+    limited = budgeted(model, "1 calls/day", account="chat")
     assert isinstance(limited, ChatOpenAI)
     assert (type(limited).__name__, limited.temperature) == ("ChatOpenAI", 0.5)
     limited.bind_tools([look]).invoke("Hello?")
@@ -226,7 +226,7 @@ def test_a_model_over_a_budgeted_client_counts_once_on_the_block(
     endpoint: ScriptedEndpoint, streams: bool
 ) -> None:
     with httpx.Client() as raw, budget("9 calls + 9000 tokens") as block:
-        client = budgeted(raw, "1 calls", account="client")
+        client = budgeted(raw, "1 calls/day", account="client")
         model = budgeted(a_model(endpoint, http_client=client))
         list(model.stream("Hello?")) if streams else model.invoke("Hello?")
         assert (block.spent["calls"], block.spent["tokens"]) == (1, tokens(endpoint))
@@ -240,7 +240,7 @@ def test_an_awaited_model_over_a_budgeted_client_counts_once_on_the_block(
 ) -> None:
     async def main() -> None:
         async with httpx.AsyncClient() as raw:
-            client = budgeted(raw, "1 calls", account="client")
+            client = budgeted(raw, "1 calls/day", account="client")
             model = budgeted(a_model(endpoint, http_async_client=client))
             if streams:
                 assert [piece async for piece in model.astream("Hello?")]
@@ -319,7 +319,7 @@ def test_a_child_agent_draws_on_its_parent_s_budget(
     endpoint.scripts["scripted"] = looks_on("look")
     endpoint.scripts["child"] = looks_on("pay")
     with budget("90 calls") as block:
-        middleware = BudgetMiddleware("4 calls", account="parent")
+        middleware = BudgetMiddleware("4 calls/day", account="parent")
         messages = run(an_agent(endpoint, middleware, tools=[look]), is_async)
     assert [body["model"] for body in bodies(endpoint)] == ["scripted", "child", "child", "child"]
     assert messages[-1].content.startswith("[Budget exhausted] parent has 0 of 4 calls")

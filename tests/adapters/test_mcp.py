@@ -149,7 +149,7 @@ async def test_the_client_that_was_given_stays_without_a_budget() -> None:
 async def test_budgets_round_a_client_add_up_and_a_block_counts_once() -> None:
     words = Words()
     async with Client(words.server) as plain:
-        client = budgeted(budgeted(plain, "9 tool_calls"), "1 tool:count", account="inner")
+        client = budgeted(budgeted(plain, "9 tool_calls"), "1 tool:count/day", account="inner")
         with budget("9 tool_calls") as block:
             await client.call_tool("count", {"text": "one"})
             assert "inner has 0" in text_of(await client.call_tool("count", {"text": "one"}))
@@ -280,7 +280,7 @@ async def test_a_server_counts_each_part_of_a_call() -> None:
 
 @in_loop
 async def test_a_block_of_a_client_in_the_same_process_counts_its_call_once() -> None:
-    words = Words(ToolBudget("9 tool_calls", account="srv"))
+    words = Words(ToolBudget("9 tool_calls/day", account="srv"))
     with budget("9 tool_calls") as block:
         async with Client(words.server) as plain:
             await budgeted(plain).call_tool("count", {"text": "one"})

@@ -353,7 +353,7 @@ def test_tools_side_by_side_cannot_pass_their_limit(endpoint: ScriptedEndpoint) 
 @pytest.mark.feature("parallel tools")
 def test_tools_have_limits_of_their_own_and_a_price(endpoint: ScriptedEndpoint) -> None:
     endpoint.scripts["searching"] = searching(3)
-    tools = ToolBudget("$0.25", account="tools", tool_prices={"search": "0.1"})
+    tools = ToolBudget("$0.25/day", account="tools", tool_prices={"search": "0.1"})
     agent = Agent(model(endpoint, "searching"), tools=[search], capabilities=[tools])
     answers = results(run(agent).all_messages())
     assert [text.startswith("found") for text in answers] == [True, True, False]
@@ -362,7 +362,7 @@ def test_tools_have_limits_of_their_own_and_a_price(endpoint: ScriptedEndpoint) 
 @pytest.mark.feature("child agents")
 def test_a_tool_that_asks_for_another_attempt_counts_each(endpoint: ScriptedEndpoint) -> None:
     endpoint.scripts["seeker"] = seek_until_found
-    own = budgeted(model(endpoint, "seeker"), "10 calls + 5 search + 5 tool_calls")
+    own = budgeted(model(endpoint, "seeker"), "10 calls + 5 tool:search + 5 tool_calls")
     agent = Agent(own, tools=[seek_twice()], capabilities=[ToolBudget(own)])
     assert run(agent).output == "That is all."
     spent = {row.axis: (row.spent, row.held) for row in own.layers[0].balance()}

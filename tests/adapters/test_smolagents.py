@@ -428,7 +428,7 @@ def test_attempts_of_the_model_s_client_count_as_one_call(endpoint: ScriptedEndp
 
 
 def test_budgets_round_a_model_add_up_and_a_block_counts_once(endpoint: ScriptedEndpoint) -> None:
-    model = budgeted(budgeted(a_model(endpoint), "9 calls"), "1 call", account="inner")
+    model = budgeted(budgeted(a_model(endpoint), "9 calls"), "1 call/day", account="inner")
     assert isinstance(model, OpenAIServerModel)
     with budget("9 calls") as block:
         model.generate(ASK)
