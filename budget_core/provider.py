@@ -32,6 +32,7 @@ class ChatResponse:
     """A model's answer: text, tool calls, or both.
 
     - `usage`: the provider's report as it came.
+    - `model`: the model that answered, `None` where the answer does not say.
     - `cost`: what the provider says it billed, in US dollars, and `service_tier` the tier that it
       says it served; `None` where it says nothing.
     - `cut_off_by`: the scope of the budget that answered in the model's place; `None` where a model
@@ -50,6 +51,7 @@ class ChatResponse:
     cost: float | None
     service_tier: str | None
     cut_short_by: str | None = None
+    model: str | None = None
     attempts = 1
 
     def __init__(

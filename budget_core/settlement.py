@@ -67,14 +67,34 @@ class Settlement:
             self._usage = estimated(prompt, tokens - prompt)
 
     def cost(self, price: "Any") -> "tuple[int | None, bool]":
-        """Return the nano-USD of the call, `None` without a price, and whether that is all."""
-        if price is None:
-            return None, not self.billed
+        """Return the nano-USD of the call, `None` if unknown, and whether that is all.
+
+        The price is that of the model that answered, if `price` knows it. What the provider says it
+        billed counts where that is more.
+        """
         if not self.billed:
-            return 0, True
-        tier = getattr(self._response, "service_tier", None) or self._tier
-        cost: tuple[int, bool] = price.cost_of(self.usage, tier)
-        return cost
+            return None if price is None else 0, True
+        cost, is_all, response = None, False, self._response
+        if price is not None:
+            model = getattr(response, "model", None)
+            if model and hasattr(price, "answered_by"):
+                price = price.answered_by(model)
+            tier = getattr(response, "service_tier", None) or self._tier
+            cost, is_all = price.cost_of(self.usage, tier)
+        billed = _in_nano(getattr(response, "cost", None))
+        return (billed, True) if billed and billed >= (cost or 0) else (cost, is_all)
+
+
+def _in_nano(usd: "Any") -> int:
+    """Return reported dollars as nano-USD, 0 for anything else."""
+    if not isinstance(usd, (int, float)) or not usd > 0:
+        return 0
+    from budget_core.money import in_nano  # loaded for the first reported cost
+
+    try:
+        return in_nano("cost", usd)
+    except ValueError:
+        return 0
 
 
 def is_closing() -> bool:

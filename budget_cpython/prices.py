@@ -6,7 +6,7 @@ from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
 from budget_core.errors import refuse
-from budget_core.prices import Price, has_more
+from budget_core.prices import Price, has_more, price_of
 from budget_core.usage import Usage, read_usage
 from budget_cpython.billed_units import Part, as_dict, parts_of, tariffs_of, units_of
 from budget_cpython.price_table import dearest_of
@@ -103,6 +103,13 @@ class ListedPrice:
             cost, full = self._price_of_whole(usage), False
         by_unit = usage.status == usage.MISSING and cost > 0  # seconds or pages in place of tokens
         return _in_nano(cost), full and (known or by_unit)
+
+    def answered_by(self, model: str) -> "ListedPrice":
+        """Return the price of the model that answered; this one where it is not listed."""
+        if model == self._model:
+            return self
+        found: ListedPrice | None = price_of(self._table, model, self._provider.id)
+        return found or self
 
     def cost_of_units(self, **units: float) -> tuple[int, bool]:
         """Return the nano-USD of units by genai-prices' names, and whether all have a price.

@@ -446,3 +446,13 @@ def test_a_run_at_another_tier_costs_what_the_list_says() -> None:
     result = operative.run_sync(QUESTION)
     assert result.usage["nano_usd"] == listed("gpt-5-mini").cost(1_000, 100) // 2
     assert result.usage["unpriced"] == 0
+
+
+def test_a_run_costs_what_the_model_takes_that_answered() -> None:
+    answer = ChatResponse("Done.", usage=PLAIN)
+    answer.model = "gpt-4o-2024-05-13"
+    operative = Operative(
+        Script(answer), budget=Budget(max_turns=3), model="gpt-4o-mini", prices=ListedPrices()
+    )
+    result = operative.run_sync(QUESTION)
+    assert result.usage["nano_usd"] == listed("gpt-4o-2024-05-13").cost(1_000, 100)

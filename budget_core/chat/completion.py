@@ -26,7 +26,9 @@ def parse_answer(body: bytes) -> ChatResponse:
             for call in message.get("tool_calls") or ()
         ]
         usage, tier = data.get("usage"), data.get("service_tier")
-        return make_answer(content, calls, choice.get("finish_reason"), usage, tier)
+        answer = make_answer(content, calls, choice.get("finish_reason"), usage, tier)
+        answer.model = data.get("model")
+        return answer
     except (AttributeError, IndexError, KeyError, TypeError):
         raise ProviderError(200, "the answer is not a chat completion")
 

@@ -43,7 +43,9 @@ async def read_stream(
         raise ProviderError(exchange.status, "the streamed answer broke off")
     calls = [parts.calls[index] for index in sorted(parts.calls)]
     sink.pieces[before:] = [text]  # the answer's own string: its text is there once
-    return make_answer(text or None, calls, parts.finish_reason, parts.usage, parts.tier)
+    answer = make_answer(text or None, calls, parts.finish_reason, parts.usage, parts.tier)
+    answer.model = parts.model
+    return answer
 
 
 class _Parts:
@@ -55,6 +57,7 @@ class _Parts:
         self.finish_reason: str | None = None
         self.usage: Any = None
         self.tier: Any = None
+        self.model: Any = None
         self.done = False
 
     def add(self, event: bytes) -> str | None:
@@ -80,6 +83,7 @@ class _Parts:
         if chunk.get("usage"):
             self.usage = sink.usage = chunk["usage"]
         self.tier = chunk.get("service_tier") or self.tier
+        self.model = chunk.get("model") or self.model
         if not chunk["choices"]:
             return None
         choice = chunk["choices"][0]

@@ -79,7 +79,9 @@ def answer_of(result: Any) -> ChatResponse:
     said = [getattr(message, "response_metadata", {}) for message in messages]
     ended = ending(*(one.get(name) for one in said for name in ("finish_reason", "stop_reason")))
     tier = known.get("service_tier")
-    return ChatResponse(text, finish_reason=ended, usage=usage, service_tier=tier)
+    answer = ChatResponse(text, finish_reason=ended, usage=usage, service_tier=tier)
+    answer.model = next((one["model_name"] for one in said if one.get("model_name")), None)
+    return answer
 
 
 def count(call: BudgetedCall, usage: Any, chunk: Any) -> Any:

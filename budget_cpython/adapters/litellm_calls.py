@@ -28,6 +28,7 @@ from budget_cpython.adapters.wire.format import WireFormat
 from budget_cpython.adapters.wire.openai_chat import ChatCompletions, Completions
 from budget_cpython.adapters.wire.openai_embeddings import Embeddings
 from budget_cpython.adapters.wire.openai_responses import Responses
+from budget_cpython.adapters.wire.readers import model_in, with_model
 
 Json = dict[str, Any]
 
@@ -149,11 +150,14 @@ class _Stream(StandingIn):
 
     def _answer(self) -> ChatResponse:
         reader = self._reader
-        return ChatResponse("", finish_reason=reader.ending, service_tier=reader.service_tier)
+        found = ChatResponse("", finish_reason=reader.ending, service_tier=reader.service_tier)
+        return with_model(found, reader.model)
 
     def _takes(self, piece: Any) -> bool:
         """Count a piece; return whether the caller asked for it."""
-        text, passed = self._reader.take(_as_json(piece))
+        event = _as_json(piece)
+        self._reader.model = model_in(event) or self._reader.model
+        text, passed = self._reader.take(event)
         self._call.on_text(text)
         self._call.report = self._reader.report
         return bool(passed)
@@ -188,7 +192,7 @@ def _answer_of(form: WireFormat, answer: Any) -> ChatResponse:
     body = _as_json(answer)
     if not (body.get("usage") or {}).get("total_tokens"):
         body = {**body, "usage": None}
-    return form.answer(body)
+    return with_model(form.answer(body), model_in(body))
 
 
 def _is_cached(answer: Any) -> bool:

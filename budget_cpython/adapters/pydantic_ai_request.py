@@ -80,7 +80,9 @@ def answer_of(response: Any) -> ChatResponse:
     """Return the text and the usage of an answer."""
     text = "".join(text_of(part) for part in response.parts)
     ended = ending(getattr(response, "finish_reason", None))
-    return ChatResponse(text, finish_reason=ended, usage=report(response.usage))
+    found = ChatResponse(text, finish_reason=ended, usage=report(response.usage))
+    found.model = response.model_name
+    return found
 
 
 def report(usage: Any) -> Json:

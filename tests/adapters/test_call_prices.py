@@ -9,7 +9,8 @@ import pytest
 from openai import APIStatusError, OpenAI
 
 from budget_core.prices import price_of
-from budget_cpython import Ledger, ListedPrices, Price, budgeted, parse_limits
+from budget_cpython import Ledger, Limit, ListedPrices, Price, budgeted, parse_limits
+from budget_cpython.price_table import PriceTable
 
 # Models that vendors offer, embeddings included, as their own pages name them.
 CURRENT = {
@@ -55,6 +56,11 @@ def completion(model: str | None, usage: Any = CHAT) -> Any:
     choice = {"index": 0, "finish_reason": "stop", "message": message}
     found = {"id": "1", "object": "chat.completion", "created": 1, "choices": [choice]}
     return {**found, "usage": usage} | ({} if model is None else {"model": model})
+
+
+def answering(model: str) -> Callable[[Any], Any]:
+    """Return a server as which a model always answers."""
+    return lambda asked: completion(model)
 
 
 class Called:
@@ -168,6 +174,101 @@ def test_a_deployment_is_held_as_the_dearest_until_its_model_is_known() -> None:
     called = Called(AZURE, lambda asked: completion("gpt-4o-2024-08-06"), "$5")
     called.chat("gpt-4o-mini")
     assert called.held > 200 * 500_000
+    assert called.spent == cost("gpt-4o-2024-08-06")
+    called.chat("gpt-4o-mini")
+    assert 200 * 10_000 < called.held < 200 * 50_000
+    assert called.spent == 2 * cost("gpt-4o-2024-08-06")
+
+
+def test_the_models_of_deployments_are_kept_by_server() -> None:
+    for place, model in (("one", "gpt-4o"), ("two", "o1")):
+        called = Called(AZURE.replace("acme", place), answering(model), "$50")
+        called.chat()
+        called.chat()
+        assert called.spent == 2 * cost("azure/" + model)
+
+
+def test_the_model_that_answered_is_charged() -> None:
+    called = Called(OPENROUTER, lambda asked: completion("openai/o1-pro"), "$5")
+    called.chat("openai/gpt-4o-mini")
+    assert called.spent == cost("openrouter/openai/o1-pro") > 100 * cost("openai/gpt-4o-mini")
+
+
+def test_a_dated_model_costs_what_is_listed_for_it() -> None:
+    called = Called(OPENAI, lambda asked: completion("gpt-4o-2024-05-13"), "$5")
+    called.chat("gpt-4o")
+    assert called.spent == cost("gpt-4o-2024-05-13") != cost("gpt-4o")
+
+
+def test_a_stream_says_which_model_answers() -> None:
+    first = {"model": "gpt-4o", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}
+    last = {"model": "gpt-4o", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    events = (first, last, {"model": "gpt-4o", "choices": [], "usage": CHAT})
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        text = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+        headers = {"content-type": "text/event-stream"}
+        return httpx.Response(200, headers=headers, content=iter([text.encode()]))
+
+    client = httpx.Client(transport=httpx.MockTransport(serve))
+    ledger = Ledger()
+    ledger.set_limits("a", parse_limits("$5"))
+    plain = OpenAI(api_key="k", http_client=client)
+    chat = budgeted(plain, ledger=ledger, account="a").chat.completions
+    for _ in chat.create(model="gpt-4o-mini", messages=HELLO, stream=True):
+        pass
+    assert ledger.balance("a")[0].spent == cost("gpt-4o")
+
+
+@pytest.mark.parametrize("answered", ["gpt-4o-2024-08-06", "mine-2026-01-02", "other"])
+def test_a_users_own_price_counts_for_what_it_lacks(answered: str) -> None:
+    own = {"gpt-4o": Price(1, 2)}
+    called = Called(OPENAI, lambda asked: completion(answered), "$5", prices=own)
+    called.chat("gpt-4o")
+    assert called.spent == 1_000 * 1_000 + 100 * 2_000
+
+
+def test_a_users_own_price_counts_before_that_of_the_list() -> None:
+    prices = PriceTable({"gpt-4o": Price(1, 2)}, ListedPrices())
+    for answered, expected in (
+        ("gpt-4o-2024-08-06", 1_200_000),
+        ("gpt-4o", 1_200_000),
+        ("gpt-4o-mini", cost("gpt-4o-mini")),
+        ("unheard-of", 1_200_000),
+    ):
+        called = Called(OPENAI, answering(answered), "$5", prices=prices)
+        called.chat("gpt-4o")
+        assert called.spent == expected, answered
+
+
+@pytest.mark.parametrize(
+    ("reported", "expected"),
+    [
+        (0.25, 250_000_000),
+        (1, DOLLAR),
+        (0.0000001, None),
+        (0, None),
+        (-1, None),
+        (1e-12, None),
+        ("9", None),
+        (True, None),
+        ({"total_cost": 0.5}, DOLLAR // 2),
+    ],
+)
+def test_a_reported_cost_counts_where_it_is_more(reported: Any, expected: int | None) -> None:
+    usage = {**CHAT, "cost": reported}
+    model = "openai/gpt-4o-mini"
+    called = Called(OPENROUTER, lambda asked: completion(model, usage), "$5")
+    called.chat(model)
+    assert called.spent == (expected or cost("openrouter/" + model))
+
+
+def test_a_reported_cost_is_charged_where_no_price_is_known() -> None:
+    usage = {**CHAT, "cost": 0.25}
+    called = Called(OPENROUTER, lambda asked: completion("x", usage), "$5")
+    called.ledger.set_limits("a", [Limit("calls", 5), Limit("usd", None)])
+    called.chat("acme/unheard-of")
+    assert called.spent == DOLLAR // 4
 
 
 def test_a_deployment_has_the_model_that_the_user_says() -> None:

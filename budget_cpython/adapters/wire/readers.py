@@ -70,7 +70,7 @@ class WholeReader(Reader):
             except (ValueError, RecursionError):
                 return []
             self.final = True
-            self._response = self._parse(body)
+            self._response = with_model(self._parse(body), model_in(body))
             self.report = self._response.usage or None
         return []
 
@@ -85,6 +85,7 @@ class StreamReader(Reader):
     A subclass takes the JSON of each event, and sets `report`, `ending` and `final`.
     """
 
+    model: str | None = None  # that answers
     service_tier: str | None = None
     ending = "stop"  # `length` once its limit ended the answer
 
@@ -123,16 +124,38 @@ class StreamReader(Reader):
         """Return the answer so far."""
         usage = dict(self.report) if self.final and self.report else {}
         text, tier = "".join(self._texts), self.service_tier
-        return ChatResponse(text, finish_reason=self.ending, usage=usage, service_tier=tier)
+        found = ChatResponse(text, finish_reason=self.ending, usage=usage, service_tier=tier)
+        return with_model(found, self.model)
 
     def _piece(self, raw: bytes) -> Piece:
         event = parse_event(raw)
         if event is None:
             return Piece(raw)
+        self.model = model_in(event) or self.model
         text, passed = self.take(event)
         if text:
             self._texts.append(text)
         return Piece(raw, text, passed)
+
+
+def model_in(body: Any) -> str | None:
+    """Return the model that an answer, or an event of one, says has answered."""
+    body = body[-1] if isinstance(body, list) and body else body
+    if not isinstance(body, dict):
+        return None
+    inner = body.get("response") or body.get("message")  # of an event
+    found = body.get("model") or body.get("modelVersion")
+    found = found or (inner.get("model") if isinstance(inner, dict) else None)
+    return found if isinstance(found, str) else None
+
+
+def with_model(response: ChatResponse, model: str | None) -> ChatResponse:
+    """Return an answer with the model that gave it, and what its report says was billed."""
+    response.model = model
+    cost = response.usage.get("cost")
+    cost = cost.get("total_cost") if isinstance(cost, dict) else cost  # as Perplexity says it
+    response.cost = cost if type(cost) in (int, float) else None
+    return response
 
 
 def parse_event(raw: bytes) -> dict[str, Any] | None:
