@@ -16,8 +16,10 @@ from budget_cpython.board.plan import ROM
 from budget_cpython.board.programs import DEPLOYED, PROGRAMS, SECRETS
 
 # What the core imports of the firmware.
-_FIRMWARE = ("asyncio", "binascii", "errno", "gc", "hashlib", "json", "os", "select", "socket")
-_FIRMWARE += ("sys", "time", "tls")
+_FIRMWARE = [
+    *("asyncio", "binascii", "errno", "gc", "hashlib", "json", "os", "select", "socket", "sys"),
+    *("time", "tls"),
+]
 _FROZEN = ".frozen"
 _SUFFIXES = ("/", ".py", ".mpy")
 _SHOWN = 3
@@ -71,7 +73,8 @@ def _wanted(listed: Collection[str]) -> dict[str, str]:
 
 def _compared(path: SearchPath, wanted: dict[str, str]) -> tuple[dict[str, str], list[str]]:
     """Return the files that come before the wanted ones, and those that come after."""
-    before, after = {}, []
+    before: dict[str, str] = {}
+    after: list[str] = []
     for name, place in sorted(wanted.items()):
         found = list(_places(path, name))
         if place in found:  # else the check of the files says that it is missing
@@ -96,7 +99,8 @@ def _places(path: SearchPath, name: str) -> Iterator[str]:
 def _of_the_core(found: list[str], listed: list[str]) -> tuple[dict[str, str], list[str]]:
     """Return the files of its folder that stand before deployed ones, and the others of no use."""
     modules = {path.rpartition(".")[0]: path for path in listed}
-    before, unused = {}, []
+    before: dict[str, str] = {}
+    unused: list[str] = []
     for path in found if listed else ():
         folders = [str(above) for above in PurePosixPath(path).parents if str(above) in modules]
         hidden = modules.get(path.removesuffix(".py")) if path.endswith(".py") else None
