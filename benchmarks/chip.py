@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks import heap
-from benchmarks.chip_chat import chat
+from benchmarks.chip_chat import chat, largest_block
 from benchmarks.emulated_chip import CHIP, KIB, STACK, EmulatedChip
 from benchmarks.figures import Figure
 from benchmarks.mpy import ROOT
@@ -31,6 +31,7 @@ MAX_TRACKERS = {"folder": 21 * KIB, "ROMFS": 12 * KIB}
 MAX_BOARD_STACK = 6500
 MAX_DEEP_STACK = 7500
 RP2_STACK = 7936
+GC_THRESHOLD = 4096  # of the boards' settings
 STEP = 32
 DEEP = "import outer"
 AGENT = "import agent\nagent.main()"
@@ -158,7 +159,8 @@ def measure(quick: bool = False) -> list[Figure]:
         raise RuntimeError("the emulated chip is not built: make chip builds it")
     with TemporaryDirectory() as folder:
         image = build(Path(folder))
-        return _sets(image, Path(folder, "library")) + _agent(image) + _stacks(image)
+        figures = _sets(image, Path(folder, "library")) + _agent(image)
+    return figures + _blocks() + _stacks(image)
 
 
 def _sets(image: bytes, library: Path) -> list[Figure]:
@@ -180,6 +182,14 @@ def _agent(image: bytes) -> list[Figure]:
     return [
         Figure("heap: agent at work, ROMFS", seen["peak"], "B"),
         Figure("least heap for the agent, ROMFS", kib, "KiB", MAX_AGENT_KIB),
+    ]
+
+
+def _blocks() -> list[Figure]:
+    name = "largest free block of a chat in a heap of 190 KiB"
+    return [
+        Figure(f"{name}, gc.threshold({GC_THRESHOLD})", largest_block(GC_THRESHOLD), "B"),
+        Figure(f"{name}, without", largest_block(-1), "B"),
     ]
 
 

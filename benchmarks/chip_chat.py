@@ -1,22 +1,28 @@
 """The chat of a board on the emulated chip, its network replaced by answers that are made there.
 
-`boards/unix/main.py` runs as it is. Two questions are typed; each is a turn of five LLM calls with
-two tools. With a ledger the answers of a service, whose account has no limit, are made too.
+`boards/unix/boot.py` and `main.py` run as they are. Two questions are typed; each is a turn of five
+LLM calls with two tools. With a ledger the answers of a service, whose account has no limit, are
+made too.
 """
 
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.emulated_chip import KIB, EmulatedChip
+from benchmarks.emulated_chip import KIB, STACK, EmulatedChip
 from benchmarks.mpy import ROOT
 from budget_cpython.board.build import Form, build_core, romfs_image
 
 _HEAP = 512 * KIB
+_PICO = 190 * KIB
+_BLOCK = 16
 _TURNS = 2
 _SETTINGS = (ROOT / "boards/unix/settings.py").read_text()
 _LEDGER = _SETTINGS.replace('LEDGER = ""', 'LEDGER = "http://127.0.0.1:8321"')
 _PROGRAM = """
-import asyncio, json, sys
+import sys
+exec(open("/boot.py").read())
+import asyncio, gc, json, micropython
 
 class Keyboard:
     lines = ["What is left to do?", "And now?", None]
@@ -63,6 +69,8 @@ class Wire:
     def model(self):
         name = ("list_files", "read_chip", "list_files", "read_chip", None)[Wire.calls % 5]
         Wire.calls += 1
+        gc.collect()
+        micropython.mem_info()
         message = {"role": "assistant", "content": "The tomatoes want water."}
         if name:
             call = {"name": name, "arguments": "{}"}
@@ -88,7 +96,19 @@ exec(open("/main.py").read(), {"__name__": "__main__"})
 """
 
 
-def chat(form: Form, ledger: bool, stack: int) -> str:
+def largest_block(threshold: int) -> int:
+    """Return the bytes of the largest free block at an LLM call of the chat, when it is least.
+
+    The heap is a Pico W's, the core precompiled in the file system. It is collected after
+    `threshold` bytes, below 0 only when it is full.
+    """
+    shown = chat(Form.MPY, False, STACK, _PICO, threshold)
+    return min(map(int, re.findall(r"max free sz: (\d+)", shown))) * _BLOCK
+
+
+def chat(
+    form: Form, ledger: bool, stack: int, heap: int = _HEAP, threshold: int | None = None
+) -> str:
     """Return what the chat of a board shows; raise where a turn did not make its calls."""
     with TemporaryDirectory() as made:
         files, core = Path(made, "files"), Path(made, "core")
@@ -97,9 +117,13 @@ def chat(form: Form, ledger: bool, stack: int) -> str:
         image = romfs_image(core) if form is Form.ROMFS else None
         if image is None:
             core.rename(files / "lib")
-        (files / "settings.py").write_text(_LEDGER if ledger else _SETTINGS)
-        (files / "main.py").write_bytes((ROOT / "boards/unix/main.py").read_bytes())
-        with EmulatedChip(_HEAP, stack, image, files) as chip:
+        settings = _LEDGER if ledger else _SETTINGS
+        if threshold is not None:
+            settings += f"GC_THRESHOLD = {threshold}\n"
+        (files / "settings.py").write_text(settings)
+        for name in ("boot.py", "main.py"):
+            (files / name).write_bytes((ROOT / "boards/unix" / name).read_bytes())
+        with EmulatedChip(heap, stack, image, files) as chip:
             shown = chip.run(_PROGRAM)
     if shown.count("tokens in 5 calls") != _TURNS or "error" in shown:
         raise RuntimeError(f"the chat of a board ended early: {shown}")

@@ -1,12 +1,7 @@
 """The agent program of an ESP32-C6: a chat over USB or its serial line, a turn a line."""
 
-import gc
-
-import settings
-
-gc.threshold(settings.GC_THRESHOLD)  # collected often, the heap keeps in one piece
-
 import esp32
+import settings
 
 from budget_core.board.console import main
 from budget_core.board.tools import chip_tool, note_tools

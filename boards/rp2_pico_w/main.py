@@ -1,11 +1,6 @@
 """The agent program of the Raspberry Pi Pico W: a chat over USB, a turn a line."""
 
-import gc
-
 import settings
-
-gc.threshold(settings.GC_THRESHOLD)  # collected often, the heap keeps in one piece
-
 from machine import ADC
 
 from budget_core.board.console import main

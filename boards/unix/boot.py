@@ -1,4 +1,10 @@
-"""Make the clock ready, before the agent program starts: the machine's own, set by the machine."""
+"""Make heap and clock ready, before the agent program starts; the machine has set the clock."""
+
+import gc
+
+import settings
+
+gc.threshold(settings.GC_THRESHOLD)  # before the first import of what takes memory
 
 from budget_core.board.device import prepare_clock
 

@@ -1,10 +1,6 @@
 """The agent program of the unix board: a chat over its pty, a turn a line."""
 
-import gc
-
 import settings
-
-gc.threshold(settings.GC_THRESHOLD)  # collected often, the heap keeps in one piece
 
 from budget_core.board.console import main
 from budget_core.board.tools import chip_tool, note_tools

@@ -45,7 +45,8 @@ SYSTEM_PROMPT = (
 )
 
 # Memory: how much of what was asked and answered goes into the next turn, how much of a note is
-# read, and after how many bytes the heap is collected.
+# read, and after how many bytes the heap is collected: often, so that it keeps in one piece and has
+# the block of 16 KB that TLS asks for.
 HISTORY_CHARS = 4_000
 NOTES = "/notes"
 MAX_NOTE_BYTES = 1_000

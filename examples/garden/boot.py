@@ -1,4 +1,10 @@
-"""Join the Wi-Fi and set the clock on a board; on this machine both are there."""
+"""Keep the heap in one piece, join the Wi-Fi and set the clock; a machine has the last two."""
+
+import gc
+
+import settings
+
+gc.threshold(settings.GC_THRESHOLD)  # before the first import of what takes memory
 
 try:
     import network
@@ -8,8 +14,6 @@ except ImportError:
 
     prepare_clock()
 else:
-    import settings
-
     from budget_core.board.device import optional
     from budget_core.board.wifi import start
 

@@ -1,14 +1,9 @@
 """Water a garden: an agent reads the soil at its hours, and answers questions in between."""
 
+import asyncio
 import gc
 
 import settings
-
-if hasattr(gc, "threshold"):  # MicroPython's: collected often, the heap keeps in one piece
-    gc.threshold(settings.GC_THRESHOLD)
-
-import asyncio
-
 from garden import Bed, Garden, seconds_until
 
 from budget_core import WALL, DailyAllowance, FileBudgetStore

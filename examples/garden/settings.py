@@ -63,7 +63,8 @@ NTP_RETRIES = 4
 NTP_TIMEOUT_S = 2
 
 # Memory: how much of what was asked and answered goes into the next turn, and after how many bytes
-# the heap is collected.
+# the heap is collected: often, so that it keeps in one piece and has the block of 16 KB that TLS
+# asks for.
 HISTORY_CHARS = 2_000
 GC_THRESHOLD = 4096
 

@@ -143,6 +143,18 @@ def test_a_board_that_is_well_passes_every_check(agent: Cli, endpoint: ScriptedE
     assert requests == [("GET", "/v1/models")]
 
 
+def threshold(board: UnixBoard) -> int:
+    """Return after how many bytes the heap is collected once `boot.py` has run."""
+    with BoardConnection(board.port) as connection:
+        return int(connection.run("import gc\nprint(gc.threshold())"))
+
+
+def test_the_boot_program_keeps_the_heap_in_one_piece(agent: Cli) -> None:
+    assert threshold(agent.board) == 4096
+    add_settings(agent, "GC_THRESHOLD = 2048\n")
+    assert threshold(agent.board) == 2048
+
+
 def test_it_changes_nothing_on_the_board_and_starts_its_program_again(agent: Cli) -> None:
     spend(agent.board, 1234)
     before = digests(agent.board)
@@ -390,6 +402,7 @@ def test_a_chip_that_its_boot_has_connected_is_well(
         secrets = tmp_path / "garden/secret.py"
         assert cli("deploy", f"{tmp_path}/garden", "--secrets", secrets).code == 0
         found = examined(cli)
+        assert threshold(board) == 4096
     assert found.results == dict.fromkeys(CHECKS, "ok") | {"ledger": "not run"}
     assert chip[1] in found["firmware"]
     assert found["wifi"] == "ok: garden, address 192.168.1.7, signal -61 dBm"

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks import chip
-from benchmarks.chip_chat import chat
+from benchmarks.chip_chat import chat, largest_block
 from benchmarks.emulated_chip import CHIP, KIB, EmulatedChip
 from budget_cpython.board.build import Form
 from budget_cpython.board.memory import LEDGER_STACK_BYTES, STACK_BYTES
+
+TLS_BLOCK = 16 * KIB
 
 pytestmark = pytest.mark.skipif(not CHIP.exists(), reason="make chip builds the emulated chip")
 
@@ -33,6 +35,11 @@ def test_five_steps_with_two_tools_and_a_daily_store_are_run_over_mpremote(image
         assert seen["tokens"] == chip.STEPS * 100
         files = subprocess.run([*mpremote, "ls", ":budget"], capture_output=True, text=True)
         assert files.stdout.count("/") >= 3, files  # the slots of the day
+
+
+def test_a_heap_that_is_collected_often_keeps_the_block_that_tls_asks_for() -> None:
+    assert largest_block(chip.GC_THRESHOLD) > 3 * TLS_BLOCK
+    assert largest_block(-1) < TLS_BLOCK
 
 
 def test_a_heap_that_is_too_small_is_an_error_and_no_result(image: bytes) -> None:
