@@ -7,7 +7,7 @@ of a board is that of `microbudget board doctor`: the console, its agent and the
 Its chat is `boards/unix/main.py` in the file system, precompiled, with its network made there.
 
 A stack is the least limit, in steps of 32 bytes, within which MicroPython does not refuse to nest
-deeper. The limit is 7,936 bytes on rp2, the smallest of the boards'.
+deeper. The limit is 7,936 bytes on an RP2040, the smallest of the boards'.
 """
 
 import json

@@ -1,6 +1,7 @@
 """A day's count takes no more memory after many calls than after a few."""
 
 import gc
+import sys
 
 from budget_core import DailyBudgetConfig, DailyBudgetTracker, FileBudgetStore, TurnBudgetTracker
 from tests_micro.support import FakeClock, temp_folder
@@ -45,6 +46,17 @@ if mem_alloc is not None:
     def test_counting_alone_takes_no_memory() -> None:
         assert not grows(day_of())
         assert not grows(TurnBudgetTracker())
+
+    def test_a_record_takes_96_bytes_of_the_heap_of_a_chip() -> None:
+        day = day_of()
+        call(day, 100)
+        gc.collect()
+        gc.disable()
+        before = mem_alloc()
+        call(day, 1)
+        taken = mem_alloc() - before
+        gc.enable()
+        assert taken <= (192 if sys.maxsize > 1 << 31 else 96)
 
     def test_counting_with_a_store_takes_no_memory() -> None:
         with temp_folder() as folder:

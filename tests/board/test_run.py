@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
 from budget_cpython.board.connection import BoardConnection
+from budget_cpython.board.known_boards import find_board
 
 from .support import PATIENCE, Cli, out, pseudo_terminal, read_until, start
 
@@ -76,11 +78,14 @@ def test_a_board_whose_deploy_was_interrupted_is_not_run(cli: Cli, mine: Path) -
     assert "was interrupted, so no program starts: repeat it" in said.err
 
 
-def test_the_unix_board_runs_in_the_foreground_and_can_be_deployed_to(tmp_path: Path) -> None:
-    options = ("--heap", "384k", "--flash", tmp_path / "flash.img")
-    with start("run", "unix", *options) as board:
+def test_the_unix_board_runs_in_the_foreground_and_has_room_for_a_ledger(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    shutil.copytree(find_board("unix"), mine)
+    with (mine / "settings.py").open("a") as file:
+        file.write('LEDGER = "http://127.0.0.1:1"\n')
+    with start("run", "unix", "--flash", tmp_path / "flash.img") as board:
         port = read_until(out(board), "\n").partition("mpremote connect ")[2].split()[0]
-        with start("deploy", "unix", "--port", port) as deploy:
+        with start("deploy", mine, "--source", "--port", port) as deploy:
             said, complaints = deploy.communicate(timeout=PATIENCE)
         assert (deploy.returncode, complaints) == (0, "")
         assert "(1 of " in said

@@ -11,7 +11,7 @@ from budget_cpython.board.build import MPY_VERSION, Form, build_board
 from budget_cpython.board.connection import BoardConnection
 from budget_cpython.board.device import Device, Identity
 from budget_cpython.board.errors import UsageError
-from budget_cpython.board.known_boards import known_boards
+from budget_cpython.board.known_boards import find_board, known_boards
 from budget_cpython.board.target import Target, mismatches, read_target
 from tests.board.emulator.noon import NoonBoard
 
@@ -129,6 +129,12 @@ def test_a_malformed_file_is_named(mine: Path, text: str, words: str) -> None:
     with pytest.raises(UsageError, match=r"mine/board\.toml: ") as error:
         read_target(mine)
     assert words in str(error.value)
+
+
+def test_the_c6_is_a_board_of_the_first_release_with_its_firmware() -> None:
+    target = read_target(find_board("esp32_c6"))
+    assert target is not None
+    assert target.oldest == (1, 24)
 
 
 def test_every_board_of_ours_names_its_device() -> None:

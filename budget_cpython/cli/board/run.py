@@ -23,7 +23,7 @@ program continues. `run unix` without --port starts an emulated board on this ma
     parser = add_command(below, _run, "start the program and talk to it", examples, about)
     parser.add_argument("board", metavar="BOARD", help="the board that was deployed")
     unix = parser.add_argument_group("the unix board, without --port")
-    unix.add_argument("--heap", default="384k", metavar="SIZE", help="size of its heap (384k)")
+    unix.add_argument("--heap", default="512k", metavar="SIZE", help="size of its heap (512k)")
     unix.add_argument("--flash", type=Path, metavar="FILE", help="keep its flash in FILE")
     unix.add_argument(
         "--fs", choices=("littlefs", "fat"), default="littlefs", help="its file system"
