@@ -276,12 +276,22 @@ class Gate:
         scope = getattr(response, "cut_off_by", None)
         if scope:
             self.reason = StopReason(StopReason.CUT_OFF, response.content or "", scope=scope)
-        elif self.reason is None and not response.tool_calls and response.finish_reason == "length":
-            text = "the answer was cut off at the end of its tokens"
-            kind, scope, limit = StopReason.TOKEN_BUDGET, self.envelope.name, call.hold.limit
-            used = None if limit is None else call.usage.output
-            self.reason = StopReason(kind, text, "completion tokens", used, limit, scope=scope)
+        elif response.finish_reason == "length":
+            self._note_cut(response, call)
         return response
+
+    def _note_cut(self, response: "Any", call: LlmCall) -> None:
+        """Note that an answer ended at its limit: without tool calls, the run is over with it."""
+        limit, by = call.hold.limit, call.hold.lowered_by
+        text = "the answer was cut off at the end of its tokens"
+        if by is not None:
+            self.envelope.ledger.note_cut(response, limit)
+            text += ", which were what the account could afford"
+        if self.reason is None and not response.tool_calls:
+            used = None if limit is None else call.usage.output
+            place = ("completion tokens", used, limit)
+            kind, scope = StopReason.TOKEN_BUDGET, by or self.envelope.name
+            self.reason = StopReason(kind, text, *place, scope=scope)
 
 
 def joined(before: str, text: str | None) -> str:

@@ -160,24 +160,11 @@ class LedgerProvider:
         options["model"] = hold.model if hold.model == self._wrapper.fallback_model else model
         response = await self._call(hold, messages, tools, options)
         asked = self.ledger_account.max_tokens if asked is None else asked
-        if max_tokens is not None and (asked is None or max_tokens < asked):
-            self._note_cut(response, max_tokens)
+        lowered = max_tokens is not None and (asked is None or max_tokens < asked)
+        if lowered and getattr(response, "finish_reason", None) == "length":
+            self.cut_short += 1
+            self.ledger_account.note_cut(response, max_tokens)
         return response
-
-    def _note_cut(self, response: "Any", limit: int) -> None:
-        """Count, mark and log an answer that ended at a limit that the budget lowered."""
-        if getattr(response, "finish_reason", None) != "length":
-            return
-        self.cut_short += 1
-        if getattr(response, "cut_short_by", None) is None:
-            path = self.ledger_account.path
-            log(
-                "warning", f"an answer was cut short at the {limit} tokens that {path} could afford"
-            )
-            try:
-                response.cut_short_by = path
-            except AttributeError:
-                pass  # another provider's, which takes no mark
 
     def _before_final(
         self, prompt: int, limit: int | None, price: "Price | None"

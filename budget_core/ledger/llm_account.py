@@ -16,6 +16,7 @@ from budget_core.ledger.limit import MOST
 from budget_core.ledger.outbox import CHARGE, COMMIT, RELEASE, Entry, Outbox, check_account, new_key
 from budget_core.ledger.records import TTL, Hold, by_ledger, check_ttl, check_wait, origin
 from budget_core.ledger.window import FAR
+from budget_core.log import log
 from budget_core.monotonic import MONOTONIC
 from budget_core.provider import maybe_await
 from budget_core.usage import Usage
@@ -416,6 +417,18 @@ class LedgerAccount:
             answer = tokens - held.prompt
             was_cut = held.limit is not None and answer >= held.limit
             self._shared.learn((self.path, held.model), max(1, answer), was_cut)
+
+    def note_cut(self, response: "Any", limit: int | None) -> None:
+        """Mark and log an answer that ended at a limit which this account's budget lowered."""
+        if getattr(response, "cut_short_by", None) is None:
+            log(
+                "warning",
+                f"an answer was cut short at the {limit} tokens that {self.path} could afford",
+            )
+            try:
+                response.cut_short_by = self.path
+            except AttributeError:
+                pass  # another provider's, which takes no mark
 
     def others_wait(self) -> bool:
         """Tell whether calls of this process wait for this ledger: a new one waits behind them."""

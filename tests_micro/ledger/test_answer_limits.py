@@ -2,6 +2,7 @@
 
 from budget_core.agent.budget import Budget
 from budget_core.agent.operative import Operative
+from budget_core.agent.stop import StopReason
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.llm_account import LedgerAccount, UnpricedError
 from budget_core.prices import Price
@@ -167,3 +168,14 @@ async def test_an_answer_that_the_budget_cut_short_is_counted_and_marked() -> No
     assert (answer.cut_short_by, wrapper.cut_short) == (None, 1)
     answer = await wrapped(big(cut), make_ledger(calls=9)).chat(HELLO)
     assert answer.cut_short_by is None
+
+
+async def test_the_result_of_a_run_says_whose_budget_cut_its_answer_short() -> None:
+    for caps, limit, scope in (({"tokens": 30_000}, None, "org/team"), ({"calls": 9}, 50, "run")):
+        budget = Budget(max_turns=9, max_tokens_per_turn=limit)
+        ledger = make_ledger(**caps)
+        agent = Operative(Script(cut), (), budget, ledger=ledger, account="org/team")
+        result = await agent.run("?")
+        assert result.reason is not None
+        assert (result.reason.kind, result.reason.scope) == (StopReason.TOKEN_BUDGET, scope)
+        assert ("what the account could afford" in str(result.reason)) is (limit is None)
