@@ -37,3 +37,18 @@ async def wait_for_event(event: asyncio.Event, seconds: float) -> None:
 async def _set_after(seconds: float, event: asyncio.Event) -> None:
     await asyncio.sleep(seconds)
     event.set()
+
+
+def cancellations() -> int:
+    """Return how often the running task was cancelled; 0 without one, or where none counts."""
+    try:
+        count: Any = getattr(asyncio.current_task(), "cancelling", None)
+    except RuntimeError:  # there is no event loop
+        return 0
+    return count() if count else 0
+
+
+def raise_lost(before: int) -> None:
+    """Raise a cancellation since there were `before`: CPython 3.11's `wait_for` may forget it."""
+    if cancellations() > before:
+        raise asyncio.CancelledError

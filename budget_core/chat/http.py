@@ -3,6 +3,7 @@
 import asyncio
 
 from budget_core.errors import ProviderError, refuse
+from budget_core.waking import cancellations, raise_lost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class HttpExchange:
         self._rest = _UNKNOWN  # bytes to come of the body, or of its chunk
         self._reader: Any = None
         self._writer: Any = None
+        self._cancellations = 0
 
     async def send(self, method: str, path: str, body: "Callable[[], Iterable[bytes]]") -> None:
         """Send a request and read the head of its answer.
@@ -100,9 +102,12 @@ class HttpExchange:
         opening = asyncio.open_connection(place, to.port, **options)
         head = [f"{method} {path} HTTP/1.1", f"Host: {to.host}:{to.port}", "Connection: close"]
         head += to.headers + [f"Content-Length: {size}", "", ""]
+        self._cancellations = cancellations()
         try:
             self._reader, self._writer = await self._within(opening, "connecting to")
+            raise_lost(self._cancellations)
             await self._within(self._write("\r\n".join(head).encode(), body()), "sending to")
+            raise_lost(self._cancellations)
         except ProviderError as error:
             error.sent = False
             raise
@@ -166,6 +171,7 @@ class HttpExchange:
 
     async def _more(self) -> bool:
         piece = await self._within(self._reader.read(_PIECE), "reading from")
+        raise_lost(self._cancellations)
         self._seen += len(piece)
         most = self._endpoint.max_bytes
         if self._seen > most:

@@ -126,11 +126,24 @@ class HttpLedger:
         """Hold amounts on every limit of the path and of the accounts above it, or raise.
 
         The service keeps the order of those who wait. It may wait for less than is asked, and is
-        then asked again.
+        then asked again. A wait that is cancelled is undone before the cancellation goes on.
         """
         check_ttl(ttl)
-        fields = {"amounts": check_amounts(amounts, True), "key": _key(key), "ttl": ttl}
-        left_ms = time_to_wait(wait) if wait else 0
+        asked, key = check_amounts(amounts, True), _key(key)
+        if wait:
+            from budget_core.ledger.outbox import reserve_or_undo
+
+            return await reserve_or_undo(self._ask_in_turn, path, asked, key, ttl, wait)
+        fields = {"amounts": asked, "key": key, "ttl": ttl}
+        return await self._ask_hold("reserve", path, fields)
+
+    async def _ask_in_turn(self, operation: str, *arguments: "Any") -> "Any":
+        """Do an operation; reserve with a wait until that is over."""
+        if len(arguments) < 5:
+            return await getattr(self, operation)(*arguments)
+        path, asked, key, ttl, wait = arguments
+        fields = {"amounts": asked, "key": key, "ttl": ttl}
+        left_ms = time_to_wait(wait)
         while left_ms:
             fields["wait"] = left_ms / 1000
             try:

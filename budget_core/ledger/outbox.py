@@ -1,5 +1,6 @@
 """Keep the settlements and charges that a ledger could not take yet, and deliver them later."""
 
+from asyncio import CancelledError
 from binascii import hexlify
 from os import urandom
 
@@ -16,10 +17,11 @@ from budget_core.ledger.errors import (
 )
 from budget_core.ledger.limit import MAX_LIMITS, MOST, check_axis, check_path, root
 from budget_core.ledger.records import Hold
+from budget_core.waking import cancellations, raise_lost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from typing import Any
 
     Ask = Callable[..., Awaitable[Any]]  # ask(operation, *arguments), an operation of the ledger
@@ -28,6 +30,7 @@ COMMIT = "commit"
 RELEASE = "release"
 CHARGE = "charge"
 _REDEEM = "redeem"
+_UNDOINGS = 5  # of one reservation, if they are cancelled too
 FINAL = (HoldSettledError, KeyReusedError, UnknownAccountError, ValueError)
 
 
@@ -233,6 +236,29 @@ class Outbox:
                 used.update(entry.actual or {})
                 return _become(entry, COMMIT, CHARGE, Hold(hold.path, new_key()), used)
         return False
+
+
+async def reserve_or_undo(
+    ask: "Ask", path: str, amounts: "Mapping[str, Any]", key: str, ttl: float, *wait: float
+) -> Hold:
+    """Take a hold; if the caller is cancelled meanwhile, undo that first."""
+    before = cancellations()
+    try:
+        try:
+            held: Hold = await ask("reserve", path, amounts, key, ttl, *wait)
+            return held
+        finally:
+            raise_lost(before)
+    except CancelledError:
+        outbox = Outbox()
+        outbox.redeem(Hold(path, key, dict(amounts)), ttl, dict.fromkeys(amounts, 0))
+        for _ in range(_UNDOINGS):
+            try:
+                await outbox.deliver_all(ask)
+                break
+            except CancelledError:
+                pass  # it is undone first
+        raise
 
 
 def _become(

@@ -6,10 +6,11 @@ import time
 
 from budget_core.ledger.errors import BudgetExceededError, UnknownHoldError
 from budget_core.ledger.limit import check_amounts, check_path, root
+from budget_core.ledger.outbox import finish, new_key, reserve_or_undo
 from budget_core.ledger.records import ROOMS, TTL, origin, time_to_wait
 from budget_core.monotonic import MONOTONIC
 from budget_core.provider import maybe_await
-from budget_core.waking import from_any_thread, wait_for_event
+from budget_core.waking import cancellations, from_any_thread, raise_lost, wait_for_event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,8 +47,6 @@ def reserve_blocking(
     wait: float,
 ) -> "Hold":
     """Do `ledger.reserve`, and block this thread for up to `wait` seconds while others hold it."""
-    from budget_core.ledger.outbox import finish  # nothing is awaited here
-
     event = _ThreadEvent()
 
     async def pause(seconds: float) -> None:
@@ -70,7 +69,9 @@ async def reserve_waiting(
 ) -> "Hold":
     """Do `ledger.reserve`, and wait up to `wait` seconds in the event loop while others hold it.
 
-    The ledger blocks or is awaited; `ask(operation, *arguments)` does one operation of it.
+    The ledger blocks or is awaited. A reservation that is under way at a cancellation is undone
+    before that goes on. `ask(operation, *arguments)` does one operation of the ledger in another
+    way, such as `undoing(…)`.
     """
     event = asyncio.Event()
 
@@ -79,7 +80,30 @@ async def reserve_waiting(
         event.clear()
 
     waiter = _Waiter(path, amounts, key, ttl, wait, pause, from_any_thread(event.set))
-    return await room_of(ledger).reserve(ask or _asks(ledger), waiter)
+    return await room_of(ledger).reserve(ask or undoing(_asks(ledger)), waiter)
+
+
+def undoing(ask: "Ask") -> "Ask":
+    """Return what asks as `ask` does, and undoes a reservation whose caller is cancelled."""
+
+    async def awaited(operation: str, *arguments: "Any") -> "Any":
+        return await maybe_await(ask(operation, *arguments))
+
+    async def attempt(operation: str, *arguments: "Any") -> "Any":
+        found = ask(operation, *arguments)
+        if not hasattr(found, "close"):
+            return found
+        if operation == "reserve":
+            found.close()  # a coroutine that has not begun: one that may be cancelled needs a key
+            path, amounts, key, ttl = arguments
+            return await reserve_or_undo(awaited, path, amounts, key or new_key(), ttl)
+        before = cancellations()
+        try:
+            return await found
+        finally:
+            raise_lost(before)
+
+    return attempt
 
 
 def _asks(ledger: "Any") -> "Ask":

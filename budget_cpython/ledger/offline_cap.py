@@ -19,12 +19,12 @@ from budget_core.ledger.limit import MAX_LIMITS, Limit, check_amounts, check_key
 from budget_core.ledger.outbox import new_key
 from budget_core.ledger.records import TTL, Hold, check_hold, check_ttl
 from budget_core.ledger.upstream import Upstream
+from budget_core.ledger.waiting import reserve_waiting
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.forked import begin_again_in_children
 from budget_cpython.ledger.errors import LedgerCorruptError
 from budget_cpython.ledger.locks import TaskGate, ThreadGate
 from budget_cpython.ledger.passthrough import AsyncPassthrough, BlockingLedger
-from budget_cpython.ledger.waiting import reserve_waiting
 from budget_cpython.wall_clock import WALL
 
 OFFLINE = (LedgerUnavailableError, LedgerFullError)

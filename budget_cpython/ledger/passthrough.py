@@ -125,7 +125,7 @@ class AsyncPassthrough(AsyncLedgerProtocol):
         wait: float | None = None,
     ) -> Hold:
         if wait:
-            from budget_cpython.ledger.waiting import reserve_waiting  # most programs never wait
+            from budget_core.ledger.waiting import reserve_waiting  # most programs never wait
 
             return await reserve_waiting(self, path, amounts, key, ttl, wait)
         return await self._do("reserve", path, amounts, key, ttl)

@@ -19,11 +19,11 @@ from budget_core.ledger.errors import (
 )
 from budget_core.ledger.limit import Limit, LimitReader, check_amounts, check_key, check_path
 from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl, wake
+from budget_core.ledger.waiting import reserve_waiting
 from budget_core.until import stamp
 from budget_core.wall_clock import DAY
 from budget_cpython.forked import begin_again_in_children
 from budget_cpython.ledger.passthrough import BlockingLedger
-from budget_cpython.ledger.waiting import reserve_waiting
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.wall_clock import WALL
 

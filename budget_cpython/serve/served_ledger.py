@@ -13,8 +13,7 @@ from starlette.routing import Route
 from budget_core.errors import BudgetError
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.records import check_wait
-from budget_core.ledger.waiting import room_of
-from budget_cpython.ledger.waiting import reserve_waiting
+from budget_core.ledger.waiting import reserve_waiting, room_of, undoing
 
 THREADS = 32
 MAX_WAIT_S = 60
@@ -76,7 +75,8 @@ class ServedLedger:
         wait_s = min(check_wait(wait) / 1000, MAX_WAIT_S)
         if not wait_s or room_of(self._ledger).waiting >= MAX_WAITING:
             return await self.call("reserve", path, amounts, key, ttl)
-        return await reserve_waiting(self._ledger, path, amounts, key, ttl, wait_s, self.call)
+        ask = undoing(self.call)
+        return await reserve_waiting(self._ledger, path, amounts, key, ttl, wait_s, ask)
 
     async def is_ready(self) -> bool:
         """Tell whether the engine answers, by asking for an account that need not exist.

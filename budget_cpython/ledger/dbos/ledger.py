@@ -13,10 +13,10 @@ from budget_core.ledger.errors import LedgerError
 from budget_core.ledger.limit import check_key
 from budget_core.ledger.outbox import finish
 from budget_core.ledger.records import TTL, Hold
+from budget_core.ledger.waiting import reserve_waiting, undoing
 from budget_cpython.ledger.dbos.plain import pack, unpack
 from budget_cpython.ledger.dbos.workflow import step_key, workflow
 from budget_cpython.ledger.passthrough import AsyncPassthrough, BlockingLedger
-from budget_cpython.ledger.waiting import reserve_waiting
 
 _Step: TypeAlias = Callable[[], Awaitable[Any]]
 
@@ -86,7 +86,8 @@ class AsyncDBOSLedger(AsyncPassthrough):
     ) -> Hold:
         """Reserve without a step of its own: the waiting is within one."""
         if wait:
-            return await reserve_waiting(self._ledger, path, amounts, key, ttl, wait, self._call)
+            ask = undoing(self._call)
+            return await reserve_waiting(self._ledger, path, amounts, key, ttl, wait, ask)
         return cast(Hold, await self._call("reserve", path, amounts, key, ttl))
 
     async def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
