@@ -28,10 +28,12 @@ def dataclass_of(base: "Any", module: str, *, frozen: bool, coerce: bool, **body
         vars(self).clear()
         vars(self).update(checked)
 
-    body |= {"__doc__": base.__doc__, "__module__": module}
+    body["__doc__"] = base.__doc__
     if coerce:
         body["__post_init__"] = check
-    return make_dataclass(base.__name__, fields, bases=(base,), namespace=body, frozen=frozen)
+    made = make_dataclass(base.__name__, fields, bases=(base,), namespace=body, frozen=frozen)
+    made.__module__ = module  # `make_dataclass` says itself since Python 3.12; pickles ask for it
+    return made
 
 
 def frozen(base: "Any", module: str) -> "Any":
