@@ -1,6 +1,7 @@
 """Lend connections of psycopg's pools, to threads or to the tasks of an event loop."""
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +28,15 @@ class Driver:
     loop: Callable[[], object]
 
 
-THREADS = Driver(psycopg.Connection, ConnectionPool, ThreadGate, lambda: None)
+class _Pool(ConnectionPool[Any]):
+    """A pool that is left to the system as an interpreter ends: none of its threads runs then."""
+
+    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_exiting():  # since Python 3.13 this would wait for them in vain
+            super().__del__()
+
+
+THREADS = Driver(psycopg.Connection, _Pool, ThreadGate, lambda: None)
 ASYNCIO = Driver(psycopg.AsyncConnection, AsyncConnectionPool, TaskGate, asyncio.get_running_loop)
 
 
