@@ -14,10 +14,10 @@ from budget_cpython.adapters.provider_errors import UnbilledError, as_settled
 from budget_cpython.adapters.request import Admitted, Request
 from budget_cpython.adapters.wire import (
     Reader,
-    UnreadableRequestError,
     WireFormat,
     check_spelling,
     find_format,
+    read_body,
 )
 from budget_cpython.adapters.wire.readers import WholeReader
 from budget_cpython.deadline import Deadline
@@ -47,16 +47,9 @@ class Exchange:
 
     def open(self) -> BudgetedCall:
         """Return the call that the request's body asks for; raises `UnreadableRequestError`."""
-        try:
-            self._body = json.loads(self._request.content)
-            if not isinstance(self._body, dict):
-                raise UnreadableRequestError("the request's body is not a JSON object")
-            check_spelling(self._body)
-            self._asked = self._at_vendor(self._wire.read(self._body))
-        except RecursionError:
-            raise UnreadableRequestError("the request's body is nested too deeply") from None
-        except ValueError:
-            raise UnreadableRequestError("the request's body is not a JSON object") from None
+        self._body = read_body(self._request.content)
+        check_spelling(self._body)
+        self._asked = self._at_vendor(self._wire.read(self._body))
         self.call = BudgetedCall(self._layers, self._asked)
         return self.call
 

@@ -5,7 +5,6 @@ import gc
 import gzip
 import inspect
 import json
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -283,12 +282,27 @@ def test_of_a_key_that_is_given_twice_the_last_one_is_held_and_sent(make: Any, s
     assert body["model"] == "dear"
 
 
-def test_a_body_that_is_nested_too_deeply_is_refused(make: Any, served: Any) -> None:
-    tries, depth = make(served.url, a_layer("9 calls")), sys.getrecursionlimit() * 9 // 10
-    content = b'{"input": %s}' % (b"[" * depth + b"]" * depth)
+@pytest.mark.parametrize("depth", [100, 500, 1_000, 10_000])
+@pytest.mark.parametrize("nested", [b'{"k": %s}', b"[%s]"])
+def test_a_body_that_is_nested_too_deeply_is_refused(
+    make: Any, served: Any, nested: bytes, depth: int
+) -> None:
+    layer = a_layer("9 calls + 1000 tokens")
+    tries, (opened, closed) = make(served.url, layer), nested.split(b"%s")
+    content = b'{"model": "m", "input": %s1%s}' % (opened * depth, closed * depth)
     answer = tries.run(tries.client.post("embeddings", content=content))
-    assert answer.json()["error"]["code"] == "unreadable_request"
+    error = answer.json()["error"]
+    assert error["code"] == "unreadable_request"
+    assert "nested more than 100 levels deep" in error["message"]
     assert served.sent == []
+    assert used(layer, "calls") == (0, 0)
+
+
+def test_a_body_may_be_nested_up_to_a_bound(make: Any, served: Any) -> None:
+    tries = make(served.url, a_layer("9 calls"))
+    content = b'{"model": "m", "input": %s1%s}' % (b"[" * 99, b"]" * 99)
+    tries.run(tries.client.post("embeddings", content=content))
+    assert len(served.sent) == 1
 
 
 @pytest.mark.parametrize("model", ["error-400", "error-401", "error-429", "error-500"])

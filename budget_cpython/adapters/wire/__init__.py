@@ -7,6 +7,7 @@ import re
 from typing import Final
 
 from budget_cpython.adapters.wire.anthropic_messages import CountTokens, Messages
+from budget_cpython.adapters.wire.body import read_body
 from budget_cpython.adapters.wire.format import WireFormat
 from budget_cpython.adapters.wire.google_generate import (
     GOOGLE_MODELS,
@@ -35,6 +36,7 @@ __all__ = [
     "WireFormat",
     "check_spelling",
     "find_format",
+    "read_body",
     "refusal",
 ]
 
