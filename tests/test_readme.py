@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from budget_cpython.endpoint import ScriptedEndpoint
+from tests.ledger.dbos.support import SQLITE_TOO_OLD, SQLITE_WILL_DO
 from tests.paths import ROOT
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -48,6 +49,8 @@ def run(code: str, folder: Path, **environment: str) -> str:
 
 @pytest.mark.parametrize(("name", "code"), snippets("python"))
 def test_a_python_snippet_runs(name: str, code: str, tmp_path: Path) -> None:
+    if "sqlite:///" in code and not SQLITE_WILL_DO:
+        pytest.skip(SQLITE_TOO_OLD)
     pem = (ROOT / "tests/data/localhost.pem").read_text()
     (tmp_path / "ca.der").write_bytes(ssl.PEM_cert_to_DER_cert(pem))
     with ScriptedEndpoint() as endpoint:

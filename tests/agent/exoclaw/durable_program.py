@@ -1,6 +1,6 @@
 """Play a turn of exoclaw's loop in its durable executor, then replay it from the journal.
 
-    python -m tests.agent.exoclaw.durable_program FOLDER ENDPOINT MODEL
+    python -m tests.agent.exoclaw.durable_program DATABASE ENDPOINT MODEL
 
 Prints what was replied each time, how often the provider was called, and the journal of its calls.
 """
@@ -29,7 +29,7 @@ from exoclaw_executor_dbos import (  # type: ignore[import-untyped] # noqa: E402
     set_loop_context,
 )
 
-FOLDER, ENDPOINT, MODEL = sys.argv[1:]
+DATABASE, ENDPOINT, MODEL = sys.argv[1:]
 TURN = "the-turn"
 
 
@@ -67,8 +67,7 @@ async def main() -> None:
 
 
 config: Any = {
-    "name": "microbudget-test", "system_database_url": f"sqlite:///{FOLDER}/dbos.db",
-    "log_level": "CRITICAL",
+    "name": "microbudget-test", "system_database_url": DATABASE, "log_level": "CRITICAL",
 }  # fmt: skip
 DBOS(config=config)
 DBOS.launch()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from budget_cpython.endpoint import ScriptedEndpoint
+from tests.ledger.dbos.support import database_url
 from tests.paths import ROOT
 
 from .play import PATIENCE
@@ -17,10 +18,10 @@ from .play import PATIENCE
 def durable(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """Return what a turn and its replay saw."""
     with ScriptedEndpoint() as endpoint:
-        folder = str(tmp_path_factory.mktemp("durable"))
+        database = database_url(tmp_path_factory.mktemp("durable"), "dbos")
         program = "tests.agent.exoclaw.durable_program"
         run = subprocess.run(
-            [sys.executable, "-m", program, folder, endpoint.base_url, "scripted"],
+            [sys.executable, "-m", program, database, endpoint.base_url, "scripted"],
             cwd=ROOT,
             capture_output=True,
             text=True,

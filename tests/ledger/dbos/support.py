@@ -1,5 +1,7 @@
 """Launch DBOS in the tests' own process, and run functions as its workflows."""
 
+import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +12,8 @@ from dbos import DBOS, SetWorkflowID, SQLAlchemyDatasource
 from tests.ledger.postgres.server import server
 
 QUEUE = "at-once"
+SQLITE_WILL_DO = sys.version_info < (3, 12) or sqlite3.sqlite_version_info >= (3, 42)  # for DBOS
+SQLITE_TOO_OLD = "DBOS needs SQLite 3.42 or later on Python 3.12 or later"
 PAST_ALL = 10_000  # more steps than any workflow here has
 
 
@@ -62,13 +66,23 @@ class Launched:
 
 @contextmanager
 def launched(folder: Path) -> Iterator[Launched]:
-    """Run DBOS on files in a folder, and leave no trace of it."""
-    one = Launched(f"sqlite:///{folder}/dbos.db", f"sqlite:///{folder}/states.db")
+    """Run DBOS on databases named for a folder, and leave no trace of it."""
+    one = Launched(database_url(folder, "dbos"), database_url(folder, "states"))
     try:
         yield one
     finally:
         DBOS.destroy(destroy_registry=True)
         one.source.engine.dispose()
+
+
+def database_url(folder: Path, name: str) -> str:
+    """Return the address of a new database: a file in a folder, or one of the tests' Postgres.
+
+    The latter is named for the folder; it is taken where DBOS needs a newer SQLite.
+    """
+    if SQLITE_WILL_DO:
+        return f"sqlite:///{folder}/{name}.db"
+    return postgres_url("".join(filter(str.isalnum, f"{folder.name}{name}")))
 
 
 def postgres_url(database: str) -> str:

@@ -14,7 +14,7 @@ from budget_core.checksum import decode
 from budget_cpython.ledger.postgres import PostgresLedger
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.ledger.dbos.program import ASKED, CHARGED, KINDS, PLACES, STORE, USED, WORKFLOWS
-from tests.ledger.dbos.support import postgres_url
+from tests.ledger.dbos.support import SQLITE_TOO_OLD, SQLITE_WILL_DO, postgres_url
 from tests.ledger.patience import NO_HURRY, PATIENCE
 from tests.ledger.postgres.server import server
 
@@ -39,6 +39,8 @@ STANDS = {
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str, str]:
     """Return where DBOS keeps its workflows, where trackers' states are, and the ledger."""
     if request.param == "sqlite":
+        if not SQLITE_WILL_DO:
+            pytest.skip(SQLITE_TOO_OLD)
         files = f"sqlite:///{tmp_path}/"
         return files + "dbos.db", files + "states.db", str(tmp_path / "ledger.db")
     url = postgres_url("recovery")
