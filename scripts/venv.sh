@@ -5,14 +5,14 @@ usage() {
     cat <<'END'
 usage: scripts/venv.sh [demo]
 
-Prints the path of the Python of .local/venv, the virtual environment with the
-tools of the group "dev" in pyproject.toml. It is made by $PYTHON (python3 if
-unset), which must be 3.11 or later, and made again when that or the group
-changes. The types of MicroPython's modules (the groups "stubs-…") go to
-.local/stubs, a folder for each board.
+Prints the path of the Python of .local/venv-3.13, the virtual environment with
+the tools of the group "dev" in pyproject.toml. It is made by $PYTHON (python3
+if unset), which must be 3.11 or later, is named for that Python's version, and
+is made again when that or the group changes. The types of MicroPython's modules
+(the groups "stubs-…") go to .local/stubs, a folder for each board.
 
-With demo: the same for .local/demo, with the few packages of the group "demo"
-and without the types.
+With demo: the same for .local/demo-3.13, with the few packages of the group
+"demo" and without the types.
 END
 }
 
@@ -24,10 +24,10 @@ fail() {
     exit 1
 }
 
-group=dev
+group=dev kind=venv
 case ${1-} in
 '') ;;
-demo) group=demo ;;
+demo) group=demo kind=demo ;;
 --help)
     usage >&3
     exit
@@ -49,8 +49,7 @@ fi
 python=$("$python" -c 'import sys; print(sys._base_executable)')
 
 cd "$(dirname "$0")/.."
-venv=$PWD/.local/venv
-[ $group = dev ] || venv=$PWD/.local/$group
+venv=$PWD/.local/$kind-$found
 mkdir -p .local
 if command -v flock >/dev/null; then
     exec 9>.local/venv.lock
@@ -66,7 +65,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_USER=0
 again='Fix that and run the same command again; it starts afresh.'
 if [ "$(cat "$venv/stamp" 2>/dev/null)" != "$stamp" ]; then
     rm -rf "$venv"
-    echo "Setting up Python $found in .local/venv (once; the system is not changed)"
+    echo "Setting up Python $found in ${venv#"$PWD"/} (once; the system is not changed)"
     pip=--without-pip
     ! "$python" -c 'import ensurepip' 2>/dev/null || pip=
     "$python" -m venv $pip "$venv" || fail "$python could not make a virtual environment (its reasons are above)." "$again"
