@@ -3,12 +3,15 @@
 import gc
 import os
 import signal
+from collections.abc import Generator
 from itertools import count
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import properties
+
+MOST_S = 1800  # for one test: the longest campaign on a busy machine
 
 settings.register_profile(
     "unhurried",
@@ -44,6 +47,22 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """Fail a test that waits for ever, by an alarm that interrupts what it waits for."""
+
+    def end(*_: object) -> None:
+        pytest.fail(f"it has not ended within {MOST_S} seconds")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(MOST_S)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def use_the_usual_signals() -> None:

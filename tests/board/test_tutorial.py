@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -67,7 +68,8 @@ class Command:
 
     def run(self, port: str, folder: Path) -> str:
         """Run it as the page's reader does, and return what it printed."""
-        line = self.line.replace("microbudget", f"{sys.executable} -m budget_cpython.cli", 1)
+        command = f"{shlex.quote(sys.executable)} -m budget_cpython.cli"
+        line = self.line.replace("microbudget", command, 1)
         typed = "".join(f"{text}\n" for text in self.typed)
         with subprocess.Popen(
             ["/bin/sh", "-c", f"exec {line}" if line != self.line else line],

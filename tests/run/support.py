@@ -2,12 +2,14 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 from tests.paths import ROOT
@@ -15,6 +17,7 @@ from tests.paths import ROOT
 PATIENCE = 120  # seconds, where only hanging is to be seen
 RUN = (sys.executable, "-m", "budget_cpython.cli", "run")
 PYTHON = sys.executable
+IN_SHELL = shlex.quote(PYTHON)
 
 
 @dataclass
@@ -74,9 +77,14 @@ class Started:
         self.process.communicate()
 
     def line(self) -> str:
-        """Return the next line that the command prints."""
+        """Return the next line that the command prints; empty if none comes in time."""
         assert self.process.stdout is not None
-        return self.process.stdout.readline().rstrip("\n")
+        late = Timer(PATIENCE, os.killpg, (self.process.pid, signal.SIGKILL))
+        late.start()
+        try:
+            return self.process.stdout.readline().rstrip("\n")
+        finally:
+            late.cancel()
 
     def send(self, line: str) -> None:
         """Send the command a line."""

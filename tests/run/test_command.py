@@ -11,6 +11,7 @@ import pytest
 
 from tests.paths import ROOT
 from tests.run.support import (
+    IN_SHELL,
     PATIENCE,
     PYTHON,
     RUN,
@@ -92,7 +93,7 @@ def test_a_command_that_handles_a_signal_has_its_own_exit_code() -> None:
 
 
 def test_when_the_run_is_terminated_no_process_is_left() -> None:
-    script = f"{PYTHON} -c '{DETACH}' & trap '' TERM; {SPAWN} while :; do sleep 1; done"
+    script = f"{IN_SHELL} -c '{DETACH}' & trap '' TERM; {SPAWN} while :; do sleep 1; done"
     with Started("--budget", LONG, "--grace", "0.1", *shell(script)) as started:
         pids = [int(started.line()), int(started.line())]
         started.process.terminate()
@@ -122,7 +123,7 @@ def test_a_broken_pipe_ends_the_command_as_without_a_run() -> None:
 
 def test_a_command_that_ends_leaves_its_daemons_alone(tmp_path: Path) -> None:
     file = tmp_path / "pid"
-    script = f"{PYTHON} -c '{DETACH}' >{file} 2>&1; until [ -s {file} ]; do sleep 0.1; done"
+    script = f"{IN_SHELL} -c '{DETACH}' >{file} 2>&1; until [ -s {file} ]; do sleep 0.1; done"
     assert run("--budget", LONG, *shell(script)).code == 0
     pid = int(file.read_text())
     try:
@@ -147,7 +148,7 @@ def test_the_deadline_ends_a_command_that_ignores_sigterm(tmp_path: Path) -> Non
 
 def test_the_deadline_ends_grandchildren_and_detached_processes() -> None:
     with ignored(signal.SIGTERM):
-        script = f"(sleep 600 & {PYTHON} -c '{DETACH}'; wait) & wait"
+        script = f"(sleep 600 & {IN_SHELL} -c '{DETACH}'; wait) & wait"
         assert run("--budget", "1 s", "--grace", "0.1", *shell(script)).code == 75
 
 
