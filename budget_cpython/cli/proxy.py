@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,12 @@ from budget_cpython.cli.service_options import (
     run_command,
     seconds,
     warn,
+)
+from budget_cpython.ledger.default_ledger import (
+    default_account,
+    default_url,
+    set_default_limits,
+    usable_default,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +49,7 @@ stops the proxy after running answers have ended. /healthz answers while it runs
 ledger answers."""
 _EXAMPLES = """\
 examples:
-  microbudget proxy --upstream openai=https://api.openai.com --limit '$5/day' --ledger sqlite:b.db
+  microbudget proxy --upstream openai=https://api.openai.com --limit '$5/day'
   microbudget proxy --upstream openai=http://localhost:8000 --limit '1_000_000 tokens/day'
   microbudget proxy --upstream openai=https://api.openai.com --upstream-key openai=env:OPENAI_KEY \\
       --upstream anthropic=https://api.anthropic.com --upstream-key anthropic=@anthropic.key \\
@@ -67,11 +74,17 @@ def add_proxy(commands: Any) -> None:
     option("--upstream", action="append", metavar="NAME=URL", required=True, help=text)
     text = "an upstream's key, as NAME=@FILE or NAME=env:VARIABLE; without it the client's is sent"
     option("--upstream-key", action="append", default=[], metavar="NAME=…", help=text)
-    text = f"the ledger: sqlite:FILE, redis://…, postgresql://…, http://… ({MEMORY}); or set "
-    option("--ledger", metavar="URL", help=f"{text}${ENGINE_VARIABLE}")
+    text = "the ledger: sqlite:FILE, redis://…, postgresql://…, http://…; by default "
+    text += (
+        f"${ENGINE_VARIABLE}, else for limits with a window a file of the user's own, else {MEMORY}"
+    )
+    option("--ledger", metavar="URL", help=text)
     add_ledger_key(option)
-    text = f"the account of calls without --keys, and of keys for all accounts ({ACCOUNT})"
-    option("--account", default=ACCOUNT, metavar="PATH", help=text)
+    text = (
+        f"the account of calls without --keys, and of keys for all accounts ({ACCOUNT}; for limits "
+    )
+    text += "with a window and no --ledger one of this folder and address)"
+    option("--account", metavar="PATH", help=text)
     text = "the limits of that account, set at the start, as in '$5/day + 100 calls/hour'"
     option("--limit", metavar="LIMITS", help=text)
     add_listening(option, LISTEN)
@@ -102,15 +115,38 @@ def _expect(text: str) -> "int | str":
 
 def _proxy(options: argparse.Namespace) -> int:
     """Serve the proxy until told to stop."""
-    url = options.ledger = options.ledger or os.environ.get(ENGINE_VARIABLE) or MEMORY
+    default = _choose_ledger(options)
     serve = prepare_service(options)
-    if options.workers > 1 and url == MEMORY:
+    if options.workers > 1 and options.ledger == MEMORY:
         raise ValueError("processes cannot share memory: give --ledger, as in sqlite:budget.db")
-    proxy = make_proxy(options)  # refuses what is malformed, also where workers make their own
-    _set_limits(options, proxy)
+    with nullcontext() if default is None else usable_default(default):
+        proxy = make_proxy(options)  # refuses what is malformed, also where workers make their own
+        _set_limits(options, proxy, default)
     if options.workers == 1:
         return serve(proxy.app)
     return serve(partial(make_worker, options), options.workers)
+
+
+def _choose_ledger(options: argparse.Namespace) -> str | None:
+    """Set the ledger and the account where they are not given; return the default ledger's URL.
+
+    Only limits with a window use it. Raises `ValueError` for one without a window beside them: it
+    would never end there.
+    """
+    chosen, account = options.ledger, options.account
+    options.account = account or ACCOUNT
+    limits = [limit for row in _settings(options).limits().values() for limit in row]
+    if chosen or all(limit.window == "run" for limit in limits):
+        options.ledger = chosen or os.environ.get(ENGINE_VARIABLE) or MEMORY
+        return None
+    if any(limit.window == "run" for limit in limits):
+        raise ValueError(
+            "limits with and without a window need a ledger that is named, where those without one "
+            "never end: give each a window, as in '100 calls/day', or --ledger"
+        )
+    url = options.ledger = default_url()
+    options.account = account or default_account(options.listen, os.path.join(os.getcwd(), "proxy"))
+    return url
 
 
 def make_worker(options: argparse.Namespace) -> Any:
@@ -150,7 +186,7 @@ def _settings(options: argparse.Namespace) -> "Settings":
     return read_settings(options.settings, said, options.account)
 
 
-def _set_limits(options: argparse.Namespace, proxy: "Proxy") -> None:
+def _set_limits(options: argparse.Namespace, proxy: "Proxy", default: str | None) -> None:
     """Set the limits that the options say, and see that the ledger can be used."""
     from budget_cpython.ledger.opening import open_ledger
 
@@ -161,7 +197,9 @@ def _set_limits(options: argparse.Namespace, proxy: "Proxy") -> None:
         ledger = open_ledger(options.ledger, **ledger_options(options, options.ledger))
     try:
         for path, limits in settings.limits().items():
-            if ledger.limits(path) != limits:
+            if default is not None:
+                set_default_limits(ledger, default, path, limits)
+            elif ledger.limits(path) != limits:
                 ledger.set_limits(path, limits)
         account = options.account
         if options.keys is None and not any(map(ledger.limits, chain(account))):

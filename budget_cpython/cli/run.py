@@ -6,10 +6,10 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from budget_cpython.cli.service_options import (
     ENGINE_VARIABLE,
@@ -20,9 +20,10 @@ from budget_cpython.cli.service_options import (
     run_command,
     seconds,
 )
+from budget_cpython.ledger.default_ledger import default_url, usable_default
 
 if TYPE_CHECKING:
-    from budget_cpython.adapters.layer import Layer
+    from budget_core.ledger.limit import Limit
     from budget_cpython.run.report import Report
 
 _ABOUT = """\
@@ -37,8 +38,8 @@ _EPILOG = """\
 the budget, in quotes, as a shell replaces $5:
   '$5 + 30 min'                      dollars, and a time
   '200 calls + 1_000_000 tokens'     calls, tokens
-  '$5/day + $0.50' --ledger sqlite:budget.db --account me
-                                     $0.50 for this run, $5 a day for all runs of the account
+  '$5/day + $0.50'                   $0.50 for this run, $5 a day for all runs of this program,
+                                     or of --account: kept in --ledger, else in the user's own
 
 exit codes:
   that of the command, or 128 + N if signal N ended it
@@ -68,11 +69,11 @@ def add_run(commands: Any) -> None:
     option = run.add_argument
     option("--budget", metavar="BUDGET", help="limits, a time, or both, as in '$5 + 30 min'")
     ledger = (
-        "also draw on an account of this ledger: sqlite:FILE, redis://…, postgresql://…, http://…; "
-        f"or set ${ENGINE_VARIABLE}"
+        "where limits with a window are kept: sqlite:FILE, redis://…, postgresql://…, http://…; by "
+        f"default ${ENGINE_VARIABLE}, else a file of the user's own"
     )
     option("--ledger", metavar="URL", help=ledger)
-    option("--account", metavar="PATH", help="the account in the ledger, as in team/me")
+    option("--account", metavar="PATH", help="its account, as in team/me; by default the program's")
     add_ledger_key(option)
     upstream = "where calls go: by default to the URL that a variable had, else to the vendor; "
     upstream += "openai, anthropic, google or a name of your own; may be repeated"
@@ -97,6 +98,7 @@ def _run(options: argparse.Namespace) -> int:
     """Run the command, say what it used, and return the exit code."""
     if not hasattr(os, "posix_spawnp"):
         raise OSError("`microbudget run` needs Linux or macOS: elsewhere use `microbudget proxy`")
+    from budget_cpython.run.accounts import open_layers
     from budget_cpython.run.environment import for_command, plan_routes
     from budget_cpython.run.within import NotStartedError, run_within
 
@@ -104,8 +106,10 @@ def _run(options: argparse.Namespace) -> int:
     if not command:
         raise ValueError("give a command, as in microbudget run --budget '$5' -- node agent.js")
     routes = plan_routes(os.environ, _upstreams(options), options.set)
-    with _ledger(options) as ledger:
-        layers, seconds = _budget(options, ledger)
+    limits, seconds = _budget(options)
+    place = _place(options, command, limits)
+    with _ledger(options, place) as ledger:
+        layers = open_layers(limits, ledger, place.account, place.default, **_rules(options))
         if options.report:
             Path(options.report).touch()  # refused now, not at the end
         try:
@@ -114,7 +118,7 @@ def _run(options: argparse.Namespace) -> int:
                 seconds,
                 routes,
                 command,
-                for_command(os.environ, _ledger_url(options), options.ledger_key),
+                for_command(os.environ, place.url, options.ledger_key),
                 grace=options.grace,
                 shows=not options.quiet,
                 notices=options.notices,
@@ -133,37 +137,66 @@ def _upstreams(options: argparse.Namespace) -> dict[str, str]:
     return {upstream.name: upstream.url for upstream in read_upstreams(options.upstream, [])}
 
 
-def _ledger_url(options: argparse.Namespace) -> str | None:
-    return options.ledger or (options.account and os.environ.get(ENGINE_VARIABLE)) or None
+class _Place(NamedTuple):
+    """Where limits with a window are: a ledger and an account; `default` is the default URL."""
+
+    url: str | None = None
+    account: str | None = None
+    default: str | None = None
+
+
+def _place(options: argparse.Namespace, command: list[str], limits: "list[Limit]") -> _Place:
+    """Return the ledger that is to be drawn on, and the account in it."""
+    from budget_cpython.run.accounts import account_of
+
+    account, engine = options.account, os.environ.get(ENGINE_VARIABLE)
+    if options.ledger:
+        if not account:
+            raise ValueError("--ledger needs an account to draw on, as in --account team/me")
+        return _Place(options.ledger, account)
+    has_window = any(limit.window != "run" for limit in limits)
+    if has_window and not account:
+        return _Place(default_url(), account_of(command), default_url())
+    if account and not has_window and not engine:
+        raise ValueError(
+            f"--account needs a ledger, or a budget with a window: give --ledger, or set "
+            f"${ENGINE_VARIABLE}"
+        )
+    return _Place(default_url(), account) if account else _Place()
 
 
 @contextmanager
-def _ledger(options: argparse.Namespace) -> Iterator[Any]:
+def _ledger(options: argparse.Namespace, place: _Place) -> Iterator[Any]:
     """Yield the ledger that is to be drawn on, or `None`."""
     from budget_cpython.ledger.opening import open_ledger
 
-    url = _ledger_url(options)
-    if not url:
-        if options.account:
-            raise ValueError(f"--account needs a ledger: give --ledger, or set ${ENGINE_VARIABLE}")
+    url = place.url
+    if url is None:
         yield None
         return
-    if not options.account:
-        raise ValueError("--ledger needs an account to draw on, as in --account team/me")
-    with closing(open_ledger(url, **ledger_options(options, url))) as ledger:
+    with nullcontext() if options.ledger else usable_default(url):
+        ledger = open_ledger(url, **ledger_options(options, url))
+    with closing(ledger):
         yield ledger
 
 
-def _budget(options: argparse.Namespace, ledger: Any) -> "tuple[list[Layer], float | None]":
-    from budget_cpython.run.accounts import open_layers, read_budget, read_prices
+def _budget(options: argparse.Namespace) -> "tuple[list[Limit], float | None]":
+    from budget_cpython.run.accounts import read_budget
 
-    if options.budget is None and ledger is None:
+    if options.budget is not None:
+        return read_budget(options.budget)
+    if not options.ledger and not options.account:
         raise ValueError("give --budget, as in --budget '$5 + 30 min', or --ledger and --account")
-    limits, seconds = ([], None) if options.budget is None else read_budget(options.budget)
+    return [], None
+
+
+def _rules(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of the run's layers."""
+    from budget_cpython.run.accounts import read_prices
+
     rules = {name: getattr(options, name) for name in ("fallback_model", "wait", "max_tokens")}
     rules["prices"] = None if options.prices is None else read_prices(options.prices)
-    rules = {name: value for name, value in rules.items() if value is not None}
-    return open_layers(limits, ledger, options.account, **rules), seconds
+    return {name: value for name, value in rules.items() if value is not None}
 
 
 def _say(options: argparse.Namespace, report: "Report") -> None:

@@ -1,13 +1,22 @@
 """The accounts that a run draws on: one of its own, and maybe one that outlives it."""
 
+import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from budget_core.ledger.limit import Limit
 from budget_cpython.adapters.layer import Layer
+from budget_cpython.ledger.default_ledger import default_account, set_default_limits
 from budget_cpython.ledger.limit_parser import check_counted, parse_budget
 from budget_cpython.price_table import PriceTable
 from budget_cpython.proxy.settings import read_settings
+
+# what starts a program that its arguments name
+_STARTS_OTHERS = re.compile(
+    r"(python|pypy)[0-9.]*|node|bun|deno|ruby|perl|php|java|(ba|z|da|fi)?sh|env|nice|nohup|time|timeout"
+    r"|uv|uvx|pipx|npx|npm|pnpm|yarn"
+)
 
 
 def read_budget(text: str) -> tuple[list[Limit], float | None]:
@@ -29,33 +38,54 @@ def read_prices(file: str) -> PriceTable:
     return PriceTable(settings.prices, Layer().prices, settings.deployments)
 
 
+def account_of(command: Sequence[str]) -> str:
+    """Return the account of a command in the default ledger, by its program and that one's folder.
+
+    Of a command found in `PATH` the folder is the current one.
+    """
+    return default_account("run", _program_of(command))
+
+
+def _program_of(command: Sequence[str]) -> str:
+    name = os.path.basename(command[0])
+    if _STARTS_OTHERS.fullmatch(name):
+        for at, word in enumerate(command[1:], 1):
+            if word == "-m" and at + 1 < len(command):
+                return os.path.join(os.getcwd(), command[at + 1])
+            if os.path.isfile(word):
+                return word
+    elif os.sep in command[0]:
+        return command[0]
+    return os.path.join(os.getcwd(), name)
+
+
 def open_layers(
-    limits: Sequence[Limit], ledger: Any = None, account: str | None = None, **rules: Any
+    limits: Sequence[Limit],
+    ledger: Any = None,
+    account: str | None = None,
+    default: str | None = None,
+    **rules: Any,
 ) -> list[Layer]:
     """Return what the calls of a run draw on: its own account in memory, after that in a ledger.
 
     Limits with a window are for the account in the ledger, and are set there if it has no limits
-    yet. Raises `ValueError` for such a limit without a ledger, and for an account that has others;
-    a ledger's errors for an account that cannot be used.
+    yet; those of an account in the `default` ledger, whose URL that is, are replaced. Raises
+    `ValueError` for an account that has others; a ledger's errors for one that cannot be used.
     """
     kept = [limit for limit in limits if limit.window != "run"]
     own = Layer([limit for limit in limits if limit.window == "run"], None, "run", **rules)
-    if ledger is None:
-        if kept:
-            window = kept[0].window
-            raise ValueError(
-                f"--budget: a run forgets at its end what it used of its {window}: keep that in a "
-                f"ledger, as with --ledger sqlite:budget.db --account me, or leave /{window} out"
-            )
+    if ledger is None or account is None:
         return [own]
-    if kept:
+    if kept and default is not None:
+        set_default_limits(ledger, default, account, kept)
+    elif kept:
         _set(ledger, account, kept)
     shared = Layer((), ledger, account, **rules)
     shared.balance()
     return [shared, own]
 
 
-def _set(ledger: Any, account: str | None, limits: list[Limit]) -> None:
+def _set(ledger: Any, account: str, limits: list[Limit]) -> None:
     now = ledger.limits(account)
     if not now:
         ledger.set_limits(account, limits)

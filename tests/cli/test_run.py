@@ -15,6 +15,7 @@ from budget_core.ledger.limit import Limit
 from budget_cpython.cli import main
 from budget_cpython.cli.service_options import ENGINE_VARIABLE
 from budget_cpython.endpoint import ScriptedEndpoint
+from budget_cpython.ledger.default_ledger import place_of
 from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.serve import KeyFile
 from tests.paths import ROOT
@@ -354,6 +355,46 @@ def test_a_window_is_kept_in_a_ledger(endpoint: ScriptedEndpoint, tmp_path: Path
 
 
 @pytest.mark.slow
+def test_a_window_without_a_ledger_is_kept_for_the_program(
+    endpoint: ScriptedEndpoint, tmp_path: Path
+) -> None:
+    one, other = tmp_path / "one.sh", tmp_path / "other.sh"
+    for file in (one, other):
+        file.write_text(filled(CURL, 2))
+
+    def calls(limits: str, file: Path) -> tuple[list[str], str]:
+        more = {"OPENAI_BASE_URL": endpoint.base_url}
+        done = run("--budget", limits, "--", "sh", file, more=more)
+        return done.out.split(), done.err
+
+    first, said = calls("3 calls/month + 9 calls", one)
+    again, silent = calls("3 calls/month + 9 calls", one)
+    assert (first, again) == (["200", "200"], ["200", "402"])
+    account = f"local/{place_of(str(one))}/run"
+    assert f"3 calls per month of {account} are counted in {os.environ['XDG_STATE_HOME']}/" in said
+    assert "are counted in" not in silent
+    assert calls("3 calls/month", other)[0] == ["200", "200"]
+    assert calls("4 calls/month", one)[0] == ["200", "402"]
+
+
+@pytest.mark.slow
+def test_an_account_of_the_default_ledger_may_be_named(endpoint: ScriptedEndpoint) -> None:
+    more = {"OPENAI_BASE_URL": endpoint.base_url}
+    options = ("--budget", "2 calls/month", "--account", "team/me")
+    said = [run(*options, *curl(2), more=more).out.split() for _ in range(2)]
+    assert said == [["200", "200"], ["402", "402"]]
+
+
+def test_a_place_that_cannot_be_written_is_an_error_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    more = {"XDG_STATE_HOME": str(tmp_path / "file")}
+    done = run("--budget", "2 calls/month", "true", more=more)
+    assert done.code == 1
+    assert "--ledger" in done.err
+    assert f"${ENGINE_VARIABLE}" in done.err
+
+
+@pytest.mark.slow
 def test_an_accounts_own_limits_are_not_replaced(tmp_path: Path) -> None:
     file = tmp_path / "l.db"
     with SqliteLedger(str(file)) as ledger:
@@ -408,7 +449,7 @@ def test_an_account_without_limits_is_an_error_at_the_start(tmp_path: Path) -> N
         (("--budget", "5 dollars", "true"), "not '5 dollars': money is in dollars, such as '$5'"),
         (("--budget", "", "true"), "such as '$5 + 30 min', not ''"),
         (("--budget", " + 30 min", "true"), "put it in '…'"),
-        (("--budget", "$5/day", "true"), "keep that in a ledger, as with --ledger"),
+        (("--budget", "5 calls+3 tokens", "true"), "join limits with ' + '"),
         (("--budget", "$5", "--account", "me", "true"), "--account needs a ledger"),
         (("--budget", "$5", "--ledger", "memory:", "true"), "--ledger needs an account"),
         (("--budget", "$5", "--upstream", "openai", "true"), "NAME=URL"),

@@ -1,5 +1,6 @@
 """Keys of ours: whose account they draw on, and which keys the upstream sees."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,11 @@ import pytest
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.cli import main
 from budget_cpython.ledger import Ledger
+from budget_cpython.ledger.default_ledger import default_account
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.proxy import Access, Proxy, Rules, Upstream
 from budget_cpython.serve import KeyFile
+from tests.paths import ROOT
 from tests.proxy.support import ASKED, CHAT, Behind, ProxyCommand, Request, get, post, usage
 
 
@@ -97,6 +100,31 @@ def test_without_a_key_of_the_upstream_ours_is_left_out_and_the_clients_own_pass
         assert one["x-api-key"] is None
         assert two["Authorization"] == "Bearer mine"
         assert served.ann not in str(one) + str(two)
+
+
+def test_a_limit_with_a_window_survives_the_proxy() -> None:
+    account = default_account("127.0.0.1:0", str(ROOT / "proxy"))
+    with Behind(answering) as behind:
+        statuses: list[int] = []
+        said: list[str] = []
+        for limits in ("2 calls/day", "2 calls/day", "3 calls/day"):
+            with ProxyCommand("--upstream", f"it={behind.url}", "--limit", limits) as proxy:
+                for _ in range(2 - len(statuses) // 2):
+                    statuses.append(post(proxy.url + CHAT, json=ASKED).status_code)
+                said.append(proxy.end()[1])
+    assert statuses == [200, 200, 402, 200]
+    file = f"{os.environ['XDG_STATE_HOME']}/microbudget/ledger.db"
+    assert f"2 calls per day of {account} are counted in {file} from now on" in said[0]
+    assert said[1] == ""
+    assert "are 3 calls per day now, and were 2 calls per day" in said[2]
+
+
+def test_a_limit_without_a_window_beside_one_needs_a_ledger(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, complaints = cli(capsys, *UP, "--limit", "$5/day + 9 calls")
+    assert code == 2
+    assert "as in '100 calls/day', or --ledger" in complaints
 
 
 def test_a_file_of_keys_that_cannot_be_trusted_lets_no_key_in(tmp_path: Path) -> None:
