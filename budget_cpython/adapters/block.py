@@ -4,7 +4,7 @@ from typing import Any, Self, Unpack
 
 from budget_core.notices import show_on
 from budget_cpython.adapters.current import enter
-from budget_cpython.adapters.layer import Options
+from budget_cpython.adapters.layer import Options, lists_options
 from budget_cpython.adapters.opened_layers import Caller, open_layers
 from budget_cpython.entered import Entry, last_entry, leave
 from budget_cpython.ledger.limit_parser import parse_budget
@@ -123,6 +123,7 @@ class BudgetBlock:
         ]
 
 
+@lists_options
 def budget(
     limits: str,
     *,

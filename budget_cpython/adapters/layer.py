@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from inspect import cleandoc
 from threading import RLock
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from budget_core import BudgetWrapper
 from budget_core.checks import check_kind
@@ -18,6 +19,8 @@ from budget_cpython.adapters.shared_ledgers import LedgerPair, check_process, is
 from budget_cpython.config import TurnBudgetConfig
 from budget_cpython.ledger.limit_words import COUNTED
 from budget_cpython.price_table import with_deployments
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Options(TypedDict, total=False):
@@ -56,6 +59,14 @@ class Options(TypedDict, total=False):
     estimates: bool
     on_threshold_crossed: Callable[..., object]
     on_limit_reached: Callable[..., object]
+
+
+def lists_options(function: F) -> F:
+    """Add what `Options` lists to a function's docstring, where `help` shows it."""
+    if function.__doc__ and Options.__doc__:
+        listed = cleandoc(Options.__doc__).partition("\n\n")[2]
+        function.__doc__ = f"{cleandoc(function.__doc__)}\n\nOptions:\n\n{listed}"
+    return function
 
 
 _HOOKS = ("on_threshold_crossed", "on_limit_reached")

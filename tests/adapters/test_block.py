@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from functools import partial, wraps
 from pathlib import Path
+from pydoc import plain, render_doc
 from typing import Any
 
 import httpx
@@ -22,7 +23,7 @@ from budget_cpython import (
 )
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.current import current_layers
-from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.layer import Layer, Options
 from budget_cpython.ledger.limit_parser import parse_limits
 from tests.adapters.support import a_request, call_async, call_blocking
 
@@ -320,6 +321,14 @@ def test_limits_of_tools_are_refused_for_a_client_that_calls_none() -> None:
         for limits in ("20 tool_calls", "$5 + 3 tool:search"):
             with pytest.raises(ValueError, match="httpx counts calls of models"):
                 budgeted(client, limits)
+
+
+@pytest.mark.parametrize("function", [budget, budgeted])
+def test_help_lists_the_options(function: Any) -> None:
+    shown = plain(render_doc(function))
+    for option in Options.__annotations__:
+        assert f"`{option}`" in shown
+    assert '- `enforcement`: `"cutoff"` refuses' in shown
 
 
 def test_budgeted_names_what_it_does_not_know() -> None:
