@@ -90,7 +90,7 @@ class _InProcess:
         self._former.discard((path, key))
 
 
-_SHARED: "MutableMapping[Any, _InProcess]" = by_ledger()
+IN_PROCESS: "MutableMapping[Any, _InProcess]" = by_ledger()
 
 
 class LlmHold:
@@ -269,7 +269,7 @@ class LedgerAccount:
             refuse("expect", "a whole number of tokens, 1 or more, or 'learned'", expect)
         self.error: Exception | None = None
         self.in_flight: set[LlmHold] = set()
-        self._shared = _SHARED.setdefault(origin(ledger), _InProcess())
+        self._shared = IN_PROCESS.setdefault(origin(ledger), _InProcess())
         self.outbox = self._shared.outbox
 
     async def reserve(

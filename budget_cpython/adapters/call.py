@@ -41,6 +41,7 @@ class BudgetedCall:
         self._layers = distinct(self._around, _ANSWERED.get())
         self._streamed = StreamedAnswer()
         self._admitted: Admitted | None = None
+        self.charge: tuple[Any, Any] | None = None
 
     def begin_blocking(self) -> Admitted:
         """Admit the call, and return what to send.
@@ -130,8 +131,17 @@ class BudgetedCall:
         elif not _has_loop():
             _deliver(self._layers)
 
+    @property
+    def model(self) -> str:
+        """The model that the call is sent to: the one that was asked for, or the fallback."""
+        return self.request.model if self._admitted is None else self._admitted.model
+
     def note_charge(self, layer: Layer, hold: Any, outcome: Any) -> None:
-        """Count what a layer is charged on it, and on those whose account its own one counts on."""
+        """Count what a layer is charged on it, and on those whose account its own one counts on.
+
+        The first one is the innermost: `charge` is its hold and the outcome.
+        """
+        self.charge = self.charge or (hold, outcome)
         for around in {*self._around, layer}:
             if _counts(around, layer):
                 around.calls.add(hold, outcome)
@@ -197,7 +207,8 @@ def _has_loop() -> bool:
 def _deliver(layers: Sequence[Layer]) -> None:
     """Deliver what the ledgers are owed that can be asked without a loop."""
     for layer in layers:
-        layer.deliver()
+        if isinstance(layer, Layer):
+            layer.deliver()
 
 
 class _ModelsAnswer:

@@ -182,6 +182,10 @@ class Layer:
             if wrapper is not None:
                 wrapper.account.add(used)
 
+    async def flush(self) -> None:
+        """Deliver what the ledger is owed, of all accounts of this process."""
+        await self._awaited.flush()
+
     def deliver(self) -> None:
         """Deliver what the ledger is owed, unless it is an asyncio one."""
         if self._blocking is not None:

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from budget_core.errors import BudgetError
 from budget_core.ledger import memory
-from budget_core.ledger.llm_account import LedgerAccount
+from budget_core.ledger.llm_account import IN_PROCESS, LedgerAccount
 from budget_core.ledger.outbox import finish
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.opening import open_ledger, sqlite_path
@@ -96,8 +96,11 @@ class WaitingLedger:
 
 @atexit.register
 def _close() -> None:
-    """Deliver what the ledgers of URLs are owed, and close them."""
+    """Deliver what ledgers are owed that block, and close those of URLs."""
+    for ledger in list(IN_PROCESS):
+        with suppress(Exception):  # the others are still owed something
+            if IN_PROCESS[ledger].outbox.entries and not is_awaited(ledger):
+                finish(LedgerAccount(ledger, "agent").flush())
     for pair in _OPENED.values():
-        with suppress(Exception):  # the others are still to be closed
-            finish(LedgerAccount(pair.ledger, "agent").flush())
+        with suppress(Exception):
             pair.ledger.close()

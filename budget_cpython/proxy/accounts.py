@@ -10,7 +10,7 @@ from budget_core.ledger.records import Hold
 from budget_core.provider import maybe_await
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.shared_ledgers import pair_of
-from budget_cpython.proxy.recorder import Quiet, Recorder
+from budget_cpython.proxy.recorder import AsAsked, Quiet, Recorder
 from budget_cpython.proxy.usage_by_model import UsageByModel
 
 
@@ -33,13 +33,10 @@ class Account:
 
     def __init__(self, rules: Rules, record: UsageByModel) -> None:
         self.strict = rules.strict
-        prices = next((layer.prices for layer in rules.layers if layer.prices is not None), None)
-        quiet = [] if rules.notices else [Quiet()]
-        self.layers: list[Any] = [
-            *quiet,
-            *rules.layers,
-            Recorder(record, prices, bool(quiet)),
-        ]
+        recorder = Recorder(record, bool(rules.layers))
+        self.layers: list[Any] = [recorder, *rules.layers]
+        if not rules.notices:
+            self.layers = [recorder, Quiet(), *rules.layers, AsAsked()]
         self._places = [(pair_of(layer.ledger).awaited, layer.account) for layer in rules.layers]
 
     async def take_call(self) -> "list[tuple[Any, Hold]]":

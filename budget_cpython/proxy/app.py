@@ -1,8 +1,9 @@
 """The proxy as an ASGI app: find the account and the upstream, and pass the call on."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
@@ -15,6 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from budget_core.ledger import memory
 from budget_cpython.adapters.http_client import budgeted_http_client
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.deadline import Deadline
@@ -106,7 +108,10 @@ class Proxy:
             def rules_of(path: str) -> Rules:
                 return rules
 
-        self._account = lru_cache(_MOST_ACCOUNTS)(lambda path: Account(rules_of(path), self.usage))
+        self._rules_of = rules_of
+        self._account = lru_cache(_MOST_ACCOUNTS)(self._open_account)
+        self._running: set[asyncio.Task[Any]] = set()
+        self._ledgers: dict[int, Layer] = {}  # one layer of each ledger, by the ledger's id
         timeout = httpx.Timeout(upstream_timeout_s, connect=_CONNECT_S, pool=None)
         self._timeouts = timeout.as_dict()
         self._client: httpx.AsyncClient | None = None
@@ -140,8 +145,27 @@ class Proxy:
             client, self._client = self._client, None
             if client is not None:
                 await client.aclose()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LEDGER_S):
+                    await self._settle_all()
+
+    async def _settle_all(self) -> None:
+        """Wait for the calls that were ended to be settled; deliver what ledgers are owed."""
+        running = self._running - {asyncio.current_task()}
+        if running:
+            await asyncio.wait(running)
+        for layer in list(self._ledgers.values()):
+            await layer.flush()
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        task: Any = asyncio.current_task()
+        self._running.add(task)
+        try:
+            await self._pass_on(scope, receive, send)
+        finally:
+            self._running.discard(task)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         path: bytes = scope.get("raw_path") or scope["path"].encode()
         exchange = Exchange(scope, receive, send, vendor_of(path.decode("latin-1"), headers))
@@ -154,6 +178,13 @@ class Proxy:
             return
         else:
             await prepared.run(exchange, body)
+
+    def _open_account(self, path: str) -> Account:
+        rules = self._rules_of(path)
+        for layer in rules.layers:
+            if not isinstance(layer.ledger, memory.Ledger):
+                self._ledgers[id(layer.ledger)] = layer
+        return Account(rules, self.usage)
 
     def _prepare(self, scope: Scope, headers: Headers, path: bytes, vendor: str) -> Forward:
         """Return how a request is sent on; `HTTPException` for one that is not."""

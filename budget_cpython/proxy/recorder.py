@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from budget_core.provider import ChatResponse, is_billed, usage_of
-from budget_core.usage import Usage
-from budget_core.usage_estimate import at_least_estimated
+from budget_core.settlement import Settlement
 from budget_cpython.proxy.usage_by_model import ModelUsage, UsageByModel
 
 
@@ -23,9 +21,9 @@ class _Around:
 
 
 class Quiet(_Around):
-    """The outermost layer of a call that takes no notices: the layers below see no tools.
+    """The layer around the accounts of a call that takes no notices: they see no tools.
 
-    So they withdraw none. The tools still count as a part of the prompt. `Recorder` puts back what
+    So they withdraw none. The tools still count as a part of the prompt. `AsAsked` puts back what
     was asked.
     """
 
@@ -50,56 +48,56 @@ class Admission(_Around):
         return await call.next_answer(*arguments, **options)
 
 
-class Recorder(_Around):
-    """The innermost layer: it adds what a call used to a record, by the model that answered.
-
-    A `quiet` one sends the messages and tools that were asked, as `Quiet` says.
-    """
-
-    def __init__(self, record: UsageByModel, prices: Any = None, quiet: bool = False) -> None:
-        super().__init__()
-        self._record = record
-        self._prices = prices
-        self._quiet = quiet
+class AsAsked(_Around):
+    """The innermost layer below `Quiet`: it sends the messages and tools that were asked."""
 
     async def chat(
         self, messages: Any, tools: Any, model: str, *, call: Any, **options: Any
     ) -> Any:
-        """Wait for the answer, and note what it used."""
-        if self._quiet:
-            messages, tools = call.request.messages, call.request.tools
-        asked = (model, messages, tools, options)
+        """Pass a call on as it was asked."""
+        request = call.request
+        return await call.next_answer(request.messages, request.tools, model, **options)
+
+
+class Recorder(_Around):
+    """The outermost layer: it adds what calls are charged to a record, by model.
+
+    That is the charge of the innermost account; without an account, what the call used.
+    """
+
+    def __init__(self, record: UsageByModel, has_account: bool) -> None:
+        super().__init__()
+        self._record = record
+        self._has_account = has_account
+
+    async def chat(
+        self, messages: Any, tools: Any, model: str, *, call: Any, **options: Any
+    ) -> Any:
+        """Wait for the answer, and note what the call is charged."""
+        asked = (messages, tools, options.get("on_delta"), options.get("service_tier"))
+        response = failure = None
         try:
             response = await call.next_answer(messages, tools, model, **options)
+            return response
         except BaseException as error:
-            if isinstance(error, GeneratorExit) or is_billed(error):
-                self._note(None, *asked)
+            failure = error
             raise
-        self._note(response, *asked)
-        return response
+        finally:
+            if self._has_account:
+                self._note(call, call.charge)
+            else:
+                self._note(call, (None, Settlement(response, failure, *asked)))
+            failure = None
 
-    def _note(
-        self, response: Any, model: str, messages: Any, tools: Any, options: dict[str, Any]
-    ) -> None:
-        """Record a call."""
-        streamed = options.get("on_delta")
-        if streamed is None:
-            usage = usage_of(response)
-        else:
-            usage = streamed.usage_of(response, messages, tools)
-        measured = usage.status == Usage.MEASURED
-        if not measured:
-            usage = at_least_estimated(usage, response, messages, tools)
-        found = (1, usage.input or 0, usage.output or 0, usage.cached)
-        cost, full = self._cost_of(model, usage, response, options)
-        self._record.add(model, ModelUsage(*found, cost, int(not measured), int(not full)))
-
-    def _cost_of(
-        self, model: str, usage: Usage, response: ChatResponse | None, options: dict[str, Any]
-    ) -> tuple[int, bool]:
-        price = None if self._prices is None else self._prices.get(model)
-        if price is None:
-            return 0, False
-        tier = getattr(response, "service_tier", None) or options.get("service_tier")
-        cost, full = price.cost_of(usage, tier)
-        return cost, full
+    def _note(self, call: Any, charge: Any) -> None:
+        if charge is None or not charge[1].billed:
+            return
+        hold, outcome = charge
+        usage = outcome.usage
+        charged = {"tokens": usage.total} if hold is None else hold.charged
+        prompt = usage.input or 0
+        answer = max(0, charged.get("tokens", usage.total) - prompt)
+        cost, is_priced = charged.get("nano_usd", 0), hold is not None and hold.priced
+        marks = (int(outcome.estimated), int(not is_priced))
+        used = ModelUsage(1, prompt, answer, usage.cached, cost, *marks)
+        self._record.add(call.model, used)

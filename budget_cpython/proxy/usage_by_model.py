@@ -12,12 +12,12 @@ OTHER_MODELS = "(other models)"
 
 @dataclass
 class ModelUsage:
-    """What the calls of one model used.
+    """What the calls of one model were charged.
 
     `calls` counts those that were sent, `input` and `output` are tokens, `cached` the part of the
     input that was read from a cache. `nano_usd` is what they cost as far as their price is known.
-    `estimated` calls reported no usage: their tokens are an estimate, or what was held. `unpriced`
-    calls have no price, or one that does not cover all that they used.
+    `estimated` calls broke off or reported no usage: they are charged at least what was held.
+    `unpriced` calls have no price, or one that does not cover all that they used.
     """
 
     calls: int = 0

@@ -53,7 +53,7 @@ class Report:
         tokens = total.input + total.output
         found = [
             f"microbudget: {total.calls:,} call{'s' * (total.calls != 1)}, {tokens:,} tokens, "
-            f"{_cost(total)}, in {duration(self.seconds)}",
+            f"{_cost(total)}, in {duration(self.seconds)}{_estimated(total)}",
             *_table(self.usage.rows()),
         ]
         if not total.calls and not self.refused:
@@ -105,6 +105,12 @@ def _cost(row: ModelUsage) -> str:
     if row.unpriced and not row.nano_usd:
         return "price unknown"
     return dollars(row.nano_usd) + (" or more" if row.unpriced else "")
+
+
+def _estimated(row: ModelUsage) -> str:
+    """Return how many calls are charged an estimate, where some are."""
+    calls = f"{row.estimated:,} call{'s' * (row.estimated != 1)}"
+    return f" ({calls} estimated)" if row.estimated else ""
 
 
 def _fields(row: ModelUsage) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from tests.ports import kept_port
 from tests.run.support import PATIENCE, PYTHON, RUN, Started, environment, report_of, run
 from tests.serve.support import Service
 
+UNPATIENT = "OpenAI(max_retries=0)"
 BODY = '{"model": "MODEL", "messages": [{"role": "user", "content": "Say hello."}]}'
 CURL = """
 for i in $(seq CALLS); do
@@ -134,6 +135,26 @@ def test_a_budget_of_calls_and_time_changes_nothing_in_a_request(
     (sent,) = [request.body for request in endpoint.requests]
     limit = {"max_completion_tokens": 40} if more else {}
     assert sent == {**json.loads(filled(BODY)), **limit}
+
+
+def test_a_call_that_breaks_off_has_one_figure(endpoint: ScriptedEndpoint, tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    program = ("--", PYTHON, "-c", filled(SDK, 1, "stream-cut").replace("OpenAI()", UNPATIENT))
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[prices.stream-cut]\ninput = 1\noutput = 2\n")
+    more = {"OPENAI_BASE_URL": endpoint.base_url}
+    options = ("--budget", "$1", "--prices", prices, "--report", file)
+    done = run(*options, *program, more=more)
+    assert done.code != 0
+    report = report_of(file)
+    total = report["total"]
+    spent = {row["axis"]: (row["spent"], row["held"]) for row in report["limits"]}
+    assert spent["tokens"] == (total["input"] + total["output"], 0)
+    assert spent["nano_usd"] == (total["nano_usd"], 0)
+    assert (total["output"] >= 4_096, total["estimated"]) == (True, 1)
+    first = done.err[done.err.index("microbudget: ") :].splitlines()[0]
+    assert first.startswith(f"microbudget: 1 call, {spent['tokens'][0]:,} tokens, $0.1")
+    assert first.endswith(" (1 call estimated)")
 
 
 VENDORS = {

@@ -7,13 +7,17 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.waiting import room_of
+from budget_cpython.adapters.layer import Layer
+from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.proxy import ModelUsage, Proxy
 from budget_cpython.proxy.exchange import Exchange
@@ -54,6 +58,13 @@ def is_unknown(proxy: Proxy) -> bool:
         estimated=1,
         unpriced=1,
     )
+
+
+def charged(proxy: Proxy) -> int:
+    """Return the tokens that the proxy's record has: at least what was held for one call."""
+    used = proxy.usage.total()
+    assert used.input + used.output >= 100
+    return used.input + used.output
 
 
 def test_each_piece_is_passed_on_before_the_next_one_exists() -> None:
@@ -171,7 +182,7 @@ def test_an_answer_is_read_on_for_so_long_only_and_then_counts_as_unknown() -> N
             next(answer.iter_raw())
         assert closed.wait(PATIENCE)
         until(lambda: is_unknown(proxy))
-        assert sum(spent(layer, "tokens")) >= 100  # the hold stays, and expires as spent
+        until(lambda: spent(layer, "tokens") == (charged(proxy), 0))
 
 
 def broken(http: Request) -> None:
@@ -187,7 +198,7 @@ def test_an_answer_that_breaks_off_upstream_breaks_off_here() -> None:
         ):
             answer.read()
         until(lambda: is_unknown(proxy))
-        assert sum(spent(layer, "tokens")) >= 100
+        until(lambda: spent(layer, "tokens") == (charged(proxy), 0))
 
 
 def test_a_deadline_before_the_answer_is_a_refusal_that_is_not_repeated() -> None:
@@ -204,7 +215,7 @@ def test_a_deadline_before_the_answer_is_a_refusal_that_is_not_repeated() -> Non
                 break
         assert (answer.status_code, answer.headers["x-should-retry"]) == (504, "false")
         until(lambda: is_unknown(proxy))
-        assert sum(spent(layer, "tokens")) >= 100
+        until(lambda: spent(layer, "tokens") == (charged(proxy), 0))
         over.set()
 
 
@@ -276,6 +287,55 @@ def test_running_answers_finish_after_a_signal(tmp_path: Path) -> None:
     (row,) = account.balance("proxy")
     assert (row.spent, row.held) == (12, 0)
     account.close()
+
+
+def test_what_a_call_used_beyond_its_hold_is_charged_before_the_process_ends(
+    tmp_path: Path,
+) -> None:
+    over = threading.Event()
+
+    def act(http: Request) -> None:
+        http.begin_answer()
+        http.event(chunk("", usage(7, 5_000)))
+        over.wait(PATIENCE)
+
+    ledger = f"sqlite:{tmp_path}/ledger.db"
+    with Behind(act) as behind:
+        limits = ("--limit", "99999 tokens", "--ledger", ledger, "--grace", "1")
+        with ProxyCommand("--upstream", f"it={behind.url}", *limits) as proxy:
+            asked = {**STREAM, "stream_options": {"include_usage": True}}
+            with stream("POST", proxy.url + CHAT, json=asked) as answer:
+                pieces = answer.iter_raw()
+                while b"5000" not in next(pieces):
+                    pass
+            assert proxy.end()[0] == 0
+        over.set()
+    account = SqliteLedger(tmp_path / "ledger.db")
+    (row,) = account.balance("proxy")
+    assert (row.spent, row.held) == (5_007, 0)
+    account.close()
+
+
+def test_what_a_ledger_is_owed_is_delivered_before_the_proxy_ends(tmp_path: Path) -> None:
+    class Busy(SqliteLedger):
+        refuses = True
+
+        def commit(self, *arguments: Any) -> Any:
+            if self.refuses:
+                raise LedgerUnavailableError("it is busy")
+            return super().commit(*arguments)
+
+    ledger = Busy(tmp_path / "ledger.db")
+    ledger.set_limits("acme", parse_limits("999 tokens"))
+    proxy_of = partial(Proxy, layers=[Layer((), ledger, "acme")])
+    with Behind(with_usage) as behind, proxy_of({"openai": behind.url}).running() as url:
+        assert post(url + CHAT, json=STREAM).status_code == 200
+        (row,) = ledger.balance("acme")
+        assert row.spent == 0 < row.held
+        ledger.refuses = False
+    (row,) = ledger.balance("acme")
+    assert (row.spent, row.held) == (12, 0)
+    ledger.close()
 
 
 def is_open(url: str) -> bool:
