@@ -129,6 +129,22 @@ class Exchange:
         if late is not None and late is not error:
             raise late from error
 
+    def count_read(self, response: Any, streamed: bool) -> bool:
+        """Count a stream that a hook of the client, or its transport, has read already.
+
+        Return whether it has.
+        """
+        try:
+            content = response.content
+        except self._httpx.ResponseNotRead:
+            return False
+        if not (streamed or self._asked.stream):
+            return False  # a whole answer is read when it is there
+        self._reader = self._reader_of(response)
+        passed = self._counted(self._reader.feed(content))
+        response._content = b"".join([*passed, *self.rest()])
+        return True
+
     def begin_reading(self, response: Any, streamed: bool) -> None:
         """Have an answer's bytes pass through here.
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from budget_core.errors import BudgetError
 from budget_cpython.adapters.http_exchange import Exchange, format_of, package_of
+from budget_cpython.adapters.http_streams import BrokenStreamError
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.provider_errors import UnbilledError
 from budget_cpython.adapters.settling import settled, settled_blocking
@@ -34,10 +35,14 @@ def send_blocking(
     try:
         with settled_blocking(call):
             response = send(sent, stream=True, **options)
-            if response.status_code < 300:
-                exchange.begin_reading(response, stream)
-            else:
+            if response.status_code >= 300:
                 call.fail_blocking(exchange.unbilled(response))
+            elif exchange.count_read(response, stream):
+                if exchange.is_complete:
+                    call.end_blocking(exchange.answer())
+                call.fail_blocking(BrokenStreamError())  # unless it has ended
+            else:
+                exchange.begin_reading(response, stream)
             if not stream:
                 _read(response)
                 call.end_blocking(exchange.answer(response))
@@ -70,10 +75,14 @@ async def send(
     try:
         async with settled(call):
             response = await send(sent, stream=True, **options)
-            if response.status_code < 300:
-                exchange.begin_reading(response, stream)
-            else:
+            if response.status_code >= 300:
                 await call.fail(exchange.unbilled(response))
+            elif exchange.count_read(response, stream):
+                if exchange.is_complete:
+                    await call.end(exchange.answer())
+                await call.fail(BrokenStreamError())  # unless it has ended
+            else:
+                exchange.begin_reading(response, stream)
             if not stream:
                 await _aread(response)
                 await call.end(exchange.answer(response))
