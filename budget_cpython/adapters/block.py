@@ -4,7 +4,7 @@ from typing import Any, Self, Unpack
 
 from budget_core.notices import show_on
 from budget_cpython.adapters.current import enter
-from budget_cpython.adapters.layer import Options, lists_options
+from budget_cpython.adapters.layer import Options
 from budget_cpython.adapters.opened_layers import Caller, open_layers
 from budget_cpython.entered import Entry, last_entry, leave
 from budget_cpython.ledger.limit_parser import parse_budget
@@ -123,7 +123,6 @@ class BudgetBlock:
         ]
 
 
-@lists_options
 def budget(
     limits: str,
     *,
@@ -138,6 +137,25 @@ def budget(
     budget of the client. The limits replace those of `account` in a `ledger`, open or a
     URL as `open_ledger` takes it, which processes share. Without one, limits with a window, such as
     `"$5/day"`, are in the default ledger, and survive the process; the others are in its memory.
+
+    The options:
+
+    - `enforcement`: `"cutoff"` refuses, `"fallback"` has `fallback_model` answer, `"warn"` tells
+      the model, `"observe"` counts; the default is `"fallback"` with a model for it, else a cutoff.
+    - `warning_thresholds`: the shares of a limit at which the model is told, each once.
+    - `tool_strip_threshold`: the share from which a call offers no tools, or none of
+      `tool_strip_disallow`.
+    - `prices`: a table of `Price`s by model; by default `ListedPrices`, if genai-prices is there.
+    - `deployments`: the models of a cloud's deployments, by the names that these have there.
+    - `tool_prices`: dollars for one call of a tool, by its name; others cost nothing.
+    - `max_tokens`: the tokens of an answer for which the caller gives no limit; of several blocks
+      and clients the least. Without it limits of tokens and money bound an answer, no others do.
+    - `wait`: seconds for which a call waits for what others hold; by default it does not.
+    - `expect`: the tokens to hold of an answer where its limit is not free, or `"learned"`; by
+      default twice what is learned, where a call does not wait.
+    - `ttl`: seconds for which a hold lives unless it is extended.
+    - `estimates`: whether an unreported usage is estimated; else it counts as what was held.
+    - `on_threshold_crossed`, `on_limit_reached`: the hooks of a `BudgetWrapper`.
 
     Raises `ValueError` for malformed limits and options, `ImportError` where money is limited and
     no prices are known, and `LedgerUnavailableError`.

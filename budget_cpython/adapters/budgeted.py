@@ -14,7 +14,7 @@ from inspect import (
 from typing import Any, TypeVar, Unpack, overload
 
 from budget_cpython.adapters.block import BudgetBlock
-from budget_cpython.adapters.layer import Options, lists_options
+from budget_cpython.adapters.layer import Options
 from budget_cpython.adapters.opened_layers import Caller, layers_of
 from budget_cpython.ledger.limit_parser import parse_budget
 
@@ -58,7 +58,6 @@ def budgeted(
     account: str | None = None,
     **options: Unpack[Options],
 ) -> T: ...
-@lists_options
 def budgeted(
     what: Any,
     limits: str | None = None,
@@ -78,8 +77,8 @@ def budgeted(
     - `@budgeted("$0.10")` gives each call of a function a budget of its own. All of its calls share
       limits with a window, and those in a `ledger`.
 
-    docs/adapters.md says what each adapter does with the options. Raises `ValueError` for what it
-    has no adapter for, and for malformed limits and options.
+    `options` are those that `help(budget)` lists; docs/adapters.md says what each adapter does with
+    them. Raises `ValueError` for what it has no adapter for, and for malformed limits and options.
     """
     if isinstance(what, str):
         if limits is not None:

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from inspect import cleandoc
 from threading import RLock
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict
 
 from budget_core import BudgetWrapper
 from budget_core.checks import check_kind
@@ -20,29 +19,9 @@ from budget_cpython.config import TurnBudgetConfig
 from budget_cpython.ledger.limit_words import COUNTED
 from budget_cpython.price_table import with_deployments
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 
 class Options(TypedDict, total=False):
-    """What `budget` and `budgeted` take beside their limits.
-
-    - `enforcement`: `"cutoff"` refuses, `"fallback"` has `fallback_model` answer, `"warn"` tells
-      the model, `"observe"` counts; the default is `"fallback"` with a model for it, else a cutoff.
-    - `warning_thresholds`: the shares of a limit at which the model is told, each once.
-    - `tool_strip_threshold`: the share from which a call offers no tools, or none of
-      `tool_strip_disallow`.
-    - `prices`: a table of `Price`s by model; by default `ListedPrices`, if genai-prices is there.
-    - `deployments`: the models of a cloud's deployments, by the names that these have there.
-    - `tool_prices`: dollars for one call of a tool, by its name; others cost nothing.
-    - `max_tokens`: the tokens of an answer for which the caller gives no limit; of several blocks
-      and clients the least. Without it limits of tokens and money bound an answer, no others do.
-    - `wait`: seconds for which a call waits for what others hold; by default it does not.
-    - `expect`: the tokens to hold of an answer where its limit is not free, or `"learned"`; by
-      default twice what is learned, where a call does not wait.
-    - `ttl`: seconds for which a hold lives unless it is extended.
-    - `estimates`: whether an unreported usage is estimated; else it counts as what was held.
-    - `on_threshold_crossed`, `on_limit_reached`: the hooks of a `BudgetWrapper`.
-    """
+    """What `budget` and `budgeted` take beside their limits; `help(budget)` says what each is."""
 
     enforcement: str
     fallback_model: str
@@ -59,14 +38,6 @@ class Options(TypedDict, total=False):
     estimates: bool
     on_threshold_crossed: Callable[..., object]
     on_limit_reached: Callable[..., object]
-
-
-def lists_options(function: F) -> F:
-    """Add what `Options` lists to a function's docstring, where `help` shows it."""
-    if function.__doc__ and Options.__doc__:
-        listed = cleandoc(Options.__doc__).partition("\n\n")[2]
-        function.__doc__ = f"{cleandoc(function.__doc__)}\n\nOptions:\n\n{listed}"
-    return function
 
 
 _HOOKS = ("on_threshold_crossed", "on_limit_reached")
