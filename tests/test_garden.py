@@ -48,6 +48,55 @@ import main
 print(json.dumps(waits))
 """
 
+HANGS_UP = """
+import asyncio
+import json
+import settings
+import simulated
+from garden import is_due, seconds_asleep
+from watchdog import Watchdog
+
+fed = []
+
+class WDT:
+    def __init__(self, timeout):
+        fed.append(timeout)
+
+    def feed(self):
+        fed.append(0)
+
+class Timer(simulated.Timer):
+    def init(self, mode, period, callback):
+        for _ in range(60 + settings.WATCHDOG_S + 1):
+            callback(self)
+
+def ticks(dog, seconds):
+    before = len(fed)
+    for _ in range(seconds):
+        dog.tick()
+    return len(fed) - before
+
+async def idle(dog):
+    steps = asyncio.create_task(dog.wait())
+    await asyncio.sleep(0)
+    steps.cancel()
+
+dog = Watchdog(lambda: WDT(8000), 20, grace_s=10)
+said = [ticks(dog, 10), ticks(dog, 1), ticks(dog, 20), ticks(dog, 5)]
+dog.step()
+said += [ticks(dog, 7)]
+asyncio.run(idle(dog))
+said += [ticks(dog, 30)]
+print(json.dumps(said))
+day = 20_000 * 86_400
+print(json.dumps([seconds_asleep(n) for n in (0, day + 300, day + 120, day + 3500, day + 1900)]))
+print(json.dumps([is_due((5, 18), day + s) for s in (0, 5 * 3600, 6 * 3600 - 1, 6 * 3600)]))
+simulated.WDT, simulated.Timer, settings.WATCHDOG_S = WDT, Timer, 400
+fed.clear()
+import main
+print(json.dumps(fed[0]), len(fed))
+"""
+
 
 def as_much_as_is_left(asked: Asked) -> Reply:
     """Ask for 50 seconds again and again, and once refused for what is said to be left."""
@@ -158,6 +207,19 @@ def test_rounds_come_at_their_hours(
         if message["role"] == "user"
     ]
     assert question.startswith("Read every bed.")
+
+
+def test_a_watchdog_is_fed_while_the_program_makes_steps(
+    runtime: str, tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    place = garden(tmp_path, endpoint)
+    (place / "dog.py").write_text(HANGS_UP)
+    fed, asleep, due, *_, of_main = said(runtime, place / "dog.py").splitlines()
+    begun, while_it_has_patience = 1, 9  # of 20 seconds, the first 11 before it begins
+    assert json.loads(fed) == [0, begun, while_it_has_patience, 0, 7, 20]
+    assert json.loads(asleep) == [3600, 3600, 3780, 4000, 2000]
+    assert json.loads(due) == [False, True, True, False]
+    assert of_main == "8000 340"
 
 
 def test_a_bed_and_a_time_that_do_not_exist_open_no_valve(

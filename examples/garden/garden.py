@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _HOUR = 3600
 _DAY = 86_400
+_AFTER = 300  # a clock in a deep sleep may gain so many seconds
 
 
 class Bed:
@@ -92,3 +93,20 @@ def seconds_until(hours: "tuple[int, ...]", now: int) -> int:
     """Return the seconds from a Unix time to the next of these hours of the day, in UTC."""
     second = now % _DAY
     return min([(hour * _HOUR - second - 1) % _DAY + 1 for hour in hours])
+
+
+def is_due(hours: "tuple[int, ...]", now: int) -> bool:
+    """Tell whether a Unix time lies in one of these hours of the day, in UTC."""
+    return now % _DAY // _HOUR in hours
+
+
+def seconds_asleep(now: int) -> int:
+    """Return the seconds of a sleep that ends just after a full hour; `now` is 0 if not known.
+
+    A sleep lasts half an hour or more. So a board that wakes a little early is not awake twice
+    within an hour.
+    """
+    wait = _HOUR - (now - _AFTER) % _HOUR
+    if not now:
+        return _HOUR
+    return wait if wait >= _HOUR // 2 else wait + _HOUR

@@ -2,11 +2,13 @@
 
 import asyncio
 import gc
+import sys
 
 import settings
-from garden import Bed, Garden, seconds_until
+from garden import Bed, Garden, is_due, seconds_asleep, seconds_until
+from watchdog import Watchdog
 
-from budget_core import WALL, DailyAllowance, FileBudgetStore
+from budget_core import WALL, DailyAllowance, DailyBudgetTracker, FileBudgetStore
 from budget_core.board.console import Console
 from budget_core.board.device import optional, refresh_network
 from budget_core.board.line_input import Keyboard
@@ -18,6 +20,17 @@ try:
     from machine import ADC, Pin
 except ImportError:
     from simulated import ADC, Pin, sleep  # type: ignore[assignment, no-redef]
+try:
+    from machine import WDT, Timer
+except ImportError:
+    from simulated import WDT, Timer  # type: ignore[assignment]
+try:
+    from machine import deepsleep
+except ImportError:
+    from simulated import deepsleep  # type: ignore[no-redef]
+
+SLEEP = "/sleep"
+CHIP_MS = 8_000  # an rp2 has no longer one
 
 
 def sensor_at(pin: int) -> ADC:
@@ -38,15 +51,59 @@ def make_garden() -> Garden:
     return Garden(beds, a_day, settings.WATER_SECONDS_A_CALL, sleep)
 
 
-async def next_line(keyboard: Keyboard) -> "str | None":
-    """Return the next line that is typed, or at one of the hours the round's question."""
+def start_watchdog() -> Watchdog:
+    """Return a watchdog; one without patience never starts."""
+    dog = Watchdog(lambda: WDT(timeout=CHIP_MS), settings.WATCHDOG_S)
+    if settings.WATCHDOG_S:
+        timer = Timer(-1 if sys.platform == "rp2" else 0)
+        timer.init(mode=Timer.PERIODIC, period=1000, callback=dog.tick)
+    return dog
+
+
+async def next_line(keyboard: Keyboard, dog: Watchdog) -> "str | None":
+    """Return the next line that is typed; without one, the round's question at its hours.
+
+    A garden that sleeps waits for a line for a moment only.
+    """
     now = int(WALL())
+    steps = asyncio.create_task(dog.wait())
     try:
         wait_s = seconds_until(settings.HOURS_UTC, now) if now else 600
+        if settings.SLEEPS:
+            wait_s = settings.AWAKE_S
         return await asyncio.wait_for(keyboard.line("> "), wait_s)
     except asyncio.TimeoutError:  # noqa: UP041 - MicroPython has no other
         print("")
-        return settings.ROUND if now else ""
+        return SLEEP if settings.SLEEPS else settings.ROUND if now else ""
+    finally:
+        steps.cancel()
+
+
+def first_line() -> str:
+    """Return the round's question in one of its hours, for a garden that has just woken up."""
+    now = int(WALL())
+    return settings.ROUND if settings.SLEEPS and now and is_due(settings.HOURS_UTC, now) else ""
+
+
+def fall_asleep(daily: DailyBudgetTracker) -> None:
+    """Sleep, with the exact count stored; all of RAM is lost, and the board starts anew."""
+    daily.flush()
+    seconds = seconds_asleep(int(WALL()))
+    print(f"asleep for {seconds} s")
+    deepsleep(seconds * 1000)
+
+
+def serve(line: str, garden: Garden, console: Console) -> None:
+    """Do what a line asks for."""
+    if not WALL():
+        refresh_network()
+    if line == "/water":
+        for bed in sorted(garden.beds):
+            print(garden.read_moisture(bed))
+    elif line == SLEEP:
+        fall_asleep(console.daily)
+    else:
+        console.obey(line)
 
 
 def main() -> None:
@@ -58,19 +115,14 @@ def main() -> None:
     agent = make_operative(settings, make_client(settings, secret), daily, garden.tools(), fleet)
     console = Console(settings, agent, daily, Keyboard(settings.ECHO), fleet=fleet)
     print(f"{garden.left()}; rounds at {settings.HOURS_UTC} o'clock UTC; /water says more")
+    dog = start_watchdog()
     try:
-        while True:
+        line = first_line() or asyncio.run(next_line(console.keyboard, dog))
+        while line is not None and line.strip() != "/quit":
+            dog.step()
+            serve(line.strip(), garden, console)
             gc.collect()
-            line = asyncio.run(next_line(console.keyboard))
-            if line is None or line.strip() == "/quit":
-                break
-            if not WALL():
-                refresh_network()
-            if line.strip() == "/water":
-                for bed in sorted(garden.beds):
-                    print(garden.read_moisture(bed))
-            else:
-                console.obey(line.strip())
+            line = asyncio.run(next_line(console.keyboard, dog))
     except KeyboardInterrupt:
         print("")
     finally:

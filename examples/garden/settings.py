@@ -18,6 +18,15 @@ WATER_STATE = "/water"
 HOURS_UTC = (5, 18)
 ROUND = "Read every bed. Water those below 40 %, then say in two lines what you did."
 
+# A garden on a battery sleeps between full hours, and asks in those of HOURS_UTC. It waits for a
+# line for so many seconds before it sleeps.
+SLEEPS = False
+AWAKE_S = 30
+
+# A watchdog resets a board that hangs: whose program has made no step for so many seconds, which
+# are more than TIMEOUT_S and two attempts to join the Wi-Fi. 0 is none.
+WATCHDOG_S = 0
+
 # The tokens of a day, which outlive restarts, too, as in the other boards' settings.
 DAILY_BUDGET = 50_000
 RESET_HOUR_UTC = 0

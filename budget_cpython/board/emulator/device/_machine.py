@@ -29,5 +29,10 @@ def reset():
     _flash.EXIT(_HARD_RESET)
 
 
+def deepsleep(ms=0):
+    _time.advance(ms)
+    reset()
+
+
 def soft_reset():
     raise SystemExit
