@@ -2,7 +2,8 @@
 
     python -m tests.agent.exoclaw.durable_program DATABASE ENDPOINT MODEL
 
-Prints what was replied each time, how often the provider was called, and the journal of its calls.
+Prints what was replied each time, how often the provider was called, and the journal of its calls;
+last, what is counted of a turn that goes on after its second answer.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from exoclaw.agent import AgentLoop
 from exoclaw.agent.tools.registry import ToolRegistry
 from exoclaw.bus import MessageBus
 
-from budget_cpython import Budget, ChatClient, ExoclawBudget
+from budget_cpython import Budget, ChatClient, ExoclawBudget, Price
 
 from .scenarios.network import ListFiles, ReadFile
 from .scenarios.parts import Memory
@@ -47,7 +48,8 @@ class Counted(ChatClient):
 async def main() -> None:
     """Play, and replay."""
     client = Counted(ENDPOINT, MODEL)
-    budget = ExoclawBudget(client, Budget(max_turns=6, max_tokens=20_000))
+    prices = {MODEL: Price(1, 1)}
+    budget = ExoclawBudget(client, Budget(max_turns=6, max_tokens=20_000), prices=prices)
     memory: Any = Memory()
     tools: Any = [ListFiles("list_files"), ReadFile("read_file")]
     loop = AgentLoop(
@@ -64,6 +66,23 @@ async def main() -> None:
     again, _ = await rerun.get_result(polling_interval_sec=0.01)
     print(json.dumps({"reply": reply, "calls": calls, "journal": journal}))
     print(json.dumps({"reply": again, "calls": client.calls - calls}))
+    third = [step["function_id"] for step in steps if step["function_name"] == "_chat_step"][2]
+    calls, client.calls = client.calls, 0
+    rerun = await DBOS.fork_workflow_async(TURN, third)
+    await rerun.get_result(polling_interval_sec=0.01)
+    used = budget.budget
+    print(
+        json.dumps(
+            {
+                "calls": client.calls,
+                "turns": used.turns.used,
+                "tool_calls": used.tool_calls.used,
+                "tokens": used.tokens.used,
+                "nano_usd": used.nano_usd.used,
+                "estimated": used.estimated,
+            }
+        )
+    )
 
 
 config: Any = {

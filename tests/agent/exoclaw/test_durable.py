@@ -57,3 +57,14 @@ def test_the_journal_has_every_field_of_an_answer(durable: list[Any]) -> None:
 
 def test_a_replay_gives_the_same_answer_and_calls_no_model(durable: list[Any]) -> None:
     assert durable[1] == {"reply": durable[0]["reply"], "calls": 0}
+
+
+def test_a_turn_that_goes_on_after_a_crash_counts_the_answers_of_its_journal(
+    durable: list[Any],
+) -> None:
+    journal = [answer["usage"]["total_tokens"] for answer in durable[0]["journal"]]
+    used = durable[2]
+    assert (used["calls"], used["turns"], used["estimated"]) == (2, 4, 2)
+    assert used["tool_calls"] == sum(len(one["tool_calls"]) for one in durable[0]["journal"])
+    assert used["tokens"] - sum(journal[2:]) > 0.5 * sum(journal[:2])
+    assert used["nano_usd"] == 1_000 * used["tokens"]
