@@ -47,6 +47,7 @@ _OWN = {
     "WindDown": "agent.run_config",
     "budget": "adapters.block",
     "budgeted": "adapters.budgeted",
+    "instrument": "adapters.instrumented",
     "open_async_ledger": "ledger.opening",
     "open_ledger": "ledger.opening",
     "parse_budget": "ledger.limit_parser",
@@ -54,6 +55,7 @@ _OWN = {
     "tool": "agent.tool",
     "tool_options": "executor",
     "tool_timeout": "executor",
+    "uninstrument": "adapters.instrumented",
     "with_timeout": "executor",
 }
 

@@ -61,6 +61,8 @@ from budget_core.wrapper import BudgetWrapper as BudgetWrapper
 from budget_cpython.adapters.block import BudgetBlock as BudgetBlock
 from budget_cpython.adapters.block import budget as budget
 from budget_cpython.adapters.budgeted import budgeted as budgeted
+from budget_cpython.adapters.instrumented import instrument as instrument
+from budget_cpython.adapters.instrumented import uninstrument as uninstrument
 from budget_cpython.agent.envelope import Envelope as Envelope
 from budget_cpython.agent.exoclaw import ExoclawBudget as ExoclawBudget
 from budget_cpython.agent.operative import Operative as Operative

@@ -8,7 +8,6 @@ the context, which tasks copy.
 import sys
 from contextvars import ContextVar
 from functools import wraps
-from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR, CO_ITERABLE_COROUTINE
 from itertools import count
 from weakref import WeakValueDictionary
 
@@ -28,6 +27,8 @@ _ENTERING = (
     "budget_cpython.deadline",
     __name__,
 )
+# The flags of code, as the module `inspect` has them, which is slow to import.
+_GENERATOR, _ITERABLE_COROUTINE, _ASYNC_GENERATOR = 0x20, 0x100, 0x200
 _NUMBERS = count()
 
 
@@ -186,8 +187,8 @@ def _generator() -> "FrameType | None":
 
 def _is_generator(frame: "FrameType") -> bool:
     flags = frame.f_code.co_flags
-    is_coroutine = flags & CO_ITERABLE_COROUTINE
-    return bool(flags & (CO_GENERATOR | CO_ASYNC_GENERATOR)) and not is_coroutine
+    is_coroutine = flags & _ITERABLE_COROUTINE
+    return bool(flags & (_GENERATOR | _ASYNC_GENERATOR)) and not is_coroutine
 
 
 def _is_of(frame: "FrameType", modules: tuple[str, ...]) -> bool:

@@ -152,7 +152,7 @@ def test_only_what_awaits_or_runs_tools_needs_what_is_slow_to_import() -> None:
     slow |= {"Event", "OperativeResult", "Request", "RunHandle", "RunStoppedError", "tool"}
     slow |= {"HttpLedger", "LeasedLedger", "SqliteLedger", "open_async_ledger", "open_ledger"}
     slow |= {"AsyncLedgerProtocol", "LedgerProtocol", "parse_budget", "parse_limits"}
-    slow |= {"BudgetBlock", "budget", "budgeted"}
+    slow |= {"BudgetBlock", "budget", "budgeted", "instrument", "uninstrument"}
     names = sorted({*budget_cpython.__all__} - slow)
     loaded = loaded_by(f"from budget_cpython import {', '.join(names)}")
     assert not {"asyncio", "ssl", "typing"} & loaded

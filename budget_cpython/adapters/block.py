@@ -1,5 +1,6 @@
 """`with budget(...)`: what is called inside draws on it, in threads and tasks as well."""
 
+import sys
 from typing import Any, Self, Unpack
 
 from budget_core.notices import show_on
@@ -34,6 +35,10 @@ class BudgetBlock:
         self._entries: list[Entry] = []  # of generators that run now
 
     def __enter__(self) -> Self:
+        if "httpx" in sys.modules or "httpx2" in sys.modules:
+            from budget_cpython.adapters.instrumented import watch
+
+            watch()
         for layer in self.layers:
             entry = enter(layer, self.seconds if layer is self.layer else None)
             if entry.owner is not None:

@@ -254,6 +254,11 @@ def _finish(step: _Step) -> None:
         raise RuntimeError("a blocking call cannot wait for an asyncio ledger")
 
 
+def layers_to_draw_on() -> list[Layer]:
+    """Return the layers of the blocks around that do not count a call here yet."""
+    return distinct([*current_layers()], _ANSWERED.get())
+
+
 def distinct(layers: list[Layer], drawn_on: Sequence[Layer] = ()) -> list[Layer]:
     """Return the layers that a call has to draw on, so that each account counts it once.
 

@@ -17,6 +17,7 @@ from budget_core.errors import DeadlineExceeded
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.crewai_request import report_on, request_of, to_send
+from budget_cpython.adapters.instrumented import counted_above
 from budget_cpython.adapters.layer import Layer, Options
 from budget_cpython.adapters.opened_layers import Caller, layers_of
 from budget_cpython.adapters.settling import settled, settled_blocking
@@ -162,7 +163,7 @@ def _answering(llm: Any, call: BudgetedCall) -> Iterator[_Answering]:
     state = _Answering(llm, call)
     before = _ANSWERING.set(state)
     try:
-        with settled_blocking(call):
+        with settled_blocking(call), counted_above():
             yield state
     finally:
         _ANSWERING.reset(before)
@@ -175,7 +176,8 @@ async def _answering_async(llm: Any, call: BudgetedCall) -> AsyncIterator[_Answe
     before = _ANSWERING.set(state)
     try:
         async with settled(call), Deadline.current().scope():
-            yield state
+            with counted_above():
+                yield state
     except DeadlineExceeded as error:
         raise HookAborted(str(error), "microbudget") from error
     finally:

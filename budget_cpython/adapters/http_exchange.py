@@ -14,6 +14,7 @@ from budget_cpython.adapters.provider_errors import UnbilledError, as_settled
 from budget_cpython.adapters.request import Admitted, Request
 from budget_cpython.adapters.wire import (
     Reader,
+    UnreadableRequestError,
     WireFormat,
     check_spelling,
     find_format,
@@ -24,6 +25,7 @@ from budget_cpython.deadline import Deadline
 from budget_cpython.prices import provider_at
 
 EXTENSION = "microbudget"
+COUNTED = "microbudget_counted"  # an attribute of what is sent in a request's place
 _DEPLOYS = "azure"  # whose models have names of its customers
 _TIMEOUTS = ("connect", "read", "write", "pool")
 
@@ -47,6 +49,8 @@ class Exchange:
 
     def open(self) -> BudgetedCall:
         """Return the call that the request's body asks for; raises `UnreadableRequestError`."""
+        if self._request.headers.get("authorization", "").startswith("AWS4-"):
+            raise UnreadableRequestError("the request is signed, so that a budget cannot change it")
         self._body = read_body(self._request.content)
         check_spelling(self._body)
         self._asked = self._at_vendor(self._wire.read(self._body))
@@ -90,6 +94,7 @@ class Exchange:
             extensions=extensions,
         )
         sent.read()  # the client's hooks may ask for its content
+        setattr(sent, COUNTED, True)
         return sent
 
     def _timeouts(self) -> dict[str, Any]:

@@ -19,7 +19,9 @@ from budget_cpython import (
     Price,
     budget,
     budgeted,
+    instrument,
     open_ledger,
+    uninstrument,
 )
 from budget_cpython.endpoint.calls import Reply
 from tests.adapters.sdk_world import ACCOUNT, LIMIT, GeneratedSdk, World, spent, until
@@ -48,6 +50,24 @@ class ClientCases:
             assert isinstance(world.refused().__cause__, BudgetExceededError)
         assert block.spent["calls"] == 1
         world.ask()
+
+    def test_an_unwrapped_client_is_budgeted_while_it_is_instrumented(self, world: World) -> None:
+        instrument()
+        try:
+            for client in (world.raw, budgeted(world.raw)):
+                world.client = client
+                before = world.attempts
+                with budget("2 calls") as block:
+                    world.ask("busy")  # and once more, which is answered
+                    list(world.events(world.stream()))
+                    assert isinstance(world.refused().__cause__, BudgetExceededError)
+                assert (block.spent["calls"], world.attempts - before) == (2, 3)
+                assert world.ask()
+        finally:
+            uninstrument()
+        with budget("0 calls"):
+            world.client = world.raw
+            assert world.ask()
 
     def test_clients_share_an_account(self, world: World, tmp_path: Path) -> None:
         url = f"sqlite:{tmp_path}/budget.db"

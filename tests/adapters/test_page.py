@@ -14,6 +14,7 @@ from tests.paths import ROOT
 
 SECTIONS = re.split("^## ", (ROOT / "docs/adapters.md").read_text(), flags=re.MULTILINE)
 PACKAGES = {
+    "instrument": "openai",
     "openai": "openai",
     "anthropic": "anthropic",
     "google-genai": "google.genai",

@@ -1,0 +1,154 @@
+"""Clients of httpx and httpx2 inside blocks: budgeted by `instrument`, else warned of once."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import partial, wraps
+from importlib import import_module
+from types import MethodType
+from typing import Any
+
+from budget_core.log import log
+from budget_cpython.adapters import http_send
+from budget_cpython.adapters.call import layers_to_draw_on
+from budget_cpython.adapters.http_exchange import COUNTED, format_of
+from budget_cpython.adapters.sdk_client import with_cause
+from budget_cpython.adapters.wire.openai_chat import Completions
+from budget_cpython.adapters.wire.openai_embeddings import Embeddings
+from budget_cpython.adapters.wire.openai_responses import Responses
+
+_PACKAGES = ("httpx", "httpx2")
+_REPLACED = "microbudget_replaced"
+# Their paths are also those of others' APIs, whose requests name no model.
+_COMMON = (Completions, Embeddings, Responses)
+# What sends the requests of each SDK, with the error for an answer that is one.
+_GENERATED = ("SyncAPIClient.request", "AsyncAPIClient.request")
+_GOOGLE = tuple(
+    f"BaseApiClient.{name}"
+    for name in ("request", "request_streamed", "async_request", "async_request_streamed")
+)
+_SENDERS = (
+    ("openai._base_client", _GENERATED, "openai", "APIStatusError"),
+    ("anthropic._base_client", _GENERATED, "anthropic", "APIStatusError"),
+    ("google.genai._api_client", _GOOGLE, "google.genai.errors", "APIError"),
+)
+
+_is_on = _has_warned = False
+_counted_above: ContextVar[bool] = ContextVar("microbudget.counted_above", default=False)
+
+
+def instrument() -> None:
+    """Budget every call of a known vendor's model that is made by httpx or httpx2 inside a block.
+
+    It holds for all clients, made before or afterwards, of openai, anthropic, google-genai and any
+    other SDK on these packages, and outside blocks it changes nothing. A client that is budgeted
+    already counts a call once. Refusals are as those of `budgeted`. `uninstrument` ends it.
+    """
+    global _is_on
+    for name in _PACKAGES:
+        with suppress(ImportError):
+            import_module(name)
+    _is_on = True
+    watch()
+
+
+def uninstrument() -> None:
+    """End what `instrument` began: blocks count wrapped clients alone again."""
+    global _is_on
+    _is_on = False
+
+
+def watch() -> None:
+    """See the calls of the clients of httpx and httpx2, and of the SDKs, as far as imported now."""
+    for name in _PACKAGES:
+        package = sys.modules.get(name)
+        for kind, replace in (("Client", _seen_blocking), ("AsyncClient", _seen)):
+            _replace(getattr(package, kind, None), "send", replace)
+    if _is_on:
+        for module, names, home, error in _SENDERS:
+            _give_causes(
+                sys.modules.get(module), names, getattr(sys.modules.get(home), error, None)
+            )
+        google = getattr(sys.modules.get("google.genai._api_client"), "BaseApiClient", None)
+        _replace(google, "_use_aiohttp", _without_aiohttp)
+
+
+def _give_causes(module: Any, names: tuple[str, ...], status_error: Any) -> None:
+    """Have the errors of an SDK's requests have the budget's error as their cause."""
+    for name in names if status_error else ():
+        kind, _, function = name.partition(".")
+        replace = partial(with_cause, status_error=status_error)
+        _replace(getattr(module, kind, None), function, replace)
+
+
+@contextmanager
+def counted_above() -> Iterator[None]:
+    """Return a `with` in which no warning is due, since calls are counted as another one's part."""
+    token = _counted_above.set(True)
+    try:
+        yield
+    finally:
+        _counted_above.reset(token)
+
+
+def _replace(kind: Any, name: str, replace: Callable[[Any], Any]) -> None:
+    """Replace a function of a class once, if it is there."""
+    function = vars(kind).get(name) if kind is not None else None
+    if function is not None and not hasattr(function, _REPLACED):
+        made = replace(function)
+        setattr(made, _REPLACED, True)
+        setattr(kind, name, made)
+
+
+def _seen_blocking(send: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(send)
+    def seen(self: Any, request: Any, **options: Any) -> Any:
+        if not _may_be_uncounted(request) or not _is_budgeted(request, request.read()):
+            return send(self, request, **options)
+        return http_send.send_blocking(self, MethodType(send, self), (), request, **options)
+
+    return seen
+
+
+def _seen(send: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(send)
+    async def seen(self: Any, request: Any, **options: Any) -> Any:
+        if not _may_be_uncounted(request) or not _is_budgeted(request, await request.aread()):
+            return await send(self, request, **options)
+        return await http_send.send(self, MethodType(send, self), (), request, **options)
+
+    return seen
+
+
+def _may_be_uncounted(request: Any) -> bool:
+    """Tell whether a request may be a model's call that a block has to count and has not yet."""
+    if hasattr(request, COUNTED) or not (_is_on or not _has_warned):
+        return False
+    return bool(layers_to_draw_on()) and format_of(request) is not None
+
+
+def _is_budgeted(request: Any, content: bytes) -> bool:
+    """Tell whether a model's call is budgeted here; if not, warn once that none is."""
+    global _has_warned
+    if isinstance(format_of(request), _COMMON) and b'"model"' not in content:
+        return False
+    if not _is_on and not _counted_above.get():
+        _has_warned = True
+        log(
+            "warning",
+            f"a call to {request.url.host} was made inside a budget(...) block that does not count "
+            "it: give its client to budgeted(client), or call budget_cpython.instrument() at the "
+            "program's start. This is said once.",
+        )
+    return _is_on
+
+
+def _without_aiohttp(uses: Callable[..., bool]) -> Callable[..., bool]:
+    """Have google-genai's asyncio calls go through httpx, also where aiohttp is installed."""
+
+    @wraps(uses)
+    def uses_aiohttp(self: Any) -> bool:
+        return not _is_on and uses(self)
+
+    return uses_aiohttp
