@@ -109,7 +109,10 @@ def _run(options: argparse.Namespace) -> int:
     limits, seconds = _budget(options)
     place = _place(options, command, limits)
     with _ledger(options, place) as ledger:
-        layers = open_layers(limits, ledger, place.account, place.default, **_rules(options))
+        replaces = options.account is None
+        layers = open_layers(
+            limits, ledger, place.account, place.default, replaces, **_rules(options)
+        )
         if options.report:
             Path(options.report).touch()  # refused now, not at the end
         try:
@@ -162,7 +165,7 @@ def _place(options: argparse.Namespace, command: list[str], limits: "list[Limit]
             f"--account needs a ledger, or a budget with a window: give --ledger, or set "
             f"${ENGINE_VARIABLE}"
         )
-    return _Place(default_url(), account) if account else _Place()
+    return _Place(default_url(), account, default_url()) if account else _Place()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import sysconfig
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from budget_core.ledger.errors import LedgerUnavailableError
@@ -143,11 +144,13 @@ def _is_others(file: str) -> bool:
 
 
 def _asking() -> str | None:
-    """Return the file of the nearest caller outside this package."""
-    frame = sys._getframe()
+    """Return the file of the nearest caller outside this package, of the user's own if one is."""
+    files = []
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
-        if not frame.f_globals.get("__name__", "").startswith("budget_cpython."):
-            file: str | None = frame.f_globals.get("__file__")
-            return file
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
+        name, file = frame.f_globals.get("__name__", ""), frame.f_globals.get("__file__")
+        if file and not name.startswith("budget_cpython."):
+            files.append(file)
+        frame = frame.f_back
+    own = (file for file in files if not _is_others(os.path.realpath(file)))
+    return next(own, next(iter(files), None))

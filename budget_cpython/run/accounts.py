@@ -64,34 +64,37 @@ def open_layers(
     ledger: Any = None,
     account: str | None = None,
     default: str | None = None,
+    replaces: bool = False,
     **rules: Any,
 ) -> list[Layer]:
     """Return what the calls of a run draw on: its own account in memory, after that in a ledger.
 
     Limits with a window are for the account in the ledger, and are set there if it has no limits
-    yet; those of an account in the `default` ledger, whose URL that is, are replaced. Raises
-    `ValueError` for an account that has others; a ledger's errors for one that cannot be used.
+    yet, or if this `replaces` them; `default` is the URL of the default ledger where it is that
+    one. Raises `ValueError` for an account that has others; a ledger's errors for one that cannot
+    be used.
     """
     kept = [limit for limit in limits if limit.window != "run"]
     own = Layer([limit for limit in limits if limit.window == "run"], None, "run", **rules)
     if ledger is None or account is None:
         return [own]
-    if kept and default is not None:
-        set_default_limits(ledger, default, account, kept)
-    elif kept:
-        _set(ledger, account, kept)
+    if kept and (replaces or _is_free(ledger, account, kept)):
+        if default is None:
+            ledger.set_limits(account, kept)
+        else:
+            set_default_limits(ledger, default, account, kept)
     shared = Layer((), ledger, account, **rules)
     shared.balance()
     return [shared, own]
 
 
-def _set(ledger: Any, account: str, limits: list[Limit]) -> None:
+def _is_free(ledger: Any, account: str, limits: list[Limit]) -> bool:
+    """Tell whether an account has no limits yet; raise `ValueError` if it has others."""
     now = ledger.limits(account)
-    if not now:
-        ledger.set_limits(account, limits)
-    elif not set(limits) <= set(now):
+    if now and not set(limits) <= set(now):
         known = ", ".join(f"{limit.cap} {limit.axis} per {limit.window}" for limit in now)
         raise ValueError(
             f"--budget: account {account} has other limits already, {known}: leave those with a "
             "window out, or change the account's own"
         )
+    return not now

@@ -250,3 +250,15 @@ def test_a_malformed_option_sets_no_limits() -> None:
     with pytest.raises(ValueError, match="enforcement"):
         budget("2 calls/day", enforcement="stop")
     budget("3 calls/day")
+
+
+def test_a_program_that_an_installed_framework_calls_is_the_users_own(tmp_path: Path) -> None:
+    framework = tmp_path / "site-packages" / "framework.py"
+    framework.parent.mkdir()
+    framework.write_text(
+        "from budget_cpython.ledger.default_ledger import default_account\n"
+        "def ask():\n    return default_account('block')\n"
+    )
+    names: dict[str, Any] = {"__file__": str(framework), "__name__": "framework"}
+    exec(compile(framework.read_text(), str(framework), "exec"), names)  # noqa: S102
+    assert names["ask"]() == f"local/{place_of(__file__)}/block"
