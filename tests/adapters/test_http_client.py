@@ -85,6 +85,7 @@ def make(request: Any) -> Iterator[Callable[..., Tries]]:
     yield tries
     for one in made:
         one.close()
+        one.run(one.loop.shutdown_asyncgens())  # httpx leaves those of an answer that is left early
         one.loop.close()
 
 
