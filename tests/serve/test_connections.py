@@ -134,7 +134,7 @@ def test_a_request_that_is_worked_on_keeps_its_connection(stack: ExitStack, tmp_
     service = stack.enter_context(Service(*engine, *limits))
     with closing(HttpLedger(service.url)) as ledger:
         ledger.set_limits("org", [Limit("tokens", 10)])
-    with sqlite3.connect(tmp_path / "ledger.db") as database:
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as database, database:
         database.execute("BEGIN IMMEDIATE")
         working = [connect(stack, service) for _ in range(2)]
         for connection in working:
