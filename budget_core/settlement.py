@@ -4,7 +4,6 @@ import sys
 
 from budget_core.provider import is_billed, usage_of
 from budget_core.usage import Usage
-from budget_core.usage_estimate import at_least_estimated, estimated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +48,9 @@ class Settlement:
         if self._usage is None:
             response, asked, streamed = self._response, self._asked, self._streamed
             usage = usage_of(response) if streamed is None else streamed.usage_of(response, *asked)
-            if self.billed:
+            if self.billed and usage.status in usage.UNCLEAR:
+                from budget_core.usage_estimate import at_least_estimated  # for the first of those
+
                 usage = at_least_estimated(usage, response, *asked)
             self._usage = usage
         return self._usage
@@ -63,6 +64,8 @@ class Settlement:
         """Have the usage be at least so many tokens: what was held for a call that broke off."""
         usage = self.usage
         if usage.total < tokens:
+            from budget_core.usage_estimate import estimated  # loaded for the first of those
+
             prompt = min(usage.input or 0, tokens)
             self._usage = estimated(prompt, tokens - prompt)
 

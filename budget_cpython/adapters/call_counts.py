@@ -20,7 +20,7 @@ class CallCounts:
         with self._lock:
             self.estimated += outcome.estimated
             self.unpriced += not hold.priced
-            self.priced += hold.price is not None
+            self.priced += "nano_usd" in hold.charged
 
     def in_words(self) -> list[str]:
         """Return the counts that are not zero, as in `2 estimated`."""

@@ -94,10 +94,12 @@ class Recorder(_Around):
             return
         hold, outcome = charge
         usage = outcome.usage
-        charged = {"tokens": usage.total} if hold is None else hold.charged
+        if hold is None:
+            tokens, (cost, is_priced) = usage.total, outcome.cost(None)
+        else:
+            tokens, cost = hold.charged.get("tokens", usage.total), hold.charged.get("nano_usd")
+            is_priced = hold.priced
         prompt = usage.input or 0
-        answer = max(0, charged.get("tokens", usage.total) - prompt)
-        cost, is_priced = charged.get("nano_usd", 0), hold is not None and hold.priced
+        found = (1, prompt, max(0, tokens - prompt), usage.cached, cost or 0)
         marks = (int(outcome.estimated), int(not is_priced))
-        used = ModelUsage(1, prompt, answer, usage.cached, cost, *marks)
-        self._record.add(call.model, used)
+        self._record.add(call.model, ModelUsage(*found, *marks))
