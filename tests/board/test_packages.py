@@ -1,18 +1,26 @@
 """What is installed: by mip on a board, by pip on a host. And the image that ROMFS takes."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Iterator
+from functools import partial
+from hashlib import sha256
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from textwrap import dedent
+from threading import Thread
 
 import pytest
 
 from budget_cpython.board.build import LIBRARY, romfs_image
 from budget_cpython.board.known_boards import known_boards
 from budget_cpython.board.mip import package_files
+from tests.board.emulator.client import mpremote
 from tests.paths import ROOT
 
 from .support import PATIENCE, Cli, digests, library
@@ -56,6 +64,94 @@ def test_mpremote_mip_installs_all_the_trackers_or_a_room(new_cli: Cli, folder: 
         wanted = {name for name in wanted if name.startswith("ledger/")}
     installed = library(digests(new_cli.board))
     assert set(installed) == {f"{LIBRARY}/{name}" for name in wanted}
+
+
+@pytest.fixture(scope="module")
+def mpy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the precompiled core, as a release publishes it."""
+    folder = tmp_path_factory.mktemp("mpy") / "made"
+    command = [sys.executable, "-m", "budget_cpython.board.mip", "--mpy", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=PATIENCE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def url(mpy: Path) -> Iterator[str]:
+    """Where its parent is served."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(mpy.parent))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+MIP = "import mip\nmip.install({!r}, target='/lib')"
+COUNTED = """
+from budget_core import DailyBudgetConfig, DailyBudgetTracker
+day = DailyBudgetTracker(DailyBudgetConfig(1000))
+day.record({"total_tokens": 600})
+print(day.total_tokens)
+"""
+
+
+def compiled(room: str) -> set[str]:
+    """Return the files that a package of the precompiled core puts on a board."""
+    paths = (Path(LIBRARY, name).with_suffix(".mpy") for name in modules_for_boards())
+    return {str(path) for path in paths if not room or str(path.parent) == f"/lib{room}"}
+
+
+def check_installed(cli: Cli, mpy: Path, room: str) -> None:
+    found = library(digests(cli.board))
+    assert set(found) == compiled(room)
+    for name, digest in found.items():
+        made = mpy / name.removeprefix("/lib/")
+        assert sha256(made.read_bytes()).hexdigest() == digest
+
+
+@pytest.mark.parametrize("room", ["", "/budget_core", "/budget_core/ledger"])
+def test_mpremote_installs_a_precompiled_core_from_any_place_that_serves_it(
+    new_cli: Cli, url: str, mpy: Path, room: str
+) -> None:
+    port, package = new_cli.board.port, f"{url}/{mpy.name}{room}/package.json"
+    mpremote(port, "mip", "install", "--target", "/lib", package)
+    check_installed(new_cli, mpy, room)
+    if room != "/budget_core/ledger":
+        assert mpremote(port, "exec", COUNTED) == "600\n"
+
+
+def test_the_mip_of_a_board_installs_it_from_the_place_that_is_named(
+    new_cli: Cli, url: str, mpy: Path
+) -> None:
+    command = [sys.executable, "-m", "budget_cpython.board.mip", "--mpy", str(mpy.parent / "named")]
+    subprocess.run([*command, "--base", f"{url}/named"], cwd=ROOT, check=True, timeout=PATIENCE)
+    port = new_cli.board.port
+    mpremote(port, "exec", MIP.format(f"{url}/named/budget_core/package.json"))
+    check_installed(new_cli, mpy, "/budget_core")
+    assert mpremote(port, "exec", COUNTED) == "600\n"
+
+
+def test_precompiled_modules_replace_no_file(mpy: Path) -> None:
+    command = [sys.executable, "-m", "budget_cpython.board.mip", "--mpy", str(mpy)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+    assert run.returncode == 2
+    assert "exists: name a new or an empty folder" in run.stderr
+
+
+def test_a_release_publishes_the_bytecode_as_a_commit_of_its_own(mpy: Path, tmp_path: Path) -> None:
+    job = (ROOT / ".github/workflows/publish.yml").read_text().partition("  bytecode:\n")[2]
+    publish = dedent(job.partition("env:\n")[2].partition("run: |\n")[2].partition("\n\n")[0])
+    names = dict(re.findall(r"(GIT_\w+): (\S+)", job))
+    assert len(names) == 4
+    environment = {**os.environ, **names, "GITHUB_REF_NAME": "v1.2.3"}
+    checkout = tmp_path / "checkout"
+    shutil.copytree(mpy, checkout / "mpy")
+    setup = "git init -q --bare ../origin && git init -q && git remote add origin ../origin"
+    script = f"{setup}\n{publish}"
+    subprocess.run(["/bin/sh", "-e", "-c", script], cwd=checkout, env=environment, check=True)
+    for name in ("mpy", "mpy-v1.2.3"):
+        command = f"git -C {tmp_path}/origin ls-tree -r --name-only {name}"
+        listed = subprocess.check_output(["/bin/sh", "-c", command], text=True).split()
+        assert listed == sorted(str(path.relative_to(mpy)) for path in mpy.rglob("*.*"))
 
 
 @pytest.fixture(scope="module")
