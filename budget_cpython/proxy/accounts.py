@@ -1,15 +1,11 @@
 """The accounts that requests draw on, and how each is kept."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from budget_core.errors import BudgetError
-from budget_core.ledger.records import Hold
-from budget_core.provider import maybe_await
+from budget_core.ledger.llm_account import LedgerAccount, LlmHold
 from budget_cpython.adapters.layer import Layer
-from budget_cpython.adapters.shared_ledgers import pair_of
 from budget_cpython.proxy.recorder import AsAsked, Quiet, Recorder
 from budget_cpython.proxy.usage_by_model import UsageByModel
 
@@ -37,26 +33,23 @@ class Account:
         self.layers: list[Any] = [recorder, *rules.layers]
         if not rules.notices:
             self.layers = [recorder, Quiet(), *rules.layers, AsAsked()]
-        self._places = [(pair_of(layer.ledger).awaited, layer.account) for layer in rules.layers]
+        providers: list[Any] = [layer.wrapper(False).inner for layer in rules.layers]
+        self._accounts: list[LedgerAccount] = [one.ledger_account for one in providers]
 
-    async def take_call(self) -> "list[tuple[Any, Hold]]":
+    async def take_call(self) -> list[LlmHold]:
         """Hold one call on each layer; raises what the ledgers raise, and then holds nothing."""
-        held: list[tuple[Any, Hold]] = []
-        for ledger, path in self._places:
+        held: list[LlmHold] = []
+        for account in self._accounts:
             try:
-                hold = await maybe_await(ledger.reserve(path, {"calls": 1}))
+                hold = await account.hold({"calls": 1})
             except BaseException:
                 await settle_call(held, False)
                 raise
-            held.append((ledger, hold))
+            held.append(LlmHold(account, hold, None))
         return held
 
 
-async def settle_call(held: "list[tuple[Any, Hold]]", was_sent: bool) -> None:
-    """Count a call that was held, or give it back; what a ledger cannot settle expires as spent."""
-    for ledger, hold in held:
-        with suppress(BudgetError):
-            if was_sent:
-                await maybe_await(ledger.commit(hold, {"calls": 1}))
-            else:
-                await maybe_await(ledger.release(hold))
+async def settle_call(held: list[LlmHold], was_sent: bool) -> None:
+    """Count a call that was held, or give it back."""
+    for hold in held:
+        await (hold.commit({"calls": 1}) if was_sent else hold.release())

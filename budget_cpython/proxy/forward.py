@@ -11,6 +11,7 @@ import httpx
 from starlette.exceptions import HTTPException
 
 from budget_core.errors import BudgetError, DeadlineExceeded
+from budget_core.ledger.llm_account import LlmHold
 from budget_cpython.adapters.http_exchange import EXTENSION
 from budget_cpython.adapters.wire import WireFormat, find_format, refusal
 from budget_cpython.deadline import Deadline
@@ -107,10 +108,16 @@ class Forward:
             except (httpx.ConnectError, httpx.ConnectTimeout):
                 await settle_call(held, False)
                 raise
-            self.usage.add(OTHER_REQUESTS, ModelUsage(calls=1, estimated=1, unpriced=1))
-            await settle_call(held, True)
+            except BaseException:
+                await self._count_other(held)
+                raise
+            await self._count_other(held)
         try:
             headers = to_client(answer.headers.raw)
             await exchange.relay(answer.status_code, headers, answer.stream)
         finally:
             await answer.aclose()
+
+    async def _count_other(self, held: list[LlmHold]) -> None:
+        self.usage.add(OTHER_REQUESTS, ModelUsage(calls=1, estimated=1, unpriced=1))
+        await settle_call(held, True)

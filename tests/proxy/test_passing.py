@@ -69,6 +69,16 @@ def test_an_other_request_counts_as_one_call_and_is_marked_as_unknown() -> None:
         assert (row.calls, row.estimated, row.unpriced) == (2, 2, 2)
 
 
+def test_an_other_request_that_breaks_off_counts_at_once() -> None:
+    def breaks(http: Request) -> None:
+        http.close_connection = True
+
+    with Behind(breaks) as behind, budgeted(behind.url, "2 calls") as (url, layer, proxy):
+        assert post(f"{url}/v1/images", json={}).status_code == 502
+        assert spent(layer, "calls") == (1, 0)
+        assert proxy.usage.total().calls == 1
+
+
 def test_an_other_request_that_reaches_no_server_costs_nothing() -> None:
     with Behind(echo) as behind:
         gone = behind.url
