@@ -36,7 +36,7 @@ class Settlement:
         if getattr(response, "cut_off_by", None):
             self.billed = False
         self.closing = isinstance(error, GeneratorExit) or is_closing()
-        self._response = response
+        self.response = response
         self._asked = messages, tools
         self._streamed = streamed
         self._tier = tier
@@ -46,7 +46,7 @@ class Settlement:
     def usage(self) -> Usage:
         """What was reported; where that is unclear, at least an estimate if the call is billed."""
         if self._usage is None:
-            response, asked, streamed = self._response, self._asked, self._streamed
+            response, asked, streamed = self.response, self._asked, self._streamed
             usage = usage_of(response) if streamed is None else streamed.usage_of(response, *asked)
             if self.billed and usage.status in usage.UNCLEAR:
                 from budget_core.usage_estimate import at_least_estimated  # for the first of those
@@ -77,7 +77,7 @@ class Settlement:
         """
         if not self.billed:
             return None if price is None else 0, True
-        cost, is_all, response = None, False, self._response
+        cost, is_all, response = None, False, self.response
         if price is not None:
             model = getattr(response, "model", None)
             if model and hasattr(price, "answered_by"):

@@ -60,11 +60,9 @@ class Admission:
     - `tokens`, `nano_usd`: what is held until the call is settled; its turn is used by then.
     - `lacking`: the count that it waits for, once it has to wait.
     - `left`: what the envelope had left before this call.
-    - `lowered_by`: the path of the account in a ledger that lowered the limit, if one did.
     """
 
     tokens = nano_usd = 0
-    lowered_by: str | None = None
     lacking: "SharedAllowance | None" = None
     left: "dict[str, int | None]"
 

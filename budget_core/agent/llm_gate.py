@@ -282,16 +282,15 @@ class Gate:
 
     def _note_cut(self, response: "Any", call: LlmCall) -> None:
         """Note that an answer ended at its limit: without tool calls, the run is over with it."""
-        limit, by = call.hold.limit, call.hold.lowered_by
+        if self.reason is not None or response.tool_calls:
+            return
+        limit, by = call.hold.limit, getattr(response, "cut_short_by", None)
         text = "the answer was cut off at the end of its tokens"
         if by is not None:
-            self.envelope.ledger.note_cut(response, limit)
             text += ", which were what the account could afford"
-        if self.reason is None and not response.tool_calls:
-            used = None if limit is None else call.usage.output
-            place = ("completion tokens", used, limit)
-            kind, scope = StopReason.TOKEN_BUDGET, by or self.envelope.name
-            self.reason = StopReason(kind, text, *place, scope=scope)
+        kind, scope = StopReason.TOKEN_BUDGET, by or self.envelope.name
+        used = None if limit is None else call.usage.output
+        self.reason = StopReason(kind, text, "completion tokens", used, limit, scope=scope)
 
 
 def joined(before: str, text: str | None) -> str:

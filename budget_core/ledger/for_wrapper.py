@@ -158,13 +158,9 @@ class LedgerProvider:
         if "on_delta" in options:
             options["on_delta"] = as_streamed(options["on_delta"], max_tokens if strict else None)
         options["model"] = hold.model if hold.model == self._wrapper.fallback_model else model
-        response = await self._call(hold, messages, tools, options)
         asked = self.ledger_account.max_tokens if asked is None else asked
-        lowered = max_tokens is not None and (asked is None or max_tokens < asked)
-        if lowered and getattr(response, "finish_reason", None) == "length":
-            self.cut_short += 1
-            self.ledger_account.note_cut(response, max_tokens)
-        return response
+        hold.lowered = max_tokens is not None and (asked is None or max_tokens < asked)
+        return await self._call(hold, messages, tools, options)
 
     def _before_final(
         self, prompt: int, limit: int | None, price: "Price | None"
@@ -243,6 +239,7 @@ class LedgerProvider:
     ) -> None:
         charged = hold.charge(outcome, self._wrapper.estimates)
         if charged is not None:
+            self.cut_short += hold.cut_short
             self.standing.add(charged)
             self.unpriced += hold.price is not None and not hold.priced
             if self.on_charge is not None:

@@ -99,12 +99,15 @@ class LlmHold:
     `model` answers at `price`, if those are known. `limit` is the longest answer that it allows, in
     tokens; `None` allows any. `hold` is the ledger's; a released one stands for a call that is made
     without a hold and charged later. `amounts` are the most that the call can use: more than this
-    hold has, if it is a final call's, whose reserve has several holds. Once the call is settled,
-    `charged` is what it is charged, by axis, and `priced` whether that is all of its money.
+    hold has, if it is a final call's, whose reserve has several holds. `prompt` is the size of its
+    prompt, and `lowered` whether its limit is below the one that was asked for. Once the call is
+    settled, `charged` is what it is charged, by axis, `priced` whether that is all of its money,
+    and `cut_short` whether its answer ended at a limit that a budget lowered.
     """
 
     charged: "dict[str, int] | None" = None
     priced = True
+    lowered = cut_short = False
 
     def __init__(
         self,
@@ -156,7 +159,22 @@ class LlmHold:
             if self._held and not outcome.failed:
                 self.account.learn(self, used.get("tokens", 0))
             self.charged = used if is_exact else self._at_least(used)
+            if getattr(outcome.response, "finish_reason", None) == "length":
+                self._note_cut(outcome.response)
         return self.charged
+
+    def _note_cut(self, response: "Any") -> None:
+        """Mark and log an answer that ended at its limit if this budget lowered that."""
+        by = getattr(response, "cut_short_by", None)
+        if by is None and self.lowered:
+            by = self.account.path
+            text = f"an answer was cut short at the {self.limit} tokens that {by} could afford"
+            log("warning", text)
+            try:
+                response.cut_short_by = by
+            except AttributeError:
+                pass  # another provider's, which takes no mark
+        self.cut_short = by is not None
 
     async def settle(self, closing: bool = False) -> None:
         """Commit what the call is charged, or release; if `closing`, without awaiting anything."""
@@ -417,18 +435,6 @@ class LedgerAccount:
             answer = tokens - held.prompt
             was_cut = held.limit is not None and answer >= held.limit
             self._shared.learn((self.path, held.model), max(1, answer), was_cut)
-
-    def note_cut(self, response: "Any", limit: int | None) -> None:
-        """Mark and log an answer that ended at a limit which this account's budget lowered."""
-        if getattr(response, "cut_short_by", None) is None:
-            log(
-                "warning",
-                f"an answer was cut short at the {limit} tokens that {self.path} could afford",
-            )
-            try:
-                response.cut_short_by = self.path
-            except AttributeError:
-                pass  # another provider's, which takes no mark
 
     def others_wait(self) -> bool:
         """Tell whether calls of this process wait for this ledger: a new one waits behind them."""

@@ -103,6 +103,11 @@ class BudgetBlock:
         return self.layer.calls.unpriced
 
     @property
+    def cut_short(self) -> int:
+        """How many answers to calls of this process ended at a limit that a budget lowered."""
+        return self.layer.calls.cut_short
+
+    @property
     def left(self) -> dict[str, int]:
         """What is left on each limited axis, the least of all limits, less what is held now."""
         found: dict[str, int] = {}

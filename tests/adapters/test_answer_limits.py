@@ -91,7 +91,8 @@ def test_an_answer_that_a_budget_cut_short_says_so(
     asked = form({"stream": True} if streamed else {})
     with caplog.at_level(logging.WARNING, "microbudget"), budget("500 tokens") as block:
         post(endpoint, asked)
-    assert block.spent["calls"] == 1
+    assert (block.spent["calls"], block.cut_short) == (1, 1)
+    assert repr(block).endswith(", 1 cut short>")
     (line,) = [record.message for record in caplog.records]
     assert line.startswith("an answer was cut short at the ")
     assert line.endswith("tokens that agent could afford")
@@ -100,8 +101,8 @@ def test_an_answer_that_a_budget_cut_short_says_so(
 def test_an_answer_that_its_caller_limited_is_not_cut_short(
     endpoint: ScriptedEndpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with budget("5000 tokens"):
+    with budget("5000 tokens") as block:
         post(endpoint, chat({"max_tokens": 30}))
         post(endpoint, chat({}), max_tokens=30)
-    assert caplog.records == []
+    assert (caplog.records, block.cut_short) == ([], 0)
     assert bodies(endpoint)[0]["max_tokens"] == 30
