@@ -15,9 +15,12 @@ from benchmarks.figures import Figure
 from benchmarks.mpy import ROOT
 from budget_core.ledger.llm_account import ANSWER, LedgerAccount, LlmHold, amounts
 from budget_core.ledger.standing import Standing
-from budget_cpython import BudgetExceededError, Ledger, Limit, Price
+from budget_core.settlement import Settlement
+from budget_cpython import BudgetExceededError, ChatResponse, Ledger, Limit, Price
+from budget_cpython.answer_lengths import longest_answer
 
 PAGE = ROOT / "docs/money.md"
+MODEL = "gpt-5"  # whose answers may be long
 PRICE = Price("1.25", "10")  # dollars per million tokens
 SEEDS = 4
 _TOKENS_A_SECOND = 60
@@ -54,7 +57,7 @@ class Outcome(NamedTuple):
 class Always4096(LedgerAccount):
     """The former rule: each answer may have 4,096 tokens, or what is left of them."""
 
-    def share(self, free: int) -> int:
+    def share(self, free: int, model: str = "", prompt: int = 0) -> int:
         """Return the limit of an answer."""
         return min(free, ANSWER)
 
@@ -62,9 +65,9 @@ class Always4096(LedgerAccount):
 class PlainEighth(LedgerAccount):
     """An eighth of what is free for each call, whatever is in flight."""
 
-    def share(self, free: int) -> int:
+    def share(self, free: int, model: str = "", prompt: int = 0) -> int:
         """Return the limit of an answer."""
-        return min(free, max(ANSWER, free // 8))
+        return min(free, max(ANSWER, min(longest_answer(model, prompt), free // 8)))
 
 
 _NEVER = 1 << 40  # tokens that are expected: so nothing that is learned counts
@@ -131,9 +134,9 @@ class Play:
         """Hold a call, or wait; `calls` follow it."""
         prompt = self._scenario.prompt
         _done(self._standing.look())
-        limit = self._standing.limit_of(prompt, None, PRICE)
+        limit = self._standing.limit_of(MODEL, prompt, None, PRICE)
         try:
-            call = ("m", prompt, limit, PRICE, now >= until)  # what waits is not cut meanwhile
+            call = (MODEL, prompt, limit, PRICE, now >= until)  # what waits is not cut meanwhile
             hold = _done(self._account.reserve(*call, None, False))
         except BudgetExceededError as error:
             if now < until and error.held:
@@ -150,10 +153,11 @@ class Play:
         self._at(now + _THINKS_S + said / _TOKENS_A_SECOND, over)
 
     def _settle(self, calls: int, hold: LlmHold, said: int, now: float) -> None:
-        used = amounts(self._scenario.prompt, said, PRICE)
-        used["nano_usd"] = PRICE.cost(self._scenario.prompt, said)
-        _done(hold.commit(used))
-        self._standing.add(used)
+        prompt = self._scenario.prompt
+        usage = {"prompt_tokens": prompt, "completion_tokens": said, "total_tokens": prompt + said}
+        used = hold.charge(Settlement(ChatResponse("", usage=usage)))
+        _done(hold.settle())
+        self._standing.add(used or {})
         self.over = max(self.over, self._spent - self._cap)
         if calls:
             self._at(now + _PAUSE_S, partial(self._begin, calls))

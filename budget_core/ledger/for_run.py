@@ -87,7 +87,7 @@ class RunAccount(LedgerAccount):
         reason: StopReason | None
 
         async def reserve() -> None:
-            limit = self.standing.limit_of(prompt, hold.limit, hold.price)
+            limit = self.standing.limit_of(hold.model, prompt, hold.limit, hold.price)
             asked = (prompt, limit, hold.price)
             if final is None:
                 taken = await self.reserve(hold.model, *asked)

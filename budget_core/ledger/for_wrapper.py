@@ -123,9 +123,9 @@ class LedgerProvider:
         """Answer like the inner provider, within what the ledger has left."""
         prompt = self._count(messages, tools)
         candidates = self._candidates(model, options.get("answerers"))
-        price = candidates[0][1]
+        name, price = candidates[0]
         strict = self._wrapper.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
-        asked, limit = max_tokens, self.standing.limit_of(prompt, max_tokens, price)
+        asked, limit = max_tokens, self.standing.limit_of(name, prompt, max_tokens, price)
         if tools and strict:
             limit, notice = self._before_final(prompt, limit, price)
             if notice:

@@ -94,9 +94,14 @@ class LeasedLedger:
         """Hold amounts of what is leased, at once; `None` if the ledger has to be asked."""
         lease = self._leases.get(path)
         now = self.upstream.now()
-        if lease is None or now >= self._due or None in amounts.values():
+        if lease is None or now >= self._due:
             return None
-        return lease.claim(dict(amounts), key, ttl, now)
+        asked = dict(amounts)
+        if None in asked.values():
+            if not lease.block.leases:
+                return None
+            asked = self._bounded(asked, lease.limited)
+        return lease.claim(asked, key, ttl, now)
 
     def record(self, hold: Hold, actual: "dict[str, int] | None" = None) -> Hold:
         """Settle a hold here, at once; if `is_due` then, `maintain` tells the ledger."""
@@ -140,7 +145,7 @@ class LeasedLedger:
                     rows = known.limited
                 else:
                     rows = await self.upstream.ask("balance", path)
-                asked = bounded(asked, rows)
+                asked = self._bounded(asked, rows)
             lease = self._open(path)
             hold = lease.claim(asked, key, ttl, self.upstream.now())
             try:
@@ -222,6 +227,15 @@ class LeasedLedger:
             for lease in self._leases.values():
                 lease.close(self.upstream.outbox)
             await self.upstream.close()
+
+    def _bounded(self, asked: "dict[str, Any]", rows: "list[Balance]") -> "dict[str, int]":
+        """Return amounts with 1 for those without a bound, so that a block is leased for them.
+
+        Axes of no block are left out. Raises `BudgetExceededError` if one of them is limited.
+        """
+        found = bounded(asked, rows)
+        found.update({axis: 1 for axis in asked if asked[axis] is None and axis in self._block})
+        return found
 
     def _lease_of(self, hold: Hold) -> PathLease:
         lease = self._leases.get(check_hold(hold).path)

@@ -14,7 +14,7 @@ from budget_core.ledger.errors import (
 )
 from budget_core.ledger.limit import MOST
 from budget_core.ledger.outbox import CHARGE, COMMIT, RELEASE, Entry, Outbox, check_account, new_key
-from budget_core.ledger.records import TTL, Hold, by_ledger, check_ttl, check_wait, origin
+from budget_core.ledger.records import LONGEST, TTL, Hold, by_ledger, check_ttl, check_wait, origin
 from budget_core.ledger.window import FAR
 from budget_core.log import log
 from budget_core.monotonic import MONOTONIC
@@ -377,7 +377,7 @@ class LedgerAccount:
                         raise
                     until = 0
                 left = error.limit - error.spent if until else error.left
-                share = self.share(fitting(error.axis, left, prompt, price))
+                share = self.share(fitting(error.axis, left, prompt, price), model, prompt)
                 first = limit is None  # tokens or money are limited: so is the answer
                 if expected and error.held and (share < ANSWER or not first):
                     share = min(share, expected)
@@ -387,13 +387,14 @@ class LedgerAccount:
                         raise
                     tries -= 1
 
-    def share(self, free: int) -> int:
+    def share(self, free: int, model: str = "", prompt: int = 0) -> int:
         """Return the limit of an answer that has none, where so many tokens are free.
 
-        It is an eighth of them, divided by the calls in flight with this one, but at least 4,096
-        or all of them.
+        It is an eighth of them, divided by the calls in flight with this one, at most the longest
+        answer of the model, but at least 4,096 or all of them.
         """
-        return min(free, max(ANSWER, free // (_SHARE * (1 + len(self.in_flight)))))
+        most = max([0] + [known(model, prompt) for known in LONGEST])
+        return min(free, max(ANSWER, min(most, free // (_SHARE * (1 + len(self.in_flight))))))
 
     async def take(
         self,
@@ -414,9 +415,11 @@ class LedgerAccount:
             if price is None and error.axis == "nano_usd":
                 raise UnpricedError(error.scope, model)
             raise
-        kept = held.amounts.get("tokens")
-        if kept != asked["tokens"]:  # it was taken over
-            limit = None if kept is None else max(1, kept - prompt)
+        kept = held.amounts.get("tokens", 0)
+        if limit is not None and kept != asked["tokens"]:  # it was taken over
+            limit = max(1, kept - prompt)
+        elif kept > prompt and limit is None:
+            limit = kept - prompt
         taken = LlmHold(self, held, limit, model, price)
         taken.prompt = prompt
         self.in_flight.add(taken)

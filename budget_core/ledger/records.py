@@ -20,6 +20,7 @@ try:
 except (ImportError, AttributeError):
     by_ledger = dict  # on MicroPython ledgers live as long as the program
 ROOMS: "MutableMapping[Any, Any]" = by_ledger()  # in which the calls of this process wait
+LONGEST: "list[Callable[[str, int], int]]" = []  # the answer to a model's prompt, 0 if unknown
 DEADLINES: "list[Callable[[], float]]" = []  # of the code that waits: each returns the seconds left
 
 

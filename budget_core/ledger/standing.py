@@ -71,7 +71,9 @@ class Standing:
         """Return `(scope, unit, used, cap, kept)` of each limit, `kept` of its axis being held."""
         return [self._axis(row, kept or {}) for row in self._rows]
 
-    def limit_of(self, prompt: int, limit: int | None, price: "Price | None") -> int | None:
+    def limit_of(
+        self, model: str, prompt: int, limit: int | None, price: "Price | None"
+    ) -> int | None:
         """Return the limit of an answer: the one given, or the account's, or what it can afford.
 
         `None` where no limit on tokens or money is known.
@@ -83,7 +85,8 @@ class Standing:
         for row in self._rows:
             if amounts(prompt, None, price).get(row.axis, 0) is None:
                 left = row.limit - row.spent - self._used.get(row.axis, 0)
-                share = max(1, account.share(fitting(row.axis, left, prompt, price)))
+                fits = fitting(row.axis, left, prompt, price)
+                share = max(1, account.share(fits, model, prompt))
                 limit = share if limit is None else min(limit, share)
         return limit
 

@@ -76,8 +76,11 @@ def test_the_least_of_what_blocks_and_clients_give_is_the_limit(endpoint: Script
 def test_what_is_sent_as_the_limit_is_what_is_held() -> None:
     with budget("$5", prices=PRICES) as block:
         limit = call_blocking(max_tokens=None).max_tokens
+        assert limit == 16_384  # what the model can answer
+    with budget("$0.50", prices=PRICES):
+        limit = call_blocking(max_tokens=None).max_tokens
         assert limit is not None
-        assert 60_000 < limit < 62_500  # an eighth of what $5 buys
+        assert 6_000 < limit < 6_250  # an eighth of what $0.50 buys
     with budget("10_000 tokens"):
         assert call_blocking(max_tokens=None).max_tokens == 4096
     assert block.spent["calls"] == 1

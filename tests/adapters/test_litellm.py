@@ -9,6 +9,7 @@ import pytest
 
 from budget_core.errors import BudgetError
 from budget_cpython import BudgetExceededError, budget, budgeted
+from budget_cpython.answer_lengths import longest_answer
 from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
 from tests.adapters.model_cases import ModelCases, World
 from tests.adapters.support import bodies, counted, run_example, tokens
@@ -112,6 +113,18 @@ def world(request: Any, endpoint: ScriptedEndpoint) -> World:
 
 class TestModel(ModelCases):
     """Models of LiteLLM."""
+
+
+def test_no_answer_is_allowed_more_than_the_list_of_litellm_has() -> None:
+    rows = [
+        (longest_answer(name, 0), row["max_output_tokens"], name)
+        for name, row in litellm.model_cost.items()
+        if row.get("litellm_provider") in ("openai", "anthropic", "gemini")
+        and isinstance(row.get("max_output_tokens"), int)
+        and row.get("mode") in ("chat", "responses")
+    ]
+    assert [row for row in rows if row[0] > row[1]] == []
+    assert sum(row[0] > 0 for row in rows) > 20
 
 
 def test_what_is_budgeted_stands_in_for_the_module(endpoint: ScriptedEndpoint) -> None:

@@ -5,10 +5,12 @@ from budget_core.agent.operative import Operative
 from budget_core.agent.stop import StopReason
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.llm_account import LedgerAccount, UnpricedError
+from budget_core.ledger.records import LONGEST
 from budget_core.prices import Price
 from budget_core.provider import ChatResponse
 from tests_micro.ledger.support import (
     HELLO,
+    HI,
     PRICES,
     Awaited,
     big,
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 PROMPT = 10
+ENDLESS = {"endless": Price(1, 10)}
+LONGEST.append(lambda model, prompt: {"endless": 1 << 40, "short": 5000}.get(model, 0))
 
 
 class Counted:
@@ -70,15 +74,22 @@ async def test_an_answer_may_have_an_eighth_of_what_is_free() -> None:
         ({"tokens": 10_000}, 4096),
         ({"tokens": 1_000}, 990),
     ):
-        model = big()
-        await wrapped(model, make_ledger(**caps)).chat(HELLO)
+        model = Script(HI, model="endless")
+        await wrapped(model, make_ledger(**caps), prices=ENDLESS).chat(HELLO)
+        assert model.limits == [limit]
+
+
+async def test_an_answer_may_be_no_longer_than_its_model_can_answer() -> None:
+    for name, limit in (("short", 5000), ("unknown", 4096)):
+        model = Script(HI, model=name)
+        await wrapped(model, make_ledger(tokens=800_000)).chat(HELLO)
         assert model.limits == [limit]
 
 
 async def test_what_is_sent_as_the_limit_is_what_is_held() -> None:
     ledger = make_ledger(tokens=800_000 + PROMPT, calls=9)
     seen: list[Any] = []
-    await wrapped(big(looks(ledger, seen)), ledger).chat(HELLO)
+    await wrapped(Script(looks(ledger, seen), model="endless"), ledger).chat(HELLO)
     assert seen == [{"calls": (0, 1), "tokens": (0, 100_000 + PROMPT)}]
 
 
@@ -86,11 +97,11 @@ async def test_calls_in_flight_divide_the_eighth() -> None:
     account = LedgerAccount(make_ledger(tokens=800_000), "org/team")
     holds: list[Any] = []
     for _ in range(3):
-        holds.append(await account.reserve("m", 0))
+        holds.append(await account.reserve("endless", 0))
     assert [hold.limit for hold in holds] == [100_000, 350_000 // 8, 656_250 // 24]
     for hold in holds:
         await hold.release()
-    assert (await account.reserve("m", 0)).limit == 100_000
+    assert (await account.reserve("endless", 0)).limit == 100_000
 
 
 async def test_a_limit_that_another_process_sets_holds_for_the_next_call() -> None:

@@ -254,7 +254,7 @@ async def test_what_is_learned_rises_by_a_quarter_where_an_answer_was_cut() -> N
     model.tokens = 1_000
     for _ in range(3):
         await at_once(wrapper, 1)
-    assert model.limits == [1_000_000 // 8 - 1, 100, 126, 158]
+    assert model.limits == [4096, 100, 126, 158]
 
 
 def test_malformed_options_are_refused_by_name() -> None:
