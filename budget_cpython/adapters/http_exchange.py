@@ -47,13 +47,16 @@ class Exchange:
         self._deadline = Deadline.current()
         self._reader: Reader | None = None
 
-    def open(self) -> BudgetedCall:
-        """Return the call that the request's body asks for; raises `UnreadableRequestError`."""
+    def parse(self) -> None:
+        """Read the request's body, in any thread; raises `UnreadableRequestError`."""
         if self._request.headers.get("authorization", "").startswith("AWS4-"):
             raise UnreadableRequestError("the request is signed, so that a budget cannot change it")
         self._body = read_body(self._request.content)
         check_spelling(self._body)
         self._asked = self._at_vendor(self._wire.read(self._body))
+
+    def open(self) -> BudgetedCall:
+        """Return the call that the request's body asks for."""
         self.call = BudgetedCall(self._layers, self._asked)
         return self.call
 

@@ -1,7 +1,9 @@
 """One `send` of an HTTP client: a call of a model is admitted before it and settled after it."""
 
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from budget_core.errors import BudgetError
 from budget_cpython.adapters.http_exchange import Exchange, format_of, package_of
@@ -9,9 +11,11 @@ from budget_cpython.adapters.http_streams import BrokenStreamError
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.provider_errors import UnbilledError
 from budget_cpython.adapters.settling import settled, settled_blocking
+from budget_cpython.adapters.wire import LARGE
 
 Layers = Sequence[Layer]
 Send = Callable[..., Any]
+T = TypeVar("T")
 
 
 def send_blocking(
@@ -24,14 +28,17 @@ def send_blocking(
     request.read()
     exchange = Exchange(package_of(client), wire, request, layers, client.timeout)
     try:
+        exchange.parse()
         call = exchange.open()
     except BudgetError as error:
         return exchange.refused(error)
     try:
         sent = exchange.sent(call.begin_blocking(), stream)
-    except BudgetError as error:
+    except BaseException as error:
         call.fail_blocking(UnbilledError(str(error)))
-        return exchange.refused(error)
+        if isinstance(error, BudgetError):
+            return exchange.refused(error)
+        raise
     try:
         with settled_blocking(call):
             response = send(sent, stream=True, **options)
@@ -63,15 +70,19 @@ async def send(
         return await send(request, stream=stream, **options)
     await request.aread()
     exchange = Exchange(package_of(client), wire, request, layers, client.timeout)
+    aside = _aside(len(request.content))
     try:
+        await aside(exchange.parse)
         call = exchange.open()
     except BudgetError as error:
         return exchange.refused(error)
     try:
-        sent = exchange.sent(await call.begin(), stream)
-    except BudgetError as error:
+        sent = await aside(exchange.sent, await call.begin(), stream)
+    except BaseException as error:
         await call.fail(UnbilledError(str(error)))
-        return exchange.refused(error)
+        if isinstance(error, BudgetError):
+            return exchange.refused(error)
+        raise
     try:
         async with settled(call):
             response = await send(sent, stream=True, **options)
@@ -92,6 +103,19 @@ async def send(
             raise
         return exchange.refused(late)
     return response
+
+
+def _aside(size: int) -> Callable[..., Any]:
+    """Return what calls a function on a body of that size: a thread for a large one."""
+    if size > LARGE:
+        with suppress(RuntimeError):  # another library's event loop
+            asyncio.get_running_loop()
+            return asyncio.to_thread
+    return _at_once
+
+
+async def _at_once(function: Callable[..., T], *arguments: Any) -> T:
+    return function(*arguments)
 
 
 def _read(response: Any) -> None:

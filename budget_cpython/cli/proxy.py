@@ -95,7 +95,7 @@ def add_proxy(commands: Any) -> None:
     add_number(option, "read-on", seconds, 60, text)
     text = "an upstream may send nothing for S seconds"
     add_number(option, "upstream-timeout", seconds, 600, text)
-    add_number(option, "max-body", count, 64, "the largest request, in megabytes")
+    add_number(option, "max-body", count, 32, "the largest request, in megabytes")
     add_connections(option, _GRACE_S)
     proxy.set_defaults(run=partial(run_command, _proxy, "proxy"))
 

@@ -4,10 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.llm_account import LedgerAccount, LlmHold
+from budget_core.ledger.records import Balance
+from budget_core.provider import maybe_await
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.proxy.recorder import AsAsked, Quiet, Recorder
 from budget_cpython.proxy.usage_by_model import UsageByModel
+from budget_cpython.wall_clock import WALL
+
+_OF_EACH_CALL = ("calls", "tokens")
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,19 @@ class Account:
             self.layers = [recorder, Quiet(), *rules.layers, AsAsked()]
         providers: list[Any] = [layer.wrapper(False).inner for layer in rules.layers]
         self._accounts: list[LedgerAccount] = [one.ledger_account for one in providers]
+        rows = zip(rules.layers, self._accounts, strict=True)
+        self._strict = [account for layer, account in rows if layer.is_strict]
+
+    async def refuse_spent(self) -> None:
+        """Raise `BudgetExceededError` if no model call can fit: calls or tokens are spent.
+
+        Money is not asked for: some models are free. Raises what the ledgers raise, too.
+        """
+        for account in self._strict:
+            for row in await maybe_await(account.ledger.balance(account.path)):
+                # a limit of 0 may be what a service shows of an account above its key's
+                if row.axis in _OF_EACH_CALL and row.limit and row.spent >= row.limit:
+                    raise _spent(row)
 
     async def take_call(self) -> list[LlmHold]:
         """Hold one call on each layer; raises what the ledgers raise, and then holds nothing."""
@@ -53,3 +72,17 @@ async def settle_call(held: list[LlmHold], was_sent: bool) -> None:
     """Count a call that was held, or give it back."""
     for hold in held:
         await (hold.commit({"calls": 1}) if was_sent else hold.release())
+
+
+def _spent(row: Balance) -> BudgetExceededError:
+    return BudgetExceededError(
+        row.account,
+        row.axis,
+        row.window,
+        1,  # the least that a call uses
+        row.limit or 0,
+        row.spent,
+        row.held,
+        row.resets_at,
+        int(WALL()),
+    )

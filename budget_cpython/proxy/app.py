@@ -30,7 +30,7 @@ from budget_cpython.proxy.usage_by_model import UsageByModel
 from budget_cpython.serve.served_ledger import ServedLedger, probes
 
 TIMEOUT_HEADER = "x-microbudget-timeout"
-MAX_BODY = 1 << 26  # bytes
+MAX_BODY = 1 << 25  # bytes
 READ_ON_S = 60.0
 UPSTREAM_TIMEOUT_S = 600.0
 _LEDGER_S = 10.0  # seconds to answer /readyz

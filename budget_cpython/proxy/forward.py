@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_core.ledger.llm_account import LlmHold
 from budget_cpython.adapters.http_exchange import EXTENSION
-from budget_cpython.adapters.wire import WireFormat, find_format, refusal
+from budget_cpython.adapters.wire import LARGE, WireFormat, find_format, refusal
 from budget_cpython.deadline import Deadline
 from budget_cpython.proxy.accounts import Account, settle_call
 from budget_cpython.proxy.exchange import Exchange
@@ -100,6 +100,8 @@ class Forward:
     async def _send(self, exchange: Exchange, request: httpx.Request) -> None:
         """Send a request, and count one that is no model call as a call of unknown usage."""
         if self.format is not None or self.is_free:
+            if not self.is_free and len(request.content) > LARGE:
+                await self.account.refuse_spent()  # before it is parsed
             answer = await self.client.send(request, stream=True)
         else:
             held = await self.account.take_call()

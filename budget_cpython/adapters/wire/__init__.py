@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from budget_cpython.adapters.wire.anthropic_messages import CountTokens, Messages
-from budget_cpython.adapters.wire.body import read_body
+from budget_cpython.adapters.wire.body import LARGE, read_body
 from budget_cpython.adapters.wire.format import WireFormat
 from budget_cpython.adapters.wire.google_generate import (
     GOOGLE_MODELS,
@@ -28,6 +28,7 @@ from budget_cpython.adapters.wire.spelling import check_spelling
 
 __all__ = [
     "GOOGLE_MODELS",
+    "LARGE",
     "Piece",
     "Reader",
     "Refusal",

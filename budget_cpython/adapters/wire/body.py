@@ -1,34 +1,48 @@
-"""Read the JSON of a request's body."""
+"""Read a request's body within bounds, so that no body costs much more than its size."""
 
 import json
+from itertools import accumulate
 from typing import Any, Final
 
 from budget_cpython.adapters.wire.refusals import UnreadableRequestError
 
-MAX_DEPTH: Final = 100  # of a body, on every version of Python, whatever its own limit is
-_TOO_DEEP: Final = f"the request's body is nested more than {MAX_DEPTH} levels deep"
+LARGE: Final = 65_536  # bytes: an event loop has a larger body read in a thread
+MAX_VALUES: Final = 500_000  # embeddings take 300,000 tokens a request
+MAX_DEPTH: Final = 100
+_STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_OTHERS: Final = bytes(set(range(256)) - _STEPS.keys())
 
 
-def read_body(content: bytes) -> dict[str, Any]:
-    """Return the object in a body; raises `UnreadableRequestError` if there is none to be read."""
+def read_body(data: bytes) -> dict[str, Any]:
+    """Return the JSON object in a body.
+
+    Raises `UnreadableRequestError` for any other body, for more than `MAX_VALUES` values, and for
+    lists and objects that are nested more than `MAX_DEPTH` deep.
+    """
+    _check_size(data)
     try:
-        body = json.loads(content)
-    except RecursionError:
-        raise UnreadableRequestError(_TOO_DEEP) from None
-    except ValueError:
+        body = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
         raise UnreadableRequestError("the request's body is not a JSON object")
-    if _is_deeper(body, MAX_DEPTH):
-        raise UnreadableRequestError(_TOO_DEEP)
     return body
 
 
-def _is_deeper(value: Any, levels: int) -> bool:
-    """Tell whether objects and lists lie in each other more levels deep than that."""
-    here = [value]
-    while here and levels >= 0:
-        levels -= 1
-        inside = (one.values() if isinstance(one, dict) else one for one in here)
-        here = [one for each in inside for one in each if isinstance(one, (dict, list))]
-    return levels < 0
+def _check_size(data: bytes) -> None:
+    """Count values and depth before the body is parsed: a value takes far more than its bytes."""
+    marks = data.replace(rb"\\", b"").replace(rb"\"", b"")
+    if marks.count(b'"') > 2 * MAX_VALUES:
+        raise _too_many()
+    marks = b"".join(marks.split(b'"')[::2])  # outside of texts
+    if sum(map(marks.count, (b",", b":", b"[", b"{"))) > MAX_VALUES:
+        raise _too_many()
+    brackets = marks.translate(None, _OTHERS)
+    if max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MAX_DEPTH:
+        raise UnreadableRequestError(
+            f"the request's body is nested more than {MAX_DEPTH} levels deep"
+        )
+
+
+def _too_many() -> UnreadableRequestError:
+    return UnreadableRequestError(f"the request's body has more than {MAX_VALUES:,} values")

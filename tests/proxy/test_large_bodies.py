@@ -1,0 +1,104 @@
+"""Bodies that are made to cost much: deep, of many values, large, from accounts that are spent."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from budget_core.prices import Price
+from budget_cpython.adapters.http_client import budgeted_http_client
+from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.wire import UnreadableRequestError
+from budget_cpython.adapters.wire.body import LARGE, MAX_DEPTH, MAX_VALUES
+from budget_cpython.ledger.limit_parser import parse_limits
+from budget_cpython.proxy.app import MAX_BODY
+from tests.proxy.support import Behind, Request, budgeted, post, spent, usage
+
+COMPLETIONS = "/v1/completions"
+MEGABYTE = 1 << 20
+
+
+def answer(http: Request) -> None:
+    http.reply({"choices": [{"text": "hi"}], "usage": usage(7, 5)})
+
+
+def listed(items: bytes) -> bytes:
+    return b'{"model": "scripted", "max_tokens": 5, "prompt": [' + items + b"]}"
+
+
+DEEP = listed(b"[" * 486 + b'"a"' + b"]" * 486)
+MANY = {
+    "tokens": listed(b"1," * MAX_VALUES + b"1"),
+    "texts": listed(b'"a",' * MAX_VALUES + b'"a"'),
+    "lists": listed(b"[]," * MAX_VALUES + b"[]"),
+    "objects": listed(b"{}," * MAX_VALUES + b"{}"),
+    "levels": listed(b"[" * MAX_VALUES + b"]" * MAX_VALUES),
+}
+
+
+@pytest.mark.parametrize("body", [DEEP, *MANY.values()], ids=["deep", *MANY])
+def test_a_body_that_costs_more_than_its_size_is_refused_and_nothing_is_held(body: bytes) -> None:
+    with Behind(answer) as behind, budgeted(behind.url, "9 calls + 9000 tokens") as place:
+        url, layer, _ = place
+        said = post(f"{url}{COMPLETIONS}", content=body)
+        assert (said.status_code, said.headers["x-should-retry"]) == (400, "false")
+        assert said.json()["error"]["code"] == "unreadable_request"
+        assert len(said.content) < 1000
+        assert behind.requests == []
+        assert spent(layer, "calls") == spent(layer, "tokens") == (0, 0)
+
+
+def test_a_budgeted_client_refuses_a_deep_body_too() -> None:
+    layer = Layer(parse_limits("9 calls"))
+    client = budgeted_http_client(httpx.Client(base_url="https://api.openai.com"), [layer])
+    said = client.post(COMPLETIONS, content=DEEP)
+    assert said.status_code == 400
+    assert isinstance(said.extensions["microbudget"], UnreadableRequestError)
+    assert spent(layer, "calls") == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        json.loads("[" * (MAX_DEPTH - 2) + '"a"' + "]" * (MAX_DEPTH - 2)),
+        [list(range(300)) for _ in range(1000)],
+        ['\\"{[' * 1000],
+        "a [b, {c: " * 200_000,
+        "é模\U0001f600" * 50_000,
+    ],
+    ids=["deep", "tokens", "escapes", "code", "letters"],
+)
+def test_what_vendors_take_passes(prompt: Any) -> None:
+    with Behind(answer) as behind, budgeted(behind.url, "9 calls") as (url, layer, _):
+        body = {"model": "scripted", "max_tokens": 5, "prompt": prompt}
+        assert post(f"{url}{COMPLETIONS}", json=body).status_code == 200
+        assert json.loads(behind.requests[0].body)["prompt"] == prompt
+        assert spent(layer, "calls") == (1, 0)
+
+
+@pytest.mark.parametrize("limits", ["1 call", "12 tokens", "1 call/day + 9999 tokens"])
+def test_a_spent_account_is_refused_before_its_body_is_parsed(limits: str) -> None:
+    unreadable = b"[" * (LARGE + 1)
+    with Behind(answer) as behind, budgeted(behind.url, limits) as (url, _, _):
+        assert post(f"{url}{COMPLETIONS}", content=unreadable).status_code == 400
+        body = {"model": "scripted", "max_tokens": 5, "prompt": "hello"}
+        assert post(f"{url}{COMPLETIONS}", json=body).status_code == 200
+        said = post(f"{url}{COMPLETIONS}", content=unreadable)
+        assert said.status_code == 402
+        budget = said.json()["error"]["budget"]
+        assert (budget["asked"], budget["left"]) == (1, 0)
+        assert len(behind.requests) == 1
+
+
+def test_a_free_model_answers_where_money_is_spent() -> None:
+    prices = {"dear": Price("1000000", "1000000"), "free": Price("0", "0")}
+    with Behind(answer) as behind, budgeted(behind.url, "$20", prices=prices) as (url, _, _):
+        body = {"model": "dear", "max_tokens": 5, "prompt": "hello"}
+        assert post(f"{url}{COMPLETIONS}", json=body).status_code == 200
+        large = {"model": "free", "max_tokens": 5, "prompt": "a" * 2 * LARGE}
+        assert post(f"{url}{COMPLETIONS}", json=large).status_code == 200
+
+
+def test_a_request_has_at_most_32_megabytes() -> None:
+    assert MAX_BODY == 32 * MEGABYTE
