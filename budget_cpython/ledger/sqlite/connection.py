@@ -40,8 +40,8 @@ class Connection:
         self._db: sqlite3.Connection
         self._pid = 0  # of the process that has the file open
         self._id: str | None = None  # of the ledger that this is for from now on
-        self._place: tuple[int, int] | None = None
-        self._whole: tuple[int, int] | None = None  # the place whose file was checked
+        self._place: tuple[int, int, bool] | None = None
+        self._whole: tuple[int, int, bool] | None = None  # the place whose file was checked
 
     def begin(self, until: float) -> sqlite3.Connection:
         """Begin a transaction, which keeps every other writer out.
@@ -114,12 +114,12 @@ class Connection:
                 f"the ledger {self._file.path!r} is open in process {self._pid}, which was forked "
                 "in a way that Python does not see: make the ledger anew after the fork"
             )
-        self.close()
         file = self._file
         try:
-            file.prepare(self._id is None)
+            file.prepare(self._id is None)  # first: to close it would write to one that was emptied
         except OSError as error:
             raise self.ledger_error(error) from error
+        self.close()
         place = file.place()
         logged = file.has_log()
         check_log(file, self._id)
@@ -145,7 +145,7 @@ class Connection:
             db.close()
             raise
         self._db, self._pid, self._id = db, os.getpid(), found
-        self._place = self._whole = place
+        self._place = self._whole = place and (*place[:2], False)
 
     def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         if not is_exiting():  # what `close` needs may be gone then; the system closes the file

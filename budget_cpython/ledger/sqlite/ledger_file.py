@@ -1,6 +1,7 @@
 """Say where a ledger's file is, and refuse anything else that lies there."""
 
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ from budget_core.ledger.errors import LedgerUnavailableError
 from budget_cpython.ledger.errors import LedgerCorruptError
 from budget_cpython.plain_file import NotPlainError, SafePath, check_plain, sync_folder, write_new
 
-_LOG = "-wal"
-_BESIDE = ("", _LOG, "-shm", "-journal")
+_LOG, _INDEX = "-wal", "-shm"
+_BESIDE = ("", _LOG, _INDEX, "-journal")
+_LOOKS = 5  # others may be opening and closing the file
+_LOOK_S = 0.01
 
 
 class LedgerFile(SafePath):
@@ -28,16 +31,19 @@ class LedgerFile(SafePath):
 
         SQLite gives the files that it makes beside it the same mode. Raises `OSError`,
         `LedgerUnavailableError`, and `LedgerCorruptError` for a missing or empty file that there
-        was before: others remember it, or what SQLite keeps beside it is left.
+        was before: others remember it, or what SQLite keeps beside it is left. A log that is missing
+        is refused where its index is left.
         """
         self.check()
         exists = os.path.lexists(self.path)
-        left = any(os.path.lexists(self.path + beside) for beside in (_LOG, "-shm"))
+        left = any(os.path.lexists(self.path + beside) for beside in (_LOG, _INDEX))
         size = os.path.getsize(self.path) if exists else 0
         if not size and (left or not may_be_new):
             raise self.corrupt("was removed")
         if not size and not self._create:
             raise LedgerUnavailableError(f"there is no ledger {self.path!r}, and create=False")
+        if self._lacks_log():
+            raise self.corrupt("has lost its log, and with it what was counted last")
         if size == 1:  # SQLite would take it for an empty one
             raise self.corrupt("is not a ledger, or damaged")
         if not exists:
@@ -51,6 +57,24 @@ class LedgerFile(SafePath):
         elif not os.access(self.path, os.R_OK | os.W_OK):
             # SQLite would leave files beside it that may not be written later on either.
             raise LedgerUnavailableError(f"the ledger {self.path!r} may not be written")
+
+    def _lacks_log(self) -> bool:
+        """Tell whether the log's index lies there without the log, which SQLite makes first.
+
+        It removes the index first, too. So if neither changes, somebody else removed the log.
+        """
+        before = None
+        for _ in range(_LOOKS):
+            try:
+                index = os.stat(self.path + _INDEX)
+            except OSError:
+                return False
+            found = index.st_ino, index.st_ctime_ns
+            if before not in (None, found) or os.path.lexists(self.log):
+                return False
+            before = found
+            time.sleep(_LOOK_S)
+        return True
 
     def check(self) -> None:
         """Refuse anything but a plain file with one name, and a path inside the workspace."""
@@ -78,13 +102,16 @@ class LedgerFile(SafePath):
         except OSError:
             return False
 
-    def place(self) -> tuple[int, int] | None:
-        """Return what tells the file that lies there from others, `None` where none is seen."""
+    def place(self) -> tuple[int, int, bool] | None:
+        """Return what tells the file that lies there from others, `None` where none is seen.
+
+        The last item is whether it is empty.
+        """
         try:
             status = os.stat(self.path)
         except OSError:
             return None
-        return status.st_dev, status.st_ino
+        return status.st_dev, status.st_ino, not status.st_size
 
     def inode(self) -> str:
         """Return the inode of the file that lies there, nothing where none is seen."""

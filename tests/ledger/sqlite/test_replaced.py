@@ -3,6 +3,7 @@
 import sqlite3
 import stat
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -84,6 +85,62 @@ def test_a_file_that_was_emptied_is_not_made_anew(ledger: SqliteLedger, path: Pa
     with pytest.raises(LedgerCorruptError, match="was removed"):
         ledger.reserve("org", ONE)
     assert path.read_bytes() == b""
+
+
+def test_a_file_that_is_emptied_while_it_is_open_is_refused(
+    ledger: SqliteLedger, path: Path
+) -> None:
+    ledger.charge("org", ONE)
+    whole = path.read_bytes()
+    path.write_bytes(b"")
+    with SqliteLedger(path) as other:
+        for one in (ledger, other, ledger):
+            with pytest.raises(LedgerCorruptError, match="was removed"):
+                one.charge("org", ONE)
+    path.write_bytes(whole)
+    ledger.charge("org", ONE)
+    assert spent(ledger) == 2
+
+
+def test_a_log_that_is_removed_after_a_crash_is_missed(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    program = """
+import os, sys
+from budget_cpython import Limit, SqliteLedger
+ledger = SqliteLedger(sys.argv[1])
+ledger.set_limits("org", [Limit("tokens", None)])
+ledger.charge("org", {"tokens": 1})
+os._exit(0)
+"""
+    subprocess.run([sys.executable, "-c", program, path], cwd=ROOT, check=True)
+    log, kept = path.with_name("ledger.db-wal"), path.with_name("kept")
+    log.rename(kept)
+    with SqliteLedger(path) as ledger:
+        for read in (ledger.accounts, ledger.expire):
+            with pytest.raises(LedgerCorruptError, match="has lost its log"):
+                read()
+        kept.rename(log)
+        assert spent(ledger) == 1
+
+
+OPENS = """
+import sys
+from budget_cpython import SqliteLedger
+for _ in range(int(sys.argv[2])):
+    with SqliteLedger(sys.argv[1], timeout=600) as ledger:
+        ledger.charge("org", {"tokens": 1})
+"""
+
+
+@pytest.mark.parametrize("times", [10, pytest.param(300, marks=pytest.mark.slow)])
+def test_processes_that_open_and_close_a_file_miss_no_log(path: Path, times: int) -> None:
+    with SqliteLedger(path) as ledger:
+        ledger.set_limits("org", [Limit("tokens", None)])
+    command = [sys.executable, "-c", OPENS, str(path), str(times)]
+    started = [subprocess.Popen(command, cwd=ROOT) for _ in range(6)]
+    assert [one.wait(600) for one in started] == [0] * len(started)
+    with SqliteLedger(path) as ledger:
+        assert spent(ledger) == times * len(started)
 
 
 @pytest.mark.parametrize("how", ["renamed", "copied"])
