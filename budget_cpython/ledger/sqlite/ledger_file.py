@@ -31,8 +31,8 @@ class LedgerFile(SafePath):
 
         SQLite gives the files that it makes beside it the same mode. Raises `OSError`,
         `LedgerUnavailableError`, and `LedgerCorruptError` for a missing or empty file that there
-        was before: others remember it, or what SQLite keeps beside it is left. A log that is missing
-        is refused where its index is left.
+        was before: others remember it, or what SQLite keeps beside it is left. A log that is
+        missing is refused where its index is left.
         """
         self.check()
         exists = os.path.lexists(self.path)
