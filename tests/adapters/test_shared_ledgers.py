@@ -214,22 +214,29 @@ from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.request import Request
 from budget_cpython.ledger.limit_parser import parse_limits
+from budget_cpython.ledger.opening import open_ledger
 
-layer = Layer(parse_limits("1000 tokens"), sys.argv[1], "acme")
+ledger = sys.argv[1] if sys.argv[3] == "url" else open_ledger(sys.argv[1])
+layer = Layer(parse_limits("1000 tokens"), ledger, "acme")
 call = BudgetedCall([layer], Request("m", [], max_tokens=20, stream=True))
 call.begin_blocking()
 for _ in range(100):
     call.on_text("word ")
 if sys.argv[2] == "abandoned":
     call.abandon()
+if sys.argv[2] == "closed":
+    call._take().close()  # as where the call is collected
 """
 
 
-@pytest.mark.parametrize("state", ["abandoned", "open"])
-def test_what_is_owed_is_delivered_when_the_program_ends(tmp_path: Path, state: str) -> None:
+@pytest.mark.parametrize("given", ["url", "ledger"])
+@pytest.mark.parametrize("state", ["abandoned", "closed", "open"])
+def test_what_is_owed_is_delivered_when_the_program_ends(
+    tmp_path: Path, state: str, given: str
+) -> None:
     path = tmp_path / "budget.db"
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", LEFT, f"sqlite:{path}", state],
+        [sys.executable, "-X", "dev", "-c", LEFT, f"sqlite:{path}", state, given],
         capture_output=True,
         text=True,
         check=True,
