@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from budget_core.prices import price_of
+from budget_core.usage import Usage, read_usage
 from budget_cpython.price_table import dearest_in
 
 _MOST_DEPLOYED = 1_000
@@ -17,12 +18,14 @@ class Answerers:
 
     - `vendor`: the provider that the call is sent to, by its id in genai-prices; `None` if unknown.
     - `models`: all models that the request names, where any of them may answer.
+    - `units`: what is billed beside tokens, by genai-prices' names, as `input_characters`.
     - `deployed_at`: the server, where the request names one of its deployments and no model.
     """
 
     vendor: str | None = None
     models: tuple[str, ...] = ()
     deployed_at: str | None = None
+    units: tuple[tuple[str, int], ...] = ()
 
     def at(self, vendor: str | None, deployed_at: str | None = None) -> "Answerers":
         """Return them at a vendor."""
@@ -76,18 +79,34 @@ class CallPrice:
 
     def cost(self, *tokens: int) -> int:
         """Return the nano-USD of a call, rounded up."""
-        most: int = max(price.cost(*tokens) for price in self._found)
+        most: int = max(price.cost(*tokens) + self._of_units(price)[0] for price in self._found)
         return most
 
     def affordable(self, nano_usd: int, prompt: int) -> int | None:
         """Return how many completion tokens that money buys after a prompt; `None`: any number."""
-        counts = [price.affordable(nano_usd, prompt) for price in self._found]
+        left = nano_usd - max(self._of_units(price)[0] for price in self._found)
+        counts = [price.affordable(left, prompt) for price in self._found]
         return min((count for count in counts if count is not None), default=None)
 
     def cost_of(self, usage: Any, tier: Any = None) -> tuple[int, bool]:
         """Return the nano-USD of a call, and whether it is billed for nothing else."""
-        found = [price.cost_of(usage, tier) for price in self._found]
+        found = [self._cost_of(price, usage, tier) for price in self._found]
         return max(cost for cost, _ in found), all(full for _, full in found)
+
+    def _cost_of(self, price: Any, usage: Any, tier: Any) -> tuple[int, bool]:
+        cost, full = price.cost_of(usage, tier)
+        if read_usage(usage).status == Usage.MEASURED:
+            return cost, full
+        units, has_all = self._of_units(price)
+        return cost + units, full or has_all
+
+    def _of_units(self, price: Any) -> tuple[int, bool]:
+        """Return the nano-USD of what is billed beside tokens, and whether it has a price."""
+        units = self._answerers.units
+        if not units or not hasattr(price, "cost_of_units"):
+            return 0, False
+        cost, has_all = price.cost_of_units(**dict(units))
+        return cost, has_all
 
     def answered_by(self, model: str) -> Any:
         """Return the price of the model that answered; this one where that has none."""

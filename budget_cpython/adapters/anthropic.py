@@ -20,7 +20,7 @@ def budgeted(client: T, layers: Sequence[Layer]) -> T:
     """Return a client of the same class whose calls draw on layers.
 
     Counted are messages of `Anthropic` and `AsyncAnthropic`, also of the beta; counting tokens is
-    free; batches pass through. A refusal raises `anthropic.APIStatusError` with the status 402
+    free; batches are other calls. A refusal raises `anthropic.APIStatusError` with the status 402
     after one attempt; its cause is the error of the budget.
 
     Raises `ValueError` for a client of another cloud, and for anything else.

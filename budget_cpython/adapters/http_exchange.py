@@ -1,6 +1,7 @@
 """One HTTP attempt to a model: what is sent in its place, and what its answer used."""
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,9 +17,7 @@ from budget_cpython.adapters.wire import (
     Reader,
     UnreadableRequestError,
     WireFormat,
-    check_spelling,
     find_format,
-    read_body,
 )
 from budget_cpython.adapters.wire.readers import WholeReader
 from budget_cpython.deadline import Deadline
@@ -27,6 +26,7 @@ from budget_cpython.prices import provider_at
 EXTENSION = "microbudget"
 COUNTED = "microbudget_counted"  # an attribute of what is sent in a request's place
 _DEPLOYS = "azure"  # whose models have names of its customers
+_GOOGLES = re.compile(r"https://(generativelanguage|[a-z0-9-]*aiplatform)\.googleapis\.com/")
 _TIMEOUTS = ("connect", "read", "write", "pool")
 
 
@@ -51,8 +51,7 @@ class Exchange:
         """Read the request's body, in any thread; raises `UnreadableRequestError`."""
         if self._request.headers.get("authorization", "").startswith("AWS4-"):
             raise UnreadableRequestError("the request is signed, so that a budget cannot change it")
-        self._body = read_body(self._request.content)
-        check_spelling(self._body)
+        self._body = self._wire.parse(self._request.content)
         self._asked = self._at_vendor(self._wire.read(self._body))
 
     def open(self) -> BudgetedCall:
@@ -81,7 +80,7 @@ class Exchange:
             _, mark, query = url.raw_path.partition(b"?")
             path = self._wire.path_for(admitted.model).encode()
             url = url.copy_with(raw_path=path + mark + query)
-        content = json.dumps(body).encode()
+        content = self._wire.content(body)
         changed = {b"content-length": b"%d" % len(content)}
         if streamed or self._asked.stream:
             changed[b"accept-encoding"] = b"identity"
@@ -215,10 +214,24 @@ class Exchange:
 
 
 def format_of(request: Any) -> WireFormat | None:
-    """Return the format of a request that is to be held; `None` for all others."""
+    """Return the format of a request that is to be held; `None` for all others.
+
+    What a request costs something for is known by its path, and at a vendor's server for any path.
+    A request that names its own layers is for a vendor.
+    """
     path = request.url.raw_path.partition(b"?")[0].decode("ascii")
-    wire = find_format(request.method, path)
+    url = request.url
+    at_vendor = EXTENSION in request.extensions or (
+        request.method == "POST" and _is_models(f"{url.scheme}://{url.host}{url.path}")
+    )
+    wire = find_format(request.method, path, at_vendor)
     return wire if wire is not None and wire.held else None
+
+
+def _is_models(url: str) -> bool:
+    """Tell whether a URL is one of a vendor of models, and not one of its other services."""
+    vendor = provider_at(url)
+    return vendor is not None and (vendor != "google" or _GOOGLES.match(url) is not None)
 
 
 def package_of(client: Any) -> Any:

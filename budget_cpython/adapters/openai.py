@@ -15,7 +15,7 @@ def budgeted(client: T, layers: Sequence[Layer]) -> T:
     """Return a client of the same class whose calls draw on layers.
 
     Counted are chat completions, responses, embeddings and completions, of `OpenAI`, `AzureOpenAI`
-    and their asyncio twins; realtime sessions, batches and images pass through. A refusal raises
+    and their asyncio twins; images, batches and the like are other calls. A refusal raises
     `openai.APIStatusError` with the status 402 after one attempt; its cause is the error of the
     budget.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from budget_core.ledger.errors import BudgetExceededError
-from budget_core.ledger.llm_account import LedgerAccount, LlmHold
+from budget_core.ledger.llm_account import LedgerAccount
 from budget_core.ledger.records import Balance
 from budget_core.provider import maybe_await
 from budget_cpython.adapters.layer import Layer
@@ -54,24 +54,6 @@ class Account:
                 # a limit of 0 may be what a service shows of an account above its key's
                 if row.axis in _OF_EACH_CALL and row.limit and row.spent >= row.limit:
                     raise _spent(row)
-
-    async def take_call(self) -> list[LlmHold]:
-        """Hold one call on each layer; raises what the ledgers raise, and then holds nothing."""
-        held: list[LlmHold] = []
-        for account in self._accounts:
-            try:
-                hold = await account.hold({"calls": 1})
-            except BaseException:
-                await settle_call(held, False)
-                raise
-            held.append(LlmHold(account, hold, None))
-        return held
-
-
-async def settle_call(held: list[LlmHold], was_sent: bool) -> None:
-    """Count a call that was held, or give it back."""
-    for hold in held:
-        await (hold.commit({"calls": 1}) if was_sent else hold.release())
 
 
 def _spent(row: Balance) -> BudgetExceededError:

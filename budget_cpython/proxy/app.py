@@ -71,7 +71,7 @@ class Proxy:
       returns the `Rules` of an account's path, which `access` finds for each request.
     - `notices` tells the model of limits, and withdraws tools near them; without it messages and
       tools stay as they are. `strict` refuses requests that are not model calls of a known format;
-      without it they pass untouched, and count as one call each. Both are parts of `Rules`.
+      without it they count as one call each, unless they are free. Both are parts of `Rules`.
     - `ledger` is asked by `/readyz` whether it answers: by default that of the first layer.
     - `read_on_s` is how many seconds an answer is read on after its client has left, to learn what
       it used. `max_body` is the most bytes of a request, `upstream_timeout_s` how long an upstream
@@ -202,10 +202,9 @@ class Proxy:
             timeouts=self._timeouts,
             account=account,
             deadline=_deadline_of(headers),
-            usage=self.usage,
             read_on_s=self._read_on_s,
         )
-        if account.strict and prepared.format is None and not prepared.is_free:
+        if account.strict and not prepared.is_known:
             raise HTTPException(403, "only model calls of known formats are passed on (--strict)")
         return prepared
 

@@ -11,24 +11,21 @@ import httpx
 from starlette.exceptions import HTTPException
 
 from budget_core.errors import BudgetError, DeadlineExceeded
-from budget_core.ledger.llm_account import LlmHold
 from budget_cpython.adapters.http_exchange import EXTENSION
 from budget_cpython.adapters.wire import LARGE, WireFormat, find_format, refusal
 from budget_cpython.deadline import Deadline
-from budget_cpython.proxy.accounts import Account, settle_call
+from budget_cpython.proxy.accounts import Account
 from budget_cpython.proxy.exchange import Exchange
 from budget_cpython.proxy.headers import Headers, to_client
 from budget_cpython.proxy.recorder import Admission
-from budget_cpython.proxy.usage_by_model import ModelUsage, UsageByModel
 
 log = logging.getLogger("microbudget.proxy")
-OTHER_REQUESTS = "(other requests)"
 _MODELS = re.compile(r".*/models(/[^:]*)?")
 
 
 @dataclass
 class Forward:
-    """How a request is sent on, on an `account`; `format` is that of a model call, or `None`."""
+    """How a request is sent on, on an `account`; `format` is `None` if it is free and unknown."""
 
     method: str
     url: httpx.URL
@@ -37,26 +34,25 @@ class Forward:
     timeouts: dict[str, Any]
     account: Account
     deadline: Deadline | None
-    usage: UsageByModel
     read_on_s: float
     format: WireFormat | None = field(init=False)
 
     def __post_init__(self) -> None:
         """Find the format; an answer that is read comes as it is, not compressed."""
         path = self.url.raw_path.partition(b"?")[0].decode("ascii")
-        self.format = find_format(self.method, path)
+        self.format = find_format(self.method, path, at_vendor=True)
         lower = find_format(self.method, path.lower())
-        if lower is not None and type(lower) is not type(self.format):
+        if lower is not None and lower.known and type(lower) is not type(self.format):
             raise HTTPException(400, f"write the path in lower case, as in {path.lower()}")
         if self.format is not None:
             self.headers = [row for row in self.headers if row[0] != b"accept-encoding"]
             self.headers.append((b"accept-encoding", b"identity"))
 
     @property
-    def is_free(self) -> bool:
-        """Whether it costs nothing: it lists models, or counts tokens."""
+    def is_known(self) -> bool:
+        """Whether it is a call of a known format, lists models, or counts tokens."""
         if self.format is not None:
-            return not self.format.held
+            return self.format.known
         return self.method == "GET" and _MODELS.fullmatch(self.url.path) is not None
 
     async def run(self, exchange: Exchange, body: bytes) -> None:
@@ -98,28 +94,12 @@ class Forward:
                 watch.cancel()
 
     async def _send(self, exchange: Exchange, request: httpx.Request) -> None:
-        """Send a request, and count one that is no model call as a call of unknown usage."""
-        if self.format is not None or self.is_free:
-            if not self.is_free and len(request.content) > LARGE:
-                await self.account.refuse_spent()  # before it is parsed
-            answer = await self.client.send(request, stream=True)
-        else:
-            held = await self.account.take_call()
-            try:
-                answer = await self.client.send(request, stream=True)
-            except (httpx.ConnectError, httpx.ConnectTimeout):
-                await settle_call(held, False)
-                raise
-            except BaseException:
-                await self._count_other(held)
-                raise
-            await self._count_other(held)
+        held = self.format is not None and self.format.held
+        if held and len(request.content) > LARGE:
+            await self.account.refuse_spent()  # before it is parsed
+        answer = await self.client.send(request, stream=True)
         try:
             headers = to_client(answer.headers.raw)
             await exchange.relay(answer.status_code, headers, answer.stream)
         finally:
             await answer.aclose()
-
-    async def _count_other(self, held: list[LlmHold]) -> None:
-        self.usage.add(OTHER_REQUESTS, ModelUsage(calls=1, estimated=1, unpriced=1))
-        await settle_call(held, True)

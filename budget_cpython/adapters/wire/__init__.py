@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from budget_cpython.adapters.wire.anthropic_messages import CountTokens, Messages
-from budget_cpython.adapters.wire.body import LARGE, read_body
+from budget_cpython.adapters.wire.body import LARGE
 from budget_cpython.adapters.wire.format import WireFormat
 from budget_cpython.adapters.wire.google_generate import (
     GOOGLE_MODELS,
@@ -17,6 +17,7 @@ from budget_cpython.adapters.wire.google_generate import (
 from budget_cpython.adapters.wire.openai_chat import ChatCompletions, Completions
 from budget_cpython.adapters.wire.openai_embeddings import Embeddings
 from budget_cpython.adapters.wire.openai_responses import Responses
+from budget_cpython.adapters.wire.other_calls import OtherCall, is_other_call
 from budget_cpython.adapters.wire.readers import Piece, Reader
 from budget_cpython.adapters.wire.refusals import (
     Refusal,
@@ -37,7 +38,6 @@ __all__ = [
     "WireFormat",
     "check_spelling",
     "find_format",
-    "read_body",
     "refusal",
 ]
 
@@ -54,11 +54,12 @@ _FORMATS: Final[tuple[tuple[str, type[WireFormat]], ...]] = (
 _COMPILED: Final = [(re.compile(".*" + pattern), kind) for pattern, kind in _FORMATS]
 
 
-def find_format(method: str, path: str) -> WireFormat | None:
+def find_format(method: str, path: str, at_vendor: bool = False) -> WireFormat | None:
     """Return the format of a request by its method and its path without the query.
 
-    The path may begin with anything: vendors' and proxies' base URLs differ. `None` if it is none
-    of the known ones.
+    The path may begin with anything: vendors' and proxies' base URLs differ. `None` if the request
+    costs nothing. `at_vendor`: whether the server is known to be a vendor's, so that any other
+    request costs something; else those do whose path says so, such as `images/generations`.
     """
     if method.upper() != "POST":
         return None
@@ -66,4 +67,4 @@ def find_format(method: str, path: str) -> WireFormat | None:
     for pattern, kind in _COMPILED:
         if pattern.fullmatch(path):
             return kind(path)
-    return None
+    return OtherCall(path) if is_other_call(path, at_vendor) else None

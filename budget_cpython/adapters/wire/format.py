@@ -1,5 +1,6 @@
 """What all wire formats share: the base class, and reading JSON that may have any form."""
 
+import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -7,8 +8,14 @@ from budget_core.errors import BudgetError
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.request import Admitted, Request
 from budget_cpython.adapters.wire.attachments import attached_tokens
+from budget_cpython.adapters.wire.body import read_body
 from budget_cpython.adapters.wire.readers import Reader, StreamReader, WholeReader
-from budget_cpython.adapters.wire.refusals import Refusal, TooLittleLeftError, refusal
+from budget_cpython.adapters.wire.refusals import (
+    Refusal,
+    TooLittleLeftError,
+    refusal,
+)
+from budget_cpython.adapters.wire.spelling import check_spelling
 
 Json = dict[str, Any]
 _AT_LIMIT = ("length", "max_tokens", "max_output_tokens", "MAX_TOKENS")
@@ -18,11 +25,13 @@ class WireFormat:
     """One kind of request to a vendor's API, as it is at `path`.
 
     - `vendor` is `"openai"`, `"anthropic"` or `"google"`.
+    - `known` is false for a request of which only the answer's report says what it costs.
     - `held` is false for requests that cost nothing, such as counting tokens.
     - `least_limit` is the lowest limit of an answer that the API takes, in tokens.
     """
 
     vendor = "openai"
+    known = True
     held = True
     least_limit = 1
 
@@ -33,6 +42,19 @@ class WireFormat:
     def deployment(self) -> str | None:
         """The deployment in the path, which answers whatever model the body names."""
         return None
+
+    def parse(self, content: bytes) -> Json:
+        """Return a request's body; raises `UnreadableRequestError` for one that is not an object.
+
+        A key in it that a server might read otherwise is refused, too.
+        """
+        body = read_body(content)
+        check_spelling(body)
+        return body
+
+    def content(self, body: Json) -> bytes:
+        """Return a body as it is sent."""
+        return json.dumps(body).encode()
 
     def read(self, body: Json) -> Request:
         """Return what a request's body asks for; never raises for what is malformed."""

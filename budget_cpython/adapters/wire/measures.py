@@ -30,6 +30,11 @@ class Inline:
         text = url.partition(",")[2] if url.startswith("data:") else url
         return cls(text) if text else None
 
+    @classmethod
+    def of_bytes(cls, data: bytes) -> "Inline":
+        """Return content that is not in base64."""
+        return cls(binascii.b2a_base64(data, newline=False).decode())
+
     def size(self) -> tuple[int, int] | None:
         """Return an image's width and height in pixels, if they can be read."""
         data = self._bytes(64)

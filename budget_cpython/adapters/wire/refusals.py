@@ -72,7 +72,8 @@ def _reason(error: BudgetError) -> tuple[str, str]:
     if isinstance(error, TooLittleLeftError):
         return "budget_exceeded", f"{error}. The call was not sent."
     if isinstance(error, UnpricedError):
-        return "unknown_price", f"{error}. The call was not sent; a retry cannot succeed."
+        text = f"{error}: give one in prices, without tokens as Price(0, 0, request='0.04')"
+        return "unknown_price", f"{text}. The call was not sent; a retry cannot succeed."
     if isinstance(error, UnknownAccountError):
         return "unknown_account", f"{error}. The call was not sent; a retry cannot succeed."
     if isinstance(error, DeadlineExceeded):

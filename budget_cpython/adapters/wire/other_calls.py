@@ -1,0 +1,148 @@
+"""Requests that cost something and are no call of a known format: images, speech, batches."""
+
+import re
+from dataclasses import replace
+from typing import Any, Final
+from urllib.parse import unquote
+
+from budget_core.provider import ChatResponse
+from budget_core.usage_estimate import bytes_in, tokens_in
+from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.wire.format import Json, as_count, as_dict
+from budget_cpython.adapters.wire.measures import Inline
+from budget_cpython.adapters.wire.openai_format import OpenAIFormat
+from budget_cpython.adapters.wire.readers import StreamReader
+from budget_cpython.adapters.wire.refusals import TooLittleLeftError, UnreadableRequestError
+
+# What vendors take nothing for, by the end of a path.
+_FREE: Final = re.compile(
+    r".*/(files|uploads|moderations|vector_stores|conversations|assistants)(/.*)?"
+    r"|.*/threads(/(?!runs$)[^/]+(/messages(/.*)?)?)?"
+    r"|.*/(cancel|count_tokens|input_tokens|tokenize)"
+    r"|.*:(countTokens|computeTokens|cancel)"
+)
+# What is for a model on any server.
+_BILLED: Final = re.compile(
+    r".*/images/(generations|edits|variations)"
+    r"|.*/audio/(speech|transcriptions|translations)"
+    r"|.*/v1/(batches|messages/batches|videos|fine_tuning/jobs|realtime/\w+|responses/compact)"
+    r"|.*/models/[^/]+:(embedContent|batchEmbedContents|predict|predictLongRunning)"
+)
+_MODEL: Final = re.compile(r"/models/([^/:]+):[^/]+$")
+_FIELD: Final = re.compile(rb'name="?([\w\[\]]+)"?([^\r\n]*)\r\n(?:[^\r\n]+\r\n)*\r\n')
+_MOST_FIELD: Final = 1 << 16  # bytes of a form's field that is read
+_IMAGE: Final = 6_240  # tokens: OpenAI's largest image of high quality
+_SPOKEN: Final = 2  # tokens of speech for a character, at most
+
+
+class OtherCall(OpenAIFormat):
+    """Any other `POST` to a vendor: one call, sent as it is, charged by what its answer reports.
+
+    It is priced by its model, else by the end of its path, such as `batches`.
+    """
+
+    known = False
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        if "/v1/messages/" in path or path.endswith("/v1/complete"):
+            self.vendor = "anthropic"
+        elif _MODEL.search(path):
+            self.vendor = "google"
+
+    def parse(self, content: bytes) -> Json:
+        """Return the fields of a body of JSON, or of a form; none of anything else."""
+        self._content = content
+        self._is_json = not content.startswith(b"--")
+        try:
+            return super().parse(content) if self._is_json else _form(content)
+        except UnreadableRequestError:
+            self._is_json = False
+            return {}
+
+    def read(self, body: Json) -> Request:
+        """Return what a request's body asks for."""
+        found = _MODEL.search(self.path)
+        model = unquote(found[1]) if found else self.model_of(body)
+        name = model or self.path.rstrip("/").rpartition("/v1/")[2].lstrip("/")
+        units = self._units(body)
+        heard = 10 * units.get("audio_seconds", 0)
+        size = len(self._content) if self._is_json else bytes_in(body.get("prompt"))
+        message = {"role": "user", "content": [{"tokens": tokens_in(size) + heard}]}
+        answerers = replace(self.answerers_of(body), units=tuple(units.items()))
+        return Request(name, [message], None, self._most(body), answerers=answerers)
+
+    def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
+        """Return the body itself: there is nothing in it that a budget changes."""
+        return body
+
+    def content(self, body: Json) -> bytes:
+        """Return a body as it is sent: JSON is written anew, as a key in it may come twice."""
+        return super().content(body) if self._is_json and body else self._content
+
+    def check(self, admitted: Admitted, request: Request) -> None:
+        """Raise `TooLittleLeftError` for a fallback, and where not all of the answer fits."""
+        asked, left = request.max_tokens or 0, admitted.max_tokens
+        if admitted.model != request.model:
+            raise TooLittleLeftError(f"the budget allows no {request.model}")
+        if left is not None and left < asked:
+            raise TooLittleLeftError(
+                f"the budget allows an answer of {left} tokens, and one of {request.model} may "
+                f"come to {asked}"
+            )
+
+    def answer(self, body: Any) -> ChatResponse:
+        """Return the usage that an answer reports."""
+        body = as_dict(body)
+        return ChatResponse("", usage=as_dict(body.get("usage") or body.get("usageMetadata")))
+
+    def stream_reader(self, asked: Json) -> StreamReader:
+        """Return what reads the usage in the events of an answer."""
+        return _Events()
+
+    def _units(self, body: Json) -> dict[str, int]:
+        """Return what a price may be by, other than tokens."""
+        if self.path.endswith("/speech"):
+            return {"input_characters": len(str(body.get("input") or ""))}
+        if "/audio/" in self.path:
+            return {"audio_seconds": Inline.of_bytes(body.get("file") or self._content).seconds()}
+        return {}
+
+    def _most(self, body: Json) -> int:
+        """Return the most tokens that an answer has."""
+        if "/images/" in self.path:
+            return _IMAGE * max(1, as_count(body.get("n")) or 1)
+        return _SPOKEN * dict(self._units(body)).get("input_characters", 0)
+
+
+class _Events(StreamReader):
+    def take(self, event: Json) -> tuple[str, bool]:
+        """Read the usage in an event; all are passed on."""
+        if isinstance(event.get("usage"), dict):
+            self.report, self.final = event["usage"], True
+        return "", True
+
+
+def is_other_call(path: str, at_vendor: bool) -> bool:
+    """Tell whether a `POST` to a path costs something: at a vendor all do that are not known."""
+    if _FREE.fullmatch(path):
+        return False
+    return at_vendor or _BILLED.fullmatch(path) is not None
+
+
+def _form(content: bytes) -> Json:
+    """Return the fields of a form; of a `model` that comes twice all, as `models`."""
+    fields: Json = {}
+    models = []
+    edge = content.partition(b"\r\n")[0]
+    for part in content.split(edge)[1:] if edge.startswith(b"--") else ():
+        found = _FIELD.search(part[:_MOST_FIELD])
+        if found is None:
+            continue
+        value = part[found.end() :].removesuffix(b"\r\n")
+        name = found[1].decode()
+        is_file = b"filename" in found[2]
+        fields[name] = value if is_file else value[:_MOST_FIELD].decode("utf-8", "replace")
+        if name == "model":
+            models.append(fields[name])
+    return {**fields, "models": models} if len(models) > 1 else fields
