@@ -95,6 +95,11 @@ simulated.WDT, simulated.Timer, settings.WATCHDOG_S = WDT, Timer, 400
 fed.clear()
 import main
 print(json.dumps(fed[0]), len(fed))
+settings.WATCHDOG_S = 390
+try:
+    main.start_watchdog()
+except ValueError as error:
+    print(error)
 """
 
 
@@ -214,12 +219,15 @@ def test_a_watchdog_is_fed_while_the_program_makes_steps(
 ) -> None:
     place = garden(tmp_path, endpoint)
     (place / "dog.py").write_text(HANGS_UP)
-    fed, asleep, due, *_, of_main = said(runtime, place / "dog.py").splitlines()
+    fed, asleep, due, *_, of_main, refused = said(runtime, place / "dog.py").splitlines()
     begun, while_it_has_patience = 1, 9  # of 20 seconds, the first 11 before it begins
     assert json.loads(fed) == [0, begun, while_it_has_patience, 0, 7, 20]
     assert json.loads(asleep) == [3600, 3600, 3780, 4000, 2000]
     assert json.loads(due) == [False, True, True, False]
     assert of_main == "8000 340"
+    assert refused == (
+        "WATCHDOG_S = 390 of the settings: a turn may take 390 s, so give more, or 0 for none"
+    )
 
 
 def test_a_bed_and_a_time_that_do_not_exist_open_no_valve(

@@ -52,9 +52,17 @@ def make_garden() -> Garden:
 
 
 def start_watchdog() -> Watchdog:
-    """Return a watchdog; one without patience never starts."""
-    dog = Watchdog(lambda: WDT(timeout=CHIP_MS), settings.WATCHDOG_S)
-    if settings.WATCHDOG_S:
+    """Return a watchdog; one without patience never starts.
+
+    Raises `ValueError` for less patience than a turn and its network may take.
+    """
+    patience = settings.WATCHDOG_S
+    dog = Watchdog(lambda: WDT(timeout=CHIP_MS), patience)
+    if patience:
+        least = settings.TIMEOUT_S + settings.CALL_TIMEOUT_S + 2 * settings.WIFI_TIMEOUT_S
+        if patience <= least:
+            text = f"a turn may take {least} s, so give more, or 0 for none"
+            raise ValueError(f"WATCHDOG_S = {patience} of the settings: {text}")
         timer = Timer(-1 if sys.platform == "rp2" else 0)
         timer.init(mode=Timer.PERIODIC, period=1000, callback=dog.tick)
     return dog

@@ -23,8 +23,8 @@ ROUND = "Read every bed. Water those below 40 %, then say in two lines what you 
 SLEEPS = False
 AWAKE_S = 30
 
-# A watchdog resets a board that hangs: whose program has made no step for so many seconds, which
-# are more than TIMEOUT_S and two attempts to join the Wi-Fi. 0 is none.
+# A watchdog resets a board that hangs: whose program has made no step for so many seconds. They are
+# more than TIMEOUT_S, CALL_TIMEOUT_S and two attempts to join the Wi-Fi together. 0 is none.
 WATCHDOG_S = 0
 
 # The tokens of a day, which outlive restarts, too, as in the other boards' settings.
