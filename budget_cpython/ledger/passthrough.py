@@ -7,7 +7,6 @@ from typing import Any
 
 from budget_core.ledger._types import AsyncLedgerProtocol, LedgerProtocol
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.outbox import finish
 from budget_core.ledger.records import TTL, Balance, Hold, wake
 
 
@@ -92,6 +91,8 @@ class BlockingLedger(Passthrough):
         self._ledger = ledger
 
     def _do(self, operation: str, *arguments: Any) -> Any:
+        from budget_core.ledger.outbox import finish  # with asyncio: loaded for those who wait
+
         return finish(getattr(self._ledger, operation)(*arguments))
 
 
