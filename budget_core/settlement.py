@@ -80,8 +80,9 @@ class Settlement:
         cost, is_all, response = None, False, self.response
         if price is not None:
             model = getattr(response, "model", None)
-            if model and hasattr(price, "answered_by"):
-                price = price.answered_by(model)
+            answered_by = getattr(price, "answered_by", None)
+            if model and answered_by is not None:
+                price = answered_by(model)
             tier = getattr(response, "service_tier", None) or self._tier
             cost, is_all = price.cost_of(self.usage, tier)
         billed = _in_nano(getattr(response, "cost", None))
