@@ -82,10 +82,17 @@ class _Service:
 
     def routes(self) -> list[Route]:
         routes = [*probes(self.ledger), Route("/openapi.json", self._openapi)]
+        methods: dict[str, dict[str, Operation]] = {}  # of each URL: `Allow` names all of them
         for name, operation in OPERATIONS.items():
             url = url_of(name) + ("/{path:path}" if operation.on_account else "")
-            routes.append(Route(url, partial(self._answer, operation), methods=[operation.method]))
+            methods.setdefault(url, {})[operation.method] = operation
+        for url, found in methods.items():
+            routes.append(Route(url, partial(self._choose, found), methods=list(found)))
         return routes
+
+    async def _choose(self, methods: dict[str, Operation], request: Request) -> Response:
+        method = "GET" if request.method == "HEAD" else request.method
+        return await self._answer(methods[method], request)
 
     async def _openapi(self, request: Request) -> Response:
         return Response(self._description, media_type="application/json")

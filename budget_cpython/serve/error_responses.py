@@ -15,6 +15,7 @@ HTTP_ERRORS = {
     403: "forbidden",
     404: "not_found",
     405: "method_not_allowed",
+    409: "invalid",  # two parts of the request contradict each other
     413: "too_large",
     415: "not_json",
     422: "invalid",

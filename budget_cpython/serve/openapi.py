@@ -7,6 +7,7 @@ from budget_core.ledger.records import MAX_TTL, TTL
 from budget_cpython.ledger.error_answers import LEDGER_ERRORS
 from budget_cpython.serve.error_responses import HTTP_ERRORS
 from budget_cpython.serve.operations import OPERATIONS, Operation, url_of
+from budget_cpython.serve.window_names import windows_pattern
 from budget_cpython.version import version
 
 Json = dict[str, Any]
@@ -19,7 +20,6 @@ _MAYBE_AMOUNT = dict(_AMOUNT, type=["integer", "null"])
 _COUNT = {"type": "integer", "minimum": 0}
 _MAYBE_TIME = {"type": ["integer", "null"], "minimum": 0}
 _AMOUNTS = {"type": "object", "propertyNames": _AXIS, "additionalProperties": _AMOUNT}
-_MAYBE_AMOUNTS = dict(_AMOUNTS, type=["object", "null"])
 _ID = {"type": "string", "pattern": rf"^(#[!\"$-~]|[!\"$-~])[!-~]{{0,{MAX_KEY - 1}}}$"}
 _KEY = {"type": "string", "pattern": rf"^[!\"$-~][!-~]{{0,{MAX_KEY - 1}}}$"}
 
@@ -43,24 +43,41 @@ def _object(optional: tuple[str, ...] = (), /, **properties: Json) -> Json:
 
 
 _ONCE = "a repeated request with the same key is done once"
-_BY_AXIS = "the amount of each axis; `reserve` refuses an axis that no limit counts, except \
-tokens, calls and nano_usd; `null`, in `reserve` only, has no bound: any cap refuses it"
-_USD = {"type": ["string", "number", "null"], "description": "dollars, as in `0.05`, for nano_usd"}
-_WINDOWS = "run, hour, day, week, month, day@5 (from 5:00 UTC), rolling 86400/24, …"
+_BY_AXIS = "the amount of each axis"
+_OF_RESERVE = f"{_BY_AXIS}; an axis that no limit counts is refused, except tokens, calls and \
+nano_usd; `null` has no bound: any cap refuses it"
+_WINDOWS = "run, hour, day, week, month, day@5 (from 5:00 UTC), week sunday, day@5 Europe/Berlin; \
+rolling 86400/24 and others, whose seconds are a multiple of their buckets"
+_USD_TEXT = {"type": "string", "pattern": r"^([0-8]?[0-9]{1,6}(\.[0-9]{0,9})?|\.[0-9]{1,9})$"}
+_USD_WHOLE = {"type": "integer", "minimum": 0, "maximum": 9_007_199}
+_USD_PART = {"type": "number", "minimum": 1e-9, "maximum": 9_007_199}
+_DOLLARS = [_USD_TEXT, _USD_WHOLE, _USD_PART]
+_USD = {"anyOf": _DOLLARS, "description": "dollars, as in `0.05`, for nano_usd"}
+_MAYBE_USD = dict(_USD, anyOf=[*_DOLLARS, {"type": "null"}])
+_NOT_BOTH = {"not": {"required": ["usd", "nano_usd"]}, "maxProperties": MAX_LIMITS}
+_SPENT = dict(_AMOUNTS, type=["object", "null"])
+_ACTUAL = dict(_SPENT, properties={"usd": _USD}, **_NOT_BOTH)
+_CHARGED = dict(_AMOUNTS, properties={"usd": _USD}, **_NOT_BOTH)
+_ASKED = dict(
+    _AMOUNTS, properties={"usd": _MAYBE_USD}, additionalProperties=_MAYBE_AMOUNT, **_NOT_BOTH
+)
 _APPLIED = "of `ledger_unavailable`: false if nothing was done, null if that is unknown; the same \
 request with the same key is safe to repeat"
 _MAYBE_TTL = {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": MAX_TTL}
 _MAYBE_WAIT = {"type": ["number", "null"], "minimum": 0}
+_CAP = "null for unlimited, 0 for nothing; dollars of usd are shown as nano_usd"
+
+
+def _limit(axis: Json, cap: Json) -> Json:
+    return _object(("window",), axis=axis, cap=cap, window=_schema("Window"))
+
+
 _ROWS = _list(_schema("Limit"), maxItems=MAX_LIMITS)
 _NEXT = _text({"type": ["string", "null"]}, "`after` for the next page; null on the last")
 FIELDS: dict[str, Json] = {
-    "amounts": _text(
-        dict(_AMOUNTS, properties={"usd": _USD}, additionalProperties=_MAYBE_AMOUNT), _BY_AXIS
-    ),
-    "actual": _text(
-        dict(_MAYBE_AMOUNTS, properties={"usd": _USD}),
-        "the amounts used; an axis that is missing counts as held",
-    ),
+    "amounts": _text(_CHARGED, _BY_AXIS),
+    "reserve amounts": _text(_ASKED, _OF_RESERVE),
+    "actual": _text(_ACTUAL, "the amounts used; an axis that is missing counts as held"),
     "key": _text(dict(_KEY, type=["string", "null"]), _ONCE),
     "id": _text(_ID, "the id of a hold"),
     "ttl": _text(_MAYBE_TTL, f"seconds for which the hold is live; {TTL} by default"),
@@ -76,7 +93,10 @@ SCHEMAS: Json = {
         amounts=_AMOUNTS,
         state={"enum": ["held", "committed", "released", "expired"]},
         expires_at=_text(_MAYBE_TIME, "Unix seconds; null for a charge"),
-        actual=_text(_MAYBE_AMOUNTS, "the amounts that count as spent; null while it is held"),
+        actual=_text(
+            dict(_AMOUNTS, type=["object", "null"]),
+            "the amounts that count as spent; null while it is held",
+        ),
     ),
     "Balance": _object(
         account=_PATH,
@@ -90,15 +110,13 @@ SCHEMAS: Json = {
         begins_at=_text(_COUNT, "Unix seconds"),
         resets_at=_text(_MAYBE_TIME, "Unix seconds; null for a window that never ends"),
     ),
-    "Limit": _object(
-        ("window",),
-        axis=_AXIS,
-        cap=_text(
-            dict(_AMOUNT, type=["integer", "string", "null"]),
-            "null for unlimited, 0 for nothing; of usd, dollars as text, shown as nano_usd",
-        ),
-        window=_text(dict(_STRING, default="run"), _WINDOWS),
-    ),
+    "Limit": {
+        "anyOf": [
+            _limit({"type": "string", "const": "usd"}, _MAYBE_USD),
+            _limit(dict(_AXIS, **{"not": {"const": "usd"}}), _text(_MAYBE_AMOUNT, _CAP)),
+        ]
+    },
+    "Window": _text({"type": "string", "pattern": windows_pattern(), "default": "run"}, _WINDOWS),
     "Balances": _object(balances=_list(_schema("Balance"))),
     "Limits": _object(limits=_ROWS),
     "Accounts": _object(accounts=_list(_PATH), next=_NEXT),
@@ -170,7 +188,8 @@ def _describe(name: str, operation: Operation) -> Json:
             place = {"name": field, "in": "query", "required": required}
             parameters.append(dict(place, schema=FIELDS[field]))
     elif known:
-        schema = _object(operation.optional, **{field: FIELDS[field] for field in known})
+        fields = {field: FIELDS.get(f"{name} {field}", FIELDS[field]) for field in known}
+        schema = _object(operation.optional, **fields)
         content = {"application/json": {"schema": schema}}
         found["requestBody"] = {"required": True, "content": content}
     if "key" in known:

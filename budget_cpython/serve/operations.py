@@ -2,9 +2,12 @@
 
 import hashlib
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
+
+from starlette.exceptions import HTTPException
 
 from budget_core.errors import refuse
 from budget_core.ledger.bucket import HELD
@@ -144,13 +147,17 @@ async def limits(call: Call) -> Json:
     return {"limits": [{name: getattr(row, name) for name in names} for row in rows]}
 
 
-@operation("PUT", "limits", "Limits", required=("limits",))
+@operation("PUT", "limits", "Limits", required=("limits",), errors=(409,))
 async def set_limits(call: Call) -> Json:
     """Replace the account's limits; an empty list removes the account."""
     rows = call.fields["limits"]
     if not isinstance(rows, list):
         refuse("limits", "a list of {axis, cap, window}", rows)
-    await call.ledger.call("set_limits", call.path, [_read_limit(row) for row in rows])
+    found = [_read_limit(row) for row in rows]
+    twice = Counter((limit.axis, limit.window) for limit in found).most_common(1)
+    if twice and twice[0][1] > 1:
+        raise HTTPException(409, "limits must differ: two are on {} per {}".format(*twice[0][0]))
+    await call.ledger.call("set_limits", call.path, found)
     return await limits(call)
 
 
@@ -227,7 +234,8 @@ def _key(call: Call) -> str:
     """Return the request's idempotency key, or a new one if there is none."""
     key, header = call.fields.get("key"), call.idempotency_key
     if key is not None and header is not None and key != header:
-        raise ValueError("key and the header Idempotency-Key must be the same if both are given")
+        text = "key and the header Idempotency-Key must be the same if both are given"
+        raise HTTPException(409, text)
     if key is None and header is None:
         return "made-" + secrets.token_hex(16)
     return check_key(header if key is None else key)

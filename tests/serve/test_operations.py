@@ -81,7 +81,7 @@ def test_two_different_keys_in_one_request_are_refused(ask: Client) -> None:
     answer = ask(
         "POST", "/v1/charge/org", {"amounts": {}, "key": "k"}, headers={"Idempotency-Key": "l"}
     )
-    assert answer.status_code == 422
+    assert answer.status_code == 409
     assert "Idempotency-Key" in answer.json()["message"]
 
 
