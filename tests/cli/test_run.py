@@ -153,7 +153,7 @@ def test_a_call_that_breaks_off_has_one_figure(endpoint: ScriptedEndpoint, tmp_p
     assert spent["nano_usd"] == (total["nano_usd"], 0)
     assert (total["output"] >= 4_096, total["estimated"]) == (True, 1)
     first = done.err[done.err.index("microbudget: ") :].splitlines()[0]
-    assert first.startswith(f"microbudget: 1 call, {spent['tokens'][0]:,} tokens, $0.1")
+    assert first.startswith(f"microbudget: 1 call, {spent['tokens'][0]:,} tokens, $0.00")
     assert first.endswith(" (1 call estimated)")
 
 
