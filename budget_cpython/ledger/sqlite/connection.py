@@ -147,6 +147,10 @@ class Connection:
         self._db, self._pid, self._id = db, os.getpid(), found
         self._place = self._whole = place and (*place[:2], False)
 
-    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not is_exiting():  # what `close` needs may be gone then; the system closes the file
+    def __del__(
+        self, is_exiting: Callable[[], bool] = sys.is_finalizing, pid: Callable[[], int] = os.getpid
+    ) -> None:
+        if not is_exiting():
             self.close()
+        elif self._pid == pid():  # what `close` needs may be gone; an open one is a warning in 3.13
+            self._db.close()

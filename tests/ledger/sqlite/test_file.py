@@ -358,6 +358,6 @@ atexit.register(setattr, connection, "os", None)  # as an interpreter that ends 
 
 
 def test_a_program_that_leaves_a_ledger_open_ends_without_complaint(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", LEFT_OPEN, str(tmp_path / "ledger.db")]
+    command = [sys.executable, "-X", "dev", "-c", LEFT_OPEN, str(tmp_path / "ledger.db")]
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stderr == ""
