@@ -60,11 +60,10 @@ def set_default_limits(ledger: Any, url: str, account: str, limits: Sequence[Lim
     """Set an account's limits in the default ledger, and log where they are.
 
     A new account and changed limits are warnings, so that a user sees them once; else it is info.
-    Raises `LedgerUnavailableError` that says what else to choose.
+    A caller does this inside `usable_default`.
     """
-    with usable_default(url):
-        before = ledger.limits(account)
-        ledger.set_limits(account, list(limits))
+    before = ledger.limits(account)
+    ledger.set_limits(account, list(limits))
     where = _place(url)
     if set(before) == set(limits):
         log("info", f"{_shown(limits)} of {account} are counted in {where}")
@@ -92,8 +91,8 @@ def usable_default(url: str) -> Iterator[None]:
     except (LedgerUnavailableError, OSError) as error:
         raise LedgerUnavailableError(
             f"limits with a window need a ledger, and the default one, {_place(url)}, cannot be "
-            f"used: {error}. Name another: ledger='sqlite:budget.db' with account=, or --ledger of "
-            f"a command, or ${ENGINE_VARIABLE}",
+            f"used: {str(error).rstrip('.')}. Name another: ledger='sqlite:budget.db' with "
+            f"account=, or --ledger of a command, or ${ENGINE_VARIABLE}",
             error,
         ) from error
 

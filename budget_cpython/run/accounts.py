@@ -7,7 +7,11 @@ from typing import Any
 
 from budget_core.ledger.limit import Limit
 from budget_cpython.adapters.layer import Layer
-from budget_cpython.ledger.default_ledger import default_account, set_default_limits
+from budget_cpython.ledger.default_ledger import (
+    default_account,
+    set_default_limits,
+    usable_default,
+)
 from budget_cpython.ledger.limit_parser import check_counted, parse_budget
 from budget_cpython.price_table import PriceTable
 from budget_cpython.proxy.settings import read_settings
@@ -82,7 +86,8 @@ def open_layers(
         if default is None:
             ledger.set_limits(account, kept)
         else:
-            set_default_limits(ledger, default, account, kept)
+            with usable_default(default):
+                set_default_limits(ledger, default, account, kept)
     shared = Layer((), ledger, account, **rules)
     shared.balance()
     return [shared, own]

@@ -235,6 +235,17 @@ def test_a_place_that_cannot_be_written_is_refused_with_the_way_out(
     budget("2 calls")
 
 
+def test_a_ledger_that_is_damaged_is_refused_with_the_way_out_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "microbudget").mkdir()
+    (tmp_path / "microbudget" / "ledger.db").write_bytes(b"no ledger" * 1000)
+    with pytest.raises(LedgerUnavailableError, match="is damaged") as refused:
+        budget("2 calls/day")
+    assert str(refused.value).count("Name another") == 1
+
+
 def test_without_xdg_it_is_the_system_s_state_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
