@@ -51,7 +51,8 @@ class Exchange:
         """Read the request's body, in any thread; raises `UnreadableRequestError`."""
         if self._request.headers.get("authorization", "").startswith("AWS4-"):
             raise UnreadableRequestError("the request is signed, so that a budget cannot change it")
-        self._body = self._wire.parse(self._request.content)
+        kind = self._request.headers.get("content-type", "")
+        self._body = self._wire.parse(self._request.content, kind)
         self._asked = self._at_vendor(self._wire.read(self._body))
 
     def open(self) -> BudgetedCall:

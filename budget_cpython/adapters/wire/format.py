@@ -43,10 +43,11 @@ class WireFormat:
         """The deployment in the path, which answers whatever model the body names."""
         return None
 
-    def parse(self, content: bytes) -> Json:
+    def parse(self, content: bytes, content_type: str = "") -> Json:
         """Return a request's body; raises `UnreadableRequestError` for one that is not an object.
 
-        A key in it that a server might read otherwise is refused, too.
+        A key in it that a server might read otherwise is refused, too. `content_type` is what its
+        header says: only forms are read by it.
         """
         body = read_body(content)
         check_spelling(body)

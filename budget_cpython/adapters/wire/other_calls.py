@@ -29,7 +29,10 @@ _BILLED: Final = re.compile(
     r"|.*/models/[^/]+:(embedContent|batchEmbedContents|predict|predictLongRunning)"
 )
 _MODEL: Final = re.compile(r"/models/([^/:]+):[^/]+$")
-_FIELD: Final = re.compile(rb'name="?([\w\[\]]+)"?([^\r\n]*)\r\n(?:[^\r\n]+\r\n)*\r\n')
+_BOUNDARY: Final = re.compile(r'boundary="?([^";, ]+)', re.IGNORECASE)
+_FIELD: Final = re.compile(rb'[; ]name="?([\w\[\]]+)', re.IGNORECASE)
+_MOST_FIELDS: Final = 1_000
+_MOST_HEAD: Final = 1 << 12  # bytes of the headers of a form's field
 _MOST_FIELD: Final = 1 << 16  # bytes of a form's field that is read
 _IMAGE: Final = 6_240  # tokens: OpenAI's largest image of high quality
 _SPOKEN: Final = 2  # tokens of speech for a character, at most
@@ -50,12 +53,12 @@ class OtherCall(OpenAIFormat):
         elif _MODEL.search(path):
             self.vendor = "google"
 
-    def parse(self, content: bytes) -> Json:
+    def parse(self, content: bytes, content_type: str = "") -> Json:
         """Return the fields of a body of JSON, or of a form; none of anything else."""
         self._content = content
         self._is_json = not content.startswith(b"--")
         try:
-            return super().parse(content) if self._is_json else _form(content)
+            return super().parse(content) if self._is_json else _form(content, content_type)
         except UnreadableRequestError:
             self._is_json = False
             return {}
@@ -130,18 +133,26 @@ def is_other_call(path: str, at_vendor: bool) -> bool:
     return at_vendor or _BILLED.fullmatch(path) is not None
 
 
-def _form(content: bytes) -> Json:
-    """Return the fields of a form; of a `model` that comes twice all, as `models`."""
+def _form(content: bytes, content_type: str) -> Json:
+    """Return the fields of a form; of a `model` that comes twice all, as `models`.
+
+    None of a form that a server might divide otherwise.
+    """
+    edge = content.partition(b"\r\n")[0]
+    named = _BOUNDARY.findall(content_type)
+    parts = content.split(edge, _MOST_FIELDS + 1)[1:]
+    if len(parts) > _MOST_FIELDS or (named and [edge] != [b"--" + one.encode() for one in named]):
+        return {}
     fields: Json = {}
     models = []
-    edge = content.partition(b"\r\n")[0]
-    for part in content.split(edge)[1:] if edge.startswith(b"--") else ():
-        found = _FIELD.search(part[:_MOST_FIELD])
+    for part in parts:
+        head, _, value = part.partition(b"\r\n\r\n")
+        found = _FIELD.search(head[:_MOST_HEAD])
         if found is None:
             continue
-        value = part[found.end() :].removesuffix(b"\r\n")
+        value = value.removesuffix(b"\r\n")
         name = found[1].decode()
-        is_file = b"filename" in found[2]
+        is_file = b"filename" in head[:_MOST_HEAD]
         fields[name] = value if is_file else value[:_MOST_FIELD].decode("utf-8", "replace")
         if name == "model":
             models.append(fields[name])

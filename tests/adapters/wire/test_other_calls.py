@@ -164,6 +164,33 @@ def test_of_two_models_in_a_form_the_dearest_is_held() -> None:
     assert client.post(url, content=form + b"--e--\r\n", headers=kind).status_code == 402
 
 
+def field(name: bytes, value: bytes, edge: bytes = b"e") -> bytes:
+    """Return a field of a form."""
+    return b'--%s\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n' % (edge, name, value)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        field(b"model", b"cheap", b"f") + b"--f--\r\n" + field(b"model", b"dear"),
+        b"".join(field(b"x%d" % i, b"") for i in range(1_000)) + field(b"model", b"dear"),
+    ],
+)
+def test_a_form_that_a_server_may_divide_otherwise_names_no_model(form: bytes) -> None:
+    wire = find_format("POST", "/v1/images/edits")
+    assert wire is not None
+    assert wire.parse(field(b"model", b"dear"), 'multipart/form-data; boundary="e"')
+    body = wire.parse(form, "multipart/form-data; boundary=e")
+    assert wire.read(body).model == "images/edits"  # which has no price
+
+
+@pytest.mark.parametrize("head", [b"; name=" + b"a" * 1_000_000, b"; name=a\r\n" * 100_000])
+def test_the_headers_of_a_form_are_read_in_linear_time(head: bytes) -> None:
+    wire = find_format("POST", "/v1/audio/transcriptions")
+    assert wire is not None
+    wire.parse(b"--e\r\nContent-Disposition: form-data" + head, "multipart/form-data; boundary=e")
+
+
 def test_lists_and_files_are_free() -> None:
     made = Made({"object": "list", "data": [], "id": "f"}, Limit("calls", 0))
     made.client.models.list()
