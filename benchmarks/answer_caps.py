@@ -13,7 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from benchmarks.figures import Figure
 from benchmarks.mpy import ROOT
-from budget_core.ledger.llm_account import ANSWER, LedgerAccount, LlmHold, amounts
+from budget_core.ledger.answer_limit import ANSWER, amounts
+from budget_core.ledger.llm_account import LedgerAccount
+from budget_core.ledger.llm_hold import LlmHold
 from budget_core.ledger.standing import Standing
 from budget_core.settlement import Settlement
 from budget_cpython import BudgetExceededError, ChatResponse, Ledger, Limit, Price

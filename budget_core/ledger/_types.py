@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from budget_core.ledger.limit import Limit
+from budget_core.ledger.outbox import Entry, Outbox
 from budget_core.ledger.records import TTL, Balance, Hold
 
 
@@ -117,3 +118,23 @@ class AsyncLedgerProtocol(Protocol):
 
 
 AnyLedger = LedgerProtocol | AsyncLedgerProtocol
+
+
+class CallAccount(Protocol):
+    """What an `LlmHold` asks of the `LedgerAccount` that made it."""
+
+    ledger: Any
+    path: str
+    ttl: float
+    error: Exception | None
+    in_flight: Any
+    outbox: Outbox
+
+    def learn(self, held: Any, tokens: int) -> None:
+        """Note what a call used, for what is expected of the next ones."""
+
+    async def deliver(self, entry: Entry) -> None:
+        """Commit, release or charge now, or keep the entry."""
+
+    def deliver_soon(self) -> None:
+        """Deliver what the ledger is owed in a task of its own."""

@@ -2,16 +2,10 @@
 
 from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.stop import StopReason, in_words
+from budget_core.ledger.answer_limit import ANSWER, amounts, fitting
 from budget_core.ledger.errors import BudgetExceededError
-from budget_core.ledger.llm_account import (
-    ANSWER,
-    TRIES,
-    LedgerAccount,
-    LlmHold,
-    UnpricedError,
-    amounts,
-    fitting,
-)
+from budget_core.ledger.llm_account import TRIES, LedgerAccount, UnpricedError
+from budget_core.ledger.llm_hold import LlmHold
 from budget_core.ledger.standing import SHORTEST, FinalCall, Standing
 from budget_core.notices import show_on
 from budget_core.settlement import is_closing

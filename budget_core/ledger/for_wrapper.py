@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from budget_core._types import Messages, Provider, Tools, Wrapper
     from budget_core.ledger._types import AnyLedger
-    from budget_core.ledger.llm_account import LlmHold
+    from budget_core.ledger.llm_hold import LlmHold
     from budget_core.prices import Price
     from budget_core.tracker import BudgetTracker
     from budget_core.usage_stream import StreamedAnswer

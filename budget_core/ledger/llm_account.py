@@ -4,22 +4,19 @@ import asyncio
 
 from budget_core.checks import check_count, check_limit
 from budget_core.errors import refuse
+from budget_core.ledger.answer_limit import ANSWER, ExpectedAnswers, amounts, fitting, share
 from budget_core.ledger.errors import (
     BudgetExceededError,
-    HoldSettledError,
     KeyReusedError,
     LedgerError,
     LedgerUnavailableError,
-    UnknownHoldError,
 )
-from budget_core.ledger.limit import MOST
+from budget_core.ledger.llm_hold import LlmHold
 from budget_core.ledger.outbox import CHARGE, COMMIT, RELEASE, Entry, Outbox, check_account, new_key
-from budget_core.ledger.records import LONGEST, TTL, Hold, by_ledger, check_ttl, check_wait, origin
+from budget_core.ledger.records import TTL, Hold, by_ledger, check_ttl, check_wait, origin
 from budget_core.ledger.window import FAR
-from budget_core.log import log
 from budget_core.monotonic import MONOTONIC
 from budget_core.provider import maybe_await
-from budget_core.usage import Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,17 +24,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core.prices import Price
-    from budget_core.settlement import Settlement
 
     # what a call asks for: model, prompt, most tokens of its answer, price, whether to cut it, key
     Call = tuple[str, int, int | None, Price | None, bool, str | None]
 
 TRIES = 8  # how often a call is cut: each limit of the path may be the tightest once
-ANSWER = 4096  # tokens of an answer, at the least where so many are free
-_SHARE = 8  # the part of what is free that an answer may have
 _MOST_LAYERS = 16  # of wrappers round a provider
 _MOST_KEYS = 1024
-_MOST_EXPECTED = 64  # paths and models of which it is known how long answers are
 _LEARNED = "learned"
 
 
@@ -58,7 +51,7 @@ class _InProcess:
     def __init__(self) -> None:
         self.outbox = Outbox()
         self.awaited = False  # as far as is known
-        self.expected: dict[tuple[str, str], int] = {}  # in 256ths of a token, by path and model
+        self.answers = ExpectedAnswers()
         self._keys: set[tuple[str, str]] = set()
         self._former: set[tuple[str, str]] = set()
 
@@ -75,15 +68,6 @@ class _InProcess:
         self._keys.add(place)
         return True
 
-    def learn(self, place: "tuple[str, str]", answer: int, was_cut: bool) -> None:
-        """Note how long an answer was: what is expected sinks slowly from the longest one."""
-        known = self.expected.get(place, 0)
-        if was_cut:
-            answer += answer // 4 + 1  # or more: the answer was cut
-        if place not in self.expected and len(self.expected) >= _MOST_EXPECTED:
-            self.expected.clear()
-        self.expected[place] = max(answer << 8, known - (known >> 8))
-
     def disclaim(self, path: str, key: str) -> None:
         """Forget a key whose call was not made."""
         self._keys.discard((path, key))
@@ -91,160 +75,6 @@ class _InProcess:
 
 
 IN_PROCESS: "MutableMapping[Any, _InProcess]" = by_ledger()
-
-
-class LlmHold:
-    """What is held for one LLM call. One of its methods but `begin` ends it, once.
-
-    `model` answers at `price`, if those are known. `limit` is the longest answer that it allows, in
-    tokens; `None` allows any. `hold` is the ledger's; a released one stands for a call that is made
-    without a hold and charged later. `amounts` are the most that the call can use: more than this
-    hold has, if it is a final call's, whose reserve has several holds. `prompt` is the size of its
-    prompt, and `lowered` whether its limit is below the one that was asked for. Once the call is
-    settled, `charged` is what it is charged, by axis, `priced` whether that is all of its money,
-    and `cut_short` whether its answer ended at a limit that a budget lowered.
-    """
-
-    charged: "dict[str, int] | None" = None
-    priced = True
-    lowered = cut_short = False
-
-    def __init__(
-        self,
-        account: "LedgerAccount",
-        hold: Hold,
-        limit: int | None,
-        model: str = "",
-        price: "Price | None" = None,
-    ) -> None:
-        self.account = account
-        self.model = model
-        self.price = price
-        self.hold = hold
-        self.amounts = hold.amounts
-        self.prompt = 0
-        self.limit = limit
-        self._held = hold.state == Hold.HELD
-        self._extending: Any = None
-
-    def begin(self) -> None:
-        """Extend the hold from now on until it is settled; without an event loop it has its ttl."""
-        if not self._held:
-            return
-        extending = self._extend()
-        try:
-            self._extending = asyncio.create_task(extending)
-        except RuntimeError:
-            extending.close()
-
-    async def _extend(self) -> None:
-        account = self.account
-        while True:
-            await asyncio.sleep(account.ttl / 3)
-            try:
-                await maybe_await(account.ledger.extend(self.hold, account.ttl))
-            except (HoldSettledError, UnknownHoldError):
-                return  # a late commit is recorded all the same
-            except Exception as error:  # noqa: BLE001 - the call continues
-                account.error = error
-
-    def charge(self, outcome: "Settlement", estimates: bool = False) -> "dict[str, int] | None":
-        """Return what a call is charged by its outcome, by axis; `None` if it cost nothing.
-
-        An answered call is charged what it used. Where that was not measured, and `estimates` do
-        not count as measured, it is charged at least what was held, as is one that broke off.
-        """
-        if outcome.billed:
-            used, is_exact = self._used(outcome, estimates)
-            if self._held and not outcome.failed:
-                self.account.learn(self, used.get("tokens", 0))
-            self.charged = used if is_exact else self._at_least(used)
-            if getattr(outcome.response, "finish_reason", None) == "length":
-                self._note_cut(outcome.response)
-        return self.charged
-
-    def _note_cut(self, response: "Any") -> None:
-        """Mark and log an answer that ended at its limit if this budget lowered that."""
-        by = getattr(response, "cut_short_by", None)
-        if by is None and self.lowered:
-            by = self.account.path
-            text = f"an answer was cut short at the {self.limit} tokens that {by} could afford"
-            log("warning", text)
-            try:
-                response.cut_short_by = by
-            except AttributeError:
-                pass  # another provider's, which takes no mark
-        self.cut_short = by is not None
-
-    async def settle(self, closing: bool = False) -> None:
-        """Commit what the call is charged, or release; if `closing`, without awaiting anything."""
-        if closing:
-            self.abandon(self.charged)
-        elif self.charged is None:
-            await self.release()
-        else:
-            await self.commit(self.charged)
-
-    def _used(self, outcome: "Settlement", estimates: bool) -> "tuple[dict[str, int], bool]":
-        """Return what a call used as far as it is known, by axis, and whether that is exact."""
-        self.priced = False
-        try:
-            nano_usd, self.priced = outcome.cost(self.price)
-            used = {"tokens": min(MOST, outcome.usage.total), "calls": 1}
-            if nano_usd is not None:
-                least = 0 if self.priced else self.amounts.get("nano_usd", 0)
-                used["nano_usd"] = min(MOST, max(nano_usd, least))
-            is_known = estimates or outcome.usage.status == Usage.MEASURED
-            return used, is_known and not outcome.failed
-        except Exception:  # noqa: BLE001 - a call that cannot be counted costs what was held
-            return {"calls": 1}, False
-
-    async def commit(self, actual: "dict[str, int]") -> None:
-        """Record what a call used, in the place of the hold."""
-        self._stop_extending()
-        if self._held:
-            entry = Entry(COMMIT, self.hold, actual)
-        else:
-            entry = Entry(CHARGE, Hold(self.hold.path, new_key()), actual)
-        await self.account.deliver(entry)
-
-    async def release(self) -> None:
-        """Give back the hold of a call that cost nothing."""
-        self._stop_extending()
-        if self._held:
-            await self.account.deliver(Entry(RELEASE, self.hold))
-
-    def abandon(self, actual: "dict[str, int] | None" = None) -> None:
-        """Do as `commit`, or without `actual` as `release`, where nothing can be awaited now.
-
-        A running event loop delivers it soon; else the ledger gets it with the next delivery.
-        """
-        self._stop_extending()
-        outbox = self.account.outbox
-        if actual is not None and self._held:
-            outbox.commit(self.hold, actual)
-        elif actual is not None:
-            outbox.charge(self.hold.path, actual)
-        elif self._held:
-            outbox.release(self.hold)
-        self.account.deliver_soon()
-
-    def _at_least(self, actual: "dict[str, int]") -> "dict[str, int]":
-        most = dict(self.amounts)
-        for axis in actual:
-            if actual[axis] > most.get(axis, 0):
-                most[axis] = actual[axis]
-        return most
-
-    def _stop_extending(self) -> None:
-        """Cancel the extension without awaiting it: a cancellation could come in between."""
-        self.account.in_flight.discard(self)
-        task, self._extending = self._extending, None
-        if task is not None:
-            try:
-                task.cancel()
-            except RuntimeError:
-                pass  # its loop is closed
 
 
 class LedgerAccount:
@@ -388,13 +218,8 @@ class LedgerAccount:
                     tries -= 1
 
     def share(self, free: int, model: str = "", prompt: int = 0) -> int:
-        """Return the limit of an answer that has none, where so many tokens are free.
-
-        It is an eighth of them, divided by the calls in flight with this one, at most the longest
-        answer of the model, but at least 4,096 or all of them.
-        """
-        most = max([0] + [known(model, prompt) for known in LONGEST])
-        return min(free, max(ANSWER, min(most, free // (_SHARE * (1 + len(self.in_flight))))))
+        """Return the limit of an answer that has none, where so many tokens are free."""
+        return share(free, len(self.in_flight), model, prompt)
 
     async def take(
         self,
@@ -429,7 +254,7 @@ class LedgerAccount:
         """Return how many tokens of an answer to hold where not all are free; `None`: all."""
         expect: Any = self.expect
         if expect == _LEARNED or (expect is None and not self.wait_ms):
-            expect = self._shared.expected.get((self.path, model), 0) >> (8 if expect else 7)
+            expect = self._shared.answers.get((self.path, model)) >> (8 if expect else 7)
         return min(limit or expect, expect) if expect else limit
 
     def learn(self, held: LlmHold, tokens: int) -> None:
@@ -437,7 +262,7 @@ class LedgerAccount:
         if self.expect in (None, _LEARNED):
             answer = tokens - held.prompt
             was_cut = held.limit is not None and answer >= held.limit
-            self._shared.learn((self.path, held.model), max(1, answer), was_cut)
+            self._shared.answers.learn((self.path, held.model), max(1, answer), was_cut)
 
     def others_wait(self) -> bool:
         """Tell whether calls of this process wait for this ledger: a new one waits behind them."""
@@ -526,34 +351,3 @@ def _now() -> int:
 
 def _is_along(path: str, other: str) -> bool:
     return (path + "/").startswith(other + "/") or other.startswith(path + "/")
-
-
-def amounts(prompt: int, limit: int | None, price: "Price | None" = None) -> "dict[str, Any]":
-    """Return the most that a call of that prompt and answer can use, by axis.
-
-    Of an answer without a limit it is `None` where that depends on the answer's length.
-    """
-    found = {"tokens": None if limit is None else min(MOST, prompt + limit), "calls": 1}
-    if price is not None:
-        found["nano_usd"] = min(MOST, _most_of(price, prompt, limit or 0))
-        if limit is None and _most_of(price, prompt, ANSWER) > _most_of(price, prompt, 0):
-            found["nano_usd"] = None
-        elif not found["nano_usd"]:
-            del found["nano_usd"]  # a debt stops nothing that is free
-    return found
-
-
-def fitting(axis: str, left: int, prompt: int, price: "Price | None") -> int:
-    """Return the longest answer to a prompt that what is left on an axis allows."""
-    if axis == "tokens":
-        return left - prompt
-    if axis == "nano_usd" and price is not None:
-        dearer = _most_of(price, prompt, 0) - price.cost(prompt, 0)
-        found = price.affordable(left - dearer, prompt)
-        return MOST if found is None else found
-    return 0
-
-
-def _most_of(price: "Price", prompt: int, limit: int) -> int:
-    """Return the most that a call can cost: writing the prompt to a cache may be dearer."""
-    return max(price.cost(prompt, limit), price.cost(prompt, limit, 0, prompt))

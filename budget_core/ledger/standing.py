@@ -1,8 +1,8 @@
 """What an account of a ledger has used, and what a final call on it would need."""
 
 from budget_core.config import NEVER, WHOLE
+from budget_core.ledger.answer_limit import amounts, fitting
 from budget_core.ledger.limit import AXES
-from budget_core.ledger.llm_account import amounts, fitting
 from budget_core.provider import maybe_await
 
 TYPE_CHECKING = False
