@@ -102,7 +102,8 @@ def add_proxy(commands: Any) -> None:
 
 def _add_rules(option: Any) -> None:
     """Add what --settings may say of an account, too."""
-    text = "a TOML file with limits and the next options for single accounts, and with prices"
+    text = "a TOML file with limits and the next options for single accounts, with prices and "
+    text += "the models of deployments"
     option("--settings", metavar="FILE", help=text)
     add_call_rules(option)
     text = "hold N tokens for an answer whose limit does not fit, or 'learned' from earlier answers"

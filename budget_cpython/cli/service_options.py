@@ -35,7 +35,8 @@ def add_call_rules(option: Callable[..., Any]) -> None:
     """Add the options of how calls within a budget go."""
     text = "tell the model of limits, and withdraw its tools near them"
     option("--notices", action="store_true", help=text)
-    text = "refuse requests that are not known model calls; without it each counts as one call"
+    text = "refuse requests that are not known model calls; without it each that is not free "
+    text += "counts as one call"
     option("--strict", action="store_true", help=text)
     text = "the model that answers when the one asked for does not fit the budget"
     option("--fallback-model", metavar="MODEL", help=text)

@@ -91,10 +91,10 @@ def add_doctor(below: Any) -> None:
     """Add `doctor`."""
     examples = ["microbudget board doctor", "microbudget board doctor --json"]
     about = """\
-Checks the connection, the firmware, the deployed files, Wi-Fi, the clock, the endpoint with its
-certificates, a fleet's ledger, the budget's state, and the memory of a turn against a scripted
-model. It changes nothing on the board and uses no tokens. Each check is ok, a warning, fails or is
-not run, and says what to do. The exit code is 1 if one fails."""
+Checks the connection, files that hide modules, the firmware, the deployed files, Wi-Fi, the clock,
+the endpoint with its certificates, a fleet's ledger, the budget's state, and the memory of a turn
+against a scripted model. It changes nothing on the board and uses no tokens. Each check is ok, a
+warning, fails or is not run, and says what to do. The exit code is 1 if one fails."""
     parser = add_command(below, _doctor, "examine a board, part by part", examples, about)
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
 

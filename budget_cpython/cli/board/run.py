@@ -15,7 +15,7 @@ def add_run(below: Any) -> None:
     """Add `run`."""
     examples = [
         "microbudget board run rp2_pico_w",
-        "microbudget board run unix --heap 192k --flash flash.img",
+        "microbudget board run unix --heap 320k --flash flash.img",
     ]
     about = """\
 Restarts the board's program, shows its output and sends it what is typed. Ctrl-C ends that; the
