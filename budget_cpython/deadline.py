@@ -8,7 +8,7 @@ from budget_core import deadline as core
 from budget_core import deadline_token
 from budget_core.errors import DeadlineExceeded
 from budget_core.monotonic import MONOTONIC
-from budget_cpython.entered import Entry, enter, entered, leave
+from budget_cpython.entered import WithEntry, enter, entered, leave
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def current_or_none() -> Deadline | None:
     return earliest
 
 
-def set_current(deadline: Deadline, layer: "Any" = None) -> Entry:
+def set_current(deadline: Deadline, layer: "Any" = None) -> WithEntry:
     """Make a deadline, or the one around it if earlier, the current one until the entry is left."""
     around = current_or_none()
     if around is not None:

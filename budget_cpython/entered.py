@@ -32,7 +32,7 @@ _GENERATOR, _ITERABLE_COROUTINE, _ASYNC_GENERATOR = 0x20, 0x100, 0x200
 _NUMBERS = count()
 
 
-class Entry:
+class WithEntry:
     """One entry into a `with`: what is drawn on inside, and the deadline, each of them or `None`.
 
     `owner` is of the generator that entered, `None` for a context; it lives as long as the entry.
@@ -48,12 +48,12 @@ class Entry:
 class FrameOwner:
     """A frame with what is entered while it is on the stack."""
 
-    def __init__(self, frame: "FrameType", entries: "Iterable[Entry]" = ()) -> None:
+    def __init__(self, frame: "FrameType", entries: "Iterable[WithEntry]" = ()) -> None:
         self.frame = frame
         self.entries = list(entries)
         _OWNERS[id(frame)] = self
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: WithEntry) -> None:
         """Have left an entry; after the last one the frame is forgotten."""
         self.entries.remove(entry)
         if not self.entries:
@@ -65,13 +65,13 @@ class FrameOwner:
         del self.frame
 
 
-_ENTERED: "ContextVar[tuple[Entry, ...] | None]" = ContextVar("microbudget.entered", default=())
+_ENTERED: "ContextVar[tuple[WithEntry, ...] | None]" = ContextVar("microbudget.entered", default=())
 _OWNERS: "WeakValueDictionary[int, FrameOwner]" = WeakValueDictionary()  # by the frame's id
 
 
-def enter(layer: "Any", deadline: "Any") -> Entry:
+def enter(layer: "Any", deadline: "Any") -> WithEntry:
     """Enter a `with` around its caller's code; who keeps the entry keeps it entered."""
-    entry = Entry(layer, deadline)
+    entry = WithEntry(layer, deadline)
     frame = _generator()
     if frame is None:
         _ENTERED.set((*(_ENTERED.get() or ()), entry))
@@ -82,7 +82,7 @@ def enter(layer: "Any", deadline: "Any") -> Entry:
     return entry
 
 
-def leave(entry: Entry) -> None:
+def leave(entry: WithEntry) -> None:
     """Leave a `with`; in another context than it was entered in, nothing happens."""
     if entry.owner is None:
         _ENTERED.set(tuple(one for one in _ENTERED.get() or () if one is not entry))
@@ -90,7 +90,7 @@ def leave(entry: Entry) -> None:
         entry.owner.remove(entry)
 
 
-def last_entry(layer: "Any") -> Entry | None:
+def last_entry(layer: "Any") -> WithEntry | None:
     """Return the last entry of a layer here: of the same generator or context, or else any."""
     frame = _generator()
     owner = None if frame is None else _OWNERS.get(id(frame))
@@ -102,7 +102,7 @@ def last_entry(layer: "Any") -> Entry | None:
     return None
 
 
-def entered() -> tuple[Entry, ...]:
+def entered() -> tuple[WithEntry, ...]:
     """Return what is entered around this code, the first entry first."""
     found = _ENTERED.get()
     if found is None or not _OWNERS:
@@ -117,7 +117,7 @@ def entered() -> tuple[Entry, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.number))
 
 
-def carried(function: "Callable[..., Any]", around: tuple[Entry, ...]) -> "Callable[..., Any]":
+def carried(function: "Callable[..., Any]", around: tuple[WithEntry, ...]) -> "Callable[..., Any]":
     """Return a function that runs inside these entries alone, in whatever thread."""
 
     def run(*given: "Any", **options: "Any") -> "Any":

@@ -7,7 +7,7 @@ from budget_core.notices import show_on
 from budget_cpython.adapters.current import enter
 from budget_cpython.adapters.layer import Options
 from budget_cpython.adapters.opened_layers import Caller, open_layers
-from budget_cpython.entered import Entry, last_entry, leave
+from budget_cpython.entered import WithEntry, last_entry, leave
 from budget_cpython.ledger.limit_parser import parse_budget
 
 _BLOCK = Caller("block")
@@ -32,7 +32,7 @@ class BudgetBlock:
         found, self.seconds = parse_budget(limits)
         self.layers = open_layers(found, ledger, account, caller, **options)
         self.layer = self.layers[-1]
-        self._entries: list[Entry] = []  # of generators that run now
+        self._entries: list[WithEntry] = []  # of generators that run now
 
     def __enter__(self) -> Self:
         if "httpx" in sys.modules or "httpx2" in sys.modules:

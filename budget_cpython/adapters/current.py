@@ -13,10 +13,10 @@ from typing import Any
 from budget_cpython import entered
 from budget_cpython.adapters.layer import Layer
 from budget_cpython.deadline import Deadline, set_current
-from budget_cpython.entered import Entry
+from budget_cpython.entered import WithEntry
 
 
-def enter(layer: Layer, seconds: float | None) -> Entry:
+def enter(layer: Layer, seconds: float | None) -> WithEntry:
     """Have calls draw on a layer from here on, until the entry is left, for so many seconds."""
     carry_blocks()
     if seconds is None:

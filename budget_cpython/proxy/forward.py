@@ -17,7 +17,7 @@ from budget_cpython.deadline import Deadline
 from budget_cpython.proxy.accounts import Account
 from budget_cpython.proxy.exchange import Exchange
 from budget_cpython.proxy.headers import Headers, to_client
-from budget_cpython.proxy.recorder import Admission
+from budget_cpython.proxy.recorder import AdmissionMark
 
 log = logging.getLogger("microbudget.proxy")
 _MODELS = re.compile(r".*/models(/[^:]*)?")
@@ -72,18 +72,18 @@ class Forward:
             await exchange.refuse(HTTPException(502, text))
 
     async def _run_in_time(self, exchange: Exchange, body: bytes) -> None:
-        admission = Admission()
+        mark = AdmissionMark()
         request = httpx.Request(
             self.method,
             self.url,
             headers=self.headers,
             content=body or None,
-            extensions={"timeout": self.timeouts, EXTENSION: [*self.account.layers, admission]},
+            extensions={"timeout": self.timeouts, EXTENSION: [*self.account.layers, mark]},
         )
         left = None if self.deadline is None else self.deadline.remaining_seconds()
 
         def read_on_s() -> float:
-            return self.read_on_s if admission.is_over else 0  # else nothing was sent that costs
+            return self.read_on_s if mark.is_set else 0  # else nothing was sent that costs
 
         async with asyncio.timeout(left) as limit:
             watch = asyncio.create_task(exchange.watch(limit, read_on_s))

@@ -37,14 +37,14 @@ class Quiet(_Around):
         return await call.next_answer(messages, None, model, **options)
 
 
-class Admission(_Around):
+class AdmissionMark(_Around):
     """A layer of one call that tells whether it was admitted, and so may have been sent."""
 
-    is_over = False
+    is_set = False
 
     async def chat(self, *arguments: Any, call: Any, **options: Any) -> Any:
         """Note it, and pass the call on."""
-        self.is_over = True
+        self.is_set = True
         return await call.next_answer(*arguments, **options)
 
 
