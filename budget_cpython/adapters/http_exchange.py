@@ -14,6 +14,7 @@ from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.provider_errors import UnbilledError, as_settled
 from budget_cpython.adapters.request import Admitted, Request
 from budget_cpython.adapters.wire import (
+    LARGE,
     Reader,
     UnreadableRequestError,
     WireFormat,
@@ -53,7 +54,10 @@ class Exchange:
             raise UnreadableRequestError("the request is signed, so that a budget cannot change it")
         kind = self._request.headers.get("content-type", "")
         self._body = self._wire.parse(self._request.content, kind)
-        self._asked = self._at_vendor(self._wire.read(self._body))
+        asked = self._wire.read(self._body)
+        if len(self._request.content) > LARGE:
+            asked = asked.counted()  # here: what admits the call may run in an event loop
+        self._asked = self._at_vendor(asked)
 
     def open(self) -> BudgetedCall:
         """Return the call that the request's body asks for."""

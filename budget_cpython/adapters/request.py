@@ -1,8 +1,9 @@
 """What a model call asks for and what it may have, in no vendor's shape."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from budget_core.usage_estimate import estimate_tokens
 from budget_cpython.adapters.answerers import THE_MODEL, Answerers
 
 
@@ -24,6 +25,11 @@ class Request:
     stream: bool = False
     service_tier: str | None = None
     answerers: Answerers = THE_MODEL
+
+    def counted(self) -> "Request":
+        """Return it with the size of its prompt in the prompt's place: a long one takes a while."""
+        tokens = estimate_tokens(self.messages) - estimate_tokens([{}])
+        return replace(self, messages=[{"role": "user", "content": [{"tokens": tokens}]}])
 
 
 @dataclass(frozen=True)

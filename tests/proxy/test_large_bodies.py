@@ -1,5 +1,6 @@
 """Bodies that are made to cost much: deep, of many values, large, from accounts that are spent."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -7,9 +8,10 @@ import httpx
 import pytest
 
 from budget_core.prices import Price
+from budget_core.usage_estimate import estimate_tokens
 from budget_cpython.adapters.http_client import budgeted_http_client
 from budget_cpython.adapters.layer import Layer
-from budget_cpython.adapters.wire import UnreadableRequestError
+from budget_cpython.adapters.wire import UnreadableRequestError, find_format
 from budget_cpython.adapters.wire.body import LARGE, MAX_DEPTH, MAX_VALUES
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.proxy.app import MAX_BODY
@@ -98,6 +100,47 @@ def test_a_free_model_answers_where_money_is_spent() -> None:
         assert post(f"{url}{COMPLETIONS}", json=body).status_code == 200
         large = {"model": "free", "max_tokens": 5, "prompt": "a" * 2 * LARGE}
         assert post(f"{url}{COMPLETIONS}", json=large).status_code == 200
+
+
+class Noted:
+    """A layer that notes the messages of each call."""
+
+    max_tokens = None
+
+    def __init__(self) -> None:
+        self.ledger, self.account = self, "noted"
+        self.messages: list[Any] = []
+
+    def wrapper(self, is_blocking: bool) -> "Noted":
+        return self
+
+    async def chat(self, messages: Any, *others: Any, call: Any, **options: Any) -> Any:
+        self.messages.append(messages)
+        return await call.next_answer(messages, *others, **options)
+
+
+@pytest.mark.parametrize(
+    ("path", "prompt"),
+    [
+        (COMPLETIONS, {"prompt": ["a tomato", [1, 2], "b"] * 10_000}),
+        ("/v1/embeddings", {"input": ["a tomato"] * 10_000}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}] * 10_000}),
+    ],
+)
+def test_an_event_loop_gets_the_size_of_a_large_prompt_and_not_the_prompt(
+    path: str, prompt: dict[str, Any]
+) -> None:
+    noted: Any = Noted()
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, json={}))
+    client = budgeted_http_client(httpx.AsyncClient(transport=transport), [noted])
+    body = {"model": "scripted", **prompt}
+    asyncio.run(client.post("https://api.openai.com" + path, json=body))
+    [[message]] = noted.messages
+    wire = find_format("POST", path)
+    assert wire is not None
+    whole = wire.read(body).messages
+    assert len(whole) >= 10_000
+    assert estimate_tokens([message]) == estimate_tokens(whole)
 
 
 def test_a_request_has_at_most_32_megabytes() -> None:

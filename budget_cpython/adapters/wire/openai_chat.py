@@ -136,6 +136,8 @@ def prompts_in(value: Any) -> list[str]:
     items = as_list(value)
     if items and all(type(item) is int for item in items):
         return [" " * (4 * len(items))]
+    if all(type(item) is str for item in items):
+        return items
     return [text for item in items for text in prompts_in(item)]
 
 
