@@ -1,4 +1,4 @@
-"""What became of one LLM call: what it used, how well that is known, and what it cost."""
+"""The outcome of one LLM call: its usage, how well that is known, and its cost."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What is entered around this code: by a `with` of its context, or of a generator that runs.
+"""The `with`s around this code: those of its context, and of the generators that run.
 
 A `with` in a generator is around the generator's own code, whoever iterates it and from whatever
 context: it is entered while the generator's frame is on the stack. Any other `with` is entered in
@@ -46,7 +46,7 @@ class WithEntry:
 
 
 class FrameOwner:
-    """A frame with what is entered while it is on the stack."""
+    """A frame, and the entries that hold while it is on the stack."""
 
     def __init__(self, frame: "FrameType", entries: "Iterable[WithEntry]" = ()) -> None:
         self.frame = frame
@@ -103,7 +103,7 @@ def last_entry(layer: "Any") -> WithEntry | None:
 
 
 def entered() -> tuple[WithEntry, ...]:
-    """Return what is entered around this code, the first entry first."""
+    """Return the entries around this code, the first one first."""
     found = _ENTERED.get()
     if found is None or not _OWNERS:
         return found or ()

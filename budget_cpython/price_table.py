@@ -56,7 +56,7 @@ def dearest_of(prices: "Any") -> "Any":
 
 
 def with_deployments(prices: "Any", deployments: Mapping[str, str]) -> PriceTable:
-    """Return a table that also says which models a cloud's deployments are of; `ValueError`."""
+    """Return a table with the models of a cloud's deployments; raises `ValueError`."""
     known = check_deployments(deployments)
     if isinstance(prices, PriceTable):
         return PriceTable(prices.own, prices.listed, {**prices.deployments, **known})

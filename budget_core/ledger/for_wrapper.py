@@ -177,7 +177,7 @@ class LedgerProvider:
         return limit, substitute(LAST_CALL, {"reason": reason})
 
     def _candidates(self, model: str | None, answerers: "Any") -> "list[tuple[str, Price | None]]":
-        """Return who may answer, each with its price: the fallback where the first is too dear.
+        """Return the candidate models with their prices: the fallback where the first is too dear.
 
         `answerers` says how the call's prices are found, if it is known where it is sent.
         """

@@ -84,7 +84,7 @@ async def reserve_waiting(
 
 
 def undoing(ask: "Ask") -> "Ask":
-    """Return what asks as `ask` does, and undoes a reservation whose caller is cancelled."""
+    """Return a function that asks as `ask` does, and undoes a cancelled caller's reservation."""
 
     async def awaited(operation: str, *arguments: "Any") -> "Any":
         return await maybe_await(ask(operation, *arguments))

@@ -1,4 +1,4 @@
-"""Which models may answer a call, and what the call costs then."""
+"""The models that may answer a call, and its price."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ _DEPLOYED: dict[tuple[str, str], str] = {}  # the model of a deployment, as an a
 
 @dataclass(frozen=True)
 class Answerers:
-    """Who may answer a call.
+    """The models that may answer a call.
 
     - `vendor`: the provider that the call is sent to, by its id in genai-prices; `None` if unknown.
     - `models`: all models that the request names, where any of them may answer.
@@ -28,11 +28,11 @@ class Answerers:
     units: tuple[tuple[str, int], ...] = ()
 
     def at(self, vendor: str | None, deployed_at: str | None = None) -> "Answerers":
-        """Return them at a vendor."""
+        """Return the same models at a vendor."""
         return replace(self, vendor=vendor or self.vendor, deployed_at=deployed_at)
 
     def price(self, prices: Any, model: str) -> "CallPrice | None":
-        """Return what a call costs by a table: the dearest of those who may answer.
+        """Return the price of a call by a table: that of the dearest model that may answer.
 
         `None` if one of them has no price.
         """

@@ -205,7 +205,7 @@ def _has_loop() -> bool:
 
 
 def _deliver(layers: Sequence[Layer]) -> None:
-    """Deliver what the ledgers are owed that can be asked without a loop."""
+    """Deliver the outboxes of ledgers that can be asked without a loop."""
     for layer in layers:
         if isinstance(layer, Layer):
             layer.deliver()

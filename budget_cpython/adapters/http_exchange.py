@@ -65,7 +65,7 @@ class Exchange:
         return self.call
 
     def _at_vendor(self, asked: Request) -> Request:
-        """Return what is asked, at the vendor that its URL names."""
+        """Return the request with the vendor that its URL names."""
         url = self._request.url
         place = f"{url.scheme}://{url.netloc.decode('ascii')}"
         vendor = provider_at(place + url.path)

@@ -106,7 +106,7 @@ async def send(
 
 
 def _aside(size: int) -> Callable[..., Any]:
-    """Return what calls a function on a body of that size: a thread for a large one."""
+    """Return a caller of functions on a body of that size: for a large one it uses a thread."""
     if size > LARGE:
         with suppress(RuntimeError):  # another library's event loop
             asyncio.get_running_loop()

@@ -110,7 +110,7 @@ class Layer:
             self._set_limits(limits)
 
     def wrapper(self, is_blocking: bool) -> BudgetWrapper:
-        """Return what calls of threads, or those of asyncio, pass.
+        """Return the wrapper for calls of threads, or for those of asyncio.
 
         Raises `ForkedLedgerError` in a forked process whose calls a limit could not count.
         """

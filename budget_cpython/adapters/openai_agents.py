@@ -50,7 +50,7 @@ def budgeted(what: Any, layers: Layers) -> Any:
 
 
 def caller_of(what: Any) -> Caller:
-    """Return how an object draws on layers: a model or a provider calls no tools."""
+    """Return an object's `Caller`: a model or a provider calls no tools."""
     return Caller("openai-agents", tools=not isinstance(what, (Model, ModelProvider)))
 
 

@@ -20,7 +20,7 @@ _LOCK = Lock()
 
 @dataclass(frozen=True)
 class Caller:
-    """What draws on layers: its name, and whether it makes calls of models and of tools."""
+    """The user of layers: its name, and whether it makes calls of models and of tools."""
 
     name: str
     models: bool = True

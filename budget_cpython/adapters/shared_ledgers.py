@@ -96,7 +96,7 @@ class WaitingLedger:
 
 @atexit.register
 def _close() -> None:
-    """Deliver what ledgers are owed that block, and close those of URLs."""
+    """Deliver the outboxes of ledgers that block, and close the ledgers of URLs."""
     for ledger in list(IN_PROCESS):
         with suppress(Exception):  # the others are still owed something
             if IN_PROCESS[ledger].outbox.entries and not is_awaited(ledger):

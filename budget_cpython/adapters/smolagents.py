@@ -42,7 +42,7 @@ def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
 
 
 def caller_of(what: Any) -> Caller:
-    """Return how an object draws on layers: a model calls no tools, and a tool no model."""
+    """Return an object's `Caller`: a model calls no tools, and a tool no model."""
     is_model, is_tool = isinstance(what, Model), isinstance(what, Tool)
     return Caller("smolagents", models=not is_tool, tools=not is_model)
 

@@ -95,7 +95,7 @@ def _reached(waiting: list[tuple[Path, str]], words: set[str]) -> dict[str, Path
 
 
 def _words_for(name: str, importer: str) -> set[str]:
-    """Return the words of which a program has one if this module of the core imports that one."""
+    """Return words: a program with any of them has this module of the core import that one."""
     if name in _OPTIONS:
         return _OPTIONS[name]
     within = importer.startswith(f"{LEDGER}/") or importer == _FLEET_PATH

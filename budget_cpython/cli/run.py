@@ -141,7 +141,7 @@ def _upstreams(options: argparse.Namespace) -> dict[str, str]:
 
 
 class _Place(NamedTuple):
-    """Where limits with a window are: a ledger and an account; `default` is the default URL."""
+    """The ledger and the account of limits with a window; `default` is the default URL."""
 
     url: str | None = None
     account: str | None = None

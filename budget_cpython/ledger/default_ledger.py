@@ -83,7 +83,7 @@ def set_default_limits(ledger: Any, url: str, account: str, limits: Sequence[Lim
 
 @contextmanager
 def usable_default(url: str) -> Iterator[None]:
-    """Have the folder of the default ledger; an error of it names what else to choose."""
+    """Make the folder of the default ledger; where that fails, the error names alternatives."""
     try:
         if not os.environ.get(ENGINE_VARIABLE):
             Path(url.removeprefix("sqlite:")).parent.mkdir(0o700, parents=True, exist_ok=True)

@@ -51,7 +51,7 @@ def read_axis(words: str) -> str | None:
 
 
 def meant_axis(count: Any) -> str:
-    """Return what to write for a limit whose axis is not counted."""
+    """Return the right spelling of a limit whose axis is not counted."""
     number = count["number"] + (count["scale"] or "")
     last = count["axis"].lower().replace("-", "_").split()[-1]
     near = get_close_matches(last, [*_AXES, *_MEANT], 1, 0.7)

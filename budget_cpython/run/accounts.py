@@ -71,7 +71,7 @@ def open_layers(
     replaces: bool = False,
     **rules: Any,
 ) -> list[Layer]:
-    """Return what the calls of a run draw on: its own account in memory, after that in a ledger.
+    """Return the layers of a run: that of its own account in memory, after the one in a ledger.
 
     Limits with a window are for the account in the ledger, and are set there if it has no limits
     yet, or if this `replaces` them; `default` is the URL of the default ledger where it is that

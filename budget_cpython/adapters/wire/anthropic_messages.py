@@ -34,7 +34,7 @@ class Messages(WireFormat):
     vendor = "anthropic"
 
     def read(self, body: Json) -> Request:
-        """Return what a request's body asks for."""
+        """Return the request that a body makes."""
         messages = [_message(as_dict(one)) for one in as_list(body.get("messages"))]
         if body.get("system"):
             messages.insert(0, {"role": "system", "content": body["system"]})
@@ -72,7 +72,7 @@ class Messages(WireFormat):
         return ChatResponse(text, finish_reason=ended, usage=as_dict(body.get("usage")))
 
     def stream_reader(self, asked: Json) -> StreamReader:
-        """Return what reads the events of a message."""
+        """Return a reader of the events of a message."""
         return _Events()
 
 

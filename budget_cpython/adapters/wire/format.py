@@ -58,7 +58,7 @@ class WireFormat:
         return json.dumps(body).encode()
 
     def read(self, body: Json) -> Request:
-        """Return what a request's body asks for; never raises for what is malformed."""
+        """Return the request that a body makes; never raises for a malformed one."""
         raise NotImplementedError
 
     def write(self, body: Json, admitted: Admitted, request: Request) -> Json:

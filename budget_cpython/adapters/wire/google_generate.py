@@ -38,7 +38,7 @@ class GenerateContent(WireFormat):
     vendor = "google"
 
     def read(self, body: Json) -> Request:
-        """Return what a request's body asks for."""
+        """Return the request that a body makes."""
         contents = [_message(as_dict(one)) for one in _contents(body)]
         system = as_dict(_get(body, "systemInstruction", "system_instruction"))
         if system:
@@ -89,7 +89,7 @@ class GenerateContent(WireFormat):
         return ChatResponse(text, finish_reason=events.ending, usage=usage)
 
     def stream_reader(self, asked: Json) -> StreamReader:
-        """Return what reads the events of an answer."""
+        """Return a reader of the events of an answer."""
         return _Events()
 
 

@@ -61,7 +61,7 @@ class Inline:
         return ceil(self.length / rate)
 
     def pages(self, most: int) -> int | None:
-        """Return how many pages a PDF has, at most so many; `None` for what is no PDF."""
+        """Return how many pages a PDF has, at most so many; `None` if it is not a PDF."""
         if b"%PDF-" not in self._bytes(1 << 11):
             return None
         data = self._bytes(len(self._text))

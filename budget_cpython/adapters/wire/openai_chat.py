@@ -31,7 +31,7 @@ class ChatCompletions(OpenAIFormat):
     """`POST …/chat/completions`."""
 
     def read(self, body: Json) -> Request:
-        """Return what a request's body asks for."""
+        """Return the request that a body makes."""
         limit, model, messages = _limit_of(body), self.model_of(body), as_list(body.get("messages"))
         return Request(
             model,
@@ -72,7 +72,7 @@ class Completions(ChatCompletions):
     """`POST …/completions`, the legacy form with a `prompt`."""
 
     def read(self, body: Json) -> Request:
-        """Return what a request's body asks for."""
+        """Return the request that a body makes."""
         prompt = body.get("prompt")
         limit = as_count(body.get("max_tokens"))
         return Request(

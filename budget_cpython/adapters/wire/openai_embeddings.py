@@ -15,7 +15,7 @@ class Embeddings(OpenAIFormat):
     """`POST …/embeddings`: no answer in words, so no notices and no limit."""
 
     def read(self, body: Json) -> Request:
-        """Return what a request's body asks for."""
+        """Return the request that a body makes."""
         messages = [{"role": "user", "content": text} for text in prompts_in(body.get("input"))]
         model, answerers = self.model_of(body), self.answerers_of(body)
         return Request(model, messages, max_tokens=0, answerers=answerers)

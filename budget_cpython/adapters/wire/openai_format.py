@@ -24,7 +24,7 @@ class OpenAIFormat(WireFormat):
         return self.deployment or next(iter(_named(body)), "")
 
     def answerers_of(self, body: Json) -> Answerers:
-        """Return who may answer: each of the `models` that OpenRouter takes beside `model`."""
+        """Return the models that may answer: `model`, and the `models` of OpenRouter's requests."""
         return Answerers(self.vendor, _named(body))
 
     def path_for(self, model: str) -> str:

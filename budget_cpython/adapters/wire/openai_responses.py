@@ -34,7 +34,7 @@ class Responses(OpenAIFormat):
     least_limit = 16
 
     def read(self, body: Json) -> Request:
-        """Return what a request's body asks for."""
+        """Return the request that a body makes."""
         messages = [{"role": "user", "content": body.get("input")}]
         if isinstance(body.get("input"), list):
             messages = [_message(as_dict(item)) for item in body["input"]]
@@ -74,7 +74,7 @@ class Responses(OpenAIFormat):
         return ChatResponse(text, finish_reason=_ending(body), usage=usage, service_tier=tier)
 
     def stream_reader(self, asked: Json) -> StreamReader:
-        """Return what reads the events of a response."""
+        """Return a reader of the events of a response."""
         return _Events()
 
 

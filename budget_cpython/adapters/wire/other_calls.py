@@ -64,7 +64,7 @@ class OtherCall(OpenAIFormat):
             return {}
 
     def read(self, body: Json) -> Request:
-        """Return what a request's body asks for."""
+        """Return the request that a body makes."""
         found = _MODEL.search(self.path)
         model = unquote(found[1]) if found else self.model_of(body)
         name = model or self.path.rstrip("/").rpartition("/v1/")[2].lstrip("/")
@@ -100,11 +100,11 @@ class OtherCall(OpenAIFormat):
         return ChatResponse("", usage=as_dict(body.get("usage") or body.get("usageMetadata")))
 
     def stream_reader(self, asked: Json) -> StreamReader:
-        """Return what reads the usage in the events of an answer."""
+        """Return a reader of the usage in the events of an answer."""
         return _Events()
 
     def _units(self, body: Json) -> dict[str, int]:
-        """Return what a price may be by, other than tokens."""
+        """Return the units beside tokens that a price may be for."""
         if self.path.endswith("/speech"):
             return {"input_characters": len(str(body.get("input") or ""))}
         if "/audio/" in self.path:

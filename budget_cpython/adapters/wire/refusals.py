@@ -1,7 +1,7 @@
 """A refused call's answer, in each vendor's error form.
 
 The status is 402, and 400 for a request that cannot be read, with `x-should-retry: false`: the
-vendors' SDKs try 429 and 503 again, which no budget is helped by.
+vendors' SDKs repeat 429 and 503, which would be refused again.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,8 @@ _NO_RETRY: Final = {"Content-Type": "application/json", "x-should-retry": "false
 class UnreadableRequestError(BudgetError):
     """A request to a model that cannot be read for sure, so no budget can be kept for it.
 
-    Its body is not a JSON object, or has a key in another case: some servers read `Max_Tokens`.
+    Its body is not a JSON object, is too deep or too large, or has a key in another case, such as
+    `Max_Tokens`, which some servers read; or it is signed, so that it cannot be changed.
     """
 
 

@@ -103,7 +103,7 @@ class LedgerFile(SafePath):
             return False
 
     def place(self) -> tuple[int, int, bool] | None:
-        """Return what tells the file that lies there from others, `None` where none is seen.
+        """Return the identity of the file that lies there, `None` where no file is seen.
 
         The last item is whether it is empty.
         """
