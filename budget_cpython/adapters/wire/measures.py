@@ -5,7 +5,7 @@ import re
 from math import ceil
 from typing import Any, Final
 
-_HEADER: Final = 1 << 19  # characters of base64 in which an image says its size
+_HEADER: Final = 1 << 19  # characters of base64, or bytes, in which an image says its size
 _PAGE: Final = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
 _PAGE_COUNT: Final = re.compile(rb"/Count\s+(\d{1,6})")
 _PAGE_BYTES: Final = 256  # of the shortest page
@@ -16,10 +16,11 @@ _MP3_KBITS_1: Final = (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256,
 
 
 class Inline:
-    """Content in base64, as requests have it; `length` is that of its bytes."""
+    """Content in base64, as requests have it, or as `data`; `length` is that of its bytes."""
 
-    def __init__(self, text: str, length: int | None = None) -> None:
+    def __init__(self, text: str, length: int | None = None, data: bytes | None = None) -> None:
         self._text = text
+        self._data = data
         self.length = len(text) * 3 // 4 if length is None else length
 
     @classmethod
@@ -33,7 +34,7 @@ class Inline:
     @classmethod
     def of_bytes(cls, data: bytes) -> "Inline":
         """Return content that is not in base64."""
-        return cls(binascii.b2a_base64(data, newline=False).decode())
+        return cls("", len(data), data)
 
     def size(self) -> tuple[int, int] | None:
         """Return an image's width and height in pixels, if they can be read."""
@@ -54,7 +55,7 @@ class Inline:
         """Return how long a sound or a film lasts at most."""
         data = self._bytes(1 << 12)
         if data[4:8] == b"ftyp":
-            found = _of_film(self._bytes(len(self._text)))
+            found = _of_film(self._bytes())
             if found is not None:
                 return found
         rate = _wave_rate(data) or _mp3_rate(self._bytes(_HEADER)) or _SLOWEST
@@ -64,13 +65,16 @@ class Inline:
         """Return how many pages a PDF has, at most so many; `None` if it is not a PDF."""
         if b"%PDF-" not in self._bytes(1 << 11):
             return None
-        data = self._bytes(len(self._text))
+        data = self._bytes()
         counts = [int(found) for found in _PAGE_COUNT.findall(data)]
         pages = max([len(_PAGE.findall(data)), *counts]) or ceil(len(data) / _PAGE_BYTES)
         return min(most, pages)
 
-    def _bytes(self, characters: int) -> bytes:
-        part = self._text[: characters & ~3]
+    def _bytes(self, most: int | None = None) -> bytes:
+        """Return the bytes of so many characters, all by default; none if it is not base64."""
+        if self._data is not None:
+            return self._data[:most]
+        part = self._text[: (len(self._text) if most is None else most) & ~3]
         try:
             return binascii.a2b_base64(part + "=" * (-len(part) % 4))
         except ValueError:

@@ -73,7 +73,7 @@ class OtherCall(OpenAIFormat):
         size = len(self._content) if self._is_json else bytes_in(body.get("prompt"))
         message = {"role": "user", "content": [{"tokens": tokens_in(size) + heard}]}
         answerers = replace(self.answerers_of(body), units=tuple(units.items()))
-        return Request(name, [message], None, self._most(body), answerers=answerers)
+        return Request(name, [message], None, self._most(body, units), answerers=answerers)
 
     def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
         """Return the body itself: there is nothing in it that a budget changes."""
@@ -108,14 +108,16 @@ class OtherCall(OpenAIFormat):
         if self.path.endswith("/speech"):
             return {"input_characters": len(str(body.get("input") or ""))}
         if "/audio/" in self.path:
-            return {"audio_seconds": Inline.of_bytes(body.get("file") or self._content).seconds()}
+            file = body.get("file")
+            sound = Inline.of_bytes(file if isinstance(file, bytes) else self._content)
+            return {"audio_seconds": sound.seconds()}
         return {}
 
-    def _most(self, body: Json) -> int:
+    def _most(self, body: Json, units: dict[str, int]) -> int:
         """Return the most tokens that an answer has."""
         if "/images/" in self.path:
             return _IMAGE * max(1, as_count(body.get("n")) or 1)
-        return _SPOKEN * dict(self._units(body)).get("input_characters", 0)
+        return _SPOKEN * units.get("input_characters", 0)
 
 
 class _Events(StreamReader):

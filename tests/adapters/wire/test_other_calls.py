@@ -191,6 +191,20 @@ def test_the_headers_of_a_form_are_read_in_linear_time(head: bytes) -> None:
     wire.parse(b"--e\r\nContent-Disposition: form-data" + head, "multipart/form-data; boundary=e")
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"model": "whisper-1", "file": "audio"}',
+        b'--x\r\nContent-Disposition: form-data; name="file"\r\n\r\naudio\r\n--x--\r\n',
+    ],
+)
+def test_a_sound_that_is_sent_as_text_is_measured_by_the_whole_body(content: bytes) -> None:
+    wire = find_format("POST", "/v1/audio/transcriptions")
+    assert wire is not None
+    (seconds,) = (count for name, count in wire.read(wire.parse(content)).answerers.units)
+    assert seconds == 1
+
+
 def test_lists_and_files_are_free() -> None:
     made = Made({"object": "list", "data": [], "id": "f"}, Limit("calls", 0))
     made.client.models.list()
