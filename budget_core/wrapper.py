@@ -157,9 +157,7 @@ class BudgetWrapper:
                 usage = read_usage(usage)
                 if usage.status in usage.UNCLEAR:
                     try:
-                        from budget_core.settlement import (
-                            Settlement,  # loaded for the first of those
-                        )
+                        from budget_core.settlement import Settlement  # for the first of those
 
                         usage = Settlement(response, failure, messages, tools, streamed).usage
                     except Exception:  # noqa: BLE001, S110 - no memory left: it is recorded as it is

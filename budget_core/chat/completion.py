@@ -25,16 +25,19 @@ def parse_answer(body: bytes) -> ChatResponse:
             ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
             for call in message.get("tool_calls") or ()
         ]
-        usage, tier = data.get("usage"), data.get("service_tier")
-        answer = make_answer(content, calls, choice.get("finish_reason"), usage, tier)
-        answer.model = data.get("model")
-        return answer
+        usage, tier, model = data.get("usage"), data.get("service_tier"), data.get("model")
+        return make_answer(content, calls, choice.get("finish_reason"), usage, tier, model)
     except (AttributeError, IndexError, KeyError, TypeError):
         raise ProviderError(200, "the answer is not a chat completion")
 
 
 def make_answer(
-    content: "Any", calls: "list[ToolCall]", finish_reason: "Any", usage: "Any", tier: "Any"
+    content: "Any",
+    calls: "list[ToolCall]",
+    finish_reason: "Any",
+    usage: "Any",
+    tier: "Any",
+    model: "Any",
 ) -> ChatResponse:
     """Return a response from the parts of an answer, each checked.
 
@@ -54,6 +57,8 @@ def make_answer(
         response.cost = cost
     if isinstance(tier, str):
         response.service_tier = tier
+    if isinstance(model, str):
+        response.model = model
     return response
 
 

@@ -43,9 +43,8 @@ async def read_stream(
         raise ProviderError(exchange.status, "the streamed answer broke off")
     calls = [parts.calls[index] for index in sorted(parts.calls)]
     sink.pieces[before:] = [text]  # the answer's own string: its text is there once
-    answer = make_answer(text or None, calls, parts.finish_reason, parts.usage, parts.tier)
-    answer.model = parts.model
-    return answer
+    said = parts.finish_reason, parts.usage, parts.tier, parts.model
+    return make_answer(text or None, calls, *said)
 
 
 class _Parts:
