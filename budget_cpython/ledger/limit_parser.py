@@ -8,6 +8,7 @@ from budget_core.ledger.limit import AXES, MAX_LIMITS, Limit
 from budget_core.money import in_nano
 from budget_cpython.ledger.limit_words import (
     SECONDS,
+    TOOL_CALLS,
     meant_axis,
     meant_limit,
     read_axis,
@@ -71,10 +72,11 @@ def check_counted(limits: list[Limit], where: str, models: bool = True, tools: b
     for limit in limits:
         is_of_tools = limit.axis not in AXES
         if is_of_tools and not tools:
+            axis = TOOL_CALLS if limit.axis == TOOL_CALLS else f"tool:{limit.axis}"
             raise ValueError(
                 f"{where} counts calls of models, tokens and dollars, but no calls of tools: "
-                f"{limit.axis!r} would limit nothing there; with budget('20 tool_calls') counts "
-                "tools that have an adapter"
+                f"{axis!r} would limit nothing there. For tools that have an adapter, write "
+                "`with budget('20 tool_calls'):` in the program"
             )
         if not is_of_tools and not models and limit.axis != "nano_usd":
             raise ValueError(

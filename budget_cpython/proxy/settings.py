@@ -50,7 +50,7 @@ class Settings:
         rows = self.accounts.items()
         found = {path: parse_limits(row["limit"]) for path, row in rows if "limit" in row}
         for path, limits in found.items():
-            check_counted(limits, f"a proxy, for {path}:", tools=False)
+            check_counted(limits, f"the account {path} of a proxy", tools=False)
         return found
 
 

@@ -27,10 +27,10 @@ def read_budget(text: str) -> tuple[list[Limit], float | None]:
     """Return the limits and the seconds of a run's budget; `ValueError` names what to write."""
     try:
         limits, seconds = parse_budget(text)
-        check_counted(limits, "a run", tools=False)
     except ValueError as error:
         quoted = "" if "$" in text else """; put it in '…': in "…" a shell replaces $5"""
         raise ValueError(f"--budget: {error}{quoted}") from None
+    check_counted(limits, "--budget: a run", tools=False)
     return limits, seconds
 
 

@@ -73,7 +73,8 @@ def _reason(error: BudgetError) -> tuple[str, str]:
     if isinstance(error, TooLittleLeftError):
         return "budget_exceeded", f"{error}. The call was not sent."
     if isinstance(error, UnpricedError):
-        text = f"{error}: give one in prices, without tokens as Price(0, 0, request='0.04')"
+        text = f"{error}: give one in prices, as Price('0.15', '0.60') by the million tokens, or "
+        text += "as Price(0, 0, request='0.04') by the call"
         return "unknown_price", f"{text}. The call was not sent; a retry cannot succeed."
     if isinstance(error, UnknownAccountError):
         return "unknown_account", f"{error}. The call was not sent; a retry cannot succeed."
