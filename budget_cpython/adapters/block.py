@@ -155,7 +155,8 @@ def budget(
     - `warning_thresholds`: the shares of a limit at which the model is told, each once.
     - `tool_strip_threshold`: the share from which a call offers no tools, or none of
       `tool_strip_disallow`.
-    - `prices`: a table of `Price`s by model; by default `ListedPrices`, if genai-prices is there.
+    - `prices`: a table of `Price`s by model, in the place of `ListedPrices`, which is the default
+      if genai-prices is there; a `PriceTable` has both.
     - `deployments`: the models of a cloud's deployments, by the names that these have there.
     - `tool_prices`: dollars for one call of a tool, by its name; others cost nothing.
     - `max_tokens`: the tokens of an answer for which the caller gives no limit; of several blocks
