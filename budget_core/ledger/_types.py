@@ -125,6 +125,7 @@ class CallAccount(Protocol):
 
     ledger: Any
     path: str
+    max_tokens: int | None
     ttl: float
     error: Exception | None
     in_flight: Any

@@ -97,9 +97,8 @@ class RunAccount(LedgerAccount):
         try:
             self.refuse_twice(call.inner)
             await call_within(hold.envelope, reserve)
-            given = self.max_tokens if hold.limit is None else hold.limit
-            hold.limit = limit = call.ledger.limit
-            call.ledger.lowered = limit is not None and (given is None or limit < given)
+            call.ledger.compare(hold.limit)
+            hold.limit = call.ledger.limit
             call.ledger.begin()
             if final is not None:
                 final.begun = True

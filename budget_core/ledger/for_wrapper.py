@@ -125,7 +125,7 @@ class LedgerProvider:
         candidates = self._candidates(model, options.get("answerers"))
         name, price = candidates[0]
         strict = self._wrapper.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
-        asked, limit = max_tokens, self.standing.limit_of(name, prompt, max_tokens, price)
+        limit = self.standing.limit_of(name, prompt, max_tokens, price)
         if tools and strict:
             limit, notice = self._before_final(prompt, limit, price)
             if notice:
@@ -138,6 +138,7 @@ class LedgerProvider:
                 self._reported.remove(self._outage)
                 log("info", f"calls on {self.ledger_account.path} are admitted again")
             if strict:
+                hold.compare(max_tokens)
                 max_tokens = hold.limit
         except (UnknownAccountError, ValueError):
             raise  # a mistake of the caller's, not the end of a budget
@@ -158,8 +159,6 @@ class LedgerProvider:
         if "on_delta" in options:
             options["on_delta"] = as_streamed(options["on_delta"], max_tokens if strict else None)
         options["model"] = hold.model if hold.model == self._wrapper.fallback_model else model
-        asked = self.ledger_account.max_tokens if asked is None else asked
-        hold.lowered = max_tokens is not None and (asked is None or max_tokens < asked)
         return await self._call(hold, messages, tools, options)
 
     def _before_final(

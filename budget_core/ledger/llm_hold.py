@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LlmHold:
-    """What is held for one LLM call. One of its methods but `begin` ends it, once.
+    """What is held for one LLM call. It is settled, released or abandoned once.
 
     `model` answers at `price`, if those are known. `limit` is the longest answer that it allows, in
     tokens; `None` allows any. `hold` is the ledger's; a released one stands for a call that is made
@@ -52,6 +52,11 @@ class LlmHold:
         self.limit = limit
         self._held = hold.state == Hold.HELD
         self._extending: Any = None
+
+    def compare(self, asked: int | None) -> None:
+        """Note whether the limit is below what a caller asked for, else its account's limit."""
+        asked = self.account.max_tokens if asked is None else asked
+        self.lowered = self.limit is not None and (asked is None or self.limit < asked)
 
     def begin(self) -> None:
         """Extend the hold from now on until it is settled; without an event loop it has its ttl."""
