@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from budget_cpython.cli.service_options import (
     ENGINE_VARIABLE,
@@ -107,12 +107,11 @@ def _run(options: argparse.Namespace) -> int:
         raise ValueError("give a command, as in microbudget run --budget '$5' -- node agent.js")
     routes = plan_routes(os.environ, _upstreams(options), options.set)
     limits, seconds = _budget(options)
-    place = _place(options, command, limits)
-    with _ledger(options, place) as ledger:
+    url, account = _place(options, command, limits)
+    default = None if options.ledger else url
+    with _ledger(options, url) as ledger:
         replaces = options.account is None
-        layers = open_layers(
-            limits, ledger, place.account, place.default, replaces, **_rules(options)
-        )
+        layers = open_layers(limits, ledger, account, default, replaces, **_rules(options))
         if options.report:
             Path(options.report).touch()  # refused now, not at the end
         try:
@@ -121,7 +120,7 @@ def _run(options: argparse.Namespace) -> int:
                 seconds,
                 routes,
                 command,
-                for_command(os.environ, place.url, options.ledger_key),
+                for_command(os.environ, url, options.ledger_key),
                 grace=options.grace,
                 shows=not options.quiet,
                 notices=options.notices,
@@ -140,40 +139,33 @@ def _upstreams(options: argparse.Namespace) -> dict[str, str]:
     return {upstream.name: upstream.url for upstream in read_upstreams(options.upstream, [])}
 
 
-class _Place(NamedTuple):
-    """The ledger and the account of limits with a window; `default` is the default URL."""
-
-    url: str | None = None
-    account: str | None = None
-    default: str | None = None
-
-
-def _place(options: argparse.Namespace, command: list[str], limits: "list[Limit]") -> _Place:
-    """Return the ledger that is to be drawn on, and the account in it."""
+def _place(
+    options: argparse.Namespace, command: list[str], limits: "list[Limit]"
+) -> tuple[str | None, str | None]:
+    """Return the URL of the ledger that is to be drawn on and the account in it, or two `None`."""
     from budget_cpython.run.accounts import account_of
 
     account, engine = options.account, os.environ.get(ENGINE_VARIABLE)
     if options.ledger:
         if not account:
             raise ValueError("--ledger needs an account to draw on, as in --account team/me")
-        return _Place(options.ledger, account)
+        return options.ledger, account
     has_window = any(limit.window != "run" for limit in limits)
     if has_window and not account:
-        return _Place(default_url(), account_of(command), default_url())
+        return default_url(), account_of(command)
     if account and not has_window and not engine:
         raise ValueError(
             f"--account needs a ledger, or a budget with a window: give --ledger, or set "
             f"${ENGINE_VARIABLE}"
         )
-    return _Place(default_url(), account, default_url()) if account else _Place()
+    return (default_url(), account) if account else (None, None)
 
 
 @contextmanager
-def _ledger(options: argparse.Namespace, place: _Place) -> Iterator[Any]:
+def _ledger(options: argparse.Namespace, url: str | None) -> Iterator[Any]:
     """Yield the ledger that is to be drawn on, or `None`."""
     from budget_cpython.ledger.opening import open_ledger
 
-    url = place.url
     if url is None:
         yield None
         return

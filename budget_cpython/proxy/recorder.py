@@ -100,6 +100,13 @@ class Recorder(_Around):
             tokens, cost = hold.charged.get("tokens", usage.total), hold.charged.get("nano_usd")
             is_priced = hold.priced
         prompt = usage.input or 0
-        found = (1, prompt, max(0, tokens - prompt), usage.cached, cost or 0)
-        marks = (int(outcome.estimated), int(not is_priced))
-        self._record.add(call.model, ModelUsage(*found, *marks))
+        used = ModelUsage(
+            calls=1,
+            input=prompt,
+            output=max(0, tokens - prompt),
+            cached=usage.cached,
+            nano_usd=cost or 0,
+            estimated=int(outcome.estimated),
+            unpriced=int(not is_priced),
+        )
+        self._record.add(call.model, used)
