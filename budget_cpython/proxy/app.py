@@ -177,7 +177,10 @@ class Proxy:
         except ClientDisconnect:
             return
         else:
-            await prepared.run(exchange, body)
+            try:
+                await prepared.run(exchange, body)
+            except asyncio.CancelledError:  # by the server: it waits no longer for answers
+                await exchange.refuse(HTTPException(503, "the proxy is being stopped"))
 
     def _open_account(self, path: str) -> Account:
         rules = self._rules_of(path)

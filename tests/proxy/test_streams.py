@@ -360,3 +360,25 @@ def test_answers_that_do_not_finish_in_the_grace_are_ended() -> None:
                 next(answer.iter_raw())
                 assert proxy.end()[0] == 0
             over.set()
+
+
+def test_a_call_whose_answer_has_not_begun_in_the_grace_is_answered_and_settled() -> None:
+    over, said = threading.Event(), []
+
+    def act(http: Request) -> None:
+        over.wait(PATIENCE)
+
+    with Behind(act) as behind:
+        options = ("--upstream", f"it={behind.url}", "--limit", "9 calls", "--grace", "1")
+        with ProxyCommand(*options) as proxy:
+            url = proxy.url + CHAT
+            client = threading.Thread(target=lambda: said.append(post(url, json=ASKED)))
+            client.start()
+            until(lambda: len(behind.requests) == 1)
+            code, printed = proxy.end()
+            over.set()
+            client.join(PATIENCE)
+    assert code == 0
+    assert "Traceback" not in printed
+    assert said[0].status_code == 503
+    assert said[0].json()["error"]["message"] == "the proxy is being stopped"
