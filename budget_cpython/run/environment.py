@@ -22,6 +22,7 @@ VARIABLES = {
 _WHERE_SET = ("AZURE_OPENAI_ENDPOINT", "AZURE_API_BASE", "GOOGLE_VERTEX_BASE_URL")
 _LOOPBACK = "127.0.0.1"
 _OURS = "MICROBUDGET_"
+_ENGINE = "MICROBUDGET_ENGINE"
 _PASSWORD = "PGPASSWORD"  # noqa: S105 - the variable from which libpq reads one
 
 
@@ -48,16 +49,17 @@ def for_command(
 ) -> dict[str, str]:
     """Return an environment without the variables of microbudget, and without a ledger's secrets.
 
-    These are the variables whose value is the ledger's `url`, the one that `key` names as
-    `env:NAME`, and libpq's password where the ledger is on Postgres.
+    These are the variables whose value is the ledger's `url` or that of `$MICROBUDGET_ENGINE`, the
+    one that `key` names as `env:NAME`, and libpq's password where such a ledger is on Postgres.
     """
+    urls = {found for found in (url, before.get(_ENGINE)) if found}
     hidden = {(key or "").removeprefix("env:")}
-    if url and url.startswith(("postgres:", "postgresql:")):
+    if any(found.startswith(("postgres:", "postgresql:")) for found in urls):
         hidden.add(_PASSWORD)
     return {
         name: value
         for name, value in before.items()
-        if not name.startswith(_OURS) and name not in hidden and value != url
+        if not name.startswith(_OURS) and name not in hidden and value not in urls
     }
 
 

@@ -126,6 +126,8 @@ def test_a_command_gets_no_variable_of_ours_and_no_secret_of_the_ledger() -> Non
     }
     kept = {"PGHOST": "db", "OPENAI_API_KEY": "of-the-client"}
     assert for_command(before, url, "env:LEDGER_KEY") == kept
+    drawn_on_by_others = for_command(before)
+    assert drawn_on_by_others == {**kept, "LEDGER_KEY": "mb.me.secret"}
     own = {"PGPASSWORD": "secret", "LEDGER_KEY": "mb.me.secret"}
     assert for_command(own, "redis://db", "@LEDGER_KEY") == own
     assert for_command(own) == own
