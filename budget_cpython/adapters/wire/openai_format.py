@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote
 from budget_cpython.adapters.answerers import Answerers
 from budget_cpython.adapters.wire.format import Json, WireFormat, as_list, as_name
 
-_DEPLOYMENT: Final = re.compile(r"/deployments/([^/]+)/")
+_DEPLOYMENT: Final = re.compile(r"/deployments/([^/]+)/", re.IGNORECASE)
 
 
 class OpenAIFormat(WireFormat):

@@ -61,17 +61,26 @@ _READ: Final = frozenset(
         "inline_data",
         "fileData",
         "file_data",
+        "mimeType",
+        "mime_type",
+        "mediaResolution",
+        "data",
+        "base64",
+        "url",
         "file_id",
         "file_url",
+        "file_data",
         "image_url",
         "input_audio",
+        "video_url",
+        "function",
         "file",
         "source",
         "detail",
     ]
 )
 _FOLDED: Final = {name.casefold(): name for name in _READ}
-_LISTS: Final = ("messages", "contents", "input", "output", "content", "parts")
+_LISTS: Final = ("messages", "contents", "input", "output", "content", "parts", "tool_calls")
 _OBJECTS: Final = (
     "stream_options",
     "thinking",
@@ -82,6 +91,20 @@ _OBJECTS: Final = (
     "contents",
     "systemInstruction",
     "system_instruction",
+    "function",
+    "functionCall",
+    "function_call",
+    "functionResponse",
+    "function_response",
+    "inlineData",
+    "inline_data",
+    "fileData",
+    "file_data",
+    "image_url",
+    "input_audio",
+    "video_url",
+    "file",
+    "source",
 )
 _MOST_NAME = 60
 

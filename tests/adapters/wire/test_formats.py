@@ -103,6 +103,8 @@ def test_the_deployment_of_azure_answers_whatever_model_the_body_names() -> None
     path = "/openai/deployments/gpt%2Fx/chat/completions"
     assert format_at(path).read({}).model == "gpt/x"
     assert format_at(path).read({"model": "m"}).model == "gpt/x"
+    in_capitals = "/OpenAI/Deployments/gpt%2Fx/chat/completions"
+    assert format_at(in_capitals).read({"model": "m"}).model == "gpt/x"
     assert format_at(path).path_for("a/b") == "/openai/deployments/a%2Fb/chat/completions"
     assert format_at(CHAT).path_for("a") == CHAT
 

@@ -11,6 +11,8 @@ PLAIN: Any = {
     "messages": [
         {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
         {"role": "assistant", "content": [{"type": "tool_use", "name": "f", "input": {"Text": 1}}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {"Data": 1}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"URL": ""}}}]},
     ],
     "stream_options": {"include_usage": True},
     "tools": [{"type": "function", "function": {"name": "f", "parameters": {"Model": {}}}}],
@@ -36,6 +38,11 @@ def test_keys_as_they_are_written_pass() -> None:
         {"generationConfig": {"MaxOutputTokens": 5}},
         {"generationConfig": {"thinkingConfig": {"ThinkingBudget": 5}}},
         {"contents": {"parts": [{"Text": "Hi"}]}},
+        {"contents": [{"parts": [{"inlineData": {"MimeType": "audio/wav", "data": ""}}]}]},
+        {"messages": [{"content": [{"type": "image_url", "image_url": {"Detail": "high"}}]}]},
+        {"messages": [{"content": [{"type": "file", "file": {"File_Data": "", "file_data": ""}}]}]},
+        {"messages": [{"content": [{"type": "image", "source": {"Data": "", "data": ""}}]}]},
+        {"messages": [{"tool_calls": [{"function": {"name": "f", "Arguments": "{}"}}]}]},
     ],
 )
 def test_a_key_in_another_case_is_refused(more: Any) -> None:
