@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 # What iterates a generator as the two halves of a `with` or of a fixture around other code.
 _DRIVERS = ("contextlib", "_pytest", "pytest_asyncio")
-# What enters a `with` in the place of its caller.
+# What enters a `with` in the place of its caller: these functions of any class, and modules.
+_METHODS = ("__enter__", "__exit__", "__aenter__", "__aexit__")
 _ENTERING = (
     "contextlib",
     "budget_cpython.adapters.block",
@@ -179,7 +180,7 @@ def _generator() -> "FrameType | None":
             if driver is None or not _is_of(driver, _DRIVERS):
                 return frame
             frame = driver
-        elif not _is_of(frame, _ENTERING):
+        elif frame.f_code.co_name not in _METHODS and not _is_of(frame, _ENTERING):
             return None
         frame = frame.f_back
     return None

@@ -358,6 +358,50 @@ def test_a_context_manager_in_a_generator_is_around_the_generator() -> None:
     asyncio.run(main())
 
 
+class OwnBlock:
+    """A class of one's own that enters a block in the place of its caller."""
+
+    def __enter__(self) -> None:
+        self.block = budget("9 calls", ledger=Ledger(), account="own")
+        self.block.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self.block.__exit__(*error)
+
+    async def __aenter__(self) -> None:
+        self.__enter__()
+
+    async def __aexit__(self, *error: object) -> None:
+        self.__exit__(*error)
+
+
+def test_a_context_manager_of_one_s_own_class_is_around_its_caller() -> None:
+    def parts() -> Iterator[list[str]]:
+        with OwnBlock():
+            yield accounts()
+            yield accounts()
+        yield accounts()
+
+    async def async_parts() -> AsyncIterator[list[str]]:
+        async with OwnBlock():
+            yield accounts()
+            yield accounts()
+
+    async def main() -> None:
+        generator = async_parts()
+        assert await asyncio.create_task(anext(generator)) == ["own"]  # type: ignore[arg-type]
+        assert accounts() == []
+        assert await anext(generator) == ["own"]
+
+    generator = parts()
+    found = [(Context().run(next, generator), accounts()) for _ in range(3)]
+    assert found == [(["own"], []), (["own"], []), ([], [])]
+    asyncio.run(main())
+    with OwnBlock():
+        assert accounts() == ["own"]
+    assert accounts() == []
+
+
 @pytest.fixture
 def block() -> Iterator[None]:
     with budget("9 calls", ledger=Ledger(), account="fixture"):
