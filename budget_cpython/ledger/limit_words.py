@@ -33,6 +33,7 @@ _MEANT_WINDOWS = {
     "daily": "day",
     "weekly": "week",
     "monthly": "month",
+    "mo": "month",
     "m": "min",
 }
 _SPAN = re.compile(r"(?P<number>[0-9]{1,9})?\s*(?P<unit>[A-Za-z]+)")
@@ -79,10 +80,14 @@ def meant_limit(part: str) -> str:
         return ": join limits with ' + ', with a blank on both sides"
     if re.search(r"[A-Za-z]\s+[0-9]", part):
         return ": join limits with ' + '; a time is one number and unit, as in '90 min'"
-    if re.search(r"\s(per|an?)\s", part):
+    if re.search(r"\s(per|an?)\s|\b(hour|dai|week|month)ly$", part, re.I):
         return ": write '/' before the window, as in '5 calls/day'"
     if re.search(r"[$€£]|\b(nano_usd|usd|dollars?|cents?|euros?|eur)\b", part, re.I):
         return ": money is in dollars, such as '$5' or '$0.50'"
+    if re.fullmatch(r"un-?limited|none|no limits?|inf(inite)?( .*)?|infinity", part, re.I):
+        return ": what is not limited is left out"
+    if re.match(r"[0-9._]+\s*(m|million)\s", part):
+        return ": a million is 'M', as in '1M tokens'"
     near = re.fullmatch(r"([0-9_]+)([A-Za-z][\w: -]*)(/.*)?", part)
     if near and read_axis(near[2]):
         return f": did you mean {f'{near[1]} {near[2]}{near[3] or str()}'!r}?"

@@ -95,7 +95,10 @@ def test_words_that_mean_one_thing_are_read(text: str, axis: str, cap: int, wind
         ("5 calls+3 tokens", "join limits with ' + '"),
         ("5 calls and 3 tokens", "join limits with ' + '"), ("5 calls; $3", "join limits with"),
         ("5 calls per day", "write '/' before the window"), ("$5 a day", "write '/' before"),
-        ("5calls/day", "did you mean '5 calls/day'?"),
+        ("5calls/day", "did you mean '5 calls/day'?"), ("$5/mo", "did you mean '/month'?"),
+        ("$5 daily", "write '/' before"), ("5 calls Weekly", "write '/' before"),
+        ("unlimited", "what is not limited is left out"), ("none", "left out"),
+        ("1m tokens", "as in '1M tokens'"), ("5 million tokens/day", "as in '1M tokens'"),
     ],
 )  # fmt: skip
 def test_a_text_that_says_no_limits_is_refused(text: str, says: str) -> None:
