@@ -126,6 +126,8 @@ def _program() -> str | None:
     if getattr(sys, "frozen", False):
         return sys.executable
     main: str | None = getattr(sys.modules.get("__main__"), "__file__", None)
+    if main is not None and main.startswith("<"):
+        return None  # such as <stdin>
     if main is None or not _is_others(os.path.realpath(main)):
         return main
     return _asking() or main

@@ -65,10 +65,11 @@ def program(folder: Path, name: str = "agent.py") -> Path:
     return folder / name
 
 
-def run(*command: object, **more: str) -> tuple[list[str], str]:
-    """Run Python in a folder of its own; return the lines it printed, and its standard error."""
+def run(*command: object, source: str = "", **more: str) -> tuple[list[str], str]:
+    """Run Python, on a source if one is given; return what it printed, and its standard error."""
     done = subprocess.run(
         [sys.executable, *map(str, command)],
+        input=source,
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -127,6 +128,11 @@ def test_two_programs_and_two_folders_of_one_name_share_nothing(
 
 def test_a_program_without_a_file_is_python(endpoint: ScriptedEndpoint) -> None:
     assert run("-c", PROGRAM, endpoint.base_url, "1 calls/day", 1)[0] == ["sent"]
+    assert accounts() == ["local/python/openai"]
+
+
+def test_a_program_that_python_reads_from_a_pipe_is_python(endpoint: ScriptedEndpoint) -> None:
+    assert run("-", endpoint.base_url, "1 calls/day", 1, source=PROGRAM)[0] == ["sent"]
     assert accounts() == ["local/python/openai"]
 
 
