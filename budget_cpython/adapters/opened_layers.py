@@ -92,8 +92,8 @@ def _on_default_ledger(
         known = _LIMITS.get((url, path), set(limits))
         if account is None and known != set(limits):
             raise ValueError(
-                f"the account {path} has other limits in this program: where they are for "
-                "something else, name its account, as in account='research'"
+                f"the account {path} has other limits in this program: give these an account of "
+                "their own, as in account='research'"
             )
         with usable_default(url):
             layer = Layer((), url, path, **options)
