@@ -106,7 +106,12 @@ def is_billed(error: BaseException) -> bool:
     """Tell whether a failed call may cost something: not if refused, redirected or never sent."""
     if isinstance(error, ProviderError):
         return error.sent and error.status < 300
-    return getattr(error, "sent", True)
+    return getattr(error, "sent", True) and not is_too_long(error)
+
+
+def is_too_long(error: BaseException) -> bool:
+    """Tell whether a model refused a prompt for its length, by the name that exoclaw gives that."""
+    return type(error).__name__ == "ContextWindowExceededError"
 
 
 async def maybe_await(value: "Any") -> "Any":

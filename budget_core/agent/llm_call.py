@@ -9,7 +9,7 @@ from budget_core.agent.allowance_tree import smaller_limit
 from budget_core.agent.cancellation import CutShortError, call_within, wait_until
 from budget_core.agent.stop import StoppedError, StopReason, in_words
 from budget_core.errors import ProviderError
-from budget_core.provider import ChatResponse, maybe_await
+from budget_core.provider import ChatResponse, is_too_long, maybe_await
 from budget_core.settlement import Settlement
 from budget_core.usage import Usage, read_usage
 
@@ -207,7 +207,6 @@ class LlmCall:
     nano_usd: int | None = 0
     text = ""
     ledger: "Any" = None
-    _billed = False  # as far as is known: it is made, and no prompt was too long
     _error: "Exception | None" = None
     _streamed: "Any" = None
 
@@ -233,7 +232,6 @@ class LlmCall:
             asked["on_delta"] = self._streamed = StreamedAnswer(on_delta, self.hold.limit)
         if getattr(self.inner, "supports_left_s", False) is True:
             asked["left_s"] = self.hold.envelope.remaining_s
-        self._billed = True
         failure: Exception | None = None
         try:
             await call_within(self.hold.envelope, self._chat)
@@ -242,9 +240,8 @@ class LlmCall:
             self.reason = error.reason
         except Exception as error:  # noqa: BLE001 - a provider may raise anything
             failure = error
-            too_long = type(error).__name__ == "ContextWindowExceededError"  # as exoclaw names it
+            too_long = is_too_long(error)
             kind = StopReason.CONTEXT_LIMIT if too_long else StopReason.PROVIDER_ERROR
-            self._billed = not too_long
             self.reason = StopReason(kind, in_words(error), error=error)
         if self.response is not None:
             self.reason = None
@@ -278,7 +275,7 @@ class LlmCall:
         asked = (self._asked.get("messages", ()), self._asked.get("tools"))
         tier = self._asked.get("service_tier")
         outcome = Settlement(self.response, self._error, *asked, self._streamed, tier)
-        outcome.billed = outcome.billed and self._billed
+        outcome.billed = outcome.billed and bool(self._asked)  # else it was not made
         try:
             unclear = self._count(outcome)
             tokens, nano_usd = self.usage.total, self.nano_usd

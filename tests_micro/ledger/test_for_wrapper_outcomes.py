@@ -77,6 +77,16 @@ async def test_a_call_that_was_refused_or_never_sent_gives_its_hold_back() -> No
         assert standing(ledger) == {"tokens": (0, 0)}
 
 
+async def test_a_prompt_that_a_model_finds_too_long_costs_nothing() -> None:
+    class ContextWindowExceededError(Exception):
+        """One of exoclaw's."""
+
+    ledger = make_ledger(tokens=10_000)
+    error = ContextWindowExceededError("9000 tokens")
+    await raises_async(ContextWindowExceededError, wrapped(big(error), ledger).chat, HELLO)
+    assert standing(ledger) == {"tokens": (0, 0)}
+
+
 async def test_a_call_whose_outcome_is_not_known_is_charged_its_hold_at_once() -> None:
     for error in (ProviderError(0, "broke off"), OSError(104), asyncio.TimeoutError()):  # noqa: UP041
         ledger = make_ledger(tokens=10_000)
