@@ -110,8 +110,15 @@ class CallPrice:
 
     def answered_by(self, model: str) -> Any:
         """Return the price of the model that answered; this one where that has none."""
-        self._answerers.learn(self._model, model)
-        if model == self._model and len(self._found) == 1:
+        if model == self._model and len(self._found) == 1 and not self._is_guess():
             return self
         found = price_of(self._prices, model, self._answerers.vendor)
-        return self if found is None else found
+        if found is None:
+            return self
+        self._answerers.learn(self._model, model)
+        return found
+
+    def _is_guess(self) -> bool:
+        """Tell whether the price is that of a deployment of which the user says no model."""
+        known = getattr(self._prices, "deployments", {})
+        return self._answerers.deployed_at is not None and self._model not in known

@@ -180,6 +180,20 @@ def test_a_deployment_is_held_as_the_dearest_until_its_model_is_known() -> None:
     assert called.spent == 2 * cost("gpt-4o-2024-08-06")
 
 
+def test_a_deployment_that_is_named_like_its_model_costs_what_that_does() -> None:
+    called = Called(AZURE.replace("my-gpt", "gpt-4o"), answering("gpt-4o"), "$5")
+    called.chat()
+    assert called.spent == cost("azure/gpt-4o")
+
+
+def test_a_deployment_whose_answers_name_no_known_model_stays_the_dearest() -> None:
+    called = Called(AZURE.replace("acme", "three"), answering("my-gpt"), "$5")
+    called.chat()
+    first = called.held
+    called.chat()
+    assert called.held == first > 200 * 500_000
+
+
 def test_the_models_of_deployments_are_kept_by_server() -> None:
     for place, model in (("one", "gpt-4o"), ("two", "o1")):
         called = Called(AZURE.replace("acme", place), answering(model), "$50")
