@@ -54,7 +54,7 @@ def attached_tokens(value: Any, model: str, family: str = "") -> int:
 
     `family` is the vendor whose rules count: else the model's name says it.
     """
-    name = model.rpartition("/")[2].lower()
+    name = model.rpartition("/")[2].lower().removeprefix("ft:")
     family = family or next((word for word in ("claude", "gemini") if word in name), "openai")
     rule = {"claude": _claude, "gemini": _gemini}.get(family, _openai)
     return sum(min(MOST, rule(found, name)) for found in _attachments(value))
@@ -185,7 +185,7 @@ def _of_anthropic(kind: Any, source: dict[str, Any]) -> Attachment | None:
 
 
 def _of_google(data: dict[str, Any], resolution: str) -> Attachment:
-    mime = str(data.get("mimeType") or data.get("mime_type") or "")
+    mime = str(data.get("mimeType") or data.get("mime_type") or "").lower()
     kind = mime.partition("/")[0]
     kind = kind if kind in ("image", "audio", "video") else "file"
     return Attachment(kind, _inline(data), "ultra" if "ULTRA" in resolution else "")

@@ -113,7 +113,12 @@ def _jpeg(data: bytes) -> tuple[int, int]:
 def _wave_rate(data: bytes) -> int:
     """Return the bytes a second of a WAV file, 0 for anything else."""
     place = data.find(b"fmt ", 12) if data[:4] == b"RIFF" and data[8:12] == b"WAVE" else -1
-    return int.from_bytes(data[place + 16 : place + 20], "little") if place > 0 else 0
+    if place < 0:
+        return 0
+    said = int.from_bytes(data[place + 16 : place + 20], "little")
+    samples, _ = _pair(data, place + 12, 4, "little")
+    each, _ = _pair(data, place + 20, 2, "little")
+    return min(said, samples * each)  # decoders go by the samples
 
 
 def _mp3_rate(data: bytes) -> int:
@@ -129,7 +134,7 @@ def _mp3_rate(data: bytes) -> int:
 
 
 def _of_film(data: bytes) -> int | None:
-    """Return the seconds that an MP4 file says it lasts."""
+    """Return the seconds that an MP4 file says it lasts; a file in fragments says 0."""
     place = data.find(b"mvhd")
     if place < 0:
         return None
@@ -137,4 +142,4 @@ def _of_film(data: bytes) -> int | None:
     start, each = (24, 8) if wide else (16, 4)
     scale = int.from_bytes(data[place + start : place + start + 4], "big")
     length = int.from_bytes(data[place + start + 4 : place + start + 4 + each], "big")
-    return ceil(length / scale) if scale else None
+    return ceil(length / scale) if scale and length else None

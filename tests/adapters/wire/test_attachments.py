@@ -74,6 +74,7 @@ def tokens(part: Any, model: str) -> int:
         ("openai/gpt-4o-2024-08-06", (512, 512), 255),
         ("gpt-4o", (20_000, 500), 85 + 170 * 4),
         ("gpt-4o-mini", (1024, 1024), 2833 + 4 * 5667),
+        ("ft:gpt-4o-mini-2024-07-18:acme::x", (1024, 1024), 2833 + 4 * 5667),
         ("gpt-5", (1024, 1024), 70 + 4 * 140),
         ("o3", (1024, 1024), 75 + 4 * 150),
         ("gpt-4.1-mini", (1024, 1024), 1659),
@@ -137,6 +138,11 @@ def test_sound_and_film_come_to_what_they_last() -> None:
     assert tokens(unknown, "gemini-2.5-flash") == 9 * 32
     film = {"inline_data": {"mime_type": "video/mp4", "data": encoded(mp4(20))}}
     assert tokens(film, "gemini-2.5-flash") == 20 * 300
+    in_fragments = {"inlineData": {"mimeType": "VIDEO/MP4", "data": encoded(mp4(0))}}
+    assert tokens(in_fragments, "gemini-2.5-flash") == 6 * 300  # by its size
+    lie = wav(10).replace(struct.pack("<II", 8_000, 16_000), struct.pack("<II", 8_000, 1 << 31))
+    sound["input_audio"] = {"data": encoded(lie), "format": "wav"}
+    assert tokens(sound, "gpt-4o-audio-preview") in (100, 110)
     far = {"fileData": {"mimeType": "video/mp4", "fileUri": "https://youtu.be/x"}}
     assert tokens(far, "gemini-2.5-flash") == MOST
 
