@@ -48,7 +48,7 @@ class Scenario(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of all calls; `over` is what was spent beyond the limit."""
+    """The outcome of all calls; `over` is what was spent beyond the limit."""
 
     served: float
     cut: float
@@ -115,7 +115,7 @@ class Play:
         self.served = self.cut = self.refused = self.over = 0
 
     def run(self) -> Outcome:
-        """Make all calls, and return what became of them."""
+        """Make all calls, and return their outcome."""
         for _ in range(self._scenario.callers):
             self._at(0, partial(self._begin, self._scenario.calls))
         while self._due:
@@ -174,7 +174,7 @@ class Play:
 
 
 def _done(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Return what a coroutine returns that waits for nothing."""
+    """Run a coroutine that waits for nothing, and return its result."""
     try:
         coroutine.send(None)
     except StopIteration as end:
@@ -184,7 +184,7 @@ def _done(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 @cache
 def outcome(scenario: Scenario, rule: str, limit: str) -> Outcome:
-    """Return what becomes of a scenario's calls, the mean of several seeds, but the most over."""
+    """Return the outcome of a scenario's calls: the mean of several seeds, but the most over."""
     plays = [Play(scenario, RULES[rule], LIMITS[limit], seed).run() for seed in range(SEEDS)]
     served, cut, refused, _ = (sum(values) / SEEDS for values in zip(*plays, strict=True))
     return Outcome(served, cut, refused, max(play.over for play in plays))
@@ -208,7 +208,7 @@ def _lines() -> list[str]:
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """Return what each rule comes to in all; unless `quick`, write the table of docs/money.md."""
+    """Return the totals of each rule; unless `quick`, write the table of docs/money.md."""
     if not quick:
         PAGE.write_text(with_table(PAGE.read_text()))
     figures = []
