@@ -142,8 +142,8 @@ def _choose_ledger(options: argparse.Namespace) -> str | None:
         return None
     if any(limit.window == "run" for limit in limits):
         raise ValueError(
-            "limits with and without a window share one ledger here, in which those without one "
-            "never end: give each a window, as in '100 calls/day', or name the ledger by --ledger"
+            "limits with and without a window share one ledger here, and those without one "
+            "never end in it: give each a window, as in '100 calls/day', or --ledger"
         )
     url = options.ledger = default_url()
     options.account = account or default_account(options.listen, os.path.join(os.getcwd(), "proxy"))
