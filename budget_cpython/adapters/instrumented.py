@@ -123,7 +123,7 @@ def _seen(send: Callable[..., Any]) -> Callable[..., Any]:
 
 def _may_be_uncounted(request: Any) -> bool:
     """Tell whether a request may be a model's call that a block has to count and has not yet."""
-    if hasattr(request, COUNTED) or not (_is_on or not _has_warned):
+    if hasattr(request, COUNTED) or (_has_warned and not _is_on):
         return False
     return bool(layers_to_draw_on()) and format_of(request) is not None
 
