@@ -12,6 +12,7 @@ _LENGTHS = {  # of an answer, and of prompt and answer together, in tokens
     r"gpt-4\.1(-mini|-nano)?": (32_768, 1_047_576),
     r"gpt-4o-2024-05-13": (4_096, 128_000),
     r"gpt-4o(-mini)?": (16_384, 128_000),
+    r"gpt-3\.5-turbo-instruct": (4_096, 4_096),
     r"o[13](-pro)?|o[34]-mini": (100_000, 200_000),
     r"claude-(haiku|sonnet|opus)-4-5": (64_000, 200_000),
     r"claude-(sonnet-4-6|opus-4-[678])": (128_000, 200_000),

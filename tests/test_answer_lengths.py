@@ -12,6 +12,7 @@ from budget_cpython.answer_lengths import longest_answer
         ("openai/gpt-4o-2024-08-06", 0, 16_384),
         ("gpt-4o-2024-05-13", 0, 4_096),
         ("ft:gpt-4.1-mini-2025-04-14:acme::id", 0, 32_768),
+        ("gpt-3.5-turbo-instruct", 100, 4_096 - 125),
         ("gpt-5", 0, 65_536),  # 128,000
         ("claude-haiku-4-5-20251001", 0, 64_000),
         ("openrouter/google/gemini-2.5-flash", 0, 65_535),

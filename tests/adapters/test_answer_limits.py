@@ -1,5 +1,6 @@
 """How long an answer may be: what reaches the endpoint, and answers that a budget cuts short."""
 
+import json
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -60,6 +61,21 @@ def test_limits_of_calls_and_time_change_nothing_in_a_request(
     with budget("10 min + 20 calls"), budget("9 tool_calls + 5 calls/hour"):
         post(endpoint, asked, wait=1)
     assert bodies(endpoint) == [asked[1]]
+
+
+def test_a_legacy_completion_has_the_limit_that_its_budget_can_afford() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(json.loads(request.content))
+        return httpx.Response(200, json={"choices": [], "usage": {"total_tokens": 1}})
+
+    sent: list[Any] = []
+    body = {"model": "own", "prompt": "Hello?"}
+    with budgeted(httpx.Client(transport=httpx.MockTransport(answer))) as client:
+        with budget("20 calls"):
+            client.post("http://localhost/v1/completions", json=body)
+        with budget("5_000 tokens"):
+            client.post("http://localhost/v1/completions", json=body)
+    assert sent == [body, {**body, "max_tokens": 4_096}]
 
 
 def test_the_least_of_what_blocks_and_clients_give_is_the_limit(endpoint: ScriptedEndpoint) -> None:

@@ -24,7 +24,6 @@ from budget_cpython.adapters.wire.readers import Piece, StreamReader
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
 _REASONING = ("reasoning_content", "reasoning")
-_DEFAULT_LENGTH = 16  # tokens of a legacy completion for which no limit is given
 
 
 class ChatCompletions(OpenAIFormat):
@@ -79,7 +78,7 @@ class Completions(ChatCompletions):
             self.model_of(body),
             [{"role": "user", "content": text} for text in prompts_in(prompt)],
             None,
-            (_DEFAULT_LENGTH if limit is None else limit) * _answers(body),
+            None if limit is None else limit * _answers(body),
             body.get("stream") is True,
             answerers=self.answerers_of(body),
         )
