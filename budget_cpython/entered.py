@@ -28,6 +28,8 @@ _ENTERING = (
     "budget_cpython.deadline",
     __name__,
 )
+# What calls a function in a thread, in a context that ends with it.
+_POOLS = ("anyio._backends", "concurrent.futures.thread", "multiprocessing.pool")
 # The flags of code, as the module `inspect` has them, which is slow to import.
 _GENERATOR, _ITERABLE_COROUTINE, _ASYNC_GENERATOR = 0x20, 0x100, 0x200
 _NUMBERS = count()
@@ -75,6 +77,7 @@ def enter(layer: "Any", deadline: "Any") -> WithEntry:
     entry = WithEntry(layer, deadline)
     frame = _generator()
     if frame is None:
+        _check_has_code()
         _ENTERED.set((*(_ENTERED.get() or ()), entry))
         return entry
     _hand_on_in_loops()
@@ -180,10 +183,34 @@ def _generator() -> "FrameType | None":
             if driver is None or not _is_of(driver, _DRIVERS):
                 return frame
             frame = driver
-        elif frame.f_code.co_name not in _METHODS and not _is_of(frame, _ENTERING):
+        elif not _enters(frame):
             return None
         frame = frame.f_back
     return None
+
+
+def _check_has_code() -> None:
+    """Raise `RuntimeError` where a pool of threads enters a `with` itself: no code is inside then.
+
+    So does FastAPI with a dependency that is a generator and not `async`.
+    """
+    frame: FrameType | None = sys._getframe()
+    entering = ""
+    while frame is not None and (_enters(frame) or _is_generator(frame)):
+        if not _is_of(frame, (__name__,)):
+            entering = frame.f_code.co_name
+        frame = frame.f_back
+    if frame is not None and entering in _METHODS and _is_of(frame, _POOLS):
+        raise RuntimeError(
+            "a thread of a pool enters this budget or deadline, and leaves it at once, so that no "
+            "call would be inside: make the generator that enters it, such as a dependency of "
+            "FastAPI, an `async def`, or enter it where the calls are made"
+        )
+
+
+def _enters(frame: "FrameType") -> bool:
+    """Tell whether a frame enters or leaves a `with` in the place of its caller."""
+    return frame.f_code.co_name in _METHODS or _is_of(frame, _ENTERING)
 
 
 def _is_generator(frame: "FrameType") -> bool:

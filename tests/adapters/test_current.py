@@ -358,6 +358,34 @@ def test_a_context_manager_in_a_generator_is_around_the_generator() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("kind", [my_block, lambda name: budget("9 calls")])
+def test_a_pool_of_threads_cannot_enter_a_block_itself(kind: Callable[[str], Any]) -> None:
+    async def main() -> None:
+        await anyio.to_thread.run_sync(kind("none").__enter__)  # as FastAPI runs dependencies
+
+    with pytest.raises(RuntimeError, match="async def"):
+        asyncio.run(main())
+    with ThreadPoolExecutor() as pool, pytest.raises(RuntimeError, match="async def"):
+        pool.submit(kind("none").__enter__).result()
+    assert accounts() == []
+
+
+def test_work_of_a_pool_may_have_a_block() -> None:
+    def parts() -> Iterator[list[str]]:
+        with my_block("part"):
+            yield accounts()
+
+    decorated = my_block("work")(accounts)
+    with ThreadPoolExecutor() as pool, ThreadPool(1) as threads:
+        assert pool.submit(decorated).result() == threads.apply(decorated) == ["work"]
+        assert pool.submit(next, parts()).result() == ["part"]
+    assert asyncio.run(anyio_run(decorated)) == ["work"]
+
+
+async def anyio_run(work: Callable[[], Any]) -> Any:
+    return await anyio.to_thread.run_sync(work)
+
+
 class OwnBlock:
     """A class of one's own that enters a block in the place of its caller."""
 
