@@ -46,7 +46,7 @@ class UnpricedError(LedgerError):
 
 
 class _InProcess:
-    """What all calls of this process share of one ledger: its outbox, and the keys they used."""
+    """What all calls of this process share of one ledger: its outbox, their keys, their answers."""
 
     def __init__(self) -> None:
         self.outbox = Outbox()
