@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from budget_core.errors import BudgetError, DeadlineExceeded
+from budget_core.usage_estimate import tokens_in
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.http_streams import watched_streams
 from budget_cpython.adapters.layer import Layer
@@ -19,6 +20,7 @@ from budget_cpython.adapters.wire import (
     UnreadableRequestError,
     WireFormat,
     find_format,
+    text_bytes,
 )
 from budget_cpython.adapters.wire.readers import WholeReader
 from budget_cpython.deadline import Deadline
@@ -56,7 +58,8 @@ class Exchange:
         self._body = self._wire.parse(self._request.content, kind)
         asked = self._wire.read(self._body)
         if len(self._request.content) > LARGE:
-            asked = asked.counted()  # here: what admits the call may run in an event loop
+            # Here, as what admits the call may run in an event loop.
+            asked = asked.counted(tokens_in(text_bytes(self._body)))
         self._asked = self._at_vendor(asked)
 
     def open(self) -> BudgetedCall:

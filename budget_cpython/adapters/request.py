@@ -26,9 +26,13 @@ class Request:
     service_tier: str | None = None
     answerers: Answerers = THE_MODEL
 
-    def counted(self) -> "Request":
-        """Return it with the size of its prompt in the prompt's place: a long one takes a while."""
-        tokens = estimate_tokens(self.messages) - estimate_tokens([{}])
+    def counted(self, least: int) -> "Request":
+        """Return it with the size of its prompt in the prompt's place: a long one takes a while.
+
+        With its tools it is `least` tokens or more: fields that nothing here reads count, too.
+        """
+        tokens = max(estimate_tokens(self.messages), least - estimate_tokens([], self.tools))
+        tokens -= estimate_tokens([{}])
         return replace(self, messages=[{"role": "user", "content": [{"tokens": tokens}]}])
 
 

@@ -143,5 +143,39 @@ def test_an_event_loop_gets_the_size_of_a_large_prompt_and_not_the_prompt(
     assert estimate_tokens([message]) == estimate_tokens(whole)
 
 
+LONG = "a tomato " * 50_000
+PARTS = [{"type": "text", "text": LONG}]
+HELLO = {"messages": [{"role": "user", "content": "hi"}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {**HELLO, "functions": [{"name": "f", "description": LONG}]}),
+        ("/v1/chat/completions", {**HELLO, "response_format": {"json_schema": {"schema": LONG}}}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": {"text": LONG}}]}),
+        ("/v1/chat/completions", {**HELLO, "tools": [{"function": {"name": "f" * 9}}] * 40_000}),
+        ("/v1/embeddings", {"input": [{"text": LONG}]}),
+        ("/v1/messages", {"messages": [{"content": [{"source": {"content": PARTS}}]}]}),
+        ("/v1/messages", {"messages": [{"content": [{"content": [{"content": PARTS}]}]}]}),
+        ("/v1beta/models/m:generateContent", {"system_instruction": {"parts": PARTS[0]}}),
+    ],
+)
+def test_a_long_text_counts_wherever_it_is_in_a_body(path: str, body: dict[str, Any]) -> None:
+    with Behind(answer) as behind, budgeted(behind.url, "80_000 tokens") as (url, layer, _):
+        said = post(url + path, json={"model": "scripted", "max_tokens": 5, **body})
+        assert said.status_code == 402
+        assert behind.requests == []
+        assert spent(layer, "tokens") == (0, 0)
+
+
+def test_what_is_attached_counts_by_its_own_rule() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}}
+    message = {"role": "user", "content": [picture]}
+    with Behind(answer) as behind, budgeted(behind.url, "9_000 tokens") as (url, _, _):
+        body = {"model": "gpt-4o", "max_tokens": 5, "messages": [message]}
+        assert post(url + "/v1/chat/completions", json=body).status_code == 200
+
+
 def test_a_request_has_at_most_32_megabytes() -> None:
     assert MAX_BODY == 32 * MEGABYTE

@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from budget_cpython.adapters.wire.anthropic_messages import CountTokens, Messages
-from budget_cpython.adapters.wire.body import LARGE
+from budget_cpython.adapters.wire.body import LARGE, text_bytes
 from budget_cpython.adapters.wire.format import WireFormat
 from budget_cpython.adapters.wire.google_generate import (
     GOOGLE_MODELS,
@@ -39,6 +39,7 @@ __all__ = [
     "check_spelling",
     "find_format",
     "refusal",
+    "text_bytes",
 ]
 
 _FORMATS: Final[tuple[tuple[str, type[WireFormat]], ...]] = (

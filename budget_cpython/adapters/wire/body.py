@@ -4,11 +4,33 @@ import json
 from itertools import accumulate
 from typing import Any, Final
 
+from budget_core.usage_estimate import bytes_in
 from budget_cpython.adapters.wire.refusals import UnreadableRequestError
 
 LARGE: Final = 65_536  # bytes: an event loop has a larger body read in a thread
 MAX_VALUES: Final = 500_000  # embeddings take 300,000 tokens a request
 MAX_DEPTH: Final = 100
+# Fields whose text is not read as text: what is attached, and what only a vendor can read.
+_NO_TEXT: Final = frozenset(
+    [
+        "data",
+        "file_data",
+        "base64",
+        "b64_json",
+        "blob",
+        "result",  # an image that a tool of the vendor's has made
+        "url",
+        "image_url",
+        "file_url",
+        "fileUri",
+        "file_uri",
+        "signature",
+        "thoughtSignature",
+        "thought_signature",
+        "encrypted_content",
+    ]
+)
+_A_NUMBER: Final = 4  # bytes: a token
 _STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _OTHERS: Final = bytes(set(range(256)) - _STEPS.keys())
 
@@ -27,6 +49,27 @@ def read_body(data: bytes) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise UnreadableRequestError("the request's body is not a JSON object")
     return body
+
+
+def text_bytes(body: dict[str, Any]) -> int:
+    """Return the bytes of all texts in a body but what is attached, wherever they are."""
+    size = 0
+    waiting: list[Any] = [body]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            size += bytes_in(item)
+        elif isinstance(item, list):
+            waiting += item
+        elif isinstance(item, dict):
+            waiting += [
+                value
+                for name, value in item.items()
+                if name not in _NO_TEXT or not isinstance(value, str)
+            ]
+        elif type(item) in (int, float):
+            size += _A_NUMBER
+    return size
 
 
 def _check_size(data: bytes) -> None:
