@@ -30,6 +30,8 @@ EXTENSION = "microbudget"
 COUNTED = "microbudget_counted"  # an attribute of what is sent in a request's place
 _DEPLOYS = "azure"  # whose models have names of its customers
 _GOOGLES = re.compile(r"https://(generativelanguage|[a-z0-9-]*aiplatform)\.googleapis\.com/")
+_MOST_MODELS = 20
+_LONGEST_NAME = 500  # characters
 _TIMEOUTS = ("connect", "read", "write", "pool")
 
 
@@ -57,6 +59,7 @@ class Exchange:
         kind = self._request.headers.get("content-type", "")
         self._body = self._wire.parse(self._request.content, kind)
         asked = self._wire.read(self._body)
+        _check_names((asked.model, *asked.answerers.models))
         if len(self._request.content) > LARGE:
             # Here, as what admits the call may run in an event loop.
             asked = asked.counted(tokens_in(text_bytes(self._body)))
@@ -219,6 +222,16 @@ class Exchange:
     def unbilled(response: Any) -> UnbilledError:
         """Return the error by which a refused call is settled."""
         return UnbilledError(f"refused with status {response.status_code}")
+
+
+def _check_names(models: Sequence[str]) -> None:
+    """Raise `UnreadableRequestError` for names of models that would take long to look up."""
+    if len(models) > _MOST_MODELS:
+        raise UnreadableRequestError(f"the request names more than {_MOST_MODELS} models")
+    if max(map(len, models)) > _LONGEST_NAME:
+        raise UnreadableRequestError(
+            f"the request names a model by more than {_LONGEST_NAME} characters"
+        )
 
 
 def format_of(request: Any) -> WireFormat | None:

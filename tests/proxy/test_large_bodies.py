@@ -169,6 +169,23 @@ def test_a_long_text_counts_wherever_it_is_in_a_body(path: str, body: dict[str, 
         assert spent(layer, "tokens") == (0, 0)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"model": "m" * 501},
+        {"models": ["m" * 501]},
+        {"models": [f"m{i}" for i in range(21)]},
+    ],
+)
+def test_names_of_models_that_take_long_to_look_up_are_refused(body: dict[str, Any]) -> None:
+    with Behind(answer) as behind, budgeted(behind.url, "$5") as (url, layer, _):
+        said = post(url + "/v1/chat/completions", json={**HELLO, "model": "gpt-4o", **body})
+        assert said.status_code == 400
+        assert "the request names" in said.json()["error"]["message"]
+        assert len(said.content) < 1000
+        assert spent(layer, "calls") == (0, 0)
+
+
 def test_what_is_attached_counts_by_its_own_rule() -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}}
     message = {"role": "user", "content": [picture]}
