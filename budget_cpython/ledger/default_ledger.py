@@ -125,12 +125,19 @@ def _program() -> str | None:
     """
     if getattr(sys, "frozen", False):
         return sys.executable
-    main: str | None = getattr(sys.modules.get("__main__"), "__file__", None)
+    main: str | None = getattr(sys.modules.get("__main__"), "__file__", _parents())
     if main is not None and main.startswith("<"):
         return None  # such as <stdin>
     if main is None or not _is_others(os.path.realpath(main)):
         return main
     return _asking() or main
+
+
+def _parents() -> str | None:
+    """Return the file of the program that spawned this process as one of its workers."""
+    parent_process = getattr(sys.modules.get("multiprocessing.process"), "parent_process", None)
+    is_worker = parent_process is not None and parent_process() is not None
+    return sys.argv[0] if is_worker and os.path.isfile(sys.argv[0]) else None
 
 
 def _is_others(file: str) -> bool:

@@ -136,6 +136,24 @@ def test_a_program_that_python_reads_from_a_pipe_is_python(endpoint: ScriptedEnd
     assert accounts() == ["local/python/openai"]
 
 
+def test_a_worker_that_a_program_spawns_has_the_account_of_the_program(tmp_path: Path) -> None:
+    folder = tmp_path / "agents"
+    folder.mkdir()
+    (folder / "work.py").write_text(
+        "from budget_cpython.ledger.default_ledger import default_account\n"
+        "def work():\n    print(default_account('openai'), flush=True)\n"
+    )
+    (folder / "__main__.py").write_text(
+        "from multiprocessing import get_context\n"
+        "from agents.work import work\n"
+        "if __name__ == '__main__':\n"
+        "    worker = get_context('spawn').Process(target=work)\n"
+        "    worker.start()\n    worker.join()\n    work()\n"
+    )
+    lines, said = run("-m", "agents", PYTHONPATH=os.pathsep.join([str(ROOT), str(tmp_path)]))
+    assert lines == [f"local/{place_of(str(folder / '__main__.py'))}/openai"] * 2, said
+
+
 def test_the_folder_and_the_file_are_the_user_s_alone() -> None:
     budget("2 calls/day")
     assert stat.S_IMODE(ledger_file().parent.stat().st_mode) == 0o700
