@@ -1,11 +1,13 @@
 """What every ledger does, as type checkers and editors know it; no chip loads this."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.outbox import Entry, Outbox
 from budget_core.ledger.records import TTL, Balance, Hold
+
+if TYPE_CHECKING:
+    from budget_core.ledger.outbox import Entry, Outbox
 
 
 class LedgerProtocol(Protocol):
@@ -129,12 +131,12 @@ class CallAccount(Protocol):
     ttl: float
     error: Exception | None
     in_flight: Any
-    outbox: Outbox
+    outbox: "Outbox"
 
     def learn(self, held: Any, tokens: int) -> None:
         """Note what a call used, for what is expected of the next ones."""
 
-    async def deliver(self, entry: Entry) -> None:
+    async def deliver(self, entry: "Entry") -> None:
         """Commit, release or charge now, or keep the entry."""
 
     def deliver_soon(self) -> None:
