@@ -88,7 +88,8 @@ def test_a_port_that_another_program_has_for_a_moment_is_opened(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_port_without_permission_names_the_group() -> None:
     program = (  # loaded first: where Python itself lies may be out of that user's reach
-        "import os, sys, budget_cpython.board.state, budget_cpython.cli.board\n"
+        "import os, sys, budget_cpython.cli.board\n"
+        "import budget_cpython.board.state, budget_cpython.board.tables\n"
         "from budget_cpython.board.connection import BoardConnection\n"
         "from budget_cpython.cli import main, make_parser\n"
         "make_parser(); os.setuid(65534); sys.exit(main(sys.argv[1:]))"
