@@ -13,10 +13,11 @@ from pathlib import Path
 from openai import APIStatusError, OpenAI
 
 from budget_cpython import budget, budgeted, dollars
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, Usage
 
 MODEL = "gpt-4o"
 LIMIT = "$0.05"
+MAX_TOKENS = 200  # of an answer
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -45,16 +46,20 @@ def sum_up(client: OpenAI, page: Path) -> str:
     """Ask the model for a page in a few words."""
     question = f"Sum up this page in a few words.\n\n{page.read_text('utf-8')}"
     answer = client.chat.completions.create(
-        model=MODEL, messages=[{"role": "user", "content": question}], max_tokens=200
+        model=MODEL, messages=[{"role": "user", "content": question}], max_tokens=MAX_TOKENS
     )
     return answer.choices[0].message.content or ""
 
 
 def summary(asked: Asked) -> Reply:
-    """Return the heading of the page that was asked for: the scripted model's answer."""
+    """Return the heading of the page that was asked for: the scripted model's answer.
+
+    Four characters are a token to it, as they are on average in English.
+    """
     page = asked.messages[0]["content"]
     heading = next((line for line in page.splitlines() if line.startswith("# ")), "# (no heading)")
-    return Reply(heading[2:])
+    answer = heading[2 : 2 + 4 * (asked.max_tokens or MAX_TOKENS)]
+    return Reply(answer, usage=Usage(-(-len(page) // 4), -(-len(answer) // 4)))
 
 
 if __name__ == "__main__":
