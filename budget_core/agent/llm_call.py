@@ -265,7 +265,7 @@ class LlmCall:
         self.response = response
 
     async def settle(self, state: "TurnRuntimeState | None") -> None:
-        """Count what was reported, or an estimate where nothing was, in the place of the hold.
+        """Count the reported usage, or an estimate where there is none, in the place of the hold.
 
         With a ledger, one that broke off counts as what is charged there: at least what was held.
         """

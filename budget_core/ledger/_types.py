@@ -134,10 +134,10 @@ class CallAccount(Protocol):
     outbox: "Outbox"
 
     def learn(self, held: Any, tokens: int) -> None:
-        """Note what a call used, for what is expected of the next ones."""
+        """Note a call's usage, for the answers that are expected of the next ones."""
 
     async def deliver(self, entry: "Entry") -> None:
         """Commit, release or charge now, or keep the entry."""
 
     def deliver_soon(self) -> None:
-        """Deliver what the ledger is owed in a task of its own."""
+        """Deliver the outbox in a task of its own."""

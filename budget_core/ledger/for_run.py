@@ -139,7 +139,7 @@ class RunAccount(LedgerAccount):
         return StopReason(StopReason.FAILED, in_words(error), scope=self.path, error=error)
 
     async def settle(self, held: "LlmHold", outcome: "Settlement") -> None:
-        """Charge what a call used: what was reported, or at least what was held for it."""
+        """Charge the reported usage of a call, or at least its hold."""
         charged = held.charge(outcome)
         if charged is not None:
             self.standing.add(charged)

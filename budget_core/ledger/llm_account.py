@@ -258,7 +258,7 @@ class LedgerAccount:
         return min(limit or expect, expect) if expect else limit
 
     def learn(self, held: LlmHold, tokens: int) -> None:
-        """Note what a call used, for what is expected of the next ones."""
+        """Note a call's usage, for the answers that are expected of the next ones."""
         if self.expect in (None, _LEARNED):
             answer = tokens - held.prompt
             was_cut = held.limit is not None and answer >= held.limit
@@ -311,7 +311,7 @@ class LedgerAccount:
             raise
 
     def deliver_soon(self) -> None:
-        """Deliver what the ledger is owed in a task of its own, if an event loop runs here."""
+        """Deliver the outbox in a task of its own, if an event loop runs here."""
         flushing = self.flush()
         try:
             asyncio.create_task(flushing)  # noqa: RUF006 - what it leaves stays in the outbox

@@ -80,7 +80,7 @@ class LlmHold:
                 account.error = error
 
     def charge(self, outcome: "Settlement", estimates: bool = False) -> "dict[str, int] | None":
-        """Return what a call is charged by its outcome, by axis; `None` if it cost nothing.
+        """Return the charge of a call by axis, from its outcome; `None` if it cost nothing.
 
         An answered call is charged what it used. Where that was not measured, and `estimates` do
         not count as measured, it is charged at least what was held, as is one that broke off.
@@ -108,7 +108,7 @@ class LlmHold:
         self.cut_short = by is not None
 
     async def settle(self, closing: bool = False) -> None:
-        """Commit what the call is charged, or release; if `closing`, without awaiting anything."""
+        """Commit the charge, or release the hold; if `closing`, without awaiting anything."""
         if closing:
             self.abandon(self.charged)
         elif self.charged is None:
@@ -117,7 +117,7 @@ class LlmHold:
             await self.commit(self.charged)
 
     def _used(self, outcome: "Settlement", estimates: bool) -> "tuple[dict[str, int], bool]":
-        """Return what a call used as far as it is known, by axis, and whether that is exact."""
+        """Return the usage of a call by axis, as far as it is known, and whether that is exact."""
         self.priced = False
         try:
             nano_usd, self.priced = outcome.cost(self.price)
@@ -131,7 +131,7 @@ class LlmHold:
             return {"calls": 1}, False
 
     async def commit(self, actual: "dict[str, int]") -> None:
-        """Record what a call used, in the place of the hold."""
+        """Record the call's usage in the place of the hold."""
         self._stop_extending()
         if self._held:
             entry = Entry(COMMIT, self.hold, actual)

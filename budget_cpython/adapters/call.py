@@ -137,7 +137,7 @@ class BudgetedCall:
         return self.request.model if self._admitted is None else self._admitted.model
 
     def note_charge(self, layer: Layer, hold: Any, outcome: Any) -> None:
-        """Count what a layer is charged on it, and on those whose account its own one counts on.
+        """Count a layer's charge on it, and on the layers around whose accounts count it, too.
 
         The first one is the innermost: `charge` is its hold and the outcome.
         """

@@ -54,7 +54,7 @@ def instrument() -> None:
 
 
 def uninstrument() -> None:
-    """End what `instrument` began: blocks count wrapped clients alone again."""
+    """Undo `instrument`: blocks count wrapped clients alone again."""
     global _is_on
     _is_on = False
 

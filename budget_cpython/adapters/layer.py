@@ -154,11 +154,11 @@ class Layer:
                 wrapper.account.add(used)
 
     async def flush(self) -> None:
-        """Deliver what the ledger is owed, of all accounts of this process."""
+        """Deliver the outbox of the ledger, for all accounts of this process."""
         await self._awaited.flush()
 
     def deliver(self) -> None:
-        """Deliver what the ledger is owed, unless it is an asyncio one."""
+        """Deliver the outbox of the ledger, unless that is an asyncio one."""
         if self._blocking is not None:
             finish(self._blocking.flush())
 

@@ -137,7 +137,7 @@ def _of_file(found: Attachment, page: int, most: int = _PAGES) -> int:
 
 
 def _attachments(value: Any) -> Iterator[Attachment]:
-    """Yield what is attached, however deep it is in contents, parts and results of tools."""
+    """Yield the attachments of a message, also those in parts and in results of tools."""
     waiting = [value]
     while waiting:
         item = waiting.pop()
