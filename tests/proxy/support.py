@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
@@ -183,3 +184,11 @@ def post(url: str, **more: Any) -> httpx.Response:
 def stream(method: str, url: str, **more: Any) -> AbstractContextManager[httpx.Response]:
     """Make a request whose answer is read as it comes."""
     return httpx.stream(method, url, **{"timeout": PATIENCE, **more})
+
+
+def until(happened: Callable[[], bool]) -> None:
+    """Wait until something has happened in another thread."""
+    late = time.monotonic() + PATIENCE
+    while not happened():
+        assert time.monotonic() < late
+        time.sleep(0.01)

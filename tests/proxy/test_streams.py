@@ -5,8 +5,6 @@ import json
 import signal
 import socket
 import threading
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,19 +31,12 @@ from tests.proxy.support import (
     post,
     spent,
     stream,
+    until,
     usage,
 )
 from tests.serve.support import PATIENCE
 
 STREAM = {**ASKED, "stream": True, "max_tokens": 100}
-
-
-def until(happened: Callable[[], bool]) -> None:
-    """Wait until something has happened in another thread."""
-    late = time.monotonic() + PATIENCE
-    while not happened():
-        assert time.monotonic() < late
-        time.sleep(0.01)
 
 
 def is_unknown(proxy: Proxy) -> bool:
