@@ -1,8 +1,8 @@
 """The `with`s around this code: those of its context, and of the generators that run.
 
-A `with` in a generator is around the generator's own code, whoever iterates it and from whatever
-context: it is entered while the generator's frame is on the stack. Any other `with` is entered in
-the context, which tasks copy.
+A `with` in a generator is around the generator's own code, from any thread or context that
+iterates it: it is entered while the generator's frame is on the stack. Any other `with` is entered
+in the context, which tasks copy.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Write what `mpremote mip install` reads: the list of modules in each `package.json`.
+"""Write the list of modules in each `package.json`, which `mpremote mip install` reads.
 
 In a checkout: `python -m budget_cpython.board.mip`. With `--mpy FOLDER` it writes the precompiled
 modules and their lists into a new folder, for any place that serves it. The modules' places are

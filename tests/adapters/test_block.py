@@ -197,7 +197,7 @@ def test_each_call_of_a_decorated_function_has_a_budget_of_its_own() -> None:
         asyncio.run(twice())
 
 
-def test_calls_of_a_generator_draw_on_its_block_whoever_iterates_it() -> None:
+def test_calls_of_a_generator_draw_on_its_block_in_any_context_that_iterates_it() -> None:
     def parts() -> Iterator[Any]:
         with budget("2 calls") as block:
             while True:

@@ -198,7 +198,7 @@ def test_a_block_of_a_generator_is_around_its_own_code_alone() -> None:
         assert accounts() == ["around"]
 
 
-def test_whoever_iterates_a_generator_it_is_inside_its_block() -> None:
+def test_a_generator_is_inside_its_block_in_any_context_that_iterates_it() -> None:
     generator = parts_of("here", count=3)
     found = [Context().run(next, generator)]
     with ThreadPoolExecutor(1) as pool:

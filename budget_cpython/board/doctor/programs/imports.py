@@ -1,4 +1,4 @@
-"""Print what lies on the board's search path, and where the firmware's modules come from.
+"""Print the files on the board's search path, and where the firmware's modules come from.
 
 It imports none of them to print that: a file that is in the way of one may be broken.
 """
