@@ -17,19 +17,23 @@ from tests.run.support import PATIENCE, PYTHON, RUN, environment
 
 ROWS, COLUMNS = 12, 80
 ESC = "\x1b"
-# What a shell with job control does: the job has the terminal, and after Ctrl-Z the shell has.
+# What a shell with job control does: the job has the terminal, and after Ctrl-Z the shell has. It
+# stays at the end, since what was written last may be lost with the last process on a terminal.
 SHELL = """
 import os, signal, sys
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-job = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, setpgroup=0,
-                     setsigdef=[signal.SIGTTOU])
-os.tcsetpgrp(0, job)
+job = os.fork()
+if not job:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpgrp())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execv(sys.argv[1], sys.argv[1:])
 while True:
     status = os.waitpid(job, os.WUNTRACED)[1]
     os.tcsetpgrp(0, os.getpgrp())
     if not os.WIFSTOPPED(status):
-        print("[ended", os.waitstatus_to_exitcode(status), "]", sep="")
-        break
+        print("[ended", os.waitstatus_to_exitcode(status), "]", sep="", flush=True)
+        signal.pause()
     print("[stopped]", flush=True)
     input()
     os.tcsetpgrp(0, job)
