@@ -137,7 +137,7 @@ class Tracker(Protocol):
 
 
 class Wrapper(Protocol):
-    """What decides over a call near the edge of a budget: a `BudgetWrapper`'s settings."""
+    """What decides over a call near a limit: the settings of a `BudgetWrapper`."""
 
     @property
     def tracker(self) -> Any:
@@ -149,7 +149,25 @@ class Wrapper(Protocol):
     on_limit_reached: Hook | None
     hook_error: Exception | None
     estimates: bool
-    account: Any
+
+    def get_default_model(self) -> str:
+        """Return the model that answers where a call names none."""
+
+
+class CallAccount(Protocol):
+    """Something that LLM calls draw on: a tracker, an envelope, an account of a ledger."""
+
+    async def hold(self, call: Any) -> Any:
+        """Take a hold for a `Call`: the most that it can use.
+
+        It may change what is sent, set the call's `answer`, or raise: then nothing is held.
+        """
+
+    async def settle(self, hold: Any, outcome: Any) -> None:
+        """Replace a hold by what the call's `Settlement` says, once.
+
+        Nothing is awaited where the outcome is `closing`.
+        """
 
 
 class EnvelopeView(Protocol):
@@ -159,7 +177,7 @@ class EnvelopeView(Protocol):
     clock: Any
 
     def used(self, axis: str) -> int:
-        """Return what is used of an axis, for stop conditions."""
+        """Return the usage of an axis, for stop conditions."""
 
     def remaining_s(self) -> float:
         """Return the seconds left, infinity without a limit."""
@@ -177,36 +195,38 @@ class EnvelopeView(Protocol):
         """Stop calling a watcher."""
 
 
-class Prompt(Protocol):
-    """What a `Request` sends to a model."""
-
-    messages: Messages
-    tools: Tools | None
-
-
-class AdmittedCall(Protocol):
-    """What a ledger reads and sets of an LLM call that an envelope has admitted."""
+class RunCall(Protocol):
+    """What a ledger reads and sets of an `LlmCall` that an envelope has admitted."""
 
     inner: Any
-    hold: Any
+    envelope: Any
+    messages: Messages
+    tools: Tools | None
+    model: str
+    prompt: int
+    limit: int | None
+    price: Any
+    reserve: Any
+    is_last: bool
     ledger: Any
 
 
 class Agent(Protocol):
     """What a run reads of its `Operative`."""
 
-    STATE: Any
     provider: Provider
     tools: list[Any]
     system_prompt: str
     reflect: Callable[..., Any] | None
     on_event: Hook | None
     stream: bool
-    session_id: str
     gate: dict[str, Any]
 
+    def state(self, envelope: Any) -> Any:
+        """Return the state of one run, or `None`."""
+
     def toolbox(self, envelope: Any, state: Any) -> Any:
-        """Return what calls the tools of one run."""
+        """Return the `Toolbox` of one run."""
 
 
 class TimedBudget(Protocol):

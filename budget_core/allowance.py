@@ -6,6 +6,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from budget_core._types import Lock
 
+MAX_REPAIR_ATTEMPTS = 2
+
 
 class Allowance:
     """So many of something, and how many of them are used.
@@ -32,3 +34,11 @@ class Allowance:
         check_count("count", count)
         with self.lock:
             self.used += count
+
+
+def claim_repair(attempts: "dict[str, int]", id: str) -> bool:
+    """Count one attempt to repair a call's arguments, or return `False` if it had two."""
+    if attempts.get(id, 0) >= MAX_REPAIR_ATTEMPTS:
+        return False
+    attempts[id] = attempts.get(id, 0) + 1
+    return True

@@ -1,4 +1,4 @@
-"""Call functions whose modules are needed for a moment, and let go of these where it is cheap."""
+"""Functions whose modules are loaded for one call, and unloaded where that is cheap."""
 
 import sys
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def briefly(module: str, function: str, *arguments: "Any") -> "Any":
-    """Return what a function returns whose module is loaded for it, unless it is loaded already.
+    """Call a function; its module is loaded for the call only, unless it is loaded already.
 
     A precompiled module is forgotten afterwards: a chip has its memory back, and loads it again in
     some milliseconds. Any other stays, because to compile it again takes more of both.

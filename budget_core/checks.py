@@ -1,4 +1,4 @@
-"""Accept or refuse configured values: what a limit, a count, a text and a lock may be.
+"""Checks of configured values: what a limit, a count, a text and a lock may be.
 
 Each check returns the value, or raises a `ValueError` that names the field, the rule and the value.
 """
@@ -29,16 +29,6 @@ def check_count(name: str, value: "Any") -> int:
 
         refuse(name, "a whole number >= 0", value)
     return value
-
-
-def check_hour(name: str, value: "Any") -> int:
-    """Accept an hour of the day, 0 to 23."""
-    hour = check_count(name, value)
-    if hour > 23:
-        from budget_core.errors import refuse
-
-        refuse(name, "an hour from 0 to 23", value)
-    return hour
 
 
 def check_kind(name: str, value: "Any", kind: "Any") -> "Any":

@@ -1,9 +1,9 @@
-"""What a turn and a day are allowed, and what happens at the edge.
+"""What a turn and a day are allowed, and what happens at the limit.
 
 Every field's name, default and rule stand here once; `budget_cpython` derives its dataclasses.
 """
 
-from budget_core.checks import check_hour, check_kind, check_limit, check_text
+from budget_core.checks import check_kind, check_limit, check_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -168,6 +168,8 @@ class DailyBudgetConfig:
         cached_token_weight: float = 0.1,
         last_call: float | None = None,
     ) -> None:
+        from budget_core.day import check_hour  # which a turn does not need
+
         self.last_call = check_share("last_call", last_call, 1, True)
         self.daily_budget = check_limit("daily_budget", daily_budget)
         self.primary_models = check_each("primary_models", primary_models, check_text)

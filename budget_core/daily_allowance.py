@@ -1,15 +1,14 @@
-"""Count what a day allows of other things than tokens."""
+"""Daily limits of what tools do and use."""
 
-from budget_core.checks import NoLock, check_count, check_hour, check_limit, check_text
-from budget_core.day import HOUR, OVER, STAYS, DayWindow
-from budget_core.errors import BudgetError, StateCorruptError
+from budget_core.checks import NoLock, check_count, check_limit, check_text
+from budget_core.day import OVER, STAYS, DayWindow, check_hour
+from budget_core.errors import BudgetError
 from budget_core.until import until
 from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
 
     from budget_core._types import BudgetStateStore, Lock
 
@@ -74,7 +73,7 @@ class DailyAllowance:
         return self._window.end
 
     def left(self) -> "dict[str, int | None]":
-        """Return how much of each the day has left; nothing while the store fails."""
+        """Return the amount left today by name; nothing while the store fails."""
         with self.lock:
             self._follow()
             return {axis: self._left(axis) for axis in self.caps}
@@ -133,42 +132,24 @@ class DailyAllowance:
             self._save()
 
     def _read(self) -> None:
-        if self._is_read:
+        if self._is_read or self.store is None:
             return
-        try:
-            self._take(self.store.load())  # type: ignore[union-attr]
-            self.store_error = None
-            self._is_read = True
-        except Exception as error:  # noqa: BLE001 - whatever a store raises, the limit holds
-            if not getattr(error, "corrupt", False):
-                self.store_error = error
-                return
-            self.state_error = error
+        used, self.state_error, self.store_error = self._window.load(self.store, list(self.caps), 1)
+        if self.store_error is not None:
+            return
+        self._is_read = True
+        if used is not None:
+            self._used.update(used)
+        elif self.state_error is not None:
             self._used = {axis: self.caps[axis] or 0 for axis in self.caps}
-            self._is_read = True
             self._save()
-
-    def _take(self, state: "Any") -> None:
-        if state is None:
-            return
-        try:
-            day, behind = check_count("day", state["day"]), check_count("behind", state["behind"])
-            used = {axis: check_count(axis, state.get(axis, 0)) for axis in self.caps}
-            counts = self._window.adopt(day, behind * HOUR)
-            if counts and not any(axis in state for axis in self.caps):
-                raise KeyError(", ".join(sorted(self.caps)))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise StateCorruptError(f"the stored state is not of {self.name}: {error!r}", error)
-        if counts:
-            self._used = used
 
     def _save(self) -> bool:
         """Store the day; return whether it is stored."""
         if self.store is None:
             return True
-        window = self._window
         try:
-            self.store.save(dict(self._used, day=window.day, behind=window.behind // HOUR))
+            self._window.save(self.store, self._used, self.state_error)
             self.store_error = None
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the limit holds
             self.store_error = error

@@ -2,7 +2,7 @@
 
 from budget_core.checks import check_count, check_kind
 from budget_core.config import NEVER, OUTAGE, WHOLE, DailyBudgetConfig
-from budget_core.day import DOUBT, HOUR, NAMES, OVER, STAYS, DayWindow, load_day, spent_at_worst
+from budget_core.day import NAMES, OVER, STAYS, DayWindow, spent_at_worst
 from budget_core.tracker import BudgetTracker
 from budget_core.wall_clock import WALL
 
@@ -104,10 +104,9 @@ class DailyBudgetTracker(BudgetTracker):
 
     def _read(self, store: "BudgetStateStore") -> None:
         """Continue from what is stored; once that was read, it is not read again."""
-        state, error = load_day(store, self._window)
-        fails = state is None and error is not None and not getattr(error, "corrupt", False)
-        self.note_outage(error if fails else None)
-        if not fails:
+        state, error, failure = self._window.load(store, NAMES, len(NAMES))
+        self.note_outage(failure)
+        if failure is None:
             self.saves_from = 0  # which also says that it was read
             self.state_error = error
             if state is not None:
@@ -128,13 +127,12 @@ class DailyBudgetTracker(BudgetTracker):
         if self._store is None:
             super()._save()
             return
-        window, tokens = self._window, self.total_tokens
+        tokens = self.total_tokens
         ahead = self._write_ahead if ahead is None else ahead
         announced = self.announced % OUTAGE
-        doubt = DOUBT if self.state_error is not None else 0
-        values = (window.day, tokens, ahead, self.warned_ppm, announced + doubt)
+        used = dict(zip(NAMES, (tokens, ahead, self.warned_ppm, announced)))
         try:
-            self._store.save(dict(zip(NAMES, values + (window.behind // HOUR,))))
+            self._window.save(self._store, used, self.state_error)
             if self.store_error is not None:
                 self.note_outage(None)
                 self.announced = announced

@@ -1,23 +1,38 @@
-"""Say which day is counted, when it is over, and what a store holds of it."""
+"""The day: the hour at which it begins, when it is over, and what a store holds of it."""
 
 from budget_core.checks import check_count
 from budget_core.wall_clock import DAY, SLACK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from budget_core._types import BudgetStateStore
 
-NAMES = ("day", "tokens", "ahead", "warned", "announced", "behind")
-DOUBT = 1 << 6  # above what may be announced
+NAMES = ("tokens", "ahead", "warned", "announced")  # what a daily tracker stores of its day
 HOUR = 3600
-STAYS = 0  # what `follow` returns, beside _RENAMED
+STAYS = 0  # what `follow` returns, beside _CHANGED
 OVER = 2
-_RENAMED = 1
+_CHANGED = 1
 _UNKNOWN = 0  # the day of a clock whose date cannot be believed
 _FAR = 1 << 40  # seconds: no date, whatever a clock says
+
+
+def check_hour(name: str, value: "Any") -> int:
+    """Accept an hour, in UTC, at which days begin: 0 to 23."""
+    hour = check_count(name, value)
+    if hour >= DAY // HOUR:
+        from budget_core.errors import refuse
+
+        refuse(name, "an hour from 0 to 23", value)
+    return hour
+
+
+def day_at(now: int, reset_hour_utc: int) -> "tuple[int, int]":
+    """Return `(day, start)` of a moment where days begin at an hour; days count from 1970."""
+    day = (now - reset_hour_utc * HOUR) // DAY
+    return day, day * DAY + reset_hour_utc * HOUR
 
 
 class DayWindow:
@@ -33,14 +48,14 @@ class DayWindow:
     def __init__(self, clock: "Callable[[], float]", reset_hour_utc: int) -> None:
         self.clock = clock
         self.behind = 0
-        self._offset = reset_hour_utc * HOUR
+        self.reset_hour_utc = reset_hour_utc
         self._elapsed: Any = getattr(clock, "elapsed", None)
         self._began: int | None = None  # by the monotonic clock
-        self._name(clock())
+        self._set_day(clock())
 
-    def _name(self, now: float) -> None:
-        self.day = max(0, (int(now) - self._offset) // DAY) if 0 <= now < _FAR else _UNKNOWN
-        self.start = self.day * DAY + self._offset
+    def _set_day(self, now: float) -> None:
+        first = self.reset_hour_utc * HOUR
+        self.day, self.start = day_at(int(now) if first <= now < _FAR else first, first // HOUR)
         self.end = self.start + DAY
         self.behind = 0
 
@@ -51,22 +66,22 @@ class DayWindow:
         """
         if self.end <= now < _FAR:
             if self._elapsed is None:
-                self._name(now)
+                self._set_day(now)
                 return OVER
             if self.day == _UNKNOWN:
-                self._name(now)
-                return _RENAMED
+                self._set_day(now)
+                return _CHANGED
             return self._end(int(now))
         if self._elapsed is None or not _UNKNOWN < now < self.start:
             self.behind = 0
             return STAYS
         if not _UNKNOWN < self.behind <= now:
             self.behind = int(now)
-            return _RENAMED
+            return _CHANGED
         if now - self.behind < DAY:
             return STAYS
-        self._name(self.behind + DAY)
-        return self.follow(now) or _RENAMED
+        self._set_day(self.behind + DAY)
+        return self.follow(now) or _CHANGED
 
     def _end(self, now: int) -> int:
         elapsed = self._elapsed()
@@ -74,7 +89,7 @@ class DayWindow:
         if elapsed < soonest:
             return STAYS
         began = self._began
-        self._name(now)
+        self._set_day(now)
         self._began = elapsed - (now - self.start)
         if began is not None:
             self._began = max(self._began, soonest)
@@ -89,41 +104,59 @@ class DayWindow:
             raise ValueError(f"no clock has the day {day}")
         counts = day >= self.day or (day == _UNKNOWN and self._elapsed is not None)
         if day > self.day:
-            self._name(day * DAY + self._offset)
+            self._set_day(self.start + (day - self.day) * DAY)
             self.behind = behind
         return counts
 
+    def load(
+        self, store: "BudgetStateStore", names: "Sequence[str]", least: int
+    ) -> "tuple[dict[str, int] | None, Exception | None, Exception | None]":
+        """Return `(counts, doubt, failure)`: what a store holds of this day, by name.
 
-def load_day(
-    store: "BudgetStateStore", window: DayWindow
-) -> "tuple[dict[str, int] | None, Exception | None]":
-    """Return what a store holds of the day that a window is in, and why that is in doubt.
+        `counts` is `None` where the store holds no such day, `doubt` is why a state cannot be
+        trusted: it is damaged, or has less than the `least` number of these names. `failure` is why
+        it cannot be read. A stored day that is later is the one that is counted from now on.
+        """
+        state: Any
+        doubt: Exception | None
+        failure: Exception | None
+        state = counts = doubt = failure = None
+        try:
+            state = store.load()
+            if state is not None:
+                behind, in_doubt = divmod(check_count("behind", state["behind"]), 2)
+                used = {}
+                for name in names:
+                    if name in state:
+                        used[name] = check_count(name, state[name])
+                if self.adopt(check_count("day", state["day"]), behind * HOUR):
+                    if len(used) < least:
+                        raise KeyError(names)
+                    counts = used
+                    if in_doubt:
+                        doubt = ValueError("an earlier state was damaged")
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, the budget holds
+            if state is not None:
+                from budget_core.errors import StateCorruptError
 
-    The state is `None` where the store holds no such day, or cannot be read or trusted. The error's
-    `corrupt` is true where it cannot be trusted. Loading moves the window on to the stored day.
-    """
-    state: Any = None
-    try:
-        state = store.load()
-        if state is None:
-            return None, None
-        values: dict[str, int] = dict(state)
-        for name in NAMES:
-            check_count(name, values[name])
-        counts = window.adopt(values["day"], values["behind"] * HOUR)
-    except Exception as error:  # noqa: BLE001 - whatever a store raises, the budget holds
-        if state is None:
-            return None, error
-        from budget_core.errors import StateCorruptError
+                doubt = StateCorruptError(f"not this budget's state: {error!r}", error)
+            elif getattr(error, "corrupt", False):
+                doubt = error
+            else:
+                failure = error
+        return counts, doubt, failure
 
-        text = f"the stored state is not a daily tracker's: {error!r}"
-        return None, StateCorruptError(text, error)
-    if not counts:
-        return None, None
-    doubt, values["announced"] = divmod(values["announced"], DOUBT)
-    return values, ValueError("an earlier state of this day was damaged") if doubt else None
+    def save(
+        self, store: "BudgetStateStore", used: "dict[str, int]", doubt: "Exception | None"
+    ) -> None:
+        """Store the counts of this day by name, and whether they are in `doubt`.
+
+        Raises what the store raises.
+        """
+        behind = 2 * (self.behind // HOUR) + (doubt is not None)
+        store.save(dict(used, day=self.day, behind=behind))
 
 
 def spent_at_worst(store: "BudgetStateStore", cap: int | None) -> int:
-    """Return what counts as used of a day in doubt: all but the store's `allowance`."""
+    """Return the usage of a day in doubt: all but the store's `allowance`."""
     return max(0, (cap or 0) - getattr(store, "allowance", 0))

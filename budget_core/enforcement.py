@@ -1,7 +1,6 @@
 """What a tracker's budget says and does near its limit, and what becomes of a call there."""
 
 from budget_core.config import OUTAGE, WHOLE, Enforcement, in_ppm
-from budget_core.edge import is_reached, kept_calls, kept_of, nearest, newly_reached, withdraw
 from budget_core.log import log
 from budget_core.notices import (
     CUTOFF,
@@ -15,6 +14,7 @@ from budget_core.notices import (
     substitute,
 )
 from budget_core.provider import ChatResponse
+from budget_core.thresholds import is_reached, kept_calls, kept_of, nearest, newly_reached, withdraw
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,13 +30,17 @@ _STRANDED = 4
 
 
 async def enforce(
-    wrapper: "Wrapper", messages: "Messages", tools: "Tools | None", model: str | None
+    wrapper: "Wrapper",
+    messages: "Messages",
+    tools: "Tools | None",
+    model: str | None,
+    balance: "Any" = None,
 ) -> "tuple[ChatResponse | None, Messages, Tools | None, str | None]":
     """Return `(answer, messages, tools, model)`: an answer that ends the turn, or what to send.
 
     Notices that are due are appended to a copy of `messages`; stripped tools are left out, and an
     emptied list is `None`; past the limit the model may be the fallback. Of the tracker's axes and
-    those of the account that the wrapper draws on, the nearest to its end counts.
+    those of the `balance` of an account, the nearest to its end counts.
     """
     tracker = wrapper.tracker
     config = tracker.config
@@ -51,12 +55,12 @@ async def enforce(
         elif wrapper.enforcement == Enforcement.WARN:
             notices.append(consume_at_limit_warning(tracker, Enforcement.WARN))
     found = tracker.axes()
-    if wrapper.account is not None:
-        if await wrapper.account.look():
+    if balance is not None:
+        if await balance.look():
             with tracker.lock:
                 tracker.warned_ppm = 0  # in its new window each threshold is crossed again
                 tracker.changed()
-        found += wrapper.account.axes()
+        found += balance.axes()
     axis = nearest(found)
     if axis[4] and is_reached(axis, WHOLE) and wrapper.enforcement == Enforcement.CUTOFF:
         reason = {"reason": fill("{scope} budget: {used} of {cap} {unit}{reserved}", axis)}
@@ -137,7 +141,7 @@ def last_words(tracker: "Tracker", enforcement: str) -> str:
 
 
 def consume_threshold_warning(tracker: "Tracker", force: bool) -> str | None:
-    """Return the warning that is due, as the method of that name says."""
+    """Return the warning for the highest threshold newly crossed, once; else `None`."""
     axis = nearest(tracker.axes())
     share = _consume_crossing(tracker, axis, force)
     return None if share is None else fill(tracker.config.warning_template or WARNING, axis)
@@ -190,7 +194,7 @@ def _is_outage(tracker: "Tracker") -> bool:
 
 
 def at_limit_message(tracker: "Tracker", enforcement: str | None) -> str:
-    """Return what to say at the limit, as the method of that name says."""
+    """Return the message at the limit; `enforcement` is the configured mode unless given."""
     if tracker.is_out_of_reach():
         return UNAVAILABLE
     if tracker.state_error is not None:

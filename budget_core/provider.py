@@ -94,7 +94,7 @@ def check_provider(name: str, value: "Any") -> "Any":
 
 
 def usage_of(response: "Any") -> Usage:
-    """Return what an answer's own report says was used; never raises, also without an answer."""
+    """Return the usage that an answer reports. Never raises, also without an answer."""
     try:
         report = response.usage
     except Exception:  # noqa: BLE001 - a provider's answer may be any object

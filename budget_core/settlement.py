@@ -10,12 +10,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+_MOST_USD = 9_000_000  # as nano-USD it is the most that a ledger takes at once
+
+
 class Settlement:
     """The outcome of one call: its `response`, or the `error` in its place; both if it was cut.
 
     `messages`, `tools` and the service `tier` are what was asked, `streamed` is the
     `StreamedAnswer` that counted its pieces.
 
+    - `sent`: whether it was admitted, and so may have reached the model.
     - `billed`: whether it may cost something: not if it was refused, never sent, or answered by a
       budget.
     - `failed`: whether it broke off, so that not all of its usage is known.
@@ -30,9 +34,11 @@ class Settlement:
         tools: "Any" = None,
         streamed: "Any" = None,
         tier: "Any" = None,
+        sent: bool = True,
     ) -> None:
         self.failed = error is not None or response is None
-        self.billed = error is None or is_billed(error)
+        self.sent = sent
+        self.billed = sent and (error is None or is_billed(error))
         if getattr(response, "cut_off_by", None):
             self.billed = False
         self.closing = isinstance(error, GeneratorExit) or is_closing()
@@ -42,16 +48,24 @@ class Settlement:
         self._tier = tier
         self._usage: Usage | None = None
 
+    def recorded(self, estimates: bool) -> Usage:
+        """Return the usage for a tracker; without `estimates` as it was reported or streamed."""
+        if estimates:
+            return self.usage
+        if self._streamed is None:
+            return usage_of(self.response)
+        usage: Usage = self._streamed.usage_of(self.response, *self._asked)
+        return usage
+
     @property
     def usage(self) -> Usage:
         """What was reported; where that is unclear, at least an estimate if the call is billed."""
         if self._usage is None:
-            response, asked, streamed = self.response, self._asked, self._streamed
-            usage = usage_of(response) if streamed is None else streamed.usage_of(response, *asked)
+            usage = self.recorded(False)
             if self.billed and usage.status in usage.UNCLEAR:
                 from budget_core.usage_estimate import at_least_estimated  # for the first of those
 
-                usage = at_least_estimated(usage, response, *asked)
+                usage = at_least_estimated(usage, self.response, *self._asked)
             self._usage = usage
         return self._usage
 
@@ -61,7 +75,7 @@ class Settlement:
         return self.billed and (self.failed or self.usage.status != Usage.MEASURED)
 
     def raise_to(self, tokens: int) -> None:
-        """Have the usage be at least so many tokens: what was held for a call that broke off."""
+        """Raise the usage to at least the tokens that were held for a call that broke off."""
         usage = self.usage
         if usage.total < tokens:
             from budget_core.usage_estimate import estimated  # loaded for the first of those
@@ -73,7 +87,8 @@ class Settlement:
         """Return the nano-USD of the call, `None` if unknown, and whether that is all.
 
         The price is that of the model that answered, if `price` knows it. What the provider says it
-        billed counts where that is more.
+        billed counts where that is more; above nine million dollars it is a mistake, and what was
+        billed is unknown.
         """
         if not self.billed:
             return None if price is None else 0, True
@@ -86,13 +101,17 @@ class Settlement:
             tier = getattr(response, "service_tier", None) or self._tier
             cost, is_all = price.cost_of(self.usage, tier)
         billed = _in_nano(getattr(response, "cost", None))
+        if billed is None:
+            return cost, False
         return (billed, True) if billed and billed >= (cost or 0) else (cost, is_all)
 
 
-def _in_nano(usd: "Any") -> int:
-    """Return reported dollars as nano-USD, 0 for anything else."""
+def _in_nano(usd: "Any") -> "int | None":
+    """Return reported dollars as nano-USD, `None` for too many, 0 for anything else."""
     if not isinstance(usd, (int, float)) or not usd > 0:
         return 0
+    if usd > _MOST_USD:
+        return None
     from budget_core.money import in_nano  # loaded for the first reported cost
 
     try:

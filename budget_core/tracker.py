@@ -21,7 +21,7 @@ class BudgetTracker:
     applied; `iteration_cap` and `token_cap` the caps, `None` where there is none. `usage_seen` are
     its calls by how well known is what they used: `measured`, `estimated`, `invalid`, `missing`.
 
-    `by_model` tells whether models count differently; `expires`, whether the window can end alone.
+    `by_model` tells whether models count differently.
     `due_ppm` is the share of an axis from which on something is due: a warning, tools, the limit.
     `alert` is `False` only while there is nothing to warn about, strip or stop, so that a call well
     within its budget asks nothing else; it is always on for a subclass with an `is_at_limit` of its
@@ -32,9 +32,6 @@ class BudgetTracker:
     What is due near the limit is decided in `enforcement`, which is loaded there.
     """
 
-    expires = True
-    saves_from = NEVER  # at how many tokens a record is stored
-    ledger_account: "Any" = None  # what counts on a ledger's account for this one, if anything
     state_error: "Exception | None" = None
     store_error: "Exception | None" = None
 
@@ -59,6 +56,9 @@ class BudgetTracker:
         account: str | None,
     ) -> None:
         self.config = config
+        self.saves_from = NEVER  # at how many tokens a record is stored
+        self.ledger_account: Any = None  # what counts on a ledger's account for this one
+        self._cached_ppm = in_ppm(config.cached_token_weight)
         self.iteration_cap = iteration_cap
         self.token_cap = token_cap
         self.fallback_model: str | None = config.fallback_model
@@ -77,8 +77,7 @@ class BudgetTracker:
         used = read_usage(usage)
         charge = used.total
         if used.cached:
-            weight = in_ppm(self.config.cached_token_weight)
-            charge += used.cached * weight // WHOLE - used.cached
+            charge += used.cached * self._cached_ppm // WHOLE - used.cached
         if self.by_model:
             own = self._weight(model)
             if own is None:
@@ -136,8 +135,9 @@ class BudgetTracker:
         strip = config.tool_strip_threshold
         share = WHOLE if strip is None else in_ppm(strip)
         for threshold in config.warning_thresholds:
-            if self.warned_ppm <= in_ppm(threshold) < share:
-                share = in_ppm(threshold)
+            ppm = in_ppm(threshold)
+            if self.warned_ppm <= ppm < share:
+                share = ppm
         self.due_ppm = share
         self._iteration_alarm = _part(self.iteration_cap, share)
         self._token_alarm = _part(self.token_cap, share)
@@ -193,7 +193,7 @@ class BudgetTracker:
         return text
 
     def at_limit_message(self, enforcement: str | None = None) -> str:
-        """Return what to say at the limit; `enforcement` is the configured mode unless given."""
+        """Return the message at the limit; `enforcement` is the configured mode unless given."""
         text: str = _enforcement().at_limit_message(self, enforcement)
         return text
 
@@ -215,7 +215,6 @@ class TurnBudgetTracker(BudgetTracker):
     """
 
     SCOPE = "turn"
-    expires = False
     config: TurnBudgetConfig
 
     def __init__(

@@ -1,5 +1,6 @@
 """All that one agent turn gathers: tokens, tool results, citations, and who may still write."""
 
+from budget_core.allowance import claim_repair
 from budget_core.checks import NoLock, check_count, check_text
 
 TYPE_CHECKING = False
@@ -11,7 +12,6 @@ if TYPE_CHECKING:
     from budget_core.turn_records import CitationAccumulator, ToolTraceEntry
     from budget_core.usage import Usage
 
-MAX_REPAIR_ATTEMPTS = 2
 RUNNING = "running"
 COMPLETED = "completed"
 TIMED_OUT = "timed_out"
@@ -85,14 +85,10 @@ class TurnRuntimeState:
     def claim_repair(self, id: str) -> bool:
         """Count one attempt to repair a call's arguments, or return `False`: deny the call.
 
-        A call has `MAX_REPAIR_ATTEMPTS`.
+        A call has two.
         """
         with self.lock:
-            attempts = self.validation_repair_counts.get(id, 0)
-            if attempts >= MAX_REPAIR_ATTEMPTS:
-                return False
-            self.validation_repair_counts[id] = attempts + 1
-            return True
+            return claim_repair(self.validation_repair_counts, id)
 
     @property
     def citations(self) -> "CitationAccumulator":

@@ -43,7 +43,7 @@ class Usage:
 
 
 def read_usage(report: "Any") -> Usage:
-    """Return what a report says was used; a `Usage` is returned as it is. Never raises.
+    """Return the usage in a report; a `Usage` is returned as it is. Never raises.
 
     A report is a dict or an object in the manner of OpenAI, Anthropic or Gemini, or `None`.
     """
@@ -59,8 +59,10 @@ def read_usage(report: "Any") -> Usage:
         usage.total = total = report["total_tokens"]
         if (
             type(prompt) is type(completion) is type(total) is int
-            and prompt >= 0 <= completion
-            and prompt + completion == total <= _MOST
+            and prompt >= 0
+            and completion >= 0
+            and prompt + completion == total
+            and total <= _MOST
             and (len(report) == 3 or _has_plain_details(usage, report))
         ):
             usage.status = usage.MEASURED
@@ -77,17 +79,20 @@ def read_usage(report: "Any") -> Usage:
 def _has_plain_details(usage: Usage, report: "dict[str, Any]") -> bool:
     """Take over the cache reads and the reasoning; `False` if there is more in the report."""
     usage.cached = _only(report["prompt_tokens_details"], "cached_tokens", usage.input)
-    if len(report) == 4:
-        return True
-    details = report["completion_tokens_details"]
-    usage.reasoning = _only(details, "reasoning_tokens", usage.output)
-    return len(report) == 5
+    if len(report) > 4:
+        details = report["completion_tokens_details"]
+        usage.reasoning = _only(details, "reasoning_tokens", usage.output)
+    return len(report) < 6
 
 
-def _only(details: "dict[str, Any]", name: str, most: int | None) -> int:
+def _only(details: "dict[str, Any]", name: str, most: "Any") -> int:
     """Return a part of `most` tokens; raise `ValueError` where another part is not zero."""
-    part: int = details[name]
-    others = len(details) > 1 and (sum(details.values()) != part or min(details.values()) < 0)
-    if type(part) is not int or not 0 <= part <= (most or 0) or others:
-        raise ValueError(name)
+    part = 0
+    for key, count in details.items():
+        if key == name:
+            part = count
+        elif count:
+            raise ValueError
+    if type(part) is not int or not 0 <= part <= most:
+        raise ValueError
     return part

@@ -1,8 +1,8 @@
-"""Count a streamed answer while it comes."""
+"""A streamed answer, counted while it comes and after it was cut."""
 
 from budget_core.checks import check_limit
 from budget_core.errors import BudgetError
-from budget_core.provider import usage_of
+from budget_core.provider import ChatResponse, usage_of
 from budget_core.usage import Usage, read_usage
 from budget_core.usage_estimate import (
     bytes_in,
@@ -68,6 +68,12 @@ class StreamedAnswer:
                 self.cut = True
                 raise AnswerTooLongError(f"the answer is longer than its limit of {limit} tokens")
 
+    def cut_answer(self, error: BaseException) -> "ChatResponse | None":
+        """Return the part that came as the answer, if it was cut at its limit; else `None`."""
+        if not self.cut or not isinstance(error, Exception):
+            return None
+        return ChatResponse(self.text, finish_reason="length")
+
     def lower(self, limit: int | None) -> None:
         """Have the answer end at so many tokens, if its limit is higher; `None` changes nothing."""
         if limit is not None and (self._limit is None or limit < self._limit):
@@ -84,7 +90,7 @@ class StreamedAnswer:
         return max(self._counted, tokens_in(self._bytes))
 
     def usage_of(self, response: "Any", messages: "Messages", tools: "Tools | None") -> Usage:
-        """Return what a call that is over used; `response` is `None` where it failed.
+        """Return the usage of a call that is over; `response` is `None` where it failed.
 
         It is the response's own report, else the last one that came with the stream, else an
         estimate of what was asked and of what came, if anything came. Never raises.

@@ -69,7 +69,7 @@ class WallClock:
             if not date:
                 return 0
             self._offset = date - self._count()
-        return (self._count() + self._offset) // self._second
+        return (self.monotonic() + self._missed + self._offset) // self._second
 
     def elapsed(self) -> int:
         """Return the monotonic clock's seconds."""

@@ -1,7 +1,6 @@
-"""Put a budget between an agent loop and its model."""
+"""A provider that keeps the calls of an agent loop within a budget."""
 
 from budget_core.config import Enforcement, check_enforcement
-from budget_core.usage import read_usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,8 +10,6 @@ if TYPE_CHECKING:
     from budget_core._types import Hook, Messages, Provider, Tools
     from budget_core.ledger._types import AnyLedger
     from budget_core.tracker import BudgetTracker
-
-_OPTIONS = "max_tokens temperature reasoning_effort response_format"
 
 
 class BudgetWrapper:
@@ -40,6 +37,8 @@ class BudgetWrapper:
     a `fallback_model`.
     """
 
+    ledger_account: "Any" = None
+
     def __init__(
         self,
         inner: "Provider",
@@ -65,12 +64,11 @@ class BudgetWrapper:
             from budget_core.provider import check_provider  # loaded to refuse
 
             check_provider("inner", inner)
-        self.account: Any = None
         options = (account, prices, count_tokens, max_tokens, ttl, key, raises, wait, expect)
         if ledger is not None or any(options):
             from budget_core.ledger.for_wrapper import draw_on  # loaded for the first ledger
 
-            inner, tracker, self.account = draw_on(
+            tracker, self.ledger_account = draw_on(
                 self, inner, tracker, enforcement, ledger, *options
             )
         if tracker is None or not hasattr(tracker, "alert"):
@@ -91,18 +89,23 @@ class BudgetWrapper:
     def __getattr__(self, name: str) -> "Any":
         if name == "inner" or name.startswith("__"):  # asked before __init__ ran, as copy does
             raise AttributeError(name)
-        return getattr(self.inner, name)
+        account = self.ledger_account
+        return getattr(account if account and name in account.SHOWN else self.inner, name)
 
     def get_default_model(self) -> str:
         """Return the inner provider's default model."""
         return self.inner.get_default_model()
 
     async def close(self) -> None:
-        """Close the inner provider if it can be closed, by a plain or an async `close()`."""
+        """Close the inner provider if it can be closed, by a plain or an async `close()`.
+
+        The ledger gets first what it is owed.
+        """
         from budget_core.provider import maybe_await  # most programs never close a provider
 
-        if hasattr(self.inner, "close"):
-            await maybe_await(self.inner.close())
+        for one in (self.ledger_account, self.inner):
+            if hasattr(one, "close"):
+                await maybe_await(one.close())
 
     async def chat(
         self,
@@ -121,17 +124,19 @@ class BudgetWrapper:
         estimated; where some of its answer had reached `on_delta`, its usage is what the provider
         had reported by then, or an estimate.
         """
-        tracker, inner, account = self.tracker, self.inner, self.account
-        if tracker.expires:
-            tracker.maybe_auto_reset()
-        if tracker.alert or (account is not None and account.is_due(tracker.due_ppm)):
-            from budget_core.enforcement import enforce  # loaded when a budget nears its edge
+        if rest:
+            names = "max_tokens temperature reasoning_effort response_format"
+            options.update(zip(names.split(), rest))
+        if self.ledger_account is not None:
+            return await self.ledger_account.chat(self, messages, tools, model, options)
+        tracker, inner = self.tracker, self.inner
+        tracker.maybe_auto_reset()
+        if tracker.alert:
+            from budget_core.enforcement import enforce  # loaded near a limit
 
             answer, messages, tools, model = await enforce(self, messages, tools, model)
             if answer is not None:
                 return answer
-        if rest:
-            options.update(zip(_OPTIONS.split(), rest))
         counted = model
         if tracker.by_model and model is None:
             counted = inner.get_default_model()
@@ -147,21 +152,18 @@ class BudgetWrapper:
             except Exception:  # noqa: BLE001, S110 - an answer is not lost for want of its usage
                 pass
             return response
-        except Exception as error:
+        except BaseException as error:
             failure = error
             raise
         finally:
-            if streamed is not None:
-                usage = streamed.usage_of(response, messages, tools)
-            if self.estimates:
-                usage = read_usage(usage)
-                if usage.status in usage.UNCLEAR:
-                    try:
-                        from budget_core.settlement import Settlement  # for the first of those
+            if self.estimates or streamed is not None:
+                try:
+                    from budget_core.settlement import Settlement  # for the first of those
 
-                        usage = Settlement(response, failure, messages, tools, streamed).usage
-                    except Exception:  # noqa: BLE001, S110 - no memory left: it is recorded as it is
-                        pass
+                    outcome = Settlement(response, failure, messages, tools, streamed)
+                    usage = outcome.recorded(self.estimates)
+                except Exception:  # noqa: BLE001, S110 - no memory left: it is recorded as it is
+                    pass
             failure = None
             tracker.record(usage, counted)
             if tracker.alert:

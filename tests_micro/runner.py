@@ -71,6 +71,8 @@ def main(wanted: "list[str]") -> int:
     sys.path[0] = FOLDER.rpartition("/")[0]  # the root, where the packages are
     modules: Any = sys.modules
     modules.setdefault("logging", QuietLogging())
+    heap: Any = gc
+    heap.threshold(1 << 18)  # what tests leave behind lies close together, and large blocks fit
     results = Results()
     for name in module_names(FOLDER):
         if not wanted or any(within(name, one) or within(one, name) for one in wanted):

@@ -216,7 +216,9 @@ def test_a_damaged_state_is_replaced_by_a_day_spent() -> None:
     store, clock = FailingStore(), FakeClock(MIDNIGHT)
     store.save({"day": "today"})
     water(store, clock)
-    assert water(store, clock).left() == {"calls": 0, "seconds": 0}
+    allowance = water(store, clock)
+    assert allowance.left() == {"calls": 0, "seconds": 0}
+    assert "earlier state was damaged" in str(raises(DailyLimitError, allowance.claim, seconds=1))
     clock.advance(DAY)
     assert water(store, clock).left() == {"calls": 4, "seconds": 120}
 

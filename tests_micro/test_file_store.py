@@ -30,8 +30,8 @@ LARGEST = {
     "tokens": 10**13 - 1,
     "ahead": 10**7 - 1,
     "warned": 1_000_001,
-    "announced": 127,
-    "behind": 999_999,
+    "announced": 63,
+    "behind": 1_999_999,
 }
 
 

@@ -85,13 +85,6 @@ def test_affordable_is_the_largest_completion_whose_cost_fits() -> None:
                     assert price.cost(prompt, most) <= money < price.cost(prompt, most + 1), case
 
 
-def test_affordable_is_found_by_counting_too() -> None:
-    price = Price(0.7, 1.1)
-    for money in range(0, 40_000, 777):
-        fitting = [count for count in range(40) if price.cost(5, count) <= money]
-        assert price.affordable(money, 5) == (fitting[-1] if fitting else -1), money
-
-
 def test_what_is_free_is_affordable_without_money() -> None:
     assert Price(0, 0).affordable(0, 1000) is None
     assert Price(0, 1).affordable(0, 1000) == 0

@@ -1,7 +1,7 @@
 """All that a turn gathers, and who may still write to it."""
 
 from budget_core import CitationAccumulator, ToolTraceEntry, TurnBudget, TurnRuntimeState
-from budget_core.turn_state import MAX_REPAIR_ATTEMPTS
+from budget_core.allowance import MAX_REPAIR_ATTEMPTS
 from tests_micro.support import RecordingLock, raises
 
 TYPE_CHECKING = False

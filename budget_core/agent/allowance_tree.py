@@ -42,7 +42,7 @@ class SharedAllowance(Allowance):
         self.closing = False
 
     def own_left(self, held: bool = True, below: bool = False) -> int | None:
-        """Return what this allowance alone has left; `None` is unlimited.
+        """Return the amount that this allowance alone has left; `None` is unlimited.
 
         What is `held` counts as used unless `held` is false. `below` asks for a child, which gets
         nothing of what is kept.
@@ -64,7 +64,7 @@ class SharedAllowance(Allowance):
         return tightest, least
 
     def left(self, held: bool = True) -> int | None:
-        """Return what may be used now, here and above; `None` is unlimited."""
+        """Return the amount that may be used now, here and above; `None` is unlimited."""
         return self.tightest(held)[1]
 
     def can_claim(self) -> bool:

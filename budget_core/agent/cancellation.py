@@ -32,7 +32,7 @@ async def call_within(
     cap_s: float | None = None,
     timed: bool = True,
 ) -> "Any":
-    """Return what a function returns, awaited if need be, while the run goes on.
+    """Return a function's result, awaited if need be, while the run goes on.
 
     The call takes at most `cap_s` seconds. Where `timed` is false the caller keeps the
     time, and the call ends early only if the run is stopped.

@@ -5,8 +5,8 @@ from budget_core.agent.budget import Budget
 from budget_core.agent.stop import AXES, StopReason, at_limit, in_words
 from budget_core.checks import NoLock, check_count
 from budget_core.durations import in_ms, inf
-from budget_core.edge import kept_calls, kept_of
 from budget_core.monotonic import MONOTONIC
+from budget_core.thresholds import kept_calls, kept_of
 from budget_core.usage import read_usage
 
 TYPE_CHECKING = False
@@ -301,7 +301,7 @@ class Envelope:
         return found
 
     def used(self, axis: str) -> int:
-        """Return what is used of an axis, of tool calls with those that were refused."""
+        """Return the usage of an axis; that of tool calls includes refused ones."""
         if axis == "elapsed_ms":
             return self.elapsed_ms()
         count: SharedAllowance = getattr(self, axis)
@@ -338,7 +338,7 @@ class Envelope:
                     return
 
     def usage(self) -> "dict[str, int]":
-        """Return what is used, in whole numbers, children's use included."""
+        """Return the usage by axis in whole numbers, children's included."""
         with self.lock:
             seen = {axis: count.used for axis, count in self._counts()}
             seen["elapsed_ms"] = self.elapsed_ms()
@@ -347,7 +347,7 @@ class Envelope:
         return seen
 
     def remaining(self) -> "dict[str, int | None]":
-        """Return what is left on each axis, here and above, without what is kept.
+        """Return the amount left on each axis, here and above, without the reserve.
 
         `time_ms` is the time's; `None` is unlimited.
         """
@@ -413,7 +413,7 @@ class Envelope:
     # Changes
 
     def begin_last_call(self) -> None:
-        """Make what is kept available to this envelope, and to none below it."""
+        """Make the reserve available to this envelope, and to none below it."""
         with self.lock:
             self.closing = True
             for _, count in self._counts():

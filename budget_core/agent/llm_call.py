@@ -8,9 +8,9 @@ import asyncio
 from budget_core.agent.allowance_tree import smaller_limit
 from budget_core.agent.cancellation import CutShortError, call_within, wait_until
 from budget_core.agent.stop import StoppedError, StopReason, in_words
+from budget_core.call import Call
 from budget_core.errors import ProviderError
-from budget_core.provider import ChatResponse, is_too_long, maybe_await
-from budget_core.settlement import Settlement
+from budget_core.provider import is_too_long, maybe_await
 from budget_core.usage import Usage, read_usage
 
 TYPE_CHECKING = False
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from budget_core.agent.allowance_tree import SharedAllowance
     from budget_core.agent.envelope import Envelope
     from budget_core.prices import Price
+    from budget_core.settlement import Settlement
     from budget_core.turn_state import TurnRuntimeState
 
 
@@ -52,7 +53,7 @@ class Request:
 
 
 class Admission:
-    """One LLM call that asks an envelope for a turn, tokens and money, and holds them.
+    """The hold of one LLM call on an envelope: a turn, tokens and money; it waits for its turn.
 
     - `prompt`: the size of the prompt as far as it was counted.
     - `limit`: the most completion tokens; wanted, and once admitted, allowed. `None` is no bound.
@@ -60,9 +61,11 @@ class Admission:
     - `tokens`, `nano_usd`: what is held until the call is settled; its turn is used by then.
     - `lacking`: the count that it waits for, once it has to wait.
     - `left`: what the envelope had left before this call.
+    - `call`: the `LlmCall` that is admitted, if it is that of a run.
     """
 
     tokens = nano_usd = 0
+    call: "Any" = None
     lacking: "SharedAllowance | None" = None
     left: "dict[str, int | None]"
 
@@ -99,7 +102,7 @@ class Admission:
         self._loop: Any = asyncio.get_event_loop()
         queue.append(self)
         try:
-            found = await wait_until(self._answer, self.envelope, self.envelope.remaining_s)
+            found = await wait_until(self._poll, self.envelope, self.envelope.remaining_s)
         finally:
             queue.remove(self)
             if self.lacking is not None:
@@ -107,12 +110,12 @@ class Admission:
         if found is not self:
             raise StoppedError(found)
 
-    def _answer(self) -> "Any":
+    def _poll(self) -> "Any":
         if self._is_first():
             self.left = self.envelope.remaining()
-            answer = self.claim()
-            if answer is not None:
-                return answer
+            found = self.claim()
+            if found is not None:
+                return found
         return self.envelope.check()
 
     def _is_first(self) -> bool:
@@ -179,7 +182,7 @@ class Admission:
         return limit, None
 
     def _left(self, count: "SharedAllowance", held: bool) -> int | None:
-        """Return what the call may use of one axis.
+        """Return the amount that the call may use of one axis.
 
         Where its prompt is counted, that is at most half of what the envelope itself has: the
         prompt of the final call will be this one with its answer.
@@ -190,51 +193,59 @@ class Admission:
         return left
 
 
-class LlmCall:
-    """What an admitted call asks for, and what became of it.
+class LlmCall(Call):
+    """One LLM call of a run: what it asks for, and what became of it.
 
-    - `hold`: its `Admission`; `ledger`: what is held for it in a ledger, if anything.
-    - `response`: the answer, or `reason`: why there is none. `text`: what has come of the answer.
+    - `prompt`: the size of its prompt, 0 if it was not counted.
+    - `limit`: the most completion tokens; wanted, and once admitted, allowed. `None` is no bound.
+    - `price`: what its tokens cost, where that is known.
+    - `reserve`: what its run holds in a ledger for the final call; `is_last`: whether it is that.
+    - `ledger`: what is held for it in a ledger; `left`: what the envelope had left before it.
+    - `response`: the answer, or `reason` and `error`: why there is none. `text`: what has come of
+      the answer.
     - `usage`: what was used. `nano_usd`: what that cost, `None` where no price is known.
     - `report`: the provider's report, or an estimate in its form.
-
-    `counted` tells whether money is counted at all.
     """
 
+    model: str
+    prompt = 0
+    limit: int | None = None
+    price: "Price | None" = None
+    reserve: "Any" = None
+    is_last = False
+    ledger: "Any" = None
+    left: "dict[str, int | None]"
     response: "Any" = None
     reason: StopReason | None = None
     report: "Any" = None
     nano_usd: int | None = 0
     text = ""
-    ledger: "Any" = None
-    _error: "Exception | None" = None
-    _streamed: "Any" = None
+    error: "Exception | None" = None
+    _is_made = False
 
-    def __init__(self, inner: "Provider", hold: "Admission", counted: bool) -> None:
+    def __init__(
+        self, inner: "Provider", envelope: "Envelope", request: Request, notices: "Messages"
+    ) -> None:
+        super().__init__(request.messages + notices, request.tools, None, dict(request.options))
         self.inner = inner
-        self.hold = hold
-        self._counted = counted
-        self._asked: dict[str, Any] = {}
+        self.envelope = envelope
         self.usage = read_usage(None)
 
-    async def make(self, request: Request, notices: "Messages", on_delta: "Any") -> None:
-        """Make a call, with the `notices` that go with it once, and with a stream.
-
-        An exception of the provider becomes the reason.
-        """
-        self._asked = asked = dict(request.options, model=self.hold.model, tools=request.tools)
-        asked["messages"] = request.messages + notices
-        if self.hold.limit is not None:
-            asked["max_tokens"] = self.hold.limit
+    async def make(self, on_delta: "Any") -> None:
+        """Make the call, with a stream; an exception of the provider becomes the reason."""
+        options = self.options
+        if self.limit is not None:
+            options["max_tokens"] = self.limit
         if on_delta is not None and getattr(self.inner, "supports_response_deltas", False):
             from budget_core.usage_stream import StreamedAnswer  # loaded for the first stream
 
-            asked["on_delta"] = self._streamed = StreamedAnswer(on_delta, self.hold.limit)
+            options["on_delta"] = StreamedAnswer(on_delta, self.limit)
         if getattr(self.inner, "supports_left_s", False) is True:
-            asked["left_s"] = self.hold.envelope.remaining_s
+            options["left_s"] = self.envelope.remaining_s
         failure: Exception | None = None
+        self._is_made = True
         try:
-            await call_within(self.hold.envelope, self._chat)
+            await call_within(self.envelope, self._chat)
         except CutShortError as error:
             failure = error
             self.reason = error.reason
@@ -246,73 +257,98 @@ class LlmCall:
         if self.response is not None:
             self.reason = None
             return
-        self._error = failure
+        self.error = failure
         if self.reason is None:
             self.reason = StopReason(StopReason.PROVIDER_ERROR, "it returned nothing")
 
     async def _chat(self) -> None:
+        asked = dict(self.options, messages=self.messages, tools=self.tools, model=self.model)
         try:
-            response = await maybe_await(self.inner.chat(**self._asked))
+            response = await maybe_await(self.inner.chat(**asked))
             if response is not None:  # a malformed answer raises here, not later
                 _ = (response.content, response.tool_calls)
                 if response.finish_reason == "error":  # exoclaw's word for a failure
                     raise ProviderError(0, text_of(response.content) or "the provider failed")
         except Exception as error:
-            if self._streamed is None or not self._streamed.cut:
+            streamed = self.options.get("on_delta")
+            response = None if streamed is None else streamed.cut_answer(error)
+            if response is None:
                 raise
-            self._error = error
-            response = ChatResponse(self._streamed.text, finish_reason="length")
+            self.error = error
         self.response = response
 
-    async def settle(self, state: "TurnRuntimeState | None") -> None:
-        """Count the reported usage, or an estimate where there is none, in the place of the hold.
-
-        With a ledger, one that broke off counts as what is charged there: at least what was held.
-        """
+    async def end(self, state: "TurnRuntimeState | None") -> None:
+        """Settle the call, and count its usage in a turn's state too."""
         self.text = text_of(getattr(self.response, "content", None)) or ""
-        if self._streamed is not None:
-            self.text = self.text or self._streamed.text
-        asked = (self._asked.get("messages", ()), self._asked.get("tools"))
-        tier = self._asked.get("service_tier")
-        outcome = Settlement(self.response, self._error, *asked, self._streamed, tier)
-        outcome.billed = outcome.billed and bool(self._asked)  # else it was not made
+        streamed = self.options.get("on_delta")
+        if streamed is not None:
+            self.text = self.text or streamed.text
         try:
-            unclear = self._count(outcome)
-            tokens, nano_usd = self.usage.total, self.nano_usd
-        except Exception:  # noqa: BLE001 - a call that cannot be counted costs what was held
-            tokens, nano_usd, unclear = self.hold.tokens, self.hold.nano_usd, ["missing"]
-        self.hold.settle(tokens, nano_usd or 0, *unclear)
-        if state is not None:
-            state.add_usage(self.usage)
-        if self.ledger is not None:
-            await self.ledger.account.settle(self.ledger, outcome)
+            await self.settle(self.response, self.error, self._is_made)
+        finally:
+            if state is not None:
+                state.add_usage(self.usage)
 
-    def _count(self, outcome: Settlement) -> "list[str]":
+
+class EnvelopeAccount:
+    """An envelope, as an account that the calls of a run draw on; `counts_money` if it has prices.
+
+    Its hold is an `Admission`. A call that broke off counts as at least what its ledger charged.
+    """
+
+    def __init__(self, envelope: "Envelope", counts_money: bool) -> None:
+        self._envelope = envelope
+        self._counts_money = counts_money
+
+    async def hold(self, call: LlmCall) -> Admission:
+        """Return when a call is admitted; raises `StoppedError` if it never will be."""
+        held = Admission(self._envelope, call.prompt, call.limit, call.price, call.model)
+        held.call = call
+        await held.wait()
+        call.limit, call.left = held.limit, held.left
+        return held
+
+    async def settle(self, hold: Admission, outcome: "Settlement") -> None:
+        """Replace the hold by the call's usage. A call that was not sent takes no turn."""
+        if not outcome.sent:
+            with self._envelope.lock:
+                self._envelope.turns.add(-1)
+            hold.settle(0, 0)
+            return
+        call = hold.call
+        try:
+            unclear = self._count(call, outcome)
+            tokens, nano_usd = call.usage.total, call.nano_usd
+        except Exception:  # noqa: BLE001 - a call that cannot be counted costs what was held
+            tokens, nano_usd, unclear = hold.tokens, hold.nano_usd, ["missing"]
+        hold.settle(tokens, nano_usd or 0, *unclear)
+
+    def _count(self, call: LlmCall, outcome: "Settlement") -> "list[str]":
         """Note what was used and what it cost; return the counts of poorly known calls to raise."""
-        price, held = self.hold.price, {} if self.ledger is None else self.ledger.amounts
+        charged = (call.ledger and call.ledger.charged) or {}  # it is settled first
         broken = outcome.billed and outcome.failed
         if broken:
-            outcome.raise_to(held.get("tokens", 0))
+            outcome.raise_to(charged.get("tokens", 0))
         usage = outcome.usage
         if usage.status == Usage.ESTIMATED:
             from budget_core.usage_estimate import as_report
 
-            self.report = as_report(usage)
+            call.report = as_report(usage)
         else:
-            streamed = self._streamed
-            self.report = getattr(self.response, "usage", streamed and streamed.usage)
+            streamed = call.options.get("on_delta")
+            call.report = getattr(call.response, "usage", streamed and streamed.usage)
         unclear = {Usage.ESTIMATED: ["estimated"], Usage.INVALID: ["missing"]}.get(
             usage.status, ["estimated"] * broken
         )
-        made = self._error if self.response is None else self.response
+        made = call.error if call.response is None else call.response
         attempts = getattr(made, "attempts", 1)
         unclear += ["retries"] * (attempts - 1 if type(attempts) is int else 0)
-        self.nano_usd, full = outcome.cost(price)
-        if broken and self.nano_usd is not None:
-            self.nano_usd = max(self.nano_usd, held.get("nano_usd", 0))
-        if not full and (price is not None or self._counted):
+        call.nano_usd, full = outcome.cost(call.price)
+        if broken and call.nano_usd is not None:
+            call.nano_usd = max(call.nano_usd, charged.get("nano_usd", 0))
+        if not full and (call.price is not None or self._counts_money):
             unclear.append("unpriced")
-        self.usage = usage
+        call.usage = usage
         return unclear
 
 

@@ -2,7 +2,7 @@
 
 from budget_core.agent.allowance_tree import smaller_limit
 from budget_core.agent.cancellation import CutShortError, call_within
-from budget_core.agent.llm_call import Admission, LlmCall, Request
+from budget_core.agent.llm_call import EnvelopeAccount, LlmCall, Request
 from budget_core.agent.stop import StoppedError, StopReason, StopRequested, in_words
 from budget_core.agent.wind_down import WindDown
 from budget_core.checks import check_limit
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from budget_core.ledger._types import AnyLedger
     from budget_core.turn_state import TurnRuntimeState
 
-FINAL = (
+AT_ONCE = (  # kinds of reasons that end a run without a final call
     StopReason.EXPLICIT_STOP,
     StopReason.CANCELLED,
     StopReason.CONTEXT_LIMIT,
@@ -53,8 +53,10 @@ class Gate:
       too, as for `Envelope.open`.
 
     `reason` is why the run is over, `turn` the number of calls, `partial_text` the text of calls
-    that broke off.
+    that broke off. Where its owner `reflects`, an answer without tool calls need not be the last.
     """
+
+    reflects = False
 
     def __init__(
         self,
@@ -97,7 +99,11 @@ class Gate:
         envelope.notes = {}
         if envelope.draw_on(ledger, account, max_tokens, ttl, wait, expect):
             envelope.ledger.refuse_twice(inner)
-        self._final = None if envelope.ledger is None else envelope.ledger.reserve_for(envelope)
+        self._accounts: list[Any] = [EnvelopeAccount(envelope, prices is not None)]
+        self._final = None
+        if envelope.ledger is not None:
+            self._accounts.append(envelope.ledger)
+            self._final = envelope.ledger.reserve_for(envelope)
         if stop_when is not None:
             stop_when.reset()
 
@@ -123,7 +129,8 @@ class Gate:
         if self._final is not None and not self._final.begun and reason.error is not None:
             raise StoppedError(reason)
         broken = reason.kind == StopReason.PROVIDER_ERROR and not self.fallback_model
-        if reason.kind in FINAL or broken or envelope.closing or envelope.budget.last_call is None:
+        is_over = reason.kind in AT_ONCE or broken or envelope.closing
+        if is_over or envelope.budget.last_call is None:
             raise StoppedError(reason)
         envelope.begin_last_call()
         if envelope.check() is not None:
@@ -136,12 +143,12 @@ class Gate:
             return await self._call(request, on_delta, reason)
         except StoppedError as error:
             kind = error.reason.kind
-            if kind in FINAL and kind != StopReason.CONTEXT_LIMIT:
+            if kind in AT_ONCE and kind != StopReason.CONTEXT_LIMIT:
                 self.reason = reason = error.reason
             raise StoppedError(reason)
 
     async def run_hook(self, hook: "Callable[..., Any]", *arguments: "Any") -> "Any":
-        """Return what a hook of the user's returns; `StoppedError` if it stops the run or fails.
+        """Return the result of a user's hook; `StoppedError` if it stops the run or fails.
 
         An async hook is cancelled when the time is over or the run is stopped.
         """
@@ -171,15 +178,17 @@ class Gate:
         if before:
             notices.insert(0, {"role": "assistant", "content": before})
         call = await self._admit(request, notices, last is not None)
-        hold, model = call.hold, call.hold.model
+        model = call.model
         self.turn += 1
         try:
-            self.emit("turn_started", turn=self.turn, remaining=hold.left, stage=stage, model=model)
+            self.emit("turn_started", turn=self.turn, remaining=call.left, stage=stage, model=model)
             for text in texts:
                 self.emit("notice", text=text, stage=stage)
-            await call.make(request, notices, on_delta)
+            await call.make(on_delta)
         finally:
-            await call.settle(self.state)
+            if self._final is not None:
+                self._final.over = last is not None or self._is_answered(call)
+            await call.end(self.state)
             self.partial_text = joined(before, call.text)
         if call.reason is not None:
             self.emit("response_failed", reason=call.reason, usage=call.report, model=model)
@@ -189,12 +198,18 @@ class Gate:
         self.partial_text = before
         return response
 
+    def _is_answered(self, call: LlmCall) -> bool:
+        """Tell whether no call follows this one, as far as is known before its settlement."""
+        if call.response is None or call.response.tool_calls or self.middleware:
+            return False
+        return not self.reflects or self.envelope.reflections.left() == 0
+
     async def _axes(self) -> "list[Axis]":
-        """Return what is used of the account, read again if that is due."""
-        standing = self.envelope.ledger.standing
-        if await self.run_hook(standing.look):
+        """Return the axes of the account, its balance read again if that is due."""
+        balance = self.envelope.ledger.cached_balance
+        if await self.run_hook(balance.look):
             self.envelope.notes["notice"] = 0
-        axes: list[Axis] = standing.axes(None if self._final is None else self._final.held)
+        axes: list[Axis] = balance.axes(None if self._final is None else self._final.held)
         return axes
 
     async def close(self) -> None:
@@ -218,25 +233,18 @@ class Gate:
             models.append(self.fallback_model)
         first: Any = None
         for model in models:
-            price = None
+            call = LlmCall(self.inner, envelope, request, notices)
+            call.model, call.prompt, call.limit = model, prompt, limit
+            call.reserve, call.is_last = self._final, last
             if self.prices is not None:
                 from budget_core.prices import price_of  # loaded where there are prices
 
-                price = price_of(self.prices, str(model))
-            hold = Admission(envelope, prompt, limit, price, model)
+                call.price = price_of(self.prices, str(model))
             try:
-                await hold.wait()
-                call = LlmCall(self.inner, hold, self.prices is not None)
-                if envelope.ledger is None:
-                    return call
-                reason = await envelope.ledger.admit(
-                    call, request, notices, prompt, self._final, last
-                )
-                if reason is None:
-                    return call
+                await call.admit(self._accounts)
+                return call
             except StoppedError as error:
-                reason = error.reason
-            first = first or reason
+                first = first or error.reason
         raise StoppedError(first)
 
     async def _fit(self, request: Request, notices: "Messages") -> int:
@@ -270,7 +278,7 @@ class Gate:
                 changed = await self.run_hook(one.after_llm, request, response, self.envelope)
                 response = response if changed is None else changed
         except StoppedError as error:
-            if error.reason.kind not in FINAL:
+            if error.reason.kind not in AT_ONCE:
                 raise
             self.reason = error.reason
         scope = getattr(response, "cut_off_by", None)
@@ -284,7 +292,7 @@ class Gate:
         """Note that an answer ended at its limit: without tool calls, the run is over with it."""
         if self.reason is not None or response.tool_calls:
             return
-        limit, by = call.hold.limit, getattr(response, "cut_short_by", None)
+        limit, by = call.limit, getattr(response, "cut_short_by", None)
         text = "the answer was cut off at the end of its tokens"
         if by is not None:
             text += ", which were what the account could afford"

@@ -7,7 +7,6 @@ from budget_core.agent.tool import Tool
 from budget_core.agent.toolbox import Toolbox
 from budget_core.errors import refuse
 from budget_core.provider import check_provider
-from budget_core.turn_state import TurnRuntimeState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from budget_core._types import Hook, Provider
     from budget_core.agent.run import OperativeResult
     from budget_core.ledger._types import AnyLedger
+    from budget_core.turn_state import TurnRuntimeState
 
 
 class Operative:
@@ -31,7 +31,7 @@ class Operative:
     - `on_event(kind, **fields)`: called with what happens; see `docs/operatives.md`. An error that
       it raises is kept as the result's `hook_error` and changes nothing else.
     - `stream`: ask for the answer piece by piece; each is an event `delta`.
-    - `session_id`: names the runs' `TurnRuntimeState`.
+    - `session_id`: names the `TurnRuntimeState` that each run then keeps for its result.
     - the rest as for `Gate`: `model`, `fallback_model`, `wind_down`, `stop_when`, `middleware`,
       `prices`, `count_tokens`, `compact`, `ledger`, `account`.
 
@@ -40,7 +40,6 @@ class Operative:
     """
 
     ENVELOPE = Envelope
-    STATE = TurnRuntimeState
     RUN = Run
 
     def __init__(
@@ -52,7 +51,7 @@ class Operative:
         reflect: "Callable[..., Any] | None" = None,
         on_event: "Hook | None" = None,
         stream: bool = False,
-        session_id: str = "run",
+        session_id: str | None = None,
         ledger: "AnyLedger | None" = None,
         account: str | None = None,
         **gate: "Any",
@@ -93,7 +92,7 @@ class Operative:
     def run(
         self, messages: "str | Sequence[dict[str, Any]]", budget: "Budget | Envelope | None" = None
     ) -> "Coroutine[Any, Any, OperativeResult]":
-        """Return what a run comes to, from a question or a conversation to the final answer.
+        """Run from a question or a conversation to the final answer, and return the result.
 
         It is stopped for the reason in the result, never by an exception of the model's or a
         tool's. If this is cancelled, so are its calls; the event `stopped` has what there is.
@@ -114,8 +113,16 @@ class Operative:
         envelope = given if isinstance(given, Envelope) else self.ENVELOPE.open(given)
         return self.RUN(self, messages, envelope)
 
-    def toolbox(self, envelope: Envelope, state: TurnRuntimeState) -> Toolbox:
-        """Return what calls the tools of one run."""
+    def state(self, envelope: Envelope) -> "TurnRuntimeState | None":
+        """Return the state of one run; `None` without a `session_id`."""
+        if self.session_id is None:
+            return None
+        from budget_core.turn_state import TurnRuntimeState  # most programs on a chip read none
+
+        return TurnRuntimeState(self.session_id, envelope)
+
+    def toolbox(self, envelope: Envelope, state: "TurnRuntimeState | None") -> Toolbox:
+        """Return the `Toolbox` of one run."""
         return Toolbox(self.tools, envelope, state)
 
     def as_tool(

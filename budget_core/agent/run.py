@@ -4,7 +4,7 @@ import asyncio
 import json
 
 from budget_core.agent.llm_call import Request, text_of
-from budget_core.agent.llm_gate import FINAL, Gate, joined
+from budget_core.agent.llm_gate import AT_ONCE, Gate, joined
 from budget_core.agent.stop import StoppedError, StopReason, in_words
 from budget_core.agent.toolbox import ANSWERED, CALLED_OFF, CANCELLED, DENIED, ToolEnd, as_text
 from budget_core.errors import BudgetError
@@ -42,7 +42,8 @@ class OperativeResult:
       `content`.
     - `usage`: whole numbers by axis, as `Envelope.usage` has them.
     - `turns`: the LLM calls of this run itself.
-    - `budget`, `state`: the run's `Envelope` and `TurnRuntimeState`.
+    - `budget`, `state`: the run's `Envelope` and `TurnRuntimeState`; the latter is `None` for an
+      operative of the core that has no `session_id`.
     - `hook_error`: the last error that `on_event` raised, or `None`.
     """
 
@@ -54,17 +55,16 @@ class OperativeResult:
         reason: "StopReason | None",
         messages: "Messages",
         turns: int,
-        budget: "Envelope",
-        state: "TurnRuntimeState",
+        run: "Run",
     ) -> None:
         self.text = text
         self.reason = reason
         self.messages = messages
         self.turns = turns
-        self.budget = budget
-        self.state = state
-        self.tool_results = state.tool_results
-        self.usage = budget.usage()
+        self.budget = run.budget
+        self.state = run.state
+        self.tool_results = run.tool_results
+        self.usage = run.budget.usage()
 
     def __repr__(self) -> str:
         how = "completed" if self.reason is None else self.reason.kind
@@ -96,7 +96,8 @@ class Run:
         envelope: "Envelope",
     ) -> None:
         self.budget = envelope
-        self.state = operative.STATE(operative.session_id, envelope)
+        self.state: TurnRuntimeState = operative.state(envelope)
+        self.tool_results = [] if self.state is None else self.state.tool_results
         self.result: OperativeResult | None = None
         self.hook_error: Exception | None = None
         self._on_event = operative.on_event
@@ -113,6 +114,7 @@ class Run:
             state=self.state,
             **operative.gate,
         )
+        self._gate.reflects = self._reflect is not None
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
         self._messages = list(messages)
@@ -186,7 +188,7 @@ class Run:
         if calls:
             reason = await self._call_tools(calls)
             # at a limit, the gate has one more call to make
-            return reason is not None and reason.kind in FINAL, reason
+            return reason is not None and reason.kind in AT_ONCE, reason
         if self._reflect is None or not self.budget.reflections.claim():
             return True, None
         try:
@@ -252,7 +254,7 @@ class Run:
         return reason
 
     def _record(self, call: "ToolCall", end: ToolEnd) -> None:
-        self.state.tool_results.append(
+        self.tool_results.append(
             {
                 "id": call.id,
                 "name": call.name,
@@ -273,11 +275,12 @@ class Run:
         if self._gate.partial_text:
             text = self._gate.partial_text
             self._messages.append({"role": "assistant", "content": text})
-        state.close_writes()
-        state.timed_out = reason is not None and reason.kind == StopReason.TIMEOUT
-        state.final_text = text = text or digest(state.tool_results)
-        turns = self._gate.turn
-        result = OperativeResult(text, reason, self._messages, turns, self.budget, state)
+        text = text or digest(self.tool_results)
+        if state is not None:
+            state.close_writes()
+            state.timed_out = reason is not None and reason.kind == StopReason.TIMEOUT
+            state.final_text = text
+        result = OperativeResult(text, reason, self._messages, self._gate.turn, self)
         kind = "completed" if reason is None else "stopped"
         if reason is not None:
             from budget_core.log import log  # loaded for the first run that is stopped

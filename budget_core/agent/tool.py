@@ -29,6 +29,8 @@ class Tool:
     Raises `ValueError` naming what is wrong.
     """
 
+    SCHEMAS = "budget_core.agent.json_schema"  # loaded for each check
+
     def __init__(
         self,
         name: str,
@@ -48,7 +50,7 @@ class Tool:
         empty: dict[str, Any] = {"type": "object", "properties": {}}
         where = f"parameters of {name}"
         self.parameters: dict[str, Any] = briefly(
-            "budget_core.agent.json_schema", "check_schema", where, parameters or empty
+            self.SCHEMAS, "check_schema", where, parameters or empty
         )
         if cap_s is not None:
             in_ms(f"cap_s of {name}", cap_s)

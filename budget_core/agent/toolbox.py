@@ -1,4 +1,4 @@
-"""Call the tools a model asks for: arguments checked, time bounded, calls counted."""
+"""The tools of a run, as a model calls them: arguments checked, time bounded, calls counted."""
 
 import json
 
@@ -6,9 +6,9 @@ from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.envelope import Envelope
 from budget_core.agent.stop import StopReason, in_words
 from budget_core.agent.tool import ToolOutput
+from budget_core.allowance import claim_repair
 from budget_core.briefly import briefly
 from budget_core.provider import maybe_await
-from budget_core.turn_state import COMPLETED, TIMED_OUT
 from budget_core.usage import read_usage
 
 TYPE_CHECKING = False
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from budget_core.provider import ToolCall
     from budget_core.turn_state import TurnRuntimeState
 
+COMPLETED = "completed"
 FAILED = "failed"
+TIMED_OUT = "timed_out"
 DENIED = "denied"
 INVALID = "invalid"
 ANSWERED = "answered"
@@ -50,11 +52,12 @@ class Toolbox:
     """The tools of one run; calls are admitted one by one, in the order of the answer.
 
     `ends` has those of calls that have returned and are not yet recorded, by `id(call)`, so that
-    none is lost if the run is cancelled meanwhile.
+    none is lost if the run is cancelled meanwhile. What a tool returns after its call was given up
+    is dropped. A `state` traces the calls, and may block tools.
     """
 
     def __init__(
-        self, tools: "Sequence[Tool]", envelope: "Envelope", state: "TurnRuntimeState"
+        self, tools: "Sequence[Tool]", envelope: "Envelope", state: "TurnRuntimeState | None"
     ) -> None:
         self.tools = {tool.name: tool for tool in tools}
         if len(self.tools) < len(tools):
@@ -64,6 +67,8 @@ class Toolbox:
         self.offered: set[str] = set()
         self.ends: dict[int, ToolEnd] = {}
         self._complained: set[str] = set()
+        self._repairs = {} if state is None else state.validation_repair_counts
+        self._running: set[int] = set()
 
     def offer(self, definitions: "Tools | None") -> None:
         """Note the tools that were offered with the last request: the model may call no other."""
@@ -73,7 +78,7 @@ class Toolbox:
     def refusal(self, call: "ToolCall") -> ToolEnd | None:
         """Return why a call cannot be made as it was asked for, or `None`."""
         tool = self.tools.get(call.name)
-        if call.name in self.state.blocked_tool_names:
+        if self.state is not None and call.name in self.state.blocked_tool_names:
             return ToolEnd(DENIED, f"Error: {call.name} is blocked; go on without it.")
         wrong: str | None = "arguments must be a JSON object"
         if tool is None:
@@ -82,13 +87,11 @@ class Toolbox:
         elif call.name not in self.offered and self.envelope.tool_calls.left() != 0:
             return ToolEnd(DENIED, f"Error: {call.name} is off now; go on without it.")
         elif call.arguments is not None:
-            wrong = briefly(
-                "budget_core.agent.json_schema", "complaint_about", tool.parameters, call.arguments
-            )
+            wrong = briefly(tool.SCHEMAS, "complaint_about", tool.parameters, call.arguments)
         if wrong is None:
-            self.state.validation_repair_counts.pop(call.name, None)
+            self._repairs.pop(call.name, None)
             return None
-        if call.name in self._complained or self.state.claim_repair(call.name):
+        if call.name in self._complained or claim_repair(self._repairs, call.name):
             self._complained.add(call.name)  # one complaint an answer, however many calls
             text = f"Error: {wrong}. Nothing was done: call {call.name} again with that corrected."
             return ToolEnd(INVALID, f"Error: {wrong}" if tool is None else text)
@@ -96,10 +99,12 @@ class Toolbox:
 
     async def run(self, call: "ToolCall", trace_id: str) -> ToolEnd:
         """Call a tool whose arguments were checked, and return how that ended; raises nothing."""
-        tool, envelope = self.tools[call.name], self.envelope
-        if not self.state.set_trace_running(
-            trace_id, call.name, lambda: envelope.claim_tool_call(call.name)
-        ):
+        tool, envelope, state = self.tools[call.name], self.envelope, self.state
+
+        def claim() -> bool:
+            return envelope.claim_tool_call(call.name)
+
+        if not (claim() if state is None else state.set_trace_running(trace_id, call.name, claim)):
             return ToolEnd(DENIED, f"Error: no call of {call.name} is left; go on without it.")
         named = self.keywords(tool, call)
         token: Any = None
@@ -108,16 +113,20 @@ class Toolbox:
 
             token = named["token"] = DeadlineToken.from_budget(envelope, tool.cap_s)
         work = (tool, call, named, trace_id)
+        self._running.add(id(call))
         try:
             end: ToolEnd = await call_within(envelope, self._work, *work, cap_s=tool.cap_s)
         except CutShortError:
-            self.state.mark_trace_timed_out(trace_id)
+            if state is not None:
+                state.mark_trace_timed_out(trace_id)
             return self.cut_short(call.name)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the error goes to the model
-            count_reported(error, envelope, self.state)
-            self.state.complete_trace(trace_id)
+            count_reported(error, envelope, state)
+            if state is not None:
+                state.complete_trace(trace_id)
             return ToolEnd(FAILED, "Error: " + in_words(error))
         finally:
+            self._running.discard(id(call))
             try:
                 if token is not None:
                     token.cancel()
@@ -133,7 +142,9 @@ class Toolbox:
         value = await maybe_await(tool.run(**named))
         count_reported(value, self.envelope, self.state)
         end = as_end(value)
-        if self.state.complete_trace(trace_id, self.envelope.elapsed_ms() - since):
+        if self.state is not None:
+            self.state.complete_trace(trace_id, self.envelope.elapsed_ms() - since)
+        if id(call) in self._running:
             self.ends[id(call)] = end
         return end
 
@@ -160,11 +171,11 @@ class Toolbox:
             budget.stop("its call is over", StopReason.CANCELLED)
 
 
-def count_reported(value: "Any", budget: "Any", state: "TurnRuntimeState") -> "Any":
-    """Count what a tool says it used of a model itself, and what it cost; return its report.
+def count_reported(value: "Any", budget: "Any", state: "TurnRuntimeState | None") -> "Any":
+    """Record model usage that a tool reported, and its cost; return the report.
 
     The report is an attribute or a key `usage` of what it returned or raised; only a `ToolOutput`
-    tells a cost. The tokens count in `state`, and in a `budget` that is an `Envelope`.
+    tells a cost. The tokens count in a `state`, and in a `budget` that is an `Envelope`.
     """
     report: Any = None
     nano_usd = value.nano_usd if isinstance(value, ToolOutput) else None
@@ -175,7 +186,7 @@ def count_reported(value: "Any", budget: "Any", state: "TurnRuntimeState") -> "A
     usage = read_usage(report)
     if isinstance(budget, Envelope) and (report is not None or nano_usd is not None):
         budget.charge_report(usage, nano_usd)
-    if report is not None:
+    if report is not None and state is not None:
         state.add_usage(usage)
     return report
 
@@ -189,7 +200,7 @@ def as_end(value: "Any") -> ToolEnd:
 
 
 def as_text(value: "Any") -> str:
-    """Return what a tool returned as a text for the model: JSON where it is none, and can be."""
+    """Return a tool's result as a text for the model: JSON of other values, if possible."""
     if isinstance(value, str):
         return value
     try:

@@ -3,7 +3,7 @@
 from budget_core.briefly import briefly
 from budget_core.checks import check_text
 from budget_core.config import check_each, check_share, in_ppm
-from budget_core.edge import nearest, newly_reached, withdraw
+from budget_core.thresholds import nearest, newly_reached, withdraw
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import gc
 
 from budget_core.board.device import open_store
-from budget_core.day import DayWindow, load_day, spent_at_worst
+from budget_core.day import NAMES, DayWindow, spent_at_worst
 from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False
@@ -27,7 +27,8 @@ def report(settings: "Any") -> "dict[str, Any]":
     store = open_store(settings)
     window = DayWindow(WALL, settings.RESET_HOUR_UTC)
     cap = settings.DAILY_BUDGET
-    state, error = load_day(store, window)
+    state, doubt, failure = window.load(store, NAMES, len(NAMES))
+    error = doubt or failure
     ahead = spent = 0
     if state is not None:
         ahead = state["ahead"]

@@ -44,6 +44,16 @@ class LedgerProtocol(Protocol):
     def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
         """Settle a hold with what the call used."""
 
+    def renew(
+        self,
+        hold: Hold,
+        actual: dict[str, Any] | None,
+        amounts: Mapping[str, Any],
+        key: str | None = None,
+        ttl: float = TTL,
+    ) -> Hold:
+        """Commit a hold and take the next one on its path, in one step, or raise."""
+
     def release(self, hold: Hold) -> Hold:
         """Give back a hold whose call was never made."""
 
@@ -57,10 +67,10 @@ class LedgerProtocol(Protocol):
         """Count expired holds as spent; return how many there were."""
 
     def balance(self, path: str) -> list[Balance]:
-        """Return what stands against each limit of the path and of the accounts above it."""
+        """Return the balance of each limit of the path and of the accounts above it."""
 
     def history(self, path: str) -> list[Balance]:
-        """Return what an account's own limits counted in windows that are over."""
+        """Return the balances of an account's own limits in past windows."""
 
     def close(self) -> None:
         """Settle what can be settled, and close the ledger."""
@@ -97,6 +107,16 @@ class AsyncLedgerProtocol(Protocol):
     async def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
         """Settle a hold with what the call used."""
 
+    async def renew(
+        self,
+        hold: Hold,
+        actual: dict[str, Any] | None,
+        amounts: Mapping[str, Any],
+        key: str | None = None,
+        ttl: float = TTL,
+    ) -> Hold:
+        """Commit a hold and take the next one on its path, in one step, or raise."""
+
     async def release(self, hold: Hold) -> Hold:
         """Give back a hold whose call was never made."""
 
@@ -110,10 +130,10 @@ class AsyncLedgerProtocol(Protocol):
         """Count expired holds as spent; return how many there were."""
 
     async def balance(self, path: str) -> list[Balance]:
-        """Return what stands against each limit of the path and of the accounts above it."""
+        """Return the balance of each limit of the path and of the accounts above it."""
 
     async def history(self, path: str) -> list[Balance]:
-        """Return what an account's own limits counted in windows that are over."""
+        """Return the balances of an account's own limits in past windows."""
 
     async def close(self) -> None:
         """Settle what can be settled, and close the ledger."""
@@ -122,19 +142,26 @@ class AsyncLedgerProtocol(Protocol):
 AnyLedger = LedgerProtocol | AsyncLedgerProtocol
 
 
-class CallAccount(Protocol):
-    """What an `LlmHold` asks of the `LedgerAccount` that made it."""
+class HoldAccount(Protocol):
+    """What an `LlmHold` and a `CachedBalance` ask of the `LedgerAccount` that made them."""
 
     ledger: Any
     path: str
     max_tokens: int | None
     ttl: float
+    wait_ms: int
     error: Exception | None
     in_flight: Any
     outbox: "Outbox"
 
+    def share(self, free: int, model: str = "", prompt: int = 0) -> int:
+        """Return the limit of an answer that has none, where so many tokens are free."""
+
     def learn(self, held: Any, tokens: int) -> None:
         """Note a call's usage, for the answers that are expected of the next ones."""
+
+    def note_charge(self, held: Any) -> None:
+        """Note the charge of a call, once it is known."""
 
     async def deliver(self, entry: "Entry") -> None:
         """Commit, release or charge now, or keep the entry."""

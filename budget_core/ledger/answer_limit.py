@@ -1,6 +1,6 @@
 """How long an answer may be: what a budget can afford of it, and what is expected of a model."""
 
-from budget_core.ledger.limit import MOST
+from budget_core.ledger.checks import MOST
 from budget_core.ledger.records import LONGEST
 
 TYPE_CHECKING = False

@@ -1,7 +1,7 @@
 """The errors that a ledger raises at run time; configuration mistakes are `ValueError`s."""
 
 from budget_core.errors import BudgetError
-from budget_core.ledger.window import FAR
+from budget_core.ledger.bucket import FAR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

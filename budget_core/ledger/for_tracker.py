@@ -1,8 +1,9 @@
-"""Count a tracker's usage on an account of a ledger, where others count too."""
+"""A tracker's usage, counted on an account of a ledger where others count too."""
 
 from budget_core.ledger.errors import UnknownAccountError
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.outbox import Outbox, check_account, finish
+from budget_core.ledger.window import parse_window
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ class LedgerCount:
     def begin(self) -> None:
         """Have the tracker ask before and after each call; raise if that can never work."""
         tracker = self.tracker
-        tracker.expires = True
         tracker.saves_from = 0
         tracker.maybe_auto_reset()
         if isinstance(tracker.store_error, (ValueError, UnknownAccountError)):
@@ -77,7 +77,7 @@ class LedgerCount:
         return self._reopened(lambda: getattr(self.ledger, operation)(*arguments))
 
     def _reopened(self, ask: "Callable[[], Any]") -> "Any":
-        """Return what the ledger gives; open the account again if it was removed meanwhile."""
+        """Return the ledger's result; open the account again if it was removed meanwhile."""
         try:
             return ask()
         except UnknownAccountError:
@@ -109,8 +109,7 @@ class LedgerDay(LedgerCount):
         if tracker._store is not None:
             raise ValueError("store and ledger are two places for one count: give one of them")
         super().__init__(tracker, ledger, path)
-        hour = tracker.config.reset_hour_utc
-        self._window = f"day@{hour}" if hour else "day"
+        self._window = parse_window(f"day@{tracker.config.reset_hour_utc}").name
         self._began: int | None = None
         tracker.covered = -1
 
@@ -146,7 +145,7 @@ class LedgerDay(LedgerCount):
 
 
 def ledger_count(tracker: "Any", ledger: "Any", path: "Any") -> LedgerCount:
-    """Return what counts for a day's or a turn's tracker."""
+    """Return the counter of a day's or a turn's tracker."""
     kind = LedgerDay if tracker.SCOPE == "daily" else LedgerCount
     return kind(tracker, ledger, path)
 
@@ -160,7 +159,7 @@ def _cap(own: int | None, rows: "list[Any]", axis: str, used: int) -> int | None
 
 
 def blocking(value: "Any") -> "Any":
-    """Return what a ledger returned; raise `ValueError` for a ledger that has to be awaited."""
+    """Return a ledger's result; raise `ValueError` for a ledger that has to be awaited."""
     if hasattr(value, "__await__") or hasattr(value, "send"):
         value.close()
         raise ValueError("ledger must be one that blocks: a tracker records without waiting")

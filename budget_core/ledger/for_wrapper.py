@@ -1,15 +1,14 @@
-"""Have a wrapped provider's calls draw on an account of a ledger."""
+"""A wrapper's calls on an account of a ledger, beside its tracker."""
 
+from budget_core.call import Call
 from budget_core.config import Enforcement, TurnBudgetConfig
-from budget_core.enforcement import call_hook, cut_off
+from budget_core.enforcement import call_hook, cut_off, enforce, report_limit
 from budget_core.errors import refuse
+from budget_core.ledger.cached_balance import FinalCall
 from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
 from budget_core.ledger.llm_account import LedgerAccount, UnpricedError
-from budget_core.ledger.standing import FinalCall, Standing
 from budget_core.log import log
 from budget_core.notices import CUTOFF, LAST_CALL, UNAVAILABLE, fill, substitute
-from budget_core.provider import ChatResponse, maybe_await
-from budget_core.settlement import Settlement
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.usage_estimate import estimate_tokens
 from budget_core.usage_stream import as_streamed
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from budget_core.ledger._types import AnyLedger
     from budget_core.ledger.llm_hold import LlmHold
     from budget_core.prices import Price
+    from budget_core.settlement import Settlement
     from budget_core.tracker import BudgetTracker
-    from budget_core.usage_stream import StreamedAnswer
 
 _REMEMBERED = 15  # windows of limits whose refusal was reported
 
@@ -35,38 +34,96 @@ def draw_on(
     tracker: "BudgetTracker | None",
     enforcement: str | None,
     *options: "Any",
-) -> "tuple[Provider, BudgetTracker, Standing]":
-    """Return a provider whose calls draw on a ledger, a tracker, and the account's standing.
+) -> "tuple[BudgetTracker, WrapperAccount]":
+    """Return a wrapper's tracker, by default one without limits, and its account of a ledger.
 
-    The tracker is by default one without limits.
-
-    `options` are those of `LedgerProvider`. Raises `ValueError` if the tracker or an inner provider
+    `options` are those of `WrapperAccount`. Raises `ValueError` if the tracker or an inner provider
     already counts on the same account.
     """
-    provider = LedgerProvider(wrapper, inner, *options)
+    account = WrapperAccount(wrapper, *options)
     if tracker is None:
         mode = enforcement or Enforcement.CUTOFF
         tracker = TurnBudgetTracker(TurnBudgetConfig(None, None, enforcement=mode))
-    provider.ledger_account.refuse_twice(inner, tracker)
-    return provider, tracker, provider.standing
+    account.refuse_twice(inner, tracker)
+    return tracker, account
 
 
-class LedgerProvider:
-    """The provider that a `BudgetWrapper` with a ledger puts round its own.
+async def _make(call: Call, provider: "Provider") -> "Any":
+    """Return the provider's answer to an admitted call, and settle the call.
+
+    A stream that a lowered limit cut ends in the part that came.
+    """
+    streamed, failure = call.options.get("on_delta"), None
+    try:
+        response = await provider.chat(
+            messages=call.messages, tools=call.tools, model=call.model, **call.options
+        )
+    except BaseException as error:
+        response = None if streamed is None else streamed.cut_answer(error)
+        if response is None:
+            await call.settle(None, error)
+            raise
+        failure = error
+    await call.settle(response, failure)
+    return response
+
+
+def _tell(call: Call, notice: str | None) -> None:
+    """Append a notice to what is sent; the caller's list stays as it is."""
+    if notice:
+        call.messages = list(call.messages) + [{"role": "user", "content": notice}]
+
+
+async def enforce_near_limits(wrapper: "Wrapper", account: LedgerAccount, call: Call) -> None:
+    """Change a call, or answer it, as is due near a limit of a tracker or an account."""
+    tracker, balance = wrapper.tracker, account.cached_balance
+    if tracker.alert or balance.is_due(tracker.due_ppm):
+        found = await enforce(wrapper, call.messages, call.tools, call.model, balance)
+        call.answer, call.messages, call.tools, call.model = found
+
+
+class _TrackerAccount:
+    """A wrapper's tracker, as an account that is enforced before a call and records it after."""
+
+    def __init__(self, wrapper: "Any") -> None:
+        self._wrapper = wrapper
+
+    async def hold(self, call: Call) -> str | None:
+        """Enforce the limits that are near; return the model whose usage is counted."""
+        wrapper = self._wrapper
+        tracker = wrapper.tracker
+        tracker.maybe_auto_reset()
+        await enforce_near_limits(wrapper, wrapper.ledger_account, call)
+        if tracker.by_model and call.model is None:
+            return str(wrapper.get_default_model())
+        return call.model
+
+    async def settle(self, model: str | None, outcome: "Settlement") -> None:
+        """Record a call; one whose usage cannot be told counts as one that reported none."""
+        wrapper, usage = self._wrapper, None
+        try:
+            usage = outcome.recorded(wrapper.estimates)
+        except Exception:  # noqa: BLE001, S110 - no memory left: it is recorded as it is
+            pass
+        wrapper.tracker.record(usage, model)
+        if wrapper.tracker.alert:
+            report_limit(wrapper)
+
+
+class WrapperAccount(LedgerAccount):
+    """An account of a ledger that a wrapper's calls draw on.
 
     `wrapper` says how to enforce limits, has the hook to call, and whether to estimate. `unpriced`
     counts the calls whose reports name something that their price does not cover, `cut_short` the
-    answers that ended at a limit which the budget lowered. `on_charge(hold, outcome, options)` is
-    called for each call that is charged.
+    answers that ended at a limit which the budget lowered.
     """
 
+    SHOWN = ("flush", "ledger_error", "unpriced", "cut_short")  # also as the wrapper's own
     unpriced = cut_short = 0
-    on_charge: "Callable[..., Any] | None" = None
 
     def __init__(
         self,
         wrapper: "Wrapper",
-        inner: "Provider",
         ledger: "AnyLedger",
         account: str,
         prices: "Any" = None,
@@ -78,8 +135,7 @@ class LedgerProvider:
         wait: float | None = None,
         expect: int | str | None = None,
     ) -> None:
-        self.inner = inner
-        self.ledger_account = LedgerAccount(ledger, account, max_tokens, ttl, wait, expect)
+        super().__init__(ledger, account, max_tokens, ttl, wait, expect)
         self._wrapper = wrapper
         if prices is not None and not hasattr(prices, "get"):
             refuse("prices", "a dict of Prices by model", prices)
@@ -89,77 +145,72 @@ class LedgerProvider:
         self._raises = raises
         self._reported: list[tuple[Any, ...]] = []
         self._outage: tuple[Any, ...] = ()
-        self.standing = Standing(self.ledger_account)
         self._final = FinalCall()
-
-    def __getattr__(self, name: str) -> "Any":
-        if name == "inner" or name.startswith("__"):  # asked before __init__ ran, as copy does
-            raise AttributeError(name)
-        return getattr(self.inner, name)
 
     @property
     def ledger_error(self) -> Exception | None:
         """Why the ledger last failed; `None` if it never did."""
-        return self.ledger_account.error
-
-    async def flush(self) -> bool:
-        """Deliver what the ledger is owed; return whether it has everything."""
-        return await self.ledger_account.flush()
+        return self.error
 
     async def close(self) -> None:
-        """Deliver what the ledger is owed; close the inner provider if it can be closed."""
+        """Deliver the outbox to the ledger."""
         await self.flush()
-        if hasattr(self.inner, "close"):
-            await maybe_await(self.inner.close())
 
     async def chat(
         self,
+        wrapper: "Any",
         messages: "Messages",
-        tools: "Tools | None" = None,
-        model: str | None = None,
-        max_tokens: int | None = None,
-        **options: "Any",
+        tools: "Tools | None",
+        model: str | None,
+        options: "dict[str, Any]",
     ) -> "Any":
-        """Answer like the inner provider, within what the ledger has left."""
-        prompt = self._count(messages, tools)
-        candidates = self._candidates(model, options.get("answerers"))
+        """Answer like a wrapper's inner provider, within its tracker and this account."""
+        call = Call(messages, tools, model, options)
+        await call.admit((_TrackerAccount(wrapper), self))
+        return await _make(call, wrapper.inner) if call.answer is None else call.answer
+
+    async def hold(self, call: Call) -> "LlmHold | None":
+        """Take a hold for a call, and bound its answer by the hold."""
+        wrapper, options = self._wrapper, call.options
+        asked = options.pop("max_tokens", None)
+        prompt = self._count(call.messages, call.tools)
+        candidates = self._candidates(call.model, options.get("answerers"))
         name, price = candidates[0]
-        strict = self._wrapper.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
-        limit = self.standing.limit_of(name, prompt, max_tokens, price)
-        if tools and strict:
+        strict = wrapper.enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK)
+        limit = self.cached_balance.limit_of(name, prompt, asked, price)
+        if call.tools and strict:
             limit, notice = self._before_final(prompt, limit, price)
             if notice:
-                messages = list(messages) + [{"role": "user", "content": notice}]
-                tools = None
-                prompt = self._count(messages, tools)
+                _tell(call, notice)
+                call.tools = None
+                prompt = self._count(call.messages, None)
         try:
             hold = await self._reserve(candidates, prompt, limit, strict)
             if self._outage in self._reported:
                 self._reported.remove(self._outage)
-                log("info", f"calls on {self.ledger_account.path} are admitted again")
-            if strict:
-                hold.compare(max_tokens)
-                max_tokens = hold.limit
+                log("info", f"calls on {self.path} are admitted again")
         except (UnknownAccountError, ValueError):
             raise  # a mistake of the caller's, not the end of a budget
         except Exception as error:  # whatever a ledger raises, the budget holds
             notice = self.report_refusal(error)
             if self._raises:
-                refused: Any = error
-                refused.sent = False  # outer wrappers need not estimate it
                 raise
             if strict:
-                scope = getattr(error, "scope", self.ledger_account.path)
-                return cut_off(self._notice(error), scope)
-            if notice:
-                messages = list(messages) + [{"role": "user", "content": notice}]
-            hold = self.ledger_account.unheld(prompt, limit, price)
-        if max_tokens is not None:
-            options["max_tokens"] = max_tokens
+                call.answer = cut_off(self._notice(error), getattr(error, "scope", self.path))
+                return None
+            _tell(call, notice)
+            hold = self.unheld(prompt, limit, price)
+        if strict:
+            hold.compare(asked)
+            asked = hold.limit
+        if asked is not None:
+            options["max_tokens"] = asked
         if "on_delta" in options:
-            options["on_delta"] = as_streamed(options["on_delta"], max_tokens if strict else None)
-        options["model"] = hold.model if hold.model == self._wrapper.fallback_model else model
-        return await self._call(hold, messages, tools, options)
+            options["on_delta"] = as_streamed(options["on_delta"], asked if strict else None)
+        if hold.model == wrapper.fallback_model:
+            call.model = hold.model
+        hold.begin()
+        return hold
 
     def _before_final(
         self, prompt: int, limit: int | None, price: "Price | None"
@@ -169,7 +220,7 @@ class LedgerProvider:
         Where none fits, the call is the final one, and the notice says so.
         """
         final = self._final.needs(prompt, limit, price)
-        longest, axis = self.standing.longest(prompt, limit, price, final)
+        longest, axis = self.cached_balance.longest(prompt, limit, price, final)
         if axis is None:
             return longest, None
         reason = fill("{scope} has used {used} of {cap} {unit}", axis)
@@ -180,7 +231,7 @@ class LedgerProvider:
 
         `answerers` says how the call's prices are found, if it is known where it is sent.
         """
-        models = [model or self.inner.get_default_model()]
+        models = [model or self._wrapper.get_default_model()]
         fallback = self._wrapper.fallback_model
         if self._wrapper.enforcement == Enforcement.FALLBACK and fallback not in (None, models[0]):
             models.append(str(fallback))
@@ -199,51 +250,26 @@ class LedgerProvider:
         limit: int | None,
         strict: bool,
     ) -> "LlmHold":
-        """Return what is held for the one who answers."""
-        account = self.ledger_account
+        """Return the hold of the model that answers."""
         key = None if self._key is None else self._key()
         for name, price in candidates[:-1]:
             try:
                 asked = (name, prompt, limit, price, strict, key, False)  # it does not wait
-                return await account.reserve(*asked)
+                return await self.reserve(*asked)
             except (BudgetExceededError, UnpricedError) as error:
                 self.report_refusal(error)
         name, price = candidates[-1]
-        return await account.reserve(name, prompt, limit, price, strict, key)
+        return await self.reserve(name, prompt, limit, price, strict, key)
 
-    async def _call(
-        self,
-        hold: "LlmHold",
-        messages: "Messages",
-        tools: "Tools | None",
-        options: "dict[str, Any]",
-    ) -> "Any":
-        error: BaseException | None = None
-        streamed: StreamedAnswer | None = options.get("on_delta")
-        asked = (messages, tools, streamed, options.get("service_tier"))
-        hold.begin()
-        try:
-            response = await self.inner.chat(messages=messages, tools=tools, **options)
-        except BaseException as raised:
-            if streamed is None or not streamed.cut or not isinstance(raised, Exception):
-                await self._settle(hold, Settlement(None, raised, *asked), options)
-                raise
-            error = raised
-            response = ChatResponse(streamed.text, finish_reason="length")
-        await self._settle(hold, Settlement(response, error, *asked), options)
-        return response
+    async def settle(self, hold: "LlmHold", outcome: "Settlement") -> None:
+        """Charge the call; where the wrapper `estimates`, an estimate counts as measured."""
+        await hold.settle(outcome, self._wrapper.estimates)
 
-    async def _settle(
-        self, hold: "LlmHold", outcome: Settlement, options: "dict[str, Any]"
-    ) -> None:
-        charged = hold.charge(outcome, self._wrapper.estimates)
-        if charged is not None:
-            self.cut_short += hold.cut_short
-            self.standing.add(charged)
-            self.unpriced += hold.price is not None and not hold.priced
-            if self.on_charge is not None:
-                self.on_charge(hold, outcome, options)
-        await hold.settle(outcome.closing)
+    def note_charge(self, held: "LlmHold") -> None:
+        """Count a call that is not fully priced, or whose answer this budget cut short."""
+        super().note_charge(held)
+        self.cut_short += held.cut_short
+        self.unpriced += held.price is not None and not held.priced
 
     def report_refusal(self, error: Exception) -> str | None:
         """Call the hook once for each window of a limit; return the notice that is due."""
@@ -252,13 +278,13 @@ class LedgerProvider:
         if isinstance(error, BudgetExceededError):
             place = (error.scope, error.axis, error.window, error.resets_at)
         else:
-            self.ledger_account.error = error
+            self.error = error
             self._outage = place
         if place in self._reported:
             return None
         self._reported = self._reported[-_REMEMBERED:] + [place]
         level = "info" if isinstance(error, BudgetExceededError) else "warning"
-        log(level, f"a call on {self.ledger_account.path} was refused: {error}")
+        log(level, f"a call on {self.path} was refused: {error}")
         if isinstance(error, BudgetExceededError) and wrapper.on_limit_reached:
             used, cap = error.spent + error.held, error.limit
             share = max(1.0, used / cap) if cap else 1.0  # less is left than is asked

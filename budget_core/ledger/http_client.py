@@ -1,4 +1,4 @@
-"""Use a ledger behind `microbudget serve`, from a chip or a server."""
+"""The client of a ledger behind `microbudget serve`, for a chip or a server."""
 
 import json
 import os
@@ -7,6 +7,7 @@ from binascii import hexlify
 from budget_core.chat.http import HttpEndpoint, HttpExchange
 from budget_core.checks import check_count, check_text
 from budget_core.errors import ProviderError
+from budget_core.ledger.checks import LETTERS, MOST, check_amounts, check_key, check_path
 from budget_core.ledger.errors import (
     BudgetExceededError,
     HoldSettledError,
@@ -17,15 +18,6 @@ from budget_core.ledger.errors import (
     UnknownAccountError,
     UnknownHoldError,
 )
-from budget_core.ledger.limit import (
-    LETTERS,
-    MOST,
-    Limit,
-    check_amounts,
-    check_key,
-    check_limits,
-    check_path,
-)
 from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl, time_to_wait
 from budget_core.wall_clock import WALL
 
@@ -33,6 +25,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, TypeVar
+
+    from budget_core.ledger.limit import Limit
 
     T = TypeVar("T")
 
@@ -94,6 +88,8 @@ class HttpLedger:
 
     async def set_limits(self, path: str, limits: "Sequence[Limit]") -> None:
         """Replace an account's limits by these; an empty list removes the account."""
+        from budget_core.ledger.limit import check_limits  # few devices set or read limits
+
         rows = [
             {"axis": limit.axis, "cap": limit.cap, "window": limit.window}
             for limit in check_limits(limits)
@@ -138,7 +134,7 @@ class HttpLedger:
         return await self._ask_hold("reserve", path, fields)
 
     async def _ask_in_turn(self, operation: str, *arguments: "Any") -> "Any":
-        """Do an operation; reserve with a wait until that is over."""
+        """Do an operation; repeat a `reserve` that waits until its wait is over."""
         if len(arguments) < 5:
             return await getattr(self, operation)(*arguments)
         path, asked, key, ttl, wait = arguments
@@ -166,6 +162,21 @@ class HttpLedger:
             "commit", check_hold(hold).path, {"id": hold.id, "actual": used}
         )
 
+    async def renew(
+        self,
+        hold: "Hold",
+        actual: "dict[str, Any] | None",
+        amounts: "Mapping[str, Any]",
+        key: str | None = None,
+        ttl: float = TTL,
+    ) -> "Hold":
+        """Commit a hold and take the next one on its path, in one step, or raise."""
+        check_ttl(ttl)
+        used = None if actual is None else check_amounts(actual)
+        fields = {"amounts": check_amounts(amounts, True), "key": _key(key), "ttl": ttl}
+        fields.update(id=check_hold(hold).id, actual=used)
+        return await self._ask_hold("renew", hold.path, fields)
+
     async def release(self, hold: "Hold") -> "Hold":
         """Give back a hold whose call was never made."""
         return await self._ask_hold("release", check_hold(hold).path, {"id": hold.id})
@@ -185,14 +196,14 @@ class HttpLedger:
         return await self._ask(_expired, "POST", "expire")
 
     async def balance(self, path: str) -> "list[Balance]":
-        """Return what stands against each limit of the path and of the accounts above it.
+        """Return the balance of each limit of the path and of the accounts above it.
 
         Of accounts above the key's own only what is left is shown, as the limit.
         """
         return await self._ask(_balances, "GET", "balance/" + check_path(path))
 
     async def history(self, path: str) -> "list[Balance]":
-        """Return what an account's own limits counted in windows that are over."""
+        """Return the balances of an account's own limits in past windows."""
         return await self._ask(_balances, "GET", "history/" + check_path(path))
 
     async def close(self) -> None:
@@ -271,6 +282,8 @@ def _quoted(text: str) -> str:
 
 
 def _limits(said: "Any") -> "list[Limit]":
+    from budget_core.ledger.limit import Limit
+
     return [Limit(row["axis"], row["cap"], row["window"]) for row in said["limits"]]
 
 

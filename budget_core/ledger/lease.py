@@ -1,11 +1,13 @@
-"""Lease blocks of a budget, and admit calls within them without asking for each."""
+"""A ledger that leases blocks of another's budget, and asks for a block, not for each call."""
 
 import asyncio
 
 from budget_core.checks import check_count
 from budget_core.durations import in_ms
 from budget_core.errors import refuse
-from budget_core.ledger.bucket import COMMITTED
+from budget_core.ledger.backoff import LedgerWithBackoff
+from budget_core.ledger.bucket import COMMITTED, FAR
+from budget_core.ledger.checks import check_amounts, check_key, check_path
 from budget_core.ledger.errors import (
     BudgetExceededError,
     HoldSettledError,
@@ -15,23 +17,22 @@ from budget_core.ledger.errors import (
     UnknownHoldError,
 )
 from budget_core.ledger.leased_block import PathLease
-from budget_core.ledger.limit import check_amounts, check_key, check_path
 from budget_core.ledger.outbox import new_key
 from budget_core.ledger.records import TTL, Hold, bounded, check_hold, check_ttl, wake
-from budget_core.ledger.upstream import Upstream
-from budget_core.ledger.window import FAR
 from budget_core.monotonic import MONOTONIC
 from budget_core.wall_clock import WALL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
+    from typing import Any, TypeVar
 
     from budget_core._types import Lock
-    from budget_core.ledger.leased_block import LeasedBlock
+    from budget_core.ledger.leased_block import Former, LeasedBlock
     from budget_core.ledger.records import Balance
     from budget_core.monotonic import MonotonicClock
+
+    T = TypeVar("T")
 
 BLOCK = {"tokens": 100_000, "calls": 100}
 _RETRY_MS = 1000
@@ -70,7 +71,7 @@ class LeasedLedger:
         lock: "Lock | None" = None,
         gate: "Any" = None,
     ) -> None:
-        self.upstream = Upstream(ledger, monotonic)
+        self.upstream = LedgerWithBackoff(ledger, monotonic)
         self._block = check_amounts(BLOCK if block is None else block)
         if not self._block:
             refuse("block", "amounts of at least one axis", block)
@@ -90,8 +91,12 @@ class LeasedLedger:
         amounts: "Mapping[str, Any]",
         key: str | None = None,
         ttl: float = TTL,
+        former: "Former | None" = None,
     ) -> Hold | None:
-        """Hold amounts of what is leased, at once; `None` if the ledger has to be asked."""
+        """Hold amounts of what is leased, at once; `None` if the ledger has to be asked.
+
+        With a `former` hold and what was used of it, it is committed in the same step.
+        """
         lease = self._leases.get(path)
         now = self.upstream.now()
         if lease is None or now >= self._due:
@@ -101,14 +106,19 @@ class LeasedLedger:
             if not lease.block.leases:
                 return None
             asked = self._bounded(asked, lease.limited)
-        return lease.claim(asked, key, ttl, now)
+        hold = lease.claim(asked, key, ttl, now, former)
+        return hold if former is None else self._settled(lease, hold)
 
     def record(self, hold: Hold, actual: "dict[str, int] | None" = None) -> Hold:
         """Settle a hold here, at once; if `is_due` then, `maintain` tells the ledger."""
-        found, urgent = self._lease_of(hold).commit(hold, actual)
-        if urgent:
+        lease = self._lease_of(hold)
+        return self._settled(lease, lease.commit(hold, actual))
+
+    def _settled(self, lease: PathLease, found: "T") -> "T":
+        """Return the result of a settlement; if it is urgent, `maintain` is due at once."""
+        if lease.is_urgent:
             self._due = 0
-        wake(self, hold)
+        wake(self, lease.path)
         return found
 
     @property
@@ -133,8 +143,37 @@ class LeasedLedger:
 
             return await reserve_waiting(self, path, amounts, key, ttl, wait)
         hold = self.claim(path, amounts, key, ttl)
-        if hold is not None:
-            return hold
+        return await self._claim_more(path, amounts, key, ttl) if hold is None else hold
+
+    async def renew(
+        self,
+        hold: Hold,
+        actual: "dict[str, Any] | None",
+        amounts: "Mapping[str, Any]",
+        key: str | None = None,
+        ttl: float = TTL,
+    ) -> Hold:
+        """Commit a hold and take the next one on its path, in one step, or raise.
+
+        The settlement is told upstream in time, as with `commit`.
+        """
+        self._lease_of(hold)
+        former = (hold, None if actual is None else check_amounts(actual))
+        taken = self.claim(hold.path, amounts, key, ttl, former)
+        if taken is None:
+            taken = await self._claim_more(hold.path, amounts, key, ttl, former)
+        await self.maintain()
+        return taken
+
+    async def _claim_more(
+        self,
+        path: str,
+        amounts: "Mapping[str, Any]",
+        key: str | None,
+        ttl: float,
+        former: "Former | None" = None,
+    ) -> Hold:
+        """Do as `claim`, with blocks drawn for it."""
         asked = check_amounts(amounts, True)
         async with self._gate:
             await self._maintain()
@@ -147,14 +186,14 @@ class LeasedLedger:
                     rows = await self.upstream.ask("balance", path)
                 asked = self._bounded(asked, rows)
             lease = self._open(path)
-            hold = lease.claim(asked, key, ttl, self.upstream.now())
+            hold = lease.claim(asked, key, ttl, self.upstream.now(), former)
             try:
                 while hold is None:
-                    await self._draw(lease, asked, rows)
-                    hold = lease.claim(asked, key, ttl, self.upstream.now())
+                    await self._draw(lease, asked, rows, former)
+                    hold = lease.claim(asked, key, ttl, self.upstream.now(), former)
             finally:
                 self._plan()
-        return hold
+        return hold if former is None else self._settled(lease, hold)
 
     async def commit(self, hold: Hold, actual: "dict[str, Any] | None" = None) -> Hold:
         """Record what a call used in the place of its hold, here at once and upstream in time.
@@ -199,7 +238,7 @@ class LeasedLedger:
         return self._lease_of(Hold(path, id)).local.hold(path, id)
 
     async def balance(self, path: str) -> "list[Balance]":
-        """Return what stands upstream; what is leased is held there."""
+        """Return the balance upstream; leased amounts are held there."""
         found: list[Balance] = await self.upstream.ask("balance", path)
         return found
 
@@ -293,7 +332,11 @@ class LeasedLedger:
         lease.note(balances, (hold.expires_ms or 0) - self._ttl_ms, asked)
 
     async def _draw(
-        self, lease: PathLease, asked: "dict[str, int]", rows: "list[Balance] | None"
+        self,
+        lease: PathLease,
+        asked: "dict[str, int]",
+        rows: "list[Balance] | None",
+        former: "Former | None",
     ) -> None:
         """Hold another block upstream, or what is left of one, for a claim that lacks something.
 
@@ -305,7 +348,7 @@ class LeasedLedger:
         if first and rows is None:
             rows = await upstream.ask("balance", lease.path)
         now = upstream.now()
-        hold = await self._reserve_block(lease, asked)
+        hold = await self._reserve_block(lease, asked, former)
         if first:
             lease.extend_at = now + self._ttl_ms // 2
             lease.note(rows or [], (hold.expires_ms or 0) - self._ttl_ms, now)
@@ -316,24 +359,33 @@ class LeasedLedger:
         except LedgerError:
             pass  # it stays in the outbox, and the block is drawn
 
-    async def _reserve_block(self, lease: PathLease, asked: "dict[str, int]") -> Hold:
+    async def _reserve_block(
+        self, lease: PathLease, asked: "dict[str, int]", former: "Former | None"
+    ) -> Hold:
         ask, outbox = self.upstream.ask, self.upstream.outbox
-        want, lack = lease.wanted(asked, self._block)
+        effect = {} if former is None else lease.effect(former)
+        needed = {axis: max(0, asked[axis] - effect.get(axis, (0, 0))[1]) for axis in asked}
+        want, lack = lease.wanted(needed, self._block)
         while True:
             try:
                 return await outbox.reserve(ask, lease.path, want, new_key(), self._ttl)
             except BudgetExceededError as error:
                 axis, least = error.axis, lack.get(error.axis, 0)
                 if error.left < least or not want.get(axis):
-                    raise _refusal(error, asked.get(axis, 0), lease.block)
+                    raise _refusal(error, asked.get(axis, 0), lease.block, *effect.get(axis, ()))
                 want = dict(want)
                 want[axis] = max(least, error.left // 2)
                 if not want[axis]:
                     del want[axis]
 
 
-def _refusal(error: BudgetExceededError, asked: int, block: "LeasedBlock") -> BudgetExceededError:
-    """Return the error for the caller, to whom what is leased and free was left as well."""
-    used = block.unsettled(error.axis)
-    held = max(0, error.held - used - max(0, block.free(error.axis)))
+def _refusal(
+    error: BudgetExceededError, asked: int, block: "LeasedBlock", spent: int = 0, freed: int = 0
+) -> BudgetExceededError:
+    """Return the error for the caller, to whom what is leased and free was left as well.
+
+    A former hold's commit would have `spent` and `freed` so much of the block.
+    """
+    used = max(0, block.unsettled(error.axis) + spent)
+    held = max(0, error.held - used - max(0, block.free(error.axis) + freed))
     return error.but(asked, error.spent + used, held)

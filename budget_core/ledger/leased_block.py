@@ -1,24 +1,21 @@
-"""Count what one process has leased of a path's budget, and what it used of that."""
+"""The part of a path's budget that one process has leased, and its use of that."""
 
-from budget_core.ledger.bucket import EXPIRED
+from budget_core.ledger.bucket import EXPIRED, FAR, Bucket
+from budget_core.ledger.checks import MOST, check_axis
 from budget_core.ledger.errors import BudgetExceededError, UnknownAccountError
-from budget_core.ledger.limit import MOST, check_axis
-from budget_core.ledger.memory import Ledger
+from budget_core.ledger.memory_holds import MemoryHolds
 from budget_core.ledger.outbox import add_amounts
-from budget_core.ledger.window import FAR, parse_window
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
 
     from budget_core._types import Lock
-    from budget_core.ledger.bucket import Bucket
+    from budget_core.ledger.memory_holds import Buckets
     from budget_core.ledger.outbox import Outbox
     from budget_core.ledger.records import Balance, Hold
-    from budget_core.ledger.window import Window
 
-_RUN = parse_window("run")
+    Former = tuple[Hold, dict[str, int] | None]  # a hold to commit, and what was used
 
 
 class PathLease:
@@ -27,40 +24,75 @@ class PathLease:
     Nothing of an axis is admitted before something of it was leased. `block` is what is leased now,
     `ended` are former blocks that are not settled yet. Times are milliseconds of the monotonic
     clock: `until` is when the nearest window ends, `extend_at` when the leases are due. `limited`
-    are the balances of limits with a cap, as they were then.
+    are the balances of limits with a cap, as they were then. `is_urgent` is whether the ledger has
+    to know of a settlement at once.
     """
 
     def __init__(
         self, path: str, axes: "Sequence[str]", clock: "Callable[[], float]", lock: "Lock | None"
     ) -> None:
         self.path = path
-        self.local = _LocalLedger(clock, lock)
+        self.local = LeasedHolds(clock, lock)
         self.used_at = 0
         self.until = FAR
         self.extend_at = FAR
         self.owed: list[dict[str, int]] = []
         self.ended: list[LeasedBlock] = []
         self.limited: list[Balance] = []
+        self.is_urgent = False
         self.block = LeasedBlock()
         self._axes = axes
 
     def claim(
-        self, amounts: "dict[str, int]", key: str | None, ttl: float, now: int
+        self,
+        amounts: "dict[str, int]",
+        key: str | None,
+        ttl: float,
+        now: int,
+        former: "Former | None" = None,
     ) -> "Hold | None":
-        """Hold amounts of what is leased; `None` if too little of it is left."""
+        """Hold amounts of what is leased, and commit a former hold; `None` if it is too little."""
         self.used_at = now
         try:
-            return self.local.reserve(self.path, amounts, key, ttl)
+            if former is None:
+                return self.local.reserve(self.path, amounts, key, ttl)
+            known, was = self._known(former[0])
+            taken = self.local.renew(known, former[1], amounts, key, ttl)
         except (BudgetExceededError, UnknownAccountError):  # the latter if nothing is leased
             return None
+        self._note_commit(known, was)
+        return taken
 
-    def commit(self, hold: "Hold", actual: "dict[str, int] | None") -> "tuple[Hold, bool]":
-        """Settle a hold; return it, and whether the ledger has to know at once."""
-        known = hold if hold.id[:1] == "#" else self.local.hold(hold.path, hold.id)
-        was = known.state
-        if was == known.COMMITTED:
-            return self.local.commit(known), False
+    def commit(self, hold: "Hold", actual: "dict[str, int] | None") -> "Hold":
+        """Settle a hold, and return it."""
+        known, was = self._known(hold)
         found = self.local.commit(known, actual)
+        self._note_commit(found, was)
+        return found
+
+    def effect(self, former: "Former") -> "dict[str, tuple[int, int]]":
+        """Return `(spent, freed)` by axis: what a commit would add to and free of the block."""
+        known, was = self._known(former[0])
+        used = dict(known.amounts)
+        used.update(former[1] or {})
+        found = {}
+        for axis in used if was != known.COMMITTED else ():
+            bucket = self.block.buckets.get(axis)
+            if bucket is not None and bucket in (known.buckets or {}).get(axis, ()):
+                counted = 0 if was == known.RELEASED else known.amounts.get(axis, 0)
+                spent = used[axis] - (counted if was == EXPIRED else 0)
+                found[axis] = (spent, counted - used[axis])
+        return found
+
+    def _known(self, hold: "Hold") -> "tuple[Hold, str]":
+        """Return the local ledger's own object for a hold, and its state."""
+        known = hold if hold.id[:1] == "#" else self.local.hold(hold.path, hold.id)
+        return known, known.state
+
+    def _note_commit(self, found: "Hold", was: str) -> None:
+        """Note what the ledger is owed for a hold that was committed."""
+        if was == found.COMMITTED:
+            return
         urgent = bool(self.ended)
         buckets, used, counted = found.buckets or {}, found.actual or {}, self.block.buckets
         for axis in used:
@@ -69,15 +101,15 @@ class PathLease:
                 urgent = urgent or bucket.spent > bucket.cap
             elif bucket is None or bucket not in [one.buckets.get(axis) for one in self.ended]:
                 urgent = True
-                beyond = used[axis] - (found.amounts.get(axis, 0) if was == EXPIRED else 0)
+                beyond = late_use(found, was, axis)
                 if beyond > 0:
                     self.owed.append({axis: beyond})
-        return found, urgent
+        self.is_urgent = self.is_urgent or urgent
 
     def wanted(
         self, amounts: "dict[str, int]", block: "dict[str, int]"
     ) -> "tuple[dict[str, int], dict[str, int]]":
-        """Return what to lease to have a `block` at hand, and what the amounts lack at least."""
+        """Return the amounts to lease to have a `block` at hand, and what is lacking at least."""
         want, lack = {}, {}
         for axis in amounts:
             free = self.block.free(axis)
@@ -106,6 +138,7 @@ class PathLease:
 
     def maintain(self, outbox: "Outbox", now: int, idle_ms: int) -> None:
         """Queue what the ledger is owed: for calls and windows that ended, and if idle the rest."""
+        self.is_urgent = False
         self.local.expire()
         block = self.block
         idle = block.leases and not block.is_live() and now - self.used_at >= idle_ms
@@ -147,7 +180,7 @@ class PathLease:
         """Admit nothing more on what is leased, which stays for the calls that claimed it."""
         if self.block.buckets:
             self.ended.append(self.block)
-        self.local.set_limits(self.path, [])
+        self.local.set_caps(self.path, {})
         self.block = LeasedBlock()
         self.until = self.extend_at = FAR
 
@@ -157,23 +190,43 @@ class PathLease:
         for lease in block.leases:
             axes += [axis for axis in lease.amounts if axis not in axes]
         axes += [axis for axis in block.settled if axis not in axes]
-        self.local.set_limits(self.path, {axis: block.cap(axis) for axis in axes})  # type: ignore[arg-type]
-        buckets = self.local.charge(self.path, {}).buckets or {}
+        buckets = self.local.set_caps(self.path, {axis: block.cap(axis) for axis in axes})
         block.buckets = {axis: buckets[axis][0] for axis in buckets}
 
 
-class _LocalLedger(Ledger):
-    """A ledger that admits nothing on an axis without a limit, and takes caps by axis as limits."""
+class LeasedHolds(MemoryHolds):
+    """The holds that one process admits by itself, within caps by axis and on no other axis."""
 
-    def __init__(self, clock: "Callable[[], float]", lock: "Lock | None") -> None:
-        super().__init__(clock, lock)
-        self._reader.known = ()
+    def set_caps(self, path: str, caps: "dict[str, int]") -> "Buckets":
+        """Admit this much on a path, by axis, and return the buckets that count it.
 
-    def _read_limits(self, limits: "Any") -> "list[tuple[str, Window, int | None]]":
-        return [(axis, _RUN, limits[axis]) for axis in limits]
+        What an axis has counted stays counted; one that is left out begins anew when it returns.
+        """
+        found: Buckets = {}
+        with self._lock:
+            before = self._accounts.get(path, {})
+            for axis in caps:
+                found[axis] = before.get(axis) or (Bucket((path, axis, "run"), 0, FAR),)
+                found[axis][0].cap = caps[axis]
+            self._accounts[path] = found
+        return found
 
-    def _check_uncounted(self, axis: str, charged: bool) -> None:
-        raise UnknownAccountError(check_axis(axis))
+    def _buckets(self, path: str, now: int) -> "Buckets":
+        found: Buckets | None = self._accounts.get(path)
+        if not found:
+            raise UnknownAccountError(path)
+        return found
+
+    def _check_axis(self, axis: str, counted: bool) -> None:
+        check_axis(axis)
+        if not counted:
+            raise UnknownAccountError(axis)
+
+
+def late_use(hold: "Hold", was: str, axis: str) -> int:
+    """Return how much more a hold used than was counted for it, as it `was` before its commit."""
+    counted = hold.amounts.get(axis, 0) if was == EXPIRED else 0
+    return (hold.actual or {}).get(axis, 0) - counted
 
 
 class LeasedBlock:

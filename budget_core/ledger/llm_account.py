@@ -1,10 +1,12 @@
-"""Draw LLM calls on one account of a ledger: hold before, record after, lose nothing between."""
+"""One account of a ledger, as LLM calls draw on it: held before, recorded after, never lost."""
 
 import asyncio
 
 from budget_core.checks import check_count, check_limit
 from budget_core.errors import refuse
 from budget_core.ledger.answer_limit import ANSWER, ExpectedAnswers, amounts, fitting, share
+from budget_core.ledger.bucket import FAR
+from budget_core.ledger.cached_balance import CachedBalance
 from budget_core.ledger.errors import (
     BudgetExceededError,
     KeyReusedError,
@@ -14,19 +16,20 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.llm_hold import LlmHold
 from budget_core.ledger.outbox import CHARGE, COMMIT, RELEASE, Entry, Outbox, check_account, new_key
 from budget_core.ledger.records import TTL, Hold, by_ledger, check_ttl, check_wait, origin
-from budget_core.ledger.window import FAR
 from budget_core.monotonic import MONOTONIC
 from budget_core.provider import maybe_await
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Mapping, MutableMapping
     from typing import Any
 
     from budget_core.prices import Price
+    from budget_core.settlement import Settlement
 
-    # what a call asks for: model, prompt, most tokens of its answer, price, whether to cut it, key
-    Call = tuple[str, int, int | None, Price | None, bool, str | None]
+    # what a call asks for: model, prompt, most tokens of its answer, price, whether to cut it, key,
+    # and the reserve of its run's final call
+    Terms = tuple[str, int, int | None, Price | None, bool, str | None, Any]
 
 TRIES = 8  # how often a call is cut: each limit of the path may be the tightest once
 _MOST_LAYERS = 16  # of wrappers round a provider
@@ -94,7 +97,7 @@ class LedgerAccount:
     An answered call counts as what its provider reported; one whose outcome is unknown as what was
     held for it, or as what it is known to have used if that is more. Failed settlements are kept in
     the `outbox`, which all accounts in this ledger share, and delivered before the next call below
-    the same root. `error` is why the ledger last failed.
+    the same root. `error` is why the ledger last failed, `cached_balance` how much is used.
     """
 
     def __init__(
@@ -106,7 +109,9 @@ class LedgerAccount:
         wait: float | None = None,
         expect: int | str | None = None,
     ) -> None:
-        self.path = check_account(ledger, path, ("reserve", COMMIT, RELEASE, "extend", CHARGE))
+        self.path = check_account(
+            ledger, path, ("reserve", COMMIT, "renew", RELEASE, "extend", CHARGE)
+        )
         self.ledger = ledger
         self.max_tokens = check_limit("max_tokens", max_tokens)
         self.ttl = TTL if ttl is None else ttl
@@ -119,6 +124,7 @@ class LedgerAccount:
         self.in_flight: set[LlmHold] = set()
         self._shared = IN_PROCESS.setdefault(origin(ledger), _InProcess())
         self.outbox = self._shared.outbox
+        self.cached_balance = CachedBalance(self)
 
     async def reserve(
         self,
@@ -129,6 +135,7 @@ class LedgerAccount:
         clamp: bool = True,
         key: str | None = None,
         waits: bool = True,
+        final: "Any" = None,
     ) -> LlmHold:
         """Hold what a call may use: its prompt, and up to `limit` tokens of an answer.
 
@@ -136,7 +143,8 @@ class LedgerAccount:
         account of the path limits tokens or money. With `clamp`, an answer that does not fit is cut
         to the `share` of what is left, but not below one token.
         With the `key` of a call of a process that died, its hold is taken over; each further call
-        of this process with that key has a hold of its own.
+        of this process with that key has a hold of its own. `final` is the reserve of a run's final
+        call, which is held in one with a call that does not wait.
 
         Raises `BudgetExceededError`, `UnpricedError`, whatever the ledger raises, and `ValueError`
         for malformed counts.
@@ -147,19 +155,19 @@ class LedgerAccount:
             await self.catch_up()
         if key is not None and not self._shared.claim(self.path, key):
             key = None
-        call = (model, prompt, limit, price, clamp, key)
+        terms = (model, prompt, limit, price, clamp, key, final)
         try:
             if not (self.wait_ms and waits):
-                return await self._clamped(call)
+                return await self._clamped(terms)
             if getattr(self.ledger, "WAITS_ELSEWHERE", False):
-                return await self._clamped(call, _now() + self.wait_ms)
-            return await self._in_turn(call)
+                return await self._clamped(terms, _now() + self.wait_ms)
+            return await self._in_turn(terms)
         except BaseException:
             if key is not None:
                 self._shared.disclaim(self.path, key)
             raise
 
-    async def _in_turn(self, call: "Call") -> LlmHold:
+    async def _in_turn(self, terms: "Terms") -> LlmHold:
         """Wait for what others hold; when the time is over take what is left, as without."""
         from budget_core.ledger.waiting import reserve_waiting  # most programs never wait
 
@@ -167,9 +175,9 @@ class LedgerAccount:
             if operation != "reserve":
                 return await self._ask(operation, *arguments)
             await self.flush()
-            return await self._clamped(call, FAR)
+            return await self._clamped(terms, FAR)
 
-        _, prompt, limit, price, clamp, key = call
+        _, prompt, limit, price, clamp, key, _ = terms
         least = amounts(prompt, 1 if clamp or limit is None else limit, price)
         try:
             taken: Any = await reserve_waiting(
@@ -181,16 +189,16 @@ class LedgerAccount:
             if not clamp or not error.is_held or fitting(error.axis, error.left, prompt, price) < 1:
                 raise
             try:
-                return await self._clamped(call)
+                return await self._clamped(terms)
             except BudgetExceededError:
                 raise error
 
-    async def _clamped(self, call: "Call", until: int = 0) -> LlmHold:
+    async def _clamped(self, terms: "Terms", until: int = 0) -> LlmHold:
         """Hold what a call may use, cut to what is free, or while it may wait, to what is unspent.
 
         The ledger waits until that millisecond; at `FAR` the caller does.
         """
-        model, prompt, limit, price, clamp, key = call
+        model, prompt, limit, price, clamp, key, final = terms
         tries = TRIES if clamp else 0
         expected = self._expected(model, limit) if clamp else limit
         while True:
@@ -198,7 +206,7 @@ class LedgerAccount:
             if 0 < until < FAR and (limit is None or limit <= (expected or limit)):
                 wait_ms = max(0, until - _now())
             try:
-                return await self.take(model, prompt, limit, price, key, wait_ms)
+                return await self.take(model, prompt, limit, price, key, wait_ms, final)
             except BudgetExceededError as error:
                 if limit is None and error.asked is not None:
                     raise
@@ -229,23 +237,25 @@ class LedgerAccount:
         price: "Price | None",
         key: str | None = None,
         wait_ms: int = 0,
+        final: "Any" = None,
     ) -> LlmHold:
         """Hold what a call with an answer of up to `limit` tokens may use, or raise."""
         asked = amounts(prompt, limit, price)
         if price is None:
             asked["nano_usd"] = None  # a limit on money refuses it
         try:
-            held = await self.hold(asked, key, wait_ms)
+            held = await (final or self).hold_amounts(asked, key, wait_ms)
         except BudgetExceededError as error:
             if price is None and error.axis == "nano_usd":
                 raise UnpricedError(error.scope, model)
             raise
-        kept = held.amounts.get("tokens", 0)
-        if limit is not None and kept != asked["tokens"]:  # it was taken over
+        kept = 0 if key is None else held.amounts.get("tokens", 0)
+        if kept and (kept > prompt or limit is not None):  # it may have been taken over
             limit = max(1, kept - prompt)
-        elif kept > prompt and limit is None:
-            limit = kept - prompt
-        taken = LlmHold(self, held, limit, model, price)
+        kind = LlmHold if final is None else final.KIND
+        taken: LlmHold = kind(self, held, limit, model, price)
+        if final is not None:
+            final.join(taken, asked)
         taken.prompt = prompt
         self.in_flight.add(taken)
         return taken
@@ -270,8 +280,8 @@ class LedgerAccount:
 
         return room_of(self.ledger).waiting > 0
 
-    async def hold(
-        self, asked: "dict[str, int | None]", key: str | None = None, wait_ms: int = 0
+    async def hold_amounts(
+        self, asked: "Mapping[str, int | None]", key: str | None = None, wait_ms: int = 0
     ) -> Hold:
         """Hold amounts as they are; only a ledger that waits by itself waits for them."""
         terms = (self.ttl, wait_ms / 1000) if wait_ms else (self.ttl,)
@@ -282,14 +292,40 @@ class LedgerAccount:
                 known = await self._ask("hold", self.path, key)
             if known.state == Hold.HELD and (asked["tokens"] is None or "tokens" in known.amounts):
                 return known
-        if not self._shared.awaited:
-            held: Any = self.ledger.reserve(self.path, asked, None, *terms)
-            if not hasattr(held, "close"):
-                found: Hold = held
-                return found
-            held.close()  # a coroutine that has not begun: one that may be cancelled needs a key
-            self._shared.awaited = True
-        return await self.outbox.reserve(self._ask, self.path, asked, new_key(), *terms)
+        found: Hold | None = self._at_once("reserve", self.path, asked, None, *terms)
+        if found is None:
+            found = await self.outbox.reserve(self._ask, self.path, asked, new_key(), *terms)
+        return found
+
+    async def renew(
+        self,
+        hold: Hold,
+        actual: "dict[str, int]",
+        asked: "Mapping[str, int | None]",
+        key: str | None = None,
+    ) -> Hold:
+        """Commit a hold, and hold amounts as they are; in one step.
+
+        With a `key` that may be repeated; without one, a hold whose answer is lost is undone.
+        """
+        found: Any = self._at_once("renew", hold, actual, asked, key, self.ttl)
+        if found is None and key is not None:
+            found = await self._ask("renew", hold, actual, asked, key, self.ttl)
+        elif found is None:
+            found = await self.outbox.renew(self._ask, hold, actual, asked, new_key(), self.ttl)
+        taken: Hold = found
+        return taken
+
+    def _at_once(self, operation: str, *arguments: "Any") -> "Any":
+        """Return the answer of a ledger that blocks; `None` for one that is awaited."""
+        if self._shared.awaited:
+            return None
+        answer = getattr(self.ledger, operation)(*arguments)
+        if not hasattr(answer, "close"):
+            return answer
+        answer.close()  # a coroutine that has not begun: one that may be cancelled needs a key
+        self._shared.awaited = True
+        return None
 
     async def _ask(self, operation: str, *arguments: "Any") -> "Any":
         return await maybe_await(getattr(self.ledger, operation)(*arguments))
@@ -298,6 +334,14 @@ class LedgerAccount:
         """Return a stand-in for the hold of a call that is made whatever is left, then charged."""
         asked = amounts(prompt, ANSWER if limit is None else limit, price)
         return LlmHold(self, Hold(self.path, "", asked, Hold.RELEASED), limit, "", price)
+
+    async def settle(self, hold: LlmHold, outcome: "Settlement") -> None:
+        """Charge what a call used, or at least its hold where that is not known."""
+        await hold.settle(outcome)
+
+    def note_charge(self, held: LlmHold) -> None:
+        """Add what a call is charged to what is known of the account."""
+        self.cached_balance.add(held.charged or {})
 
     async def deliver(self, entry: Entry) -> None:
         """Commit, release or charge now, or keep the entry; raises nothing but a cancellation."""

@@ -2,8 +2,8 @@
 
 import asyncio
 
+from budget_core.ledger.checks import MOST
 from budget_core.ledger.errors import HoldSettledError, UnknownHoldError
-from budget_core.ledger.limit import MOST
 from budget_core.ledger.outbox import CHARGE, COMMIT, RELEASE, Entry, new_key
 from budget_core.ledger.records import Hold
 from budget_core.log import log
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from budget_core.ledger._types import CallAccount
+    from budget_core.ledger._types import HoldAccount
     from budget_core.prices import Price
     from budget_core.settlement import Settlement
 
@@ -24,8 +24,8 @@ class LlmHold:
 
     `model` answers at `price`, if those are known. `limit` is the longest answer that it allows, in
     tokens; `None` allows any. `hold` is the ledger's; a released one stands for a call that is made
-    without a hold and charged later. `amounts` are the most that the call can use: more than this
-    hold has, if it is a final call's, whose reserve has several holds. `prompt` is the size of its
+    without a hold and charged later. `amounts` are the most that the call can use: less than this
+    hold has, if that has the reserve of a run's final call as well. `prompt` is the size of its
     prompt, and `lowered` whether its limit is below the one that was asked for. Once the call is
     settled, `charged` is what it is charged, by axis, `priced` whether that is all of its money,
     and `cut_short` whether its answer ended at a limit that a budget lowered.
@@ -37,7 +37,7 @@ class LlmHold:
 
     def __init__(
         self,
-        account: "CallAccount",
+        account: "HoldAccount",
         hold: Hold,
         limit: int | None,
         model: str = "",
@@ -50,7 +50,7 @@ class LlmHold:
         self.amounts = hold.amounts
         self.prompt = 0
         self.limit = limit
-        self._held = hold.state == Hold.HELD
+        self._held = hold.state != Hold.RELEASED
         self._extending: Any = None
 
     def compare(self, asked: int | None) -> None:
@@ -107,14 +107,20 @@ class LlmHold:
                 pass  # another provider's, which takes no mark
         self.cut_short = by is not None
 
-    async def settle(self, closing: bool = False) -> None:
-        """Commit the charge, or release the hold; if `closing`, without awaiting anything."""
-        if closing:
-            self.abandon(self.charged)
-        elif self.charged is None:
+    async def settle(self, outcome: "Settlement", estimates: bool = False) -> None:
+        """Commit what a call is charged, or release the hold of one that cost nothing.
+
+        Nothing is awaited for a call whose coroutine is being closed.
+        """
+        charged = self.charge(outcome, estimates)
+        if charged is not None:
+            self.account.note_charge(self)
+        if outcome.closing:
+            self.abandon(charged)
+        elif charged is None:
             await self.release()
         else:
-            await self.commit(self.charged)
+            await self.commit(charged)
 
     def _used(self, outcome: "Settlement", estimates: bool) -> "tuple[dict[str, int], bool]":
         """Return the usage of a call by axis, as far as it is known, and whether that is exact."""
@@ -132,7 +138,7 @@ class LlmHold:
 
     async def commit(self, actual: "dict[str, int]") -> None:
         """Record the call's usage in the place of the hold."""
-        self._stop_extending()
+        self.stop_extending()
         if self._held:
             entry = Entry(COMMIT, self.hold, actual)
         else:
@@ -141,7 +147,7 @@ class LlmHold:
 
     async def release(self) -> None:
         """Give back the hold of a call that cost nothing."""
-        self._stop_extending()
+        self.stop_extending()
         if self._held:
             await self.account.deliver(Entry(RELEASE, self.hold))
 
@@ -150,7 +156,7 @@ class LlmHold:
 
         A running event loop delivers it soon; else the ledger gets it with the next delivery.
         """
-        self._stop_extending()
+        self.stop_extending()
         outbox = self.account.outbox
         if actual is not None and self._held:
             outbox.commit(self.hold, actual)
@@ -167,7 +173,7 @@ class LlmHold:
                 most[axis] = actual[axis]
         return most
 
-    def _stop_extending(self) -> None:
+    def stop_extending(self) -> None:
         """Cancel the extension without awaiting it: a cancellation could come in between."""
         self.account.in_flight.discard(self)
         task, self._extending = self._extending, None

@@ -1,10 +1,11 @@
-"""Keep the settlements and charges that a ledger could not take yet, and deliver them later."""
+"""The settlements and charges that a ledger could not take yet, and their delivery."""
 
 from asyncio import CancelledError
 from binascii import hexlify
 from os import urandom
 
 from budget_core.errors import refuse
+from budget_core.ledger.checks import MAX_LIMITS, MOST, check_axis, check_path, root
 from budget_core.ledger.errors import (
     BudgetExceededError,
     HoldSettledError,
@@ -15,7 +16,6 @@ from budget_core.ledger.errors import (
     UnknownAccountError,
     UnknownHoldError,
 )
-from budget_core.ledger.limit import MAX_LIMITS, MOST, check_axis, check_path, root
 from budget_core.ledger.records import Hold
 from budget_core.waking import cancellations, raise_lost
 
@@ -31,7 +31,8 @@ RELEASE = "release"
 CHARGE = "charge"
 _REDEEM = "redeem"
 _UNDOINGS = 5  # of one reservation, if they are cancelled too
-FINAL = (HoldSettledError, KeyReusedError, UnknownAccountError, ValueError)
+# with which a ledger refuses an operation for good
+FOR_GOOD = (HoldSettledError, KeyReusedError, UnknownAccountError, ValueError)
 
 
 def check_account(ledger: "Any", path: "Any", operations: "tuple[str, ...]") -> str:
@@ -129,16 +130,42 @@ class Outbox:
         """
         self.add(Entry(_REDEEM, hold, actual, ttl))
 
-    async def reserve(
-        self, ask: "Ask", path: str, amounts: "dict[str, Any]", key: str, ttl: float, *wait: float
-    ) -> Hold:
+    def reserve(
+        self,
+        ask: "Ask",
+        path: str,
+        amounts: "Mapping[str, Any]",
+        key: str,
+        ttl: float,
+        *wait: float,
+    ) -> "Awaitable[Hold]":
         """Take a hold; if its outcome stays unknown, the next delivery undoes it.
 
         So it is if the caller is cancelled meanwhile, or the answer is lost.
         """
+        taken = ask("reserve", path, amounts, key, ttl, *wait)
+        return self._taken(taken, Hold(path, key, dict(amounts)), ttl)
+
+    def renew(
+        self,
+        ask: "Ask",
+        hold: Hold,
+        actual: "dict[str, int]",
+        amounts: "Mapping[str, Any]",
+        key: str,
+        ttl: float,
+    ) -> "Awaitable[Hold]":
+        """Commit a hold and take the next one, which is undone as `reserve` says.
+
+        The former hold is its owner's to commit then: it may be held or committed.
+        """
+        taken = ask("renew", hold, actual, amounts, key, ttl)
+        return self._taken(taken, Hold(hold.path, key, dict(amounts)), ttl)
+
+    async def _taken(self, taken: "Awaitable[Hold]", hold: Hold, ttl: float) -> Hold:
         in_doubt = True
         try:
-            held: Hold = await ask("reserve", path, amounts, key, ttl, *wait)
+            held = await taken
             in_doubt = False
             return held
         except Exception as error:
@@ -146,7 +173,7 @@ class Outbox:
             raise
         finally:
             if in_doubt:
-                self.redeem(Hold(path, key, amounts), ttl, dict.fromkeys(amounts, 0))
+                self.redeem(hold, ttl, dict.fromkeys(hold.amounts, 0))
 
     def waits(self, path: str) -> bool:
         """Tell whether an undelivered entry is below the same root as a path."""
@@ -194,7 +221,7 @@ class Outbox:
         try:
             while await self._step(ask, entry):
                 pass
-        except FINAL as error:
+        except FOR_GOOD as error:
             refusal = error
         try:
             self.entries.remove(entry)

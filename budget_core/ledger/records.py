@@ -2,9 +2,8 @@
 
 from budget_core.durations import in_ms
 from budget_core.errors import refuse
-from budget_core.ledger.bucket import COMMITTED, EXPIRED, HELD, RELEASED
+from budget_core.ledger.bucket import COMMITTED, EXPIRED, FAR, HELD, RELEASED
 from budget_core.ledger.errors import BudgetExceededError
-from budget_core.ledger.window import FAR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,9 +105,8 @@ class Balance:
     @classmethod
     def of(cls, bucket: "Bucket", spent: int, held: int) -> "Balance":
         """Return the balance of a bucket, of which so much is spent and held."""
-        limit = bucket.limit
-        names = (limit.account, limit.axis, limit.window.name)
-        return cls.read(*names, bucket.cap, spent, held, bucket.start, bucket.end)
+        times = (bucket.start, bucket.end)
+        return cls.read(*bucket.place, bucket.cap, spent, held, *times)
 
     @classmethod
     def read(cls, *row: "Any") -> "Balance":

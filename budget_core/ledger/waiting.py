@@ -4,8 +4,8 @@ import asyncio
 import os
 import time
 
+from budget_core.ledger.checks import check_amounts, check_path, root
 from budget_core.ledger.errors import BudgetExceededError, UnknownHoldError
-from budget_core.ledger.limit import check_amounts, check_path, root
 from budget_core.ledger.outbox import finish, new_key, reserve_or_undo
 from budget_core.ledger.records import ROOMS, TTL, origin, time_to_wait
 from budget_core.monotonic import MONOTONIC

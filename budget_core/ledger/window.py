@@ -1,6 +1,8 @@
-"""Say from when until when a limit counts."""
+"""The windows of limits: from when until when one counts."""
 
+from budget_core.day import HOUR, day_at
 from budget_core.errors import refuse
+from budget_core.ledger.bucket import FAR
 from budget_core.wall_clock import DAY
 
 TYPE_CHECKING = False
@@ -9,10 +11,8 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 NO_DATE = 1  # the end of the window of a clock that has no date, and says 0
-FAR = 1000 << 40  # milliseconds, of whole seconds: some 35,000 years from 1970
-_HOUR = 3600
-_MONDAY = 4 * DAY  # 1970-01-05
-_MOST_BUCKETS = 60
+_MONDAY = 4  # 1970-01-05
+MOST_BUCKETS = 60
 
 
 class Window:
@@ -57,14 +57,10 @@ def parse_window(name: "Any") -> Window:
     if name == "run":
         return Window("run", lambda now: (0, FAR // 1000))
     if name == "hour":
-        return Window("hour", _every(_HOUR))
-    if unit in ("day", "week", "month") and (not mark or _is_number(hour, 23)):
-        shift = int(hour or "0") * _HOUR
-        if unit == "month":
-            bounds = _monthly(shift)
-        else:
-            bounds = _every(DAY, shift) if unit == "day" else _every(7 * DAY, _MONDAY + shift)
-        return Window(f"{unit}@{hour}" if shift else unit, bounds)
+        return Window("hour", _every(HOUR))
+    if unit in ("day", "week", "month") and (not mark or _is_number(hour, DAY // HOUR - 1)):
+        at = int(hour or "0")
+        return Window(f"{unit}@{at}" if at else unit, _of_days(unit, at))
     if unit.startswith("rolling ") and not mark:
         return _rolling(name)
     return refuse_window(name)
@@ -87,31 +83,36 @@ def _is_number(text: str, most: int) -> bool:
 
 def _rolling(name: str) -> Window:
     seconds, _, buckets = name[8:].partition("/")
-    if _is_number(seconds, 366 * DAY) and _is_number(buckets, _MOST_BUCKETS):
+    if _is_number(seconds, 366 * DAY) and _is_number(buckets, MOST_BUCKETS):
         span, count = int(seconds), int(buckets)
         if span and count and not span % count:
             return Window(name, _every(span // count), span)
     return refuse_window(name)
 
 
-def _every(size: int, first: int = 0) -> "Callable[[int], tuple[int, int]]":
-    """Return the bounds of windows of so many seconds, of which one begins at `first`."""
+def _every(size: int) -> "Callable[[int], tuple[int, int]]":
+    """Return the bounds of windows of so many seconds."""
 
     def bounds(now: int) -> "tuple[int, int]":
-        start = now - (now - first) % size
+        start = now - now % size
         return start, start + size
 
     return bounds
 
 
-def _monthly(shift: int) -> "Callable[[int], tuple[int, int]]":
-    """Return the bounds of the calendar's months, so many seconds later."""
+def _of_days(unit: str, hour: int) -> "Callable[[int], tuple[int, int]]":
+    """Return the bounds of calendar days, weeks or months, whose days begin at an hour."""
 
     def bounds(now: int) -> "tuple[int, int]":
-        day = (now - shift) // DAY
-        start = day - _day_of_month(day) + 1
-        end = start + 32 - _day_of_month(start + 31)
-        return start * DAY + shift, end * DAY + shift
+        day, start = day_at(now, hour)
+        past, days = 0, 1
+        if unit == "week":
+            past, days = (day - _MONDAY) % 7, 7
+        elif unit == "month":
+            past = _day_of_month(day) - 1
+            days = 32 - _day_of_month(day - past + 31)
+        start -= past * DAY
+        return start, start + days * DAY
 
     return bounds
 

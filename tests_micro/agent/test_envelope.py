@@ -2,7 +2,7 @@
 
 from budget_core import Budget, Envelope, StopReason
 from budget_core.agent.llm_call import Admission
-from budget_core.edge import nearest
+from budget_core.thresholds import nearest
 from tests_micro.support import NO_COUNTS, FakeClock, RecordingLock, raises, stopped_clock
 
 TYPE_CHECKING = False

@@ -46,7 +46,7 @@ async def hang(asked: "Any" = None) -> None:
 
 
 async def test_an_answer_without_calls_completes_a_run() -> None:
-    played = await play(says("Hello."))
+    played = await play(says("Hello."), session_id="s1")
     result = played.result
     assert (result.text, result.reason, result.turns) == ("Hello.", None, 1)
     assert result.completed
@@ -55,6 +55,16 @@ async def test_an_answer_without_calls_completes_a_run() -> None:
     assert result.state.final_text == "Hello."
     assert await played.run.finish() is result
     assert len(played.script.sent) == 1
+
+
+async def test_a_run_keeps_a_state_only_under_a_session_id() -> None:
+    for session_id in (None, "s1"):
+        tool = Tool("ask", "", lambda: {"usage": {"total_tokens": 5}})
+        answers = calls(("ask", {})), says("Done.")
+        played = await play(*answers, tools=[tool], session_id=session_id)
+        assert (played.result.state is None) == (session_id is None)
+        assert [one["status"] for one in played.result.tool_results] == ["completed"]
+        assert played.result.usage["tool_calls"] == 1
 
 
 async def test_a_run_that_ends_without_text_leaves_a_conversation_that_can_be_sent() -> None:
@@ -129,7 +139,8 @@ async def test_an_operative_runs_more_than_once_and_each_run_has_the_whole_budge
 
 
 async def test_a_run_at_its_turns_makes_the_last_of_them_without_tools() -> None:
-    played = await play(SHOUT, SHOUT, says("So far: HI."), budget=Budget(max_turns=3))
+    answers = SHOUT, SHOUT, says("So far: HI.")
+    played = await play(*answers, budget=Budget(max_turns=3), session_id="s1")
     assert played.figures == ("turn_limit", "turns", 2, 3, 1, "run")
     assert played.script.offered[-1] is None
     assert played.script.sent[2][-1]["content"].startswith("[Budget exhausted] turn limit: 2 of 2")
@@ -190,7 +201,12 @@ async def test_time_that_is_over_before_a_call_leaves_the_last_one() -> None:
     fake, clock = stopped_clock()
     slow = Tool("slow", "Slow.", lambda: fake.advance(9_200))
     played = await play(
-        calls(("slow", {})), says("In time."), tools=[slow], clock=clock, budget=Budget(timeout=10)
+        calls(("slow", {})),
+        says("In time."),
+        tools=[slow],
+        clock=clock,
+        budget=Budget(timeout=10),
+        session_id="s1",
     )
     assert played.figures == ("timeout", "ms", 9_200, 10_000, 1_000, "run")
     assert (played.result.text, played.result.state.timed_out) == ("In time.", True)

@@ -87,6 +87,7 @@ async def test_a_conversation_that_is_too_long_is_compacted_and_goes_on_so() -> 
         budget=Budget(max_context_tokens=30),
         count_tokens=four,
         compact=compact,
+        session_id="s1",
     )
     assert asked == [5]
     assert played.diary.of("compacted")[0] == {"before": 50, "after": 20}
@@ -104,6 +105,7 @@ async def test_a_conversation_that_fits_is_not_compacted() -> None:
         budget=Budget(max_context_tokens=30),
         count_tokens=four,
         compact=lambda messages: [],
+        session_id="s1",
     )
     assert not played.result.state.context_was_compacted
     assert (played.result.completed, len(played.result.messages)) == (True, 4)

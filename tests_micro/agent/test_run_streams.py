@@ -49,7 +49,8 @@ async def test_what_does_not_stream_is_not_asked_to() -> None:
 
 async def test_a_stream_that_breaks_off_is_counted_by_an_estimate_and_its_text_kept() -> None:
     for trouble in (ProviderError(200, "It broke off."), ProviderError(500, "Oops."), OSError(5)):
-        played = await play(SHOUT, pieces("Once ", "upon", then=trouble), stream=True)
+        answers = SHOUT, pieces("Once ", "upon", then=trouble)
+        played = await play(*answers, stream=True, session_id="s1")
         assert played.reason.kind == "provider_error"
         assert played.result.text == "Once upon"
         assert played.result.messages[-1] == {"role": "assistant", "content": "Once upon"}

@@ -6,8 +6,8 @@ from budget_core.agent.budget import Budget
 from budget_core.agent.middleware import Middleware
 from budget_core.agent.operative import Operative
 from budget_core.agent.tool import Tool, ToolOutput
+from budget_core.allowance import MAX_REPAIR_ATTEMPTS
 from budget_core.deadline_token import DeadlineToken
-from budget_core.turn_state import MAX_REPAIR_ATTEMPTS
 from tests_micro.script import (
     SHOUT,
     TEXT,
@@ -147,7 +147,7 @@ async def test_bad_calls_of_one_answer_are_one_attempt() -> None:
 
 
 async def test_a_tool_that_is_blocked_is_denied() -> None:
-    played = prepare(calls(GOOD), says("Done."))
+    played = prepare(calls(GOOD), says("Done."), session_id="s1")
     played.run.state.blocked_tool_names.add("whisper")
     await played.run.finish()
     assert (played.statuses, played.result.usage["tool_calls"]) == (["denied"], 0)
@@ -225,14 +225,14 @@ async def test_what_exits_the_program_is_a_tools_failure() -> None:
 async def test_a_tool_may_report_what_it_used_of_a_model_itself() -> None:
     usage = {"prompt_tokens": 30, "completion_tokens": 12, "total_tokens": 42}
     tool = Tool("ask", "", lambda: ToolOutput("Yes.", usage=usage))
-    played = await called(("ask", {}), tools=[tool])
+    played = await called(("ask", {}), tools=[tool], session_id="s1")
     assert (played.told, played.result.usage["tokens"]) == (["Yes."], 242)
     assert played.result.state.input_tokens == 210
 
 
 async def test_what_a_tool_cost_counts_also_without_tokens() -> None:
     dear = Tool("search", "", lambda: ToolOutput("Found.", usd="0.005"))
-    played = await called(("search", {}), tools=[dear])
+    played = await called(("search", {}), tools=[dear], session_id="s1")
     assert (played.result.usage["nano_usd"], played.result.usage["tokens"]) == (5_000_000, 200)
     assert (played.result.usage["missing"], played.result.state.missing_counts) == (0, 0)
     assert ToolOutput("Found.", usd=0.005).nano_usd == ToolOutput("", usd="0.005").nano_usd
@@ -246,7 +246,8 @@ async def test_a_tool_that_hangs_is_cancelled_at_its_own_cap() -> None:
         return says("Done.")
 
     tool = Tool("hang", "Hangs.", hang, cap_s=SOON)
-    played = prepare(calls(("hang", {}), ("hang", {})), answer, tools=[tool])
+    two = calls(("hang", {}), ("hang", {}))
+    played = prepare(two, answer, tools=[tool], session_id="s1")
     await played.run.finish()
     assert played.statuses == ["timed_out", "timed_out"]
     assert played.told[0] == "Error: hang took too long and was cancelled"
@@ -265,6 +266,25 @@ async def test_a_tool_that_hangs_is_cancelled_with_the_time_of_the_run() -> None
     played = await called(("hang", {}), ("hang", {}), tools=[tool], budget=budget, clock=clock)
     assert played.statuses == ["timed_out", "denied"]
     assert played.reason.kind == "timeout"
+
+
+async def test_what_a_tool_returns_after_it_was_given_up_is_dropped() -> None:
+    async def work() -> str:
+        try:
+            await hang()
+        except asyncio.CancelledError:
+            await over.wait()
+        ended.set()
+        return "Too late."
+
+    over, ended = asyncio.Event(), asyncio.Event()
+    tool = Tool("work", "", work, cap_s=SOON)
+    played = prepare(calls(("work", {})), says("Done."), tools=[tool])
+    await played.run.finish()
+    over.set()
+    await ended.wait()
+    await asyncio.sleep(0)
+    assert (played.statuses, played.run._toolbox.ends) == (["timed_out"], {})
 
 
 async def test_a_tool_that_ends_when_it_is_cancelled_has_its_result_taken() -> None:
@@ -320,7 +340,7 @@ async def test_a_task_that_is_cancelled_answers_all_calls_and_loses_no_result() 
 
     tools = [TOOLS[0], Tool("wait", "", wait)]
     three = calls(("shout", {"text": "a"}), ("wait", {}), ("shout", {"text": "b"}))
-    played = prepare(SHOUT, three, tools=tools)
+    played = prepare(SHOUT, three, tools=tools, session_id="s1")
     task = asyncio.create_task(played.run.finish())
     await started.wait()
     task.cancel()

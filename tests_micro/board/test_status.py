@@ -170,4 +170,4 @@ def test_a_state_whose_fields_are_no_numbers_counts_as_spent() -> None:
             open_store(board.settings).save(state or {"tokens": "5"})
             reported = board.report()
         assert reported["left"] == 0, state
-        assert "not a daily tracker's" in reported["error"], state
+        assert "not this budget's state" in reported["error"], state

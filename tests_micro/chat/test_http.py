@@ -109,11 +109,6 @@ async def test_a_long_body_is_written_in_small_parts() -> None:
     assert 100 <= wire.largest <= 600
 
 
-async def test_a_body_ends_at_its_length_its_last_chunk_or_the_end_of_the_connection() -> None:
-    for raw in (KNOWN, PIECEWISE, CLOSED):
-        assert await fetch(raw) == (200, b"hello"), raw
-
-
 async def test_an_answer_may_be_cut_into_pieces_anywhere() -> None:
     for raw in (KNOWN, PIECEWISE, CLOSED):
         for cut in range(1, len(raw)):

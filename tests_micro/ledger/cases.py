@@ -8,6 +8,8 @@ step has at most one operation, by its name, with its arguments:
 - `reserve`, `charge`: `[path, amounts]`, with `key` and `ttl`; the hold is known by the name in
   `as` from then on;
 - `commit` (with `actual`), `release`, `extend` (with `ttl`): such a name, or `[path, id]`;
+- `renew`: `[hold, amounts]`, the hold as in `commit`, with `actual`, `key` and `ttl`; the next hold
+  is known by the name in `as`;
 - `hold`: `[path, id]`.
 
 `at` sets the clock before: times are UTC, as in `2026-03-01 23:59:59.500`; 0 is a clock without a
@@ -38,13 +40,13 @@ if TYPE_CHECKING:
 
 FOLDER = __file__.rpartition("/")[0] + "/vectors"
 OPERATIONS = (
-    "set_limits", "limits", "accounts", "reserve", "charge", "commit", "release", "extend", "hold",
-    "expire", "balance", "history",
+    "set_limits", "limits", "accounts", "reserve", "charge", "commit", "renew", "release", "extend",
+    "hold", "expire", "balance", "history",
 )  # fmt: skip
 WORDS = OPERATIONS + (
     "at", "as", "key", "ttl", "actual", "gives", "refused", "raises", "state"
 )  # fmt: skip
-TAKES = {"reserve": "held", "charge": "committed"}
+TAKES = {"reserve": "held", "charge": "committed", "renew": "held"}
 SETTLES = {"commit": "committed", "release": "released", "extend": "held"}
 REFUSED = ("scope", "axis", "window", "asked", "limit", "spent", "held", "resets_at")
 ROW = ("account", "axis", "window", "limit", "spent", "held", "begins_at", "resets_at")
@@ -84,6 +86,11 @@ def cases() -> "Iterator[dict[str, Any]]":
                     yield dict(case, name=file[:-5] + ": " + case["name"])
 
 
+def file_of(case: "dict[str, Any]") -> str:
+    """Return the name of the file that a case is in."""
+    return str(case["name"]).partition(":")[0]
+
+
 def run(case: "dict[str, Any]", make_ledger: "Callable[..., Any]") -> None:
     """Play a case on the ledger that `make_ledger(clock, **options)` returns.
 
@@ -99,22 +106,6 @@ def run(case: "dict[str, Any]", make_ledger: "Callable[..., Any]") -> None:
             return
         try:
             outcome = getattr(ledger, name)(*args, **kwargs)
-        except (BudgetError, ValueError) as error:
-            outcome = error
-
-
-async def run_async(case: "dict[str, Any]", make_ledger: "Callable[..., Any]") -> None:
-    """Play a case on a ledger whose methods are awaited."""
-    clock = Clock()
-    ledger = make_ledger(clock, **case.get("options", {}))
-    steps, outcome = play(case, clock), None
-    while True:
-        try:
-            name, args, kwargs = steps.send(outcome)
-        except StopIteration:
-            return
-        try:
-            outcome = await getattr(ledger, name)(*args, **kwargs)
         except (BudgetError, ValueError) as error:
             outcome = error
 
@@ -156,10 +147,17 @@ def arguments(
         path, rows = given
         return [path, [Limit(*row) for row in rows]], kwargs
     if name in SETTLES:
-        return [holds[given] if isinstance(given, str) else Hold(*given)], kwargs
+        return [known(given, holds)], kwargs
+    if name == "renew":
+        return [known(given[0], holds), kwargs.pop("actual", None), given[1]], kwargs
     if name in ("accounts", "expire"):
         return [], kwargs
     return (list(given) if isinstance(given, list) else [given]), kwargs
+
+
+def known(given: "Any", holds: "dict[str, Any]") -> "Any":
+    """Return the hold of a name, or of `[path, id]`."""
+    return holds[given] if isinstance(given, str) else Hold(*given)
 
 
 def remember(step: "dict[str, Any]", name: str, outcome: "Any", holds: "dict[str, Any]") -> None:
@@ -211,7 +209,8 @@ def check_hold(name: str, step: "dict[str, Any]", hold: "Any", now: int) -> None
     gives = step.get("gives")
     wanted = {"state": gives} if isinstance(gives, str) else dict(gives or {})
     if name in TAKES:
-        same("path", hold.path, step[name][0])
+        if name != "renew":
+            same("path", hold.path, step[name][0])
         asked = step[name][1]
         same(
             "amounts",
@@ -222,7 +221,7 @@ def check_hold(name: str, step: "dict[str, Any]", hold: "Any", now: int) -> None
             same("id", hold.id, step["key"])
         else:
             assert hold.id[:1] == "#", "no id: " + repr(hold.id)
-    if gives is None and name == "reserve":
+    if gives is None and name in ("reserve", "renew"):
         same("expires_at", hold.expires_at, -(-(now + int(step.get("ttl", TTL) * 1000)) // 1000))
     if gives is None and name == "commit":
         same("actual", hold.actual, overlaid(hold.amounts, step.get("actual") or {}))

@@ -3,19 +3,25 @@
 import asyncio
 
 from budget_core.agent.budget import Budget
+from budget_core.agent.envelope import Envelope
+from budget_core.agent.exoclaw import ExoclawBudget
 from budget_core.agent.operative import Operative
 from budget_core.agent.tool import Tool
 from budget_core.config import TurnBudgetConfig
+from budget_core.errors import ProviderError
+from budget_core.ledger.errors import LedgerUnavailableError, UnknownHoldError
+from budget_core.ledger.for_run import RunAccount
 from budget_core.ledger.limit import Limit
+from budget_core.ledger.llm_account import IN_PROCESS
 from budget_core.ledger.memory import Ledger
 from budget_core.prices import Price
 from budget_core.provider import ChatResponse, ToolCall
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.usage_estimate import estimate_tokens
 from budget_core.wrapper import BudgetWrapper
-from tests_micro.ledger.support import Awaited, Failing
-from tests_micro.script import Script
-from tests_micro.support import FakeClock
+from tests_micro.ledger.support import Awaited, Failing, cancel
+from tests_micro.script import SHOUT, USAGE, Script, says
+from tests_micro.support import SLOW, FakeClock, stopped_clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +31,7 @@ NOON = 1_800_000_000
 FILE = "a line of a file, " * 30
 CAP = 9_000
 ANSWER = "The files are long."
+FAILURES = ((False, 1), (False, 3), (True, 1), (True, 3))  # after it was applied; how often
 
 
 class Reader(Script):
@@ -289,3 +296,338 @@ async def test_a_run_that_is_cancelled_gives_its_reserve_back() -> None:
     await begun.finish()
     [row] = ledger.balance("org")
     assert row.held < 4_300  # that of the call, whose outcome is unknown
+
+
+def grab(ledger: Ledger) -> None:
+    """Have a neighbour use all that is left."""
+    [row] = ledger.balance("org")
+    ledger.charge("org/neighbour", {"tokens": row.left})
+
+
+async def crowded(ledger: "Any", model: Reader, counts: Ledger, at: str, **options: "Any") -> "Any":
+    """Return what a run comes to whose neighbour uses all that is left at an event."""
+
+    def grab_at(kind: str, **fields: "Any") -> None:
+        if kind == at:
+            grab(counts)
+
+    result = await run(ledger, model, max_tokens=500, on_event=grab_at, **options)
+    [row] = counts.balance("org")
+    assert row.held == 0, row
+    return result
+
+
+async def test_the_reserve_is_held_between_calls() -> None:
+    for wrap in (lambda ledger: ledger, Awaited):
+        for event in ("response", "tool_started", "tool_finished", "turn_completed"):
+            ledger, model = opened(), Reader()
+            result = await crowded(wrap(ledger), model, ledger, event)
+            assert (result.text, len(model.sent)) == (ANSWER, 2), event
+            check_account(ledger)
+
+
+async def test_the_reserve_is_held_after_a_call_of_unknown_outcome() -> None:
+    def fail(model: Reader) -> None:
+        if len(model.sent) == 2:
+            raise ProviderError(500, "down")
+
+    for wrap in (lambda ledger: ledger, Awaited):
+        ledger, model = opened(), Reader(fail)
+        options = {"fallback_model": "small"}
+        result = await crowded(wrap(ledger), model, ledger, "response_failed", **options)
+        assert (result.text, model.models) == (ANSWER, ["reader", "reader", "small"])
+        check_account(ledger)
+
+
+async def test_the_reserve_is_held_while_an_answer_is_reflected_on() -> None:
+    def reflect(text: str, budget: "Any") -> str:
+        grab(ledger)
+        return "Look again."
+
+    for wrap in (lambda ledger: ledger, Awaited):
+        ledger, model = opened(), Script(says("Long.", USAGE), says(ANSWER, USAGE))
+        result = await run(wrap(ledger), model, max_tokens=500, reflect=reflect)  # type: ignore[arg-type]
+        assert (result.text, len(model.sent)) == (ANSWER, 2)
+        check_account(ledger)
+
+
+async def test_a_run_without_reflection_keeps_nothing_after_its_answer() -> None:
+    ledger = Failing(opened())
+    await run(ledger, Script(says(ANSWER, USAGE)))  # type: ignore[arg-type]
+    assert ledger.asked == ["balance", "reserve", "commit"]
+
+
+async def test_the_reserve_is_held_where_a_call_used_more_than_its_hold() -> None:
+    class Greedy(Reader):
+        def _read(self, request: "Any") -> ChatResponse:
+            answer = super()._read(request)
+            if len(self.requests) == 1:
+                answer.usage = {
+                    "prompt_tokens": CAP,
+                    "completion_tokens": 5,
+                    "total_tokens": CAP + 5,
+                }
+            return answer
+
+    for wrap in (lambda ledger: ledger, Awaited):
+        ledger, model = opened(), Greedy()
+        result = await crowded(wrap(ledger), model, ledger, "response")
+        assert (result.text, len(model.sent)) == (ANSWER, 2)
+        [row] = ledger.balance("org")
+        assert row.spent > CAP + 5  # all of it is recorded, past the limit
+
+
+async def test_the_reserve_is_held_where_its_renewal_fails() -> None:
+    for applied_first in (False, True):
+        for awaited in (False, True):
+            ledger = opened()
+            failing = Failing(ledger)
+            failing.failing, failing.after = {"renew": 1}, applied_first
+            model = Reader()
+            tried: Any = Awaited(failing) if awaited else failing  # type: ignore[arg-type]
+            result = await crowded(tried, model, ledger, "response")
+            assert (result.text, len(model.sent)) == (ANSWER, 2), (applied_first, awaited)
+            check_account(ledger)
+
+
+class Breaking(Reader):
+    """A reader at whose fourth call a ledger begins to fail, as often as said."""
+
+    def __init__(self, ledger: Failing, fails: "dict[str, int]", error: "Any" = None) -> None:
+        super().__init__()
+        self.ledger, self.fails, self.error = ledger, fails, error
+        self.used: list[int] = []
+
+    def _read(self, request: "Any") -> ChatResponse:
+        if len(self.requests) == 4:
+            self.ledger.failing = self.fails
+            if self.error is not None:
+                raise self.error
+        answer = super()._read(request)
+        self.used.append(answer.usage["total_tokens"])
+        return answer
+
+
+async def check_breaking(fails: "dict[str, int]", error: "Any" = None, **options: "Any") -> None:
+    """Check that a run gets its final answer, and that its ledger counts what it used, in the end.
+
+    The ledger fails before or after it did its work.
+    """
+    for applied_first in (False, True):
+        for awaited in (False, True):
+            ledger = opened(Limit("tokens", 100_000, "day"), Limit("calls", 100, "day"))
+            failing = Failing(ledger)
+            failing.after = applied_first
+            model = Breaking(failing, dict(fails), error)
+            tried: Any = Awaited(failing) if awaited else failing  # type: ignore[arg-type]
+            result = await run(tried, model, max_tokens=500, **options)
+            where = (applied_first, awaited, result)
+            assert result.text == ANSWER, where
+            failing.failing = {}
+            await result.budget.ledger.flush()
+            IN_PROCESS.pop(tried)
+            rows = {row.axis: (row.spent, row.held) for row in ledger.balance("org")}
+            assert rows == {"calls": (len(model.used), 0), "tokens": (sum(model.used), 0)}, where
+
+
+async def test_a_final_call_is_counted_where_the_answer_to_a_renewal_was_lost() -> None:
+    for times in (1, 2):
+        error = ProviderError(429, "not now")
+        await check_breaking({"renew": times}, error, fallback_model="small")
+
+
+async def test_a_renewal_whose_answer_was_lost_is_undone_though_it_fails_again() -> None:
+    def lose(renew: "Any", *arguments: "Any") -> "Any":
+        number = ledger.asked.count("renew")
+        if number != 2:
+            taken = renew(*arguments)
+        if number < 3:
+            raise LedgerUnavailableError("lost", applied=None if number == 1 else False)
+        return taken
+
+    counts = opened()
+    ledger = Failing(counts, renew=lose)
+    result = await run(ledger, Reader(), max_tokens=500)
+    row = await flushed(ledger, counts)
+    assert (row.spent, row.held) == (result.usage["tokens"], 0)
+
+
+async def test_a_final_call_within_the_reserve_needs_no_ledger() -> None:
+    operations = ("balance", "reserve", "renew", "commit", "release", "charge")
+    for times in (2, 99):
+        fails = dict.fromkeys(operations, times)
+        await check_breaking(fails, budget=Budget(max_turns=5))
+        await check_breaking(fails, ProviderError(429, "not now"), fallback_model="small")
+
+
+async def test_a_call_is_given_back_if_the_reserve_cannot_be_taken_after_it() -> None:
+    def fail(method: "Any", path: str, amounts: "Any", *more: "Any") -> "Any":
+        if ledger.asked.count("reserve") == 3:
+            raise LedgerUnavailableError("it is down", applied=False)
+        return method(path, amounts, *more)
+
+    beneath = opened()
+    neighbour = beneath.reserve("org/neighbour", {"tokens": CAP - 900})
+    ledger, model = Failing(beneath, reserve=fail), Reader()
+    result = await run(ledger, model, max_tokens=500, wait=5)
+    assert (result.reason.kind, model.sent) == ("failed", [])
+    beneath.release(neighbour)
+    assert (await flushed(ledger, beneath)).held == 0
+
+
+def forgetting(number: int) -> "Any":
+    """Return a `renew` whose ledger has lost the hold, the one time of that number."""
+    asked: list[Any] = []
+
+    def renew(method: "Any", hold: "Any", *more: "Any") -> "Any":
+        asked.append(hold)
+        if len(asked) == number:
+            raise UnknownHoldError(hold.path, hold.id)
+        return method(hold, *more)
+
+    return renew
+
+
+async def test_a_reserve_that_its_ledger_has_lost_is_taken_anew() -> None:
+    for number in (1, 2):  # as the first call is settled, and as the second is admitted
+        ledger = opened()
+        result = await run(Failing(ledger, renew=forgetting(number)), Reader(), max_tokens=500)
+        assert result.text == ANSWER, number
+        [row] = ledger.balance("org")
+        assert row.spent == result.usage["tokens"], number
+
+
+async def test_three_calls_of_a_run_take_six_operations_beside_the_balance() -> None:
+    tool = ChatResponse("", [ToolCall("1", "read", {"name": "a"})], "tool_calls", USAGE)
+    ledger = Failing(opened(Limit("tokens", 10**9, "day")))
+    model: Any = Script(tool, tool, says(ANSWER, USAGE))
+    await run(ledger, model)
+    assert ledger.asked == ["balance", "reserve"] + ["renew"] * 4 + ["commit"]
+
+
+class FailingAt:
+    """An awaited ledger some of whose operations fail, from that number on.
+
+    They fail `after` they were applied, or before.
+    """
+
+    def __init__(self, beneath: Ledger, number: int, after: bool, times: int = 1) -> None:
+        self.beneath = beneath
+        self.number = number
+        self.after = after
+        self.times = times
+
+    def __getattr__(self, name: str) -> "Any":
+        method = getattr(self.beneath, name)
+
+        async def ask(*arguments: "Any") -> "Any":
+            await asyncio.sleep(0)
+            self.number -= 1
+            if not -self.times < self.number <= 0:
+                return method(*arguments)
+            if self.after:
+                method(*arguments)
+            raise LedgerUnavailableError("lost", None, None if self.after else False)
+
+        return ask
+
+
+async def flushed(ledger: "Any", counts: Ledger) -> "Any":
+    """Return what stands on the account once the ledger has all that it is owed."""
+    await RunAccount(ledger, "org/reader").flush()
+    IN_PROCESS.pop(ledger)  # on MicroPython it would be kept, and these tests make many
+    [row] = counts.balance("org")
+    return row
+
+
+async def test_whichever_operation_fails_all_is_recorded_once_and_nothing_is_left() -> None:
+    for after, times in FAILURES[3:] if SLOW else FAILURES:
+        number = 0
+        while True:
+            number += 1
+            counts = opened(Limit("tokens", 5_000, "day"))
+            ledger = FailingAt(counts, number, after, times)
+            result = await run(ledger, Reader(), max_tokens=500)
+            over, ledger.times = ledger.number > 0, 0
+            row = await flushed(ledger, counts)
+            assert (row.spent, row.held) == (result.usage["tokens"], 0), (after, times, number)
+            if over:  # the run has no such operation
+                assert result.text == ANSWER
+                break
+        assert number > 10
+
+
+async def test_at_whichever_step_a_run_is_cancelled_nothing_is_left() -> None:
+    step, is_over = 0, False
+    while not is_over:
+        step += 20 if SLOW else 3
+        counts = opened(Limit("tokens", 5_000, "day"))
+        ledger = FailingAt(counts, 0, False, 0)
+        task = asyncio.create_task(run(ledger, Reader(), max_tokens=500))
+        for _ in range(step):
+            await asyncio.sleep(0)
+        is_over = task.done()
+        task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError:
+            pass
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert (await flushed(ledger, counts)).held == 0, step
+    assert step > 30
+
+
+async def test_a_final_call_is_counted_where_an_admission_was_cut_by_the_deadline() -> None:
+    async def hang(renew: "Any", *arguments: "Any") -> "Any":
+        renewed.append(renew(*arguments))
+        if len(renewed) == 4:  # as the third call is admitted
+            fake.advance(95_000)
+            envelope.changed()
+            await asyncio.Event().wait()
+        return renewed[-1]
+
+    renewed: list[Any] = []
+    (fake, clock), counts = stopped_clock(), opened()
+    envelope = Envelope.open(Budget(timeout=100), clock)
+    ledger: Any = Awaited(counts, renew=hang)
+    texts = [FILE * 3, "A short file."]  # so the final call needs less than is held for it
+    tool = Tool("read", "Reads a file.", lambda name: texts.pop(0), NAME)
+    options = {"ledger": ledger, "account": "org/reader", "max_tokens": 500}
+    result = await Operative(Reader(), [tool], envelope, **options).run("?")
+    assert (result.reason and result.reason.kind, result.text) == ("timeout", ANSWER)
+    row = await flushed(ledger, counts)
+    assert (row.spent, row.held) == (result.usage["tokens"], 0)
+
+
+async def test_a_turn_that_is_left_while_its_call_is_settled_keeps_nothing() -> None:
+    async def leave(renew: "Any", *arguments: "Any") -> "Any":
+        taken = renew(*arguments)
+        await agent.should_continue(0, [])  # a new turn begins
+        return taken
+
+    counts = opened()
+    ledger: Any = Awaited(counts, renew=leave)
+    agent = ExoclawBudget(Reader(), Budget(), ledger=ledger, account="org/reader")
+    await agent.should_continue(0, [])
+    await agent.chat([{"role": "user", "content": "?"}], [tool.definition() for tool in TOOLS])
+    assert (await flushed(ledger, counts)).held == 0
+
+
+async def test_a_turn_that_is_cancelled_while_its_call_is_settled_is_recorded() -> None:
+    asked = asyncio.Event()
+
+    async def hang(renew: "Any", *arguments: "Any") -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    counts, model = opened(), Script(SHOUT)
+    ledger: Any = Awaited(counts, renew=hang)
+    agent = ExoclawBudget(model, Budget(), ledger=ledger, account="org/reader")
+    await agent.should_continue(0, [])
+    tools = [tool.definition() for tool in TOOLS]
+    task = asyncio.create_task(agent.chat([{"role": "user", "content": "?"}], tools))
+    await asked.wait()
+    await cancel(task)
+    row = await flushed(ledger, counts)
+    assert (row.spent, row.held) == (USAGE["total_tokens"], 0)

@@ -269,6 +269,6 @@ async def test_a_call_well_within_its_account_has_nothing_to_decide() -> None:
     wrapper = wrapped(big(), make_ledger(tokens=100_000))
     await wrapper.chat(HELLO)
     assert not wrapper.tracker.alert
-    assert not wrapper.account.is_due(wrapper.tracker.due_ppm)
-    wrapper.account.add({"tokens": 90_000})
-    assert wrapper.account.is_due(wrapper.tracker.due_ppm)
+    assert not wrapper.ledger_account.cached_balance.is_due(wrapper.tracker.due_ppm)
+    wrapper.ledger_account.cached_balance.add({"tokens": 90_000})
+    assert wrapper.ledger_account.cached_balance.is_due(wrapper.tracker.due_ppm)

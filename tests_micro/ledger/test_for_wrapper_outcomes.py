@@ -2,7 +2,7 @@
 
 import asyncio
 
-from budget_core.errors import ProviderError
+from budget_core.config import TurnBudgetConfig
 from budget_core.ledger.errors import (
     BudgetExceededError,
     LedgerError,
@@ -14,6 +14,7 @@ from budget_core.ledger.limit import Limit
 from budget_core.ledger.llm_account import LedgerAccount
 from budget_core.ledger.memory import Ledger
 from budget_core.notices import UNAVAILABLE
+from budget_core.tracker import TurnBudgetTracker
 from budget_core.wrapper import BudgetWrapper
 from tests_micro.ledger.support import (
     HELLO,
@@ -68,33 +69,6 @@ async def ignore(text: str) -> None:
     """Take a piece of an answer."""
 
 
-async def test_a_call_that_was_refused_or_never_sent_gives_its_hold_back() -> None:
-    unsent = ProviderError(0, "no route")
-    unsent.sent = False
-    for error in (ProviderError(429, "slow down"), ProviderError(500, "down"), unsent):
-        ledger = make_ledger(tokens=10_000)
-        await raises_async(ProviderError, wrapped(big(error), ledger).chat, HELLO)
-        assert standing(ledger) == {"tokens": (0, 0)}
-
-
-async def test_a_prompt_that_a_model_finds_too_long_costs_nothing() -> None:
-    class ContextWindowExceededError(Exception):
-        """One of exoclaw's."""
-
-    ledger = make_ledger(tokens=10_000)
-    error = ContextWindowExceededError("9000 tokens")
-    await raises_async(ContextWindowExceededError, wrapped(big(error), ledger).chat, HELLO)
-    assert standing(ledger) == {"tokens": (0, 0)}
-
-
-async def test_a_call_whose_outcome_is_not_known_is_charged_its_hold_at_once() -> None:
-    for error in (ProviderError(0, "broke off"), OSError(104), asyncio.TimeoutError()):  # noqa: UP041
-        ledger = make_ledger(tokens=10_000)
-        wrapper = wrapped(big(error), ledger)
-        await raises_async(type(error), wrapper.chat, HELLO, max_tokens=100)
-        assert standing(ledger) == CHARGED
-
-
 async def test_a_call_that_is_cancelled_is_charged_its_hold() -> None:
     async def hang(request: "Any") -> "Any":
         begun.set()
@@ -121,20 +95,6 @@ async def test_a_call_that_is_left_behind_is_charged_its_hold_or_more_if_more_is
         assert standing(ledger) == {"tokens": (spent, 0)}
 
 
-async def test_a_stream_that_breaks_off_counts_as_its_hold_or_what_is_known_if_more() -> None:
-    broken = ProviderError(200, "broke off")
-    for steps, spent in (
-        (WORDS, 110),
-        (WORDS + [USAGE], 110),
-        (WORDS + [KNOWN], 150),
-        (WORDS * 30, 119),
-    ):
-        ledger = make_ledger(tokens=10_000)
-        call = wrapped(big(streams(*steps, broken)), ledger).chat
-        await raises_async(ProviderError, call, HELLO, max_tokens=100, on_delta=ignore)
-        assert standing(ledger) == {"tokens": (spent, 0)}
-
-
 async def test_a_stream_whose_provider_ignores_its_limit_is_ended() -> None:
     for enforcement, content, spent in (
         ("cutoff", "word " * 101, 133),
@@ -154,35 +114,6 @@ async def test_the_lowest_limit_ends_a_stream_that_passes_two_wrappers() -> None
         wrapper = wrapped(wrapped(big(streams(*["word "] * 200)), first), second)
         answer = await wrapper.chat(HELLO, on_delta=ignore)
         assert answer.content == "word " * 61
-
-
-async def test_a_stream_counts_as_reported_in_its_answer_or_on_its_way() -> None:
-    for answer in (streams(*WORDS, usage=USAGE), streams(*WORDS, USAGE)):
-        ledger = make_ledger(tokens=10_000)
-        await wrapped(big(answer), ledger).chat(HELLO, max_tokens=100, on_delta=ignore)
-        assert standing(ledger) == {"tokens": (30, 0)}
-
-
-async def test_an_answer_without_a_report_counts_as_what_was_held() -> None:
-    estimated = dict(USAGE, estimated=True)
-    for usage in (None, {}, {"prompt_tokens": 3}, {"total_tokens": -1}, "12", estimated):
-        ledger = make_ledger(tokens=10_000)
-        await wrapped(big(says("hi", usage)), ledger).chat(HELLO, max_tokens=100)
-        assert standing(ledger) == {"tokens": (110, 0)}
-
-
-async def test_an_answer_without_a_report_is_estimated_where_that_is_asked_for() -> None:
-    ledger = make_ledger(tokens=10_000)
-    await wrapped(big(says("hi", None)), ledger, estimates=True).chat(HELLO, max_tokens=100)
-    assert standing(ledger) == {"tokens": (11, 0)}
-
-
-async def test_more_than_was_held_is_recorded() -> None:
-    ledger = make_ledger(tokens=120)
-    wrapper = wrapped(big(says("hi", KNOWN)), ledger)
-    await wrapper.chat(HELLO, max_tokens=100)
-    assert standing(ledger) == {"tokens": (150, 0)}
-    assert (await wrapper.chat(HELLO)).cut_off_by == "org/team"
 
 
 async def test_a_ledger_out_of_reach_denies_and_its_error_can_be_seen() -> None:
@@ -256,6 +187,20 @@ async def test_a_call_cancelled_during_its_settlement_is_recorded_all_the_same()
     await cancel(task)
     await delivered(wrapper)
     assert standing(ledger) == {"tokens": (150, 0)}
+
+
+async def test_a_call_cancelled_before_it_is_sent_is_no_usage_of_a_tracker_around_it() -> None:
+    async def hang(reserve: "Any", *arguments: "Any") -> "Any":
+        asked.set()
+        await asyncio.Event().wait()
+
+    asked = asyncio.Event()
+    inner = wrapped(big(), Awaited(make_ledger(tokens=10_000), reserve=hang))
+    tracker = TurnBudgetTracker(TurnBudgetConfig(None, None))
+    task = asyncio.create_task(BudgetWrapper(inner, tracker, estimates=True).chat(HELLO))
+    await asked.wait()
+    await cancel(task)
+    assert (tracker.iterations_seen, tracker.total_tokens) == (1, 0)
 
 
 async def test_calls_made_while_a_ledger_is_down_are_charged_once_however_many() -> None:

@@ -129,6 +129,17 @@ async def test_a_lost_answer_is_asked_for_once_more_with_the_same_key() -> None:
         assert wires.asked[0] == wires.asked[1], lost
 
 
+async def test_a_renewal_is_sent_with_a_key_and_once_more_where_its_answer_was_lost() -> None:
+    wires = Wires(RESET, ok(HOLD))
+    held = Hold("org/a", "before")
+    assert (await wires.ledger.renew(held, {"tokens": 3}, {"tokens": 5}, ttl=60)).id == "k"
+    (line, body), again = wires.asked
+    assert (line, body) == again
+    assert line == "POST /budgets/v1/renew/org/a HTTP/1.1"
+    assert len(body.pop("key")) == 32
+    assert body == {"id": "before", "actual": {"tokens": 3}, "amounts": {"tokens": 5}, "ttl": 60}
+
+
 async def test_what_stays_in_doubt_is_said_to_be() -> None:
     for first in (RESET, no(502, "what"), no(503, "ledger_unavailable", applied=None)):
         for second in (RESET, no(503, "ledger_unavailable", applied=False)):

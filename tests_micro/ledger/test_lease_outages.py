@@ -2,9 +2,9 @@
 
 import asyncio
 
+from budget_core.ledger.backoff import LedgerWithBackoff
 from budget_core.ledger.errors import BudgetExceededError, LedgerError, LedgerUnavailableError
 from budget_core.ledger.records import Hold
-from budget_core.ledger.upstream import Upstream
 from tests_micro.ledger.faults import PATH, World, use
 from tests_micro.support import raises, raises_async
 
@@ -187,7 +187,7 @@ async def test_close_says_that_nothing_was_given_back_and_may_be_repeated() -> N
 async def test_a_ledger_out_of_reach_is_asked_again_after_longer_and_longer() -> None:
     world = World()
     world.faulty.down = "before"
-    upstream = Upstream(world.faulty, world.monotonic)
+    upstream = LedgerWithBackoff(world.faulty, world.monotonic)
     asked = []
     for second in range(2400):
         count = len(world.faulty.asked)
@@ -209,7 +209,7 @@ async def test_a_ledger_out_of_reach_is_asked_again_after_longer_and_longer() ->
 async def test_several_failures_at_once_are_one() -> None:
     world = World(slow=True)
     world.faulty.down = "before"
-    upstream = Upstream(world.faulty, world.monotonic)
+    upstream = LedgerWithBackoff(world.faulty, world.monotonic)
     await asyncio.gather(
         *[raises_async(LedgerUnavailableError, upstream.ask, "balance", "org") for _ in range(9)]
     )
@@ -220,7 +220,7 @@ async def test_several_failures_at_once_are_one() -> None:
 
 async def test_what_may_be_known_already_is_not_added_to() -> None:
     world = World()
-    upstream = Upstream(world.faulty, world.monotonic)
+    upstream = LedgerWithBackoff(world.faulty, world.monotonic)
     for down in ("after", ""):
         world.faulty.down = down
         upstream.outbox.charge(PATH, {"calls": 2})
@@ -235,7 +235,7 @@ async def test_what_may_be_known_already_is_not_added_to() -> None:
 
 async def test_what_is_owed_is_delivered_in_order_without_what_is_refused_for_good() -> None:
     world = World()
-    upstream = Upstream(world.faulty, world.monotonic)
+    upstream = LedgerWithBackoff(world.faulty, world.monotonic)
     first = world.ledger.reserve(PATH, {"calls": 5}, "one")
     upstream.outbox.commit(first, {"calls": 1})
     upstream.outbox.charge("nobody", {"calls": 1})
@@ -250,7 +250,7 @@ async def test_what_is_owed_is_delivered_in_order_without_what_is_refused_for_go
 
 async def test_what_the_key_has_no_right_to_keeps_nothing_else_back() -> None:
     world = World()
-    upstream = Upstream(world.faulty, world.monotonic)
+    upstream = LedgerWithBackoff(world.faulty, world.monotonic)
     hold = world.ledger.reserve(PATH, {"calls": 2})
     upstream.outbox.charge(PATH, {"calls": 3})
     upstream.outbox.commit(hold, {"calls": 1})
@@ -282,7 +282,7 @@ async def test_a_hold_that_is_redeemed_counts_once_whatever_is_lost() -> None:
                 world = World(left)
                 if held and left == 100:
                     world.ledger.reserve(PATH, {"calls": 5}, "k", 9)
-                upstream = Upstream(world.faulty, world.monotonic)
+                upstream = LedgerWithBackoff(world.faulty, world.monotonic)
                 upstream.outbox.redeem(Hold(PATH, "k", {"calls": 5}), 9, {"calls": 4})
                 await _settle(upstream, world.faulty, lost)
                 assert world.stands() == (4, 0)
@@ -291,7 +291,7 @@ async def test_a_hold_that_is_redeemed_counts_once_whatever_is_lost() -> None:
 async def test_a_key_that_stands_for_something_else_loses_nothing() -> None:
     world = World()
     world.ledger.charge(PATH, {"calls": 1}, "k")
-    upstream = Upstream(world.faulty, world.monotonic)
+    upstream = LedgerWithBackoff(world.faulty, world.monotonic)
     upstream.outbox.redeem(Hold(PATH, "k", {"calls": 5}), 9, {"calls": 4})
     await upstream.deliver()
     assert world.stands() == (5, 0)
@@ -309,7 +309,7 @@ async def test_refusals_of_the_ledger_do_not_end_a_block() -> None:
     assert world.stands() == (10, 0)
 
 
-async def _settle(upstream: Upstream, faulty: "Faulty", lost: int) -> None:
+async def _settle(upstream: LedgerWithBackoff, faulty: "Faulty", lost: int) -> None:
     for _ in range(lost):
         faulty.down = "after"
         upstream.retry_now()

@@ -9,6 +9,7 @@ which refusals keep an entry.
 import json
 
 from budget_core.config import TurnBudgetConfig
+from budget_core.ledger.backoff import LedgerWithBackoff
 from budget_core.ledger.errors import (
     KeyReusedError,
     LedgerError,
@@ -20,7 +21,6 @@ from budget_core.ledger.limit import Limit
 from budget_core.ledger.memory import Ledger
 from budget_core.ledger.outbox import Entry, Outbox, finish
 from budget_core.ledger.records import Hold
-from budget_core.ledger.upstream import Upstream
 from budget_core.tracker import TurnBudgetTracker
 from budget_core.wrapper import BudgetWrapper
 from tests_micro.ledger.support import HELLO, NOON, USAGE, big
@@ -123,6 +123,21 @@ async def test_an_outbox_delivers_as_the_vectors_say() -> None:
             assert error is not None or not outbox.entries, case["name"]
 
 
+async def test_a_renewal_in_doubt_has_its_next_hold_undone() -> None:
+    for answer, owing, stands in (("lost", 1, (7, 0)), ("down", 0, (0, 20)), ("ok", 0, (7, 30))):
+        ledger, outbox = Answering(), Outbox()
+        hold = ledger.beneath.reserve("org/a", {"tokens": 20})
+        ledger.answers = [answer]
+        renewal = outbox.renew(ledger.ask, hold, {"tokens": 7}, {"tokens": 30}, "k", 60)
+        try:
+            await renewal
+        except LedgerUnavailableError:
+            assert answer != "ok"
+        assert len(outbox.entries) == owing
+        await outbox.deliver_all(ledger.ask)
+        assert ledger.standing() == stands, answer
+
+
 async def test_a_wrapper_keeps_what_may_still_be_accepted() -> None:
     for case in read("refusals.json"):
         ledger = Answering()
@@ -143,7 +158,7 @@ async def test_a_wrapper_keeps_what_may_still_be_accepted() -> None:
 async def test_a_lease_keeps_what_may_still_be_accepted() -> None:
     for case in read("refusals.json"):
         ledger = Answering()
-        upstream = Upstream(ledger, stopped_clock()[1])
+        upstream = LedgerWithBackoff(ledger, stopped_clock()[1])
         upstream.outbox.charge("org/a", {"tokens": 30})
         ledger.always = {"charge": case["answer"]}
         if case["kept"]:

@@ -161,11 +161,9 @@ class ForgetsEarlierBuckets(Ledger):
 
 class MovesBack(Ledger):
     def _buckets(self, path: str, now: int) -> "Any":
-        buckets = super()._buckets(path, now)
-        for axis in buckets:
-            for bucket in buckets[axis]:
-                if now < bucket.start:
-                    bucket.limit.follow(now)
+        for one in self._limits_along(path, now):
+            if now < one.bucket.start:
+                one.follow(now)
         return super()._buckets(path, now)
 
 
@@ -202,12 +200,43 @@ class HoldsWhatHasNoBound(Ledger):
         return super().reserve(path, amounts, *more, **named)
 
 
+class CommitsThoughTheNextHoldIsRefused(Ledger):
+    def renew(self, hold: "Any", actual: "Any", *more: "Any", **named: "Any") -> "Any":
+        found = self.commit(hold, actual)
+        return self.reserve(found.path, *more, **named)
+
+
+class TakesTheNextHoldBesideTheFormer(Ledger):
+    def renew(self, hold: "Any", actual: "Any", *more: "Any", **named: "Any") -> "Any":
+        found = self._find(hold)
+        taken = self.reserve(found.path, *more, **named)
+        self.commit(found, actual)
+        return taken
+
+
+class KeepsTheCountOfARefusedRenewal(Ledger):
+    def _reopen(self, hold: "Any", *was: "Any") -> None:
+        self._count(hold, hold.actual, 1)
+        super()._reopen(hold, *was)
+
+
+class KeepsTheHoldOfAKnownKey(Ledger):
+    def renew(
+        self, hold: "Any", actual: "Any", amounts: "Any", key: "Any" = None, ttl: float = 300
+    ) -> "Any":
+        if key is not None and self._look_up("org/" + str(key)):
+            return self.reserve(hold.path, amounts, key, ttl)
+        return super().renew(hold, actual, amounts, key, ttl)
+
+
 WRONG = [
     GivesOrphansBack, ExpiresTooLate, LosesLateCommits, LosesCommitsAfterReleases,
     CommitsNoMoreThanWasHeld, CommitsMissingAxesAsZero, CommitsInTheWindowOfNow,
     ShortensByExtending, RefusesCharges, LetsNothingThroughInDebt, ForgetsAtEveryChange,
     ForgetsEarlierBuckets, MovesBack, NamesTheLimitThatResetsFirst, AcceptsOtherAmountsForAKey,
     AsksTheNearestLimitOnly, AdmitsWhatHasNoBound, HoldsWhatHasNoBound,
+    CommitsThoughTheNextHoldIsRefused, TakesTheNextHoldBesideTheFormer,
+    KeepsTheCountOfARefusedRenewal, KeepsTheHoldOfAKnownKey,
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Ask a ledger that may be out of reach, less often the longer it stays so."""
+"""A ledger that may be out of reach: asked less often the longer it stays so."""
 
 from budget_core.errors import refuse
 from budget_core.ledger.errors import LedgerUnavailableError
@@ -16,7 +16,7 @@ FIRST_MS = 500  # until a ledger that was out of reach is asked again
 MOST_MS = 30_000
 
 
-class Upstream:
+class LedgerWithBackoff:
     """The ledger behind a lease or a cap, blocking or awaited, and the `outbox` of what it is owed.
 
     A ledger that was out of reach is not asked for half a second of the `monotonic` clock, then for

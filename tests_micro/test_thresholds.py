@@ -7,8 +7,8 @@ from budget_core import (
     TurnBudgetConfig,
     TurnBudgetTracker,
 )
-from budget_core.edge import is_reached, nearest, withdraw
 from budget_core.notices import fill
+from budget_core.thresholds import is_reached, nearest, withdraw
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

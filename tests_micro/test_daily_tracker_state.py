@@ -76,14 +76,6 @@ def check_denies(tracker: "Any", case: object) -> None:
 # Restarts
 
 
-def test_a_restart_on_the_same_day_goes_on_from_where_it_was() -> None:
-    store = Store()
-    for run in range(4):
-        tracker = day_of(store, MIDNIGHT + run * 3600)
-        assert tracker.total_tokens == run * 9
-        tracker.record(tokens(9))
-
-
 def test_every_change_is_stored_before_the_call_returns() -> None:
     store = Store()
     tracker = day_of(store)

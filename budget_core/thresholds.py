@@ -1,4 +1,4 @@
-"""Decide what a model is told, and which tools it keeps, as its budgets near their end.
+"""The thresholds of budgets: what a model is told, and which tools it keeps, near their ends.
 
 Turns, days, envelopes and accounts of a ledger take part alike, as axes: an axis is a tuple
 `(scope, unit, used, cap, kept)`, where `kept` of the cap is reserved for the final answer. Shares
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def kept_of(cap: int | None, share: float | None) -> int:
-    """Return what a share keeps of a cap for a final call; at least 1 is left."""
+    """Return the part of a cap that a share keeps for a final call; at least 1 is left."""
     return min(cap - 1, cap * in_ppm(share) // WHOLE) if cap and share else 0
 
 
@@ -37,7 +37,7 @@ def nearest(axes: "Sequence[Axis]") -> "Axis":
 
 
 def _figures(axis: "Axis") -> "tuple[int, int]":
-    """Return what is used, and of how much; without a cap that is less than nothing."""
+    """Return `(used, available)`; `(-1, 1)` without a cap."""
     _, _, used, cap, kept = axis
     if cap is None:
         return -1, 1

@@ -1,8 +1,8 @@
-"""What an account of a ledger has used, and what a final call on it would need."""
+"""The cached balance of an account of a ledger, and what a final call on it would need."""
 
 from budget_core.config import NEVER, WHOLE
 from budget_core.ledger.answer_limit import amounts, fitting
-from budget_core.ledger.limit import AXES
+from budget_core.ledger.checks import AXES
 from budget_core.provider import maybe_await
 
 TYPE_CHECKING = False
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Axis
-    from budget_core.ledger.llm_account import LedgerAccount
+    from budget_core.ledger._types import HoldAccount
     from budget_core.prices import Price
 
 _AXES = AXES + ("tool_calls",)  # a tool's own limit, or a user's, says nothing of the others
@@ -20,21 +20,21 @@ _ANSWER = 1024  # tokens of a final answer, unless a shorter one is asked for
 SHORTEST = 64  # tokens of an answer that is worth a call
 
 
-class Standing:
-    """What an account and those above it have used, as far as this process knows.
+class CachedBalance:
+    """The balance of an account and those above it, as far as this process knows.
 
     The balance is read before the first call and every eighth, and before each once little is left,
     or would be if all processes went on as before; in between, what this process used is added.
     Where it cannot be read, what was read last stays.
     """
 
-    def __init__(self, account: "LedgerAccount") -> None:
+    def __init__(self, account: "HoldAccount") -> None:
         self._account = account
         self._rows: list[Any] = []  # of limits that have a cap
         self._paces: list[int] = []  # what all processes used of each row for a call of this one
         self._used: dict[str, int] = {}  # since the balance was read
-        self._calls = _EVERY
-        self._least: dict[str, int] = {}
+        self._calls = _EVERY  # since the balance was read
+        self._least: dict[str, int] = {}  # with less than that left, it is read before each call
 
     def is_due(self, ppm: int = NEVER) -> bool:
         """Tell whether the balance is to be read, or that share of a limit is used."""
@@ -93,7 +93,11 @@ class Standing:
     def longest(
         self, prompt: int, limit: int | None, price: "Price | None", final: "dict[str, int]"
     ) -> "tuple[int | None, Axis | None]":
-        """Return the longest answer that leaves room for a `final` call, or 0 and what lacks."""
+        """Return `(limit, None)`: the longest answer that leaves room for a `final` call.
+
+        It is `(0, axis)` if that axis has no room for an answer of `SHORTEST` tokens, or of the
+        limit if that is less.
+        """
         call = amounts(prompt, limit, price)
         self._least = {axis: _NEAR * ((call[axis] or 0) + final.get(axis, 0)) for axis in call}
         shortest = SHORTEST if limit is None else min(limit, SHORTEST)
