@@ -1,4 +1,4 @@
-"""What errors of a ledger are called over HTTP, and the headers that say how much is left."""
+"""The words for errors of a ledger over HTTP, and the headers that say how much is left."""
 
 import re
 from typing import Final

@@ -15,7 +15,7 @@ AsyncHttpLedger = http_client.HttpLedger
 
 
 @dataclass(frozen=True)
-class Device:
+class FleetDevice:
     """A device that reports to a service.
 
     - `account`: what it draws on; `left` is the least that is left there of each limited axis.
@@ -61,9 +61,9 @@ class HttpLedger(BlockingLedger):
         """Have every further request report what a device's own day has used, in tokens."""
         self._ledger.report(spent, cap, resets_at)  # type: ignore[attr-defined]
 
-    def devices(self) -> list[Device]:
+    def devices(self) -> list[FleetDevice]:
         """Return the devices that the key is for and that reported, by account."""
-        found: list[Device] = self._do("devices")
+        found: list[FleetDevice] = self._do("devices")
         return found
 
 
@@ -78,8 +78,8 @@ class _PooledHttpLedger(http_client.HttpLedger):
     async def close(self) -> None:
         self._drop()
 
-    async def devices(self) -> list[Device]:
-        found: list[Device] = []
+    async def devices(self) -> list[FleetDevice]:
+        found: list[FleetDevice] = []
         after = ""
         while True:
             page, more = await self._ask(_devices, "GET", "devices?after=" + quote(after, safe=""))
@@ -139,5 +139,5 @@ class _PooledHttpLedger(http_client.HttpLedger):
             self._idle.pop().close()
 
 
-def _devices(said: Any) -> tuple[list[Device], bool]:
-    return [Device(**row) for row in said["devices"]], said["next"] is not None
+def _devices(said: Any) -> tuple[list[FleetDevice], bool]:
+    return [FleetDevice(**row) for row in said["devices"]], said["next"] is not None

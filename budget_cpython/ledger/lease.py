@@ -11,9 +11,9 @@ from budget_core.ledger.outbox import finish
 from budget_core.ledger.records import TTL, Hold, wake
 from budget_core.ledger.waiting import reserve_blocking
 from budget_core.monotonic import MONOTONIC, MonotonicClock
-from budget_cpython.forked import begin_again_in_children
 from budget_cpython.ledger.locks import TaskGate, ThreadGate
 from budget_cpython.ledger.passthrough import AsyncPassthrough, BlockingLedger
+from budget_cpython.process_state import begin_again_in_children
 from budget_cpython.wall_clock import WALL
 
 

@@ -1,10 +1,12 @@
 """Read limits and times from a line of text, as in settings and commands."""
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import NoReturn
 
-from budget_core.ledger.limit import AXES, MAX_LIMITS, Limit
+from budget_core.ledger.checks import AXES, MAX_LIMITS
+from budget_core.ledger.limit import Limit
 from budget_core.money import in_nano
 from budget_cpython.ledger.limit_words import (
     SECONDS,
@@ -24,7 +26,7 @@ _LONGEST = 1_000  # characters
 _MOST_SECONDS = 36_500 * 86_400  # a century, which a float has to the millisecond
 
 
-def parse_limits(text: str) -> list[Limit]:
+def parse_limits(text: str, tools: bool = True) -> list[Limit]:
     """Return the limits of a text such as `$5/day + 100 calls/hour`, in its order.
 
     Each is dollars (`$0.50`), or a whole number of `calls`, `tokens`, `tool_calls` or `tool:NAME`,
@@ -33,7 +35,7 @@ def parse_limits(text: str) -> list[Limit]:
     one it is for a run. A `+` between blanks joins several.
 
     Raises `ValueError` for anything else, for money finer than a nano-dollar, and for two limits on
-    one axis and window.
+    one axis and window. Without `tools` its message suggests no limit of a tool's calls.
     """
     limits = []
     for part in _parts(text, "limits must be such as '$5/day + 100 calls/hour'"):
@@ -42,11 +44,11 @@ def parse_limits(text: str) -> list[Limit]:
                 f"{part!r} is a time: a budget has one, as in with budget('5 calls + {part}'), but "
                 f"limits have none; the window of a limit is such as '5 calls/{part}'"
             )
-        limits.append(_limit(part))
+        limits.append(_limit(part, tools))
     return _distinct(limits)
 
 
-def parse_budget(text: str) -> tuple[list[Limit], float | None]:
+def parse_budget(text: str, tools: bool = True) -> tuple[list[Limit], float | None]:
     """Return the limits and the seconds of a text such as `$5 + 200 calls/hour + 30 min`.
 
     Limits are those of `parse_limits`. At most one part is a time: a number and its unit, `ms`,
@@ -59,7 +61,7 @@ def parse_budget(text: str) -> tuple[list[Limit], float | None]:
     for part in _parts(text, "a budget must be such as '$5 + 30 min'"):
         seconds = _seconds(part)
         if seconds is None:
-            limits.append(_limit(part))
+            limits.append(_limit(part, tools))
         else:
             times.append(seconds)
     if len(times) > 1:
@@ -83,6 +85,12 @@ def check_counted(limits: list[Limit], where: str, models: bool = True, tools: b
                 f"{where} counts calls of tools: {limit.axis!r} would limit nothing there; did you "
                 "mean 'tool_calls'?"
             )
+
+
+def by_window(limits: Sequence[Limit]) -> tuple[list[Limit], list[Limit]]:
+    """Return the limits with a window, which a ledger keeps, and those without one, of a run."""
+    kept = [limit for limit in limits if limit.window != "run"]
+    return kept, [limit for limit in limits if limit.window == "run"]
 
 
 def _parts(text: str, form: str) -> list[str]:
@@ -111,7 +119,7 @@ def _seconds(part: str) -> float | None:
     return seconds
 
 
-def _limit(part: str) -> Limit:
+def _limit(part: str, tools: bool) -> Limit:
     said, slash, name = part.partition("/")
     said = said.strip()
     window = window_of(name.strip(), part) if slash else "run"
@@ -123,7 +131,7 @@ def _limit(part: str) -> Limit:
     if count is None or (axis is None and meant_limit(part)):
         _refuse(part)
     if axis is None:
-        raise ValueError(f"{part!r} limits nothing that is counted: {meant_axis(count)}")
+        raise ValueError(f"{part!r} limits nothing that is counted: {meant_axis(count, tools)}")
     number = Fraction(count["number"]) * _SCALES[count["scale"]]
     if number.denominator > 1:
         raise ValueError(f"a limit of {axis} must be a whole number, not {part!r}")
@@ -142,7 +150,8 @@ def _distinct(limits: list[Limit]) -> list[Limit]:
     found = set()
     for limit in limits:
         if (limit.axis, limit.window) in found:
-            raise ValueError(f"limits must differ: two are on {limit.axis} per {limit.window}")
+            axis = "dollars" if limit.axis == "nano_usd" else limit.axis
+            raise ValueError(f"limits must differ: two are on {axis} per {limit.window}")
         found.add((limit.axis, limit.window))
     if len(limits) > MAX_LIMITS:
         raise ValueError(f"an account has at most {MAX_LIMITS} limits, not {len(limits)}")

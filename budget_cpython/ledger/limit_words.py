@@ -4,7 +4,8 @@ import re
 from difflib import get_close_matches
 from typing import Any
 
-from budget_core.ledger.limit import AXES, MAX_SEGMENT, check_axis
+from budget_core.ledger.checks import AXES, MAX_SEGMENT, check_axis
+from budget_core.ledger.window import MOST_BUCKETS
 from budget_cpython.ledger.windows import parse_window
 
 TOOL_CALLS = "tool_calls"
@@ -37,7 +38,6 @@ _MEANT_WINDOWS = {
     "m": "min",
 }
 _SPAN = re.compile(r"(?P<number>[0-9]{1,9})?\s*(?P<unit>[A-Za-z]+)")
-_MOST_BUCKETS = 60
 
 
 def read_axis(words: str) -> str | None:
@@ -51,11 +51,12 @@ def read_axis(words: str) -> str | None:
     return _AXES.get(words.lower())
 
 
-def meant_axis(count: Any) -> str:
-    """Return the right spelling of a limit whose axis is not counted."""
+def meant_axis(count: Any, tools: bool) -> str:
+    """Return the right spelling of a limit that is not counted; of a tool only with `tools`."""
     number = count["number"] + (count["scale"] or "")
     last = count["axis"].lower().replace("-", "_").split()[-1]
-    near = get_close_matches(last, [*_AXES, *_MEANT], 1, 0.7)
+    known = [name for name, axis in {**_AXES, **_MEANT}.items() if tools or axis != TOOL_CALLS]
+    near = get_close_matches(last, known, 1, 0.7)
     units = get_close_matches(last, [unit for unit in SECONDS if len(unit) > 2], 1, 0.8)
     if near:
         meant = repr(f"{number} {_AXES.get(near[0]) or _MEANT[near[0]]}")
@@ -63,6 +64,8 @@ def meant_axis(count: Any) -> str:
         meant = repr(f"{number} {units[0]}")
     else:
         meant = ""
+    if not tools:
+        return f"did you mean {meant}?" if meant else "write calls, tokens, or dollars such as '$5'"
     tool = re.sub(r"[^A-Za-z0-9_-]", "_", count["axis"].strip())[:MAX_SEGMENT]
     own = f"'{number} {_OF_TOOL}{tool}'"
     if meant:
@@ -106,7 +109,7 @@ def window_of(name: str, part: str) -> str:
         if span["number"] is None and seconds >= 3600:
             return {3600: "hour", 86_400: "day", 604_800: "week"}[seconds]
         seconds *= int(span["number"] or 1)
-        buckets = max(n for n in range(1, _MOST_BUCKETS + 1) if seconds % n == 0)
+        buckets = max(n for n in range(1, MOST_BUCKETS + 1) if seconds % n == 0)
         name = f"rolling {seconds}/{buckets}"
     first, blank, rest = name.partition(" ")
     try:

@@ -58,6 +58,16 @@ class Passthrough(LedgerProtocol):
     def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
         return self._settle("commit", hold, actual)
 
+    def renew(
+        self,
+        hold: Hold,
+        actual: dict[str, Any] | None,
+        amounts: Mapping[str, Any],
+        key: str | None = None,
+        ttl: float = TTL,
+    ) -> Hold:
+        return self._settle("renew", hold, actual, amounts, key, ttl)
+
     def release(self, hold: Hold) -> Hold:
         return self._settle("release", hold)
 
@@ -136,6 +146,16 @@ class AsyncPassthrough(AsyncLedgerProtocol):
 
     async def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
         return await self._settle("commit", hold, actual)
+
+    async def renew(
+        self,
+        hold: Hold,
+        actual: dict[str, Any] | None,
+        amounts: Mapping[str, Any],
+        key: str | None = None,
+        ttl: float = TTL,
+    ) -> Hold:
+        return await self._settle("renew", hold, actual, amounts, key, ttl)
 
     async def release(self, hold: Hold) -> Hold:
         return await self._settle("release", hold)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from budget_core.checks import check_count
 from budget_core.errors import refuse
+from budget_core.ledger.checks import check_amounts, check_key, check_path
 from budget_core.ledger.errors import (
     HoldSettledError,
     KeyReusedError,
@@ -17,19 +18,19 @@ from budget_core.ledger.errors import (
     UnknownHoldError,
     refusal,
 )
-from budget_core.ledger.limit import Limit, LimitReader, check_amounts, check_key, check_path
+from budget_core.ledger.limit import Limit, LimitReader
 from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl, wake
 from budget_core.ledger.waiting import reserve_waiting
 from budget_core.until import stamp
 from budget_core.wall_clock import DAY
-from budget_cpython.forked import begin_again_in_children
 from budget_cpython.ledger.passthrough import BlockingLedger
 from budget_cpython.ledger.windows import Window, parse_window
+from budget_cpython.process_state import begin_again_in_children
 from budget_cpython.wall_clock import WALL
 
 MAX_KEEP = 10**10
 SWEEP_EVERY = 1000  # reservations of this ledger
-SETTLING = ("commit", "release", "charge", "expire", "set_limits")  # operations
+SETTLING = ("commit", "renew", "release", "charge", "expire", "set_limits")  # operations
 
 
 class Backend(Protocol):
@@ -117,17 +118,29 @@ class AsyncRemoteLedger:
         """Hold amounts on every limit of the path and of the accounts above it, or raise."""
         if wait:
             return await reserve_waiting(self, path, amounts, key, ttl, wait)
+        return await self._take("reserve", path, amounts, key, ttl)
+
+    async def _take(
+        self,
+        operation: str,
+        path: str,
+        amounts: Mapping[str, Any],
+        key: str | None,
+        ttl: float,
+        **former: Any,
+    ) -> Hold:
         asked = self._check_axes(check_amounts(amounts, True))
         held = {axis: asked[axis] for axis in asked if asked[axis] is not None}
         hold = Hold(
             *await self._ask(
-                "reserve",
+                operation,
                 check_path(path),
                 amounts=held,
                 unbounded=[axis for axis in asked if axis not in held],
                 counted=[axis for axis in asked if axis not in self._reader.known],
                 id=next(self._ids) if key is None else check_key(key),
                 ttl_ms=check_ttl(ttl),
+                **former,
             )
         )
         self._reserved += 1
@@ -150,8 +163,22 @@ class AsyncRemoteLedger:
 
     async def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
         """Settle a hold with what the call used."""
-        used = None if actual is None else self._check_axes(check_amounts(actual))
-        return await self._ask_hold("commit", hold, actual=used)
+        return await self._ask_hold("commit", hold, actual=self._used(actual))
+
+    async def renew(
+        self,
+        hold: Hold,
+        actual: dict[str, Any] | None,
+        amounts: Mapping[str, Any],
+        key: str | None = None,
+        ttl: float = TTL,
+    ) -> Hold:
+        """Commit a hold and take the next one on its path, in one step, or raise."""
+        path, former = check_hold(hold).path, _hold_id(hold.id)
+        if key == former:
+            raise KeyReusedError(path, former)
+        given = {"former": former, "actual": self._used(actual)}
+        return await self._take("renew", path, amounts, key, ttl, **given)
 
     async def release(self, hold: Hold) -> Hold:
         """Give back a hold whose call was never made."""
@@ -170,11 +197,11 @@ class AsyncRemoteLedger:
         return int(await self._ask("expire", ""))
 
     async def balance(self, path: str) -> list[Balance]:
-        """Return what stands against each limit of the path and of the accounts above it."""
+        """Return the balance of each limit of the path and of the accounts above it."""
         return [Balance.read(*row) for row in await self._ask("balance", check_path(path))]
 
     async def history(self, path: str) -> list[Balance]:
-        """Return what an account's own limits counted in windows that are over."""
+        """Return the counts of an account's own limits in windows that are over."""
         return [Balance.read(*row) for row in await self._ask("history", check_path(path))]
 
     async def close(self) -> None:
@@ -230,6 +257,9 @@ class AsyncRemoteLedger:
                 raise LedgerUnavailableError(f"no {name} has {now} ms in it: set the clock")
         return found
 
+    def _used(self, actual: dict[str, Any] | None) -> dict[str, int] | None:
+        return None if actual is None else self._check_axes(check_amounts(actual))
+
     def _check_axes(self, amounts: dict[str, int]) -> dict[str, int]:
         for axis in amounts:
             self._reader.check_axis(axis)
@@ -258,5 +288,6 @@ def _error(reply: Sequence[Any], path: str, arguments: dict[str, Any]) -> Except
         return HoldSettledError(name, reply[1])
     if word == "full":
         return LedgerFullError(reply[1])
-    errors = {"no account": UnknownAccountError(path), "no hold": UnknownHoldError(path, name)}
+    unknown = UnknownHoldError(path, arguments.get("former", name))
+    errors = {"no account": UnknownAccountError(path), "no hold": unknown}
     return errors.get(word) or KeyReusedError(path, name)

@@ -120,12 +120,16 @@ def random_calls(seed: int, threads: int = 4, each: int = 4) -> list[list[Call]]
     def one() -> Call:
         path, key = chance.choice(PATHS[1:]), chance.choice(KEYS)
         amounts = {"tokens": chance.randint(0, 5)}
-        name = chance.choice(("reserve", "reserve", "charge", "commit", "release", "balance"))
+        names = ("reserve", "reserve", "charge", "commit", "renew", "release", "balance")
+        name = chance.choice(names)
         if name in ("reserve", "charge"):
             return name, (path, amounts, key)
         if name == "balance":
             return name, (path,)
         hold = ("hold", chance.choice(PATHS[1:]), key)
+        if name == "renew":
+            next_key = chance.choice(KEYS)
+            return name, (hold, amounts, {"tokens": chance.randint(0, 5)}, next_key)
         return name, (hold, amounts) if name == "commit" else (hold,)
 
     return [[one() for _ in range(each)] for _ in range(threads)]

@@ -1,19 +1,13 @@
 """Calls without a limit of their own, on accounts that limit calls alone, and then tokens too."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from budget_cpython import BudgetWrapper, ChatResponse, Limit
-from budget_cpython.ledger.http import HttpLedger
+from budget_cpython import BudgetWrapper, ChatResponse, Ledger, Limit
 from budget_cpython.ledger.lease import LeasedLedger
-from tests.ledger.engines import ENGINES
-from tests.ledger.patience import NO_HURRY
-from tests.serve.support import Service
+from tests.ledger.engines import ENGINES, Engine, Served, of
 from tests_micro.script import Script
 
 HELLO = [{"role": "user", "content": "Hello!"}]
@@ -35,35 +29,20 @@ def asked(ledger: Any, calls: int) -> list[int | None]:
     return [request.get("max_tokens") for request in model.requests]
 
 
-def check(ledger: Any) -> None:
-    """Assert that tokens are counted without a limit, and bounded once they have one."""
+@of(*ENGINES, Served)
+def test_the_engine_says_whether_an_answer_is_bounded(engine: Engine) -> None:
+    ledger = engine.make()
     ledger.set_limits("org", [Limit("calls", 50), Limit("tokens", None)])
     assert asked(ledger, 3) == [None] * 3
     ledger.set_limits("org", [Limit("calls", 50), Limit("tokens", 2000)])
     assert asked(ledger, 1) == [2000 - 3 * 310 - 10]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_the_engine_says_whether_an_answer_is_bounded(
-    engine: Callable[[Path], Any], tmp_path: Path
-) -> None:
-    with closing(engine(tmp_path)) as ledger:
-        check(ledger)
-
-
-def test_the_service_says_so_too() -> None:
-    with (
-        Service("--engine", "memory:", "--listen", "127.0.0.1:0") as service,
-        closing(HttpLedger(service.url, timeout_s=NO_HURRY)) as ledger,
-    ):
-        check(ledger)
-
-
 @pytest.mark.parametrize("tokens", [None, 10**9])
 def test_a_leased_block_serves_calls_without_asking_for_each(
-    tokens: int | None, tmp_path: Path
+    tokens: int | None,
 ) -> None:
-    ledger = ENGINES[0](tmp_path)
+    ledger = Ledger()
     ledger.set_limits("org", [Limit("calls", 500), Limit("tokens", tokens)])
     told: list[str] = []
     for name in ("reserve", "commit", "charge", "extend"):

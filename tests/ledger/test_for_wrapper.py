@@ -4,6 +4,7 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Iterator
+from copy import copy
 from typing import Any
 
 import pytest
@@ -16,17 +17,14 @@ from budget_cpython import (
     Ledger,
     Limit,
     Operative,
-    ProviderError,
-    estimate_tokens,
+    TurnBudgetConfig,
+    TurnBudgetTracker,
 )
 from budget_cpython.endpoint import ScriptedEndpoint
 from tests.ledger.patience import NO_HURRY, until
-from tests.ports import kept_port
+from tests_micro.script import Script, says
 from tests_micro.support import stopped_clock
 
-HELLO = [{"role": "user", "content": "hello"}]
-PROMPT = estimate_tokens(HELLO)
-BOUND = 50
 NOON = 20_000 * 86_400 + 43_200
 
 
@@ -49,68 +47,6 @@ def standing(ledger: Ledger) -> tuple[int, int]:
     return row.spent, row.held
 
 
-def ask(endpoint: ScriptedEndpoint, ledger: Ledger, model: str, **options: Any) -> Any:
-    """Return the answer to one call, or raise what it raises."""
-    return ask_at(endpoint.base_url, ledger, model, **options)
-
-
-def ask_at(url: str, ledger: Ledger, model: str, **options: Any) -> Any:
-    client = ChatClient(url, model, timeout_s=NO_HURRY)
-    wrapper = BudgetWrapper(client, ledger=ledger, account="org/agent")
-    return asyncio.run(wrapper.chat(HELLO, max_tokens=BOUND, **options))
-
-
-async def _ignore(text: str) -> None:
-    pass
-
-
-@pytest.mark.parametrize("options", [{}, {"on_delta": _ignore}], ids=["whole", "streamed"])
-def test_an_answer_counts_as_reported(
-    endpoint: ScriptedEndpoint, ledger: Ledger, options: dict[str, Any]
-) -> None:
-    response = ask(endpoint, ledger, "scripted", **options)
-    assert standing(ledger) == (response.usage["total_tokens"], 0)
-
-
-@pytest.mark.parametrize("model", ["error-400", "error-429", "error-500"])
-def test_a_refused_call_costs_nothing(
-    endpoint: ScriptedEndpoint, ledger: Ledger, model: str
-) -> None:
-    with pytest.raises(ProviderError):
-        ask(endpoint, ledger, model)
-    assert standing(ledger) == (0, 0)
-
-
-def test_a_call_that_never_left_costs_nothing(ledger: Ledger) -> None:
-    with kept_port() as port, pytest.raises(ProviderError):
-        ask_at(f"http://127.0.0.1:{port}/v1", ledger, "scripted")
-    assert standing(ledger) == (0, 0)
-
-
-@pytest.mark.parametrize("model", ["truncated", "not-json"])
-def test_a_call_with_half_an_answer_is_charged_its_hold(
-    endpoint: ScriptedEndpoint, ledger: Ledger, model: str
-) -> None:
-    with pytest.raises(ProviderError):
-        ask(endpoint, ledger, model)
-    assert standing(ledger) == (PROMPT + BOUND, 0)
-
-
-def test_a_stream_that_is_cut_is_charged_its_hold(
-    endpoint: ScriptedEndpoint, ledger: Ledger
-) -> None:
-    with pytest.raises(ProviderError):
-        ask(endpoint, ledger, "stream-cut", on_delta=_ignore)
-    assert standing(ledger) == (PROMPT + BOUND, 0)
-
-
-def test_an_answer_without_a_report_counts_as_what_was_held(
-    endpoint: ScriptedEndpoint, ledger: Ledger
-) -> None:
-    ask(endpoint, ledger, "no-usage")
-    assert standing(ledger) == (PROMPT + BOUND, 0)
-
-
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_a_run_counts_as_reported(endpoint: ScriptedEndpoint, ledger: Ledger, stream: bool) -> None:
     client = ChatClient(endpoint.base_url, "scripted", timeout_s=NO_HURRY)
@@ -120,6 +56,18 @@ def test_a_run_counts_as_reported(endpoint: ScriptedEndpoint, ledger: Ledger, st
     result = agent.run_sync("hello")
     assert result.completed
     assert standing(ledger) == (result.usage["tokens"], 0)
+
+
+def test_a_copy_of_a_wrapper_has_a_tracker_and_a_model_of_its_own(ledger: Ledger) -> None:
+    models = [Script(says("hi", {"total_tokens": 30}), model=name) for name in ("m", "other")]
+    trackers = [TurnBudgetTracker(TurnBudgetConfig()) for _ in models]
+    wrapper = BudgetWrapper(models[0], trackers[0], ledger=ledger, account="org/agent")
+    other = copy(wrapper)
+    other.tracker, other.inner = trackers[1], models[1]
+    asyncio.run(other.chat([{"role": "user", "content": "hello"}]))
+    assert [tracker.iterations_seen for tracker in trackers] == [0, 1]
+    assert [len(model.requests) for model in models] == [0, 1]
+    assert standing(ledger) == (30, 0)
 
 
 def test_a_run_that_hangs_is_charged_its_hold(endpoint: ScriptedEndpoint, ledger: Ledger) -> None:

@@ -109,7 +109,7 @@ def test_a_fork_while_another_thread_asks_leaves_nothing_locked(tmp_path: Path) 
     gates = (leased._leased._gate, allowing._capped._gate)
     for gate in gates:
         finish(gate.__aenter__())
-    with cast(Any, leased._leased._lock), allowing._capped._local._lock:
+    with cast(Any, leased._leased._lock), allowing._capped._lease._lock:
         assert in_child(use) == 0
     for gate in gates:
         finish(gate.__aexit__(None, None, None))

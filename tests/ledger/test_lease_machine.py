@@ -5,11 +5,11 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from budget_core.ledger.backoff import MOST_MS
 from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableError
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.memory import Ledger
 from budget_core.ledger.records import Hold
-from budget_core.ledger.upstream import MOST_MS
 from budget_cpython.ledger.lease import LeasedLedger
 from budget_cpython.ledger.offline_cap import OfflineCapLedger
 from tests.properties import examples
@@ -83,6 +83,33 @@ class Fleet(RuleBasedStateMachine):
             for axis in actual:
                 self.used[axis] += actual[axis]
             self.over += max(0, actual.get("calls", 0) - hold.amounts.get("calls", 0))
+
+    @rule(
+        worker=workers,
+        at=st.integers(0, 20),
+        part=st.sampled_from((0, 50, 100, 150)),
+        asked=amounts,
+    )
+    def renew(self, worker: int, at: int, part: int, asked: dict[str, int]) -> None:
+        if not self.holds[worker]:
+            return
+        hold = self.holds[worker][at % len(self.holds[worker])]
+        actual = {axis: hold.amounts[axis] * part // 100 for axis in hold.amounts}
+        taken = []
+        try:
+            taken.append(self.fleet[worker].renew(hold, actual, asked, ttl=5000))
+        except BudgetExceededError:
+            return
+        except LedgerUnavailableError as error:
+            assert self.switches[worker].down or self.ticks.now < self.back[worker] + MOST_MS
+            if error.applied is False:
+                return
+            self.fleet[worker].commit(hold, actual)  # as it may be by now
+        self.holds[worker].remove(hold)
+        self.holds[worker] += taken
+        for axis in actual:
+            self.used[axis] += actual[axis]
+        self.over += max(0, actual.get("calls", 0) - hold.amounts.get("calls", 0))
 
     @rule(worker=workers, at=st.integers(0, 20))
     def release(self, worker: int, at: int) -> None:

@@ -124,22 +124,3 @@ def test_accounts_are_those_upstream(tmp_path: Path) -> None:
     leased.release(hold)
     leased.charge("org/b", {"calls": 1})
     assert (leased.expire(), leased.balance("org/b")[1].spent) == (0, 1)
-
-
-def test_a_ledger_that_blocks_has_all_its_methods_awaited(tmp_path: Path) -> None:
-    async def check() -> None:
-        ledger = ThreadedLedger(stored(tmp_path / "ledger.db", 9))
-        await ledger.set_limits("org/b", [Limit("calls", 5)])
-        assert await ledger.accounts() == ["org", "org/b"]
-        assert await ledger.limits("org/b") == [Limit("calls", 5)]
-        hold = await ledger.reserve("org/b", {"calls": 2}, "k")
-        assert (await ledger.extend(hold)).id == "k"
-        assert (await ledger.commit(hold)).actual == {"calls": 2}
-        await ledger.release(await ledger.reserve("org/b", {"calls": 1}))
-        await ledger.charge("org", {"calls": 3})
-        assert (await ledger.hold("org/b", "k")).state == "committed"
-        assert [one.spent for one in await ledger.balance("org/b")] == [5, 2]
-        assert (await ledger.expire(), await ledger.history("org")) == (0, [])
-        await ledger.close()
-
-    asyncio.run(check())

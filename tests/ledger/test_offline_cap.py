@@ -171,6 +171,34 @@ def test_a_reserve_whose_answer_was_lost_holds_nothing_in_the_end(refused: bool)
     assert world.stands() == (0, 0)
 
 
+@pytest.mark.parametrize(("down", "applied"), [("before", False), ("after", None)])
+def test_a_refusal_says_whether_the_ledger_may_hold_what_was_asked(
+    down: str, applied: bool | None
+) -> None:
+    world = World()
+    ledger = allowing(world)
+    world.faulty.down = down
+    with pytest.raises(LedgerUnavailableError) as caught:
+        ledger.reserve(PATH, {"calls": 11}, "k")
+    assert caught.value.applied is applied
+
+
+def test_one_key_below_two_roots_stands_for_a_grant_of_each() -> None:
+    world = World()
+    world.ledger.set_limits("lab", [Limit("calls", None)])
+    ledger = allowing(world)
+    world.faulty.down = "before"
+    first, second = [ledger.reserve(path, {"calls": 4}, "k") for path in (PATH, "lab")]
+    assert ledger.unsettled == 2
+    ledger.commit(first, {"calls": 3})
+    ledger.commit(second, {"calls": 1})
+    back(world)
+    ledger.expire()
+    assert (world.stands(), ledger.unsettled) == ((3, 0), 0)
+    (found,) = ledger.balance("lab")
+    assert (found.spent, found.held) == (1, 0)
+
+
 def test_a_full_disk_is_trouble_too() -> None:
     world = World()
     world.faulty.ledger = Ledger(world.clock, max_holds=1)

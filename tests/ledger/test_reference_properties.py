@@ -122,6 +122,32 @@ class Reference(RuleBasedStateMachine):
         self.compare(hold, self.ledger.commit(real, actual))
 
     @precondition(lambda self: self.taken)
+    @rule(at=which, actual=st.one_of(st.none(), amounts), asked=amounts, ttl=ttls)
+    def renew(
+        self, at: int, actual: dict[str, int] | None, asked: dict[str, int], ttl: int
+    ) -> None:
+        hold, real = self.taken[-1 - at % len(self.taken)]
+        path, was = hold["path"], dict(hold)
+        rules = self.model.chain(path)
+        if hold["state"] != "committed":
+            hold.update(state="committed", actual={**hold["amounts"], **(actual or {})})
+        if not rules:
+            hold.update(was)
+            found = outcome(self.ledger.renew, real, actual, asked, None, ttl)
+            assert isinstance(found, UnknownAccountError)
+        elif refusing := self.model.refusing(path, asked):
+            self.refused(
+                outcome(self.ledger.renew, real, actual, asked, None, ttl), refusing, asked
+            )
+            hold.update(was)
+        else:
+            taken = self.model.add(path, asked, None, self.model.now + ttl * 1000)
+            next_real = self.ledger.renew(real, actual, asked, None, ttl)
+            self.taken.append((taken, next_real))
+            self.compare(taken, next_real)
+        self.compare(hold, real)
+
+    @precondition(lambda self: self.taken)
     @rule(at=which)
     def release(self, at: int) -> None:
         hold, real = self.taken[-1 - at % len(self.taken)]

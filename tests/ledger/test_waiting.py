@@ -19,24 +19,26 @@ from budget_cpython.ledger.offline_cap import OfflineCapLedger
 from budget_cpython.ledger.redis import AsyncRedisLedger
 from budget_cpython.ledger.threaded import ThreadedLedger
 from tests.forked import begin_in_child, exit_code, in_child
-from tests.ledger.engines import in_memory, in_redis, in_sqlite
+from tests.ledger.engines import Engine, Memory, Redis, Sqlite
 from tests.ledger.patience import NO_HURRY, PATIENCE, until
 from tests.ledger.redis.server import empty_server
 
 AMOUNT = {"tokens": 60}
 
 
-def leased(folder: Path) -> Any:
-    return LeasedLedger(Ledger(), {"tokens": 10})
+class Leased(Engine):
+    def open(self, **options: Any) -> LeasedLedger:
+        return LeasedLedger(Ledger(), {"tokens": 10})
 
 
-def capped(folder: Path) -> Any:
-    return OfflineCapLedger(Ledger(), {"tokens": 10})
+class Capped(Engine):
+    def open(self, **options: Any) -> OfflineCapLedger:
+        return OfflineCapLedger(Ledger(), {"tokens": 10})
 
 
-@pytest.fixture(params=[in_memory, in_sqlite, leased, capped, in_redis])
+@pytest.fixture(params=[Memory, Sqlite, Leased, Capped, Redis])
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    with closing(request.param(tmp_path)) as opened:
+    with closing(request.param(tmp_path).make()) as opened:
         opened.set_limits("org", [Limit("tokens", 100)])
         yield opened
 
@@ -113,7 +115,7 @@ def test_tasks_of_a_threaded_ledger_wait_without_a_thread_each(tmp_path: Path) -
         [row] = await ledger.balance("org")
         return int(row.spent)
 
-    with closing(in_sqlite(tmp_path)) as ledger:
+    with closing(Sqlite(tmp_path).make()) as ledger:
         ledger.set_limits("org", [Limit("tokens", 100)])
         assert asyncio.run(play(ThreadedLedger(ledger))) == 40
 
@@ -232,7 +234,7 @@ def test_the_current_deadline_bounds_a_wait() -> None:
 
 
 def test_a_process_that_dies_while_it_waits_leaves_nothing(tmp_path: Path) -> None:
-    with closing(in_sqlite(tmp_path)) as ledger:
+    with closing(Sqlite(tmp_path).make()) as ledger:
         ledger.set_limits("org", [Limit("tokens", 100)])
         held = ledger.reserve("org", AMOUNT)
         waits, told = os.pipe()

@@ -12,15 +12,11 @@ from budget_core.ledger.waiting import reserve_waiting
 from budget_cpython import Ledger, Limit
 from budget_cpython.ledger.http import AsyncHttpLedger
 from budget_cpython.ledger.offline_cap import AsyncOfflineCapLedger
-from budget_cpython.ledger.postgres import AsyncPostgresLedger
-from budget_cpython.ledger.redis import AsyncRedisLedger
 from budget_cpython.ledger.threaded import ThreadedLedger
 from budget_cpython.serve import make_app
 from budget_cpython.serve.server import running
-from tests.ledger.engines import in_postgres, in_sqlite
+from tests.ledger.engines import AwaitedPostgres, AwaitedRedis, Engine, Sqlite
 from tests.ledger.patience import NO_HURRY, PATIENCE
-from tests.ledger.postgres import server as postgres
-from tests.ledger.redis.server import empty_server
 
 AMOUNT = {"tokens": 60}
 MOST = 500  # steps
@@ -62,20 +58,22 @@ class Cancelled:
 
 
 def on_redis(folder: Path, stack: AsyncExitStack) -> Any:
-    ledger = AsyncRedisLedger(empty_server().url, timeout=PATIENCE)
-    stack.push_async_callback(ledger.close)
-    return ledger
+    return awaited(AwaitedRedis(folder), stack)
 
 
 def on_postgres(folder: Path, stack: AsyncExitStack) -> Any:
-    in_postgres(folder).close()
-    ledger = AsyncPostgresLedger(postgres.server().conninfo(), timeout=NO_HURRY)
+    return awaited(AwaitedPostgres(folder), stack)
+
+
+def awaited(engine: Engine, stack: AsyncExitStack) -> Any:
+    engine.empty()
+    ledger = engine.open().ledger
     stack.push_async_callback(ledger.close)
     return ledger
 
 
 def on_sqlite(folder: Path, stack: AsyncExitStack) -> Any:
-    return ThreadedLedger(stack.enter_context(closing(in_sqlite(folder))))
+    return ThreadedLedger(stack.enter_context(closing(Sqlite(folder).make())))
 
 
 def over_http(folder: Path, stack: AsyncExitStack) -> Any:

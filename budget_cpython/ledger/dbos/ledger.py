@@ -9,8 +9,8 @@ from dbos import DBOS
 
 from budget_core.errors import refuse
 from budget_core.ledger._types import AnyLedger, LedgerProtocol
+from budget_core.ledger.checks import check_key
 from budget_core.ledger.errors import LedgerError
-from budget_core.ledger.limit import check_key
 from budget_core.ledger.outbox import finish
 from budget_core.ledger.records import TTL, Hold
 from budget_core.ledger.waiting import reserve_waiting, undoing
@@ -28,9 +28,9 @@ class AsyncDBOSLedger(AsyncPassthrough):
 
     In a workflow's own code each operation is a step: DBOS records its result or error, and a
     replay gets the same again. If a process was killed between a step and its record, the step runs
-    again and finds what it did: `reserve` and `charge` without a key get one made of `name`, the
-    workflow's id and the step's, and a hold settles once. In steps and outside of workflows every
-    operation goes straight to the ledger.
+    again and finds what it did: `reserve`, `renew` and `charge` without a key get one made of
+    `name`, the workflow's id and the step's, and a hold settles once. In steps and outside of
+    workflows every operation goes straight to the ledger.
 
     `ledger` is an engine's own: what a lease or an offline cap grants ends with its process. One
     that blocks is called in threads. `name`, up to 8 letters, digits and the like, tells
@@ -60,21 +60,45 @@ class AsyncDBOSLedger(AsyncPassthrough):
         wait: float | None = None,
     ) -> Hold:
         """Hold amounts on every limit of the path and of the accounts above it, or raise."""
-        if workflow() is None:
+
+        async def take(key: str | None) -> Hold:
             return await self._reserve(path, amounts, key, ttl, wait)
+
+        return await self._take("reserve", take, key)
+
+    async def renew(
+        self,
+        hold: Hold,
+        actual: dict[str, Any] | None,
+        amounts: Mapping[str, Any],
+        key: str | None = None,
+        ttl: float = TTL,
+    ) -> Hold:
+        """Commit a hold and take the next one on its path, in one step, or raise."""
+
+        async def take(key: str | None) -> Hold:
+            return cast(Hold, await self._call("renew", hold, actual, amounts, key, ttl))
+
+        return await self._take("renew", take, key)
+
+    async def _take(
+        self, operation: str, take: Callable[[str | None], Awaitable[Hold]], key: str | None
+    ) -> Hold:
+        """Take a hold, in a workflow by a key of its step."""
+        if workflow() is None:
+            return await take(key)
 
         async def step() -> Any:
             if key is not None:
-                return await self._reserve(path, amounts, key, ttl, wait)
+                return await take(key)
             made, turn = step_key(self._name), 1
             while True:
-                named = made if turn == 1 else f"{made}.{turn}"
-                hold = await self._reserve(path, amounts, named, ttl, wait)
+                hold = await take(made if turn == 1 else f"{made}.{turn}")
                 if hold.state not in (Hold.COMMITTED, Hold.RELEASED):
                     return hold
                 turn += 1  # the workflow was rewound: its former hold stands for another call
 
-        return cast(Hold, await self._record("reserve", step))
+        return cast(Hold, await self._record(operation, step))
 
     async def _reserve(
         self,

@@ -31,7 +31,7 @@ class PostgresBackend:
     async def call(self, operation: str, arguments: Arguments) -> Sequence[Any]:
         """Do one operation; repeat it, at the first time of the server's, as long as it asks."""
         arguments = {**arguments, "forget": 0}
-        if operation in ("reserve", "charge"):
+        if operation in ("reserve", "renew", "charge"):
             self._rows += 1
             if self._rows % FORGET_EVERY == 0:
                 arguments["forget"] = BATCH

@@ -12,7 +12,7 @@ from budget_cpython.ledger.remote import AsyncRemoteLedger, RemoteLedger
 from budget_cpython.ledger.windows import Window, parse_window
 
 
-class _Constructor:
+class _PostgresConstructor:
     """The constructor of both ledgers, which differ in their `_driver`."""
 
     _driver: Driver
@@ -56,7 +56,7 @@ class _Constructor:
         )
 
 
-class PostgresLedger(_Constructor, RemoteLedger):
+class PostgresLedger(_PostgresConstructor, RemoteLedger):
     """Budgets by path in a Postgres database, for any number of threads, processes and machines.
 
     - `conninfo`: a connection string or URI as libpq reads it, or a function that returns one, such
@@ -78,7 +78,7 @@ class PostgresLedger(_Constructor, RemoteLedger):
     _driver = THREADS
 
 
-class AsyncPostgresLedger(_Constructor, AsyncRemoteLedger):
+class AsyncPostgresLedger(_PostgresConstructor, AsyncRemoteLedger):
     """The same for asyncio, on one event loop at a time."""
 
     _driver = ASYNCIO

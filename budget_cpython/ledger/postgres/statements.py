@@ -3,13 +3,14 @@
 import json
 from typing import Any
 
-from budget_core.ledger.limit import chain, root
+from budget_core.ledger.checks import chain, root
 
 Arguments = dict[str, Any]
 BATCH = 200  # holds that one call expires or forgets at most
 
 _PARAMETERS = {
     "reserve": "chain id asked counted ttl_ms now bounds keep_ms forget",
+    "renew": "chain former actual id asked counted ttl_ms now bounds keep_ms forget",
     "charge": "chain id amounts now bounds keep_ms forget",
     "commit": "root path id actual now keep_ms",
     "release": "root path id now keep_ms",

@@ -5,8 +5,8 @@ from typing import Any, NoReturn
 
 from redis.exceptions import ResponseError
 
+from budget_core.ledger.checks import MOST
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_core.ledger.limit import MOST
 from budget_core.provider import maybe_await
 from budget_cpython.ledger.redis import replies, script_args
 from budget_cpython.ledger.redis.error_mapping import (
@@ -60,8 +60,9 @@ class RedisBackend:
 
     async def _run_on_path(self, operation: str, arguments: Arguments) -> Sequence[Any]:
         keys = self._keys.of_path(arguments["path"])
-        if "id" in arguments:
-            keys = (*keys, self._keys.hold(arguments["path"], arguments["id"]))
+        for name in ("former", "id"):
+            if name in arguments:
+                keys = (*keys, self._keys.hold(arguments["path"], arguments[name]))
         args = script_args.of_operation(operation, arguments)
         while True:
             reply = await self._run(operation, keys, args)

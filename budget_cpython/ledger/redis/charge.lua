@@ -11,15 +11,7 @@ end
 if over then
   return {'over'}
 end
-for _, account in ipairs(accounts) do
-  for _, limit in ipairs(account.limits) do
-    local used = amounts[limit[AXIS]]
-    if used then
-      add(limit, SPENT, used)
-      account.changed = true
-    end
-  end
-end
+add_to_all(accounts, SPENT, amounts)
 local hold = {path, 'committed', false, amounts, amounts, {}, now + tonumber(ARGV[2])}
 redis.call('SET', KEYS[#KEYS], cmsgpack.pack(hold), 'PX', ARGV[2])
 save(accounts)

@@ -5,12 +5,8 @@ if not hold or hold[PATH] ~= path then
   return {'no hold'}
 end
 if hold[STATE] ~= 'committed' then
-  local used = read_amounts(5)
-  for axis, amount in pairs(hold[AMOUNTS]) do
-    used[axis] = used[axis] or amount
-  end
   local accounts = open(#KEYS - 1)
-  settle(hold, accounts, 'committed', used)
+  commit(hold, accounts, read_amounts(5))
   save_settled(hold)
   save(accounts)
 end

@@ -1,7 +1,7 @@
 """Name the keys of a ledger in Redis."""
 
 from budget_core.errors import refuse
-from budget_core.ledger.limit import chain, root
+from budget_core.ledger.checks import chain, root
 
 
 class Keys:

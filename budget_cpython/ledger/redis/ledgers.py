@@ -13,7 +13,7 @@ from budget_cpython.ledger.remote import AsyncRemoteLedger, RemoteLedger
 from budget_cpython.ledger.windows import Window, parse_window
 
 
-class _Constructor:
+class _RedisConstructor:
     """The constructor of both ledgers, which differ in the `_library` of their clients."""
 
     _library: Any
@@ -43,7 +43,7 @@ class _Constructor:
         )
 
 
-class RedisLedger(_Constructor, RemoteLedger):
+class RedisLedger(_RedisConstructor, RemoteLedger):
     """Budgets by path in Redis 6.2 or later, or Valkey, for any number of threads and processes.
 
     - `server`: a URL as the `redis` library takes it, or one of its clients: a `Redis`, one of a
@@ -60,7 +60,7 @@ class RedisLedger(_Constructor, RemoteLedger):
     _library = redis
 
 
-class AsyncRedisLedger(_Constructor, AsyncRemoteLedger):
+class AsyncRedisLedger(_RedisConstructor, AsyncRemoteLedger):
     """The same for asyncio; clients are those of `redis.asyncio`, in one event loop."""
 
     _library = redis.asyncio

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from budget_core.ledger.bucket import COMMITTED, HELD
-from budget_core.ledger.limit import chain
+from budget_core.ledger.checks import chain
 from budget_cpython.ledger.redis.script_args import Arguments
 
 

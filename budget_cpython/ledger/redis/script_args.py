@@ -8,16 +8,21 @@ Arguments = dict[str, Any]
 def of_operation(operation: str, arguments: Arguments) -> list[Any]:
     """Return the arguments of an operation on a path."""
     found = common(arguments)
-    if operation in ("reserve", "charge", "extend"):
+    if operation in ("reserve", "renew", "charge", "extend"):
         found.append(arguments.get("ttl_ms", 0))
-    amounts = arguments["actual"] if operation == "commit" else arguments.get("amounts")
-    for axis, amount in (amounts or {}).items():
-        found += (axis, amount)
+    used = _pairs(arguments.get("actual"))
+    if operation == "renew":
+        found += (arguments["former"], len(found) + 2 + len(used))
+    found += used + _pairs(arguments.get("amounts"))
     for axis in arguments.get("unbounded", ()):
         found += (axis, -1)
     for axis in arguments.get("counted", ()):
         found += (axis, -2)
     return found
+
+
+def _pairs(amounts: dict[str, int] | None) -> list[Any]:
+    return [one for pair in (amounts or {}).items() for one in pair]
 
 
 def common(arguments: Arguments, *own: Any) -> list[Any]:

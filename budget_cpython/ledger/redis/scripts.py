@@ -13,6 +13,8 @@ _WITH = {  # `shared`, and
     "hold": _HOLDS,
     "move": ("past", "follow"),
     "release": _HOLDS,
+    "renew": (*_HOLDS, "admit"),
+    "reserve": ("admit",),
     "set_limits": ("past", "follow"),
 }
 

@@ -42,6 +42,14 @@ local function settle(hold, accounts, state, used)
   end
 end
 
+-- Put what a call used in the place of its hold: what is not named was used as held.
+local function commit(hold, accounts, used)
+  for axis, amount in pairs(hold[AMOUNTS]) do
+    used[axis] = used[axis] or amount
+  end
+  settle(hold, accounts, 'committed', used)
+end
+
 -- Write a hold that is settled. Redis never refuses ZREM for want of memory, nor what comes after a
 -- script's first write: so a full server can still be settled with.
 local function save_settled(hold)
@@ -72,4 +80,20 @@ local function reply(hold)
   end
   local actual = hold[ACTUAL] and flat(hold[ACTUAL])
   return {'ok', flat(hold[AMOUNTS]), hold[STATE], hold[EXPIRES], actual}
+end
+
+-- Return the reply for a key that stands for a hold already.
+local function again(hold, charged, amounts)
+  local same = hold[PATH] == path and not hold[EXPIRES] == charged
+  for axis, amount in pairs(amounts) do
+    same = same and hold[AMOUNTS][axis] == amount
+  end
+  for axis in pairs(hold[AMOUNTS]) do
+    same = same and amounts[axis]
+  end
+  if not same then
+    return {'reused'}
+  end
+  expire(hold)
+  return reply(hold)
 end

@@ -27,11 +27,12 @@ if not now then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Return amounts by axis from the last arguments, which are the axis and the amount of each, the
--- axes whose amount has no bound, given as -1, and those that a limit has to count, given as -2.
-local function read_amounts(first)
+-- Return amounts by axis from the last arguments, or those up to `last`, which are the axis and the
+-- amount of each, the axes whose amount has no bound, given as -1, and those that a limit has to
+-- count, given as -2.
+local function read_amounts(first, last)
   local amounts, unbounded, counted = {}, {}, {}
-  for at = first, #ARGV, 2 do
+  for at = first, last or #ARGV, 2 do
     local axis, amount = ARGV[at], tonumber(ARGV[at + 1])
     if amount == -2 then
       counted[axis] = true
@@ -66,6 +67,19 @@ local function add(cell, at, amount)
   local low = cell[at] + amount % BASE
   cell[at] = low % BASE
   cell[at + 1] = cell[at + 1] + math.floor(amount / BASE) + math.floor(low / BASE)
+end
+
+-- Add amounts by axis to what is spent or held, on every limit of some accounts.
+local function add_to_all(accounts, at, amounts)
+  for _, account in ipairs(accounts) do
+    for _, limit in ipairs(account.limits) do
+      local amount = amounts[limit[AXIS]]
+      if amount then
+        add(limit, at, amount)
+        account.changed = true
+      end
+    end
+  end
 end
 
 -- Return what is spent and held in the whole window, as two numbers each.

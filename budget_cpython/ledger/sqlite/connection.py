@@ -1,4 +1,4 @@
-"""Open a ledger's file, and make one transaction at a time on it."""
+"""The connection to a ledger's file: one transaction at a time."""
 
 import os
 import random
@@ -27,7 +27,7 @@ _LOG_PAGES = 2000  # 2 MB: while a log grows, each sync costs more
 _PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)  # the connection is as good as before
 
 
-class Connection:
+class SqliteConnection:
     """The connection to a ledger's file, which one thread at a time uses.
 
     The file is opened by the first transaction, and again after an error, `close` and a fork, and

@@ -1,4 +1,4 @@
-"""Let the operations of many threads share one commit."""
+"""Commits that the operations of many threads share."""
 
 import sqlite3
 import time
@@ -7,9 +7,9 @@ from threading import Condition, RLock, get_ident
 from typing import Any
 
 from budget_core.ledger.errors import LedgerError
-from budget_cpython.ledger.sqlite import forks
-from budget_cpython.ledger.sqlite.connection import Connection
+from budget_cpython.ledger.sqlite.connection import SqliteConnection
 from budget_cpython.ledger.sqlite.trust import SQLITE_ERRORS
+from budget_cpython.process_state import close_before_forks
 
 Perform = Callable[[sqlite3.Connection, str, tuple[Any, ...]], Any]
 
@@ -40,17 +40,17 @@ class GroupCommit:
     what it has written stands.
     """
 
-    def __init__(self, connection: Connection, perform: Perform) -> None:
+    def __init__(self, connection: SqliteConnection, perform: Perform) -> None:
         self._connection = connection
         self._perform = perform
         self._in_use = RLock()  # held while the connection is used, or kept closed
         self._changed = Condition()  # held while the attributes below change
         self._leader = 0  # a thread's number
         self._waiting: list[_Request] = []
-        forks.close_before(self)
+        close_before_forks(self)
 
     def run(self, operation: str, *arguments: Any) -> Any:
-        """Return what an operation returns, or raise what it raises, once that lasts.
+        """Return an operation's result, or raise its error, once it is durable.
 
         An error undoes the operation that raised it and no other. An interrupt of this thread
         leaves the operation done or undone.

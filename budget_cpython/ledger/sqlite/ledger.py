@@ -6,7 +6,7 @@ from typing import Any
 
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.passthrough import Passthrough
-from budget_cpython.ledger.sqlite.connection import Connection
+from budget_cpython.ledger.sqlite.connection import SqliteConnection
 from budget_cpython.ledger.sqlite.group_commit import GroupCommit
 from budget_cpython.ledger.sqlite.ledger_file import LedgerFile
 from budget_cpython.ledger.sqlite.loaded_ledger import READS, LoadedLedger
@@ -54,7 +54,7 @@ class SqliteLedger(Passthrough):
         file = LedgerFile(path, workspace, create)
         self.path = file.path
         core = LoadedLedger(clock, windows, axes=axes, max_accounts=max_accounts, keep=keep)
-        self._commits = GroupCommit(Connection(file, timeout), core.perform)
+        self._commits = GroupCommit(SqliteConnection(file, timeout), core.perform)
 
     @staticmethod
     def view(path: "str | os.PathLike[str]") -> ReadOnlyConnection:

@@ -8,9 +8,11 @@ from threading import Lock
 from typing import Any
 
 from budget_core.ledger import memory
-from budget_core.ledger.bucket import HELD, Bucket, CountedLimit
+from budget_core.ledger.bucket import HELD, Bucket
+from budget_core.ledger.checks import chain, check_path, root
+from budget_core.ledger.counted_limit import CountedLimit
 from budget_core.ledger.errors import LedgerError, UnknownHoldError
-from budget_core.ledger.limit import Limit, chain, check_path, root
+from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Balance, Hold, check_hold
 from budget_cpython.ledger.sqlite import rows
 from budget_cpython.ledger.windows import Window
@@ -75,7 +77,7 @@ class LoadedLedger(memory.Ledger):
         return [account for (account,) in self._db.execute(rows.ACCOUNTS)]
 
     def history(self, path: str) -> list[Balance]:
-        """Return what an account's own limits counted in windows that are over."""
+        """Return the counts of an account's own limits in windows that are over."""
         self._load_accounts(chain(check_path(path)), past=True)
         return super().history(path)
 
@@ -140,31 +142,32 @@ class LoadedLedger(memory.Ledger):
         for row in self._db.execute(rows.CHAINS[len(paths)], paths).fetchall():
             bucket = self._bucket(row)
             names = account, axis, name = row[2:5]
-            limit = bucket.limit = CountedLimit(account, axis, self._reader.window(name), bucket)
+            limit = CountedLimit(account, axis, self._reader.window(name), bucket)
             if past or self._time >= bucket.end:
-                limit.past = [
-                    self._bucket(one, limit) for one in self._db.execute(rows.PAST, names)
-                ]
+                limit.past = [self._bucket(one) for one in self._db.execute(rows.PAST, names)]
             elif limit.window.reach:  # one stands for all that still count: they may be many
                 first = limit.window.bounds(bucket.start)[0]
-                earlier = Bucket(limit, first, bucket.start)
+                earlier = Bucket(names, first, bucket.start)
+                bucket.earlier = [earlier]
                 for one in self._db.execute(rows.EARLIER, (*names, first, bucket.start)):
+                    if one[0] in self._by_id:  # a hold's, which may be settled before
+                        bucket.earlier.append(self._by_id[one[0]])
+                        continue
                     *_, spent, held, _ = rows.checked(one)
                     earlier.spent += int(spent)
                     earlier.held += int(held)
-                bucket.earlier = (earlier,)
             self._windows[limit] = (bucket, bucket.start, bucket.end, bucket.cap)
             self._accounts.setdefault(account, []).append(limit)
 
-    def _bucket(self, row: Sequence[Any], limit: Any = None) -> Bucket:
+    def _bucket(self, row: Sequence[Any]) -> Bucket:
         number = row[0]
         bucket = self._by_id.get(number)
         if bucket is None:
             columns = rows.checked(row)
             start, end, spent, held, cap = columns[4:]
-            bucket = self._by_id[number] = Bucket(limit, start, end, int(spent), int(held), cap)
+            place = tuple(columns[:3])
+            bucket = self._by_id[number] = Bucket(place, start, end, int(spent), int(held), cap)
             self._loaded[bucket] = (number, columns)
-        bucket.limit = limit or bucket.limit
         return bucket
 
     def _load_hold(self, row: Any) -> Hold:
@@ -207,7 +210,7 @@ class LoadedLedger(memory.Ledger):
     def _save_window(self, limit: CountedLimit, left: Bucket | None) -> None:
         """Write the window that a limit is in, and remove those that it does not keep."""
         db, bucket = self._db, limit.bucket
-        for one in [one for one in self._loaded if one.limit is limit]:
+        for one in [one for one in self._loaded if one.place == limit.place]:
             number, row = self._loaded[one]
             if one is not bucket and one not in limit.past:
                 db.execute("DELETE FROM buckets WHERE id = ?", (number,))

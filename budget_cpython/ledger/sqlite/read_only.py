@@ -1,14 +1,15 @@
-"""Open a ledger's file for reading alone."""
+"""A ledger's file, opened for reading alone."""
 
 import os
 import sqlite3
 from contextlib import ExitStack, closing
 
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_cpython.ledger.sqlite import forks, schema
+from budget_cpython.ledger.sqlite import schema
 from budget_cpython.ledger.sqlite.ledger_file import LedgerFile
 from budget_cpython.ledger.sqlite.trust import SQLITE_ERRORS, check_log
 from budget_cpython.plain_file import write_new
+from budget_cpython.process_state import LOCK, close_before_forks
 
 
 class ReadOnlyConnection(sqlite3.Connection):
@@ -24,7 +25,7 @@ class ReadOnlyConnection(sqlite3.Connection):
 
 def open_read_only(file: LedgerFile) -> ReadOnlyConnection:
     """Open a ledger's file for reading alone. Raises `LedgerUnavailableError`."""
-    with forks.lock, ExitStack() as stack:
+    with LOCK, ExitStack() as stack:
         try:
             file.check()
             check_log(file)
@@ -37,7 +38,7 @@ def open_read_only(file: LedgerFile) -> ReadOnlyConnection:
                 raise LedgerUnavailableError(f"there is no ledger in {file.path!r} yet")
         except (*SQLITE_ERRORS, OSError) as error:
             raise LedgerUnavailableError(f"cannot read {file.path!r}: {error}", error) from error
-        forks.close_before(db)
+        close_before_forks(db)
         stack.pop_all()  # it stays open
     return db
 

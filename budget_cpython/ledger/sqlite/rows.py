@@ -6,7 +6,7 @@ from json import JSONDecoder
 from typing import Any
 from zlib import crc32
 
-from budget_core.ledger.limit import MAX_DEPTH, MOST
+from budget_core.ledger.checks import MAX_DEPTH, MOST
 
 _BUCKET = "SELECT id, crc, account, axis, window, current, starts, ends, spent, held, cap"
 _CURRENT = _BUCKET + (

@@ -1,10 +1,7 @@
 """A ledger in DBOS workflows: what a step has done is done once, and a replay says it again."""
 
 import asyncio
-import json
 import pickle
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,11 +25,9 @@ from budget_core.ledger.records import Hold
 from budget_core.ledger.waiting import room_of
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.dbos import AsyncDBOSLedger, DBOSLedger
-from budget_cpython.ledger.dbos.plain import pack, unpack
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.ledger.dbos.support import QUEUE, Launched, launched
 from tests.ledger.patience import PATIENCE, until
-from tests_micro.ledger import cases as ledger_cases
 
 LIMITS = [Limit("tokens", 1000), Limit("calls", None, "day")]
 NOON = 20_000 * 86_400 + 43_200
@@ -117,37 +112,6 @@ def test_a_replay_gives_the_same_and_asks_nothing(engine: Launched) -> None:
         "held", "held", "committed", "released", "committed", "released",
     ]  # fmt: skip
     assert [one.spent for one in results[0][-1]] == [2]
-
-
-def test_every_answer_survives_as_plain_data() -> None:
-    for case in ledger_cases.cases():
-        ledger_cases.run(case, lambda clock, **options: Plain(Ledger(clock, **options)))
-
-
-class Plain:
-    """A ledger whose answers and errors go through JSON."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._holds: dict[
-            tuple[str, str], Hold
-        ] = {}  # which has to be its own, once settled without a key
-
-    def __getattr__(self, operation: str) -> Any:
-        def call(*arguments: Any, **options: Any) -> Any:
-            taken = [self._own(one) if isinstance(one, Hold) else one for one in arguments]
-            try:
-                given = getattr(self._ledger, operation)(*taken, **options)
-            except LedgerError as error:
-                given = error
-            if isinstance(given, Hold):
-                self._holds[given.path, given.id] = given
-            return unpack(json.loads(json.dumps(pack(given))))
-
-        return call
-
-    def _own(self, hold: Hold) -> Hold:
-        return self._holds.get((hold.path, hold.id), hold)
 
 
 def fields(value: Any) -> Any:
@@ -352,13 +316,6 @@ def test_closing_closes_the_ledger_beneath(tmp_path: Path) -> None:
     ledger.close()
     assert not (tmp_path / "ledger.db-wal").exists()
     DBOSLedger(Ledger()).close()
-
-
-def test_a_missing_dbos_is_named_with_its_extra() -> None:
-    code = "import sys; sys.modules['dbos'] = None; import budget_cpython.ledger.dbos"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "ImportError: budgets in DBOS workflows need" in done.stderr
-    assert "pip install 'microbudget[dbos]'" in done.stderr
 
 
 def when_waiting(ledger: Ledger, then: Callable[[], object]) -> threading.Thread:

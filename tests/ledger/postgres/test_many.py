@@ -1,6 +1,5 @@
 """Many at once on Postgres: granted is the limit, exactly, and the cost is that of one."""
 
-import asyncio
 import random
 import secrets
 import threading
@@ -13,14 +12,11 @@ import pytest
 from budget_core.errors import BudgetError
 from budget_core.ledger.errors import BudgetExceededError, HoldSettledError
 from budget_core.ledger.limit import Limit
-from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
-from tests.ledger import linearizable
-from tests.ledger.claims import Claims
+from budget_cpython.ledger.postgres import PostgresLedger
 from tests.ledger.patience import NO_HURRY, until
 from tests.ledger.postgres.server import Emptier, server
 
 NOON = 20_000 * 86_400 + 43_200
-CLAIMS = 500
 
 
 @pytest.fixture(autouse=True)
@@ -34,56 +30,6 @@ def emptier() -> Iterator[Emptier]:
 
 def opened(clock: Callable[[], float] | None = None, **options: Any) -> PostgresLedger:
     return PostgresLedger(server().conninfo(), clock=clock, timeout=NO_HURRY, **options)
-
-
-def test_an_order_explains_what_threads_saw(emptier: Emptier) -> None:
-    with closing(opened(linearizable.clock)) as ledger:
-
-        def make(clock: Callable[[], float]) -> PostgresLedger:
-            emptier.empty()
-            return ledger
-
-        assert linearizable.check(make, range(25)) >= 100
-
-
-@pytest.mark.slow
-def test_killed_processes_are_granted_the_limit_exactly() -> None:
-    Claims(lambda clock: opened(clock), 8, 100, 10).run()
-
-
-def test_threads_are_granted_the_limit_exactly() -> None:
-    granted: list[int] = []
-
-    def claim() -> None:
-        for _ in range(50):
-            try:
-                ledger.commit(ledger.reserve("org/a", {"calls": 1}))
-                granted.append(1)
-            except BudgetExceededError:
-                pass
-
-    with closing(opened()) as ledger:
-        ledger.set_limits("org", [Limit("calls", CLAIMS)])
-        threads = [threading.Thread(target=claim) for _ in range(12)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert sum(granted) == ledger.balance("org")[0].spent == CLAIMS
-
-
-def test_tasks_are_granted_the_limit_exactly() -> None:
-    async def main() -> None:
-        ledger = AsyncPostgresLedger(server().conninfo(), timeout=NO_HURRY)
-        await ledger.set_limits("org", [Limit("calls", CLAIMS)])
-        calls = (ledger.reserve("org/a", {"calls": 1}) for _ in range(CLAIMS + 100))
-        outcomes = await asyncio.gather(*calls, return_exceptions=True)
-        refused = [one for one in outcomes if isinstance(one, BudgetExceededError)]
-        assert len(refused) == 100
-        assert (await ledger.balance("org"))[0].held == CLAIMS
-        await ledger.close()
-
-    asyncio.run(main())
 
 
 def test_no_two_operations_wait_for_each_other() -> None:
@@ -187,25 +133,6 @@ def rows_read(emptier: Emptier) -> int:
         "WHERE schemaname = 'microbudget'"
     )
     return int(row[0])
-
-
-def test_any_number_of_holds_that_are_due_expire(emptier: Emptier) -> None:
-    now = [float(NOON)]
-    with closing(opened(lambda: now[0])) as ledger:
-        ledger.set_limits("org", [Limit("calls", None)])
-        for number in range(2):
-            ledger.reserve("org", {"calls": 1}, f"k{number}", ttl=60)
-            emptier.execute(
-                "INSERT INTO microbudget.holds "
-                "SELECT root, id || n, path, amounts, state, expires, actual, settled, limits, "
-                "cells FROM microbudget.holds, generate_series(1, 449) n WHERE settled IS NULL; "
-                "UPDATE microbudget.limits SET held = held + 449"
-            )
-            now[0] += 60
-            if number:
-                assert (ledger.balance("org")[0].spent, ledger.expire()) == (900, 0)
-            else:
-                assert (ledger.expire(), ledger.balance("org")[0].spent) == (450, 450)
 
 
 def test_holds_that_were_settled_long_ago_are_forgotten_on_the_way(emptier: Emptier) -> None:

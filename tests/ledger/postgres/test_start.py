@@ -13,7 +13,6 @@ import pytest
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
-from tests.forked import begin_in_child, exit_code
 from tests.ledger.patience import NO_HURRY, PATIENCE
 from tests.ledger.postgres.server import PASSWORD, server
 
@@ -220,24 +219,6 @@ def test_calls_that_wait_for_a_connection_fail_with_it() -> None:
 
     asyncio.run(main())
     assert len(asked) == 1
-
-
-def test_a_forked_process_has_connections_of_its_own() -> None:
-    with closing(opened()) as ledger:
-        ledger.set_limits("org", [Limit("calls", 100)])
-
-        def use() -> None:
-            for _ in range(20):
-                ledger.commit(ledger.reserve("org", {"calls": 1}))
-
-        def use_and_close() -> None:
-            use()
-            ledger.close()
-
-        child = begin_in_child(use_and_close)
-        use()
-        assert exit_code(child) == 0
-        assert ledger.balance("org")[0].spent == 40
 
 
 def test_a_program_that_leaves_its_ledger_open_ends_at_once_and_quietly() -> None:

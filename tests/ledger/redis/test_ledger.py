@@ -1,43 +1,27 @@
 """The ledger in Redis answers as the reference does, from threads and from asyncio."""
 
 import asyncio
-import itertools
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing
 from typing import Any
 
 import pytest
 import redis
-from hypothesis.stateful import run_state_machine_as_test
 
+from budget_core.ledger.checks import MOST
 from budget_core.ledger.errors import (
     BudgetExceededError,
     LedgerFullError,
     LedgerUnavailableError,
 )
-from budget_core.ledger.limit import MOST, Limit
+from budget_core.ledger.limit import Limit
 from budget_cpython.ledger import remote
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.redis.client import MAX_CONNECTIONS
-from tests.forked import in_child
-from tests.ledger import linearizable
-from tests.ledger.claims import Claims
-from tests.ledger.machine import LedgerMachine
 from tests.ledger.patience import PATIENCE
 from tests.ledger.redis.server import RedisServer, empty_server
-from tests.properties import examples
-from tests_micro.ledger import cases as ledger_cases
 
-CASES = list(ledger_cases.cases())
 NOON = 20_000 * 86_400 + 43_200
-
-
-@pytest.fixture(autouse=True)
-def _no_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have no reservation expire what is due: one in so many does, counted from a random one."""
-    monkeypatch.setattr(remote, "SWEEP_EVERY", 10**9)
 
 
 @pytest.fixture
@@ -49,86 +33,6 @@ def empty() -> RedisServer:
 def ledger(empty: RedisServer) -> Iterator[RedisLedger]:
     with closing(RedisLedger(empty.url, timeout=PATIENCE)) as opened:
         yield opened
-
-
-@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_a_shared_vector_holds(case: dict[str, Any], empty: RedisServer) -> None:
-    made: list[RedisLedger] = []
-
-    def make(clock: Any, **options: Any) -> RedisLedger:
-        options.pop("max_holds", None)
-        made.append(RedisLedger(empty.url, timeout=PATIENCE, clock=clock, **options))
-        return made[0]
-
-    try:
-        ledger_cases.run(case, make)
-    finally:
-        for ledger in made:
-            ledger.close()
-
-
-def test_all_shared_vectors_hold_for_asyncio(empty: RedisServer) -> None:
-    async def play() -> None:
-        for number, case in enumerate(CASES):
-            made: list[AsyncRedisLedger] = []
-
-            def make(
-                clock: Any,
-                number: int = number,
-                made: list[AsyncRedisLedger] = made,
-                **options: Any,
-            ) -> AsyncRedisLedger:
-                options.pop("max_holds", None)
-                prefix = f"case{number}"
-                made.append(
-                    AsyncRedisLedger(
-                        empty.url, timeout=PATIENCE, prefix=prefix, clock=clock, **options
-                    )
-                )
-                return made[0]
-
-            try:
-                await ledger_cases.run_async(case, make)
-            finally:
-                for ledger in made:
-                    await ledger.close()
-
-    asyncio.run(play())
-
-
-def test_any_history_is_as_in_memory(empty: RedisServer) -> None:
-    client = empty.client()
-
-    class Machine(LedgerMachine):
-        def make(self, clock: Callable[[], float], keep: int) -> RedisLedger:
-            client.flushall()
-            return RedisLedger(client, clock=clock, keep=keep)
-
-        def both(self, name: str, *args: Any, **named: Any) -> Any:
-            """Compare no numbers of holds: a look expires those below its own root alone."""
-            if name != "expire":
-                return super().both(name, *args, **named)
-            assert self.reference.expire() <= self.engine.expire()
-            return None
-
-        def end(self) -> None:
-            """Keep the client for the next."""
-
-    with closing(client):
-        run_state_machine_as_test(Machine, settings=examples(40, stateful_step_count=30))
-
-
-def test_processes_that_are_killed_are_granted_the_limit_exactly(empty: RedisServer) -> None:
-    Claims(lambda clock: RedisLedger(empty.url, timeout=PATIENCE, clock=clock), 8, 100, 10).run()
-
-
-def test_what_threads_see_has_an_order(empty: RedisServer) -> None:
-    prefixes = itertools.count()
-
-    def make(clock: Callable[[], float]) -> RedisLedger:
-        return RedisLedger(empty.url, timeout=PATIENCE, prefix=f"h{next(prefixes)}", clock=clock)
-
-    assert linearizable.check(make, range(25)) >= 100
 
 
 def test_a_client_of_any_make_is_read(empty: RedisServer) -> None:
@@ -267,40 +171,16 @@ async def opened(url: str) -> AsyncIterator[AsyncRedisLedger]:
         await ledger.close()
 
 
-def test_a_thousand_tasks_share_a_budget_exactly(empty: RedisServer) -> None:
-    async def claim(ledger: AsyncRedisLedger) -> bool:
-        try:
-            await ledger.commit(await ledger.reserve("org/agent", {"calls": 1}))
-        except BudgetExceededError:
-            return False
-        return True
-
-    async def play() -> int:
+def test_many_tasks_share_a_few_connections(empty: RedisServer) -> None:
+    async def play() -> None:
         async with opened(empty.url + "?client_name=tasks") as ledger:
-            await ledger.set_limits("org", [Limit("calls", 300, "run")])
-            granted = sum(await asyncio.gather(*[claim(ledger) for _ in range(1000)]))
-            (row,) = await ledger.balance("org")
-            assert (row.spent, row.held) == (granted, 0)
+            await ledger.set_limits("org", [Limit("calls", None)])
+            await asyncio.gather(*[ledger.charge("org", {"calls": 1}) for _ in range(1000)])
             with closing(empty.client()) as client:
                 names = [one["name"] for one in client.client_list()]
                 assert 1 < names.count("tasks") <= MAX_CONNECTIONS
-            return granted
 
-    assert asyncio.run(play()) == 300
-
-
-def test_a_fork_has_connections_of_its_own(empty: RedisServer) -> None:
-    with (
-        closing(RedisLedger(empty.url, timeout=PATIENCE)) as ledger,
-        closing(empty.client()) as client,
-    ):
-        ledger.set_limits("org", [Limit("calls", None)])
-        before = client.info("stats")["total_connections_received"]
-        ledger.charge("org", {"calls": 1})
-        assert client.info("stats")["total_connections_received"] == before
-        assert in_child(lambda: ledger.charge("org", {"calls": 1})) == 0
-        assert client.info("stats")["total_connections_received"] == before + 1
-        assert ledger.balance("org")[0].spent == 2
+    asyncio.run(play())
 
 
 class Watched(redis.Redis):
@@ -379,13 +259,6 @@ def test_an_account_that_cannot_be_made_takes_no_place(
         assert ledger.accounts() == ["other"]
 
 
-def test_a_missing_library_is_named() -> None:
-    code = "import sys; sys.modules['redis'] = None; import budget_cpython.ledger.redis"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode
-    assert "pip install 'microbudget[redis]'" in done.stderr
-
-
 @pytest.mark.parametrize("most", [1, 100])
 def test_a_client_that_was_given_stays_its_owners(empty: RedisServer, most: int) -> None:
     with closing(empty.client(max_connections=most)) as client:
@@ -398,11 +271,3 @@ def test_a_client_that_was_given_stays_its_owners(empty: RedisServer, most: int)
         for _ in range(3):
             RedisLedger(client).reserve("org", {"tokens": 1})  # none of them is closed
         assert client.info("stats")["total_connections_received"] == before
-
-
-def test_an_argument_of_another_type_is_refused_by_name(ledger: RedisLedger) -> None:
-    for operation in (ledger.commit, ledger.release, ledger.extend):
-        with pytest.raises(ValueError, match="hold must be a Hold"):
-            operation("id")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="clock must be"):
-        RedisLedger("redis://localhost", clock=5)  # type: ignore[arg-type]

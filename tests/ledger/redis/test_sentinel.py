@@ -1,9 +1,7 @@
 """A primary that dies behind Sentinel: its replica takes over, with all that it was sent."""
 
-import asyncio
 import subprocess
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -13,9 +11,9 @@ import redis.asyncio.sentinel
 import redis.sentinel
 from redis.exceptions import RedisError
 
-from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
+from tests.ledger.engines import InLoop
 from tests.ledger.patience import PATIENCE, until
 from tests.ledger.redis.server import BINARY, PortTakenError, RedisServer, on_free_port
 
@@ -103,10 +101,35 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
         yield found
 
 
-def test_a_replica_that_sentinel_promotes_goes_on_with_the_ledger(watched: Watched) -> None:
-    guard = Sentinel([("127.0.0.1", watched.port)], socket_timeout=PATIENCE)
+def blocking(port: int) -> tuple[RedisLedger, Callable[[], None]]:
+    guard = Sentinel([("127.0.0.1", port)], socket_timeout=PATIENCE)
     server = guard.master_for(NAME)
-    with closing(guard.sentinels[0]), closing(server), closing(RedisLedger(server)) as ledger:
+
+    def close() -> None:
+        server.close()
+        guard.sentinels[0].close()
+
+    return RedisLedger(server), close
+
+
+def awaited(port: int) -> tuple[InLoop, Callable[[], None]]:
+    guard = AsyncSentinel([("127.0.0.1", port)], socket_timeout=PATIENCE)
+    server = guard.master_for(NAME)
+    ledger = InLoop(AsyncRedisLedger(server))
+
+    def close() -> None:
+        ledger.run(server.aclose())
+        ledger.run(guard.sentinels[0].aclose())
+
+    return ledger, close
+
+
+@pytest.mark.parametrize("connect", [blocking, awaited])
+def test_a_replica_that_sentinel_promotes_goes_on_with_the_ledger(
+    watched: Watched, connect: Callable[[int], tuple[Any, Callable[[], None]]]
+) -> None:
+    ledger, close = connect(watched.port)
+    with closing(ledger):
         ledger.set_limits("org", LIMITS)
         hold = ledger.reserve("org", {"tokens": 2}, key="k")
         watched.copied()
@@ -119,33 +142,4 @@ def test_a_replica_that_sentinel_promotes_goes_on_with_the_ledger(watched: Watch
         assert (found.spent, found.held) == (3, 5)
         with closing(watched.replica.client()) as client:
             assert client.role()[0] == b"master"
-
-
-async def until_async(ask: Callable[[], Awaitable[Any]]) -> Any:
-    end = time.monotonic() + FAILOVER
-    while True:
-        try:
-            return await ask()
-        except LedgerUnavailableError:
-            assert time.monotonic() < end
-            await asyncio.sleep(0.01)
-
-
-def test_asyncio_follows_a_promotion_too(watched: Watched) -> None:
-    async def play() -> None:
-        guard = AsyncSentinel([("127.0.0.1", watched.port)], socket_timeout=PATIENCE)
-        server = guard.master_for(NAME)
-        ledger = AsyncRedisLedger(server)
-        await ledger.set_limits("org", LIMITS)
-        hold = await ledger.reserve("org", {"tokens": 2}, key="k")
-        watched.copied()
-        watched.kill()
-        await until_async(lambda: ledger.reserve("org", {"tokens": 5}, key="lost"))
-        await ledger.commit(hold, {"tokens": 3})
-        (found,) = await ledger.balance("org")
-        assert (found.spent, found.held) == (3, 5)
-        await ledger.close()
-        await server.aclose()
-        await guard.sentinels[0].aclose()
-
-    asyncio.run(play())
+        close()

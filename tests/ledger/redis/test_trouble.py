@@ -21,10 +21,12 @@ from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Hold
 from budget_cpython.ledger import remote
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
+from tests.ledger.engines import in_loop
 from tests.ledger.patience import NO_HURRY, PATIENCE, until
 from tests.ledger.redis.server import RedisServer, empty_server, hurry
 
 LIMITS = [Limit("tokens", 1_000_000)]
+KINDS = pytest.mark.parametrize("kind", [RedisLedger, in_loop(AsyncRedisLedger)])
 
 
 @pytest.fixture
@@ -44,8 +46,11 @@ def figures(ledger: RedisLedger) -> tuple[int, int]:
     return row.spent, row.held
 
 
-def test_a_server_that_is_down_is_said_to_be_and_nothing_is_applied(tmp_path: Path) -> None:
-    with closing(RedisLedger(f"unix://{tmp_path}/absent")) as ledger:
+@KINDS
+def test_a_server_that_is_down_is_said_to_be_and_nothing_is_applied(
+    tmp_path: Path, kind: Any
+) -> None:
+    with closing(kind(f"unix://{tmp_path}/absent")) as ledger:
         for ask in asking(ledger, Hold("org", "k", {"tokens": 1})):
             with pytest.raises(LedgerUnavailableError) as down:
                 ask()
@@ -83,17 +88,6 @@ def asking(ledger: RedisLedger, hold: Hold) -> "list[Callable[[], Any]]":
         lambda: ledger.balance("org"),
         lambda: ledger.history("org"),
     ]
-
-
-def test_asyncio_is_told_of_a_server_that_is_down(tmp_path: Path) -> None:
-    async def ask() -> None:
-        ledger = AsyncRedisLedger(f"unix://{tmp_path}/absent", check_eviction=False)
-        with pytest.raises(LedgerUnavailableError) as down:
-            await ledger.reserve("org", {"tokens": 1})
-        assert down.value.applied is False
-        await ledger.close()
-
-    asyncio.run(ask())
 
 
 def kill_when(own: RedisServer, far: threading.Event) -> None:
@@ -330,23 +324,26 @@ def test_a_replica_changes_nothing_until_it_is_promoted(own: RedisServer) -> Non
         assert figures(ledger) == (2, 0)
 
 
+@pytest.mark.parametrize(
+    ("kind", "client"),
+    [(RedisLedger, redis.Redis), (in_loop(AsyncRedisLedger), redis.asyncio.Redis)],
+)
 def test_a_server_that_takes_over_an_address_is_reached(
-    own: RedisServer, shared: RedisServer, tmp_path: Path
+    own: RedisServer, shared: RedisServer, tmp_path: Path, kind: Any, client: Any
 ) -> None:
     address = tmp_path / "s"
     address.symlink_to(own.socket)
-    given = redis.Redis(unix_socket_path=str(address), socket_timeout=PATIENCE)
+    given = client(unix_socket_path=str(address), socket_timeout=PATIENCE)
     with (
-        closing(RedisLedger(f"unix://{address}", timeout=PATIENCE)) as ledger,
-        closing(RedisLedger(given)) as other,
+        closing(kind(f"unix://{address}", timeout=PATIENCE)) as ledger,
+        closing(kind(given)) as other,
         closing(RedisLedger(shared.url, timeout=PATIENCE)) as successor,
-        closing(given),
-        closing(own.client()) as client,
+        closing(own.client()) as primary,
     ):
         ledger.set_limits("org", LIMITS)
         successor.set_limits("org", LIMITS)
         other.balance("org")
-        client.replicaof("127.0.0.1", 1)
+        primary.replicaof("127.0.0.1", 1)
         address.unlink()
         address.symlink_to(shared.socket)
         with pytest.raises(LedgerUnavailableError, match="read only"):
@@ -354,34 +351,10 @@ def test_a_server_that_takes_over_an_address_is_reached(
         ledger.reserve("org", {"tokens": 5})
         other.reserve("org", {"tokens": 5})  # sent once more at once: its client may have repeated
         assert figures(successor) == (0, 10)
-
-
-def test_asyncio_reaches_a_server_that_takes_over_an_address(
-    own: RedisServer, shared: RedisServer, tmp_path: Path
-) -> None:
-    async def play() -> None:
-        address = tmp_path / "s"
-        address.symlink_to(own.socket)
-        given = redis.asyncio.Redis(unix_socket_path=str(address), socket_timeout=PATIENCE)
-        ledgers = AsyncRedisLedger(f"unix://{address}", timeout=PATIENCE), AsyncRedisLedger(given)
-        successor = AsyncRedisLedger(shared.url, timeout=PATIENCE)
-        for ledger in (ledgers[0], successor):
-            await ledger.set_limits("org", LIMITS)
-        await ledgers[1].balance("org")
-        with closing(own.client()) as client:
-            client.replicaof("127.0.0.1", 1)
-        address.unlink()
-        address.symlink_to(shared.socket)
-        with pytest.raises(LedgerUnavailableError, match="read only"):
-            await ledgers[0].reserve("org", {"tokens": 5})
-        for ledger in ledgers:
-            await ledger.reserve("org", {"tokens": 5})
-        assert (await successor.balance("org"))[0].held == 10
-        for ledger in (*ledgers, successor):
-            await ledger.close()
-        await given.aclose()
-
-    asyncio.run(play())
+        if isinstance(given, redis.Redis):
+            given.close()
+        else:
+            other.run(given.aclose())
 
 
 def test_a_client_that_tries_again_by_itself_changes_nothing_twice(

@@ -1,10 +1,10 @@
 """Kill processes in the midst of their writes to one SQLite ledger, many times, and count.
 
-Each round starts processes whose threads charge, reserve and commit one token after another on one
-account, and acknowledge each token over a pipe. At a random instant one process after the other
-gets SIGKILL. Then what is spent and held must be what was acknowledged, or up to one more for each
-thread; the file must be whole, and only SQLite's own files may lie beside it. Every twentieth round
-begins without a file. The exit code is 1 as soon as a kill breaks the promise.
+Each round starts processes whose threads charge, reserve, renew and commit one token after another
+on one account, and acknowledge each token over a pipe. At a random instant one process after the
+other gets SIGKILL. Then what is spent and held must be what was acknowledged, or up to one more for
+each thread; the file must be whole, and only SQLite's own files may lie beside it. Every twentieth
+round begins without a file. The exit code is 1 as soon as a kill breaks the promise.
 
 SIGKILL shows what a crash of the process does; a power loss needs a simulated disk.
 """
@@ -129,6 +129,8 @@ def _write(ledger: SqliteLedger, pipe: int) -> None:
             ledger.charge(PATH, ONE)
             os.write(pipe, COUNT.pack(1))
             hold = ledger.reserve(PATH, ONE)
+            os.write(pipe, COUNT.pack(1))
+            hold = ledger.renew(hold, ONE, ONE)
             os.write(pipe, COUNT.pack(1))
             ledger.commit(hold, ONE)
     except BaseException:  # noqa: BLE001 - the parent learns of it by the exit code

@@ -15,8 +15,10 @@ import pytest
 
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.limit import Limit
+from budget_core.ledger.window import Window, parse_window
 from budget_cpython.ledger.errors import LedgerCorruptError
-from budget_cpython.ledger.sqlite import SqliteLedger, forks, schema
+from budget_cpython.ledger.sqlite import SqliteLedger, schema
+from budget_cpython.process_state import close_before_forks
 from tests.forked import in_child
 from tests.ledger.patience import NO_HURRY
 from tests.paths import ROOT
@@ -204,6 +206,26 @@ def test_an_older_schema_is_migrated_in_order_or_not_at_all(
             assert db.execute("SELECT n FROM more").fetchall() == [(11,)]
 
 
+def test_limits_that_cannot_be_set_change_nothing(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def bounds(now: int) -> tuple[int, int]:
+        asked.append(now)
+        if len(asked) == 2:
+            raise ValueError("no such day")
+        return 0, now + 1
+
+    def read(name: str) -> Window:
+        return Window("odd", bounds) if name == "run odd" else parse_window(name)
+
+    with SqliteLedger(tmp_path / "ledger.db", clock=lambda: NOON, windows=read) as ledger:
+        ledger.set_limits("org", [Limit("calls", 5, "day")])
+        ledger.charge("org", {"calls": 1})
+        with pytest.raises(ValueError, match="no such day"):
+            ledger.set_limits("org", [Limit("calls", 99, "day"), Limit("tokens", 9, "run odd")])
+        assert ledger.limits("org") == [Limit("calls", 5, "day")]
+
+
 def test_a_view_reads_the_numbers_and_writes_nothing(tmp_path: Path) -> None:
     now = NOON
     ledger = SqliteLedger(tmp_path / "ledger.db", clock=lambda: now)
@@ -330,7 +352,7 @@ def test_what_a_thread_opens_during_a_fork_is_opened_after_it(tmp_path: Path, re
             seen.append(opened.is_set())
 
     thread, forking = threading.Thread(target=open_another), Forking()
-    forks.close_before(forking)
+    close_before_forks(forking)
     assert in_child(lambda: None) == 0
     thread.join()
     del forking

@@ -1,24 +1,17 @@
 """Threads, processes and SIGKILLs on one ledger's file; and rows that do not pile up."""
 
 import asyncio
-import itertools
-import os
-import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from budget_core.ledger.errors import BudgetExceededError, UnknownHoldError
+from budget_core.ledger.errors import UnknownHoldError
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.memory import Ledger
 from budget_core.ledger.records import Hold
 from budget_cpython import BudgetWrapper
 from budget_cpython.ledger.sqlite import SqliteLedger, loaded_ledger
 from budget_cpython.ledger.sqlite.loaded_ledger import SWEEP_EVERY
-from tests.ledger import claims, linearizable
-from tests.ledger.patience import NO_HURRY
 from tests.ledger.sqlite import kills as ledger_kills
 from tests.ledger.sqlite.conftest import MEMORY
 from tests.ledger.sqlite.watch import Watch, watched
@@ -33,32 +26,6 @@ HOUR = 3600
 def watch() -> Iterator[Watch]:
     with watched() as watch:
         yield watch
-
-
-@pytest.fixture
-def switches() -> Iterator[None]:
-    """Let threads take turns as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
-def test_processes_that_are_killed_are_granted_the_limit_exactly(tmp_path: Path) -> None:
-    work = claims.Claims(claims.maker(f"sqlite:{tmp_path}/ledger.db"), 8, 100, kills=20)
-    work.run()
-    assert work.kills >= 10  # as many as are due before the hour ends
-
-
-def test_a_campaign_notices_that_each_process_has_a_ledger_of_its_own(tmp_path: Path) -> None:
-    def make(clock: Callable[[], float]) -> SqliteLedger:
-        ledger = SqliteLedger(tmp_path / f"{os.getpid()}.db", clock=clock)
-        for account in claims.ACCOUNTS:
-            ledger.set_limits(account, [Limit("calls", 100, "hour")])
-        return ledger
-
-    with pytest.raises(claims.BrokenPromiseError, match="limit 100"):
-        claims.Claims(make, 4, 100, kills=0).run()
 
 
 @pytest.mark.parametrize("kills", [20, pytest.param(100, marks=pytest.mark.slow)])
@@ -85,86 +52,6 @@ def test_a_campaign_notices_a_ledger_that_acknowledges_before_it_writes(
     monkeypatch.setattr(ledger_kills, "SqliteLedger", Late)
     assert ledger_kills.run(kills=400, seed=0, folder=MEMORY) == 1
     assert "with --seed 0: acknowledged" in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("switches")
-def test_what_threads_do_at_once_has_an_order_that_the_reference_explains(tmp_path: Path) -> None:
-    numbers = itertools.count()
-
-    def make(clock: Callable[[], float]) -> SqliteLedger:
-        path = tmp_path / f"{next(numbers)}.db"
-        return SqliteLedger(path, clock=clock, timeout=NO_HURRY)
-
-    assert linearizable.check(make, range(40)) > 100
-
-
-def test_the_check_notices_a_history_without_an_order() -> None:
-    reference = Ledger(linearizable.clock)
-    reference.set_limits("org", [Limit("tokens", 6)])
-
-    def reserve(key: str, began: float, ended: float) -> linearizable.Operation:
-        call = ("reserve", ("org", {"tokens": 5}, key))
-        fresh = Ledger(linearizable.clock)
-        fresh.set_limits("org", [Limit("tokens", 6)])
-        return linearizable.Operation(call, linearizable.answer(fresh, call), began, ended)
-
-    def see(spent_and_held: int, began: float, ended: float) -> linearizable.Operation:
-        fresh = Ledger(linearizable.clock)
-        fresh.set_limits("org", [Limit("tokens", 6)])
-        if spent_and_held:
-            fresh.reserve("org", {"tokens": spent_and_held})
-        call = ("balance", ("org",))
-        return linearizable.Operation(call, linearizable.answer(fresh, call), began, ended)
-
-    explain = linearizable.explain
-    assert explain(reference, [reserve("a", 0, 3), see(0, 1, 2)])
-    assert explain(reference, [reserve("a", 0, 3), see(5, 1, 2)])
-    assert explain(reference, [reserve("a", 0, 1), see(0, 2, 3)]) is None  # it had ended before
-    assert explain(reference, [reserve("a", 0, 3), reserve("b", 1, 2)]) is None  # 10 of 6
-    seen = [reserve("a", 0, 9), see(5, 1, 2), see(0, 3, 4)]
-    assert explain(reference, seen) is None  # what was seen was gone again
-
-
-@pytest.mark.usefixtures("switches")
-def test_threads_that_share_a_ledger_are_granted_the_limit_exactly(tmp_path: Path) -> None:
-    granted: list[Hold] = []
-    path = tmp_path / "ledger.db"
-    with SqliteLedger(path, clock=lambda: NOON, timeout=NO_HURRY) as ledger:
-        ledger.set_limits("org", [Limit("tokens", 150)])
-
-        def claim() -> None:
-            for _ in range(40):
-                try:
-                    granted.append(ledger.commit(ledger.reserve("org/team", ONE), ONE))
-                except BudgetExceededError:
-                    pass
-
-        threads = [threading.Thread(target=claim) for _ in range(8)]
-        for one in threads:
-            one.start()
-        for one in threads:
-            one.join()
-        (found,) = ledger.balance("org")
-    assert (len(granted), found.spent, found.held) == (150, 150, 0)
-    assert len({hold.id for hold in granted}) == 150
-
-
-def test_two_ledgers_on_a_file_see_what_the_other_writes_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    now = NOON
-    with SqliteLedger(path, clock=lambda: now) as one, SqliteLedger(path, clock=lambda: now) as two:
-        one.set_limits("org", [Limit("tokens", 10, "rolling 7200/2")])
-        for turn in range(4):
-            hold = one.reserve("org/a", {"tokens": 4}, ttl=60)
-            two.charge("org", ONE)
-            assert two.balance("org")[0].held == 4
-            two.set_limits("org/a", [Limit("tokens", None if turn % 2 else 50)])
-            two.commit(Hold(hold.path, hold.id), {"tokens": 1})
-            assert one.commit(hold, {"tokens": 3}).actual == {"tokens": 1}
-            assert (
-                one.balance("org")[0].spent == two.balance("org")[0].spent == min(6, 2 + 2 * turn)
-            )
-            now += HOUR
 
 
 def rows(ledger: SqliteLedger) -> int:
@@ -210,23 +97,6 @@ def test_what_was_settled_without_a_date_is_kept_from_when_there_is_one(tmp_path
         now += HOUR
         ledger.expire()
         assert rows(ledger) == 0
-
-
-def test_more_holds_expire_than_are_read_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loaded_ledger, "STEP", 10)
-    now = NOON
-    with SqliteLedger(tmp_path / "ledger.db", clock=lambda: now) as ledger:
-        ledger.set_limits("org", [Limit("tokens", None)])
-        for _ in range(2):
-            for _ in range(25):
-                ledger.reserve("org", ONE, ttl=60)
-            now += 60
-            if now == NOON + 60:
-                assert ledger.expire() == 25
-        (found,) = ledger.balance("org")
-    assert (found.spent, found.held) == (50, 0)
 
 
 def test_holds_are_found_when_they_are_over_however_many_came_after_them(tmp_path: Path) -> None:

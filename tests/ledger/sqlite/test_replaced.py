@@ -4,7 +4,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,8 +12,6 @@ import pytest
 
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.limit import Limit
-from budget_core.ledger.records import Hold
-from budget_core.ledger.window import Window, parse_window
 from budget_cpython.ledger.errors import LedgerCorruptError
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.paths import ROOT
@@ -239,39 +237,3 @@ def test_a_view_of_an_empty_file_is_refused(path: Path) -> None:
     with pytest.raises(LedgerUnavailableError, match="no ledger in"):
         SqliteLedger.view(path)
     assert path.read_bytes() == b""
-
-
-def test_limits_that_cannot_be_set_change_nothing(path: Path) -> None:
-    asked: list[int] = []
-
-    def bounds(now: int) -> tuple[int, int]:
-        asked.append(now)
-        if len(asked) == 2:
-            raise ValueError("no such day")
-        return 0, now + 1
-
-    def read(name: str) -> Window:
-        return Window("odd", bounds) if name == "run odd" else parse_window(name)
-
-    with SqliteLedger(path, clock=lambda: NOON, windows=read) as ledger:
-        ledger.set_limits("org", [Limit("calls", 5, "day")])
-        ledger.charge("org", {"calls": 1})
-        with pytest.raises(ValueError, match="no such day"):
-            ledger.set_limits("org", [Limit("calls", 99, "day"), Limit("tokens", 9, "run odd")])
-        assert ledger.limits("org") == [Limit("calls", 5, "day")]
-
-
-@pytest.mark.parametrize("name", ["", "a key", "k" * 201])
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda ledger, name: ledger.hold("org", name),
-        lambda ledger, name: ledger.commit(Hold("org", name)),
-        lambda ledger, name: ledger.extend(Hold("org", name)),
-    ],
-)
-def test_a_malformed_id_is_refused(
-    ledger: SqliteLedger, use: Callable[[SqliteLedger, str], object], name: str
-) -> None:
-    with pytest.raises(ValueError, match=r"(key|id) must be"):
-        use(ledger, name)
