@@ -7,9 +7,9 @@ from typing import Any, Final
 from budget_core.prices import price_of
 from budget_core.usage import Usage, read_usage
 from budget_cpython.price_table import dearest_in
+from budget_cpython.process_state import DEPLOYED
 
 _MOST_DEPLOYED = 1_000
-_DEPLOYED: dict[tuple[str, str], str] = {}  # the model of a deployment, as an answer said
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Answerers:
         own = getattr(prices, "own", prices)
         if model is None and hasattr(own, "keys") and price_of(own, name) is not None:
             return price_of(own, name)
-        model = model or _DEPLOYED.get((self.deployed_at or "", name))
+        model = model or DEPLOYED.get((self.deployed_at or "", name))
         if model is not None:
             return price_of(prices, model, self.vendor)
         return dearest_in(prices, self.vendor)
@@ -57,16 +57,16 @@ class Answerers:
     def learn(self, asked: str, answered: str) -> None:
         """Note which model answers for a deployment."""
         if self.deployed_at is not None:
-            if len(_DEPLOYED) >= _MOST_DEPLOYED:
-                _DEPLOYED.clear()
-            _DEPLOYED[self.deployed_at, asked] = answered
+            if len(DEPLOYED) >= _MOST_DEPLOYED:
+                DEPLOYED.clear()
+            DEPLOYED[self.deployed_at, asked] = answered
 
 
 THE_MODEL: Final = Answerers()  # that is asked for, wherever it is
 
 
 class CallPrice:
-    """What one call costs: as the dearest of some prices, until its answer says which model it is.
+    """The price of one call: the dearest of some, until its answer says which model it is.
 
     It has the methods of a `Price`.
     """
@@ -83,7 +83,7 @@ class CallPrice:
         return most
 
     def affordable(self, nano_usd: int, prompt: int) -> int | None:
-        """Return how many completion tokens that money buys after a prompt; `None`: any number."""
+        """Return the completion tokens that money buys after a prompt; `None`: any number."""
         left = nano_usd - max(self._of_units(price)[0] for price in self._found)
         counts = [price.affordable(left, prompt) for price in self._found]
         return min((count for count in counts if count is not None), default=None)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from anthropic import Anthropic, APIStatusError, AsyncAnthropic
 
-from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.sdk_client import budgeted_copy, refuse_client
 
 T = TypeVar("T")
@@ -16,8 +16,8 @@ T = TypeVar("T")
 _SIGNED = ("bedrock", "aws", "vertex", "google_cloud")
 
 
-def budgeted(client: T, layers: Sequence[Layer]) -> T:
-    """Return a client of the same class whose calls draw on layers.
+def budgeted(client: T, accounts: Sequence[BudgetAccount]) -> T:
+    """Return a client of the same class whose calls draw on accounts.
 
     Counted are messages of `Anthropic` and `AsyncAnthropic`, also of the beta; counting tokens is
     free; batches are other calls. A refusal raises `anthropic.APIStatusError` with the status 402
@@ -29,4 +29,4 @@ def budgeted(client: T, layers: Sequence[Layer]) -> T:
         refuse_client(client, "give an Anthropic or AsyncAnthropic")
     if any(f".{name}" in type(client).__module__ for name in _SIGNED):
         refuse_client(client, "it signs requests, or sends them in another form")
-    return budgeted_copy(client, layers, APIStatusError)
+    return budgeted_copy(client, accounts, APIStatusError)

@@ -4,9 +4,9 @@ import sys
 from typing import Any, Self, Unpack
 
 from budget_core.notices import show_on
+from budget_cpython.adapters.account import Options
 from budget_cpython.adapters.current import enter
-from budget_cpython.adapters.layer import Options
-from budget_cpython.adapters.opened_layers import Caller, open_layers
+from budget_cpython.adapters.opened_accounts import Caller, open_accounts
 from budget_cpython.entered import WithEntry, last_entry, leave
 from budget_cpython.ledger.limit_parser import parse_budget
 
@@ -30,8 +30,8 @@ class BudgetBlock:
         **options: Unpack[Options],
     ) -> None:
         found, self.seconds = parse_budget(limits)
-        self.layers = open_layers(found, ledger, account, caller, **options)
-        self.layer = self.layers[-1]
+        self.accounts = open_accounts(found, ledger, account, caller, **options)
+        self.account = self.accounts[-1]
         self._entries: list[WithEntry] = []  # of generators that run now
 
     def __enter__(self) -> Self:
@@ -39,15 +39,15 @@ class BudgetBlock:
             from budget_cpython.adapters.instrumented import watch
 
             watch()
-        for layer in self.layers:
-            entry = enter(layer, self.seconds if layer is self.layer else None)
+        for account in self.accounts:
+            entry = enter(account, self.seconds if account is self.account else None)
             if entry.owner is not None:
                 self._entries.append(entry)  # a generator's `with` keeps this block alone
         return self
 
     def __exit__(self, *error: object) -> None:
-        for layer in reversed(self.layers):
-            entry = last_entry(layer)
+        for account in reversed(self.accounts):
+            entry = last_entry(account)
             if entry is not None:
                 leave(entry)
             if entry in self._entries:
@@ -68,48 +68,48 @@ class BudgetBlock:
             if cap or row.spent:
                 spent.append(show(row.spent) + cap + unit + window)
         calls = max((row.held for row in rows if row.axis == "calls"), default=0)
-        notes = [f"{calls} held"] * bool(calls) + self.layer.calls.in_words()
+        notes = [f"{calls} held"] * bool(calls) + self.account.calls.in_words()
         more = f"; {', '.join(notes)}" if notes else ""
-        return f"<{self.layer.account}: {', '.join(spent) or 'nothing'} spent{more}>"
+        return f"<{self.account.path}: {', '.join(spent) or 'nothing'} spent{more}>"
 
     @property
     def spent(self) -> dict[str, int]:
-        """What its account used on each axis, the most of its windows.
+        """The use of its account on each axis, the most of its windows.
 
         Money is in `nano_usd`, and absent where no call had a known price: unknown is not zero.
         """
         found = self._most("spent")
-        calls = self.layer.calls
+        calls = self.account.calls
         if calls.unpriced and not calls.priced and not found.get("nano_usd"):
             found.pop("nano_usd", None)
         return found
 
     @property
     def held(self) -> dict[str, int]:
-        """What is held on each axis for calls that are not settled yet."""
+        """The amounts on each axis that are held for calls not settled yet."""
         return {axis: held for axis, held in self._most("held").items() if held}
 
     @property
     def estimated(self) -> int:
-        """How many calls of this process broke off, or reported no usage.
+        """The number of calls of this process that broke off, or reported no usage.
 
         What they are charged is an estimate: mostly what was held for them.
         """
-        return self.layer.calls.estimated
+        return self.account.calls.estimated
 
     @property
     def unpriced(self) -> int:
-        """How many calls of this process cost more than is known, or nothing that is known."""
-        return self.layer.calls.unpriced
+        """The number of calls of this process whose price is unknown, or known in part."""
+        return self.account.calls.unpriced
 
     @property
     def cut_short(self) -> int:
-        """How many answers to calls of this process ended at a limit that a budget lowered."""
-        return self.layer.calls.cut_short
+        """The number of answers to this process that ended at a limit which a budget lowered."""
+        return self.account.calls.cut_short
 
     @property
     def left(self) -> dict[str, int]:
-        """What is left on each limited axis, the least of all limits, less what is held now."""
+        """The amounts left on each limited axis, less those held now: the least of all limits."""
         found: dict[str, int] = {}
         for row in self._rows(True):
             if row.left is not None:
@@ -127,9 +127,9 @@ class BudgetBlock:
         """Return the limits of its own accounts, with `is_above` also those above them."""
         return [
             row
-            for layer in self.layers
-            for row in layer.balance()
-            if is_above or row.account == layer.account
+            for account in self.accounts
+            for row in account.balance()
+            if is_above or row.account == account.path
         ]
 
 

@@ -13,15 +13,15 @@ from inspect import (
 )
 from typing import Any, TypeVar, Unpack, overload
 
+from budget_cpython.adapters.account import Options
 from budget_cpython.adapters.block import BudgetBlock
-from budget_cpython.adapters.layer import Options
-from budget_cpython.adapters.opened_layers import Caller, layers_of
+from budget_cpython.adapters.opened_accounts import Caller, accounts_of
 from budget_cpython.ledger.limit_parser import parse_budget
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-# the adapter of what a package makes, by the package; each has `budgeted(what, layers)`
+# the adapter of what a package makes, by the package; each has `budgeted(what, accounts)`
 _ADAPTERS = {
     "openai": ("openai", Caller("openai", tools=False)),
     "anthropic": ("anthropic", Caller("anthropic", tools=False)),
@@ -85,11 +85,11 @@ def budgeted(
             raise ValueError(f"a decorator takes its limits in one text, not {limits!r} as well")
         return _decorator(what, ledger, account, options)
     adapter, caller = _adapter_of(what)
-    return adapter.budgeted(what, layers_of(limits, ledger, account, caller, **options))
+    return adapter.budgeted(what, accounts_of(limits, ledger, account, caller, **options))
 
 
 def _adapter_of(what: Any) -> tuple[Any, Caller]:
-    """Return the module that puts layers round an object, by the package of its class."""
+    """Return the module that puts accounts round an object, by the package of its class."""
     kinds = [what.__name__] if hasattr(what, "__spec__") else []
     kinds += [kind.__module__ for kind in type(what).__mro__]
     for kind in kinds:

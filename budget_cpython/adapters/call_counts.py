@@ -1,11 +1,11 @@
-"""How well the calls of a block are known."""
+"""The calls of a block whose usage or price is not fully known."""
 
 from threading import Lock
 from typing import Any
 
 
 class CallCounts:
-    """What this process knows of the calls that drew on one layer; safe for threads.
+    """Counts of the calls of this process that drew on one account; safe for threads.
 
     - `estimated`: calls whose usage was not measured, as they broke off or reported none.
     - `unpriced`: calls of which not all is priced, `priced` those of which anything is.

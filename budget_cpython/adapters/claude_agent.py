@@ -16,8 +16,8 @@ except ImportError as error:
         "pip install 'microbudget[claude-agent]'"
     ) from error
 
-from budget_cpython.adapters.layer import Layer, Options
-from budget_cpython.adapters.opened_layers import Caller, layers_of
+from budget_cpython.adapters.account import BudgetAccount, Options
+from budget_cpython.adapters.opened_accounts import Caller, accounts_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.run.environment import direct_to_loopback
 
@@ -27,19 +27,19 @@ _HOOK_SECONDS = 60  # that a hook has beside the time for which its call waits
 
 
 class ToolHook:
-    """A `PreToolUse` hook that draws on layers, and denies a tool at a limit with the reason.
+    """A `PreToolUse` hook that draws on accounts, and denies a tool at a limit with the reason.
 
     The tool counts when it is allowed: no hook says for certain that it has run.
     """
 
-    def __init__(self, layers: tuple[Layer, ...]) -> None:
-        self._layers = layers
+    def __init__(self, accounts: tuple[BudgetAccount, ...]) -> None:
+        self._accounts = accounts
 
     async def __call__(self, data: Any, tool_use_id: str | None, context: Any) -> Any:
         """Return the decision on one call of a tool."""
         name = data["tool_name"]
         try:
-            async with BudgetedToolCall(self._layers, name):
+            async with BudgetedToolCall(self._accounts, name):
                 return {}
         except Exception as error:  # noqa: BLE001 - a hook that fails would let the tool run
             return {
@@ -52,8 +52,8 @@ class ToolHook:
 
     @property
     def matcher(self) -> HookMatcher:
-        """What `hooks={"PreToolUse": […]}` of the options takes."""
-        waits = [layer.wait for layer in self._layers]
+        """The entry for `hooks={"PreToolUse": […]}` of the options."""
+        waits = [account.wait for account in self._accounts]
         matcher = HookMatcher(hooks=[self], timeout=_HOOK_SECONDS + max(waits, default=0))
         if any(field.name == "on_failure" for field in fields(matcher)):
             matcher.on_failure = "block"
@@ -82,20 +82,21 @@ class ClaudeBudget:
         **options: Unpack[Options],
     ) -> None:
         self._begin(
-            layers_of(limits or None, ledger, account, Caller("claude-agent"), **options), upstream
+            accounts_of(limits or None, ledger, account, Caller("claude-agent"), **options),
+            upstream,
         )
 
     @classmethod
-    def of_layers(cls, layers: tuple[Layer, ...], upstream: str | None = None) -> Self:
-        """Return a budget that draws on layers."""
+    def of_accounts(cls, accounts: tuple[BudgetAccount, ...], upstream: str | None = None) -> Self:
+        """Return a budget that draws on accounts."""
         made = object.__new__(cls)
-        made._begin(layers, upstream)
+        made._begin(accounts, upstream)
         return made
 
-    def _begin(self, layers: tuple[Layer, ...], upstream: str | None) -> None:
+    def _begin(self, accounts: tuple[BudgetAccount, ...], upstream: str | None) -> None:
         upstream = upstream or os.environ.get(URL) or _ANTHROPIC
-        self.proxy = Proxy({"anthropic": upstream}, layers, notices=True)
-        self.hook = ToolHook(layers)
+        self.proxy = Proxy({"anthropic": upstream}, accounts, notices=True)
+        self.hook = ToolHook(accounts)
         self._running = ExitStack()
         self._url: str | None = None
 
@@ -122,15 +123,15 @@ class ClaudeBudget:
         return replace(options, env={**options.env, **self.environment}, hooks=hooks)
 
 
-def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
-    """Return `ClaudeAgentOptions` like those given, by which an agent stays within layers.
+def budgeted(what: Any, accounts: tuple[BudgetAccount, ...]) -> Any:
+    """Return `ClaudeAgentOptions` like those given, by which an agent stays within accounts.
 
     Its proxy passes calls on to the `ANTHROPIC_BASE_URL` of the options, if they have one, and runs
     until nothing uses the options any more.
     """
     if not isinstance(what, ClaudeAgentOptions):
         raise ValueError(f"budgeted takes ClaudeAgentOptions, not {what!r}")
-    budget = ClaudeBudget.of_layers(layers, what.env.get(URL))
+    budget = ClaudeBudget.of_accounts(accounts, what.env.get(URL))
     budget.__enter__()
     # whatever copy of the options there is has the hook
     weakref.finalize(budget.hook, budget._running.close)

@@ -15,16 +15,22 @@ from pydantic import PrivateAttr
 
 from budget_core.errors import DeadlineExceeded
 from budget_core.provider import ChatResponse
-from budget_cpython.adapters.call import BudgetedCall
+from budget_cpython.adapters.account import BudgetAccount, Options
+from budget_cpython.adapters.call import BudgetedCall, apart
 from budget_cpython.adapters.crewai_request import report_on, request_of, to_send
-from budget_cpython.adapters.instrumented import counted_above
-from budget_cpython.adapters.layer import Layer, Options
-from budget_cpython.adapters.opened_layers import Caller, layers_of
-from budget_cpython.adapters.settling import settled, settled_blocking
+from budget_cpython.adapters.opened_accounts import Caller, accounts_of
+from budget_cpython.adapters.settling import answering, answering_blocking
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
-from budget_cpython.deadline import Deadline
 
 _SLOTS = ("__pydantic_fields_set__", "__pydantic_extra__")
+_POSITIONS = (
+    "tools",
+    "callbacks",
+    "available_functions",
+    "from_task",
+    "from_agent",
+    "response_model",
+)
 
 
 class _Answering:
@@ -39,8 +45,8 @@ class _Answering:
 _ANSWERING: ContextVar[_Answering | None] = ContextVar("microbudget.crewai", default=None)
 
 
-def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
-    """Return an LLM of the same type, whose calls draw on the layers.
+def budgeted(what: Any, accounts: tuple[BudgetAccount, ...]) -> Any:
+    """Return an LLM of the same type, whose calls draw on the accounts.
 
     Raises `ValueError` for what is not an LLM.
     """
@@ -50,11 +56,11 @@ def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
             "as in Agent(llm=budgeted(LLM(model='openai/gpt-4o-mini'), '$1'), …)"
         )
     kind: Any = getattr(type(what), "_unbudgeted_kind", None) or type(what)
-    outer = getattr(what, "_budget_layers", ())
-    return _copied(what, _class_of(kind), {}, (*outer, *layers))
+    outer = getattr(what, "_budget_accounts", ())
+    return _copied(what, _class_of(kind), {}, (*outer, *accounts))
 
 
-class ToolBudget:
+class ToolBudgetHook:
     """A budget for the tools of agents: a hook for `crewai.hooks.register_before_tool_call_hook`.
 
     `limits`, `ledger`, `account` and `options` are those of `budgeted`. Without any of them tools
@@ -71,24 +77,24 @@ class ToolBudget:
         **options: Unpack[Options],
     ) -> None:
         caller = Caller("crewai-tools", models=False)
-        self._layers = layers_of(limits or None, ledger, account, caller, **options)
+        self._accounts = accounts_of(limits or None, ledger, account, caller, **options)
 
     def __call__(self, context: Any) -> None:
         """Count a call of a tool, or raise `HookAborted`."""
         try:
-            with BudgetedToolCall(self._layers, context.tool_name):
+            with BudgetedToolCall(self._accounts, context.tool_name):
                 pass
         except Exception as error:  # CrewAI runs the tool after any other
             raise HookAborted(refusal_text(context.tool_name, error), "microbudget") from error
 
 
-def _copied(llm: Any, kind: Any, changes: dict[str, Any], layers: Any) -> Any:
+def _copied(llm: Any, kind: Any, changes: dict[str, Any], accounts: Any) -> Any:
     """Return a shallow copy of an LLM that shares its client and its counters."""
     made = object.__new__(kind)
     for slot in _SLOTS:
         object.__setattr__(made, slot, getattr(llm, slot))
     object.__setattr__(made, "__dict__", {**llm.__dict__, **changes})
-    private = {**(llm.__pydantic_private__ or {}), "_budget_layers": layers}
+    private = {**(llm.__pydantic_private__ or {}), "_budget_accounts": accounts}
     object.__setattr__(made, "__pydantic_private__", private)
     return made
 
@@ -100,8 +106,8 @@ def _class_of(kind: Any) -> type:
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
         "__doc__": kind.__doc__,
-        "__annotations__": {"_budget_layers": tuple},
-        "_budget_layers": PrivateAttr(default=()),
+        "__annotations__": {"_budget_accounts": tuple},
+        "_budget_accounts": PrivateAttr(default=()),
         "call": _blocking(kind),
         "acall": _awaited(kind),
         "_track_token_usage_internal": _noting_usage(kind),
@@ -114,18 +120,21 @@ def _class_of(kind: Any) -> type:
 
 
 def _blocking(kind: Any) -> Any:
-    def call(self: Any, messages: Any, tools: Any = None, *rest: Any, **options: Any) -> Any:
+    def call(self: Any, messages: Any, *given: Any, **options: Any) -> Any:
+        options = _by_name(given, options)
         if _is_inside(self):
-            return kind.call(self, messages, tools, *rest, **options)
-        one = BudgetedCall(self._budget_layers, request_of(self, messages, tools))
+            return kind.call(self, messages, **options)
+        one = _call_of(self, messages, options["tools"])
         try:
             admitted = one.begin_blocking()
         except Exception as error:
             raise HookAborted(str(error), "microbudget") from error
-        changes, messages, tools = to_send(self, messages, tools, one.request, admitted)
-        sent = _copied(self, type(self), changes, self._budget_layers)
+        changes, messages, options["tools"] = to_send(
+            self, messages, options["tools"], one.request, admitted
+        )
+        sent = _copied(self, type(self), changes, self._budget_accounts)
         with _answering(sent, one) as state:
-            answer = kind.call(sent, messages, tools, *rest, **options)
+            answer = kind.call(sent, messages, **options)
         one.end_blocking(ChatResponse(str(answer), usage=report_on(state.usages)))
         return answer
 
@@ -133,22 +142,40 @@ def _blocking(kind: Any) -> Any:
 
 
 def _awaited(kind: Any) -> Any:
-    async def acall(self: Any, messages: Any, tools: Any = None, *rest: Any, **options: Any) -> Any:
+    async def acall(self: Any, messages: Any, *given: Any, **options: Any) -> Any:
+        options = _by_name(given, options)
         if _is_inside(self):
-            return await kind.acall(self, messages, tools, *rest, **options)
-        one = BudgetedCall(self._budget_layers, request_of(self, messages, tools))
+            return await kind.acall(self, messages, **options)
+        one = _call_of(self, messages, options["tools"])
         try:
             admitted = await one.begin()
         except Exception as error:
             raise HookAborted(str(error), "microbudget") from error
-        changes, messages, tools = to_send(self, messages, tools, one.request, admitted)
-        sent = _copied(self, type(self), changes, self._budget_layers)
+        changes, messages, options["tools"] = to_send(
+            self, messages, options["tools"], one.request, admitted
+        )
+        sent = _copied(self, type(self), changes, self._budget_accounts)
         async with _answering_async(sent, one) as state:
-            answer = await kind.acall(sent, messages, tools, *rest, **options)
+            answer = await kind.acall(sent, messages, **options)
         await one.end(ChatResponse(str(answer), usage=report_on(state.usages)))
         return answer
 
     return acall
+
+
+def _by_name(given: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by name; what its tools call answers no call of an LLM."""
+    options = {"tools": None, **dict(zip(_POSITIONS, given, strict=False)), **options}
+    tools = options.get("available_functions") or {}
+    if tools:
+        options["available_functions"] = {name: apart()(tool) for name, tool in tools.items()}
+    return options
+
+
+def _call_of(llm: Any, messages: Any, tools: Any) -> BudgetedCall:
+    """Return a call of an LLM; that of a handler of another one's events answers no other call."""
+    with apart():
+        return BudgetedCall(llm._budget_accounts, request_of(llm, messages, tools))
 
 
 def _is_inside(llm: Any) -> bool:
@@ -163,7 +190,7 @@ def _answering(llm: Any, call: BudgetedCall) -> Iterator[_Answering]:
     state = _Answering(llm, call)
     before = _ANSWERING.set(state)
     try:
-        with settled_blocking(call), counted_above():
+        with answering_blocking(call):
             yield state
     finally:
         _ANSWERING.reset(before)
@@ -175,9 +202,8 @@ async def _answering_async(llm: Any, call: BudgetedCall) -> AsyncIterator[_Answe
     state = _Answering(llm, call)
     before = _ANSWERING.set(state)
     try:
-        async with settled(call), Deadline.current().scope():
-            with counted_above():
-                yield state
+        async with answering(call):
+            yield state
     except DeadlineExceeded as error:
         raise HookAborted(str(error), "microbudget") from error
     finally:

@@ -1,10 +1,10 @@
-"""What a call of a CrewAI LLM asks for, what it sends instead, and what it used."""
+"""The request of a CrewAI LLM's call, its changes before it is sent, and its usage."""
 
 from typing import Any
 
 from crewai.types.usage_metrics import UsageMetrics
 
-from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.settling import report_of
 from budget_cpython.adapters.wire.format import with_attached
 
@@ -12,11 +12,11 @@ _LIMITS = ("max_completion_tokens", "max_tokens")
 _OPENAI = ("openai", "azure")
 
 
-def request_of(llm: Any, messages: Any, tools: Any) -> Request:
-    """Return what a call of an LLM asks for."""
+def request_of(llm: Any, messages: Any, tools: Any) -> LlmRequest:
+    """Return the request that a call of an LLM makes."""
     limits = [getattr(llm, name, None) for name in _LIMITS]
     limit = next((int(found) for found in limits if found is not None), None)
-    return Request(
+    return LlmRequest(
         llm.model,
         with_attached(_as_list(messages), _as_list(messages), llm.model),
         [{"name": _name(tool), "native": tool} for tool in tools or ()] or None,
@@ -26,7 +26,7 @@ def request_of(llm: Any, messages: Any, tools: Any) -> Request:
 
 
 def to_send(
-    llm: Any, messages: Any, tools: Any, request: Request, admitted: Admitted
+    llm: Any, messages: Any, tools: Any, request: LlmRequest, admitted: Admitted
 ) -> tuple[dict[str, Any], Any, Any]:
     """Return the fields of the LLM to change, the messages and the tools to send instead."""
     # what holds for this very LLM in the call's context, as its copy is another one
@@ -45,7 +45,7 @@ def to_send(
     return changes, messages, tools
 
 
-def _needs_tools(llm: Any, request: Request) -> bool:
+def _needs_tools(llm: Any, request: LlmRequest) -> bool:
     """Tell whether an API refuses messages with calls of tools unless there are tools."""
     asked = any(isinstance(one, dict) and one.get("role") == "tool" for one in request.messages)
     return asked and llm.provider == "anthropic"

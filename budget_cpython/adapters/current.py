@@ -1,37 +1,38 @@
 """The `with budget(...)` blocks around this code, and how threads and pools keep them."""
 
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import wraps
 from multiprocessing.pool import ThreadPool
+from threading import Thread
 from types import MethodType
 from typing import Any
 
 from budget_cpython import entered
-from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.deadline import Deadline, set_current
 from budget_cpython.entered import WithEntry
+from budget_cpython.process_state import replace
 
 
-def enter(layer: Layer, seconds: float | None) -> WithEntry:
-    """Have calls draw on a layer from here on, until the entry is left, for so many seconds."""
+def enter(account: BudgetAccount, seconds: float | None) -> WithEntry:
+    """Have calls draw on an account from here on, until the entry is left, for so many seconds."""
     carry_blocks()
     if seconds is None:
-        entry = entered.enter(layer, None)
+        entry = entered.enter(account, None)
     else:
-        entry = set_current(Deadline.from_now(seconds), layer)
+        entry = set_current(Deadline.from_now(seconds), account)
     if entry.owner is not None:
         _carry_by_anyio()
     return entry
 
 
 @contextmanager
-def inside(layers: Sequence[Layer]) -> Iterator[None]:
-    """Have budgeted calls draw on layers meanwhile, as inside a block."""
-    entries = [enter(layer, None) for layer in layers]
+def inside(accounts: Sequence[BudgetAccount]) -> Iterator[None]:
+    """Have budgeted calls draw on accounts meanwhile, as inside a block."""
+    entries = [enter(account, None) for account in accounts]
     try:
         yield
     finally:
@@ -39,9 +40,9 @@ def inside(layers: Sequence[Layer]) -> Iterator[None]:
             entered.leave(entry)
 
 
-def current_layers() -> tuple[Layer, ...]:
-    """Return the layers of the blocks around this code, the outermost first."""
-    return tuple(entry.layer for entry in entered.entered() if entry.layer is not None)
+def current_accounts() -> tuple[BudgetAccount, ...]:
+    """Return the accounts of the blocks around this code, the outermost first."""
+    return tuple(entry.account for entry in entered.entered() if entry.account is not None)
 
 
 def carried(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,11 +50,7 @@ def carried(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Without a block it is the function itself.
     """
-    return entered.carried(function, entered.entered()) if current_layers() else function
-
-
-_LOCK = threading.Lock()
-_done = False
+    return entered.carried(function, entered.entered()) if current_accounts() else function
 
 
 def carry_blocks() -> None:
@@ -62,26 +59,22 @@ def carry_blocks() -> None:
     Their methods are replaced once, when a block is first entered. A thread of a pool works within
     the blocks of each piece of work, not of those in which it was started.
     """
-    global _done
-    with _LOCK:
-        if not _done:
-            _carry_by_start()
-            _carry_by_submit()
-            _carry_by_thread_pool()
-            _done = True
+    replace(Thread, "start", _starting)
+    replace(ThreadPoolExecutor, "submit", _submitting)
+    replace(ThreadPool, "__init__", entered.handing_on_nothing)
+    for name in ("apply_async", "_map_async", "imap", "imap_unordered"):  # what all others call
+        replace(ThreadPool, name, _carrying)
 
 
-def _carry_by_start() -> None:
-    start = threading.Thread.start
-
+def _starting(start: Callable[[Thread], None]) -> Callable[[Thread], None]:
     @wraps(start)
-    def start_inside(self: threading.Thread) -> None:
+    def start_inside(self: Thread) -> None:
         inside = carried(self.run)
         if inside == self.run:
             start(self)
             return
 
-        def run(self: threading.Thread) -> None:
+        def run(self: Thread) -> None:
             vars(self).pop("run", None)  # or the thread would refer to itself for good
             inside()
 
@@ -92,11 +85,10 @@ def _carry_by_start() -> None:
             vars(self).pop("run", None)
             raise
 
-    threading.Thread.start = start_inside  # type: ignore[method-assign]
+    return start_inside
 
 
-def _carry_by_submit() -> None:
-    submit: Callable[..., Any] = ThreadPoolExecutor.submit
+def _submitting(submit: Callable[..., Any]) -> Callable[..., Any]:
     plain = entered.handing_on_nothing(submit)  # a thread that this starts serves other blocks too
 
     @wraps(submit)
@@ -105,29 +97,22 @@ def _carry_by_submit() -> None:
     ) -> Any:
         return plain(self, carried(function), *given, **options)
 
-    ThreadPoolExecutor.submit = submit_inside  # type: ignore[method-assign, assignment]
-
-
-def _carry_by_thread_pool() -> None:
-    kind: Any = ThreadPool
-    kind.__init__ = entered.handing_on_nothing(kind.__init__)
-    for name in ("apply_async", "_map_async", "imap", "imap_unordered"):  # what all others call
-        setattr(kind, name, _carrying(getattr(kind, name)))
+    return submit_inside
 
 
 def _carry_by_anyio() -> None:
     """Have anyio's threads hand on the blocks of generators, which no copy of a context has."""
     kind: Any = getattr(sys.modules.get("anyio._backends._asyncio"), "AsyncIOBackend", None)
-    run = getattr(kind, "run_sync_in_worker_thread", None)
-    if run is None or hasattr(run, "microbudget_carries"):
-        return
+    if hasattr(kind, "run_sync_in_worker_thread"):
+        replace(kind, "run_sync_in_worker_thread", _running)
 
+
+def _running(run: Callable[..., Any]) -> Any:
     @wraps(run)
     def call(function: Callable[..., Any], *given: Any, **options: Any) -> Any:
         return run(carried(function), *given, **options)
 
-    call.microbudget_carries = True  # type: ignore[attr-defined]
-    kind.run_sync_in_worker_thread = staticmethod(call)
+    return staticmethod(call)
 
 
 def _carrying(method: Callable[..., Any]) -> Callable[..., Any]:

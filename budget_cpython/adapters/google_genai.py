@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 from google.genai import Client
 from google.genai.errors import APIError
 
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.http_client import budgeted_http_client
-from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.sdk_client import refuse_client, with_cause
 
 T = TypeVar("T")
@@ -15,8 +15,8 @@ T = TypeVar("T")
 _REQUESTS = ("request", "request_streamed", "async_request", "async_request_streamed")
 
 
-def budgeted(client: T, layers: Sequence[Layer]) -> T:
-    """Return a client of the same class whose calls draw on layers.
+def budgeted(client: T, accounts: Sequence[BudgetAccount]) -> T:
+    """Return a client of the same class whose calls draw on accounts.
 
     Counted are `generate_content` and `generate_content_stream` of `models` and `chats`, also of
     `aio`; counting tokens is free; live sessions, interactions, embeddings and batches pass
@@ -33,8 +33,8 @@ def budgeted(client: T, layers: Sequence[Layer]) -> T:
     if api._async_httpx_client is None:
         refuse_client(client, "it uses sessions of google-auth, not httpx")
     new = _twin(api)
-    new._httpx_client = budgeted_http_client(api._httpx_client, layers)
-    new._async_httpx_client = budgeted_http_client(api._async_httpx_client, layers)
+    new._httpx_client = budgeted_http_client(api._httpx_client, accounts)
+    new._async_httpx_client = budgeted_http_client(api._async_httpx_client, accounts)
     new._http_options = api._http_options.model_copy(
         update={"httpx_client": new._httpx_client, "httpx_async_client": new._async_httpx_client}
     )

@@ -4,22 +4,22 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from budget_cpython.adapters.http_exchange import package_of
+from budget_cpython.adapters.account import BudgetAccount
+from budget_cpython.adapters.http_attempt import package_of
 from budget_cpython.adapters.http_send import send, send_blocking
-from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.standing_in import named_like
 
 T = TypeVar("T")
 
 
-def budgeted_http_client(client: T, layers: Sequence[Layer] = ()) -> T:
-    """Return a client of the same type, on the same connections, whose calls draw on layers.
+def budgeted_http_client(client: T, accounts: Sequence[BudgetAccount] = ()) -> T:
+    """Return a client of the same type, on the same connections, whose calls draw on accounts.
 
     A request whose path is that of a model's API is admitted, changed, sent, counted and settled;
     all others pass through. Those of `wire.find_format` are known. A refused request is not sent:
     its response has the status 402 and the form of the vendor's errors, and the error of the budget
-    is its extension `microbudget`. A request's own extension `microbudget`, a sequence of layers,
-    takes the place of the client's.
+    is its extension `microbudget`. A request's own extension `microbudget`, the `Terms` of
+    `http_attempt`, takes the place of the client's.
 
     A current deadline (`Deadline.current`) lowers the timeouts. A call that it ends is refused, and
     the message says whether it was sent; a stream that has begun raises `DeadlineExceeded`.
@@ -32,7 +32,7 @@ def budgeted_http_client(client: T, layers: Sequence[Layer] = ()) -> T:
     kind = (_async_kind if is_async else _blocking_kind)(base)
     new: Any = kind.__new__(kind)
     new.__dict__.update(vars(client))
-    new.microbudget_layers = (*getattr(client, "microbudget_layers", ()), *layers)
+    new.microbudget_accounts = (*getattr(client, "microbudget_accounts", ()), *accounts)
     new.microbudget_original = client  # whose end closes the connections
     found: T = new
     return found
@@ -41,35 +41,35 @@ def budgeted_http_client(client: T, layers: Sequence[Layer] = ()) -> T:
 budgeted = budgeted_http_client
 
 
-def layers_of(client: Any) -> tuple[Layer, ...] | None:
-    """Return the layers of a budgeted client, `None` for any other."""
-    found: tuple[Layer, ...] | None = getattr(client, "microbudget_layers", None)
+def accounts_of(client: Any) -> tuple[BudgetAccount, ...] | None:
+    """Return the accounts of a budgeted client, `None` for any other."""
+    found: tuple[BudgetAccount, ...] | None = getattr(client, "microbudget_accounts", None)
     return found
 
 
 @lru_cache
 def _blocking_kind(base: Any) -> Any:
-    class Budgeted(base):  # type: ignore[misc]
+    class BudgetedClient(base):  # type: ignore[misc]
         microbudget_base = base
 
         def send(self, request: Any, **options: Any) -> Any:
-            return send_blocking(self, super().send, self.microbudget_layers, request, **options)
+            return send_blocking(self, super().send, self.microbudget_accounts, request, **options)
 
         def __del__(self) -> None:
             """Leave the connections to the client that they belong to."""
 
-    return named_like(base, Budgeted)
+    return named_like(base, BudgetedClient)
 
 
 @lru_cache
 def _async_kind(base: Any) -> Any:
-    class Budgeted(base):  # type: ignore[misc]
+    class BudgetedAsyncClient(base):  # type: ignore[misc]
         microbudget_base = base
 
         async def send(self, request: Any, **options: Any) -> Any:
-            return await send(self, super().send, self.microbudget_layers, request, **options)
+            return await send(self, super().send, self.microbudget_accounts, request, **options)
 
         def __del__(self) -> None:
             """Leave the connections to the client that they belong to."""
 
-    return named_like(base, Budgeted)
+    return named_like(base, BudgetedAsyncClient)

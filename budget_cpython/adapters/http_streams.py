@@ -5,90 +5,113 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from budget_cpython.adapters.wire.long_text import PIECE
+
 
 class BrokenStreamError(Exception):
     """A stream that ended before its last event, so that not all of its usage is known."""
 
 
 @lru_cache
+def sent_stream(httpx: Any) -> Callable[[bytes], Any]:
+    """Return the class of a request's content that is sent in pieces, and not copied as a whole."""
+
+    class SentInPieces(httpx.ByteStream):  # type: ignore[misc]
+        def __init__(self, content: bytes) -> None:
+            super().__init__(content)
+            self._content = content
+
+        def __iter__(self) -> Iterator[bytes]:
+            content = self._content
+            for start in range(0, len(content), PIECE):
+                yield content[start : start + PIECE]
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for piece in self:
+                yield piece
+
+    return SentInPieces
+
+
+@lru_cache
 def watched_streams(httpx: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return the classes of streams that an exchange reads: one that blocks, one that awaits."""
+    """Return the classes of streams that an attempt reads: one that blocks, one that awaits."""
 
     class Watched(httpx.SyncByteStream):  # type: ignore[misc]
-        def __init__(self, inner: Any, exchange: Any) -> None:
+        def __init__(self, inner: Any, attempt: Any) -> None:
             self._inner = inner
-            self._exchange = exchange
+            self._attempt = attempt
 
         def __getattr__(self, name: str) -> Any:  # `elapsed`, which httpx2 asks its stream for
             return getattr(self._inner, name)
 
         def __iter__(self) -> Iterator[bytes]:
-            exchange = self._exchange
+            attempt = self._attempt
             try:
                 for data in self._inner:
-                    yield from exchange.pass_on(data)
+                    yield from attempt.pass_on(data)
             except GeneratorExit:
                 raise  # `close` follows
             except Exception as error:
-                exchange.call.fail_blocking(error)
-                exchange.raise_if_late(error)
+                attempt.call.fail_blocking(error)
+                attempt.raise_if_late(error)
                 raise
             except BaseException:
-                exchange.call.abandon()
+                attempt.call.abandon()
                 raise
-            rest = exchange.rest()
-            if exchange.is_complete:
-                exchange.call.end_blocking(exchange.answer())
-            elif exchange.is_streamed:
-                exchange.call.fail_blocking(BrokenStreamError())
+            rest = attempt.rest()
+            if attempt.is_complete:
+                attempt.call.end_blocking(attempt.answer())
+            elif attempt.is_streamed:
+                attempt.call.fail_blocking(BrokenStreamError())
             yield from rest
 
         def close(self) -> None:
             try:
-                if self._exchange.is_complete:
-                    self._exchange.call.end_blocking(self._exchange.answer())
-                elif self._exchange.is_streamed:
-                    self._exchange.call.abandon()
+                if self._attempt.is_complete:
+                    self._attempt.call.end_blocking(self._attempt.answer())
+                elif self._attempt.is_streamed:
+                    self._attempt.call.abandon()
             finally:
                 self._inner.close()
 
     class AsyncWatched(httpx.AsyncByteStream):  # type: ignore[misc]
-        def __init__(self, inner: Any, exchange: Any) -> None:
+        def __init__(self, inner: Any, attempt: Any) -> None:
             self._inner = inner
-            self._exchange = exchange
+            self._attempt = attempt
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self._inner, name)
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            exchange = self._exchange
+            attempt = self._attempt
             try:
                 async for data in self._inner:
-                    for passed in exchange.pass_on(data):
+                    for passed in attempt.pass_on(data):
                         yield passed
             except GeneratorExit:
                 raise
             except (Exception, CancelledError) as error:
-                await exchange.call.fail(error)
-                exchange.raise_if_late(error)
+                await attempt.call.fail(error)
+                attempt.raise_if_late(error)
                 raise
             except BaseException:
-                exchange.call.abandon()
+                attempt.call.abandon()
                 raise
-            rest = exchange.rest()
-            if exchange.is_complete:
-                await exchange.call.end(exchange.answer())
-            elif exchange.is_streamed:
-                await exchange.call.fail(BrokenStreamError())
+            rest = attempt.rest()
+            if attempt.is_complete:
+                await attempt.call.end(attempt.answer())
+            elif attempt.is_streamed:
+                await attempt.call.fail(BrokenStreamError())
             for passed in rest:
                 yield passed
 
         async def aclose(self) -> None:
             try:
-                if self._exchange.is_complete:
-                    await self._exchange.call.end(self._exchange.answer())
-                elif self._exchange.is_streamed:
-                    await self._exchange.call.fail(BrokenStreamError())
+                if self._attempt.is_complete:
+                    await self._attempt.call.end(self._attempt.answer())
+                elif self._attempt.is_streamed:
+                    await self._attempt.call.fail(BrokenStreamError())
             finally:
                 await self._inner.aclose()
 

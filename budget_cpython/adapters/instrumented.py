@@ -1,25 +1,28 @@
 """Clients of httpx and httpx2 inside blocks: budgeted by `instrument`, else warned of once."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from functools import partial, wraps
 from importlib import import_module
 from types import MethodType
 from typing import Any
 
 from budget_core.log import log
+from budget_cpython import process_state
 from budget_cpython.adapters import http_send
-from budget_cpython.adapters.call import layers_to_draw_on
-from budget_cpython.adapters.http_exchange import COUNTED, format_of
+from budget_cpython.adapters.account import BudgetAccount
+from budget_cpython.adapters.call import accounts_to_draw_on
+from budget_cpython.adapters.current import inside
+from budget_cpython.adapters.http_attempt import COUNTED, format_of
 from budget_cpython.adapters.sdk_client import with_cause
 from budget_cpython.adapters.wire.openai_chat import Completions
 from budget_cpython.adapters.wire.openai_embeddings import Embeddings
 from budget_cpython.adapters.wire.openai_responses import Responses
+from budget_cpython.entered import enter, entered, leave
+from budget_cpython.process_state import SWITCHES
 
 _PACKAGES = ("httpx", "httpx2")
-_REPLACED = "microbudget_replaced"
 # Their paths are also those of others' APIs, whose requests name no model.
 _COMMON = (Completions, Embeddings, Responses)
 # What sends the requests of each SDK, with the error for an answer that is one.
@@ -34,9 +37,6 @@ _SENDERS = (
     ("google.genai._api_client", _GOOGLE, "google.genai.errors", "APIError"),
 )
 
-_is_on = _has_warned = False
-_counted_above: ContextVar[bool] = ContextVar("microbudget.counted_above", default=False)
-
 
 def instrument() -> None:
     """Budget every call of a known vendor's model that is made by httpx or httpx2 inside a block.
@@ -45,18 +45,16 @@ def instrument() -> None:
     other SDK on these packages, and outside blocks it changes nothing. A client that is budgeted
     already counts a call once. Refusals are as those of `budgeted`. `uninstrument` ends it.
     """
-    global _is_on
     for name in _PACKAGES:
         with suppress(ImportError):
             import_module(name)
-    _is_on = True
+    SWITCHES.is_instrumented = True
     watch()
 
 
 def uninstrument() -> None:
     """Undo `instrument`: blocks count wrapped clients alone again."""
-    global _is_on
-    _is_on = False
+    SWITCHES.is_instrumented = False
 
 
 def watch() -> None:
@@ -65,13 +63,38 @@ def watch() -> None:
         package = sys.modules.get(name)
         for kind, replace in (("Client", _seen_blocking), ("AsyncClient", _seen)):
             _replace(getattr(package, kind, None), "send", replace)
-    if _is_on:
+    if SWITCHES.is_instrumented:
         for module, names, home, error in _SENDERS:
             _give_causes(
                 sys.modules.get(module), names, getattr(sys.modules.get(home), error, None)
             )
         google = getattr(sys.modules.get("google.genai._api_client"), "BaseApiClient", None)
         _replace(google, "_use_aiohttp", _without_aiohttp)
+
+
+@contextmanager
+def counted(accounts: Sequence[BudgetAccount]) -> Iterator[None]:
+    """Have clients that are not wrapped draw on accounts, and on the blocks around, in here alone.
+
+    It is for a framework's model, whose calls are those of its client.
+    """
+    watch()
+    entry = enter(None, None)
+    entry.counts_clients = True
+    try:
+        with inside(accounts):
+            yield
+    finally:
+        leave(entry)
+
+
+def counts_clients() -> bool:
+    """Tell whether clients that are not wrapped draw on the blocks here, as `counted` has them."""
+    return any(entry.counts_clients for entry in entered())
+
+
+def _is_counting() -> bool:
+    return SWITCHES.is_instrumented or counts_clients()
 
 
 def _give_causes(module: Any, names: tuple[str, ...], status_error: Any) -> None:
@@ -82,23 +105,10 @@ def _give_causes(module: Any, names: tuple[str, ...], status_error: Any) -> None
         _replace(getattr(module, kind, None), function, replace)
 
 
-@contextmanager
-def counted_above() -> Iterator[None]:
-    """Return a `with` in which no warning is due, since calls are counted as another one's part."""
-    token = _counted_above.set(True)
-    try:
-        yield
-    finally:
-        _counted_above.reset(token)
-
-
 def _replace(kind: Any, name: str, replace: Callable[[Any], Any]) -> None:
     """Replace a function of a class once, if it is there."""
-    function = vars(kind).get(name) if kind is not None else None
-    if function is not None and not hasattr(function, _REPLACED):
-        made = replace(function)
-        setattr(made, _REPLACED, True)
-        setattr(kind, name, made)
+    if kind is not None and name in vars(kind):
+        process_state.replace(kind, name, replace)
 
 
 def _seen_blocking(send: Callable[..., Any]) -> Callable[..., Any]:
@@ -123,25 +133,24 @@ def _seen(send: Callable[..., Any]) -> Callable[..., Any]:
 
 def _may_be_uncounted(request: Any) -> bool:
     """Tell whether a request may be a model's call that a block has to count and has not yet."""
-    if hasattr(request, COUNTED) or (_has_warned and not _is_on):
+    if hasattr(request, COUNTED) or (SWITCHES.has_warned and not _is_counting()):
         return False
-    return bool(layers_to_draw_on()) and format_of(request) is not None
+    return bool(accounts_to_draw_on()) and format_of(request) is not None
 
 
 def _is_budgeted(request: Any, content: bytes) -> bool:
     """Tell whether a model's call is budgeted here; if not, warn once that none is."""
-    global _has_warned
     if isinstance(format_of(request), _COMMON) and b'"model"' not in content:
         return False
-    if not _is_on and not _counted_above.get():
-        _has_warned = True
+    if not _is_counting():
+        SWITCHES.has_warned = True
         log(
             "warning",
             f"a call to {request.url.host} was made inside a budget(...) block that does not count "
             "it: give its client to budgeted(client), or call budget_cpython.instrument() at the "
             "program's start. This is said once.",
         )
-    return _is_on
+    return _is_counting()
 
 
 def _without_aiohttp(uses: Callable[..., bool]) -> Callable[..., bool]:
@@ -149,6 +158,6 @@ def _without_aiohttp(uses: Callable[..., bool]) -> Callable[..., bool]:
 
     @wraps(uses)
     def uses_aiohttp(self: Any) -> bool:
-        return not _is_on and uses(self)
+        return not SWITCHES.is_instrumented and uses(self)
 
     return uses_aiohttp

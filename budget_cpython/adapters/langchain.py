@@ -11,10 +11,10 @@ except ImportError as error:
 
 from budget_core.errors import DeadlineExceeded
 from budget_core.ledger.errors import BudgetExceededError
+from budget_cpython.adapters.account import Options
 from budget_cpython.adapters.current import inside
 from budget_cpython.adapters.langchain_model import budgeted
-from budget_cpython.adapters.layer import Options
-from budget_cpython.adapters.opened_layers import Caller, layers_of
+from budget_cpython.adapters.opened_accounts import Caller, accounts_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.deadline import Deadline
 
@@ -49,26 +49,29 @@ class BudgetMiddleware(AgentMiddleware):  # type: ignore[misc]
         if exit_behavior not in ("end", "error"):
             raise ValueError(f"exit_behavior must be 'end' or 'error', not {exit_behavior!r}")
         self._ends = exit_behavior == "end"
-        self._layers = layers_of(limits, ledger, account, Caller("langchain"), **options)
+        self._accounts = accounts_of(limits, ledger, account, Caller("langchain"), **options)
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Make a call of the model within the budget."""
         try:
-            return handler(request.override(model=budgeted(request.model, self._layers)))
+            return handler(request.override(model=budgeted(request.model, self._accounts)))
         except _ENDS as error:
             return self._last_message(error)
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """Make a call of the model within the budget."""
         try:
-            return await handler(request.override(model=budgeted(request.model, self._layers)))
+            return await handler(request.override(model=budgeted(request.model, self._accounts)))
         except _ENDS as error:
             return self._last_message(error)
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Run a tool within the budget; what it calls draws on the budget, too."""
         try:
-            with BudgetedToolCall(self._layers, request.tool_call["name"]), inside(self._layers):
+            with (
+                BudgetedToolCall(self._accounts, request.tool_call["name"]),
+                inside(self._accounts),
+            ):
                 return handler(request)
         except _ENDS as error:
             return self._tool_message(request.tool_call, error)
@@ -76,9 +79,9 @@ class BudgetMiddleware(AgentMiddleware):  # type: ignore[misc]
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """Run a tool within the budget until the deadline; what it calls draws on it, too."""
         try:
-            call = BudgetedToolCall(self._layers, request.tool_call["name"])
+            call = BudgetedToolCall(self._accounts, request.tool_call["name"])
             async with call, Deadline.current().scope():
-                with inside(self._layers):
+                with inside(self._accounts):
                     return await handler(request)
         except _ENDS as error:
             return self._tool_message(request.tool_call, error)

@@ -12,9 +12,9 @@ except ImportError as error:
 from pydantic import PrivateAttr
 
 from budget_core.provider import ChatResponse
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.langchain_request import answer_of, count, request_of, to_send
-from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.settling import (
     answering,
     answering_blocking,
@@ -25,8 +25,8 @@ from budget_cpython.adapters.settling import (
 )
 
 
-def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
-    """Return a chat model of the same type, whose calls draw on the layers.
+def budgeted(what: Any, accounts: tuple[BudgetAccount, ...]) -> Any:
+    """Return a chat model of the same type, whose calls draw on the accounts.
 
     Raises `ValueError` for what is not a chat model.
     """
@@ -37,8 +37,8 @@ def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
         )
     model = what.model_copy()
     object.__setattr__(model, "__class__", _class_of(_kind(what)))
-    outer = getattr(what, "_budget_layers", ())
-    private = {**(model.__pydantic_private__ or {}), "_budget_layers": (*outer, *layers)}
+    outer = getattr(what, "_budget_accounts", ())
+    private = {**(model.__pydantic_private__ or {}), "_budget_accounts": (*outer, *accounts)}
     object.__setattr__(model, "__pydantic_private__", private)
     return model
 
@@ -59,8 +59,8 @@ def _class_of(kind: Any) -> type:
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
         "__doc__": kind.__doc__,
-        "__annotations__": {"_budget_layers": tuple},
-        "_budget_layers": PrivateAttr(default=()),
+        "__annotations__": {"_budget_accounts": tuple},
+        "_budget_accounts": PrivateAttr(default=()),
         "_generate": _whole(kind),
         "_agenerate": _awaited(kind),
     }
@@ -80,7 +80,7 @@ def _whole(kind: Any) -> Any:
     def _generate(
         self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
     ) -> Any:
-        call = BudgetedCall(self._budget_layers, request_of(self, messages, options))
+        call = BudgetedCall(self._budget_accounts, request_of(self, messages, options))
         sent, messages, options = to_send(self, messages, options, call, call.begin_blocking())
         with answering_blocking(call):
             result = kind._generate(sent, messages, stop, run_manager, **options)
@@ -94,7 +94,7 @@ def _awaited(kind: Any) -> Any:
     async def _agenerate(
         self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
     ) -> Any:
-        call = BudgetedCall(self._budget_layers, request_of(self, messages, options))
+        call = BudgetedCall(self._budget_accounts, request_of(self, messages, options))
         sent, messages, options = to_send(self, messages, options, call, await call.begin())
         async with answering(call):
             result = await kind._agenerate(sent, messages, stop, run_manager, **options)
@@ -108,10 +108,10 @@ def _streamed(kind: Any) -> Any:
     def _stream(
         self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
     ) -> Iterator[Any]:
-        call = BudgetedCall(self._budget_layers, request_of(self, messages, options, stream=True))
+        call = BudgetedCall(self._budget_accounts, request_of(self, messages, options, stream=True))
         sent, messages, options = to_send(self, messages, options, call, call.begin_blocking())
         usage, pieces = None, kind._stream(sent, messages, stop, run_manager, **options)
-        with settled_blocking(call), closing(pieces_blocking(call, pieces)) as chunks:
+        with settled_blocking(call), closing(pieces_blocking(call.answering, pieces)) as chunks:
             for chunk in chunks:
                 usage = count(call, usage, chunk)
                 yield chunk
@@ -124,10 +124,10 @@ def _streamed_async(kind: Any) -> Any:
     async def _astream(
         self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
     ) -> AsyncIterator[Any]:
-        call = BudgetedCall(self._budget_layers, request_of(self, messages, options, stream=True))
+        call = BudgetedCall(self._budget_accounts, request_of(self, messages, options, stream=True))
         sent, messages, options = to_send(self, messages, options, call, await call.begin())
         usage, pieces = None, kind._astream(sent, messages, stop, run_manager, **options)
-        async with settled(call), aclosing(pieces_of(call, pieces)) as chunks:
+        async with settled(call), aclosing(pieces_of(call.answering, pieces)) as chunks:
             async for chunk in chunks:
                 usage = count(call, usage, chunk)
                 yield chunk

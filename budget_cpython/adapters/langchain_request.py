@@ -1,4 +1,4 @@
-"""What a call of a LangChain chat model asks for, what it sends instead, and what it used."""
+"""The request of a LangChain chat model's call, its changes before it is sent, and its usage."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from langchain_core.messages.ai import add_usage
 
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.wire.format import ending, with_attached
 
 Options = dict[str, Any]
@@ -26,13 +26,15 @@ _TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
 _FREE_CHOICES = (None, "auto", "none", {"type": "auto"}, {"type": "none"})
 
 
-def request_of(model: Any, messages: list[Any], options: Options, stream: bool = False) -> Request:
-    """Return what a call of a model asks for; `options` are the arguments of the call."""
+def request_of(
+    model: Any, messages: list[Any], options: Options, stream: bool = False
+) -> LlmRequest:
+    """Return the request that a call of a model makes; `options` are its arguments."""
     named, limit = _get(model, options, _MODEL), _get(model, options, _LIMIT)
     tier = _get(model, options, ("service_tier",))
     name = named if isinstance(named, str) else ""
     asked = [_message(one) for one in messages]
-    return Request(
+    return LlmRequest(
         name,
         with_attached(asked, [one.content for one in messages], name),
         _tools(options),

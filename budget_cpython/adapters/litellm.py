@@ -3,11 +3,10 @@
 import time
 from asyncio import sleep
 from collections.abc import Callable
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from inspect import iscoroutinefunction, signature
 from typing import Any, Final
 from uuid import uuid4
-from weakref import WeakValueDictionary
 
 try:
     import litellm
@@ -18,10 +17,13 @@ from litellm.router import Router
 from litellm.utils import _calculate_retry_after, _should_retry
 
 from budget_core.errors import BudgetError
-from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.account import BudgetAccount
+from budget_cpython.adapters.call import accounts_to_draw_on
+from budget_cpython.adapters.instrumented import counts_clients
 from budget_cpython.adapters.litellm_calls import FORMATS, ORIGINALS, attempt, attempt_async
 from budget_cpython.adapters.standing_in import StandingIn
 from budget_cpython.deadline import Deadline
+from budget_cpython.process_state import ROUTERS, replace
 
 _ROUTED: Final = ("completion", "acompletion", "embedding", "aembedding")
 _UNSEEN: Final = (  # of a router: their attempts do not pass litellm's own functions
@@ -36,12 +38,12 @@ _RETRIES: Final = 2  # as OpenAI's client makes them
 _MARK: Final = "microbudget"
 
 
-def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
-    """Return what stands in for the module `litellm`, or for a `litellm.Router`.
+def budgeted(what: Any, accounts: tuple[BudgetAccount, ...]) -> Any:
+    """Return a stand-in for the module `litellm`, or for a `litellm.Router`.
 
     Raises `ValueError` for anything else.
     """
-    caller = _Caller(layers)
+    caller = _Caller(accounts)
     if what is litellm:
         return StandingIn(what, {name: caller.function(name) for name in FORMATS})
     if isinstance(what, Router):
@@ -55,12 +57,12 @@ def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
 
 
 class _Caller:
-    """Makes calls of LiteLLM that draw on layers."""
+    """Makes calls of LiteLLM that draw on accounts."""
 
-    def __init__(self, layers: tuple[Layer, ...]) -> None:
-        self.layers = layers
+    def __init__(self, accounts: tuple[BudgetAccount, ...]) -> None:
+        self.accounts = accounts
         self._mark = uuid4().hex
-        _CALLERS[self._mark] = self
+        ROUTERS[self._mark] = self
 
     def function(self, name: str) -> Callable[..., Any]:
         """Return a function of LiteLLM within the budget, each of whose attempts counts."""
@@ -75,7 +77,7 @@ class _Caller:
             retries = left = _take_retries(body)
             while True:
                 try:
-                    return attempt(self.layers, name, body)
+                    return attempt(self.accounts, name, body)
                 except Exception as error:
                     seconds = _pause(error, left, retries)
                     if seconds is None:
@@ -91,7 +93,7 @@ class _Caller:
             retries = left = _take_retries(body)
             while True:
                 try:
-                    return await attempt_async(self.layers, name, body)
+                    return await attempt_async(self.accounts, name, body)
                 except Exception as error:
                     seconds = _pause(error, left, retries)
                     if seconds is None:
@@ -103,7 +105,7 @@ class _Caller:
 
     def marked(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function from which LiteLLM calls its own functions within the budget."""
-        _count_marked_calls()
+        count_functions()
 
         @wraps(function)
         def call(*given: Any, **options: Any) -> Any:
@@ -113,46 +115,42 @@ class _Caller:
         return call
 
 
-_CALLERS: "WeakValueDictionary[str, _Caller]" = WeakValueDictionary()
-
-
-def _count_marked_calls() -> None:
-    """Have LiteLLM's functions count the calls that a router, or fallbacks, make of them."""
+def count_functions() -> None:
+    """Have LiteLLM's functions count the calls that a router, fallbacks or others' models make."""
     for name in FORMATS:
         if getattr(litellm, name) is ORIGINALS[name]:
-            setattr(litellm, name, _counting(name))
+            replace(litellm, name, partial(_counting, name=name))
 
 
-def _counting(name: str) -> Callable[..., Any]:
-    original = ORIGINALS[name]
-
+def _counting(original: Callable[..., Any], name: str) -> Callable[..., Any]:
     @wraps(original)
     def call(*given: Any, **options: Any) -> Any:
-        caller = _take_mark(options)
-        if caller is None:
+        accounts = _take_accounts(options)
+        if accounts is None:
             return original(*given, **options)
-        return attempt(caller.layers, name, _by_name(name, given, options))
+        return attempt(accounts, name, _by_name(name, given, options))
 
     @wraps(original)
     async def call_async(*given: Any, **options: Any) -> Any:
-        caller = _take_mark(options)
-        if caller is None:
+        accounts = _take_accounts(options)
+        if accounts is None:
             return await original(*given, **options)
-        return await attempt_async(caller.layers, name, _by_name(name, given, options))
+        return await attempt_async(accounts, name, _by_name(name, given, options))
 
     return call_async if iscoroutinefunction(original) else call
 
 
-def _take_mark(options: dict[str, Any]) -> _Caller | None:
+def _take_accounts(options: dict[str, Any]) -> tuple[BudgetAccount, ...] | None:
+    """Return the accounts of a call's mark, none for that of a model whose client counts it."""
     metadata = options.get("metadata")
     if not isinstance(metadata, dict) or _MARK not in metadata:
-        return None
+        return () if counts_clients() and accounts_to_draw_on() else None
     rest = {name: value for name, value in metadata.items() if name != _MARK}
     options["metadata"] = rest or None
-    caller = _CALLERS.get(metadata[_MARK])
+    caller: _Caller | None = ROUTERS.get(metadata[_MARK])
     if caller is None:
         raise RuntimeError("the budgeted router is gone: keep it for as long as its streams")
-    return caller
+    return caller.accounts
 
 
 def _refused(name: str) -> Callable[..., Any]:
@@ -175,7 +173,7 @@ def _by_name(name: str, given: tuple[Any, ...], options: dict[str, Any]) -> dict
 
 
 def _take_retries(body: dict[str, Any]) -> int:
-    """Return how often a call is tried again, which LiteLLM and its clients then do not do."""
+    """Return the number of retries of a call, which LiteLLM and its clients then do not do."""
     asked = (body.pop("num_retries", None), body.pop("max_retries", None))
     body["max_retries"] = 0
     if litellm.num_retries:

@@ -12,10 +12,10 @@ from litellm.exceptions import Timeout
 from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_core.ledger.errors import BudgetExceededError
 from budget_core.provider import ChatResponse
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.provider_errors import UnbilledError
-from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.settling import (
     answering,
     answering_blocking,
@@ -46,9 +46,9 @@ ORIGINALS: Final = {name: getattr(litellm, name) for name in FORMATS}
 _NO_RETRY: Final = 402  # a status for which LiteLLM's router makes no further attempt
 
 
-def attempt(layers: Sequence[Layer], name: str, body: Json) -> Any:
+def attempt(accounts: Sequence[BudgetAccount], name: str, body: Json) -> Any:
     """Make one call of a function of LiteLLM; `body` has its arguments by name."""
-    form, call = _begin(layers, name, body)
+    form, call = _begin(accounts, name, body)
     try:
         admitted = call.begin_blocking()
     except BudgetError as error:
@@ -67,9 +67,9 @@ def attempt(layers: Sequence[Layer], name: str, body: Json) -> Any:
     return answer
 
 
-async def attempt_async(layers: Sequence[Layer], name: str, body: Json) -> Any:
+async def attempt_async(accounts: Sequence[BudgetAccount], name: str, body: Json) -> Any:
     """Make one call of a function of LiteLLM, as `attempt` does, until the deadline."""
-    form, call = _begin(layers, name, body)
+    form, call = _begin(accounts, name, body)
     try:
         admitted = await call.begin()
     except BudgetError as error:
@@ -140,7 +140,7 @@ class _Stream(StandingIn):
     async def _read_async(self) -> AsyncIterator[Any]:
         call = self._call
         try:
-            async with settled(call), aclosing(pieces_of(call, self._inner)) as pieces:
+            async with settled(call), aclosing(pieces_of(call.answering, self._inner)) as pieces:
                 async for piece in pieces:
                     if self._takes(piece):
                         yield piece
@@ -163,32 +163,26 @@ class _Stream(StandingIn):
         return bool(passed)
 
 
-def _begin(layers: Sequence[Layer], name: str, body: Json) -> tuple[WireFormat, BudgetedCall]:
+def _begin(
+    accounts: Sequence[BudgetAccount], name: str, body: Json
+) -> tuple[WireFormat, BudgetedCall]:
     form = FORMATS[name]("")
     request = form.read(body)
     messages = [one if isinstance(one, dict) else _as_json(one) for one in request.messages]
     anywhere = replace(request.answerers, vendor=None)  # the model's name begins with its vendor
-    return form, BudgetedCall(layers, replace(request, messages=messages, answerers=anywhere))
+    return form, BudgetedCall(accounts, replace(request, messages=messages, answerers=anywhere))
 
 
-def _to_send(form: WireFormat, body: Json, admitted: Admitted, request: Request) -> Json:
+def _to_send(form: WireFormat, body: Json, admitted: Admitted, request: LlmRequest) -> Json:
     form.check(admitted, request)
     new = form.write(body, admitted, request)
     if "max_completion_tokens" in new and "max_completion_tokens" not in body:
         new["max_tokens"] = new.pop("max_completion_tokens")  # LiteLLM's name for every vendor
-    if body.get("tools") and not new.get("tools") and _needs_tools(new["model"], request):
-        new.update(tools=body["tools"], tool_choice="none")
     return new
 
 
-def _needs_tools(model: str, request: Request) -> bool:
-    """Tell whether a model refuses messages with calls of tools unless there are tools."""
-    named = "claude" in model or model.startswith("anthropic/")
-    return named and any(one.get("role") == "tool" for one in request.messages)
-
-
 def _answer_of(form: WireFormat, answer: Any) -> ChatResponse:
-    """Return what an answer says; LiteLLM writes zeros where its provider reports no usage."""
+    """Return an answer; LiteLLM writes zeros where its provider reports no usage."""
     body = _as_json(answer)
     if not (body.get("usage") or {}).get("total_tokens"):
         body = {**body, "usage": None}

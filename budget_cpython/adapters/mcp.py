@@ -13,14 +13,14 @@ except ImportError as error:
     raise ImportError("mcp, 2.0 or newer, is missing: pip install 'microbudget[mcp]'") from error
 
 from budget_core.errors import BudgetError, DeadlineExceeded
-from budget_cpython.adapters.layer import Options
-from budget_cpython.adapters.opened_layers import Caller, layers_of
-from budget_cpython.adapters.standing_in import Layers, budgeted_kind, twin_of, with_state_of
+from budget_cpython.adapters.account import Accounts, Options
+from budget_cpython.adapters.opened_accounts import Caller, accounts_of
+from budget_cpython.adapters.standing_in import budgeted_kind, twin_of, with_state_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.deadline import Deadline
 
 
-def budgeted(what: Any, layers: Layers) -> Any:
+def budgeted(what: Any, accounts: Accounts) -> Any:
     """Return a client like the one given, or the server itself, with its tools on a budget.
 
     `what` is a `Client`, `ClientSession` or `ClientSessionGroup`, or a server. A client that is
@@ -28,19 +28,19 @@ def budgeted(what: Any, layers: Layers) -> Any:
     without a budget. A server gets a middleware.
     """
     if isinstance(what, (MCPServer, Server)):
-        what.middleware.append(ToolBudget.of(layers))
+        what.middleware.append(ToolBudgetMiddleware.of(accounts))
         return what
     if isinstance(what, mcp.Client):
-        return twin_of(what, layers, _client_kind)
+        return twin_of(what, accounts, _client_kind)
     if isinstance(what, (mcp.ClientSession, mcp.ClientSessionGroup)):
-        return twin_of(what, layers, _session_kind)
+        return twin_of(what, accounts, _session_kind)
     raise ValueError(
         "budgeted takes a Client, ClientSession, ClientSessionGroup, MCPServer or Server of mcp, "
         f"not {what!r}"
     )
 
 
-class ToolBudget:
+class ToolBudgetMiddleware:
     """A middleware for `MCPServer(middleware=[…])` that limits the tools of a server.
 
     Each call draws on `account`, for whichever client it comes from: on `tool_calls`, on an axis
@@ -59,13 +59,13 @@ class ToolBudget:
         **options: Unpack[Options],
     ) -> None:
         caller = Caller("mcp-server", models=False)
-        self._layers = layers_of(limits, ledger, account, caller, **options)
+        self._accounts = accounts_of(limits, ledger, account, caller, **options)
 
     @classmethod
-    def of(cls, layers: Layers) -> "ToolBudget":
-        """Return a middleware that draws on layers."""
+    def of(cls, accounts: Accounts) -> "ToolBudgetMiddleware":
+        """Return a middleware that draws on accounts."""
         made = cls()
-        made._layers = layers
+        made._accounts = accounts
         return made
 
     async def __call__(
@@ -78,33 +78,33 @@ class ToolBudget:
         if ctx.method != "tools/call" or not isinstance(name, str):
             return await call_next(ctx)
         return await _within(
-            BudgetedToolCall(self._layers, name, alone=True), lambda: call_next(ctx)
+            BudgetedToolCall(self._accounts, name, alone=True), lambda: call_next(ctx)
         )
 
 
-def _client_kind(kind: Any, layers: Layers) -> Any:
-    of_session = budgeted_kind(mcp.ClientSession, layers, _session_kind)
+def _client_kind(kind: Any, accounts: Accounts) -> Any:
+    of_session = budgeted_kind(mcp.ClientSession, accounts, _session_kind)
 
-    class Budgeted(kind):  # type: ignore[misc]
+    class BudgetedMcpClient(kind):  # type: ignore[misc]
         @property
         def session(self) -> mcp.ClientSession:  # which its calls pass
             found: mcp.ClientSession = with_state_of(super().session, of_session)
             return found
 
-    return Budgeted
+    return BudgetedMcpClient
 
 
-def _session_kind(kind: Any, layers: Layers) -> Any:
-    class Budgeted(kind):  # type: ignore[misc]
+def _session_kind(kind: Any, accounts: Accounts) -> Any:
+    class BudgetedMcpSession(kind):  # type: ignore[misc]
         async def call_tool(self, name: str, *given: Any, **options: Any) -> Any:
             call = super().call_tool
             if any(options.get(part) is not None for part in ("request_state", "input_responses")):
                 return await call(name, *given, **options)  # its first part was counted
             return await _within(
-                BudgetedToolCall(layers, name), lambda: call(name, *given, **options)
+                BudgetedToolCall(accounts, name), lambda: call(name, *given, **options)
             )
 
-    return Budgeted
+    return BudgetedMcpSession
 
 
 async def _within(call: BudgetedToolCall, run: Callable[[], Awaitable[Any]]) -> Any:

@@ -5,14 +5,14 @@ from typing import TypeVar
 
 from openai import APIStatusError, AsyncOpenAI, OpenAI
 
-from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.sdk_client import budgeted_copy, refuse_client
 
 T = TypeVar("T")
 
 
-def budgeted(client: T, layers: Sequence[Layer]) -> T:
-    """Return a client of the same class whose calls draw on layers.
+def budgeted(client: T, accounts: Sequence[BudgetAccount]) -> T:
+    """Return a client of the same class whose calls draw on accounts.
 
     Counted are chat completions, responses, embeddings and completions, of `OpenAI`, `AzureOpenAI`
     and their asyncio twins; images, batches and the like are other calls. A refusal raises
@@ -25,4 +25,4 @@ def budgeted(client: T, layers: Sequence[Layer]) -> T:
         refuse_client(client, "give an OpenAI, AzureOpenAI or one of their asyncio twins")
     if "bedrock" in type(client).__module__:
         refuse_client(client, "it signs requests before a budget could change them")
-    return budgeted_copy(client, layers, APIStatusError)
+    return budgeted_copy(client, accounts, APIStatusError)

@@ -14,35 +14,34 @@ except ImportError as error:
     raise ImportError("openai-agents needs: pip install 'microbudget[openai-agents]'") from error
 
 from budget_core.errors import BudgetError, DeadlineExceeded
+from budget_cpython.adapters.account import Accounts, Options
 from budget_cpython.adapters.current import inside
-from budget_cpython.adapters.layer import Options
 from budget_cpython.adapters.openai_agents_model import (
     AgentBudgetError,
-    Layers,
     NamedModel,
     model_of,
     provider_of,
 )
-from budget_cpython.adapters.opened_layers import Caller, layers_of
+from budget_cpython.adapters.opened_accounts import Caller, accounts_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.deadline import Deadline
 
-__all__ = ["AgentBudgetError", "ToolBudget", "budgeted"]
+__all__ = ["AgentBudgetError", "ToolBudgetGuardrail", "budgeted"]
 
 
-def budgeted(what: Any, layers: Layers) -> Any:
-    """Return a model, a provider or an agent of the same type, whose calls draw on the layers.
+def budgeted(what: Any, accounts: Accounts) -> Any:
+    """Return a model, a provider or an agent of the same type, whose calls draw on the accounts.
 
     An agent's tools draw on them as well, and so do the agents that it hands off to. Raises
-    `ValueError` for anything else, and for an agent with another one behind a tool that has no
-    budget.
+    `ValueError` for anything else, for a model whose calls no budget sees, and for an agent with
+    another one behind a tool that has no budget.
     """
     if isinstance(what, ModelProvider):
-        return provider_of(what, layers)
+        return provider_of(what, accounts)
     if isinstance(what, Model):
-        return model_of(what, layers)
+        return model_of(what, accounts)
     if isinstance(what, Agent):
-        return _Agents(layers).budgeted(what)
+        return _Agents(accounts).budgeted(what)
     raise ValueError(
         "budgeted takes a Model, a ModelProvider or an Agent of openai-agents, not "
         f"{type(what).__name__}"
@@ -54,7 +53,7 @@ def caller_of(what: Any) -> Caller:
     return Caller("openai-agents", tools=not isinstance(what, (Model, ModelProvider)))
 
 
-class ToolBudget(ToolInputGuardrail[Any]):  # type: ignore[misc]
+class ToolBudgetGuardrail(ToolInputGuardrail[Any]):  # type: ignore[misc]
     """A guardrail for a tool's `tool_input_guardrails`, which counts its calls.
 
     At the tool's limit, such as `"5 tool:search"` or `"20 tool_calls"`, and after the current
@@ -71,20 +70,20 @@ class ToolBudget(ToolInputGuardrail[Any]):  # type: ignore[misc]
         **options: Unpack[Options],
     ) -> None:
         caller = Caller("openai-agents-tools", models=False)
-        self._layers = layers_of(limits, ledger, account, caller, **options)
+        self._accounts = accounts_of(limits, ledger, account, caller, **options)
         super().__init__(guardrail_function=self._admit, name="budget")
 
     @classmethod
-    def of(cls, layers: Layers) -> "ToolBudget":
-        """Return the guardrail of tools that draw on layers."""
+    def of(cls, accounts: Accounts) -> "ToolBudgetGuardrail":
+        """Return the guardrail of tools that draw on accounts."""
         made = cls()
-        made._layers = layers
+        made._accounts = accounts
         return made
 
     async def _admit(self, data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
         name = data.context.tool_name
         try:
-            async with BudgetedToolCall(self._layers, name):
+            async with BudgetedToolCall(self._accounts, name):
                 return ToolGuardrailFunctionOutput.allow()
         except BudgetError as error:
             return ToolGuardrailFunctionOutput.reject_content(refusal_text(name, error), error)
@@ -93,10 +92,10 @@ class ToolBudget(ToolInputGuardrail[Any]):  # type: ignore[misc]
 class _Agents:
     """Puts one budget round agents: the first, and those that it hands off to."""
 
-    def __init__(self, layers: Layers) -> None:
-        self._layers = layers
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
         self._made: dict[int, tuple[Any, Any]] = {}  # by the id of the first, which is kept
-        self._guardrail = ToolBudget.of(layers)
+        self._guardrail = ToolBudgetGuardrail.of(accounts)
 
     def budgeted(self, agent: Any) -> Any:
         """Return a copy of an agent; agents that hand off to each other stay connected."""
@@ -111,11 +110,8 @@ class _Agents:
 
     def _model_of(self, agent: Any) -> Any:
         if isinstance(agent.model, Model):
-            return model_of(agent.model, self._layers)
-        provider = MultiProvider()
-        return model_of(
-            NamedModel(agent.model, provider.get_model), self._layers, provider.get_model
-        )
+            return model_of(agent.model, self._accounts)
+        return model_of(NamedModel(agent.model, MultiProvider().get_model), self._accounts)
 
     def _tool(self, tool: Any) -> Any:
         if not isinstance(tool, FunctionTool):
@@ -134,11 +130,11 @@ class _Agents:
         return made
 
     def _inside(self, invoke: Any) -> Any:
-        """Return what runs a tool until the deadline; what it calls draws on the budget."""
+        """Return a function that runs a tool until the deadline; its calls draw on the budget."""
 
         async def invoke_inside(context: Any, arguments: str) -> Any:
             try:
-                with inside(self._layers):
+                with inside(self._accounts):
                     async with Deadline.current().scope():
                         return await invoke(context, arguments)
             except DeadlineExceeded as error:

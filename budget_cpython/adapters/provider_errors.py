@@ -1,4 +1,4 @@
-"""What a failed call costs, by the error that its SDK or HTTP client raised."""
+"""The cost of a failed call, by the error that its SDK or HTTP client raised."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -34,7 +34,7 @@ def as_settled(error: BaseException, before: BaseException | None = None) -> Bas
     SDK gives its error. `before` is what its caller was handling when the call began, whose error
     says nothing of it.
     """
-    chain = list(_chain(error, before))
+    chain = list(chain_of(error, before))
     kinds = [_kinds(one) for one in chain]
     if any(names & _BROKEN_OFF and not names & _NEVER_SENT for names in kinds):
         return error
@@ -45,7 +45,8 @@ def as_settled(error: BaseException, before: BaseException | None = None) -> Bas
     return UnbilledError(str(error)) if is_unsent or is_refused else error
 
 
-def _chain(error: BaseException | None, before: BaseException | None) -> Iterator[BaseException]:
+def chain_of(error: BaseException | None, before: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, what caused it, and so on, up to an error that was there before."""
     for _ in range(_DEPTH):
         if error is None or error is before:
             return

@@ -11,34 +11,34 @@ except ImportError as error:
     raise ImportError("pydantic-ai needs: pip install 'microbudget[pydantic-ai]'") from error
 
 from budget_core.errors import BudgetError
+from budget_cpython.adapters.account import BudgetAccount, Options
 from budget_cpython.adapters.current import inside
-from budget_cpython.adapters.layer import Layer, Options
-from budget_cpython.adapters.opened_layers import Caller, layers_of
+from budget_cpython.adapters.opened_accounts import Caller, accounts_of
 from budget_cpython.adapters.pydantic_ai_model import BudgetedModel, refusals
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.deadline import Deadline
 
-__all__ = ["BudgetedModel", "ToolBudget", "budgeted"]
+__all__ = ["BudgetedModel", "ToolBudgetCapability", "budgeted"]
 
 
-def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
-    """Return a model whose requests draw on the layers.
+def budgeted(what: Any, accounts: tuple[BudgetAccount, ...]) -> Any:
+    """Return a model whose requests draw on the accounts.
 
     Of a `FallbackModel` each model does. Raises `ValueError` for anything else.
     """
     if isinstance(what, FallbackModel):
         made = copy(what)
-        made.models = [budgeted(model, layers) for model in what.models]
+        made.models = [budgeted(model, accounts) for model in what.models]
         return made
     if isinstance(what, Model):
-        return BudgetedModel.of(what, layers)
+        return BudgetedModel.of(what, accounts)
     raise ValueError(
         f"budgeted takes a Model of pydantic-ai, not {type(what).__name__}: give an agent "
-        "Agent(budgeted(model, '$5/day'), capabilities=[ToolBudget('5 tool:search')])"
+        "Agent(budgeted(model, '$5/day'), capabilities=[ToolBudgetCapability('5 tool:search')])"
     )
 
 
-class ToolBudget(AbstractCapability[Any]):  # type: ignore[misc]
+class ToolBudgetCapability(AbstractCapability[Any]):  # type: ignore[misc]
     """A budget for the tools of an agent, and for what they call; give it as a capability.
 
     `limits` and the other arguments are those of `budgeted`, or `limits` is a budgeted model, whose
@@ -59,22 +59,22 @@ class ToolBudget(AbstractCapability[Any]):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         if isinstance(limits, BudgetedModel):
-            self._layers = limits.layers
+            self._accounts = limits.accounts
         else:
             caller = Caller("pydantic-ai-tools")
-            self._layers = layers_of(limits, ledger, account, caller, **options)
+            self._accounts = accounts_of(limits, ledger, account, caller, **options)
 
     async def wrap_tool_execute(
         self, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Any
     ) -> Any:
         """Run a tool within the budget."""
-        claim = BudgetedToolCall(self._layers, call.tool_name)
+        claim = BudgetedToolCall(self._accounts, call.tool_name)
         try:
             await claim.begin()
         except BudgetError as error:
             return refusal_text(call.tool_name, error)
         try:
-            with inside(self._layers), refusals():
+            with inside(self._accounts), refusals():
                 async with Deadline.current().scope():
                     return await handler(args)
         finally:

@@ -9,11 +9,11 @@ from pydantic_ai.models.wrapper import WrapperModel
 
 from budget_core.errors import BudgetError
 from budget_core.provider import ChatResponse
+from budget_cpython.adapters.account import BudgetAccount, Options
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.layer import Layer, Options
-from budget_cpython.adapters.opened_layers import Caller, layers_of
+from budget_cpython.adapters.opened_accounts import Caller, accounts_of
 from budget_cpython.adapters.pydantic_ai_request import (
-    Asked,
+    RequestArguments,
     answer_of,
     count,
     report,
@@ -52,21 +52,21 @@ class BudgetedModel(WrapperModel):  # type: ignore[misc]
         **options: Unpack[Options],
     ) -> None:
         super().__init__(wrapped)
-        self.layers = layers_of(limits, ledger, account, Caller("pydantic-ai"), **options)
+        self.accounts = accounts_of(limits, ledger, account, Caller("pydantic-ai"), **options)
 
     @classmethod
-    def of(cls, wrapped: Any, layers: tuple[Layer, ...]) -> "BudgetedModel":
-        """Return a model whose requests draw on layers."""
+    def of(cls, wrapped: Any, accounts: tuple[BudgetAccount, ...]) -> "BudgetedModel":
+        """Return a model whose requests draw on accounts."""
         made = cls(wrapped)
-        made.layers = layers
+        made.accounts = accounts
         return made
 
     async def request(
         self, messages: list[Any], model_settings: Any, model_request_parameters: Any
     ) -> Any:
         """Make a request within the budget."""
-        asked = Asked(messages, model_settings, model_request_parameters)
-        call = BudgetedCall(self.layers, request_of(self.wrapped, asked))
+        asked = RequestArguments(messages, model_settings, model_request_parameters)
+        call = BudgetedCall(self.accounts, request_of(self.wrapped, asked))
         with refusals():
             model, asked = self._to_send(asked, call, await call.begin())
             async with answering(call):
@@ -83,8 +83,8 @@ class BudgetedModel(WrapperModel):  # type: ignore[misc]
         run_context: Any = None,
     ) -> AsyncIterator[Any]:
         """Make a request within the budget, whose answer comes in pieces."""
-        asked = Asked(messages, model_settings, model_request_parameters)
-        call = BudgetedCall(self.layers, request_of(self.wrapped, asked, stream=True))
+        asked = RequestArguments(messages, model_settings, model_request_parameters)
+        call = BudgetedCall(self.accounts, request_of(self.wrapped, asked, stream=True))
         with refusals():
             model, asked = self._to_send(asked, call, await call.begin())
         async with AsyncExitStack() as stack:
@@ -100,12 +100,12 @@ class BudgetedModel(WrapperModel):  # type: ignore[misc]
 
     async def compact_messages(self, request_context: Any, *, instructions: Any = None) -> Any:
         """Have the model shorten a conversation within the budget."""
-        asked = Asked(
+        asked = RequestArguments(
             request_context.messages,
             request_context.model_settings,
             request_context.model_request_parameters,
         )
-        call = BudgetedCall(self.layers, request_of(self.wrapped, asked))
+        call = BudgetedCall(self.accounts, request_of(self.wrapped, asked))
         with refusals():
             await call.begin()
             async with answering(call):
@@ -121,7 +121,9 @@ class BudgetedModel(WrapperModel):  # type: ignore[misc]
         """
         raise UserError("a budget has no batches: use the model itself for them")
 
-    def _to_send(self, asked: Asked, call: BudgetedCall, admitted: Any) -> tuple[Any, Asked]:
+    def _to_send(
+        self, asked: RequestArguments, call: BudgetedCall, admitted: Any
+    ) -> tuple[Any, RequestArguments]:
         model = self.wrapped
         if admitted.model != call.request.model:
             model = _renamed(model, admitted.model)
@@ -129,11 +131,11 @@ class BudgetedModel(WrapperModel):  # type: ignore[misc]
 
 
 def _counted(call: BudgetedCall, response: Any, events_of: Callable[[], Any]) -> Callable[[], Any]:
-    """Return what iterates over a response's events, and ends the call with the last one."""
+    """Return an iterator over a response's events, which ends the call with the last one."""
 
     async def events() -> AsyncGenerator[Any, None]:
         with refusals():
-            async with aclosing(pieces_of(call, events_of())) as found:
+            async with aclosing(pieces_of(call.answering, events_of())) as found:
                 async for event in found:
                     count(call, event)
                     call.report = report(response.usage) or None

@@ -1,4 +1,4 @@
-"""What a call of a pydantic-ai model asks for, what it sends instead, and what it used."""
+"""The request of a pydantic-ai model's call, its changes before it is sent, and its usage."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -7,7 +7,7 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, UserPromptPart
 
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.settling import report_of
 from budget_cpython.adapters.wire.anthropic_messages import Messages
 from budget_cpython.adapters.wire.format import as_count, as_name, ending, lowered
@@ -18,7 +18,7 @@ _TIERS = ("service_tier", "openai_service_tier", "anthropic_service_tier")
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestArguments:
     """The arguments of a model's `request` or `request_stream`."""
 
     messages: list[Any]
@@ -26,11 +26,11 @@ class Asked:
     parameters: Any
 
 
-def request_of(model: Any, asked: Asked, stream: bool = False) -> Request:
-    """Return what a call asks for; what its output has to be called with is no tool."""
+def request_of(model: Any, asked: RequestArguments, stream: bool = False) -> LlmRequest:
+    """Return the request that a call makes; an output tool is not one of its tools."""
     settings = _settings(model, asked)
     tiers = [as_name(settings.get(name)) for name in _TIERS]
-    return Request(
+    return LlmRequest(
         model.model_name,
         _messages(asked),
         [_tool(tool, at) for at, tool in enumerate(_tools(asked.parameters))] or None,
@@ -40,7 +40,9 @@ def request_of(model: Any, asked: Asked, stream: bool = False) -> Request:
     )
 
 
-def to_send(model: Any, asked: Asked, request: Request, admitted: Admitted) -> Asked:
+def to_send(
+    model: Any, asked: RequestArguments, request: LlmRequest, admitted: Admitted
+) -> RequestArguments:
     """Return the arguments of the call to make instead."""
     settings = dict(asked.settings or {})
     parameters = asked.parameters
@@ -59,7 +61,7 @@ def to_send(model: Any, asked: Asked, request: Request, admitted: Admitted) -> A
         settings["max_tokens"] = limit
         _lower_thinking(settings, _settings(model, asked), request.max_tokens, limit)
     messages = with_notices(asked.messages, admitted.notices)
-    return Asked(messages, settings or asked.settings, parameters)
+    return RequestArguments(messages, settings or asked.settings, parameters)
 
 
 def with_notices(messages: list[Any], notices: tuple[str, ...]) -> list[Any]:
@@ -108,7 +110,7 @@ def count(call: BudgetedCall, event: Any) -> None:
 
 
 def text_of(part: Any) -> str:
-    """Return what a part of a message says."""
+    """Return the text of a part of a message."""
     if hasattr(part, "args_as_json_str"):
         return str(part.tool_name) + str(part.args_as_json_str())
     for name in ("model_response_str", "model_response"):  # of a tool's result, of a retry
@@ -120,12 +122,12 @@ def text_of(part: Any) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _settings(model: Any, asked: Asked) -> Json:
+def _settings(model: Any, asked: RequestArguments) -> Json:
     """Return the settings that hold: the model's own, changed by those of the call."""
     return {**(model.settings or {}), **(asked.settings or {})}
 
 
-def _messages(asked: Asked) -> list[Json]:
+def _messages(asked: RequestArguments) -> list[Json]:
     """Return all that is sent as messages, from which the prompt is estimated."""
     found = []
     instructions = None
@@ -168,5 +170,5 @@ def _lower_thinking(settings: Json, known: Json, asked: int | None, limit: int) 
     thinking = known.get("anthropic_thinking")
     if thinking:
         body = {"max_tokens": asked, "thinking": thinking}
-        sent = Messages("").write(body, Admitted("", (), None, limit), Request("", []))
+        sent = Messages("").write(body, Admitted("", (), None, limit), LlmRequest("", []))
         settings["anthropic_thinking"] = sent.get("thinking", {"type": "disabled"})

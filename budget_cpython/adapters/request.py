@@ -1,4 +1,4 @@
-"""What a model call asks for and what it may have, in no vendor's shape."""
+"""The request of a model call, and what of it is admitted, in no vendor's shape."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,8 +8,8 @@ from budget_cpython.adapters.answerers import THE_MODEL, Answerers
 
 
 @dataclass(frozen=True)
-class Request:
-    """What one model call asks for.
+class LlmRequest:
+    """The request of one model call.
 
     - `messages`: dicts with a `role` and a `content`, a text or parts with a `text`, from which the
       prompt is estimated; `tools`: dicts with a `name`, and the vendor's own object as `native`.
@@ -26,19 +26,27 @@ class Request:
     service_tier: str | None = None
     answerers: Answerers = THE_MODEL
 
-    def counted(self, least: int) -> "Request":
-        """Return it with the size of its prompt in the prompt's place: a long one takes a while.
+    def without_tools(self) -> tuple[list[Any], None]:
+        """Return messages that count as these do with the tools, and no tools to withdraw."""
+        if not self.tools:
+            return self.messages, None
+        counted = {"name": "", "arguments": {"tools": self.tools}}
+        return [*self.messages, {"role": "system", "tool_calls": [{"function": counted}]}], None
 
-        With its tools it is `least` tokens or more: fields that nothing here reads count, too.
+    def counted(self, least: int, hidden: int) -> "LlmRequest":
+        """Return the request with the tokens of its prompt in place of the messages.
+
+        A long prompt takes a while to count. `hidden` tokens are in no message. Prompt and tools
+        are at least `least` tokens: fields that nothing here reads count, too.
         """
-        tokens = max(estimate_tokens(self.messages), least - estimate_tokens([], self.tools))
-        tokens -= estimate_tokens([{}])
+        read = estimate_tokens(self.messages) + hidden
+        tokens = max(read, least - estimate_tokens([], self.tools)) - estimate_tokens([{}])
         return replace(self, messages=[{"role": "user", "content": [{"tokens": tokens}]}])
 
 
 @dataclass(frozen=True)
 class Admitted:
-    """What an admitted call sends.
+    """The fields of an admitted call as it is sent.
 
     - `model`: the one that was asked for, or the fallback.
     - `notices`: texts to append to this one call as the user's last messages, never to be kept.
@@ -61,6 +69,6 @@ class Admitted:
         """The vendor's own objects of the tools."""
         return [tool["native"] for tool in self.tools or ()]
 
-    def withdraws_from(self, request: Request) -> bool:
+    def withdraws_from(self, request: LlmRequest) -> bool:
         """Tell whether tools that were asked for are withdrawn."""
         return len(self.tools or ()) < len(request.tools or ())

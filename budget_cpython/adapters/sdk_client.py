@@ -1,27 +1,30 @@
-"""What the clients of openai and anthropic share: both are generated from one template."""
+"""A budget round clients of openai and anthropic, which are generated from one template."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from inspect import iscoroutinefunction, isgeneratorfunction
 from typing import Any, NoReturn, TypeVar
 
+from budget_core.errors import BudgetError
+from budget_cpython.adapters.account import BudgetAccount
+from budget_cpython.adapters.http_attempt import EXTENSION
 from budget_cpython.adapters.http_client import budgeted_http_client
-from budget_cpython.adapters.http_exchange import EXTENSION
-from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.provider_errors import chain_of
 
 T = TypeVar("T")
 
 
-def budgeted_copy(client: T, layers: Sequence[Layer], status_error: type[Exception]) -> T:
-    """Return a copy of a client whose HTTP attempts draw on layers.
+def budgeted_copy(client: T, accounts: Sequence[BudgetAccount], status_error: type[Exception]) -> T:
+    """Return a copy of a client whose HTTP attempts draw on accounts.
 
     It is of the very same class, which these SDKs ask for. A refusal raises their `status_error`,
     whose cause is the error of the budget. Copies with other options stay budgeted.
     """
     original: Any = client
-    http_client = budgeted_http_client(original._client, layers)
-    copied: T = _kept(original.copy(http_client=http_client), layers, status_error)
+    http_client = budgeted_http_client(original._client, accounts)
+    copied: T = _kept(original.copy(http_client=http_client), accounts, status_error)
     return copied
 
 
@@ -30,15 +33,15 @@ def refuse_client(client: object, why: str) -> NoReturn:
     raise ValueError(f"{type(client).__name__} cannot be budgeted: {why}")
 
 
-def _kept(client: Any, layers: Sequence[Layer], status_error: type[Exception]) -> Any:
+def _kept(client: Any, accounts: Sequence[BudgetAccount], status_error: type[Exception]) -> Any:
     """Give one client its own `request` and `copy`: a subclass would not be of its class."""
     copy = client.copy
 
     @wraps(copy)
     def copy_kept(*given: Any, **options: Any) -> Any:
         if options.get("http_client") is not None:
-            options["http_client"] = budgeted_http_client(options["http_client"], layers)
-        return _kept(copy(*given, **options), layers, status_error)
+            options["http_client"] = budgeted_http_client(options["http_client"], accounts)
+        return _kept(copy(*given, **options), accounts, status_error)
 
     client.request = with_cause(client.request, status_error)
     client.copy = client.with_options = copy_kept
@@ -70,11 +73,25 @@ def with_cause(request: Callable[..., Any], status_error: type[Exception]) -> Ca
 
 @contextmanager
 def _causes(status_error: type[Exception]) -> Iterator[None]:
+    before = sys.exception()
     try:
         yield
     except status_error as error:
-        response: Any = getattr(error, "response", None)
-        cause = getattr(response, "extensions", {}).get(EXTENSION)
+        cause = budget_error(error, before)
         if cause is None:
             raise
         raise error from cause
+
+
+def budget_error(error: BaseException, before: BaseException | None) -> BudgetError | None:
+    """Return the budget's error behind that of an SDK: in its chain, or in place of an answer.
+
+    `before` is what its caller was handling when the call began, and is not looked at.
+    """
+    for one in chain_of(error, before):
+        response: Any = getattr(one, "response", None)
+        found = one if isinstance(one, BudgetError) else None
+        found = found or getattr(response, "extensions", {}).get(EXTENSION)
+        if found is not None:
+            return found
+    return None

@@ -1,14 +1,23 @@
-"""What the adapters of frameworks share: how a call is settled, and what it used."""
+"""The end of a framework's call: its settlement, its pieces and its usage report."""
 
 import sys
 from asyncio import CancelledError
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
-from contextlib import aclosing, asynccontextmanager, closing, contextmanager, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from contextlib import (
+    AbstractContextManager,
+    aclosing,
+    asynccontextmanager,
+    closing,
+    contextmanager,
+    nullcontext,
+)
 from typing import Any, Final
 
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.provider_errors import as_settled
 from budget_cpython.deadline import Deadline
+
+Around = Callable[[], AbstractContextManager[None]]
 
 _END: Final = object()  # of a stream
 
@@ -62,19 +71,19 @@ async def answering(call: BudgetedCall) -> AsyncIterator[None]:
             yield
 
 
-def pieces_blocking(call: BudgetedCall, pieces: Any) -> Generator[Any, None, None]:
-    """Yield the pieces of a call's answer, and close it."""
+def pieces_blocking(around: Around, pieces: Any) -> Generator[Any, None, None]:
+    """Yield the pieces of an answer, each of which comes in a `with` of its own, and close it."""
     with closing(pieces):
         while True:
-            with call.answering():  # not while its reader has a piece
+            with around():  # not while its reader has a piece
                 piece = next(pieces, _END)
             if piece is _END:
                 return
             yield piece
 
 
-async def pieces_of(call: BudgetedCall, pieces: Any) -> AsyncGenerator[Any, None]:
-    """Yield the pieces of a call's answer, and close it; each comes before the current deadline.
+async def pieces_of(around: Around, pieces: Any) -> AsyncGenerator[Any, None]:
+    """Yield the pieces of an answer as `pieces_blocking`; each comes before the current deadline.
 
     Raises `DeadlineExceeded`.
     """
@@ -82,7 +91,7 @@ async def pieces_of(call: BudgetedCall, pieces: Any) -> AsyncGenerator[Any, None
     async with aclosing(pieces) if hasattr(pieces, "aclose") else nullcontext():
         while True:
             async with deadline.scope():
-                with call.answering():
+                with around():
                     piece = await anext(pieces, _END)
             if piece is _END:
                 return

@@ -1,12 +1,9 @@
 """The ledgers that calls of threads and of asyncio draw on, each opened once in a process."""
 
-import atexit
 import os
 from contextlib import suppress
 from inspect import iscoroutinefunction
-from threading import Lock
 from typing import Any
-from weakref import WeakValueDictionary
 
 from budget_core.errors import BudgetError
 from budget_core.ledger import memory
@@ -15,6 +12,7 @@ from budget_core.ledger.outbox import finish
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.opening import open_ledger, sqlite_path
 from budget_cpython.ledger.threaded import ThreadedLedger
+from budget_cpython.process_state import GIVEN_LEDGERS, LOCK, OPENED_LEDGERS, at_end
 
 
 class ForkedLedgerError(BudgetError):
@@ -28,11 +26,6 @@ class ForkedLedgerError(BudgetError):
             "its calls cannot be counted: give the budget a ledger that processes share, such as "
             'ledger="sqlite:budget.db", or make it in this process'
         )
-
-
-_OPENED: "dict[str, LedgerPair]" = {}  # by URL, whose file is a real path
-_GIVEN: "WeakValueDictionary[int, LedgerPair]" = WeakValueDictionary()  # by the ledger's id
-_LOCK = Lock()
 
 
 class LedgerPair:
@@ -57,9 +50,9 @@ def pair_of(ledger: Any) -> LedgerPair:
     Two URLs of one SQLite file are the same ledger, as `sqlite:a.db` and `sqlite:./a.db`.
     Raises what `open_ledger` does.
     """
-    known: Any = _OPENED if isinstance(ledger, str) else _GIVEN
+    known: Any = OPENED_LEDGERS if isinstance(ledger, str) else GIVEN_LEDGERS
     key = _url_key(ledger) if isinstance(ledger, str) else id(ledger)
-    with _LOCK:
+    with LOCK:
         pair: LedgerPair | None = known.get(key)
         if pair is None:
             pair = known[key] = LedgerPair(ledger)
@@ -94,13 +87,15 @@ class WaitingLedger:
         return getattr(self.view_of, name)
 
 
-@atexit.register
 def _close() -> None:
     """Deliver the outboxes of ledgers that block, and close the ledgers of URLs."""
     for ledger in list(IN_PROCESS):
         with suppress(Exception):  # the others are still owed something
             if IN_PROCESS[ledger].outbox.entries and not is_awaited(ledger):
                 finish(LedgerAccount(ledger, "agent").flush())
-    for pair in _OPENED.values():
+    for pair in OPENED_LEDGERS.values():
         with suppress(Exception):
             pair.ledger.close()
+
+
+at_end(_close)

@@ -12,9 +12,9 @@ except ImportError as error:
 
 from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_core.provider import ChatResponse
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.layer import Layer
-from budget_cpython.adapters.opened_layers import Caller
+from budget_cpython.adapters.opened_accounts import Caller
 from budget_cpython.adapters.provider_errors import UnbilledError
 from budget_cpython.adapters.settling import pieces_blocking, settled_blocking
 from budget_cpython.adapters.smolagents_model import FINAL_ANSWER, ModelCall
@@ -25,19 +25,19 @@ from budget_cpython.deadline import Deadline
 _POSITIONS = ("stop_sequences", "response_format", "tools_to_call_from")  # of a model's arguments
 
 
-def budgeted(what: Any, layers: tuple[Layer, ...]) -> Any:
-    """Return a model, a tool or an agent like the one given, whose calls draw on layers.
+def budgeted(what: Any, accounts: tuple[BudgetAccount, ...]) -> Any:
+    """Return a model, a tool or an agent like the one given, whose calls draw on accounts.
 
     An agent's model and tools, and those of its managed agents, draw on them. It shares its memory
     with the one given. In its last call that the budget allows, its model gets no tools, and what
     it says is the run's final answer.
     """
     if isinstance(what, Model):
-        return _budgeted_model(what, layers)
+        return _budgeted_model(what, accounts)
     if isinstance(what, Tool):
-        return _budgeted_tool(what, layers)
+        return _budgeted_tool(what, accounts)
     if isinstance(what, MultiStepAgent):
-        return _budgeted_agent(what, layers)
+        return _budgeted_agent(what, accounts)
     raise ValueError(f"budgeted takes a Model, a Tool or an agent of smolagents, not {what!r}")
 
 
@@ -47,40 +47,45 @@ def caller_of(what: Any) -> Caller:
     return Caller("smolagents", models=not is_tool, tools=not is_model)
 
 
-def _budgeted_agent(agent: Any, layers: tuple[Layer, ...], answers: bool = False) -> Any:
+def _budgeted_agent(agent: Any, accounts: tuple[BudgetAccount, ...], answers: bool = False) -> Any:
     """Return an agent on a budget; with `answers` its refused call as a tool is answered."""
     reads = isinstance(agent, ToolCallingAgent)  # a CodeAgent's code needs an error
-    new = twin_of(agent, layers, lambda kind, all_layers: _called_kind(kind, all_layers, answers))
+    new = twin_of(
+        agent, accounts, lambda kind, all_accounts: _called_kind(kind, all_accounts, answers)
+    )
     new.__dict__ = dict(agent.__dict__)
-    new.model = budgeted(agent.model, layers)
+    new.model = budgeted(agent.model, accounts)
     if isinstance(getattr(agent, "python_executor", None), LocalPythonExecutor | None):
         new.tools = {
-            name: tool if name == FINAL_ANSWER else _budgeted_tool(tool, layers, reads)
+            name: tool if name == FINAL_ANSWER else _budgeted_tool(tool, accounts, reads)
             for name, tool in agent.tools.items()
         }
     new.managed_agents = {
-        name: _budgeted_agent(child, layers, reads) for name, child in agent.managed_agents.items()
+        name: _budgeted_agent(child, accounts, reads)
+        for name, child in agent.managed_agents.items()
     }
     return new
 
 
-def _budgeted_tool(tool: Any, layers: tuple[Layer, ...], answers: bool = False) -> Any:
-    return twin_of(tool, layers, lambda kind, all_layers: _called_kind(kind, all_layers, answers))
+def _budgeted_tool(tool: Any, accounts: tuple[BudgetAccount, ...], answers: bool = False) -> Any:
+    return twin_of(
+        tool, accounts, lambda kind, all_accounts: _called_kind(kind, all_accounts, answers)
+    )
 
 
-def _budgeted_model(model: Any, layers: tuple[Layer, ...]) -> Any:
-    return twin_of(model, layers, _model_kind)
+def _budgeted_model(model: Any, accounts: tuple[BudgetAccount, ...]) -> Any:
+    return twin_of(model, accounts, _model_kind)
 
 
-def _called_kind(kind: Any, layers: tuple[Layer, ...], answers: bool) -> Any:
+def _called_kind(kind: Any, accounts: tuple[BudgetAccount, ...], answers: bool) -> Any:
     """Return a kind of tool, or of managed agent, whose calls are counted.
 
     A refused one raises, or is answered with the reason.
     """
 
-    class Budgeted(kind):  # type: ignore[misc]
+    class BudgetedTool(kind):  # type: ignore[misc]
         def __call__(self, *given: Any, **options: Any) -> Any:
-            call = BudgetedToolCall(layers, self.name or "")
+            call = BudgetedToolCall(accounts, self.name or "")
             try:
                 call.begin_blocking()
             except BudgetError as error:
@@ -92,28 +97,28 @@ def _called_kind(kind: Any, layers: tuple[Layer, ...], answers: bool) -> Any:
             finally:
                 call.end_blocking()
 
-    return Budgeted
+    return BudgetedTool
 
 
-def _model_kind(kind: Any, layers: tuple[Layer, ...]) -> Any:
-    class Budgeted(kind):  # type: ignore[misc]
+def _model_kind(kind: Any, accounts: tuple[BudgetAccount, ...]) -> Any:
+    class BudgetedLlm(kind):  # type: ignore[misc]
         def generate(self, messages: Any, *given: Any, **options: Any) -> Any:
-            asked = ModelCall(self, kind, layers, messages, _by_name(given, options), False)
+            asked = ModelCall(self, kind, accounts, messages, _by_name(given, options), False)
             asked.admit()
             with _settled(asked.call), asked.call.answering():
                 answer = kind.generate(asked.model, asked.messages, **asked.options)
             return asked.end(answer)
 
-    class BudgetedStream(Budgeted):
+    class BudgetedStream(BudgetedLlm):
         def generate_stream(self, messages: Any, *given: Any, **options: Any) -> Iterator[Any]:
-            asked = ModelCall(self, kind, layers, messages, _by_name(given, options), True)
+            asked = ModelCall(self, kind, accounts, messages, _by_name(given, options), True)
             asked.admit()
             with _settled(asked.call):
                 pieces = kind.generate_stream(asked.model, asked.messages, **asked.options)
-                yield from _watched(asked, pieces_blocking(asked.call, pieces))
+                yield from _watched(asked, pieces_blocking(asked.call.answering, pieces))
             asked.call.end_blocking(ChatResponse(""))
 
-    return BudgetedStream if hasattr(kind, "generate_stream") else Budgeted
+    return BudgetedStream if hasattr(kind, "generate_stream") else BudgetedLlm
 
 
 def _by_name(given: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:

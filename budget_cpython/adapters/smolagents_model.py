@@ -7,9 +7,9 @@ from typing import Any
 from smolagents import models
 
 from budget_core.provider import ChatResponse
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.layer import Layer
-from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.wire.format import ending
 from budget_cpython.deadline import Deadline
 
@@ -22,14 +22,14 @@ _TIMEOUT = 600  # seconds, as OpenAI's; a shorter one is the deadline's, and is 
 class ModelCall:
     """One call of `generate` or `generate_stream`: `options` are what it was given by name.
 
-    `call` draws on layers. After `admit`, `model` answers `messages` with `options`.
+    `call` draws on accounts. After `admit`, `model` answers `messages` with `options`.
     """
 
     def __init__(
         self,
         model: Any,
         kind: type,
-        layers: Sequence[Layer],
+        accounts: Sequence[BudgetAccount],
         messages: list[Any],
         options: dict[str, Any],
         stream: bool,
@@ -47,8 +47,8 @@ class ModelCall:
             self._offered = [{"name": "python", "native": None}]  # a CodeAgent writes its calls
         self._limit_name, limit = _limit_of(model, options)
         asked = [{"role": _role_of(one), "content": _content_of(one)} for one in messages]
-        request = Request(model.model_id or "", asked, self._offered or None, limit, stream)
-        self.call = BudgetedCall(layers, request)
+        request = LlmRequest(model.model_id or "", asked, self._offered or None, limit, stream)
+        self.call = BudgetedCall(accounts, request)
 
     def admit(self) -> None:
         """Admit the call, and make what is sent; raises as `BudgetedCall.begin_blocking`."""

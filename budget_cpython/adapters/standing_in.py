@@ -3,9 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from budget_cpython.adapters.layer import Layer
-
-Layers = tuple[Layer, ...]
+from budget_cpython.adapters.account import Accounts
 
 
 class StandingIn:
@@ -36,19 +34,19 @@ class StandingIn:
         return f"<budgeted {self.__dict__['_inner']!r}>"
 
 
-def twin_of(what: Any, layers: Layers, kind_of: Callable[[Any, Layers], Any]) -> Any:
+def twin_of(what: Any, accounts: Accounts, kind_of: Callable[[Any, Accounts], Any]) -> Any:
     """Return an object of a subclass of the given one's class, which shares its state.
 
-    `kind_of(kind, layers)` makes the subclass. A twin's own twin has the layers of both.
+    `kind_of(kind, accounts)` makes the subclass. A twin's own twin has the accounts of both.
     """
     kind, own = getattr(type(what), "_budgeted", (type(what), ()))
-    return with_state_of(what, budgeted_kind(kind, (*own, *layers), kind_of))
+    return with_state_of(what, budgeted_kind(kind, (*own, *accounts), kind_of))
 
 
-def budgeted_kind(kind: Any, layers: Layers, kind_of: Callable[[Any, Layers], Any]) -> Any:
-    """Return the class of the twins of a class, from which `twin_of` reads their layers."""
-    made = named_like(kind, kind_of(kind, layers))
-    made._budgeted = (kind, layers)
+def budgeted_kind(kind: Any, accounts: Accounts, kind_of: Callable[[Any, Accounts], Any]) -> Any:
+    """Return the class of the twins of a class, from which `twin_of` reads their accounts."""
+    made = named_like(kind, kind_of(kind, accounts))
+    made._budgeted = (kind, accounts)
     return made
 
 

@@ -1,44 +1,44 @@
-"""How a call of a tool draws on layers: one of `tool_calls`, one of its own axis, and its price."""
+"""A call of a tool that draws on accounts: one of `tool_calls`, one of its axis, its price."""
 
 from collections.abc import Sequence
 from typing import Any, Self
 
+from budget_core.ledger.checks import AXES
 from budget_core.ledger.errors import UnknownAccountError
-from budget_core.ledger.limit import AXES
 from budget_core.ledger.llm_account import LedgerAccount
 from budget_core.ledger.llm_hold import LlmHold
 from budget_core.ledger.outbox import finish
 from budget_core.ledger.records import Hold
 from budget_core.ledger.waiting import reserve_waiting
 from budget_core.provider import maybe_await
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import distinct
-from budget_cpython.adapters.current import current_layers
-from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.current import current_accounts
 from budget_cpython.deadline import Deadline
 from budget_cpython.ledger.limit_words import TOOL_CALLS
 
 
 def refusal_text(name: str, error: Exception) -> str:
-    """Return what a model reads in place of the result of a tool that its budget refused."""
+    """Return the text for a model in place of the result of a tool that its budget refused."""
     return f"[Budget] The tool {name} was not called: {error}. Go on without it."
 
 
 class BudgetedToolCall:
-    """One call of a tool that draws on layers: those of the blocks around it, then its `own`.
+    """One call of a tool that draws on accounts: those of the blocks around it, then its `own`.
 
     On each it claims one of `tool_calls`, and one of an axis with the tool's own name, where a
-    limit names them, and the tool's price from the layer's `tool_prices`. This is held from `begin`
-    on. One of `end`, `release` and `abandon` settles it; what comes after does nothing. `with` and
-    `async with` begin and end it, also where the tool raises.
+    limit names them, and the tool's price from the account's `tool_prices`. This is held from
+    `begin` on. One of `end`, `release` and `abandon` settles it; what comes after does nothing.
+    `with` and `async with` begin and end it, also where the tool raises.
 
-    With `alone` it draws on its `own` layers only. The blocking forms need no event loop, and work
-    inside one.
+    With `alone` it draws on its `own` accounts only. The blocking forms need no event loop, and
+    work inside one.
     """
 
-    def __init__(self, own: Sequence[Layer], name: str, *, alone: bool = False) -> None:
+    def __init__(self, own: Sequence[BudgetAccount], name: str, *, alone: bool = False) -> None:
         self.name = name
-        self._layers = distinct([*(() if alone else current_layers()), *own])
-        self._held: list[tuple[Layer, LlmHold]] = []
+        self._accounts = distinct([*(() if alone else current_accounts()), *own])
+        self._held: list[tuple[BudgetAccount, LlmHold]] = []
 
     def begin_blocking(self) -> None:
         """Admit the call.
@@ -60,9 +60,9 @@ class BudgetedToolCall:
         """Record the call of a tool that has run, as `end_blocking` does."""
         try:
             while self._held:
-                layer, hold = self._held.pop()
+                account, hold = self._held.pop()
                 await hold.commit(hold.amounts)
-                layer.note(hold.amounts)
+                account.note(hold.amounts)
         finally:
             self.abandon()
 
@@ -99,11 +99,11 @@ class BudgetedToolCall:
     async def _begin(self, is_blocking: bool) -> None:
         Deadline.current().check_or_raise()
         try:
-            for layer in self._layers:
-                hold = await _hold(layer, self.name, is_blocking)
+            for account in self._accounts:
+                hold = await _hold(account, self.name, is_blocking)
                 if hold is not None:
                     hold.begin()
-                    self._held.append((layer, hold))
+                    self._held.append((account, hold))
         except GeneratorExit:
             self._give_back()
             raise
@@ -117,39 +117,38 @@ class BudgetedToolCall:
             self._held.pop()[1].abandon()
 
 
-async def _hold(layer: Layer, name: str, is_blocking: bool) -> LlmHold | None:
-    """Hold on one layer what a tool's call claims there, if it claims anything."""
-    provider: Any = layer.wrapper(is_blocking).inner
-    account: LedgerAccount = provider.ledger_account
-    price = layer.tool_prices.get(name, 0)
+async def _hold(account: BudgetAccount, name: str, is_blocking: bool) -> LlmHold | None:
+    """Hold on one account what a tool's call claims there, if it claims anything."""
+    held_in = account.in_ledger(is_blocking)
+    price = account.tool_prices.get(name, 0)
     asked = {TOOL_CALLS: 1, **({"nano_usd": price} if price else {})}
     try:
-        counted = {row.axis for row in await maybe_await(account.ledger.balance(account.path))}
+        counted = {row.axis for row in await maybe_await(held_in.ledger.balance(held_in.path))}
         own = [name] if name not in AXES else []
         asked = {axis: asked.get(axis, 1) for axis in [*asked, *own] if axis in counted}
         if not asked:
             return None
-        return LlmHold(account, await _reserve(account, asked), None)
+        return LlmHold(held_in, await _reserve(held_in, asked), None)
     except (UnknownAccountError, ValueError):
         raise  # a mistake of the caller's, not the end of a budget
     except Exception as error:
-        provider.report_refusal(error)
-        if layer.is_strict:
+        held_in.report_refusal(error)
+        if account.is_strict:
             raise
-        return LlmHold(account, Hold(account.path, "", asked, Hold.RELEASED), None)
+        return LlmHold(held_in, Hold(held_in.path, "", asked, Hold.RELEASED), None)
 
 
 async def _reserve(account: LedgerAccount, asked: dict[str, Any]) -> Hold:
-    """Reserve amounts, after what the ledger is still owed, and wait for them if the layer does."""
+    """Reserve amounts, after what the ledger is still owed; wait for them if the account does."""
     if account.outbox.entries:
         await account.catch_up()
     wait_ms = account.wait_ms
     if not wait_ms or getattr(account.ledger, "WAITS_ELSEWHERE", False):
-        return await account.hold(asked, None, wait_ms)
+        return await account.hold_amounts(asked, None, wait_ms)
 
     async def ask(operation: str, *arguments: Any) -> Any:
         if operation == "reserve":
-            return await account.hold(asked)
+            return await account.hold_amounts(asked)
         return await maybe_await(getattr(account.ledger, operation)(*arguments))
 
     return await reserve_waiting(

@@ -11,17 +11,17 @@ written), `model` and `scripts` (the reply), `usage` (tokens), `http_handler` (H
 (models that misbehave), `server` (routes, and what is recorded).
 """
 
-from budget_cpython.endpoint.calls import Answer, Asked, Reply, ToolCall, Usage
+from budget_cpython.endpoint.calls import Answer, Asked, Reply, ScriptedToolCall, ScriptedUsage
 from budget_cpython.endpoint.checks import ApiError
-from budget_cpython.endpoint.server import Request, ScriptedEndpoint
+from budget_cpython.endpoint.server import ReceivedRequest, ScriptedEndpoint
 
 __all__ = [
     "Answer",
     "ApiError",
     "Asked",
+    "ReceivedRequest",
     "Reply",
-    "Request",
     "ScriptedEndpoint",
-    "ToolCall",
-    "Usage",
+    "ScriptedToolCall",
+    "ScriptedUsage",
 ]

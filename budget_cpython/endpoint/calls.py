@@ -16,7 +16,7 @@ def count_tokens(chars: int) -> int:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a request asks for.
+    """A request to the scripted endpoint.
 
     `messages` are those of chat completions, whatever the vendor. `tools` are those that may be
     called, by name with their parameters' schema; `forced` if one of them has to be. `max_tokens`
@@ -40,14 +40,14 @@ class Asked:
     thinking: int | None = None
 
 
-class ToolCall(NamedTuple):
+class ScriptedToolCall(NamedTuple):
     """A tool the model wants called; `arguments` is JSON text."""
 
     name: str
     arguments: str
 
 
-class Usage(NamedTuple):
+class ScriptedUsage(NamedTuple):
     """Tokens used: `cached` and `written` are part of `prompt`, `reasoning` of `completion`."""
 
     prompt: int
@@ -66,9 +66,9 @@ class Reply:
     """
 
     content: str = ""
-    calls: tuple[ToolCall, ...] = ()
+    calls: tuple[ScriptedToolCall, ...] = ()
     thinking: str = ""
-    usage: Usage | None = None
+    usage: ScriptedUsage | None = None
     halfway: Callable[[], object] | None = None
     cut: bool = False
 
@@ -91,4 +91,4 @@ class Answer:
     asked: Asked
     number: int
     reply: Reply
-    usage: Usage | None
+    usage: ScriptedUsage | None

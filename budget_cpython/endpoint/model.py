@@ -13,7 +13,13 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from budget_cpython.endpoint.calls import CHARS_PER_TOKEN, Asked, Reply, ToolCall, count_tokens
+from budget_cpython.endpoint.calls import (
+    CHARS_PER_TOKEN,
+    Asked,
+    Reply,
+    ScriptedToolCall,
+    count_tokens,
+)
 from budget_cpython.endpoint.checks import Json, parse_object
 
 NOTICE_MARK: Final = "[Budget"
@@ -57,7 +63,7 @@ def cut_reply(reply: Reply, max_tokens: int | None) -> Reply:
     content = reply.content[: left - len(thinking)]
     left -= len(thinking) + len(content)
     calls = [
-        ToolCall(name, arguments[: left - len(name)])
+        ScriptedToolCall(name, arguments[: left - len(name)])
         for name, arguments in reply.calls
         if len(name) <= left
     ]
@@ -106,16 +112,16 @@ def _note_result(turn: _Turn, name: str, path: str, text: str) -> None:
         turn.texts.setdefault(path, text)
 
 
-def _next_call(turn: _Turn) -> ToolCall | None:
+def _next_call(turn: _Turn) -> ScriptedToolCall | None:
     if turn.calls >= MAX_CALLS:
         return None
     if not turn.files:
-        return ToolCall(LIST_FILES, "{}")
+        return ScriptedToolCall(LIST_FILES, "{}")
     path = min(turn.files, key=lambda name: turn.reads[name])
-    return ToolCall(READ_FILE, json.dumps({"path": path}))
+    return ScriptedToolCall(READ_FILE, json.dumps({"path": path}))
 
 
-def _beside(call: ToolCall, turn: _Turn) -> str:
+def _beside(call: ScriptedToolCall, turn: _Turn) -> str:
     if call.name == LIST_FILES:
         return "Let me look again which files there are." if turn.calls else "Let me look around."
     path = _path(call.arguments)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from budget_cpython.endpoint.calls import CHARS_PER_TOKEN, Asked, Reply, ToolCall
+from budget_cpython.endpoint.calls import CHARS_PER_TOKEN, Asked, Reply, ScriptedToolCall
 from budget_cpython.endpoint.checks import Json
 from budget_cpython.endpoint.model import next_reply
 
@@ -27,7 +27,7 @@ class Script(NamedTuple):
 
 
 def script_of(model: str) -> Callable[[Asked], Reply]:
-    """Return what decides the replies of `model`."""
+    """Return the script of a model's replies."""
     return SCRIPTS[model].reply if model in SCRIPTS else next_reply
 
 
@@ -40,7 +40,9 @@ def _parallel(asked: Asked) -> Reply:
     answered = asked.messages and asked.messages[-1]["role"] == "tool"
     if answered and not asked.forced:
         return Reply("The tools have answered.")
-    calls = [ToolCall(name, json.dumps(_arguments(asked.tools[name]))) for name in asked.tools]
+    calls = [
+        ScriptedToolCall(name, json.dumps(_arguments(asked.tools[name]))) for name in asked.tools
+    ]
     return Reply("" if calls else "There are no tools.", tuple(calls))
 
 

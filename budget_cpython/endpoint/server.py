@@ -27,7 +27,7 @@ DEFAULT_MODEL: Final = "scripted"
 _MODELS: Final = re.compile("/v1(?:alpha|beta)?/models(?:/([^/:]+))?")
 
 
-class Request(NamedTuple):
+class ReceivedRequest(NamedTuple):
     """A request as it came: `headers` by lower-case names, `body` empty unless a JSON object."""
 
     method: str
@@ -58,11 +58,11 @@ class ScriptedEndpoint:
         self.api_key = api_key
         self.scripts = dict(scripts or {})
         self._lock = threading.Lock()
-        self._requests: deque[Request] = deque(maxlen=keep)
+        self._requests: deque[ReceivedRequest] = deque(maxlen=keep)
         self._answers: deque[Answer] = deque(maxlen=keep)
         self._cache = PromptCache()
         self._numbers = itertools.count(1)
-        self._server = _Server(self, port)
+        self._server = _EndpointServer(self, port)
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
@@ -76,7 +76,7 @@ class ScriptedEndpoint:
         return f"http://{HOST}:{self._server.server_address[1]}"
 
     @property
-    def requests(self) -> list[Request]:
+    def requests(self) -> list[ReceivedRequest]:
         """Return the last requests, oldest first, refused ones too."""
         with self._lock:
             return list(self._requests)
@@ -106,7 +106,7 @@ class ScriptedEndpoint:
         """Answer a request whose body was read; raises `ApiError`."""
         body, wrong = _parse(raw)
         with self._lock:
-            row = Request(http.command, http.address, http.query, http.fields, body)
+            row = ReceivedRequest(http.command, http.address, http.query, http.fields, body)
             self._requests.append(row)
         form, models = format_of(http.address), _MODELS.fullmatch(http.address)
         if http.command == "POST" and form is not None:
@@ -142,7 +142,7 @@ class ScriptedEndpoint:
             raise ApiError(401, message, code="invalid_api_key", headers=headers)
 
 
-class _Server(ThreadingTCPServer):
+class _EndpointServer(ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False

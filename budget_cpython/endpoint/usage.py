@@ -5,7 +5,7 @@ import threading
 from collections import deque
 from typing import Final
 
-from budget_cpython.endpoint.calls import CHARS_PER_TOKEN, Asked, Reply, Usage, count_tokens
+from budget_cpython.endpoint.calls import CHARS_PER_TOKEN, Asked, Reply, ScriptedUsage, count_tokens
 
 CACHE_STEP: Final = 128
 MAX_PROMPTS: Final = 16
@@ -18,7 +18,7 @@ class PromptCache:
         self._lock = threading.Lock()
         self._prompts: deque[tuple[str, list[str]]] = deque(maxlen=MAX_PROMPTS)
 
-    def use(self, asked: Asked, reply: Reply) -> Usage:
+    def use(self, asked: Asked, reply: Reply) -> ScriptedUsage:
         """Return the usage of a call, in whole cache steps, and remember its prompt."""
         prefix = asked.prompt[: asked.cacheable]
         with self._lock:
@@ -28,7 +28,7 @@ class PromptCache:
         if reply.usage is not None:
             return reply.usage
         cached = _steps(max(seen, default=0))
-        return Usage(
+        return ScriptedUsage(
             count_tokens(_chars(asked.prompt)),
             count_tokens(reply.chars) * asked.answers,
             cached,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from starlette.exceptions import HTTPException
 
-from budget_core.ledger.limit import chain, check_path
+from budget_core.ledger.checks import chain, check_path
 from budget_cpython.proxy.headers import key_of
 from budget_cpython.serve.addresses import check_local
 from budget_cpython.serve.keys import EVERY_ACCOUNT, Key, KeyFile, KeyFileError

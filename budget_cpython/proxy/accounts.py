@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from budget_core.ledger.errors import BudgetExceededError
-from budget_core.ledger.llm_account import LedgerAccount
 from budget_core.ledger.records import Balance
 from budget_core.provider import maybe_await
-from budget_cpython.adapters.layer import Layer
-from budget_cpython.proxy.recorder import AsAsked, Quiet, Recorder
+from budget_cpython.adapters.account import BudgetAccount
+from budget_cpython.adapters.http_attempt import Terms
+from budget_cpython.proxy.recorder import RecordedCall
 from budget_cpython.proxy.usage_by_model import UsageByModel
 from budget_cpython.wall_clock import WALL
 
@@ -18,39 +17,39 @@ _OF_EACH_CALL = ("calls", "tokens")
 
 @dataclass(frozen=True)
 class Rules:
-    """How the calls of one account are kept within its budget.
+    """The rules that keep the calls of one account within its budget.
 
-    `layers` are the accounts that each call draws on, the outermost first. With `notices` the model
+    `accounts` are those that each call draws on, the outermost first. With `notices` the model
     reads of limits that are near, and loses tools; else messages and tools stay as they are.
     `strict` refuses requests that are not model calls of a known format.
     """
 
-    layers: Sequence[Layer]
+    accounts: Sequence[BudgetAccount]
     notices: bool = False
     strict: bool = False
 
 
-class Account:
-    """One account's rules, with what every call of it passes."""
+class ProxyAccount:
+    """One account's rules, with the record of what its calls used."""
 
     def __init__(self, rules: Rules, record: UsageByModel) -> None:
         self.strict = rules.strict
-        recorder = Recorder(record, bool(rules.layers))
-        self.layers: list[Any] = [recorder, *rules.layers]
-        if not rules.notices:
-            self.layers = [recorder, Quiet(), *rules.layers, AsAsked()]
-        providers: list[Any] = [layer.wrapper(False).inner for layer in rules.layers]
-        self._accounts: list[LedgerAccount] = [one.ledger_account for one in providers]
-        rows = zip(rules.layers, self._accounts, strict=True)
-        self._strict = [account for layer, account in rows if layer.is_strict]
+        self._rules = rules
+        self._record = record
+
+    def terms(self) -> Terms:
+        """Return the accounts of one call; its observer records the call."""
+        rules = self._rules
+        return Terms(rules.accounts, RecordedCall(self._record), as_asked=not rules.notices)
 
     async def refuse_spent(self) -> None:
         """Raise `BudgetExceededError` if no model call can fit: calls or tokens are spent.
 
         Money is not asked for: some models are free. Raises what the ledgers raise, too.
         """
-        for account in self._strict:
-            for row in await maybe_await(account.ledger.balance(account.path)):
+        strict = [account for account in self._rules.accounts if account.is_strict]
+        for one in [account.in_ledger(False) for account in strict]:
+            for row in await maybe_await(one.ledger.balance(one.path)):
                 # a limit of 0 may be what a service shows of an account above its key's
                 if row.axis in _OF_EACH_CALL and row.limit and row.spent >= row.limit:
                     raise _spent(row)

@@ -17,11 +17,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from budget_core.ledger import memory
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.http_client import budgeted_http_client
-from budget_cpython.adapters.layer import Layer
 from budget_cpython.deadline import Deadline
 from budget_cpython.proxy.access import Access
-from budget_cpython.proxy.accounts import Account, Rules
+from budget_cpython.proxy.accounts import ProxyAccount, Rules
 from budget_cpython.proxy.exchange import Exchange
 from budget_cpython.proxy.forward import Forward
 from budget_cpython.proxy.headers import to_upstream
@@ -32,6 +32,7 @@ from budget_cpython.serve.served_ledger import ServedLedger, probes
 TIMEOUT_HEADER = "x-microbudget-timeout"
 MAX_BODY = 1 << 25  # bytes
 READ_ON_S = 60.0
+SWITCH_S = 0.0005  # of the command's process: threads that read large bodies let the loop go on
 UPSTREAM_TIMEOUT_S = 600.0
 _LEDGER_S = 10.0  # seconds to answer /readyz
 _CONNECT_S = 10.0
@@ -57,8 +58,8 @@ class Proxy:
     start, by all accounts of this process. `running` serves it in a thread:
 
     ```python
-    layer = Layer(parse_limits("$5"))
-    proxy = Proxy({"openai": "https://api.openai.com"}, [layer])
+    account = BudgetAccount(parse_limits("$5"))
+    proxy = Proxy({"openai": "https://api.openai.com"}, [account])
     with proxy.running() as url:
         ...  # OpenAI's clients take f"{url}/v1" as their base URL, Anthropic's url itself
     print(proxy.usage.rows())
@@ -67,12 +68,12 @@ class Proxy:
     - `upstreams` are URLs or `Upstream`s by name. A path's first segment, if it is a name, chooses
       one; else a single one gets everything, and of several the path's format decides between
       `openai`, `anthropic` and `google`.
-    - `layers` are the accounts that every call draws on, the outermost first; or a function that
+    - `accounts` are those that every call draws on, the outermost first; or a function that
       returns the `Rules` of an account's path, which `access` finds for each request.
     - `notices` tells the model of limits, and withdraws tools near them; without it messages and
       tools stay as they are. `strict` refuses requests that are not model calls of a known format;
       without it they count as one call each, unless they are free. Both are parts of `Rules`.
-    - `ledger` is asked by `/readyz` whether it answers: by default that of the first layer.
+    - `ledger` is asked by `/readyz` whether it answers: by default that of the first account.
     - `read_on_s` is how many seconds an answer is read on after its client has left, to learn what
       it used. `max_body` is the most bytes of a request, `upstream_timeout_s` how long an upstream
       may send nothing.
@@ -81,7 +82,7 @@ class Proxy:
     def __init__(
         self,
         upstreams: Mapping[str, "Upstream | str"],
-        layers: "Sequence[Layer] | Callable[[str], Rules]",
+        accounts: "Sequence[BudgetAccount] | Callable[[str], Rules]",
         *,
         access: Access | None = None,
         notices: bool = False,
@@ -99,11 +100,11 @@ class Proxy:
             for name, one in upstreams.items()
         }
         self._access = access or Access("budget")
-        if callable(layers):
-            rules_of = layers
+        if callable(accounts):
+            rules_of = accounts
         else:
-            rules = Rules(list(layers), notices, strict)
-            ledger = ledger or (rules.layers[0].ledger if rules.layers else None)
+            rules = Rules(list(accounts), notices, strict)
+            ledger = ledger or (rules.accounts[0].ledger if rules.accounts else None)
 
             def rules_of(path: str) -> Rules:
                 return rules
@@ -111,7 +112,7 @@ class Proxy:
         self._rules_of = rules_of
         self._account = lru_cache(_MOST_ACCOUNTS)(self._open_account)
         self._running: set[asyncio.Task[Any]] = set()
-        self._ledgers: dict[int, Layer] = {}  # one layer of each ledger, by the ledger's id
+        self._ledgers: dict[int, BudgetAccount] = {}  # one of each ledger, by its id
         timeout = httpx.Timeout(upstream_timeout_s, connect=_CONNECT_S, pool=None)
         self._timeouts = timeout.as_dict()
         self._client: httpx.AsyncClient | None = None
@@ -154,8 +155,8 @@ class Proxy:
         running = self._running - {asyncio.current_task()}
         if running:
             await asyncio.wait(running)
-        for layer in list(self._ledgers.values()):
-            await layer.flush()
+        for account in list(self._ledgers.values()):
+            await account.flush()
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         task: Any = asyncio.current_task()
@@ -182,12 +183,12 @@ class Proxy:
             except asyncio.CancelledError:  # by the server: it waits no longer for answers
                 await exchange.refuse(HTTPException(503, "the proxy is being stopped"))
 
-    def _open_account(self, path: str) -> Account:
+    def _open_account(self, path: str) -> ProxyAccount:
         rules = self._rules_of(path)
-        for layer in rules.layers:
-            if not isinstance(layer.ledger, memory.Ledger):
-                self._ledgers[id(layer.ledger)] = layer
-        return Account(rules, self.usage)
+        for account in rules.accounts:
+            if not isinstance(account.ledger, memory.Ledger):
+                self._ledgers[id(account.ledger)] = account
+        return ProxyAccount(rules, self.usage)
 
     def _prepare(self, scope: Scope, headers: Headers, path: bytes, vendor: str) -> Forward:
         """Return how a request is sent on; `HTTPException` for one that is not."""
@@ -213,7 +214,7 @@ class Proxy:
 
 
 def _open_client() -> httpx.AsyncClient:
-    """Return a client whose model calls draw on the layers that each request names.
+    """Return a client whose model calls draw on the accounts that each request names.
 
     It keeps no cookie: the next request may be another account's. It goes through the proxies that
     the environment names, as in `HTTPS_PROXY`.

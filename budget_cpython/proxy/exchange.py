@@ -10,6 +10,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from budget_cpython.adapters.event_loop import aside
 from budget_cpython.proxy.upstreams import ANTHROPIC, GOOGLE
 
 # Of each status: Anthropic's word, Google's, ours as OpenAI's `code`, and whether to try again.
@@ -48,16 +49,19 @@ class Exchange:
 
         Raises `HTTPException` above `most` bytes, and `ClientDisconnect` if the client leaves.
         """
-        body = bytearray()
+        pieces = []
+        size = 0
         while self._unread:
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 raise ClientDisconnect
             self._unread = message.get("more_body", False)
-            body += message.get("body", b"")
-            if len(body) > most:
-                raise HTTPException(413, f"a request has at most {most} bytes")
-        return bytes(body)
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+            if size > most:
+                raise HTTPException(413, f"a request has at most {most} bytes (--max-body)")
+        body: bytes = await aside(size)(b"".join, pieces)
+        return body
 
     async def watch(self, limit: asyncio.Timeout, read_on_s: Callable[[], float]) -> None:
         """Wait for the client to leave, and then ask for how long its answer is read on."""

@@ -11,13 +11,12 @@ import httpx
 from starlette.exceptions import HTTPException
 
 from budget_core.errors import BudgetError, DeadlineExceeded
-from budget_cpython.adapters.http_exchange import EXTENSION
+from budget_cpython.adapters.http_attempt import EXTENSION
 from budget_cpython.adapters.wire import LARGE, WireFormat, find_format, refusal
 from budget_cpython.deadline import Deadline
-from budget_cpython.proxy.accounts import Account
+from budget_cpython.proxy.accounts import ProxyAccount
 from budget_cpython.proxy.exchange import Exchange
 from budget_cpython.proxy.headers import Headers, to_client
-from budget_cpython.proxy.recorder import AdmissionMark
 
 log = logging.getLogger("microbudget.proxy")
 _MODELS = re.compile(r".*/models(/[^:]*)?")
@@ -32,7 +31,7 @@ class Forward:
     headers: Headers
     client: httpx.AsyncClient
     timeouts: dict[str, Any]
-    account: Account
+    account: ProxyAccount
     deadline: Deadline | None
     read_on_s: float
     format: WireFormat | None = field(init=False)
@@ -72,18 +71,18 @@ class Forward:
             await exchange.refuse(HTTPException(502, text))
 
     async def _run_in_time(self, exchange: Exchange, body: bytes) -> None:
-        mark = AdmissionMark()
+        terms = self.account.terms()
         request = httpx.Request(
             self.method,
             self.url,
             headers=self.headers,
             content=body or None,
-            extensions={"timeout": self.timeouts, EXTENSION: [*self.account.layers, mark]},
+            extensions={"timeout": self.timeouts, EXTENSION: terms},
         )
         left = None if self.deadline is None else self.deadline.remaining_seconds()
 
-        def read_on_s() -> float:
-            return self.read_on_s if mark.is_set else 0  # else nothing was sent that costs
+        def read_on_s() -> float:  # none for what costs nothing
+            return self.read_on_s if terms.observer.may_be_sent else 0
 
         async with asyncio.timeout(left) as limit:
             watch = asyncio.create_task(exchange.watch(limit, read_on_s))

@@ -1,4 +1,4 @@
-"""How accounts are kept: what the command's options say, and a file says for some of them."""
+"""The settings of accounts: the command's options, and those of a file for some accounts."""
 
 import tomllib
 from collections.abc import Callable, Mapping
@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from budget_core.errors import refuse
-from budget_core.ledger.limit import Limit, chain, check_path
+from budget_core.ledger.checks import chain, check_path
+from budget_core.ledger.limit import Limit
 from budget_core.prices import Price
-from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.ledger.limit_parser import check_counted, parse_limits
 from budget_cpython.price_table import PriceTable, check_deployments
 from budget_cpython.proxy.accounts import Rules
@@ -27,7 +28,7 @@ SAID: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What is said of each account, and the prices and deployments that no list has.
+    """The options of each account, and the prices and deployments that no list has.
 
     What a file says of an account goes for it and for all below it, and before what is said of all.
     """
@@ -38,7 +39,7 @@ class Settings:
     deployments: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, path: str) -> dict[str, Any]:
-        """Return what is said of an account, and of those above it."""
+        """Return the options of an account, with those of the accounts above it."""
         found = dict(self.everywhere)
         for account in chain(path):
             found.update(self.accounts.get(account, {}))
@@ -46,12 +47,18 @@ class Settings:
         return found
 
     def limits(self) -> dict[str, list[Limit]]:
-        """Return the limits of accounts that have some here."""
+        """Return the limits of accounts that have some here; `ValueError` names the account."""
         rows = self.accounts.items()
-        found = {path: parse_limits(row["limit"]) for path, row in rows if "limit" in row}
-        for path, limits in found.items():
-            check_counted(limits, f"the account {path} of a proxy", tools=False)
-        return found
+        return {path: _limits_of(path, row["limit"]) for path, row in rows if "limit" in row}
+
+
+def _limits_of(path: str, text: str) -> list[Limit]:
+    try:
+        limits = parse_limits(text, tools=False)
+    except ValueError as error:
+        raise ValueError(f"the limit of account {path!r}: {error}") from None
+    check_counted(limits, f"the account {path} of a proxy", tools=False)
+    return limits
 
 
 def rules_on(ledger: Any, settings: Settings) -> "Callable[[str], Rules]":
@@ -59,7 +66,7 @@ def rules_on(ledger: Any, settings: Settings) -> "Callable[[str], Rules]":
 
     Raises `ImportError` where money is limited and no price is known.
     """
-    listed = Layer().prices
+    listed = BudgetAccount().prices
     if listed is None and not settings.prices:
         axes = [limit.axis for limits in settings.limits().values() for limit in limits]
         if "nano_usd" in axes:
@@ -74,8 +81,8 @@ def rules_on(ledger: Any, settings: Settings) -> "Callable[[str], Rules]":
         notices, strict = said.pop("notices", False), said.pop("strict", False)
         if not notices:
             said["warning_thresholds"] = ()
-        layer = Layer((), ledger, path, prices=prices, **said)
-        return Rules([layer], notices, strict)
+        account = BudgetAccount((), ledger, path, prices=prices, **said)
+        return Rules([account], notices, strict)
 
     for path in ("example", *settings.accounts):
         rules_of(path)  # refuses a malformed option now

@@ -1,4 +1,4 @@
-"""What the calls through a proxy used, by model."""
+"""The usage of calls through a proxy, by model."""
 
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -12,7 +12,7 @@ OTHER_MODELS = "(other models)"
 
 @dataclass
 class ModelUsage:
-    """What the calls of one model were charged.
+    """The charges of one model's calls.
 
     `calls` counts those that were sent, `input` and `output` are tokens, `cached` the part of the
     input that was read from a cache. `nano_usd` is what they cost as far as their price is known.
@@ -30,7 +30,7 @@ class ModelUsage:
 
     @property
     def dollars(self) -> float:
-        """What they cost, in US dollars."""
+        """Their cost in US dollars."""
         return self.nano_usd / 1_000_000_000
 
     def add(self, other: "ModelUsage") -> None:

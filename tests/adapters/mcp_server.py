@@ -2,10 +2,10 @@
 
 from mcp.server.mcpserver import MCPServer
 
-from budget_cpython.adapters.mcp import ToolBudget
+from budget_cpython.adapters.mcp import ToolBudgetMiddleware
 
 server = MCPServer(
-    "words", middleware=[ToolBudget("2 tool:count", ledger="memory:", account="server")]
+    "words", middleware=[ToolBudgetMiddleware("2 tool:count", ledger="memory:", account="server")]
 )
 
 

@@ -12,18 +12,18 @@ import pytest
 
 from budget_core import ChatResponse
 from budget_cpython import BudgetBlock, Deadline
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.layer import Layer
-from budget_cpython.adapters.request import Admitted, Request
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
+from budget_cpython.adapters.request import Admitted, LlmRequest
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
 
-def a_request(**asked: Any) -> Request:
+def a_request(**asked: Any) -> LlmRequest:
     """Return a request for a short answer, unless something else is asked for."""
     asked = {"model": "gpt-4o-mini", "max_tokens": 20, **asked}
-    return Request(messages=[{"role": "user", "content": "Hello?"}], **asked)
+    return LlmRequest(messages=[{"role": "user", "content": "Hello?"}], **asked)
 
 
 def an_answer(usage: Any = USAGE) -> ChatResponse:
@@ -31,17 +31,17 @@ def an_answer(usage: Any = USAGE) -> ChatResponse:
     return ChatResponse("Hello.", usage=usage)
 
 
-def call_blocking(*layers: Layer, usage: Any = USAGE, **asked: Any) -> Admitted:
+def call_blocking(*accounts: BudgetAccount, usage: Any = USAGE, **asked: Any) -> Admitted:
     """Make one call and return as what it was admitted."""
-    call = BudgetedCall(layers, a_request(**asked))
+    call = BudgetedCall(accounts, a_request(**asked))
     admitted = call.begin_blocking()
     call.end_blocking(an_answer(usage))
     return admitted
 
 
-async def call_async(*layers: Layer, usage: Any = USAGE, **asked: Any) -> Admitted:
+async def call_async(*accounts: BudgetAccount, usage: Any = USAGE, **asked: Any) -> Admitted:
     """Make one call from asyncio and return as what it was admitted."""
-    call = BudgetedCall(layers, a_request(**asked))
+    call = BudgetedCall(accounts, a_request(**asked))
     admitted = await call.begin()
     await call.end(an_answer(usage))
     return admitted
@@ -60,7 +60,7 @@ def tokens(endpoint: ScriptedEndpoint) -> int:
 
 def counted(block: BudgetBlock, axis: str) -> int:
     """Return what is spent, or held for a call whose usage is unknown."""
-    rows = [row for row in block.layer.balance() if row.axis == axis]
+    rows = [row for row in block.account.balance() if row.axis == axis]
     return sum(row.spent + row.held for row in rows)
 
 
@@ -73,7 +73,7 @@ def looks_on(*names: str) -> Callable[[Asked], Reply]:
     """Return a model that calls tools for as long as it is offered them."""
 
     def reply(asked: Asked) -> Reply:
-        calls = tuple(ToolCall(name, "{}") for name in names if name in asked.tools)
+        calls = tuple(ScriptedToolCall(name, "{}") for name in names if name in asked.tools)
         return Reply("" if calls else "I saw a tomato.", calls)
 
     return reply
@@ -97,9 +97,9 @@ def until_sent(endpoint: ScriptedEndpoint) -> Iterator[Deadline]:
             yield Deadline.from_now(seconds)
 
 
-def used(layer: Layer, axis: str = "tokens") -> tuple[int, int]:
-    """Return what a layer's own account spent on an axis, and what it holds."""
-    rows = [row for row in layer.balance() if row.account == layer.account]
+def used(account: BudgetAccount, axis: str = "tokens") -> tuple[int, int]:
+    """Return what an account's own account spent on an axis, and what it holds."""
+    rows = [row for row in account.balance() if row.account == account.path]
     (row,) = [row for row in rows if row.axis == axis]
     return row.spent, row.held
 

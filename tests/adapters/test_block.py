@@ -21,9 +21,9 @@ from budget_cpython import (
     budgeted,
     open_async_ledger,
 )
+from budget_cpython.adapters.account import BudgetAccount, Options
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.current import current_layers
-from budget_cpython.adapters.layer import Layer, Options
+from budget_cpython.adapters.current import current_accounts
 from budget_cpython.ledger.limit_parser import parse_limits
 from tests.adapters.support import a_request, call_async, call_blocking
 
@@ -63,7 +63,7 @@ def test_blocks_inside_one_another_all_count() -> None:
 
 
 def test_a_client_s_own_limits_count_inside_a_block() -> None:
-    own = Layer(parse_limits("1 calls/day"), account="client")
+    own = BudgetAccount(parse_limits("1 calls/day"), account="client")
     with budget("5 calls") as block:
         call_blocking(own)
         with pytest.raises(BudgetExceededError, match="client"):
@@ -165,7 +165,7 @@ def test_money_without_a_price_is_not_shown_as_zero() -> None:
 
 def test_the_calls_of_a_client_below_a_blocks_account_count_on_the_block(tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path / 'budget.db'}"
-    client = Layer(parse_limits("9 calls"), url, "acme/bot")
+    client = BudgetAccount(parse_limits("9 calls"), url, "acme/bot")
     with budget("5 calls", ledger=url, account="acme") as run:
         call_blocking(client, model="nobody-knows-it", usage=None)
     assert (
@@ -225,10 +225,10 @@ class Hidden:
     """Objects whose calls give coroutines, which no inspection of them tells."""
 
     async def __call__(self) -> int:
-        return len(current_layers())
+        return len(current_accounts())
 
     def parts(self) -> Any:
-        return (len(current_layers()) for _ in range(1))
+        return (len(current_accounts()) for _ in range(1))
 
 
 def test_a_function_that_returns_a_coroutine_is_decorated_as_an_async_one() -> None:
@@ -244,12 +244,12 @@ def test_methods_are_decorated_below_what_makes_them_class_methods() -> None:
         @classmethod
         @budgeted("1 calls")
         def name(cls) -> tuple[str, int]:
-            return cls.__name__, len(current_layers())
+            return cls.__name__, len(current_accounts())
 
         @staticmethod
         @budgeted("1 calls")
         def blocks() -> int:
-            return len(current_layers())
+            return len(current_accounts())
 
     assert (Agent.name(), Agent().blocks()) == (("Agent", 1), 1)
     wrong: Any

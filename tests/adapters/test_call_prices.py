@@ -277,6 +277,14 @@ def test_a_reported_cost_counts_where_it_is_more(reported: Any, expected: int | 
     assert called.spent == (expected or cost("openrouter/" + model))
 
 
+def test_of_a_reported_cost_that_is_absurd_what_was_held_is_charged() -> None:
+    usage = {**CHAT, "cost": 1e300}
+    model = "openai/gpt-4o-mini"
+    called = Called(OPENROUTER, lambda asked: completion(model, usage), "$5")
+    called.chat(model)
+    assert cost("openrouter/" + model) <= called.spent < DOLLAR
+
+
 def test_a_reported_cost_is_charged_where_no_price_is_known() -> None:
     usage = {**CHAT, "cost": 0.25}
     called = Called(OPENROUTER, lambda asked: completion("x", usage), "$5")

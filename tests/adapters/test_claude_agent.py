@@ -20,14 +20,14 @@ from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, ResultMessage, que
 
 from budget_core.ledger.waiting import room_of
 from budget_cpython import budget, budgeted, open_ledger
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.claude_agent import URL, ClaudeBudget, ToolHook
-from budget_cpython.adapters.layer import Layer
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 from budget_cpython.ledger.limit_parser import parse_limits
 from tests.adapters.support import run_example
 
 MODEL = "claude-sonnet-4-5"
-READ = ToolCall("Read", '{"file_path": "/etc/hostname"}')
+READ = ScriptedToolCall("Read", '{"file_path": "/etc/hostname"}')
 PATIENCE = 300  # seconds, where only hanging is to be seen
 ASKED = {"model": MODEL, "max_tokens": 20, "messages": [{"role": "user", "content": "Hello?"}]}
 HAS_PROGRAM = Path(claude_agent_sdk.__file__).with_name("_bundled").joinpath("claude").exists()
@@ -231,7 +231,7 @@ def test_agents_that_it_starts_draw_on_its_budget(home: Path) -> None:
             return Reply("Done.")
         name = "Agent" if "Agent" in asked.tools else "Task"
         given = '"prompt": "Count to two.", "subagent_type": "general-purpose"'
-        return Reply(calls=(ToolCall(name, f'{{"description": "Count", {given}}}'),))
+        return Reply(calls=(ScriptedToolCall(name, f'{{"description": "Count", {given}}}'),))
 
     done = run(home, reply, "9 calls")
     assert done.result.result == "Done."
@@ -282,7 +282,7 @@ def is_denied(answer: Any) -> bool:
 
 
 def a_hook(text: str, **options: Any) -> ToolHook:
-    return ToolHook((Layer(parse_limits(text), **options),))
+    return ToolHook((BudgetAccount(parse_limits(text), **options),))
 
 
 @pytest.mark.feature("parallel tools")
@@ -336,7 +336,7 @@ def ask_model(url: str) -> httpx.Response:
 
 def test_a_hook_that_fails_denies() -> None:
     ledger = open_ledger("memory:")  # the account has no limits
-    assert is_denied(asyncio.run(decide(ToolHook((Layer((), ledger, "acme"),)), "Read")))
+    assert is_denied(asyncio.run(decide(ToolHook((BudgetAccount((), ledger, "acme"),)), "Read")))
 
 
 def test_the_options_get_the_proxy_and_keep_what_they_have(endpoint: ScriptedEndpoint) -> None:

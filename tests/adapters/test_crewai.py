@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from budget_cpython import budget, budgeted
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
+from budget_cpython import budget, budgeted, instrument, uninstrument
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 from tests.adapters.model_cases import ModelCases, World
 from tests.adapters.support import (
     bodies,
@@ -22,13 +22,14 @@ from tests.adapters.support import (
 pytest.importorskip("crewai")
 
 import crewai
+import openai
 from crewai.hooks import register_before_tool_call_hook, unregister_before_tool_call_hook
 from crewai.hooks.dispatch import HookAborted
 from crewai.llms.base_llm import call_stop_override
 from crewai.llms.providers.openai.completion import OpenAICompletion
 from crewai.tools import tool as as_tool
 
-from budget_cpython.adapters.crewai import ToolBudget
+from budget_cpython.adapters.crewai import ToolBudgetHook
 
 KINDS = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 
@@ -185,12 +186,53 @@ def test_a_crew_in_a_tool_draws_on_the_budget_around_it(endpoint: ScriptedEndpoi
 
     def reply(asked: Asked) -> Reply:
         done = asked.messages[-1]["role"] == "tool"
-        return Reply("Done." if done else "", () if done else (ToolCall("look", "{}"),))
+        return Reply("Done." if done else "", () if done else (ScriptedToolCall("look", "{}"),))
 
     endpoint.scripts["scripted"] = reply
     with budget("9 calls") as block:
         a_crew(an_agent(budgeted(an_llm(endpoint)), look)).kickoff()
     assert [body["model"] for body in bodies(endpoint)] == ["scripted", "child", "scripted"]
+    assert block.spent["calls"] == 3
+
+
+@pytest.fixture
+def _instrumented() -> Iterator[None]:
+    instrument()
+    yield
+    uninstrument()
+
+
+@pytest.mark.usefixtures("_instrumented")
+@KINDS
+def test_an_llm_and_the_client_inside_it_count_a_call_once(
+    endpoint: ScriptedEndpoint, is_async: bool
+) -> None:
+    with budget("9 calls + 9000 tokens") as block:
+        ask(budgeted(an_llm(endpoint)), is_async)
+    assert (block.spent["calls"], block.spent["tokens"]) == (1, tokens(endpoint))
+
+
+@pytest.mark.usefixtures("_instrumented")
+@KINDS
+def test_what_a_tool_calls_counts_beside_the_llm_that_runs_it(
+    endpoint: ScriptedEndpoint, is_async: bool
+) -> None:
+    def look() -> str:
+        """Ask two other models."""
+        ask(budgeted(an_llm(endpoint, "llm")))
+        client = openai.OpenAI(base_url=endpoint.base_url, api_key="k")
+        asked: Any = [{"role": "user", "content": "Hello?"}]
+        client.chat.completions.create(model="client", messages=asked)
+        return "a tomato"
+
+    endpoint.scripts["scripted"] = looks_on("look")
+    schema = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    llm = budgeted(an_llm(endpoint))
+    given = ("Look.", [schema], None, {"look": look})
+    with budget("9 calls") as block:
+        answer = asyncio.run(llm.acall(*given)) if is_async else llm.call(*given)
+    assert answer == "a tomato"
+    assert [body["model"] for body in bodies(endpoint)] == ["scripted", "llm", "client"]
     assert block.spent["calls"] == 3
 
 
@@ -222,10 +264,12 @@ def test_parallel_tools_do_not_exceed_their_limit(
     def reply(asked: Asked) -> Reply:
         if asked.messages[-1]["role"] == "tool":
             return Reply("I saw a tomato.")
-        return Reply("", tuple(ToolCall("look", f'{{"place": {place}}}') for place in range(5)))
+        return Reply(
+            "", tuple(ScriptedToolCall("look", f'{{"place": {place}}}') for place in range(5))
+        )
 
     endpoint.scripts["scripted"] = reply
-    hooked(ToolBudget("3 tool_calls/day", account="tools"))
+    hooked(ToolBudgetHook("3 tool_calls/day", account="tools"))
     with budget("9 calls + 2 tool_calls") as block:
         result = a_crew(an_agent(budgeted(an_llm(endpoint)), look)).kickoff()
     answers = [one for one in bodies(endpoint)[-1]["messages"] if one["role"] == "tool"]
@@ -239,7 +283,7 @@ def test_parallel_tools_do_not_exceed_their_limit(
 def test_no_tool_runs_after_the_deadline() -> None:
     context = type("Context", (), {"tool_name": "look"})
     with budget("0 s"), pytest.raises(HookAborted, match="deadline"):
-        ToolBudget("9 tool_calls")(context)
+        ToolBudgetHook("9 tool_calls")(context)
 
 
 @pytest.mark.feature("retries")

@@ -17,11 +17,11 @@ import anyio.to_thread
 import pytest
 
 from budget_cpython import Deadline, Ledger, budget
-from budget_cpython.adapters.current import current_layers
+from budget_cpython.adapters.current import current_accounts
 
 
 def accounts() -> list[str]:
-    return [layer.account for layer in current_layers()]
+    return [account.path for account in current_accounts()]
 
 
 def in_thread(work: Callable[[], Any], **options: Any) -> Any:

@@ -1,5 +1,7 @@
 """Budgets in a forked process: one in memory refuses there, and one in a file counts both."""
 
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ import httpx
 import pytest
 
 from budget_cpython import BudgetError, Ledger, budget, budgeted, open_ledger, parse_limits
-from budget_cpython.endpoint import ScriptedEndpoint
+from budget_cpython.endpoint import Reply, ScriptedEndpoint, ScriptedUsage
 from tests.adapters.support import call_blocking
 from tests.forked import in_child
 
@@ -88,3 +90,34 @@ def test_a_block_in_a_file_counts_forked_processes(tmp_path: Path) -> None:
             call_blocking()
     with closing(open_ledger(url)) as ledger:
         assert ledger.balance("acme")[0].spent == 2
+
+
+STREAM = """
+import atexit, os, sys
+import httpx
+from budget_cpython import budgeted
+
+given = {"ledger": sys.argv[2], "account": "acme"}
+client = budgeted(httpx.Client(base_url=sys.argv[1]), "9000 tokens", **given)
+asked = {"model": "told", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+with client.stream("POST", "chat/completions", json=asked) as answer:
+    lines = answer.iter_lines()
+    next(lines)
+    if not os.fork():
+        atexit._run_exitfuncs()
+        os._exit(0)
+    os.wait()
+    for _ in lines:
+        pass
+"""
+
+
+def test_a_call_that_is_open_is_not_settled_by_a_forked_process_that_ends(
+    endpoint: ScriptedEndpoint, tmp_path: Path
+) -> None:
+    endpoint.scripts["told"] = Reply("word " * 20, usage=ScriptedUsage(100, 10))
+    url = f"sqlite:{tmp_path}/budget.db"
+    subprocess.run([sys.executable, "-c", STREAM, endpoint.base_url, url], check=True, timeout=60)
+    with closing(open_ledger(url)) as ledger:
+        (row,) = ledger.balance("acme")
+        assert (row.spent, row.held) == (110, 0)

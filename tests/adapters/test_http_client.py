@@ -23,8 +23,9 @@ from budget_cpython import (
     budget,
     budgeted,
 )
+from budget_cpython.adapters.account import BudgetAccount
+from budget_cpython.adapters.http_attempt import Terms
 from budget_cpython.adapters.http_client import budgeted_http_client
-from budget_cpython.adapters.layer import Layer
 from budget_cpython.endpoint import Reply, ScriptedEndpoint
 from budget_cpython.ledger.limit_parser import parse_limits
 from tests.adapters.support import until_sent, used
@@ -34,16 +35,16 @@ KINDS = [httpx.Client, httpx.AsyncClient, httpx2.Client, httpx2.AsyncClient]
 BODY = {"model": "scripted", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 50}
 
 
-def a_layer(text: str, **options: Any) -> Layer:
-    return Layer(parse_limits(text), **options)
+def an_account(text: str, **options: Any) -> BudgetAccount:
+    return BudgetAccount(parse_limits(text), **options)
 
 
 class Tries:
     """One kind of client round an address; sync and async are used alike."""
 
-    def __init__(self, kind: Any, base_url: str, *layers: Layer, **options: Any) -> None:
+    def __init__(self, kind: Any, base_url: str, *accounts: BudgetAccount, **options: Any) -> None:
         self.raw = kind(base_url=base_url, **options)
-        self.client = budgeted_http_client(self.raw, layers)
+        self.client = budgeted_http_client(self.raw, accounts)
         self.loop = asyncio.new_event_loop()
 
     def run(self, made: Any) -> Any:
@@ -78,8 +79,8 @@ class Tries:
 def make(request: Any) -> Iterator[Callable[..., Tries]]:
     made: list[Tries] = []
 
-    def tries(base_url: str, *layers: Layer, **options: Any) -> Tries:
-        made.append(Tries(request.param, base_url, *layers, **options))
+    def tries(base_url: str, *accounts: BudgetAccount, **options: Any) -> Tries:
+        made.append(Tries(request.param, base_url, *accounts, **options))
         return made[-1]
 
     yield tries
@@ -159,11 +160,11 @@ def test_another_object_is_refused() -> None:
         budgeted_http_client(object())
 
 
-def test_a_call_draws_on_its_layers(make: Any, endpoint: ScriptedEndpoint) -> None:
-    layer, other = a_layer("1000 tokens"), a_layer("9 calls")
-    answer = make(endpoint.base_url, layer, other).post()
+def test_a_call_draws_on_its_accounts(make: Any, endpoint: ScriptedEndpoint) -> None:
+    account, other = an_account("1000 tokens"), an_account("9 calls")
+    answer = make(endpoint.base_url, account, other).post()
     assert answer.status_code == 200
-    assert used(layer) == (answer.json()["usage"]["total_tokens"], 0)
+    assert used(account) == (answer.json()["usage"]["total_tokens"], 0)
     assert used(other, "calls") == (1, 0)
 
 
@@ -176,12 +177,12 @@ def test_budgeted_takes_a_client_of_httpx(make: Any, endpoint: ScriptedEndpoint)
 def test_a_client_that_is_budgeted_twice_draws_on_both_once(
     make: Any, endpoint: ScriptedEndpoint
 ) -> None:
-    layers = [a_layer("9 calls"), a_layer("9 calls")]
-    tries = make(endpoint.base_url, layers[0])
-    tries.client = budgeted_http_client(tries.client, layers[1:])
+    accounts = [an_account("9 calls"), an_account("9 calls")]
+    tries = make(endpoint.base_url, accounts[0])
+    tries.client = budgeted_http_client(tries.client, accounts[1:])
     with budget("9 calls") as block:
         tries.post()
-    assert [used(layer, "calls") for layer in layers] == [(1, 0)] * 2
+    assert [used(account, "calls") for account in accounts] == [(1, 0)] * 2
     assert block.spent["calls"] == 1
 
 
@@ -193,16 +194,16 @@ def test_a_block_is_drawn_on_as_well(make: Any, endpoint: ScriptedEndpoint) -> N
     assert tries.post().status_code == 200
 
 
-def test_layers_of_a_request_take_the_place_of_the_clients(
+def test_accounts_of_a_request_take_the_place_of_the_clients(
     make: Any, endpoint: ScriptedEndpoint
 ) -> None:
-    own, other = a_layer("9 calls"), a_layer("9 calls")
-    make(endpoint.base_url, own).post(extensions={"microbudget": [other]})
+    own, other = an_account("9 calls"), an_account("9 calls")
+    make(endpoint.base_url, own).post(extensions={"microbudget": Terms([other])})
     assert (used(own, "calls"), used(other, "calls")) == ((0, 0), (1, 0))
 
 
 def test_a_refused_call_is_not_sent(make: Any, endpoint: ScriptedEndpoint) -> None:
-    tries = make(endpoint.base_url, a_layer("0 calls/day"))
+    tries = make(endpoint.base_url, an_account("0 calls/day"))
     before = len(endpoint.requests)
     answer = tries.post()
     assert len(endpoint.requests) == before
@@ -217,7 +218,7 @@ def test_a_refused_call_is_not_sent(make: Any, endpoint: ScriptedEndpoint) -> No
 
 
 def test_a_refused_stream_can_be_read(make: Any, endpoint: ScriptedEndpoint) -> None:
-    tries = make(endpoint.base_url, a_layer("0 calls"))
+    tries = make(endpoint.base_url, an_account("0 calls"))
     answer = tries.open({**BODY, "stream": True})
     assert answer.status_code == 402
     assert answer.json()["error"]["type"] == "insufficient_quota"
@@ -226,7 +227,7 @@ def test_a_refused_stream_can_be_read(make: Any, endpoint: ScriptedEndpoint) -> 
 
 def test_the_request_is_rewritten(make: Any, served: Any) -> None:
     served.answer = json.dumps({"choices": [], "usage": CHAT_EXTRA["usage"]}).encode()
-    tries = make(served.url, a_layer("100 tokens"), headers={"authorization": "Bearer k"})
+    tries = make(served.url, an_account("100 tokens"), headers={"authorization": "Bearer k"})
     tries.post({**BODY, "max_tokens": 500}, params={"a": "b c"})
     ((path, body, headers),) = served.sent
     assert path == "/v1/chat/completions?a=b+c"
@@ -239,25 +240,25 @@ def test_the_fallback_model_may_be_in_the_path(make: Any, served: Any) -> None:
     usage = {"promptTokenCount": 2, "candidatesTokenCount": 3, "totalTokenCount": 5}
     served.answer = json.dumps({"usageMetadata": usage}).encode()
     prices = {"gemini/x": Price(900, 900), "cheap/er": Price(1, 1)}
-    layer = a_layer("$0.001", fallback_model="cheap/er", prices=prices)
-    tries = make(served.url.replace("/v1", "/v1beta"), layer)
+    account = an_account("$0.001", fallback_model="cheap/er", prices=prices)
+    tries = make(served.url.replace("/v1", "/v1beta"), account)
     body = {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}
     tries.post(body, "models/gemini%2Fx:generateContent?key=k")
     ((path, _, _),) = served.sent
     assert path == "/v1beta/models/cheap%2Fer:generateContent?key=k"
-    assert used(layer, "nano_usd") == (5_000, 0)
+    assert used(account, "nano_usd") == (5_000, 0)
 
 
 def test_what_is_not_a_call_of_a_model_passes_through(make: Any, served: Any) -> None:
-    layer = a_layer("0 calls")
+    account = an_account("0 calls")
     for path in ("files", "messages/count_tokens", "responses/r/cancel"):
-        assert make(served.url, layer).post({"b": 1}, path).status_code == 200
+        assert make(served.url, account).post({"b": 1}, path).status_code == 200
     assert [body for _, body, _ in served.sent] == [{"b": 1}] * 3
 
 
 @pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\x1f\x8b\x08\x00", b"[" * 100_000])
 def test_a_body_that_cannot_be_read_is_refused(make: Any, served: Any, content: bytes) -> None:
-    tries = make(served.url, a_layer("9 calls"))
+    tries = make(served.url, an_account("9 calls"))
     answer = tries.run(tries.client.post("chat/completions", content=content))
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "unreadable_request"
@@ -265,22 +266,21 @@ def test_a_body_that_cannot_be_read_is_refused(make: Any, served: Any, content: 
 
 
 def test_a_key_in_another_case_is_refused(make: Any, served: Any) -> None:
-    layer = a_layer("9 calls")
-    answer = make(served.url, layer).post({**BODY, "Max_Tokens": 9_999})
+    account = an_account("9 calls")
+    answer = make(served.url, account).post({**BODY, "Max_Tokens": 9_999})
     assert (answer.status_code, served.sent) == (400, [])
     assert "write it as 'max_tokens'" in answer.json()["error"]["message"]
-    assert used(layer, "calls") == (0, 0)
+    assert used(account, "calls") == (0, 0)
 
 
-def test_of_a_key_that_is_given_twice_the_last_one_is_held_and_sent(make: Any, served: Any) -> None:
-    prices = {"cheap": Price(1, 1), "dear": Price(1_000, 1_000)}
-    layer = a_layer("$5", prices=prices)
-    served.answer = json.dumps(CHAT_EXTRA).encode()
+def test_a_key_that_is_given_twice_is_refused(make: Any, served: Any) -> None:
+    account = an_account("9 calls")
     text = b'{"model": "cheap", "messages": [], "max_tokens": 9, "model": "dear"}'
-    tries = make(served.url, layer)
-    assert tries.run(tries.client.post("chat/completions", content=text)).status_code == 200
-    [(_, body, _)] = served.sent
-    assert body["model"] == "dear"
+    tries = make(served.url, account)
+    answer = tries.run(tries.client.post("chat/completions", content=text))
+    assert (answer.status_code, served.sent) == (400, [])
+    assert "has the key 'model' twice" in answer.json()["error"]["message"]
+    assert used(account, "calls") == (0, 0)
 
 
 @pytest.mark.parametrize("depth", [100, 500, 1_000, 10_000])
@@ -288,19 +288,19 @@ def test_of_a_key_that_is_given_twice_the_last_one_is_held_and_sent(make: Any, s
 def test_a_body_that_is_nested_too_deeply_is_refused(
     make: Any, served: Any, nested: bytes, depth: int
 ) -> None:
-    layer = a_layer("9 calls + 1000 tokens")
-    tries, (opened, closed) = make(served.url, layer), nested.split(b"%s")
+    account = an_account("9 calls + 1000 tokens")
+    tries, (opened, closed) = make(served.url, account), nested.split(b"%s")
     content = b'{"model": "m", "input": %s1%s}' % (opened * depth, closed * depth)
     answer = tries.run(tries.client.post("embeddings", content=content))
     error = answer.json()["error"]
     assert error["code"] == "unreadable_request"
     assert "nested more than 100 levels deep" in error["message"]
     assert served.sent == []
-    assert used(layer, "calls") == (0, 0)
+    assert used(account, "calls") == (0, 0)
 
 
 def test_a_body_may_be_nested_up_to_a_bound(make: Any, served: Any) -> None:
-    tries = make(served.url, a_layer("9 calls"))
+    tries = make(served.url, an_account("9 calls"))
     content = b'{"model": "m", "input": %s1%s}' % (b"[" * 99, b"]" * 99)
     tries.run(tries.client.post("embeddings", content=content))
     assert len(served.sent) == 1
@@ -310,13 +310,13 @@ def test_a_body_may_be_nested_up_to_a_bound(make: Any, served: Any) -> None:
 def test_an_answer_that_is_an_error_costs_nothing(
     make: Any, endpoint: ScriptedEndpoint, model: str
 ) -> None:
-    layer = a_layer("9 calls + 1000 tokens")
-    tries = make(endpoint.base_url, layer)
+    account = an_account("9 calls + 1000 tokens")
+    tries = make(endpoint.base_url, account)
     assert tries.post({**BODY, "model": model}).status_code == int(model[-3:])
     response = tries.open({**BODY, "model": model, "stream": True})
     assert response.status_code == int(model[-3:])
     tries.close(response)
-    assert (used(layer), used(layer, "calls")) == ((0, 0), (0, 0))
+    assert (used(account), used(account, "calls")) == ((0, 0), (0, 0))
 
 
 @pytest.mark.parametrize(
@@ -324,11 +324,11 @@ def test_an_answer_that_is_an_error_costs_nothing(
     [("http://127.0.0.1:9/v1", "ConnectError"), ("ftp://127.0.0.1/v1", "UnsupportedProtocol")],
 )
 def test_a_call_that_was_never_sent_costs_nothing(make: Any, address: str, name: str) -> None:
-    layer = a_layer("1000 tokens")
-    tries = make(address, layer)
+    account = an_account("1000 tokens")
+    tries = make(address, account)
     with pytest.raises((getattr(httpx, name), getattr(httpx2, name))):
         tries.post()
-    assert used(layer) == (0, 0)
+    assert used(account) == (0, 0)
 
 
 def test_an_error_that_its_caller_handles_meanwhile_says_nothing_of_a_call(
@@ -340,8 +340,8 @@ def test_an_error_that_its_caller_handles_meanwhile_says_nothing_of_a_call(
     async def break_off_async(response: Any) -> None:
         break_off(response)
 
-    layer = a_layer("1000 tokens")
-    tries = make(endpoint.base_url, layer)
+    account = an_account("1000 tokens")
+    tries = make(endpoint.base_url, account)
     is_async = hasattr(tries.raw, "aclose")
     tries.client.event_hooks = {"response": [break_off_async if is_async else break_off]}
     try:
@@ -349,41 +349,43 @@ def test_an_error_that_its_caller_handles_meanwhile_says_nothing_of_a_call(
     except httpx.ConnectError:
         with pytest.raises(RuntimeError):
             tries.post()
-    assert used(layer)[0] >= 50
-    assert used(layer)[1] == 0
+    assert used(account)[0] >= 50
+    assert used(account)[1] == 0
 
 
 def test_a_call_that_its_proxy_does_not_connect_costs_nothing(make: Any, served: Any) -> None:
-    layer = a_layer("1000 tokens")
-    tries = make("https://127.0.0.1:9/v1", layer, proxy=served.url)  # its answer to CONNECT is 501
+    account = an_account("1000 tokens")
+    tries = make(
+        "https://127.0.0.1:9/v1", account, proxy=served.url
+    )  # its answer to CONNECT is 501
     with pytest.raises((httpx.ProxyError, httpx2.ProxyError)):
         tries.post()
-    assert used(layer) == (0, 0)
+    assert used(account) == (0, 0)
 
 
 @pytest.mark.parametrize("model", ["truncated", "not-json", "no-usage"])
 def test_a_call_whose_usage_is_unknown_keeps_its_hold(
     make: Any, endpoint: ScriptedEndpoint, model: str
 ) -> None:
-    layer = a_layer("1000 tokens")
-    tries = make(endpoint.base_url, layer)
+    account = an_account("1000 tokens")
+    tries = make(endpoint.base_url, account)
     try:
         tries.post({**BODY, "model": model})
     except (httpx.RemoteProtocolError, httpx2.RemoteProtocolError):
         assert model == "truncated"
-    assert used(layer)[0] >= 50
-    assert used(layer)[1] == 0
+    assert used(account)[0] >= 50
+    assert used(account)[1] == 0
 
 
 def test_a_stream_is_passed_on_and_counted(make: Any, served: Any) -> None:
     served.kind, served.answer = "text/event-stream", events(*CHAT_STREAM)
-    layer = a_layer("1000 tokens")
-    tries = make(served.url, layer)
+    account = an_account("1000 tokens")
+    tries = make(served.url, account)
     response = tries.open({**BODY, "stream": True})
-    assert used(layer)[0] == 0
+    assert used(account)[0] == 0
     data = b"".join(tries.pieces(response))
     assert data == served.answer.replace(events(CHAT_EXTRA), b"")
-    assert used(layer) == (13, 0)
+    assert used(account) == (13, 0)
     ((_, body, headers),) = served.sent
     assert body["stream_options"] == {"include_usage": True}
     assert headers["accept-encoding"] == "identity"
@@ -393,17 +395,17 @@ def test_a_stream_is_passed_on_and_counted(make: Any, served: Any) -> None:
 
 def test_a_stream_that_is_read_at_once_is_the_same(make: Any, served: Any) -> None:
     served.kind, served.answer = "text/event-stream", events(*CHAT_STREAM)
-    layer = a_layer("1000 tokens")
-    answer = make(served.url, layer).post({**BODY, "stream": True})
+    account = an_account("1000 tokens")
+    answer = make(served.url, account).post({**BODY, "stream": True})
     assert answer.content == served.answer.replace(events(CHAT_EXTRA), b"")
-    assert used(layer) == (13, 0)
+    assert used(account) == (13, 0)
 
 
 def test_a_whole_answer_may_be_asked_for_as_a_stream(make: Any, endpoint: Any) -> None:
-    layer = a_layer("1000 tokens")
-    tries = make(endpoint.base_url, layer)
+    account = an_account("1000 tokens")
+    tries = make(endpoint.base_url, account)
     data = b"".join(tries.pieces(tries.open(BODY)))
-    assert used(layer) == (json.loads(data)["usage"]["total_tokens"], 0)
+    assert used(account) == (json.loads(data)["usage"]["total_tokens"], 0)
 
 
 def reads(tries: Tries) -> None:
@@ -426,27 +428,27 @@ def test_a_stream_that_a_hook_has_read_is_settled_from_what_was_read(
     data = events(*CHAT_STREAM)
     served.kind, served.encoding = "text/event-stream", encoding
     served.answer = data if encoding == "identity" else gzip.compress(data)
-    layer = a_layer("1000 tokens")
-    tries = make(served.url, layer)
+    account = an_account("1000 tokens")
+    tries = make(served.url, account)
     reads(tries)
     body = {**BODY, "stream": True}
     response = tries.open(body) if streamed else tries.post(body)
-    assert used(layer) == (13, 0)
+    assert used(account) == (13, 0)
     assert response.content == data.replace(events(CHAT_EXTRA), b"")
     tries.close(response)
-    assert used(layer) == (13, 0)
+    assert used(account) == (13, 0)
 
 
 def test_a_broken_stream_that_a_hook_has_read_is_charged_its_hold(
     make: Callable[..., Tries], served: Any
 ) -> None:
     served.kind, served.answer = "text/event-stream", events(*CHAT_STREAM[:3])
-    layer = a_layer("1000 tokens")
-    tries = make(served.url, layer)
+    account = an_account("1000 tokens")
+    tries = make(served.url, account)
     reads(tries)
     assert tries.open({**BODY, "stream": True}).status_code == 200
-    assert used(layer)[0] >= 50
-    assert (used(layer)[1], layer.calls.estimated) == (0, 1)
+    assert used(account)[0] >= 50
+    assert (used(account)[1], account.calls.estimated) == (0, 1)
 
 
 @pytest.mark.parametrize("package", [httpx, httpx2], ids=["httpx", "httpx2"])
@@ -455,58 +457,58 @@ def test_a_stream_of_a_mock_transport_is_settled(package: Any, is_async: bool) -
     head = {"content-type": "text/event-stream"}
     data = events(*CHAT_STREAM)
     transport = package.MockTransport(lambda _: package.Response(200, headers=head, content=data))
-    layer = a_layer("1000 tokens")
+    account = an_account("1000 tokens")
     kind = package.AsyncClient if is_async else package.Client
-    tries = Tries(kind, "http://mock", layer, transport=transport)
+    tries = Tries(kind, "http://mock", account, transport=transport)
     tries.close(tries.open({**BODY, "stream": True}))
-    assert used(layer) == (13, 0)
+    assert used(account) == (13, 0)
     tries.close()
     tries.loop.close()
 
 
 def test_a_stream_may_be_closed_once_it_is_complete(make: Any, served: Any) -> None:
     served.kind, served.answer = "text/event-stream", events(*CHAT_STREAM)
-    layer = a_layer("1000 tokens")
-    tries = make(served.url, layer)
+    account = an_account("1000 tokens")
+    tries = make(served.url, account)
     response = tries.open({**BODY, "stream": True})
     for data in tries.pieces(response):
         if b"[DONE]" in data:
             break
     tries.close(response)
-    assert used(layer) == (13, 0)
+    assert used(account) == (13, 0)
 
 
 def test_a_stream_that_is_left_early_keeps_its_hold(make: Any, served: Any) -> None:
     served.kind, served.answer = "text/event-stream", events(*CHAT_STREAM)
     served.pause = len(events(*CHAT_STREAM[:3]))
     served.wait.clear()
-    layer = a_layer("1000 tokens")
-    tries = make(served.url, layer)
+    account = an_account("1000 tokens")
+    tries = make(served.url, account)
     response = tries.open({**BODY, "stream": True})
     assert next(tries.pieces(response))
     tries.close(response)
-    assert used(layer)[0] >= 50
-    assert used(layer)[1] == 0
+    assert used(account)[0] >= 50
+    assert used(account)[1] == 0
 
 
 def test_a_stream_that_is_never_read_keeps_its_hold(make: Any, served: Any) -> None:
     served.kind, served.answer = "text/event-stream", events(*CHAT_STREAM)
-    layer = a_layer("1000 tokens")
-    tries = make(served.url, layer)
+    account = an_account("1000 tokens")
+    tries = make(served.url, account)
     tries.close(tries.open({**BODY, "stream": True}))
-    assert used(layer)[0] >= 50
-    assert used(layer)[1] == 0
+    assert used(account)[0] >= 50
+    assert used(account)[1] == 0
 
 
 def test_a_stream_that_breaks_off_keeps_its_hold(make: Any, endpoint: ScriptedEndpoint) -> None:
-    layer = a_layer("1000 tokens")
-    tries = make(endpoint.base_url, layer)
+    account = an_account("1000 tokens")
+    tries = make(endpoint.base_url, account)
     response = tries.open({**BODY, "model": "stream-cut", "stream": True})
     with pytest.raises((httpx.RemoteProtocolError, httpx2.RemoteProtocolError)):
         list(tries.pieces(response))
     tries.close(response)
-    assert used(layer)[0] >= 50
-    assert used(layer)[1] == 0
+    assert used(account)[0] >= 50
+    assert used(account)[1] == 0
 
 
 def test_a_stream_that_is_compressed_all_the_same_is_passed_on_unread(
@@ -515,45 +517,45 @@ def test_a_stream_that_is_compressed_all_the_same_is_passed_on_unread(
     data = events(*CHAT_STREAM)
     served.kind, served.answer = "text/event-stream", gzip.compress(data)
     served.encoding = "gzip"
-    layer = a_layer("1000 tokens", estimates=True)
-    assert make(served.url, layer).post({**BODY, "stream": True}).content == data
-    assert used(layer)[0] >= 50
-    assert used(layer)[1] == 0
+    account = an_account("1000 tokens", estimates=True)
+    assert make(served.url, account).post({**BODY, "stream": True}).content == data
+    assert used(account)[0] >= 50
+    assert used(account)[1] == 0
 
 
 def test_embeddings_are_refused_where_only_a_fallback_is_left(make: Any, served: Any) -> None:
     prices = {"scripted": Price(9_000, 9_000), "cheap": Price(1, 1)}
-    layer = a_layer("$0.001", fallback_model="cheap", prices=prices)
-    answer = make(served.url, layer).post({"model": "scripted", "input": "Hello"}, "embeddings")
+    account = an_account("$0.001", fallback_model="cheap", prices=prices)
+    answer = make(served.url, account).post({"model": "scripted", "input": "Hello"}, "embeddings")
     assert answer.status_code == 402
     assert "no embeddings of scripted" in answer.json()["error"]["message"]
-    assert (served.sent, used(layer, "nano_usd")) == ([], (0, 0))
+    assert (served.sent, used(account, "nano_usd")) == ([], (0, 0))
 
 
 def test_a_stream_that_ends_before_its_last_event_keeps_its_hold(make: Any, served: Any) -> None:
     start = MESSAGE_STREAM[0]
     served.kind, served.answer = "text/event-stream", events(start, {"type": "error"})
-    layer = a_layer("1000 tokens")
-    tries = make(served.url, layer)
+    account = an_account("1000 tokens")
+    tries = make(served.url, account)
     tries.post({**BODY, "stream": True}, "messages")
-    assert used(layer)[0] >= 50
-    assert used(layer)[1] == 0
+    assert used(account)[0] >= 50
+    assert used(account)[1] == 0
 
 
 def test_a_stream_of_a_server_that_reports_no_usage_is_estimated(make: Any, served: Any) -> None:
     served.kind, served.answer = "text/event-stream", events(*CHAT_STREAM[:-2])
-    layer = a_layer("1000 tokens", estimates=True)
-    make(served.url, layer).post({**BODY, "stream": True})
-    assert 0 < used(layer)[0] < 50
-    assert used(layer)[1] == 0
+    account = an_account("1000 tokens", estimates=True)
+    make(served.url, account).post({**BODY, "stream": True})
+    assert 0 < used(account)[0] < 50
+    assert used(account)[1] == 0
 
 
 @pytest.mark.parametrize("model", ["hang", "drip"])
 def test_a_deadline_ends_a_call_that_was_sent_and_says_so(
     make: Any, endpoint: ScriptedEndpoint, model: str
 ) -> None:
-    layer = a_layer("9 calls + 1000 tokens")
-    tries = make(endpoint.base_url, layer, timeout=600)
+    account = an_account("9 calls + 1000 tokens")
+    tries = make(endpoint.base_url, account, timeout=600)
     for deadline in until_sent(endpoint):
         with deadline.as_current():
             answer = tries.post({**BODY, "model": model})
@@ -561,20 +563,20 @@ def test_a_deadline_ends_a_call_that_was_sent_and_says_so(
         assert (answer.status_code, error["code"]) == (402, "deadline_exceeded")
         assert isinstance(answer.extensions["microbudget"], DeadlineExceeded)
     assert "The call was sent" in error["message"]
-    assert used(layer)[0] >= 50
-    assert used(layer)[1] == 0
+    assert used(account)[0] >= 50
+    assert used(account)[1] == 0
 
 
 def test_a_deadline_that_passes_before_a_connection_says_so(make: Any, served: Any) -> None:
     served.wait.clear()
     tries = make(served.url, limits=httpx.Limits(max_connections=1), timeout=600)
     response = tries.open({**BODY, "stream": True})  # has the only connection
-    layer = a_layer("1000 tokens")
-    tries.client = budgeted_http_client(tries.raw, [layer])
+    account = an_account("1000 tokens")
+    tries.client = budgeted_http_client(tries.raw, [account])
     with Deadline.from_now(0.2).as_current():
         answer = tries.post()
     assert "The call was not sent" in answer.json()["error"]["message"]
-    assert used(layer) == (0, 0)
+    assert used(account) == (0, 0)
     served.wait.set()
     tries.close(response)
 
@@ -594,7 +596,7 @@ def test_a_stream_ends_at_the_deadline(make: Any, endpoint: ScriptedEndpoint) ->
 
 
 def test_a_deadline_that_has_passed_refuses(make: Any, served: Any) -> None:
-    tries = make(served.url, a_layer("9 calls"))
+    tries = make(served.url, an_account("9 calls"))
     with Deadline.from_now(0).as_current():
         answer = tries.post()
     assert answer.status_code == 402
@@ -610,27 +612,27 @@ def waits_for(condition: Callable[[], bool]) -> None:
 
 def test_a_cancelled_call_keeps_its_hold(endpoint: ScriptedEndpoint) -> None:
     async def cancel(kind: Any) -> int:
-        layer, before = a_layer("1000 tokens"), len(endpoint.requests)
-        async with budgeted_http_client(kind(base_url=endpoint.base_url), [layer]) as client:
+        account, before = an_account("1000 tokens"), len(endpoint.requests)
+        async with budgeted_http_client(kind(base_url=endpoint.base_url), [account]) as client:
             body = {**BODY, "model": "hang"}
             call = asyncio.create_task(client.post("chat/completions", json=body))
             await asyncio.to_thread(waits_for, lambda: len(endpoint.requests) > before)
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-        return sum(used(layer))
+        return sum(used(account))
 
     for kind in (httpx.AsyncClient, httpx2.AsyncClient):
         assert asyncio.run(cancel(kind)) >= 50
 
 
 def test_a_client_that_is_closed_holds_nothing(make: Any, endpoint: ScriptedEndpoint) -> None:
-    layer = a_layer("9 calls")
-    tries = make(endpoint.base_url, layer)
+    account = an_account("9 calls")
+    tries = make(endpoint.base_url, account)
     tries.run(tries.client.aclose() if hasattr(tries.raw, "aclose") else tries.client.close())
     with pytest.raises(RuntimeError, match="closed"):
         tries.post()
-    assert used(layer, "calls") == (0, 0)
+    assert used(account, "calls") == (0, 0)
 
 
 def test_the_end_of_a_budgeted_client_leaves_the_connections(endpoint: ScriptedEndpoint) -> None:
@@ -650,10 +652,10 @@ def test_the_end_of_a_budgeted_client_leaves_the_connections(endpoint: ScriptedE
 
 
 def test_many_threads_draw_on_one_account(endpoint: ScriptedEndpoint) -> None:
-    layer = a_layer("20 calls")
+    account = an_account("20 calls")
     found: list[int] = []
     with httpx2.Client(base_url=endpoint.base_url) as raw:
-        client = budgeted_http_client(raw, [layer])
+        client = budgeted_http_client(raw, [account])
 
         def ask() -> None:
             for _ in range(5):
@@ -665,4 +667,4 @@ def test_many_threads_draw_on_one_account(endpoint: ScriptedEndpoint) -> None:
         for thread in threads:
             thread.join()
     assert (found.count(200), found.count(402)) == (20, 20)
-    assert used(layer, "calls") == (20, 0)
+    assert used(account, "calls") == (20, 0)

@@ -13,9 +13,9 @@ import httpx2
 import pytest
 
 from budget_cpython import BudgetExceededError, budget, budgeted, instrument, uninstrument
-from budget_cpython.adapters import instrumented
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.endpoint import ScriptedEndpoint
+from budget_cpython.process_state import SWITCHES
 from tests.adapters.support import a_request, an_answer
 
 KINDS = [httpx.Client, httpx.AsyncClient, httpx2.Client, httpx2.AsyncClient]
@@ -119,7 +119,7 @@ def test_a_signed_request_is_refused_since_it_cannot_be_changed(
 def test_without_it_a_block_warns_once(
     sender: Sender, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instrumented, "_has_warned", False)
+    monkeypatch.setattr(SWITCHES, "has_warned", False)
     with caplog.at_level(logging.WARNING, "microbudget"):
         sender.post()
         with budget("0 calls"):
@@ -134,7 +134,7 @@ def test_without_it_a_block_warns_once(
 def test_a_budgeted_client_is_not_warned_of(
     sender: Sender, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instrumented, "_has_warned", False)
+    monkeypatch.setattr(SWITCHES, "has_warned", False)
     sender.client = budgeted(sender.client)
     with budget("9 calls") as block:
         sender.post()

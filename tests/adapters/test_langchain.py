@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from budget_cpython import BudgetExceededError, DeadlineExceeded, budget, budgeted
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 from tests.adapters.model_cases import ModelCases, World
 from tests.adapters.support import (
     bodies,
@@ -293,7 +293,7 @@ def test_parallel_tools_do_not_exceed_their_limit(
     def reply(asked: Asked) -> Reply:
         if asked.messages[-1]["role"] == "tool":
             return Reply("I saw a tomato.")
-        return Reply("", (ToolCall("look", "{}"),) * 5)
+        return Reply("", (ScriptedToolCall("look", "{}"),) * 5)
 
     endpoint.scripts["scripted"] = reply
     middleware = BudgetMiddleware("9 calls + 2 tool_calls")

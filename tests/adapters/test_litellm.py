@@ -10,7 +10,7 @@ import pytest
 from budget_core.errors import BudgetError
 from budget_cpython import BudgetExceededError, budget, budgeted
 from budget_cpython.answer_lengths import longest_answer
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 from tests.adapters.model_cases import ModelCases, World
 from tests.adapters.support import bodies, counted, run_example, tokens
 
@@ -258,7 +258,7 @@ def test_anthropic_s_models_keep_tools_that_they_may_not_call(endpoint: Scripted
 @pytest.mark.feature("reserved final call")
 def test_the_last_call_is_made_without_tools(endpoint: ScriptedEndpoint) -> None:
     def reply(asked: Asked) -> Reply:
-        calls = tuple(ToolCall(name, "{}") for name in asked.tools)
+        calls = tuple(ScriptedToolCall(name, "{}") for name in asked.tools)
         return Reply("" if calls else "I saw a tomato.", calls)
 
     endpoint.scripts["gpt-4o-mini"] = reply

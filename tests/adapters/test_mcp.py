@@ -19,8 +19,8 @@ from mcp.types import CallToolResult, InputRequiredResult
 
 from budget_core.ledger.waiting import room_of
 from budget_cpython import Deadline, budget, budgeted, open_ledger
-from budget_cpython.adapters.layer import Layer
-from budget_cpython.adapters.mcp import ToolBudget
+from budget_cpython.adapters.account import BudgetAccount
+from budget_cpython.adapters.mcp import ToolBudgetMiddleware
 from budget_cpython.adapters.tools import BudgetedToolCall
 from budget_cpython.ledger.limit_parser import parse_limits
 from tests.adapters.support import run_example
@@ -31,7 +31,7 @@ SERVER = StdioServerParameters(command=sys.executable, args=["-m", "tests.adapte
 class Words:
     """A server with its tools' calls, and what ended one that waits."""
 
-    def __init__(self, *middleware: ToolBudget) -> None:
+    def __init__(self, *middleware: ToolBudgetMiddleware) -> None:
         self.server = MCPServer("words", middleware=middleware)
         self.calls: list[str] = []
         self.stopped = asyncio.Event()
@@ -187,7 +187,7 @@ async def test_calls_side_by_side_do_not_exceed_the_budget() -> None:
 @in_loop
 async def test_a_call_waits_for_what_another_holds() -> None:
     ledger = open_ledger("memory:")
-    other = Layer(parse_limits("1 tool:count"), ledger, "acme")
+    other = BudgetAccount(parse_limits("1 tool:count"), ledger, "acme")
     words = Words()
     async with Client(words.server) as plain:
         client = budgeted(plain, ledger=ledger, account="acme", wait=60)
@@ -258,7 +258,9 @@ async def test_a_tool_that_fails_counts() -> None:
 async def test_a_server_limits_its_tools_for_every_client() -> None:
     ledger = open_ledger("memory:")
     words = Words(
-        ToolBudget("1 tool:count + $1", ledger=ledger, account="srv", tool_prices={"count": "0.01"})
+        ToolBudgetMiddleware(
+            "1 tool:count + $1", ledger=ledger, account="srv", tool_prices={"count": "0.01"}
+        )
     )
     async with Client(words.server) as one, Client(words.server) as two:
         assert not (await one.call_tool("count", {"text": "one"})).is_error
@@ -272,7 +274,7 @@ async def test_a_server_limits_its_tools_for_every_client() -> None:
 @in_loop
 async def test_a_server_counts_each_part_of_a_call() -> None:
     ledger = open_ledger("memory:")
-    words = Words(ToolBudget("1 tool:ask", ledger=ledger, account="srv"))
+    words = Words(ToolBudgetMiddleware("1 tool:ask", ledger=ledger, account="srv"))
     async with Client(words.server) as client:
         assert (await client.call_tool("ask")).is_error
     assert words.calls == ["ask"]
@@ -280,7 +282,7 @@ async def test_a_server_counts_each_part_of_a_call() -> None:
 
 @in_loop
 async def test_a_block_of_a_client_in_the_same_process_counts_its_call_once() -> None:
-    words = Words(ToolBudget("9 tool_calls/day", account="srv"))
+    words = Words(ToolBudgetMiddleware("9 tool_calls/day", account="srv"))
     with budget("9 tool_calls") as block:
         async with Client(words.server) as plain:
             await budgeted(plain).call_tool("count", {"text": "one"})
@@ -289,7 +291,7 @@ async def test_a_block_of_a_client_in_the_same_process_counts_its_call_once() ->
 
 @pytest.mark.parametrize("limits", ["20 calls", "5 tool:count + 1k tokens", "$0.03"])
 def test_limits_that_no_tool_counts_are_refused(limits: str) -> None:
-    for limited in (ToolBudget, partial(budgeted, Words().server)):
+    for limited in (ToolBudgetMiddleware, partial(budgeted, Words().server)):
         with pytest.raises(ValueError, match=r"did you mean 'tool_calls'|give tool_prices="):
             limited(limits)
 

@@ -15,16 +15,25 @@ from budget_cpython import (
     budgeted,
     open_ledger,
 )
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall, Usage
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall, ScriptedUsage
 
 agents = pytest.importorskip("agents")
 openai = pytest.importorskip("openai")
 
-from agents import Agent, OpenAIProvider, RunConfig, Runner, function_tool, handoff  # noqa: E402
+from agents import (  # noqa: E402
+    Agent,
+    Model,
+    ModelProvider,
+    OpenAIProvider,
+    RunConfig,
+    Runner,
+    function_tool,
+    handoff,
+)
 
-from budget_cpython.adapters.openai_agents import AgentBudgetError, ToolBudget  # noqa: E402
+from budget_cpython.adapters.openai_agents import AgentBudgetError, ToolBudgetGuardrail  # noqa: E402
 from tests.adapters.model_cases import LIMIT, ModelCases, World  # noqa: E402
-from tests.adapters.support import run_example  # noqa: E402
+from tests.adapters.support import run_example, tokens  # noqa: E402
 
 HAS_RETRIES = hasattr(agents, "ModelRetrySettings")
 
@@ -113,7 +122,7 @@ def run(agent: Any, config: Any = None, question: Any = "Hello?", **options: Any
 
 
 def searching(
-    times: int, tool: str = "search", usage: Usage | None = None
+    times: int, tool: str = "search", usage: ScriptedUsage | None = None
 ) -> Callable[[Asked], Reply]:
     """Reply as a model that calls a tool some times, while it is offered, then answers."""
 
@@ -121,8 +130,8 @@ def searching(
         done = sum(message["role"] == "tool" for message in asked.messages)
         if done < times and tool in asked.tools:
             name = "input" if tool == "research" else "query"
-            return Reply(calls=(ToolCall(tool, f'{{"{name}": "{done}"}}'),), usage=usage)
-        return Reply("That is all.", usage=Usage(100, 10))
+            return Reply(calls=(ScriptedToolCall(tool, f'{{"{name}": "{done}"}}'),), usage=usage)
+        return Reply("That is all.", usage=ScriptedUsage(100, 10))
 
     return reply
 
@@ -137,7 +146,7 @@ def texts(request: Any) -> list[str]:
 def test_a_call_counts_what_the_provider_reports(
     endpoint: ScriptedEndpoint, responses: bool
 ) -> None:
-    endpoint.scripts["short"] = Reply("Hello.", usage=Usage(100, 10, cached=40))
+    endpoint.scripts["short"] = Reply("Hello.", usage=ScriptedUsage(100, 10, cached=40))
     agent = Agent(name="a", model=budgeted(model(endpoint, "short", responses=responses)))
     with budget("9 calls + 1000 tokens") as block:
         assert run(agent).final_output == "Hello."
@@ -255,7 +264,7 @@ def test_a_run_ends_with_an_answer_for_which_a_part_was_kept(endpoint: ScriptedE
 def test_a_refusal_ends_the_run_with_its_partial_work(
     endpoint: ScriptedEndpoint, streams: bool
 ) -> None:
-    endpoint.scripts["searching"] = searching(9, usage=Usage(900, 200))
+    endpoint.scripts["searching"] = searching(9, usage=ScriptedUsage(900, 200))
     own = budgeted(model(endpoint, "searching"), "1000 tokens", max_tokens=10)
 
     async def streamed(agent: Any) -> None:
@@ -310,7 +319,7 @@ def test_a_stream_comes_piece_by_piece_and_counts_what_it_reports(
     endpoint: ScriptedEndpoint, responses: bool
 ) -> None:
     began = threading.Event()
-    reply = Reply("word " * 20, usage=Usage(100, 10), halfway=lambda: began.wait(60))
+    reply = Reply("word " * 20, usage=ScriptedUsage(100, 10), halfway=lambda: began.wait(60))
     endpoint.scripts["stream"] = reply
     own = budgeted(model(endpoint, "stream", responses=responses), "9 calls + 9999 tokens")
     pieces = []
@@ -356,7 +365,7 @@ def test_a_tool_ends_at_the_deadline_and_the_run_with_it(endpoint: ScriptedEndpo
 
 @pytest.mark.feature("parallel tools")
 def test_tools_side_by_side_cannot_pass_their_limit(endpoint: ScriptedEndpoint) -> None:
-    calls = tuple(ToolCall("search", f'{{"query": "{number}"}}') for number in range(5))
+    calls = tuple(ScriptedToolCall("search", f'{{"query": "{number}"}}') for number in range(5))
 
     def reply(asked: Asked) -> Reply:
         done = any(message["role"] == "tool" for message in asked.messages)
@@ -375,7 +384,9 @@ def test_tools_side_by_side_cannot_pass_their_limit(endpoint: ScriptedEndpoint) 
 def test_a_tool_has_a_guardrail_of_its_own(endpoint: ScriptedEndpoint) -> None:
     endpoint.scripts["searching"] = searching(3)
     limited = copy(search)
-    limited.tool_input_guardrails = [ToolBudget("1 tool:search", tool_prices={"search": "0.1"})]
+    limited.tool_input_guardrails = [
+        ToolBudgetGuardrail("1 tool:search", tool_prices={"search": "0.1"})
+    ]
     result = run(Agent(name="a", model=model(endpoint, "searching"), tools=[limited]))
     outputs = [item.output for item in result.new_items if item.type == "tool_call_output_item"]
     assert [text.startswith("found") for text in outputs] == [True, False, False]
@@ -386,7 +397,7 @@ def test_agents_draw_on_the_budget_of_the_one_that_hands_off_to_them(
     endpoint: ScriptedEndpoint,
 ) -> None:
     endpoint.scripts["hands"] = lambda asked: Reply(
-        calls=(ToolCall(next(name for name in asked.tools if "transfer" in name), "{}"),)
+        calls=(ScriptedToolCall(next(name for name in asked.tools if "transfer" in name), "{}"),)
     )
     last = Agent(name="last", model=model(endpoint))
     middle = Agent(name="middle", model=model(endpoint, "hands"), handoffs=[handoff(last)])
@@ -400,8 +411,10 @@ def test_agents_draw_on_the_budget_of_the_one_that_hands_off_to_them(
 
 @pytest.mark.feature("child agents")
 def test_what_an_agent_used_is_missing_where_it_hands_off(endpoint: ScriptedEndpoint) -> None:
-    usage = Usage(900, 200)
-    endpoint.scripts["hands"] = Reply(calls=(ToolCall("transfer_to_last", "{}"),), usage=usage)
+    usage = ScriptedUsage(900, 200)
+    endpoint.scripts["hands"] = Reply(
+        calls=(ScriptedToolCall("transfer_to_last", "{}"),), usage=usage
+    )
     last = Agent(name="last", model=model(endpoint))
     first = Agent(name="first", model=model(endpoint, "hands"), handoffs=[last])
     with pytest.raises(AgentBudgetError) as refused:
@@ -482,17 +495,71 @@ def test_each_retry_of_the_runner_counts_and_a_refusal_is_not_retried(
     backoff = {"initial_delay": 0, "jitter": False}
     retry = agents.ModelRetrySettings(max_retries=3, policy=always, backoff=backoff)
     settings = agents.ModelSettings(retry=retry, max_tokens=10)
-    own = budgeted(model(endpoint, "truncated"), "9 calls")
-    agent = Agent(name="a", model=own, model_settings=settings)
-    with budget("9 calls") as block, pytest.raises(openai.APIError):
+
+    def ask() -> None:
+        own = budgeted(model(endpoint, "truncated"))
+        agent = Agent(name="a", model=own, model_settings=settings)
         finish(read(agent)) if streams else run(agent)
+
+    with budget("9 calls") as block, pytest.raises(openai.APIError):
+        ask()
     assert len(endpoint.requests) == 4
     assert block.left["calls"] == 5
     with budget("0 calls"), pytest.raises(AgentBudgetError):
-        finish(read(agent)) if streams else run(agent)
+        ask()
     with budget("0 s"), pytest.raises(AgentBudgetError):
-        finish(read(agent)) if streams else run(agent)
+        ask()
     assert len(endpoint.requests) == 4
+
+
+def test_an_error_while_a_refusal_is_handled_is_no_refusal(endpoint: ScriptedEndpoint) -> None:
+    try:
+        run(Agent(name="a", model=budgeted(model(endpoint), "0 calls")))
+    except AgentBudgetError:
+        with pytest.raises(openai.BadRequestError):
+            run(Agent(name="a", model=budgeted(model(endpoint, "error-400"))))
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_model_of_litellm_is_counted_once(endpoint: ScriptedEndpoint, streams: bool) -> None:
+    pytest.importorskip("litellm")
+    from agents.extensions.models.litellm_model import LitellmModel
+
+    own = LitellmModel("openai/gpt-4o-mini", base_url=endpoint.base_url, api_key="key")
+    agent = Agent(name="a", model=budgeted(own, "2 calls/day", account="litellm"))
+    with budget("9 calls + 9000 tokens") as block:
+        for _ in range(2):
+            finish(read(agent)) if streams else run(agent)
+        with pytest.raises(AgentBudgetError) as refused:
+            finish(read(agent)) if streams else run(agent)
+    assert isinstance(refused.value.__cause__, BudgetExceededError)
+    assert (block.spent["calls"], block.spent["tokens"]) == (2, tokens(endpoint))
+
+
+def test_a_model_whose_calls_no_budget_sees_is_refused() -> None:
+    class Own(Model):  # type: ignore[misc]
+        async def get_response(self, *given: Any, **named: Any) -> Any: ...
+
+        def stream_response(self, *given: Any, **named: Any) -> Any: ...
+
+    class Owns(ModelProvider):  # type: ignore[misc]
+        def get_model(self, model_name: str | None) -> Any:
+            return Own()
+
+    for what in (Own(), Agent(name="a", model=Own())):
+        with pytest.raises(ValueError, match="Own cannot be budgeted"):
+            budgeted(what, "1 calls")
+    with pytest.raises(ValueError, match="Own cannot be budgeted"):
+        run(Agent(name="a", model="own"), RunConfig(model_provider=budgeted(Owns(), "1 calls")))
+
+
+@pytest.mark.skipif(not HAS_RETRIES, reason="the SDK has no websockets")
+def test_a_model_on_a_websocket_is_refused(endpoint: ScriptedEndpoint) -> None:
+    from agents.models.openai_responses import OpenAIResponsesWSModel
+
+    client = openai.AsyncOpenAI(base_url=endpoint.base_url, api_key="key")
+    with pytest.raises(ValueError, match="OpenAIResponsesWSModel cannot be budgeted"):
+        budgeted(OpenAIResponsesWSModel("scripted", openai_client=client), "1 calls")
 
 
 def test_budgeted_names_what_it_takes() -> None:

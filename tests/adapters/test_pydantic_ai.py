@@ -14,7 +14,7 @@ from budget_cpython import (
     budgeted,
     open_ledger,
 )
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall, Usage
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall, ScriptedUsage
 from tests.adapters.model_cases import LIMIT, ModelCases, World
 from tests.adapters.support import run_example
 
@@ -33,7 +33,7 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import UsageLimits
 
-from budget_cpython.adapters.pydantic_ai import BudgetedModel, ToolBudget
+from budget_cpython.adapters.pydantic_ai import BudgetedModel, ToolBudgetCapability
 
 CLIENTS: list[Any] = []
 
@@ -109,14 +109,14 @@ def run(agent: Any, **options: Any) -> Any:
     return finish(agent.run("Hello?", **options))
 
 
-def searching(times: int, usage: Usage | None = None) -> Callable[[Asked], Reply]:
+def searching(times: int, usage: ScriptedUsage | None = None) -> Callable[[Asked], Reply]:
     """Reply as a model that searches some times, while it is offered the tool, then answers."""
 
     def reply(asked: Asked) -> Reply:
         done = sum(message["role"] == "tool" for message in asked.messages)
         if done < times and "search" in asked.tools:
-            return Reply(calls=(ToolCall("search", f'{{"query": "{done}"}}'),), usage=usage)
-        return Reply("That is all.", usage=Usage(100, 10))
+            return Reply(calls=(ScriptedToolCall("search", f'{{"query": "{done}"}}'),), usage=usage)
+        return Reply("That is all.", usage=ScriptedUsage(100, 10))
 
     return reply
 
@@ -137,7 +137,7 @@ def results(messages: Any) -> list[str]:
 def test_a_request_counts_what_the_provider_reports(
     endpoint: ScriptedEndpoint, responses: bool
 ) -> None:
-    endpoint.scripts["short"] = Reply("Hello.", usage=Usage(100, 10, cached=40))
+    endpoint.scripts["short"] = Reply("Hello.", usage=ScriptedUsage(100, 10, cached=40))
     agent = Agent(budgeted(model(endpoint, "short", responses=responses)))
     with budget("9 calls + 1000 tokens") as block:
         assert run(agent).output == "Hello."
@@ -180,7 +180,9 @@ def test_near_the_limit_tools_are_no_longer_offered(
 def test_only_the_named_tools_are_withdrawn_and_an_output_s_tool_stays(
     endpoint: ScriptedEndpoint,
 ) -> None:
-    endpoint.scripts["structured"] = Reply(calls=(ToolCall("final_result", '{"response": 5}'),))
+    endpoint.scripts["structured"] = Reply(
+        calls=(ScriptedToolCall("final_result", '{"response": 5}'),)
+    )
     options: Any = {"tool_strip_threshold": 0, "tool_strip_disallow": ("pay",)}
     own = budgeted(model(endpoint, "structured"), "9 calls", **options)
     assert run(Agent(own, tools=[search, pay], output_type=int)).output == 5
@@ -236,7 +238,7 @@ def test_a_run_ends_with_an_answer_for_which_a_part_was_kept(endpoint: ScriptedE
 def test_a_refusal_ends_the_run_with_its_partial_work(
     endpoint: ScriptedEndpoint, streams: bool
 ) -> None:
-    endpoint.scripts["searching"] = searching(9, usage=Usage(900, 200))
+    endpoint.scripts["searching"] = searching(9, usage=ScriptedUsage(900, 200))
     own = budgeted(model(endpoint, "searching"), "1000 tokens", max_tokens=10)
     agent = Agent(own, tools=[search])
     left = pytest.raises(UsageLimitExceeded, match=r"0 of 1,?000 tokens")
@@ -292,7 +294,7 @@ def test_a_stream_comes_piece_by_piece_and_counts_what_it_reports(
     endpoint: ScriptedEndpoint, responses: bool
 ) -> None:
     began = threading.Event()
-    reply = Reply("word " * 20, usage=Usage(100, 10), halfway=lambda: began.wait(60))
+    reply = Reply("word " * 20, usage=ScriptedUsage(100, 10), halfway=lambda: began.wait(60))
     endpoint.scripts["stream"] = reply
     own = budgeted(model(endpoint, "stream", responses=responses), "9 calls + 9999 tokens")
     pieces = []
@@ -312,7 +314,7 @@ def test_a_stream_comes_piece_by_piece_and_counts_what_it_reports(
 
 @pytest.mark.feature("stream")
 def test_the_streams_of_a_run_with_tools_count(endpoint: ScriptedEndpoint) -> None:
-    endpoint.scripts["searching"] = searching(2, usage=Usage(100, 10))
+    endpoint.scripts["searching"] = searching(2, usage=ScriptedUsage(100, 10))
     agent = Agent(budgeted(model(endpoint, "searching")), tools=[search])
     with budget("9 calls") as block:
         assert "".join(finish(read(agent))) == "That is all."
@@ -327,7 +329,7 @@ def test_a_tool_ends_at_the_deadline_and_the_run_with_it(endpoint: ScriptedEndpo
         await asyncio.Event().wait()
 
     own = budgeted(model(endpoint, "searching"))
-    agent = Agent(own, tools=[search], capabilities=[ToolBudget()])
+    agent = Agent(own, tools=[search], capabilities=[ToolBudgetCapability()])
     with budget("0.3 s"), pytest.raises(UsageLimitExceeded) as ended:
         run(agent)
     assert isinstance(ended.value.__cause__, DeadlineExceeded)
@@ -335,7 +337,7 @@ def test_a_tool_ends_at_the_deadline_and_the_run_with_it(endpoint: ScriptedEndpo
 
 @pytest.mark.feature("parallel tools")
 def test_tools_side_by_side_cannot_pass_their_limit(endpoint: ScriptedEndpoint) -> None:
-    calls = tuple(ToolCall("search", f'{{"query": "{number}"}}') for number in range(5))
+    calls = tuple(ScriptedToolCall("search", f'{{"query": "{number}"}}') for number in range(5))
 
     def reply(asked: Asked) -> Reply:
         done = any(message["role"] == "tool" for message in asked.messages)
@@ -343,7 +345,7 @@ def test_tools_side_by_side_cannot_pass_their_limit(endpoint: ScriptedEndpoint) 
 
     endpoint.scripts["five"] = reply
     own = budgeted(model(endpoint, "five"), "2 tool:search + 9 tool_calls + 9 calls")
-    result = run(Agent(own, tools=[search, pay], capabilities=[ToolBudget(own)]))
+    result = run(Agent(own, tools=[search, pay], capabilities=[ToolBudgetCapability(own)]))
     answers = results(result.all_messages())
     assert len([text for text in answers if text.startswith("found")]) == 2
     assert len([text for text in answers if "[Budget] The tool search was not" in text]) == 3
@@ -353,7 +355,7 @@ def test_tools_side_by_side_cannot_pass_their_limit(endpoint: ScriptedEndpoint) 
 @pytest.mark.feature("parallel tools")
 def test_tools_have_limits_of_their_own_and_a_price(endpoint: ScriptedEndpoint) -> None:
     endpoint.scripts["searching"] = searching(3)
-    tools = ToolBudget("$0.25/day", account="tools", tool_prices={"search": "0.1"})
+    tools = ToolBudgetCapability("$0.25/day", account="tools", tool_prices={"search": "0.1"})
     agent = Agent(model(endpoint, "searching"), tools=[search], capabilities=[tools])
     answers = results(run(agent).all_messages())
     assert [text.startswith("found") for text in answers] == [True, True, False]
@@ -363,17 +365,19 @@ def test_tools_have_limits_of_their_own_and_a_price(endpoint: ScriptedEndpoint) 
 def test_a_tool_that_asks_for_another_attempt_counts_each(endpoint: ScriptedEndpoint) -> None:
     endpoint.scripts["seeker"] = seek_until_found
     own = budgeted(model(endpoint, "seeker"), "10 calls + 5 tool:search + 5 tool_calls")
-    agent = Agent(own, tools=[seek_twice()], capabilities=[ToolBudget(own)])
+    agent = Agent(own, tools=[seek_twice()], capabilities=[ToolBudgetCapability(own)])
     assert run(agent).output == "That is all."
-    spent = {row.axis: (row.spent, row.held) for row in own.layers[0].balance()}
+    spent = {row.axis: (row.spent, row.held) for row in own.accounts[0].balance()}
     assert (spent["calls"], spent["search"], spent["tool_calls"]) == ((3, 0), (2, 0), (2, 0))
 
 
 def seek_until_found(asked: Asked) -> Reply:
     """Reply as a model that searches until it has found something."""
     if "found" in str(asked.messages[-1]["content"]):
-        return Reply("That is all.", usage=Usage(100, 10))
-    return Reply(calls=(ToolCall("search", '{"query": "tomatoes"}'),), usage=Usage(100, 10))
+        return Reply("That is all.", usage=ScriptedUsage(100, 10))
+    return Reply(
+        calls=(ScriptedToolCall("search", '{"query": "tomatoes"}'),), usage=ScriptedUsage(100, 10)
+    )
 
 
 def seek_twice() -> Callable[[str], str]:
@@ -404,7 +408,7 @@ def test_an_agent_behind_a_tool_draws_on_the_budget_of_its_caller(
         return str(result.output)
 
     run(
-        Agent(own, tools=[search], capabilities=[ToolBudget(own)]),
+        Agent(own, tools=[search], capabilities=[ToolBudgetCapability(own)]),
         usage_limits=UsageLimits(request_limit=3),
     )
     assert {row.axis: row.spent for row in ledger.balance("acme")} == {"calls": 3, "tool_calls": 1}
@@ -412,7 +416,7 @@ def test_an_agent_behind_a_tool_draws_on_the_budget_of_its_caller(
 
 @pytest.mark.feature("child agents")
 def test_a_child_s_refusal_ends_the_run_of_its_caller(endpoint: ScriptedEndpoint) -> None:
-    endpoint.scripts["searching"] = searching(1, usage=Usage(900, 200))
+    endpoint.scripts["searching"] = searching(1, usage=ScriptedUsage(900, 200))
     child = Agent(budgeted(model(endpoint)))
     agent = Agent(budgeted(model(endpoint, "searching")))
 
@@ -468,7 +472,7 @@ def test_a_batch_has_no_budget(endpoint: ScriptedEndpoint) -> None:
 
 
 def test_budgeted_says_how_an_agent_gets_a_budget(endpoint: ScriptedEndpoint) -> None:
-    with pytest.raises(ValueError, match="ToolBudget"):
+    with pytest.raises(ValueError, match="ToolBudgetCapability"):
         budgeted(Agent(model(endpoint)), "1 calls")
 
 

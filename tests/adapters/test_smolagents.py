@@ -18,11 +18,11 @@ from smolagents.utils import AgentGenerationError
 
 from budget_core.ledger.waiting import room_of
 from budget_cpython import BudgetExceededError, DeadlineExceeded, budget, budgeted, open_ledger
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall, Usage
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall, ScriptedUsage
 from tests.adapters.support import run_example
 
 ASK = [{"role": "user", "content": [{"type": "text", "text": "Hello?"}]}]
-SEARCH = ToolCall("search", '{"words": "whales"}')
+SEARCH = ScriptedToolCall("search", '{"words": "whales"}')
 HAS_PARALLEL = "max_tool_threads" in signature(ToolCallingAgent.__init__).parameters
 
 
@@ -62,7 +62,7 @@ def an_agent(
     return kind(tools, a_model(endpoint), max_steps=steps, verbosity_level=0, **options)
 
 
-def asks_for(*calls: ToolCall) -> Callable[[Asked], Reply]:
+def asks_for(*calls: ScriptedToolCall) -> Callable[[Asked], Reply]:
     """Return a model that calls tools, or writes such code, until it has to answer."""
 
     def reply(asked: Asked) -> Reply:
@@ -217,7 +217,7 @@ def test_managed_agents_draw_on_their_manager_s_budget(
         if "helpful agent named 'librarian'" in text:
             return Reply(calls=(SEARCH,))
         if asked.tools:
-            return Reply(calls=(ToolCall("librarian", '{"task": "Find books."}'),))
+            return Reply(calls=(ScriptedToolCall("librarian", '{"task": "Find books."}'),))
         return Reply("I ask.\n```py\nprint(librarian(task='Find books.'))\n```<end_code>")
 
     endpoint.scripts["gpt-4o-mini"] = reply
@@ -242,8 +242,8 @@ def test_a_managed_agent_that_is_refused_as_a_tool_is_not_run(
 ) -> None:
     def reply(asked: Asked) -> Reply:
         if "was not called" in str(asked.messages[-1]["content"]):
-            return Reply(calls=(ToolCall("final_answer", '{"answer": "alone"}'),))
-        return Reply(calls=(ToolCall("librarian", '{"task": "Find books."}'),))
+            return Reply(calls=(ScriptedToolCall("final_answer", '{"answer": "alone"}'),))
+        return Reply(calls=(ScriptedToolCall("librarian", '{"task": "Find books."}'),))
 
     endpoint.scripts["gpt-4o-mini"] = reply
     child = an_agent(
@@ -277,7 +277,7 @@ def test_a_refused_tool_is_an_error_in_the_code_of_a_code_agent(
 def test_a_tool_has_a_price_and_a_final_answer_is_none(
     endpoint: ScriptedEndpoint, search: Any
 ) -> None:
-    answer = ToolCall("final_answer", '{"answer": "two"}')
+    answer = ScriptedToolCall("final_answer", '{"answer": "two"}')
     replies = iter([Reply(calls=(SEARCH,)), Reply(calls=(answer,))])
     endpoint.scripts["free"] = lambda asked: next(replies)
     ledger = open_ledger("memory:")
@@ -401,7 +401,7 @@ def test_the_limit_of_an_answer_is_lowered_with_its_hold(endpoint: ScriptedEndpo
 
 
 def test_what_the_provider_reports_is_charged(endpoint: ScriptedEndpoint) -> None:
-    usage = Usage(prompt=1000, completion=100, cached=1000)
+    usage = ScriptedUsage(prompt=1000, completion=100, cached=1000)
     endpoint.scripts["gpt-4o-mini"] = Reply("Hello.", usage=usage)
     ledger = open_ledger("memory:")
     budgeted(a_model(endpoint), "$1", ledger=ledger, account="acme").generate(ASK)

@@ -213,14 +213,3 @@ def test_a_stream_brings_usage_only_when_asked(
     assert [chunk["usage"] for chunk in having[:-1]] == [None] * len(without)
     assert having[-1]["choices"] == []
     assert having[-1]["usage"] == plain.model_dump(exclude_none=True)
-
-
-def test_the_sdk_reads_usage_from_the_last_chunk(client: openai.OpenAI) -> None:
-    chunks = list(
-        client.chat.completions.create(
-            model="m", messages=HELLO, stream=True, stream_options={"include_usage": True}
-        )
-    )
-    usage = chunks[-1].usage
-    assert usage is not None
-    assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens

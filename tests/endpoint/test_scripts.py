@@ -9,7 +9,14 @@ from typing import Any
 import openai
 import pytest
 
-from budget_cpython.endpoint import ApiError, Asked, Reply, ScriptedEndpoint, ToolCall, Usage
+from budget_cpython.endpoint import (
+    ApiError,
+    Asked,
+    Reply,
+    ScriptedEndpoint,
+    ScriptedToolCall,
+    ScriptedUsage,
+)
 from budget_cpython.endpoint.scripts import LONG_TOKENS
 
 from .support import HELLO, PATIENCE, connect, events, plus, sdk, send, start, tool
@@ -24,7 +31,7 @@ BODIES: dict[str, Any] = {
     MESSAGES: {"messages": USER, "max_tokens": 100},
     GENERATE: {"contents": [{"parts": [{"text": "Hi"}]}]},
 }
-USED = Usage(1000, 200, cached=512, written=128, reasoning=40)
+USED = ScriptedUsage(1000, 200, cached=512, written=128, reasoning=40)
 
 
 def ask(endpoint: ScriptedEndpoint, path: str, model: str) -> tuple[int, Any]:
@@ -65,7 +72,7 @@ def test_parallel_calls_every_tool_at_once_then_answers(client: openai.OpenAI) -
 
 
 def test_a_prepared_reply_comes_in_each_format() -> None:
-    calls = (ToolCall("water", '{"litres": 2}'), ToolCall("sow", "{}"))
+    calls = (ScriptedToolCall("water", '{"litres": 2}'), ScriptedToolCall("sow", "{}"))
     reply = Reply("Soon.", calls, usage=USED)
     with ScriptedEndpoint(scripts={"garden": reply}) as endpoint:
         answers = {path: ask(endpoint, path, "garden")[1] for path in BODIES}

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import httpx
 
-from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.proxy import Proxy
 from budget_cpython.serve.server import running
@@ -119,22 +119,22 @@ def usage(prompt: int, completion: int) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total}
 
 
-def spent(layer: Layer, axis: str) -> tuple[int, int]:
-    """Return what is spent and what is held on an axis of a layer's account."""
-    for row in layer.balance():
+def spent(account: BudgetAccount, axis: str) -> tuple[int, int]:
+    """Return what is spent and what is held on an axis of an account's account."""
+    for row in account.balance():
         if row.axis == axis:
             return row.spent, row.held
     raise LookupError(axis)
 
 
 @contextmanager
-def budgeted(url: str, limits: str, **options: Any) -> Iterator[tuple[str, Layer, Proxy]]:
-    """Serve a proxy before one server, within limits; yield its URL, its layer and itself."""
-    of_layer = {name: options.pop(name) for name in ("prices", "wait") if name in options}
-    layer = Layer(parse_limits(limits), **of_layer)
-    proxy = Proxy({"openai": url}, [layer], **options)
+def budgeted(url: str, limits: str, **options: Any) -> Iterator[tuple[str, BudgetAccount, Proxy]]:
+    """Serve a proxy before one server, within limits; yield its URL, its account and itself."""
+    of_account = {name: options.pop(name) for name in ("prices", "wait") if name in options}
+    account = BudgetAccount(parse_limits(limits), **of_account)
+    proxy = Proxy({"openai": url}, [account], **options)
     with proxy.running() as place:
-        yield place, layer, proxy
+        yield place, account, proxy
 
 
 class ProxyCommand(Service):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.cli import main
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.default_ledger import default_account
@@ -35,7 +35,7 @@ class Served:
         self.keys = keys
         self.proxy = Proxy(
             {"it": upstream},
-            lambda path: Rules([Layer((), self.ledger, path)]),
+            lambda path: Rules([BudgetAccount((), self.ledger, path)]),
             access=Access("rest", keys),
             ledger=self.ledger,
         )
@@ -155,7 +155,9 @@ UP = ("--upstream", "it=http://127.0.0.1:9")
         (("--limit", "9 calls"), "--upstream"),
         ((*UP,), "give --limit"),
         ((*UP, "--limit", "many"), "many"),
-        ((*UP, "--limit", "5 foo"), "'5 foo' limits nothing that is counted"),
+        ((*UP, "--limit", "5 foo"), "the limit of account 'proxy': '5 foo' limits nothing"),
+        ((*UP, "--limit", "5 foo"), "write calls, tokens, or dollars such as '$5'"),
+        ((*UP, "--limit", "5 toolcalls"), "did you mean '5 calls'?"),
         ((*UP, "--limit", "5 min"), "'5 min' is a time"),
         ((*UP, "--limit", "5 cals"), "did you mean '5 calls'?"),
         ((*UP, "--limit", "5 tool_calls"), "no calls of tools"),

@@ -9,10 +9,12 @@ import pytest
 
 from budget_core.prices import Price
 from budget_core.usage_estimate import estimate_tokens
+from budget_cpython.adapters.account import BudgetAccount
+from budget_cpython.adapters.http_attempt import Terms
 from budget_cpython.adapters.http_client import budgeted_http_client
-from budget_cpython.adapters.layer import Layer
 from budget_cpython.adapters.wire import UnreadableRequestError, find_format
-from budget_cpython.adapters.wire.body import LARGE, MAX_DEPTH, MAX_VALUES
+from budget_cpython.adapters.wire.body import LARGE
+from budget_cpython.adapters.wire.pieces import MAX_DEPTH, MAX_VALUES
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.proxy.app import MAX_BODY
 from tests.proxy.support import Behind, Request, budgeted, post, spent, usage
@@ -42,22 +44,22 @@ MANY = {
 @pytest.mark.parametrize("body", [DEEP, *MANY.values()], ids=["deep", *MANY])
 def test_a_body_that_costs_more_than_its_size_is_refused_and_nothing_is_held(body: bytes) -> None:
     with Behind(answer) as behind, budgeted(behind.url, "9 calls + 9000 tokens") as place:
-        url, layer, _ = place
+        url, account, _ = place
         said = post(f"{url}{COMPLETIONS}", content=body)
         assert (said.status_code, said.headers["x-should-retry"]) == (400, "false")
         assert said.json()["error"]["code"] == "unreadable_request"
         assert len(said.content) < 1000
         assert behind.requests == []
-        assert spent(layer, "calls") == spent(layer, "tokens") == (0, 0)
+        assert spent(account, "calls") == spent(account, "tokens") == (0, 0)
 
 
 def test_a_budgeted_client_refuses_a_deep_body_too() -> None:
-    layer = Layer(parse_limits("9 calls"))
-    client = budgeted_http_client(httpx.Client(base_url="https://api.openai.com"), [layer])
+    account = BudgetAccount(parse_limits("9 calls"))
+    client = budgeted_http_client(httpx.Client(base_url="https://api.openai.com"), [account])
     said = client.post(COMPLETIONS, content=DEEP)
     assert said.status_code == 400
     assert isinstance(said.extensions["microbudget"], UnreadableRequestError)
-    assert spent(layer, "calls") == (0, 0)
+    assert spent(account, "calls") == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -72,11 +74,11 @@ def test_a_budgeted_client_refuses_a_deep_body_too() -> None:
     ids=["deep", "tokens", "escapes", "code", "letters"],
 )
 def test_what_vendors_take_passes(prompt: Any) -> None:
-    with Behind(answer) as behind, budgeted(behind.url, "9 calls") as (url, layer, _):
+    with Behind(answer) as behind, budgeted(behind.url, "9 calls") as (url, account, _):
         body = {"model": "scripted", "max_tokens": 5, "prompt": prompt}
         assert post(f"{url}{COMPLETIONS}", json=body).status_code == 200
         assert json.loads(behind.requests[0].body)["prompt"] == prompt
-        assert spent(layer, "calls") == (1, 0)
+        assert spent(account, "calls") == (1, 0)
 
 
 @pytest.mark.parametrize("limits", ["1 call", "12 tokens", "1 call/day + 9999 tokens"])
@@ -103,20 +105,16 @@ def test_a_free_model_answers_where_money_is_spent() -> None:
 
 
 class Noted:
-    """A layer that notes the messages of each call."""
-
-    max_tokens = None
+    """An account that notes the messages of each call."""
 
     def __init__(self) -> None:
-        self.ledger, self.account = self, "noted"
         self.messages: list[Any] = []
 
-    def wrapper(self, is_blocking: bool) -> "Noted":
-        return self
+    async def hold(self, call: Any) -> None:
+        self.messages.append(call.messages)
 
-    async def chat(self, messages: Any, *others: Any, call: Any, **options: Any) -> Any:
-        self.messages.append(messages)
-        return await call.next_answer(messages, *others, **options)
+    async def settle(self, hold: None, outcome: Any) -> None:
+        """Take it as it is."""
 
 
 @pytest.mark.parametrize(
@@ -130,16 +128,18 @@ class Noted:
 def test_an_event_loop_gets_the_size_of_a_large_prompt_and_not_the_prompt(
     path: str, prompt: dict[str, Any]
 ) -> None:
-    noted: Any = Noted()
+    noted = Noted()
     transport = httpx.MockTransport(lambda request: httpx.Response(200, json={}))
-    client = budgeted_http_client(httpx.AsyncClient(transport=transport), [noted])
+    client = budgeted_http_client(httpx.AsyncClient(transport=transport))
+    terms = Terms((), noted)
     body = {"model": "scripted", **prompt}
-    asyncio.run(client.post("https://api.openai.com" + path, json=body))
+    url = "https://api.openai.com" + path
+    asyncio.run(client.post(url, json=body, extensions={"microbudget": terms}))
     [[message]] = noted.messages
     wire = find_format("POST", path)
     assert wire is not None
     whole = wire.read(body).messages
-    assert len(whole) >= 10_000
+    assert estimate_tokens(whole) > 40_000
     assert estimate_tokens([message]) == estimate_tokens(whole)
 
 
@@ -162,11 +162,11 @@ HELLO = {"messages": [{"role": "user", "content": "hi"}]}
     ],
 )
 def test_a_long_text_counts_wherever_it_is_in_a_body(path: str, body: dict[str, Any]) -> None:
-    with Behind(answer) as behind, budgeted(behind.url, "80_000 tokens") as (url, layer, _):
+    with Behind(answer) as behind, budgeted(behind.url, "80_000 tokens") as (url, account, _):
         said = post(url + path, json={"model": "scripted", "max_tokens": 5, **body})
         assert said.status_code == 402
         assert behind.requests == []
-        assert spent(layer, "tokens") == (0, 0)
+        assert spent(account, "tokens") == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -178,12 +178,12 @@ def test_a_long_text_counts_wherever_it_is_in_a_body(path: str, body: dict[str, 
     ],
 )
 def test_names_of_models_that_take_long_to_look_up_are_refused(body: dict[str, Any]) -> None:
-    with Behind(answer) as behind, budgeted(behind.url, "$5") as (url, layer, _):
+    with Behind(answer) as behind, budgeted(behind.url, "$5") as (url, account, _):
         said = post(url + "/v1/chat/completions", json={**HELLO, "model": "gpt-4o", **body})
         assert said.status_code == 400
         assert "the request names" in said.json()["error"]["message"]
         assert len(said.content) < 1000
-        assert spent(layer, "calls") == (0, 0)
+        assert spent(account, "calls") == (0, 0)
 
 
 def test_what_is_attached_counts_by_its_own_rule() -> None:

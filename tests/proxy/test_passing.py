@@ -57,14 +57,14 @@ def test_a_redirection_is_passed_on_not_followed() -> None:
 
 
 def test_an_other_request_counts_as_one_call_and_is_marked_as_unknown() -> None:
-    with Behind(echo) as behind, budgeted(behind.url, "2 calls") as (url, layer, proxy):
+    with Behind(echo) as behind, budgeted(behind.url, "2 calls") as (url, account, proxy):
         for _ in range(2):
             assert post(f"{url}/v1/images", json={}).status_code == 207
         refused = post(f"{url}/v1/images", json={})
         assert (refused.status_code, refused.headers["x-should-retry"]) == (402, "false")
         assert refused.json()["error"]["code"] == "insufficient_quota"
         assert len(behind.requests) == 2
-        assert spent(layer, "calls") == (2, 0)
+        assert spent(account, "calls") == (2, 0)
         (row,) = proxy.usage.rows().values()
         assert (row.calls, row.estimated, row.unpriced) == (2, 2, 2)
 
@@ -73,29 +73,29 @@ def test_an_other_request_that_breaks_off_counts_at_once() -> None:
     def breaks(http: Request) -> None:
         http.close_connection = True
 
-    with Behind(breaks) as behind, budgeted(behind.url, "2 calls") as (url, layer, proxy):
+    with Behind(breaks) as behind, budgeted(behind.url, "2 calls") as (url, account, proxy):
         assert post(f"{url}/v1/images", json={}).status_code == 502
-        assert spent(layer, "calls") == (1, 0)
+        assert spent(account, "calls") == (1, 0)
         assert proxy.usage.total().calls == 1
 
 
 def test_an_other_request_that_reaches_no_server_costs_nothing() -> None:
     with Behind(echo) as behind:
         gone = behind.url
-    with budgeted(gone, "2 calls") as (url, layer, proxy):
+    with budgeted(gone, "2 calls") as (url, account, proxy):
         answer = post(f"{url}/v1/images", json={})
         assert answer.status_code == 502
         assert answer.json()["error"]["code"] == "upstream_unreachable"
-        assert spent(layer, "calls") == (0, 0)
+        assert spent(account, "calls") == (0, 0)
         assert proxy.usage.rows() == {}
 
 
 def test_models_are_listed_and_tokens_counted_for_nothing() -> None:
-    with Behind(echo) as behind, budgeted(behind.url, "0 calls", strict=True) as (url, layer, _):
+    with Behind(echo) as behind, budgeted(behind.url, "0 calls", strict=True) as (url, account, _):
         assert get(f"{url}/v1/models").status_code == 207
         assert get(f"{url}/v1/models/gpt-5").status_code == 207
         assert post(f"{url}/v1/messages/count_tokens", json={}).status_code == 207
-        assert spent(layer, "calls") == (0, 0)
+        assert spent(account, "calls") == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,14 @@ def test_models_are_listed_and_tokens_counted_for_nothing() -> None:
 def test_strict_refuses_what_is_no_known_call_in_the_vendors_shape(
     headers: dict[str, str], shape: Any
 ) -> None:
-    with Behind(echo) as behind, budgeted(behind.url, "9 calls", strict=True) as (url, layer, _):
+    with Behind(echo) as behind, budgeted(behind.url, "9 calls", strict=True) as (url, account, _):
         answer = post(f"{url}/v1/images", json={}, headers=headers)
         assert (answer.status_code, answer.headers["x-should-retry"]) == (403, "false")
         said = answer.json()
         assert {**said, "error": {**said["error"], **shape["error"]}} == said
         assert said.get("type") == shape.get("type")
         assert behind.requests == []
-        assert spent(layer, "calls") == (0, 0)
+        assert spent(account, "calls") == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -133,11 +133,11 @@ def test_strict_refuses_what_is_no_known_call_in_the_vendors_shape(
     ],
 )
 def test_a_path_that_could_be_read_in_two_ways_is_refused(path: str) -> None:
-    with Behind(echo) as behind, budgeted(behind.url, "9 calls") as (url, layer, _):
+    with Behind(echo) as behind, budgeted(behind.url, "9 calls") as (url, account, _):
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{{}}"
         assert ask_raw(url, head.encode()).startswith(b"HTTP/1.1 400")
         assert behind.requests == []
-        assert spent(layer, "calls") == (0, 0)
+        assert spent(account, "calls") == (0, 0)
 
 
 def test_a_large_body_is_refused_by_the_clients_one_attempt() -> None:

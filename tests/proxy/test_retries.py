@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.proxy import Proxy
@@ -27,7 +27,7 @@ def refusing() -> Iterator[tuple[str, Counted, ScriptedEndpoint]]:
     """Serve a proxy that refuses every call."""
     with ScriptedEndpoint() as endpoint:
         root = endpoint.base_url.removesuffix("/v1")
-        proxy = Proxy({"it": root}, [Layer(parse_limits("0 calls/day"))])
+        proxy = Proxy({"it": root}, [BudgetAccount(parse_limits("0 calls/day"))])
         counted = Counted(proxy.app)
         with counted.running() as url:
             yield url, counted, endpoint

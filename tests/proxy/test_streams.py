@@ -14,7 +14,7 @@ import pytest
 
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.waiting import room_of
-from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ledger.sqlite import SqliteLedger
 from budget_cpython.proxy import ModelUsage, Proxy
@@ -90,13 +90,13 @@ def test_usage_is_asked_for_and_its_chunk_kept_from_who_did_not_ask(
     asked: dict[str, bool] | None,
 ) -> None:
     body = STREAM if asked is None else {**STREAM, "stream_options": asked}
-    with Behind(with_usage) as behind, budgeted(behind.url, "999 tokens") as (url, layer, proxy):
+    with Behind(with_usage) as behind, budgeted(behind.url, "999 tokens") as (url, account, proxy):
         answer = post(url + CHAT, json=body)
-        assert b'"include_usage": true' in behind.requests[0].body
+        assert json.loads(behind.requests[0].body)["stream_options"] == {"include_usage": True}
         wanted = bool(asked and asked["include_usage"])
         assert ('"prompt_tokens"' in answer.text) is wanted
         assert answer.text.endswith("data: [DONE]\n\n")
-        assert spent(layer, "tokens") == (12, 0)
+        assert spent(account, "tokens") == (12, 0)
         row = proxy.usage.rows()["scripted"]
         assert (row.calls, row.input, row.output, row.estimated) == (1, 7, 5, 0)
 
@@ -114,7 +114,7 @@ def test_an_answer_is_read_on_after_its_client_has_left(streamed: bool) -> None:
             assert gone.wait(PATIENCE)
             http.reply({"choices": [], "usage": usage(7, 5)})
 
-    with Behind(act) as behind, budgeted(behind.url, "999 tokens") as (url, layer, proxy):
+    with Behind(act) as behind, budgeted(behind.url, "999 tokens") as (url, account, proxy):
         with httpx.Client() as client:
             if streamed:
                 with client.stream("POST", url + CHAT, json=STREAM) as answer:
@@ -124,8 +124,8 @@ def test_an_answer_is_read_on_after_its_client_has_left(streamed: bool) -> None:
                     client.post(url + CHAT, json=ASKED, timeout=httpx.Timeout(60, read=0.2))
                 until(lambda: bool(behind.requests))
         gone.set()
-        until(lambda: spent(layer, "tokens")[1] == 0)
-        assert spent(layer, "tokens") == (12, 0)
+        until(lambda: spent(account, "tokens")[1] == 0)
+        assert spent(account, "tokens") == (12, 0)
         assert proxy.usage.rows()["scripted"].estimated == 0
 
 
@@ -138,11 +138,11 @@ def test_a_call_whose_client_leaves_while_it_waits_is_not_made() -> None:
         http.reply({"choices": [], "usage": usage(7, 5)})
 
     with Behind(slow) as behind, budgeted(behind.url, "1 calls", wait=PATIENCE) as found:
-        url, layer, _ = found
+        url, account, _ = found
         one = threading.Thread(target=post, args=(url + CHAT,), kwargs={"json": ASKED})
         one.start()
         assert first.wait(PATIENCE)
-        room = room_of(layer.ledger)
+        room = room_of(account.ledger)
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as two:
             body = json.dumps(ASKED).encode()
             head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -152,7 +152,7 @@ def test_a_call_whose_client_leaves_while_it_waits_is_not_made() -> None:
         go.set()
         one.join()
         assert len(behind.requests) == 1
-        assert spent(layer, "calls") == (1, 0)
+        assert spent(account, "calls") == (1, 0)
 
 
 def test_an_answer_is_read_on_for_so_long_only_and_then_counts_as_unknown() -> None:
@@ -168,12 +168,12 @@ def test_an_answer_is_read_on_for_so_long_only_and_then_counts_as_unknown() -> N
 
     options = {"read_on_s": 0.1}
     with Behind(act) as behind, budgeted(behind.url, "999 tokens", **options) as found:
-        url, layer, proxy = found
+        url, account, proxy = found
         with stream("POST", url + CHAT, json=STREAM) as answer:
             next(answer.iter_raw())
         assert closed.wait(PATIENCE)
         until(lambda: is_unknown(proxy))
-        until(lambda: spent(layer, "tokens") == (charged(proxy), 0))
+        until(lambda: spent(account, "tokens") == (charged(proxy), 0))
 
 
 def broken(http: Request) -> None:
@@ -182,14 +182,14 @@ def broken(http: Request) -> None:
 
 
 def test_an_answer_that_breaks_off_upstream_breaks_off_here() -> None:
-    with Behind(broken) as behind, budgeted(behind.url, "999 tokens") as (url, layer, proxy):
+    with Behind(broken) as behind, budgeted(behind.url, "999 tokens") as (url, account, proxy):
         with (
             pytest.raises(httpx.RemoteProtocolError),
             stream("POST", url + CHAT, json=STREAM) as answer,
         ):
             answer.read()
         until(lambda: is_unknown(proxy))
-        until(lambda: spent(layer, "tokens") == (charged(proxy), 0))
+        until(lambda: spent(account, "tokens") == (charged(proxy), 0))
 
 
 def test_a_deadline_before_the_answer_is_a_refusal_that_is_not_repeated() -> None:
@@ -198,7 +198,7 @@ def test_a_deadline_before_the_answer_is_a_refusal_that_is_not_repeated() -> Non
     def hang(http: Request) -> None:
         over.wait(PATIENCE)
 
-    with Behind(hang) as behind, budgeted(behind.url, "999 tokens") as (url, layer, proxy):
+    with Behind(hang) as behind, budgeted(behind.url, "999 tokens") as (url, account, proxy):
         for milliseconds in (100, 1_000, 10_000, 100_000):  # a slow machine sends none in 100 ms
             headers = {"x-microbudget-timeout": str(milliseconds)}
             answer = post(url + CHAT, json=STREAM, headers=headers)
@@ -206,7 +206,7 @@ def test_a_deadline_before_the_answer_is_a_refusal_that_is_not_repeated() -> Non
                 break
         assert (answer.status_code, answer.headers["x-should-retry"]) == (504, "false")
         until(lambda: is_unknown(proxy))
-        until(lambda: spent(layer, "tokens") == (charged(proxy), 0))
+        until(lambda: spent(account, "tokens") == (charged(proxy), 0))
         over.set()
 
 
@@ -318,7 +318,7 @@ def test_what_a_ledger_is_owed_is_delivered_before_the_proxy_ends(tmp_path: Path
 
     ledger = Busy(tmp_path / "ledger.db")
     ledger.set_limits("acme", parse_limits("999 tokens"))
-    proxy_of = partial(Proxy, layers=[Layer((), ledger, "acme")])
+    proxy_of = partial(Proxy, accounts=[BudgetAccount((), ledger, "acme")])
     with Behind(with_usage) as behind, proxy_of({"openai": behind.url}).running() as url:
         assert post(url + CHAT, json=STREAM).status_code == 200
         (row,) = ledger.balance("acme")

@@ -14,6 +14,7 @@ from budget_cpython.adapters.wire.google_generate import (
     GenerateContent,
     GoogleCountTokens,
 )
+from budget_cpython.adapters.wire.long_text import size_of
 from budget_cpython.adapters.wire.openai_chat import ChatCompletions, Completions
 from budget_cpython.adapters.wire.openai_embeddings import Embeddings
 from budget_cpython.adapters.wire.openai_responses import Responses
@@ -39,6 +40,7 @@ __all__ = [
     "check_spelling",
     "find_format",
     "refusal",
+    "size_of",
     "text_bytes",
 ]
 

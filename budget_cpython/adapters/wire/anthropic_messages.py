@@ -4,7 +4,7 @@ from typing import Any
 
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.answerers import Answerers
-from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.wire.format import (
     Json,
     WireFormat,
@@ -33,13 +33,13 @@ class Messages(WireFormat):
 
     vendor = "anthropic"
 
-    def read(self, body: Json) -> Request:
+    def read(self, body: Json) -> LlmRequest:
         """Return the request that a body makes."""
         messages = [_message(as_dict(one)) for one in as_list(body.get("messages"))]
         if body.get("system"):
             messages.insert(0, {"role": "system", "content": body["system"]})
         tier, model = as_name(body.get("service_tier")), as_text(body.get("model"))
-        return Request(
+        return LlmRequest(
             model,
             with_attached(messages, body.get("messages"), model, "claude"),
             named_tools(body.get("tools"), lambda tool: tool.get("name") or tool.get("type")),
@@ -49,7 +49,7 @@ class Messages(WireFormat):
             Answerers(self.vendor),
         )
 
-    def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
+    def write(self, body: Json, admitted: Admitted, request: LlmRequest) -> Json:
         """Return the body to send instead."""
         new = renamed(body, admitted, request)
         if admitted.notices:
@@ -64,7 +64,7 @@ class Messages(WireFormat):
         return new
 
     def answer(self, body: Any) -> ChatResponse:
-        """Return what a message says."""
+        """Return the answer in a message."""
         body = as_dict(body)
         blocks = as_list(body.get("content"))
         text = joined(_text_of(as_dict(block)) for block in blocks)
@@ -73,7 +73,7 @@ class Messages(WireFormat):
 
     def stream_reader(self, asked: Json) -> StreamReader:
         """Return a reader of the events of a message."""
-        return _Events()
+        return _AnthropicEvents()
 
 
 class CountTokens(Messages):
@@ -82,11 +82,11 @@ class CountTokens(Messages):
     held = False
 
 
-class _Events(StreamReader):
+class _AnthropicEvents(StreamReader):
     """Reads a message's events: `message_start` has the prompt's usage, later ones the sums."""
 
     def take(self, event: Json) -> tuple[str, bool]:
-        """Return what the model wrote in an event; all are passed on."""
+        """Return the model's text in an event; all are passed on."""
         kind = event.get("type")
         if kind == "message_start":
             self._add(as_dict(event.get("message")).get("usage"))

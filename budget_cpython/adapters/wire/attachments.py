@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final
 
-from budget_core.usage_estimate import bytes_in, tokens_in
+from budget_core.usage_estimate import tokens_in
+from budget_cpython.adapters.wire.long_text import size_of
 from budget_cpython.adapters.wire.measures import Inline
 
 MOST: Final = 1_048_576  # tokens of one: what the longest prompts of most models have
@@ -180,7 +181,7 @@ def _of_anthropic(kind: Any, source: dict[str, Any]) -> Attachment | None:
     if source.get("type") == "content":
         return None  # its own parts are attached
     if source.get("type") == "text":
-        return Attachment("file", Inline("", bytes_in(source.get("data"))))
+        return Attachment("file", Inline("", size_of(source.get("data"))))
     return Attachment("image" if kind == "image" else "file", _inline(source))
 
 

@@ -1,15 +1,16 @@
-"""Read a request's body within bounds, so that no body costs much more than its size."""
+"""Read a request's body within bounds, and write it with some of its fields changed."""
 
 import json
-from itertools import accumulate
+import re
+from itertools import islice
 from typing import Any, Final
 
 from budget_core.usage_estimate import bytes_in
+from budget_cpython.adapters.wire.long_text import PIECE, pause, size_of
+from budget_cpython.adapters.wire.pieces import Pieces
 from budget_cpython.adapters.wire.refusals import UnreadableRequestError
 
-LARGE: Final = 65_536  # bytes: an event loop has a larger body read in a thread
-MAX_VALUES: Final = 500_000  # embeddings take 300,000 tokens a request
-MAX_DEPTH: Final = 100
+LARGE: Final = PIECE  # bytes: an event loop has a larger body read in a thread
 # Fields whose text is not read as text: what is attached, and what only a vendor can read.
 _NO_TEXT: Final = frozenset(
     [
@@ -31,34 +32,63 @@ _NO_TEXT: Final = frozenset(
     ]
 )
 _A_NUMBER: Final = 4  # bytes: a token
-_STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
-_OTHERS: Final = bytes(set(range(256)) - _STEPS.keys())
+_CHUNKS: Final = 1_000  # of an encoder, that are written at once
 
 
-def read_body(data: bytes) -> dict[str, Any]:
-    """Return the JSON object in a body.
+class Body:
+    """A body of JSON: its `fields`, of which the long texts of a large body are `LongText`s.
 
-    Raises `UnreadableRequestError` for any other body, for more than `MAX_VALUES` values, and for
-    lists and objects that are nested more than `MAX_DEPTH` deep.
+    Raises `UnreadableRequestError` if it is not a JSON object, as `Pieces` does, and for a key that
+    comes twice, as servers read different ones.
     """
-    _check_size(data)
-    try:
-        body = json.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError):
-        body = None
-    if not isinstance(body, dict):
-        raise UnreadableRequestError("the request's body is not a JSON object")
-    return body
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        try:
+            self._pieces = Pieces(data.removeprefix(b"\xef\xbb\xbf"))
+        except ValueError:
+            raise _no_object() from None
+        self.fields: dict[str, Any] = self._pieces.value
+        if not isinstance(self.fields, dict):
+            raise _no_object()
+
+    def with_fields(self, new: dict[str, Any]) -> bytes:
+        """Return the body with other fields; it is the same bytes if none differs."""
+        if new == self.fields:
+            return self.data
+        if len(self.data) <= LARGE:
+            return json.dumps(new).encode()
+        written: list[bytes] = []
+        chunks = json.JSONEncoder().iterencode(new)
+        marks = re.compile(f'"({self._pieces.mark} [0-9]+)"')
+        while text := "".join(islice(chunks, _CHUNKS)):
+            pause()
+            for index, part in enumerate(marks.split(text)):
+                if index % 2 == 0:
+                    written.append(part.encode())
+                else:
+                    raw = self._pieces.texts[part].raw
+                    cuts = range(0, len(raw), PIECE)
+                    written += [b'"', *(bytes(raw[cut : cut + PIECE]) for cut in cuts), b'"']
+        return b"".join(written)
 
 
-def text_bytes(body: dict[str, Any]) -> int:
-    """Return the bytes of all texts in a body but what is attached, wherever they are."""
-    size = 0
+def _no_object() -> UnreadableRequestError:
+    return UnreadableRequestError("the request's body is not a JSON object")
+
+
+def text_bytes(body: dict[str, Any]) -> tuple[int, int]:
+    """Return the bytes of all texts in a body but what is attached, wherever they are.
+
+    And those of them that are hidden behind the marks of long texts.
+    """
+    size = hidden = 0
     waiting: list[Any] = [body]
     while waiting:
         item = waiting.pop()
         if isinstance(item, str):
-            size += bytes_in(item)
+            size += size_of(item)
+            hidden += size_of(item) - bytes_in(item)
         elif isinstance(item, list):
             waiting += item
         elif isinstance(item, dict):
@@ -69,23 +99,4 @@ def text_bytes(body: dict[str, Any]) -> int:
             ]
         elif type(item) in (int, float):
             size += _A_NUMBER
-    return size
-
-
-def _check_size(data: bytes) -> None:
-    """Count values and depth before the body is parsed: a value takes far more than its bytes."""
-    marks = data.replace(rb"\\", b"").replace(rb"\"", b"")
-    if marks.count(b'"') > 2 * MAX_VALUES:
-        raise _too_many()
-    marks = b"".join(marks.split(b'"')[::2])  # outside of texts
-    if sum(map(marks.count, (b",", b":", b"[", b"{"))) > MAX_VALUES:
-        raise _too_many()
-    brackets = marks.translate(None, _OTHERS)
-    if max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MAX_DEPTH:
-        raise UnreadableRequestError(
-            f"the request's body is nested more than {MAX_DEPTH} levels deep"
-        )
-
-
-def _too_many() -> UnreadableRequestError:
-    return UnreadableRequestError(f"the request's body has more than {MAX_VALUES:,} values")
+    return size, hidden

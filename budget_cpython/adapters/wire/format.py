@@ -1,18 +1,19 @@
-"""What all wire formats share: the base class, and reading JSON that may have any form."""
+"""The base class of wire formats, and readers of JSON that may have any form."""
 
-import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from budget_core.errors import BudgetError
 from budget_core.provider import ChatResponse
-from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.wire.attachments import attached_tokens
-from budget_cpython.adapters.wire.body import read_body
+from budget_cpython.adapters.wire.body import Body
+from budget_cpython.adapters.wire.long_text import LongText
 from budget_cpython.adapters.wire.readers import Reader, StreamReader, WholeReader
 from budget_cpython.adapters.wire.refusals import (
     Refusal,
     TooLittleLeftError,
+    UnreadableRequestError,
     refusal,
 )
 from budget_cpython.adapters.wire.spelling import check_spelling
@@ -49,26 +50,26 @@ class WireFormat:
         A key in it that a server might read otherwise is refused, too. `content_type` is what its
         header says: only forms are read by it.
         """
-        body = read_body(content)
-        check_spelling(body)
-        return body
+        self._parsed = Body(content)
+        check_spelling(self._parsed.fields)
+        return self._parsed.fields
 
     def content(self, body: Json) -> bytes:
-        """Return a body as it is sent."""
-        return json.dumps(body).encode()
+        """Return a body as it is sent in place of the one that was parsed."""
+        return self._parsed.with_fields(body)
 
-    def read(self, body: Json) -> Request:
+    def read(self, body: Json) -> LlmRequest:
         """Return the request that a body makes; never raises for a malformed one."""
         raise NotImplementedError
 
-    def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
+    def write(self, body: Json, admitted: Admitted, request: LlmRequest) -> Json:
         """Return the body to send instead; `request` is what `read` returned for `body`.
 
         Raises `TooLittleLeftError` for more answers than tokens that are admitted.
         """
         raise NotImplementedError
 
-    def check(self, admitted: Admitted, request: Request) -> None:
+    def check(self, admitted: Admitted, request: LlmRequest) -> None:
         """Raise `TooLittleLeftError` if the API does not take what a budget admits."""
         asked, left, least = request.max_tokens, admitted.max_tokens, self.least_limit
         if left is not None and left < least and (asked is None or asked >= least):
@@ -90,13 +91,13 @@ class WireFormat:
         raise NotImplementedError
 
     def reader(self, asked: Json, content_type: str) -> Reader:
-        """Return what reads the answer; `asked` is the caller's own body."""
+        """Return the reader of the answer; `asked` is the caller's own body."""
         if content_type.partition(";")[0].strip().lower() == "text/event-stream":
             return self.stream_reader(asked)
         return WholeReader(self.answer)
 
     def stream_reader(self, asked: Json) -> StreamReader:
-        """Return what reads an answer that comes as server-sent events."""
+        """Return the reader of an answer that comes as server-sent events."""
         raise NotImplementedError
 
     def refusal(self, error: BudgetError) -> Refusal:
@@ -117,8 +118,11 @@ def as_list(value: Any) -> list[Any]:
 def as_count(value: Any) -> int | None:
     """Return a whole number that is not negative, `None` for any other value.
 
-    `5.0` and `"5"` are 5, as some servers read them.
+    `5.0` and `"5"` are 5, as some servers read them. Raises `UnreadableRequestError` for a
+    `LongText`.
     """
+    if isinstance(value, LongText):
+        raise UnreadableRequestError("the request has a number that is a long text")
     if isinstance(value, float | str):
         try:
             number = float(value)
@@ -160,7 +164,7 @@ def with_attached(messages: list[Any], contents: Any, model: str, family: str = 
     return [*messages, {"role": "user", "content": [{"tokens": tokens}]}] if tokens else messages
 
 
-def renamed(body: Json, admitted: Admitted, request: Request) -> Json:
+def renamed(body: Json, admitted: Admitted, request: LlmRequest) -> Json:
     """Return a copy of a body, with the fallback's name alone if that is to answer."""
     if admitted.model == request.model:
         return dict(body)

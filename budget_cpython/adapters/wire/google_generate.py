@@ -6,7 +6,7 @@ from urllib.parse import quote, unquote
 
 from budget_core.provider import ChatResponse
 from budget_cpython.adapters.answerers import Answerers
-from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.wire.format import (
     Json,
     WireFormat,
@@ -37,7 +37,7 @@ class GenerateContent(WireFormat):
 
     vendor = "google"
 
-    def read(self, body: Json) -> Request:
+    def read(self, body: Json) -> LlmRequest:
         """Return the request that a body makes."""
         contents = [_message(as_dict(one)) for one in _contents(body)]
         system = as_dict(_get(body, "systemInstruction", "system_instruction"))
@@ -47,7 +47,7 @@ class GenerateContent(WireFormat):
         limit = as_count(_get(config, *_LIMIT))
         found = _MODEL.search(self.path)
         model = unquote(found[1]) if found else ""
-        return Request(
+        return LlmRequest(
             model,
             with_attached(contents, _contents(body), model, "gemini"),
             named_tools(_tools_of(body), _name_of),
@@ -57,7 +57,7 @@ class GenerateContent(WireFormat):
             Answerers(self.vendor),
         )
 
-    def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
+    def write(self, body: Json, admitted: Admitted, request: LlmRequest) -> Json:
         """Return the body to send instead; the model is in `path_for`."""
         new = dict(body)
         if admitted.notices:
@@ -79,10 +79,10 @@ class GenerateContent(WireFormat):
         return _MODEL.sub(lambda found: f"{place}{quote(model, safe='')}{found[2]}", self.path)
 
     def answer(self, body: Any) -> ChatResponse:
-        """Return what an answer says, or a list of those that make one stream."""
+        """Return the answer of a body, or of a list of bodies that make one stream."""
         if isinstance(body, dict):
             body = [body]
-        events = _Events()
+        events = _GoogleEvents()
         text = joined(events.take(as_dict(one))[0] for one in as_list(body))
         ended = events.final or len(as_list(body)) == 1
         usage = (events.report or {}) if ended else {}
@@ -90,7 +90,7 @@ class GenerateContent(WireFormat):
 
     def stream_reader(self, asked: Json) -> StreamReader:
         """Return a reader of the events of an answer."""
-        return _Events()
+        return _GoogleEvents()
 
 
 class GoogleCountTokens(GenerateContent):
@@ -99,9 +99,9 @@ class GoogleCountTokens(GenerateContent):
     held = False
 
 
-class _Events(StreamReader):
+class _GoogleEvents(StreamReader):
     def take(self, event: Json) -> tuple[str, bool]:
-        """Return what the model wrote in an event; all are passed on."""
+        """Return the model's text in an event; all are passed on."""
         usage = event.get("usageMetadata")
         if isinstance(usage, dict):
             self.report = usage

@@ -1,11 +1,20 @@
-"""How large an image is, how long a sound, how many pages a file has: read from its bytes."""
+"""The size of an image, the length of a sound and the pages of a file, read from its bytes."""
 
 import binascii
 import re
+import string
+from collections.abc import Iterator
 from math import ceil
 from typing import Any, Final
 
-_HEADER: Final = 1 << 19  # characters of base64, or bytes, in which an image says its size
+from budget_cpython.adapters.wire.long_text import PIECE, parts_of, size_of
+
+_HEADER: Final = 1 << 19  # bytes in which an image says its size
+_NO_DIGITS: Final = bytes(
+    set(range(256)) - set(string.ascii_letters.encode() + string.digits.encode() + b"+/")
+)
+_PAGE_HEAD: Final = 32  # bytes that may be in two pieces
+_FILM_HEAD: Final = 64
 _PAGE: Final = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
 _PAGE_COUNT: Final = re.compile(rb"/Count\s+(\d{1,6})")
 _PAGE_BYTES: Final = 256  # of the shortest page
@@ -16,20 +25,27 @@ _MP3_KBITS_1: Final = (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256,
 
 
 class Inline:
-    """Content in base64, as requests have it, or as `data`; `length` is that of its bytes."""
+    """Attached content: base64 in `text` after `skipped` characters, or `data`.
 
-    def __init__(self, text: str, length: int | None = None, data: bytes | None = None) -> None:
+    `length` is in bytes.
+    """
+
+    def __init__(
+        self, text: str, length: int | None = None, data: bytes | None = None, skipped: int = 0
+    ) -> None:
         self._text = text
         self._data = data
-        self.length = len(text) * 3 // 4 if length is None else length
+        self._skipped = skipped
+        self.length = (size_of(text) - skipped) * 3 // 4 if length is None else length
 
     @classmethod
     def of_url(cls, url: Any) -> "Inline | None":
         """Return the content of a `data:` URL, or of base64 alone; `None` for other addresses."""
-        if not isinstance(url, str) or re.match("(?:https?|gs|s3|file):", url[:6]):
+        begin = next(parts_of(url), "") if isinstance(url, str) else ""
+        if re.match("(?:https?|gs|s3|file):", begin):
             return None
-        text = url.partition(",")[2] if url.startswith("data:") else url
-        return cls(text) if text else None
+        skipped = len(begin.partition(",")[0]) + 1 if begin.startswith("data:") else 0
+        return cls(url, skipped=skipped) if skipped < size_of(url) else None
 
     @classmethod
     def of_bytes(cls, data: bytes) -> "Inline":
@@ -52,33 +68,58 @@ class Inline:
         return found if min(found) > 0 else None
 
     def seconds(self) -> int:
-        """Return how long a sound or a film lasts at most."""
+        """Return the longest time that a sound or a film may last, in whole seconds."""
         data = self._bytes(1 << 12)
         if data[4:8] == b"ftyp":
-            found = _of_film(self._bytes())
+            found = next(filter(None, map(_of_film, self._windows(_FILM_HEAD))), None)
             if found is not None:
                 return found
         rate = _wave_rate(data) or _mp3_rate(self._bytes(_HEADER)) or _SLOWEST
         return ceil(self.length / rate)
 
     def pages(self, most: int) -> int | None:
-        """Return how many pages a PDF has, at most so many; `None` if it is not a PDF."""
+        """Return the pages of a PDF, at most `most`; `None` if it is not a PDF."""
         if b"%PDF-" not in self._bytes(1 << 11):
             return None
-        data = self._bytes()
-        counts = [int(found) for found in _PAGE_COUNT.findall(data)]
-        pages = max([len(_PAGE.findall(data)), *counts]) or ceil(len(data) / _PAGE_BYTES)
-        return min(most, pages)
+        pages = most_said = 0
+        for data in self._windows(_PAGE_HEAD):
+            ends = (found.end() for found in _PAGE.finditer(data))
+            pages += sum(end > _PAGE_HEAD for end in ends)
+            most_said = max([most_said, *map(int, _PAGE_COUNT.findall(data))])
+        return min(most, max(pages, most_said) or ceil(self.length / _PAGE_BYTES))
 
-    def _bytes(self, most: int | None = None) -> bytes:
-        """Return the bytes of so many characters, all by default; none if it is not base64."""
+    def _bytes(self, most: int) -> bytes:
+        """Return the first `most` bytes, or all if there are fewer."""
+        found = bytearray()
+        for piece in self._pieces():
+            found += piece
+            if len(found) >= most:
+                break
+        return bytes(found[:most])
+
+    def _windows(self, before: int) -> Iterator[bytes]:
+        """Yield all bytes piece by piece, each after the `before` bytes that precede it."""
+        last = b" " * before
+        for piece in self._pieces():
+            yield last + piece
+            last = (last + piece)[-before:]
+
+    def _pieces(self) -> Iterator[bytes]:
+        """Yield the bytes; what is not base64 is left out."""
         if self._data is not None:
-            return self._data[:most]
-        part = self._text[: (len(self._text) if most is None else most) & ~3]
-        try:
-            return binascii.a2b_base64(part + "=" * (-len(part) % 4))
-        except ValueError:
-            return b""
+            for start in range(0, len(self._data), PIECE):
+                yield self._data[start : start + PIECE]
+            return
+        rest, skipped = b"", self._skipped
+        for part in parts_of(self._text):
+            digits = part[skipped:].encode("ascii", "ignore").translate(None, _NO_DIGITS)
+            skipped = max(0, skipped - len(part))
+            digits = rest + digits
+            whole = len(digits) & ~3
+            rest = digits[whole:]
+            yield binascii.a2b_base64(digits[:whole])
+        if len(rest) > 1:
+            yield binascii.a2b_base64(rest + b"==")
 
 
 def _pair(data: bytes, place: int, each: int, order: Any) -> tuple[int, int]:

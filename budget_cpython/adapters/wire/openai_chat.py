@@ -3,7 +3,8 @@
 from typing import Any
 
 from budget_core.provider import ChatResponse
-from budget_cpython.adapters.request import Admitted, Request
+from budget_core.usage_estimate import estimate_tokens
+from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.wire.format import (
     Json,
     as_count,
@@ -29,10 +30,10 @@ _REASONING = ("reasoning_content", "reasoning")
 class ChatCompletions(OpenAIFormat):
     """`POST …/chat/completions`."""
 
-    def read(self, body: Json) -> Request:
+    def read(self, body: Json) -> LlmRequest:
         """Return the request that a body makes."""
         limit, model, messages = _limit_of(body), self.model_of(body), as_list(body.get("messages"))
-        return Request(
+        return LlmRequest(
             model,
             with_attached(messages, messages, model),
             named_tools(body.get("tools"), _name_of),
@@ -42,7 +43,7 @@ class ChatCompletions(OpenAIFormat):
             self.answerers_of(body),
         )
 
-    def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
+    def write(self, body: Json, admitted: Admitted, request: LlmRequest) -> Json:
         """Return the body to send instead."""
         new = renamed(body, admitted, request)
         if admitted.notices:
@@ -54,7 +55,7 @@ class ChatCompletions(OpenAIFormat):
         return new
 
     def answer(self, body: Any) -> ChatResponse:
-        """Return what a completion says."""
+        """Return the answer of a completion."""
         body = as_dict(body)
         choices = as_list(body.get("choices"))
         text = joined(_text_of(as_dict(choice)) for choice in choices)
@@ -63,27 +64,27 @@ class ChatCompletions(OpenAIFormat):
         return ChatResponse(text, finish_reason=ended, usage=usage, service_tier=tier)
 
     def stream_reader(self, asked: Json) -> StreamReader:
-        """Return what reads the chunks of a completion."""
+        """Return the reader of a completion's chunks."""
         return ChatReader(asked)
 
 
 class Completions(ChatCompletions):
     """`POST …/completions`, the legacy form with a `prompt`."""
 
-    def read(self, body: Json) -> Request:
+    def read(self, body: Json) -> LlmRequest:
         """Return the request that a body makes."""
         prompt = body.get("prompt")
         limit = as_count(body.get("max_tokens"))
-        return Request(
+        return LlmRequest(
             self.model_of(body),
-            [{"role": "user", "content": text} for text in prompts_in(prompt)],
+            prompt_messages(prompt),
             None,
             None if limit is None else limit * _answers(body),
             body.get("stream") is True,
             answerers=self.answerers_of(body),
         )
 
-    def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
+    def write(self, body: Json, admitted: Admitted, request: LlmRequest) -> Json:
         """Return the body to send instead; a prompt of this form takes no notices."""
         new = renamed(body, admitted, request)
         _lower(new, admitted, _answers(body), _LIMITS[1:])
@@ -103,7 +104,7 @@ class ChatReader(StreamReader):
         self._finished = False
 
     def take(self, event: Json) -> tuple[str, bool]:
-        """Return what the model wrote in a chunk, and whether to pass it on."""
+        """Return the model's text in a chunk, and whether to pass it on."""
         choices = as_list(event.get("choices"))
         for choice in choices:
             reason = as_dict(choice).get("finish_reason")
@@ -123,6 +124,13 @@ class ChatReader(StreamReader):
         pieces = super().end()
         self.final = self.final or self._finished
         return pieces
+
+
+def prompt_messages(value: Any) -> list[Json]:
+    """Return one message for all texts of a `prompt` or `input`, as large as one for each."""
+    prompts = prompts_in(value)
+    marks = estimate_tokens([{}]) * (len(prompts) - 1)
+    return [{"role": "user", "content": [*prompts, {"tokens": marks}]}] if prompts else []
 
 
 def prompts_in(value: Any) -> list[str]:
@@ -166,8 +174,14 @@ def _ask_for_usage(new: Json) -> None:
 
 
 def _withdraw(new: Json, admitted: Admitted) -> None:
-    """Leave out the tools that are withdrawn, and a choice that names one of them."""
+    """Leave out the tools that are withdrawn, and a choice that names one of them.
+
+    Claude takes no messages with calls of tools without tools: these stay, and may not be called.
+    """
     tools = admitted.natives
+    if not tools and _needs_tools(new):
+        new["tool_choice"] = "none"
+        return
     if not tools:
         for name in ("tools", "tool_choice", "parallel_tool_calls"):
             new.pop(name, None)
@@ -179,6 +193,12 @@ def _withdraw(new: Json, admitted: Admitted) -> None:
     offered = {as_text(tool["name"]) for tool in admitted.tools or ()}
     if not all(_name_of(as_dict(one)) in offered for one in named):
         new.pop("tool_choice", None)
+
+
+def _needs_tools(body: Json) -> bool:
+    model = as_text(body.get("model"))
+    used = any(as_dict(one).get("role") == "tool" for one in as_list(body.get("messages")))
+    return used and ("claude" in model or model.startswith("anthropic/"))
 
 
 def _name_of(tool: Json) -> Any:

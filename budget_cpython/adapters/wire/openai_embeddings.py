@@ -3,9 +3,9 @@
 from typing import Any
 
 from budget_core.provider import ChatResponse
-from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.wire.format import Json, as_dict
-from budget_cpython.adapters.wire.openai_chat import prompts_in
+from budget_cpython.adapters.wire.openai_chat import prompt_messages
 from budget_cpython.adapters.wire.openai_format import OpenAIFormat
 from budget_cpython.adapters.wire.readers import StreamReader
 from budget_cpython.adapters.wire.refusals import TooLittleLeftError
@@ -14,17 +14,17 @@ from budget_cpython.adapters.wire.refusals import TooLittleLeftError
 class Embeddings(OpenAIFormat):
     """`POST …/embeddings`: no answer in words, so no notices and no limit."""
 
-    def read(self, body: Json) -> Request:
+    def read(self, body: Json) -> LlmRequest:
         """Return the request that a body makes."""
-        messages = [{"role": "user", "content": text} for text in prompts_in(body.get("input"))]
         model, answerers = self.model_of(body), self.answerers_of(body)
-        return Request(model, messages, max_tokens=0, answerers=answerers)
+        messages = prompt_messages(body.get("input"))
+        return LlmRequest(model, messages, max_tokens=0, answerers=answerers)
 
-    def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
+    def write(self, body: Json, admitted: Admitted, request: LlmRequest) -> Json:
         """Return the body itself: there is nothing in it that a budget changes."""
         return body
 
-    def check(self, admitted: Admitted, request: Request) -> None:
+    def check(self, admitted: Admitted, request: LlmRequest) -> None:
         """Raise `TooLittleLeftError` for a fallback: another model's embeddings do not compare."""
         if admitted.model != request.model:
             raise TooLittleLeftError(
@@ -37,7 +37,7 @@ class Embeddings(OpenAIFormat):
         return ChatResponse("", usage=as_dict(as_dict(body).get("usage")))
 
     def stream_reader(self, asked: Json) -> StreamReader:
-        """Return what passes on a stream, which embeddings do not have."""
+        """Return a reader that passes a stream on; embeddings have none."""
         return _Unread()
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from budget_core.provider import ChatResponse
-from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.wire.format import (
     Json,
     as_count,
@@ -23,6 +23,7 @@ from budget_cpython.adapters.wire.openai_format import OpenAIFormat
 from budget_cpython.adapters.wire.readers import StreamReader
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+_ON_SERVER = ("previous_response_id", "conversation")  # where the server keeps what is sent
 
 
 class Responses(OpenAIFormat):
@@ -33,7 +34,7 @@ class Responses(OpenAIFormat):
 
     least_limit = 16
 
-    def read(self, body: Json) -> Request:
+    def read(self, body: Json) -> LlmRequest:
         """Return the request that a body makes."""
         messages = [{"role": "user", "content": body.get("input")}]
         if isinstance(body.get("input"), list):
@@ -41,7 +42,7 @@ class Responses(OpenAIFormat):
         if body.get("instructions"):
             messages.insert(0, {"role": "system", "content": body["instructions"]})
         model = self.model_of(body)
-        return Request(
+        return LlmRequest(
             model,
             with_attached(messages, body.get("input"), model),
             named_tools(body.get("tools"), _name_of),
@@ -51,10 +52,14 @@ class Responses(OpenAIFormat):
             self.answerers_of(body),
         )
 
-    def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
+    def write(self, body: Json, admitted: Admitted, request: LlmRequest) -> Json:
         """Return the body to send instead."""
         new = renamed(body, admitted, request)
-        if admitted.notices:
+        if admitted.notices and any(body.get(name) for name in _ON_SERVER):
+            # the server would keep messages for later calls, but not instructions
+            said = [as_text(body.get("instructions")), *admitted.notices]
+            new["instructions"] = "\n\n".join(said).strip()
+        elif admitted.notices:
             asked = body.get("input")
             if isinstance(asked, str):
                 asked = [{"role": "user", "content": asked}]
@@ -67,7 +72,7 @@ class Responses(OpenAIFormat):
         return new
 
     def answer(self, body: Any) -> ChatResponse:
-        """Return what a response says."""
+        """Return the answer of a response."""
         body = as_dict(body)
         text = joined(_text_of(as_dict(item)) for item in as_list(body.get("output")))
         usage, tier = as_dict(body.get("usage")), as_name(body.get("service_tier"))
@@ -75,12 +80,12 @@ class Responses(OpenAIFormat):
 
     def stream_reader(self, asked: Json) -> StreamReader:
         """Return a reader of the events of a response."""
-        return _Events()
+        return _ResponsesEvents()
 
 
-class _Events(StreamReader):
+class _ResponsesEvents(StreamReader):
     def take(self, event: Json) -> tuple[str, bool]:
-        """Return what the model wrote in an event; all are passed on."""
+        """Return the model's text in an event; all are passed on."""
         kind = as_text(event.get("type"))
         response = as_dict(event.get("response"))
         self.service_tier = as_text(response.get("service_tier")) or self.service_tier

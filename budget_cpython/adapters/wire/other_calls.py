@@ -7,8 +7,9 @@ from urllib.parse import unquote
 
 from budget_core.provider import ChatResponse
 from budget_core.usage_estimate import bytes_in, tokens_in
-from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.wire.format import Json, as_count, as_dict
+from budget_cpython.adapters.wire.long_text import parts_of
 from budget_cpython.adapters.wire.measures import Inline
 from budget_cpython.adapters.wire.openai_format import OpenAIFormat
 from budget_cpython.adapters.wire.readers import StreamReader
@@ -16,7 +17,7 @@ from budget_cpython.adapters.wire.refusals import TooLittleLeftError, Unreadable
 
 # What vendors take nothing for, by the end of a path.
 _FREE: Final = re.compile(
-    r".*/(files|uploads|moderations|vector_stores|conversations|assistants)(/.*)?"
+    r".*/(files|uploads|moderations|vector_stores|conversations|assistants|traces)(/.*)?"
     r"|.*/threads(/(?!runs$)[^/]+(/messages(/.*)?)?)?"
     r"|.*/(cancel|count_tokens|input_tokens|tokenize)"
     r"|.*:(countTokens|computeTokens|cancel)"
@@ -63,7 +64,7 @@ class OtherCall(OpenAIFormat):
             self._is_json = False
             return {}
 
-    def read(self, body: Json) -> Request:
+    def read(self, body: Json) -> LlmRequest:
         """Return the request that a body makes."""
         found = _MODEL.search(self.path)
         model = unquote(found[1]) if found else self.model_of(body)
@@ -73,17 +74,17 @@ class OtherCall(OpenAIFormat):
         size = len(self._content) if self._is_json else bytes_in(body.get("prompt"))
         message = {"role": "user", "content": [{"tokens": tokens_in(size) + heard}]}
         answerers = replace(self.answerers_of(body), units=tuple(units.items()))
-        return Request(name, [message], None, self._most(body, units), answerers=answerers)
+        return LlmRequest(name, [message], None, self._most(body, units), answerers=answerers)
 
-    def write(self, body: Json, admitted: Admitted, request: Request) -> Json:
+    def write(self, body: Json, admitted: Admitted, request: LlmRequest) -> Json:
         """Return the body itself: there is nothing in it that a budget changes."""
         return body
 
     def content(self, body: Json) -> bytes:
-        """Return a body as it is sent: JSON is written anew, as a key in it may come twice."""
-        return super().content(body) if self._is_json and body else self._content
+        """Return the content itself."""
+        return self._content
 
-    def check(self, admitted: Admitted, request: Request) -> None:
+    def check(self, admitted: Admitted, request: LlmRequest) -> None:
         """Raise `TooLittleLeftError` for a fallback, and where not all of the answer fits."""
         asked, left = request.max_tokens or 0, admitted.max_tokens
         if admitted.model != request.model:
@@ -101,12 +102,12 @@ class OtherCall(OpenAIFormat):
 
     def stream_reader(self, asked: Json) -> StreamReader:
         """Return a reader of the usage in the events of an answer."""
-        return _Events()
+        return _OtherCallEvents()
 
     def _units(self, body: Json) -> dict[str, int]:
         """Return the units beside tokens that a price may be for."""
         if self.path.endswith("/speech"):
-            return {"input_characters": len(str(body.get("input") or ""))}
+            return {"input_characters": _characters(body.get("input"))}
         if "/audio/" in self.path:
             file = body.get("file")
             sound = Inline.of_bytes(file if isinstance(file, bytes) else self._content)
@@ -120,7 +121,7 @@ class OtherCall(OpenAIFormat):
         return _SPOKEN * units.get("input_characters", 0)
 
 
-class _Events(StreamReader):
+class _OtherCallEvents(StreamReader):
     def take(self, event: Json) -> tuple[str, bool]:
         """Read the usage in an event; all are passed on."""
         if isinstance(event.get("usage"), dict):
@@ -133,6 +134,10 @@ def is_other_call(path: str, at_vendor: bool) -> bool:
     if _FREE.fullmatch(path):
         return False
     return at_vendor or _BILLED.fullmatch(path) is not None
+
+
+def _characters(value: Any) -> int:
+    return sum(map(len, parts_of(value if isinstance(value, str) else str(value or ""))))
 
 
 def _form(content: bytes, content_type: str) -> Json:

@@ -40,7 +40,7 @@ class Reader:
         raise NotImplementedError
 
     def end(self) -> list[Piece]:
-        """Return what is left when no more bytes come."""
+        """Return the pieces that are left when no more bytes come."""
         raise NotImplementedError
 
     def response(self) -> ChatResponse:
@@ -95,7 +95,7 @@ class StreamReader(Reader):
         self._texts: list[str] = []
 
     def take(self, event: dict[str, Any]) -> tuple[str, bool]:
-        """Return what the model wrote in an event, and whether to pass the event on."""
+        """Return the model's text in an event, and whether to pass the event on."""
         raise NotImplementedError
 
     def feed(self, data: bytes) -> list[Piece]:

@@ -17,7 +17,7 @@ from budget_core.ledger.llm_account import UnpricedError
 from budget_cpython.adapters.shared_ledgers import ForkedLedgerError
 from budget_cpython.ledger.error_answers import EXCEEDED, rate_limit_headers
 
-STATUS: Final = 402
+REFUSED: Final = 402
 UNREADABLE: Final = 400
 _LATE: Final = (
     "The call was sent, but its answer did not come in time. It counts as what was held for it, or "
@@ -35,7 +35,7 @@ class UnreadableRequestError(BudgetError):
 
 
 class TooLittleLeftError(BudgetError):
-    """What a budget still allows is less than the API takes."""
+    """A budget leaves less for an answer than the API takes."""
 
     sent = False
 
@@ -62,7 +62,7 @@ def refusal(vendor: str, error: BudgetError) -> Refusal:
     if isinstance(error, BudgetExceededError):
         figures = {name: getattr(error, name) for name in EXCEEDED}
         headers.update(rate_limit_headers(error))
-    status = UNREADABLE if isinstance(error, UnreadableRequestError) else STATUS
+    status = UNREADABLE if isinstance(error, UnreadableRequestError) else REFUSED
     return Refusal(status, headers, _FORMS[vendor](code, message, figures, status))
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from budget_cpython.endpoint.calls import Answer, Asked, Usage
+from budget_cpython.endpoint.calls import Answer, Asked, ScriptedUsage
 from budget_cpython.endpoint.checks import ApiError, Count, Json, check_turns, match, rule
 from budget_cpython.endpoint.formats.sse import event, pieces
 from budget_cpython.endpoint.formats.vendors import OPENAI, TIERS, reasoning_tokens, service_tier
@@ -142,7 +142,7 @@ def _head(answer: Answer, kind: str) -> Json:
     return {**head, "model": answer.asked.model, **service_tier(answer.asked.body)}
 
 
-def _usage(used: Usage) -> Json:
+def _usage(used: ScriptedUsage) -> Json:
     prompt_details: dict[str, Any] = {"cached_tokens": used.cached, "audio_tokens": 0}
     if used.written:
         prompt_details["cache_write_tokens"] = used.written

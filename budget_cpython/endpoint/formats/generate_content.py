@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from budget_cpython.endpoint.calls import Answer, Asked, Usage
+from budget_cpython.endpoint.calls import Answer, Asked, ScriptedUsage
 from budget_cpython.endpoint.checks import ApiError, Count, Json, check_turns, match, parse_object
 from budget_cpython.endpoint.formats.sse import event, pieces
 from budget_cpython.endpoint.formats.vendors import GOOGLE
@@ -72,7 +72,7 @@ def read_count(body: Json, path: str) -> Asked:
 
 
 def whole_count(answer: Answer) -> Json:
-    """Return how long the prompt is."""
+    """Return the prompt's length."""
     tokens = answer.usage.prompt if answer.usage else 0
     return {"totalTokens": tokens, "promptTokensDetails": _details(tokens)}
 
@@ -107,7 +107,7 @@ def _written(data: Json) -> str:
     return event(data).replace("\n", "\r\n")
 
 
-def _so_far(used: Usage | None, number: int, count: int) -> Usage | None:
+def _so_far(used: ScriptedUsage | None, number: int, count: int) -> ScriptedUsage | None:
     if used is None:
         return None
     completion = used.completion * number // count
@@ -142,7 +142,7 @@ def _response(answer: Answer, candidates: list[Json]) -> Json:
     return {"candidates": candidates, **used, **ids}
 
 
-def _usage(used: Usage) -> Json:
+def _usage(used: ScriptedUsage) -> Json:
     counts = {
         "promptTokenCount": used.prompt,
         "candidatesTokenCount": used.completion - used.reasoning,

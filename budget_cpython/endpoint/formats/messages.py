@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from budget_cpython.endpoint.calls import Answer, Asked, Usage
+from budget_cpython.endpoint.calls import Answer, Asked, ScriptedUsage
 from budget_cpython.endpoint.checks import (
     ApiError,
     Count,
@@ -54,7 +54,7 @@ def read_count(body: Json, path: str) -> Asked:
 
 
 def whole_count(answer: Answer) -> Json:
-    """Return how long the prompt is."""
+    """Return the prompt's length."""
     return {"input_tokens": answer.usage.prompt if answer.usage else 0}
 
 
@@ -135,12 +135,12 @@ def _head(answer: Answer) -> Json:
     return {**head, "model": answer.asked.model, "content": [], **stop}
 
 
-def _usage(used: Usage) -> Json:
+def _usage(used: ScriptedUsage) -> Json:
     lives = {"ephemeral_5m_input_tokens": used.written, "ephemeral_1h_input_tokens": 0}
     return {**_total(used), "cache_creation": lives, "service_tier": "standard"}
 
 
-def _total(used: Usage) -> Json:
+def _total(used: ScriptedUsage) -> Json:
     details = {"output_tokens_details": {"thinking_tokens": used.reasoning}}
     return {
         "input_tokens": used.prompt - used.cached - used.written,

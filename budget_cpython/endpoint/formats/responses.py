@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from budget_cpython.endpoint.calls import Answer, Asked, Usage
+from budget_cpython.endpoint.calls import Answer, Asked, ScriptedUsage
 from budget_cpython.endpoint.checks import ApiError, Count, Json, check_turns, match
 from budget_cpython.endpoint.formats.sse import event, pieces
 from budget_cpython.endpoint.formats.vendors import TIERS, reasoning_tokens, service_tier
@@ -163,7 +163,7 @@ def _head(answer: Answer) -> Json:
     return {**head, **options, **state, **service_tier(body)}
 
 
-def _usage(used: Usage) -> Json:
+def _usage(used: ScriptedUsage) -> Json:
     return {
         "input_tokens": used.prompt,
         "input_tokens_details": {"cached_tokens": used.cached, "cache_write_tokens": used.written},

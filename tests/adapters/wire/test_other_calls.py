@@ -54,6 +54,7 @@ def test_what_costs_something_is_known_by_its_path_on_any_server(path: str) -> N
         "/v1/threads/t/messages",
         "/v1/responses/r/cancel",
         "/v1/responses/input_tokens",
+        "/v1/traces/ingest",
     ],
 )
 def test_what_vendors_take_nothing_for_is_free(path: str) -> None:

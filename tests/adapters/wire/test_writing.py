@@ -178,6 +178,26 @@ def test_a_response_names_no_tool_that_is_not_offered(choice: Any, kept: bool) -
     assert sent(RESPONSES, body, tools=None) == BODIES[RESPONSES]
 
 
+@pytest.mark.parametrize("field", ["previous_response_id", "conversation"])
+def test_a_conversation_that_the_server_keeps_is_told_in_its_instructions(field: str) -> None:
+    body = {**BODIES[RESPONSES], "instructions": "Be brief.", field: "one"}
+    new = sent(RESPONSES, body, notices=(NOTICE, NOTICE))
+    assert new == {**body, "instructions": f"Be brief.\n\n{NOTICE}\n\n{NOTICE}"}
+    del body["instructions"]
+    assert sent(RESPONSES, body, notices=(NOTICE,)) == {**body, "instructions": NOTICE}
+
+
+@pytest.mark.parametrize("model", ["claude-haiku-4-5", "anthropic/claude-haiku-4-5", "gpt-4o"])
+def test_a_chat_of_claude_with_calls_of_tools_keeps_them_but_may_not_call_them(model: str) -> None:
+    result = {"role": "tool", "tool_call_id": "1", "content": "a tomato"}
+    body = {**BODIES[CHAT], "model": model, "messages": [HELLO, result]}
+    more = {"tools": CHAT_TOOLS, "tool_choice": "required"}
+    kept = {"tools": CHAT_TOOLS, "tool_choice": "none"} if "claude" in model else {}
+    assert sent(CHAT, {**body, **more}, tools=None) == {**body, **kept}
+    asked = {**body, "messages": [HELLO]}
+    assert sent(CHAT, {**asked, **more}, tools=None) == asked
+
+
 @pytest.mark.parametrize(
     ("choice", "kept"),
     [

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.wire import WireFormat, find_format
 
 CHAT = "/v1/chat/completions"
@@ -38,7 +38,7 @@ def events(*data: Any, ends: str = "\n", named: bool = False) -> bytes:
     return "".join(lines).encode()
 
 
-def admit(request: Request, **changes: Any) -> Admitted:
+def admit(request: LlmRequest, **changes: Any) -> Admitted:
     """Return a request's admission as it was asked, but for some changes."""
     as_asked: dict[str, Any] = {
         "model": request.model,

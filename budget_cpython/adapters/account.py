@@ -5,11 +5,13 @@ from functools import cache
 from threading import RLock
 from typing import Any, TypedDict
 
-from budget_core import BudgetWrapper
+from budget_core.call import Call
 from budget_core.checks import check_kind
 from budget_core.config import Enforcement
 from budget_core.errors import refuse
-from budget_core.ledger.limit import MAX_LIMITS, Limit
+from budget_core.ledger.checks import MAX_LIMITS
+from budget_core.ledger.for_wrapper import WrapperAccount, enforce_near_limits
+from budget_core.ledger.limit import Limit
 from budget_core.ledger.outbox import finish
 from budget_core.money import in_nano
 from budget_core.tracker import TurnBudgetTracker
@@ -21,7 +23,7 @@ from budget_cpython.price_table import with_deployments
 
 
 class Options(TypedDict, total=False):
-    """What `budget` and `budgeted` take beside their limits; `help(budget)` says what each is."""
+    """The options of `budget` and `budgeted` beside their limits; `help(budget)` explains each."""
 
     enforcement: str
     fallback_model: str
@@ -47,24 +49,23 @@ _OF_TRACKER = (
     "tool_strip_threshold",
     "tool_strip_disallow",
 )
-_OF_WRAPPER = ("max_tokens", "wait", "expect", "ttl", "estimates", *_HOOKS)
+_OF_ACCOUNT = ("max_tokens", "wait", "expect", "ttl")
 
 
-class _NextAnswer:
-    """The provider inside each layer's wrapper: the call's next layer, or its model."""
+class _AccountInLedger(WrapperAccount):
+    """An account as one ledger keeps it: it enforces what is due near a limit, then holds."""
 
-    async def chat(self, *, call: Any, **options: Any) -> Any:
-        return await call.next_answer(**options)
+    owner: "BudgetAccount"
 
-    def get_default_model(self) -> str:
-        return ""
-
-
-_NEXT = _NextAnswer()
+    async def hold(self, call: Call) -> Any:
+        await enforce_near_limits(self.owner, self, call)
+        return await super().hold(call)
 
 
-class Layer:
-    """One account that calls draw on; a call may draw on several layers, the outermost first.
+class BudgetAccount:
+    """One account that calls draw on, and how its limits are enforced.
+
+    A call may draw on several, the outermost first.
 
     `ledger` is a ledger, blocking or asyncio, or a URL as `open_ledger` takes it, whose ledger is
     opened once in a process; without one the account is in memory. `limits` are set on the account,
@@ -86,7 +87,7 @@ class Layer:
         _check(options)
         pair = LedgerPair("memory:") if ledger is None else pair_of(ledger)
         self.ledger = pair.ledger
-        self.account = "agent" if account is None else account
+        self.path = "agent" if account is None else account
         axes = [limit.axis for limit in limits]
         self.prices = options.get("prices")
         if self.prices is None:
@@ -96,11 +97,17 @@ class Layer:
             self.prices = with_deployments(self.prices, options["deployments"])
         self.tool_prices = _in_nano_by_tool(options.get("tool_prices", {}))
         self._options = options
-        tracker = _tracker(options)
-        self.enforcement = tracker.config.enforcement
-        self._awaited = self._wrap(pair.awaited, tracker)
-        self._blocking = None if pair.waiting is None else self._wrap(pair.waiting, tracker)
-        self._below: dict[str, Layer] = {}
+        self.tracker = _tracker(options)
+        self.enforcement = self.tracker.config.enforcement
+        self.fallback_model = self.tracker.fallback_model
+        self.estimates = options.get("estimates", False)
+        self.on_threshold_crossed = options.get("on_threshold_crossed")
+        self.on_limit_reached = options.get("on_limit_reached")
+        self.hook_error: Exception | None = None
+        self._in_ledger: dict[bool, _AccountInLedger] = {}  # by whether its calls block
+        self._pair = pair
+        self._find(pair.waiting is not None)
+        self._below: dict[str, BudgetAccount] = {}
         self._is_limited = bool(limits) or ledger is not None
         self.calls = CallCounts()
         if ledger is None:
@@ -109,26 +116,24 @@ class Layer:
         if limits:
             self._set_limits(limits)
 
-    def wrapper(self, is_blocking: bool) -> BudgetWrapper:
-        """Return the wrapper for calls of threads, or for those of asyncio.
+    def in_ledger(self, is_blocking: bool) -> WrapperAccount:
+        """Return the ledger's account for calls of threads, or for those of asyncio.
 
         Raises `ForkedLedgerError` in a forked process whose calls a limit could not count.
         """
         if self.is_strict and self._is_limited:
-            check_process(self.ledger, self.account)
-        if not is_blocking:
-            return self._awaited
-        if self._blocking is None:
+            check_process(self.ledger, self.path)
+        if is_blocking and self._pair.waiting is None:
             raise ValueError("a client that blocks needs a ledger that blocks, or a ledger's URL")
-        return self._blocking
+        return self._find(is_blocking)
 
-    def at(self, account: str) -> "Layer":
-        """Return a layer that enforces limits as this one does, on an account below this one's."""
-        if account == self.account:
+    def at(self, account: str) -> "BudgetAccount":
+        """Return the account at a path below, whose limits are enforced as this one's."""
+        if account == self.path:
             return self
         found = self._below.get(account)
         if found is None:
-            made = Layer((), self.ledger, account, **self._options)
+            made = BudgetAccount((), self.ledger, account, **self._options)
             found = self._below.setdefault(account, made)
         return found
 
@@ -147,20 +152,23 @@ class Layer:
         """For how many seconds a call waits for what others hold."""
         return self._options.get("wait") or 0
 
+    def get_default_model(self) -> str:
+        """Return the model of a call that names none: it is not known here."""
+        return ""
+
     def note(self, used: dict[str, int]) -> None:
         """Note what a tool used, for what the model is told before its next call."""
-        for wrapper in (self._awaited, self._blocking):
-            if wrapper is not None:
-                wrapper.account.add(used)
+        for found in list(self._in_ledger.values()):
+            found.cached_balance.add(used)
 
     async def flush(self) -> None:
         """Deliver the outbox of the ledger, for all accounts of this process."""
-        await self._awaited.flush()
+        await self._find(False).flush()
 
     def deliver(self) -> None:
         """Deliver the outbox of the ledger, unless that is an asyncio one."""
-        if self._blocking is not None:
-            finish(self._blocking.flush())
+        if self._pair.waiting is not None:
+            finish(self._find(True).flush())
 
     def balance(self) -> list[Any]:
         """Return the account's limits as they stand, once the ledger has what it is owed.
@@ -169,32 +177,26 @@ class Layer:
         """
         if is_awaited(self.ledger):
             raise ValueError(
-                f"an asyncio ledger's balance is awaited: await ledger.balance({self.account!r})"
+                f"an asyncio ledger's balance is awaited: await ledger.balance({self.path!r})"
             )
         self.deliver()
-        rows: list[Any] = self.ledger.balance(self.account)
+        rows: list[Any] = self.ledger.balance(self.path)
         return rows
 
     def __repr__(self) -> str:
-        return f"<Layer: {self.account}, {self.enforcement}>"
+        return f"<BudgetAccount: {self.path}, {self.enforcement}>"
 
-    def _wrap(self, ledger: Any, tracker: TurnBudgetTracker) -> BudgetWrapper:
-        of_wrapper = {name: self._options[name] for name in _OF_WRAPPER if name in self._options}
-        wrapper = BudgetWrapper(
-            _NEXT,
-            tracker,
-            ledger=ledger,
-            account=self.account,
-            prices=self.prices,
-            raises=self.is_strict,
-            **of_wrapper,
-        )
-        provider: Any = wrapper.inner
-        provider.on_charge = self._on_charge
-        return wrapper
-
-    def _on_charge(self, hold: Any, outcome: Any, options: Mapping[str, Any]) -> None:
-        options["call"].note_charge(self, hold, outcome)
+    def _find(self, is_blocking: bool) -> _AccountInLedger:
+        found = self._in_ledger.get(is_blocking)
+        if found is None:
+            ledger: Any = self._pair.waiting if is_blocking else self._pair.awaited
+            given = {name: self._options[name] for name in _OF_ACCOUNT if name in self._options}
+            made = _AccountInLedger(
+                self, ledger, self.path, self.prices, raises=self.is_strict, **given
+            )
+            made.owner = self
+            found = self._in_ledger.setdefault(is_blocking, made)
+        return found
 
     def _set_limits(self, limits: Sequence[Limit]) -> None:
         if is_awaited(self.ledger):
@@ -202,7 +204,10 @@ class Layer:
                 "limits cannot be set on an asyncio ledger here: await its set_limits(account, "
                 "parse_limits(text)) first, or give the ledger's URL"
             )
-        self.ledger.set_limits(self.account, list(limits))
+        self.ledger.set_limits(self.path, list(limits))
+
+
+Accounts = tuple[BudgetAccount, ...]
 
 
 def _check(options: Mapping[str, Any]) -> None:
@@ -234,7 +239,7 @@ def _in_nano_by_tool(prices: Mapping[str, Any]) -> dict[str, int]:
 
 @cache
 def _table() -> Any:
-    """Return the list of prices, which all layers share: it looks each model up once."""
+    """Return the list of prices, which all accounts share: it looks each model up once."""
     from budget_cpython.prices import ListedPrices
 
     return ListedPrices()

@@ -4,22 +4,23 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_core.usage_estimate import tokens_in
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.adapters.call import BudgetedCall
-from budget_cpython.adapters.http_streams import watched_streams
-from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.http_streams import sent_stream, watched_streams
 from budget_cpython.adapters.provider_errors import UnbilledError, as_settled
-from budget_cpython.adapters.request import Admitted, Request
+from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.wire import (
     LARGE,
     Reader,
     UnreadableRequestError,
     WireFormat,
     find_format,
+    size_of,
     text_bytes,
 )
 from budget_cpython.adapters.wire.readers import WholeReader
@@ -31,24 +32,41 @@ COUNTED = "microbudget_counted"  # an attribute of what is sent in a request's p
 _DEPLOYS = "azure"  # whose models have names of its customers
 _GOOGLES = re.compile(r"https://(generativelanguage|[a-z0-9-]*aiplatform)\.googleapis\.com/")
 _MOST_MODELS = 20
-_LONGEST_NAME = 500  # characters
+_LONGEST_NAME = 500  # bytes
 _TIMEOUTS = ("connect", "read", "write", "pool")
 
 
-class Exchange:
-    """An HTTP attempt with a wire format that is known, and the call that it is.
+@dataclass(frozen=True)
+class Terms:
+    """The accounts of one request: its extension `microbudget`, in the place of its client's own.
+
+    `observer` and `as_asked` are those of `BudgetedCall`.
+    """
+
+    accounts: Sequence[BudgetAccount]
+    observer: Any = None
+    as_asked: bool = False
+
+
+class HttpAttempt:
+    """An HTTP attempt in a known wire format, and its model call.
 
     `httpx` is the package that the request is of: httpx or httpx2. `timeout` is its client's.
     """
 
     def __init__(
-        self, httpx: Any, wire: WireFormat, request: Any, layers: Sequence[Layer], timeout: Any
+        self,
+        httpx: Any,
+        wire: WireFormat,
+        request: Any,
+        accounts: Sequence[BudgetAccount],
+        timeout: Any,
     ) -> None:
         self._httpx = httpx
         self._wire = wire
         self._request = request
         self._timeout = timeout
-        self._layers = request.extensions.get(EXTENSION, layers)
+        self._terms = request.extensions.get(EXTENSION) or Terms(accounts)
         self._deadline = Deadline.current()
         self._reader: Reader | None = None
 
@@ -62,15 +80,18 @@ class Exchange:
         _check_names((asked.model, *asked.answerers.models))
         if len(self._request.content) > LARGE:
             # Here, as what admits the call may run in an event loop.
-            asked = asked.counted(tokens_in(text_bytes(self._body)))
+            asked = asked.counted(*map(tokens_in, text_bytes(self._body)))
         self._asked = self._at_vendor(asked)
 
     def open(self) -> BudgetedCall:
         """Return the call that the request's body asks for."""
-        self.call = BudgetedCall(self._layers, self._asked)
+        terms = self._terms
+        self.call = BudgetedCall(
+            terms.accounts, self._asked, observer=terms.observer, as_asked=terms.as_asked
+        )
         return self.call
 
-    def _at_vendor(self, asked: Request) -> Request:
+    def _at_vendor(self, asked: LlmRequest) -> LlmRequest:
         """Return the request with the vendor that its URL names."""
         url = self._request.url
         place = f"{url.scheme}://{url.netloc.decode('ascii')}"
@@ -103,10 +124,10 @@ class Exchange:
             self._request.method,
             url,
             headers=[*kept, *changed.items()],
-            stream=self._httpx.ByteStream(content),
+            stream=sent_stream(self._httpx)(content),
             extensions=extensions,
         )
-        sent.read()  # the client's hooks may ask for its content
+        sent._content = content  # the client's hooks may ask for it
         setattr(sent, COUNTED, True)
         return sent
 
@@ -207,7 +228,7 @@ class Exchange:
         return self._reader is not None and self._reader.final
 
     def answer(self, response: Any = None) -> Any:
-        """Return what the answer says: of the stream that was read, or of a whole response."""
+        """Return the answer: that of the stream that was read, or of a whole response."""
         reader = self._reader
         if reader is None:
             reader = self._reader_of(response)
@@ -228,9 +249,9 @@ def _check_names(models: Sequence[str]) -> None:
     """Raise `UnreadableRequestError` for names of models that would take long to look up."""
     if len(models) > _MOST_MODELS:
         raise UnreadableRequestError(f"the request names more than {_MOST_MODELS} models")
-    if max(map(len, models)) > _LONGEST_NAME:
+    if max(map(size_of, models)) > _LONGEST_NAME:
         raise UnreadableRequestError(
-            f"the request names a model by more than {_LONGEST_NAME} characters"
+            f"the request names a model by more than {_LONGEST_NAME} bytes"
         )
 
 
@@ -238,7 +259,7 @@ def format_of(request: Any) -> WireFormat | None:
     """Return the format of a request that is to be held; `None` for all others.
 
     What a request costs something for is known by its path, and at a vendor's server for any path.
-    A request that names its own layers is for a vendor.
+    A request that names its own accounts is for a vendor.
     """
     path = request.url.raw_path.partition(b"?")[0].decode("ascii")
     url = request.url
