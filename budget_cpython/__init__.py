@@ -35,6 +35,7 @@ _OWN = {
     "Operative": "agent.operative",
     "RunHandle": "agent.run_handle",
     "SqliteLedger": "ledger.sqlite",
+    "Tool": "agent.checked_tool",
     "ToolOptions": "executor",
     "ToolOutcome": "executor",
     "ToolTimeoutError": "executor",

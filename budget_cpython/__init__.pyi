@@ -16,7 +16,6 @@ from budget_core.agent.stop_condition import MaxTokens as MaxTokens
 from budget_core.agent.stop_condition import MaxToolCalls as MaxToolCalls
 from budget_core.agent.stop_condition import StopCondition as StopCondition
 from budget_core.agent.stop_condition import Timeout as Timeout
-from budget_core.agent.tool import Tool as Tool
 from budget_core.agent.tool import ToolOutput as ToolOutput
 from budget_core.agent.wind_down import WindDown as WindDown
 from budget_core.allowance import Allowance as Allowance
@@ -63,6 +62,7 @@ from budget_cpython.adapters.block import budget as budget
 from budget_cpython.adapters.budgeted import budgeted as budgeted
 from budget_cpython.adapters.instrumented import instrument as instrument
 from budget_cpython.adapters.instrumented import uninstrument as uninstrument
+from budget_cpython.agent.checked_tool import Tool as Tool
 from budget_cpython.agent.envelope import Envelope as Envelope
 from budget_cpython.agent.exoclaw import ExoclawBudget as ExoclawBudget
 from budget_cpython.agent.operative import Operative as Operative

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class DailyAllowance(daily_allowance.DailyAllowance):
-    """What a day allows of other things than tokens, claimed right by any number of threads.
+    """The daily limits of tools and the like, claimed right by any number of threads.
 
     The default clock is `budget_cpython.WALL`. The store is called under the lock.
     """

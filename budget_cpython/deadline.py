@@ -108,12 +108,12 @@ def current_or_none() -> Deadline | None:
     return earliest
 
 
-def set_current(deadline: Deadline, layer: "Any" = None) -> WithEntry:
+def set_current(deadline: Deadline, account: "Any" = None) -> WithEntry:
     """Make a deadline, or the one around it if earlier, the current one until the entry is left."""
     around = current_or_none()
     if around is not None:
         deadline.intersect(around)  # which refuses one of another clock
-    return enter(layer, deadline)
+    return enter(account, deadline)
 
 
 class Scope:

@@ -9,7 +9,8 @@ import sys
 from contextvars import ContextVar
 from functools import wraps
 from itertools import count
-from weakref import WeakValueDictionary
+
+from budget_cpython.process_state import FRAME_OWNERS, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,10 +40,13 @@ class WithEntry:
     """One entry into a `with`: what is drawn on inside, and the deadline, each of them or `None`.
 
     `owner` is of the generator that entered, `None` for a context; it lives as long as the entry.
+    `counts_clients` says whether clients that are not wrapped draw on the blocks around.
     """
 
-    def __init__(self, layer: "Any", deadline: "Any") -> None:
-        self.layer = layer
+    counts_clients = False
+
+    def __init__(self, account: "Any", deadline: "Any") -> None:
+        self.account = account
         self.deadline = deadline
         self.number = next(_NUMBERS)
         self.owner: FrameOwner | None = None
@@ -54,7 +58,7 @@ class FrameOwner:
     def __init__(self, frame: "FrameType", entries: "Iterable[WithEntry]" = ()) -> None:
         self.frame = frame
         self.entries = list(entries)
-        _OWNERS[id(frame)] = self
+        FRAME_OWNERS[id(frame)] = self
 
     def remove(self, entry: WithEntry) -> None:
         """Have left an entry; after the last one the frame is forgotten."""
@@ -64,24 +68,23 @@ class FrameOwner:
 
     def end(self) -> None:
         """Forget the frame."""
-        _OWNERS.pop(id(self.frame), None)
+        FRAME_OWNERS.pop(id(self.frame), None)
         del self.frame
 
 
 _ENTERED: "ContextVar[tuple[WithEntry, ...] | None]" = ContextVar("microbudget.entered", default=())
-_OWNERS: "WeakValueDictionary[int, FrameOwner]" = WeakValueDictionary()  # by the frame's id
 
 
-def enter(layer: "Any", deadline: "Any") -> WithEntry:
+def enter(account: "Any", deadline: "Any") -> WithEntry:
     """Enter a `with` around its caller's code; who keeps the entry keeps it entered."""
-    entry = WithEntry(layer, deadline)
+    entry = WithEntry(account, deadline)
     frame = _generator()
     if frame is None:
         _check_has_code()
         _ENTERED.set((*(_ENTERED.get() or ()), entry))
         return entry
     _hand_on_in_loops()
-    owner = entry.owner = _OWNERS.get(id(frame)) or FrameOwner(frame)
+    owner = entry.owner = FRAME_OWNERS.get(id(frame)) or FrameOwner(frame)
     owner.entries.append(entry)
     return entry
 
@@ -94,14 +97,14 @@ def leave(entry: WithEntry) -> None:
         entry.owner.remove(entry)
 
 
-def last_entry(layer: "Any") -> WithEntry | None:
-    """Return the last entry of a layer here: of the same generator or context, or else any."""
+def last_entry(account: "Any") -> WithEntry | None:
+    """Return the last entry of an account here: of the same generator or context, or else any."""
     frame = _generator()
-    owner = None if frame is None else _OWNERS.get(id(frame))
+    owner = None if frame is None else FRAME_OWNERS.get(id(frame))
     near = () if owner is None else owner.entries
     for entries in (near, _ENTERED.get() or (), entered()):
         for entry in reversed(entries):
-            if entry.layer is layer:
+            if entry.account is account:
                 return entry
     return None
 
@@ -109,12 +112,12 @@ def last_entry(layer: "Any") -> WithEntry | None:
 def entered() -> tuple[WithEntry, ...]:
     """Return the entries around this code, the first one first."""
     found = _ENTERED.get()
-    if found is None or not _OWNERS:
+    if found is None or not FRAME_OWNERS:
         return found or ()
     entries = set(found)
     frame: FrameType | None = sys._getframe()
     while frame is not None:
-        owner = _OWNERS.get(id(frame))
+        owner = FRAME_OWNERS.get(id(frame))
         if owner is not None:
             entries.update(owner.entries)
         frame = frame.f_back
@@ -146,7 +149,7 @@ def handing_on(function: "Callable[..., Any]") -> "Callable[..., Any]":
     @wraps(function)
     def run(*given: "Any", **options: "Any") -> "Any":
         around = entered()
-        if not _OWNERS or around == _ENTERED.get():
+        if not FRAME_OWNERS or around == _ENTERED.get():
             return function(*given, **options)
         token = _ENTERED.set(around)
         try:
@@ -154,7 +157,6 @@ def handing_on(function: "Callable[..., Any]") -> "Callable[..., Any]":
         finally:
             _ENTERED.reset(token)
 
-    run.microbudget_hands_on = True  # type: ignore[attr-defined]
     return run
 
 
@@ -233,6 +235,4 @@ def _hand_on_in_loops() -> None:
         kinds.append(sys.modules["uvloop"].Loop)
     for kind in kinds:
         for name in ("create_task", "call_soon_threadsafe"):
-            function = getattr(kind, name)
-            if not hasattr(function, "microbudget_hands_on"):
-                setattr(kind, name, handing_on(function))
+            replace(kind, name, handing_on)

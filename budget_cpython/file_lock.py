@@ -1,12 +1,12 @@
-"""Let one store at a time use a path."""
+"""A lock on a path: one store at a time uses it."""
 
 import os
 from contextlib import contextmanager, suppress
 from threading import Lock
 
 from budget_core.errors import StoreError
-from budget_cpython.forked import begin_again_in_children
 from budget_cpython.plain_file import make_folder, open_plain
+from budget_cpython.process_state import begin_again_in_children
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class FileLock:
 
 
 def _read_owner(file: int, path: str) -> str:
-    """Return who has the lock; raise `StoreError` for a file that holds something else."""
+    """Return the holder of the lock; raise `StoreError` for a file that holds something else."""
     said = b""
     with suppress(OSError):  # Windows reads nothing that is locked
         said = os.read(file, 33).strip(b"\0\n")

@@ -26,7 +26,7 @@ _PREFIX = re.compile("([^/:]+)[/:](.+)", re.DOTALL)
 
 
 class ListedPrice:
-    """What one model costs, by genai-prices: every unit, tariff and tier that it lists.
+    """The price of one model, by genai-prices: every unit, tariff and tier that it lists.
 
     Calls that are billed for plain tokens, as most are, cost what a `Price` of the core says;
     genai-prices calculates all others.

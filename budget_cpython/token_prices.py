@@ -1,4 +1,4 @@
-"""What tokens cost by an entry of genai-prices, as prices of the core: integers, and no search."""
+"""The prices of tokens in genai-prices, as prices of the core: integers, and no search."""
 
 from decimal import Decimal
 

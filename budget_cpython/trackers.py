@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TurnBudgetTracker(tracker.TurnBudgetTracker):
-    """What one turn has used, counted right by any number of threads.
+    """The usage of one turn, counted right by any number of threads.
 
     Takes either package's `TurnBudgetConfig`.
     """
@@ -33,7 +33,7 @@ class TurnBudgetTracker(tracker.TurnBudgetTracker):
 
 
 class DailyBudgetTracker(daily_tracker.DailyBudgetTracker):
-    """What today has used, counted and stored right by any number of threads.
+    """The usage of today, counted and stored right by any number of threads.
 
     Takes either package's `DailyBudgetConfig`. The default clock is `budget_cpython.WALL`. The
     store is called under the tracker's lock, so threads wait for a slow one.

@@ -18,7 +18,7 @@ else:
 
 
 class TurnBudget(turn_budget.TurnBudget):
-    """What one turn may use, claimed right by any number of threads; made by `create`.
+    """The limits of one turn, claimed right by any number of threads; made by `create`.
 
     `deadline` is when the turn is over; `steps`, `tool_calls` and `reflections` are `Allowance`s;
     `max_context_tokens` is what fits the context, `min_tool_s` the seconds that a tool gets however

@@ -96,18 +96,52 @@ def test_the_page_keeps_what_was_not_measured_and_drops_groups_that_are_gone(
     assert file.read_text().index("## three") < file.read_text().index("## one")
 
 
+def test_the_page_gives_each_reason_once_below_its_table(tmp_path: Path) -> None:
+    file = tmp_path / "figures.md"
+    figures = [Figure("a", 1, note="It is new."), Figure("b", 2, note="It is new."), MET]
+    page.write({"one": figures}, ("one",), file)
+    text = file.read_text()
+    assert text.count("It is new.") == 1
+    assert text.index("| met |") < text.index("\n\nIt is new.\n")
+
+
 def test_the_page_has_groups_that_exist_alone() -> None:
     assert set(page.REPEATABLE) <= set(page.read(page.PAGE)) <= set(command.GROUPS)
 
 
 def test_the_overhead_is_reported_for_each_form_of_call_and_usage() -> None:
     figures = by_name(overhead.measure(quick=True))
-    for form in ("messages alone", "all arguments"):
-        for usage in ("plain usage", "cache details"):
+    for form in ("messages alone", "tool and model", "all arguments"):
+        for usage, target in (("plain usage", 1.0), ("cache details", None)):
             name = f"overhead, {form}, {usage}"
             assert 0 < figures[f"{name}: ours"].value < 1_000_000
             assert 0 < figures[f"{name}: exoclaw-turn-budget"].value < 1_000_000
-            assert figures[f"{name}: ratio"].target == 0.72
+            assert figures[f"{name}: ratio"].target == target
+
+
+def test_blank_lines_comments_and_docstrings_are_no_lines_of_code() -> None:
+    source = '''"""A module.
+
+With more to say.
+"""
+
+import sys  # counted
+
+# not counted
+TEXT = """
+counted, as the line before and after
+
+"""
+
+
+def double(x):
+    """Return
+    twice."""
+    return (
+        2 * x
+    )
+'''
+    assert code.lines_of_code(source) == 1 + 4 + 1 + 3
 
 
 def test_import_times_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +167,7 @@ def test_what_deadlines_and_claims_cost_is_reported() -> None:
 
 def test_what_the_executor_costs_and_how_late_it_is_are_reported() -> None:
     figures = by_name(executor.measure(quick=True))
-    assert figures["executor round trip: ratio"].target == 1.2
+    assert figures["executor round trip: ratio"].value > 0
     assert figures["exit with 8 hung tools"].target == 1
     late = [figure for name, figure in figures.items() if name.endswith("p99")]
     assert [figure.target for figure in late] == [50, 50, 50]

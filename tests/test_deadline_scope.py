@@ -112,15 +112,6 @@ def test_the_body_is_cancelled_at_the_instant_and_the_error_says_by_which_deadli
     run(main())
 
 
-def test_a_scope_gives_its_deadline(now: Time, run: Run) -> None:
-    async def main() -> None:
-        deadline = now.deadline(5)
-        async with deadline.scope() as given:
-            assert given is deadline
-
-    run(main())
-
-
 @pytest.mark.parametrize("seconds", [0, -1])
 def test_a_deadline_that_has_passed_refuses_to_enter(now: Time, run: Run, seconds: float) -> None:
     async def main() -> None:
@@ -194,15 +185,6 @@ def test_no_other_task_runs_while_a_scope_is_entered(now: Time, run: Run) -> Non
     run(main())
 
 
-def test_a_body_that_ends_in_time_is_left_alone_afterwards(now: Time, run: Run) -> None:
-    async def main() -> None:
-        async with now.deadline(5).scope():
-            await asyncio.sleep(1)
-        await asyncio.sleep(60)
-
-    run(main())
-
-
 def test_a_body_that_ends_by_itself_raises_nothing_however_late(now: Time, run: Run) -> None:
     async def main() -> None:
         async with now.deadline(5).scope() as deadline:
@@ -249,31 +231,6 @@ def test_the_bodys_own_error_passes_through(now: Time, run: Run, own: Exception,
     with pytest.raises(type(own)) as caught:
         run(main())
     assert caught.value is own
-
-
-@pytest.mark.parametrize("first", ["the deadline", "the other"])
-def test_another_cancellation_at_the_same_instant_stays_one(
-    now: Time, run: Run, first: str
-) -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
-        assert task is not None
-        at = loop.time() + 5
-        if first == "the other":
-            loop.call_at(at, task.cancel, "stop")
-        try:
-            async with now.deadline(5).scope():
-                if first == "the deadline":
-                    loop.call_at(at, task.cancel, "stop")
-                await forever()
-        except asyncio.CancelledError:
-            assert loop.time() == at
-            assert task.uncancel() == 0
-        else:
-            pytest.fail("nothing was raised")
-
-    run(main())
 
 
 def test_another_cancellation_passes_through_untouched(now: Time, run: Run) -> None:

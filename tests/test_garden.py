@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 from tests.paths import ROOT
 
 HERE = ROOT / "examples/garden"
@@ -111,7 +111,11 @@ def as_much_as_is_left(asked: Asked) -> Reply:
         return Reply("All is watered.")
     seconds = int(left[-1]) if left else 50
     arguments = json.dumps({"bed": "beans", "seconds": seconds})
-    return Reply(calls=(ToolCall("water", arguments),)) if asked.tools else Reply("No tools left.")
+    return (
+        Reply(calls=(ScriptedToolCall("water", arguments),))
+        if asked.tools
+        else Reply("No tools left.")
+    )
 
 
 @pytest.fixture
@@ -237,7 +241,11 @@ def test_a_bed_and_a_time_that_do_not_exist_open_no_valve(
 
     def wrong(asked: Asked) -> Reply:
         found = next(asked_for, None)
-        return Reply(calls=(ToolCall("water", json.dumps(found)),)) if found else Reply("Well.")
+        return (
+            Reply(calls=(ScriptedToolCall("water", json.dumps(found)),))
+            if found
+            else Reply("Well.")
+        )
 
     endpoint.scripts["thirsty"] = wrong
     printed = said(runtime, garden(tmp_path, endpoint) / "main.py", "Water the roses.", "/water")

@@ -1,16 +1,20 @@
-"""How the packages are laid out: rooms that are known, and imports that never go in a circle."""
+"""The layout of the packages: rooms, imports without a circle, names used once, shared state."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Set
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from public_names import core_homes
 
+import budget_cpython
 from tests.paths import ROOT
 
 ROOMS = {"", "agent", "board", "chat", "ledger"}
 PACKAGES = ("budget_core", "budget_cpython")
+EMPTY = {"dict", "list", "set", "deque", "defaultdict"}
 
 
 def modules(package: str) -> dict[str, Path]:
@@ -90,3 +94,82 @@ def test_every_module_of_the_core_lies_in_a_known_room() -> None:
     core = ROOT / "budget_core"
     folders = {path.parent.relative_to(core).as_posix() for path in core.rglob("*.py")}
     assert {folder.replace(".", "", 1) for folder in folders} == ROOMS
+
+
+def used_twice(classes: Iterable[tuple[str, str]], twins: Set[str]) -> set[str]:
+    """Return names used twice among classes, `(package, name)`; a twin is once in each package."""
+    packages: dict[str, list[str]] = {}
+    for package, name in classes:
+        packages.setdefault(name, []).append(package)
+    twice = {name for name, used in packages.items() if len(used) > 1}
+    return twice - {name for name in twins if sorted(packages.get(name, ())) == list(PACKAGES)}
+
+
+def test_a_class_name_is_used_once_but_for_public_classes_and_their_twins() -> None:
+    classes = [
+        (package, node.name)
+        for package in PACKAGES
+        for path in modules(package).values()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    ]
+    cpython: Any = budget_cpython
+    assert not used_twice(classes, set(core_homes()) & set(cpython._OWN))
+
+
+def test_class_names_that_are_used_twice_are_found() -> None:
+    here, there = PACKAGES
+    classes = [(here, "Call"), (there, "Call"), (there, "Gate"), (there, "Gate"), (there, "Once")]
+    twins = [(here, "Ledger"), (there, "Ledger")]
+    assert used_twice(classes + twins, {"Ledger", "Gate"}) == {"Call", "Gate"}
+
+
+def shared_state(tree: ast.Module) -> Iterator[str]:
+    """Yield what a module keeps for a whole process: containers to fill, locks, globals, hooks."""
+    makes = {*EMPTY, "Lock", "RLock", "WeakSet", "WeakKeyDictionary", "WeakValueDictionary"}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Global(names=names):
+                yield from names
+            case ast.Attribute(ast.Name("atexit" | "os"), "register" | "register_at_fork" as name):
+                yield name
+            case ast.Assign(targets=[ast.Attribute(ast.Name(kind), name)]) if kind[:2].istitle():
+                yield f"{kind}.{name}"
+    for node in tree.body:
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(name)], value=made)
+                | ast.AnnAssign(target=ast.Name(name), value=made)
+            ):
+                match made:
+                    case ast.Dict(keys=[]) | ast.List(elts=[]):
+                        yield name
+                    case ast.Call(ast.Name(kind) | ast.Attribute(attr=kind), args=given):
+                        if kind in makes and not (given and kind in EMPTY):
+                            yield name
+
+
+def test_what_a_process_shares_is_in_one_module() -> None:
+    found = {
+        f"{name}.{state}"
+        for name, path in modules("budget_cpython").items()
+        if "emulator.device" not in name and name != "budget_cpython.process_state"
+        for state in shared_state(ast.parse(path.read_text()))
+    }
+    assert found == {"budget_cpython.serve.operations.OPERATIONS"}  # which is filled on import
+
+
+def test_what_a_process_shares_is_found() -> None:
+    text = """
+_known: dict[str, int] = {}
+_lock = threading.RLock()
+_open = WeakSet()
+_table = {"a": 1}
+_copy = dict(_table)
+Thread.start = print
+def on() -> None:
+    global _is_on
+    atexit.register(print)
+"""
+    found = {"_known", "_lock", "_open", "Thread.start", "_is_on", "register"}
+    assert set(shared_state(ast.parse(text))) == found

@@ -155,36 +155,6 @@ def test_a_run_is_refused_before_a_call_that_it_cannot_pay() -> None:
     assert (result.usage["nano_usd"], script.sent) == (0, [])
 
 
-def test_a_call_that_is_too_expensive_uses_the_fallback_model() -> None:
-    script = Script(says("Done.", 100))
-    operative = Operative(
-        script,
-        budget=Budget(max_nano_usd=100_000),
-        model="dear",
-        fallback_model="cheap",
-        prices={"dear": Price(10_000, 10_000), "cheap": Price(0.1, 0.4)},
-        count_tokens=lambda messages, tools: 50,
-    )
-    result = operative.run_sync(QUESTION)
-    assert result.completed
-    assert script.models[0] == "cheap"
-    assert result.usage["nano_usd"] == 90 * 100 + 10 * 400
-
-
-def test_a_model_without_a_price_is_used_where_money_is_not_limited_and_said_so() -> None:
-    operative = Operative(Script(says("Done.")), budget=Budget(max_turns=3), prices={})
-    result = operative.run_sync(QUESTION)
-    assert (result.completed, result.usage["unpriced"]) == (True, 1)
-
-
-def test_a_model_without_a_price_is_refused_where_money_is_limited() -> None:
-    operative = Operative(Script(says("Done.")), budget=Budget(max_nano_usd=10**9), prices={})
-    result = operative.run_sync(QUESTION)
-    assert result.reason is not None
-    assert result.reason.kind == StopReason.COST_LIMIT
-    assert "no price is known for script" in str(result.reason)
-
-
 def test_what_is_written_to_a_cache_costs_what_the_list_says() -> None:
     price = ListedPrices("anthropic").get("claude-sonnet-4-5")
     assert price is not None

@@ -24,7 +24,7 @@ from budget_core import (
     turn_records,
     turn_state,
 )
-from budget_core.agent import budget, envelope, exoclaw, operative, wind_down
+from budget_core.agent import budget, envelope, exoclaw, operative, tool, wind_down
 from budget_core.ledger import memory
 from budget_cpython import executor
 from tests.paths import ROOT
@@ -41,6 +41,7 @@ UPGRADED = {
     "ExoclawBudget": exoclaw.ExoclawBudget,
     "Ledger": memory.Ledger,
     "Operative": operative.Operative,
+    "Tool": tool.Tool,
     "ToolTraceEntry": turn_records.ToolTraceEntry,
     "TurnBudget": turn_budget.TurnBudget,
     "TurnBudgetConfig": config.TurnBudgetConfig,

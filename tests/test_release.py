@@ -14,7 +14,7 @@ import pytest
 from budget_core.wall_clock import BUILT
 from tests.paths import ROOT
 
-LEFT_OUT = (".git", ".local", ".hypothesis", "*cache*", "__pycache__", "tests*", "dist")
+LEFT_OUT = (".git", ".local", ".hypothesis", ".*cache", "__pycache__", "tests*", "dist")
 NEXT = "999.0.1"
 IDENTITY = {
     "GIT_CONFIG_GLOBAL": os.devnull,

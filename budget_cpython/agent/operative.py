@@ -51,7 +51,6 @@ class Operative(core.Operative):
     """
 
     ENVELOPE = Envelope
-    STATE = TurnRuntimeState
     RUN = ParallelRun
 
     def __init__(
@@ -82,7 +81,7 @@ class Operative(core.Operative):
         return RunHandle(self.begin(messages, budget))
 
     def run_sync(self, messages: Question, budget: Budgeted | None = None) -> OperativeResult:
-        """Return what a run comes to, where no event loop is running.
+        """Run to a final answer and return the result, where no event loop is running.
 
         Ctrl-C is raised when its tools have been cancelled; the event `stopped` has what there is.
         Raises `RuntimeError` where one is: `await operative.run(…)` there.
@@ -105,10 +104,15 @@ class Operative(core.Operative):
             given = given.replace(timeout=min(own, around.remaining_seconds()))
         return cast(ParallelRun, super().begin(messages, given))
 
+    def state(self, envelope: core_envelope.Envelope) -> TurnRuntimeState:
+        """Return the state of one run."""
+        session_id = "run" if self.session_id is None else self.session_id
+        return TurnRuntimeState(session_id, cast(Any, envelope))
+
     def toolbox(
-        self, envelope: core_envelope.Envelope, state: core_state.TurnRuntimeState
+        self, envelope: core_envelope.Envelope, state: core_state.TurnRuntimeState | None
     ) -> ExecutorToolbox:
-        """Return what calls the tools of one run."""
+        """Return the toolbox of one run."""
         if not isinstance(envelope, Envelope):
             raise TypeError(f"an envelope must be budget_cpython's, not {envelope!r}")
         return ExecutorToolbox(self.tools, envelope, cast(TurnRuntimeState, state), self.executor)

@@ -1,4 +1,4 @@
-"""Make tools of functions: name, description and schema are read from them."""
+"""Tools made of functions: name, description and schema are read from them."""
 
 import functools
 import inspect
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Generic, Literal, ParamSpec, TypeVar, Union, overload
 
 from budget_core.agent import envelope as core_envelope
-from budget_core.agent.tool import Tool
 from budget_core.deadline_token import DeadlineToken
+from budget_cpython.agent.checked_tool import Tool
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -138,13 +138,27 @@ def _schema_of(hint: Any, place: str) -> dict[str, Any]:
     if origin is Literal and all(type(value) in (str, int, bool, type(None)) for value in inner):
         return {"enum": list(inner)}
     if origin in (Union, types.UnionType):
-        return {"anyOf": [_schema_of(one, place) for one in inner]}
+        return _union([_schema_of(one, place) for one in inner])
     if origin is list and inner:
         return {"type": "array", "items": _schema_of(inner[0], place)}
     if origin is dict and inner and inner[0] is str:
         return {"type": "object", "additionalProperties": _schema_of(inner[1], place)}
     shown = hint.__name__ if isinstance(hint, type) and not inner else hint
     raise ValueError(f"{place} has the type hint {shown}; it must be {_WANTED}")
+
+
+def _union(schemas: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the schema of values that fit one of some: with a list of types where that says it."""
+    literals = [one.get("enum", [None] if one == {"type": "null"} else []) for one in schemas]
+    if all(literals) and all(one.keys() <= {"enum", "type"} for one in schemas):
+        return {"enum": [value for values in literals for value in values]}
+    names = [name for one in schemas for name in one]
+    if all(names.count(name) == 1 for name in names if name != "type"):  # each is of one type
+        types = [one.get("type") for one in schemas]
+        if None not in types and len({*map(str, types)}) == len(types) and "enum" not in names:
+            whole = {name: value for one in schemas for name, value in one.items()}
+            return {**whole, "type": types}
+    return {"anyOf": schemas}
 
 
 def _is_json(value: object) -> bool:
@@ -162,7 +176,7 @@ def _is_a(hint: Any, kind: type) -> bool:
 
 
 def _described(doc: str) -> dict[str, str]:
-    """Return what the `Args:` of a docstring say of each parameter; further lines are indented."""
+    """Return the descriptions below `Args:` by parameter; their further lines are indented."""
     section = re.search(r"^Args:\n((?: +.*\n?|\n)*)", doc, re.MULTILINE)
     found: dict[str, str] = {}
     name = ""

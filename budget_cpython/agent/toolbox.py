@@ -6,9 +6,8 @@ from contextlib import suppress
 from budget_core.agent.cancellation import CutShortError, call_within
 from budget_core.agent.stop import in_words
 from budget_core.agent.tool import Tool
-from budget_core.agent.toolbox import FAILED, Toolbox, ToolEnd, as_end
+from budget_core.agent.toolbox import COMPLETED, FAILED, Toolbox, ToolEnd, as_end
 from budget_core.provider import ToolCall
-from budget_core.turn_state import COMPLETED
 from budget_cpython.agent.envelope import Envelope
 from budget_cpython.executor import BoundedToolExecutor, ToolOutcome
 from budget_cpython.turn import TurnRuntimeState

@@ -40,7 +40,7 @@ _HASH_DIGITS = 16
 
 
 class Form(Enum):
-    """How a board gets the core: as source, precompiled, in its ROMFS, or in its firmware."""
+    """The form of the core on a board: source, precompiled, in its ROMFS, or in its firmware."""
 
     SOURCE = "source"
     MPY = "mpy"
@@ -49,7 +49,7 @@ class Form(Enum):
 
     @property
     def smaller(self) -> list[str]:
-        """How the core takes less room, as options of a deploy."""
+        """The forms that take less room, as options of a deploy."""
         options = ["--mpy", "--romfs", "--frozen and a firmware with the core in it"]
         return {Form.SOURCE: options, Form.MPY: options[1:]}.get(self, [])
 

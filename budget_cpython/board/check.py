@@ -12,8 +12,8 @@ from budget_core.chat.client import ChatClient
 from budget_core.checks import check_count, check_text
 from budget_core.config import DailyBudgetConfig
 from budget_core.file_store import FileBudgetStore
+from budget_core.ledger.checks import check_path
 from budget_core.ledger.http_client import HttpLedger
-from budget_core.ledger.limit import check_path
 from budget_cpython.board.build import CORE
 from budget_cpython.board.errors import UsageError
 from budget_cpython.board.known_boards import board_files

@@ -1,4 +1,4 @@
-"""What a file imports of the core, and which options of the core it may use."""
+"""The modules of the core that a file imports, and the options that it may use."""
 
 import ast
 from collections.abc import Iterator

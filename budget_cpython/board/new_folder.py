@@ -18,7 +18,7 @@ _PASSWORD_CHARS = range(8, 64)
 
 @dataclass
 class Answers:
-    """What a new folder is made from; `wifi_name` is `None` for a board without Wi-Fi."""
+    """The answers for a new folder; `wifi_name` is `None` for a board without Wi-Fi."""
 
     board: str
     base_url: str

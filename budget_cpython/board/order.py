@@ -1,4 +1,4 @@
-"""What a user asks of a deploy: checked on this machine, and then against the connected board."""
+"""The options of a deploy: checked on this machine, and then against the connected board."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -10,8 +10,7 @@ from budget_cpython.board.check import check_board, settings_of
 from budget_cpython.board.deploy import Say
 from budget_cpython.board.device import Device
 from budget_cpython.board.errors import BoardError, UsageError
-from budget_cpython.board.known_boards import board_files
-from budget_cpython.board.memory import (
+from budget_cpython.board.fit import (
     heap_needed,
     measure,
     parts,
@@ -20,6 +19,7 @@ from budget_cpython.board.memory import (
     unfit_flash,
     unfit_stack,
 )
+from budget_cpython.board.known_boards import board_files
 from budget_cpython.board.plan import Plan
 from budget_cpython.board.programs import SECRETS, SETTINGS
 from budget_cpython.board.reach import left_out, reach_of
@@ -57,7 +57,7 @@ class Order:
             self.say(f"all modules of the core are copied, used or not: {unknown}")
 
     def plan(self, device: Device) -> Plan:
-        """Return what is to be done on a board, after saying what it has and needs of memory.
+        """Return the plan for a board, after saying the memory that it has and needs.
 
         Raises `BoardError` if the board, or the secrets, do not suit.
         """

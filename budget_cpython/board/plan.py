@@ -1,4 +1,4 @@
-"""What a deploy changes on a board: what differs from the build, and what is of no use."""
+"""The files to copy and to delete in a deploy."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ print(json.dumps(sum(os.stat(path)[6] + {block} - 1 & -{block} for path in {path
 
 @dataclass
 class Plan:
-    """What of a build, and of `extra` files such as secrets, a board lacks.
+    """The files of a build, and `extra` ones such as secrets, that a board lacks.
 
     Raises `BoardError` if the firmware has another core, or a ROMFS that does not suit.
     """

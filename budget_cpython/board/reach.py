@@ -41,8 +41,10 @@ _OPTIONS = {
     "agent.sub_agent": {"as_tool"},
     "chat.stream": {"stream", "on_delta"},
     "deadline_token": {"cooperative"},
+    "ledger.limit": {"limits", "set_limits"},
     "ledger.waiting": {"wait", "reserve"},
     "prices": {"prices"},
+    "turn_state": {"session_id"},
     "usage_stream": {"stream", "on_delta"},
 }
 _FLEET_PATH = "board/fleet.py"
@@ -50,7 +52,7 @@ _FLEET_PATH = "board/fleet.py"
 
 @dataclass
 class Reach:
-    """What a board's programs can load: `modules` by their path in the core, and who imports each.
+    """The modules that a board's programs can load, by path in the core, with who imports each.
 
     `unknown` is why that cannot be told, or empty; then they can load every module.
     """
@@ -60,7 +62,7 @@ class Reach:
 
 
 def reach_of(board: Path, more: Collection[str] = ()) -> Reach:
-    """Return what a board's programs can load; `more` names rooms and modules to add."""
+    """Return the reach of a board's programs; `more` names rooms and modules to add."""
     own = {source: parsed(source) for source in own_files(board).values()}
     settings, source = settings_of(board), board_files(board)[SETTINGS[1:]]
     named = [name for word in more for name in _room_or_module(word)]

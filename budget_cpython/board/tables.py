@@ -7,7 +7,7 @@ from budget_core.until import stamp
 from budget_cpython.columns import columns
 
 if TYPE_CHECKING:
-    from budget_cpython.ledger.http import Device
+    from budget_cpython.ledger.http import FleetDevice
 
 _DAY_S = 86_400
 _BOARDS = ("port", "board", "spent", "limit", "left", "resets", "clock")
@@ -58,13 +58,13 @@ def _row(report: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def devices_table(devices: "list[Device]", now: float) -> list[str]:
+def devices_table(devices: "list[FleetDevice]", now: float) -> list[str]:
     """Return the lines of a table, the devices by account; `now` is in Unix seconds."""
     rows = [(one.account, _left(one), _day(one, now), _contact(one, now)) for one in devices]
     return columns([_DEVICES, *rows])
 
 
-def _left(device: "Device") -> str:
+def _left(device: "FleetDevice") -> str:
     parts = []
     for axis, left in sorted(device.left.items()):
         show, unit = show_on(axis)
@@ -72,13 +72,13 @@ def _left(device: "Device") -> str:
     return ", ".join(parts) or "no limit"
 
 
-def _day(device: "Device", now: float) -> str:
+def _day(device: "FleetDevice", now: float) -> str:
     spent = device.spent if not device.resets_at or now < device.resets_at else 0
     cap = "no limit" if device.cap is None else f"of {device.cap:,}"
     return f"{spent:,} {cap}"
 
 
-def _contact(device: "Device", now: float) -> str:
+def _contact(device: "FleetDevice", now: float) -> str:
     passed = max(0, int(now) - device.seen_at)
     for seconds, unit in _UNITS:
         if passed >= seconds:

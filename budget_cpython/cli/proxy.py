@@ -2,12 +2,13 @@
 
 import argparse
 import os
+import sys
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from budget_core.ledger.checks import chain
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_core.ledger.limit import chain
 from budget_cpython.cli.service_options import (
     ENGINE_VARIABLE,
     add_call_rules,
@@ -29,6 +30,7 @@ from budget_cpython.ledger.default_ledger import (
     set_default_limits,
     usable_default,
 )
+from budget_cpython.ledger.limit_parser import by_window
 
 if TYPE_CHECKING:
     from budget_cpython.proxy import Proxy
@@ -137,10 +139,11 @@ def _choose_ledger(options: argparse.Namespace) -> str | None:
     chosen, account = options.ledger, options.account
     options.account = account or ACCOUNT
     limits = [limit for row in _settings(options).limits().values() for limit in row]
-    if chosen or all(limit.window == "run" for limit in limits):
+    kept, passing = by_window(limits)
+    if chosen or not kept:
         options.ledger = chosen or os.environ.get(ENGINE_VARIABLE) or MEMORY
         return None
-    if any(limit.window == "run" for limit in limits):
+    if passing:
         raise ValueError(
             "limits with and without a window share one ledger here, and those without one "
             "never end in it: give each a window, as in '100 calls/day', or --ledger"
@@ -163,8 +166,10 @@ def make_proxy(options: argparse.Namespace) -> "Proxy":
     from budget_cpython.ledger import Ledger
     from budget_cpython.ledger.opening import open_async_ledger
     from budget_cpython.proxy import Access, Proxy, read_upstreams
+    from budget_cpython.proxy.app import SWITCH_S
     from budget_cpython.proxy.settings import rules_on
 
+    sys.setswitchinterval(SWITCH_S)
     url, more = options.ledger, ledger_options(options, options.ledger)
     ledger: Any = Ledger() if url == MEMORY else open_async_ledger(url, **more)
     upstreams = read_upstreams(options.upstream, options.upstream_key)

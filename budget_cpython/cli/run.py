@@ -98,7 +98,7 @@ def _run(options: argparse.Namespace) -> int:
     """Run the command, say what it used, and return the exit code."""
     if not hasattr(os, "posix_spawnp"):
         raise OSError("`microbudget run` needs Linux or macOS: elsewhere use `microbudget proxy`")
-    from budget_cpython.run.accounts import open_layers
+    from budget_cpython.run.accounts import open_accounts
     from budget_cpython.run.environment import for_command, plan_routes
     from budget_cpython.run.within import NotStartedError, run_within
 
@@ -111,12 +111,12 @@ def _run(options: argparse.Namespace) -> int:
     default = None if options.ledger else url
     with _ledger(options, url) as ledger:
         replaces = options.account is None
-        layers = open_layers(limits, ledger, account, default, replaces, **_rules(options))
+        accounts = open_accounts(limits, ledger, account, default, replaces, **_rules(options))
         if options.report:
             Path(options.report).touch()  # refused now, not at the end
         try:
             report = run_within(
-                layers,
+                accounts,
                 seconds,
                 routes,
                 command,
@@ -143,6 +143,7 @@ def _place(
     options: argparse.Namespace, command: list[str], limits: "list[Limit]"
 ) -> tuple[str | None, str | None]:
     """Return the URL of the ledger that is to be drawn on and the account in it, or two `None`."""
+    from budget_cpython.ledger.limit_parser import by_window
     from budget_cpython.run.accounts import account_of
 
     account, engine = options.account, os.environ.get(ENGINE_VARIABLE)
@@ -150,7 +151,7 @@ def _place(
         if not account:
             raise ValueError("--ledger needs an account to draw on, as in --account team/me")
         return options.ledger, account
-    has_window = any(limit.window != "run" for limit in limits)
+    has_window = bool(by_window(limits)[0])
     if has_window and not account:
         return default_url(), account_of(command)
     if account and not has_window and not engine:
@@ -186,7 +187,7 @@ def _budget(options: argparse.Namespace) -> "tuple[list[Limit], float | None]":
 
 
 def _rules(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of the run's layers."""
+    """Return the options of the run's accounts."""
     from budget_cpython.run.accounts import read_prices
 
     rules = {name: getattr(options, name) for name in ("fallback_model", "wait", "max_tokens")}

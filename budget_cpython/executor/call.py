@@ -33,8 +33,8 @@ class DeniedError(Exception):
 
 
 @dataclass(slots=True)
-class Settings:
-    """What all calls of an executor share; see `BoundedToolExecutor`."""
+class ExecutorSettings:
+    """The settings of all calls of an executor; see `BoundedToolExecutor`."""
 
     slots: Slots
     on_usage: Callable[[Any], object] | None
@@ -59,7 +59,7 @@ class Settings:
             self.hook_error = error
 
 
-class Call:
+class BoundedCall:
     """A tool call: `check` it, take a slot for it, `claim` it, `run` it, and take its `result`.
 
     A tool that does not end in time is given up. The state's trace decides which came first, the
@@ -73,7 +73,7 @@ class Call:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ExecutorSettings,
         tool: Any,
         arguments: dict[str, Any],
         budget: TurnBudget,
@@ -296,7 +296,7 @@ class Call:
         return True
 
     def result(self) -> ToolOutcome:
-        """Return what came of the call; once."""
+        """Return the outcome of the call; once."""
         outcome, self.outcome = self.outcome, None  # its error's traceback leads to this call
         if outcome:
             return outcome

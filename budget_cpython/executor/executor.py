@@ -1,11 +1,11 @@
-"""Run tools within a turn's budget, and come back in time whatever they do."""
+"""The executor of tools within a turn's budget: it comes back in time whatever they do."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from budget_core.durations import in_ms
 from budget_core.errors import refuse
-from budget_cpython.executor.call import Call, DeniedError, Settings
+from budget_cpython.executor.call import BoundedCall, DeniedError, ExecutorSettings
 from budget_cpython.executor.outcome import ToolOutcome
 from budget_cpython.executor.slots import Slots, SlotsBusyError
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
@@ -53,7 +53,7 @@ class BoundedToolExecutor:
             if cap is not None:
                 in_ms(name, cap)
         self._slots = Slots(max_abandoned)
-        self._settings = Settings(
+        self._settings = ExecutorSettings(
             self._slots, on_usage, on_late, cap_s, caps, grace_s, kill_grace_s
         )
 
@@ -94,7 +94,7 @@ class BoundedToolExecutor:
         made. What the tool raises is in the outcome. Raises `TypeError` or `ValueError` for
         arguments that are wrong, an async tool among them: `execute_async` takes those.
         """
-        call = Call(self._settings, tool, arguments, budget, state, cap_s, trace_id)
+        call = BoundedCall(self._settings, tool, arguments, budget, state, cap_s, trace_id)
         if call.is_async:
             raise TypeError(f"{call.name} is async: await execute_async(...) instead")
         try:
@@ -124,7 +124,7 @@ class BoundedToolExecutor:
         so is the tool. `on_end(outcome)` is called, by any thread, as soon as a tool that was
         started has ended or is given up: also where this call is cancelled and returns nothing.
         """
-        call = Call(self._settings, tool, arguments, budget, state, cap_s, trace_id)
+        call = BoundedCall(self._settings, tool, arguments, budget, state, cap_s, trace_id)
         call.on_end = on_end
         try:
             call.check()

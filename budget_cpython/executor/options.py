@@ -1,4 +1,4 @@
-"""What a tool says about itself: how long it may take, and how it is run and stopped."""
+"""The options of a tool: how long it may take, and how it is run and stopped."""
 
 import functools
 import inspect
@@ -15,7 +15,7 @@ _OPTIONS = "__tool_options__"
 
 @dataclass(frozen=True, slots=True)
 class ToolOptions:
-    """How the executor is to treat a tool; set with `tool_options`.
+    """The options of a tool for the executor; set with `tool_options`.
 
     - `cap_s`: seconds that one call may take; `None` sets no limit of its own.
     - `cooperative`: the tool takes a keyword `token`, a `DeadlineToken`, asks it now and then, and

@@ -1,4 +1,4 @@
-"""What came of one tool call."""
+"""The outcome of one tool call."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ class ToolKilled(BaseException):
 
 
 class ToolOutcome(NamedTuple):
-    """What came of one tool call.
+    """The outcome of one tool call.
 
     - `status`: `"completed"`, `"timed_out"`, `"failed"` (the tool raised) or `"denied"` (it was
       not started, and no tool call was used).

@@ -1,6 +1,5 @@
-"""Run a tool in a process of its own, which can be killed with all that it started."""
+"""A tool's process: it can be killed with all that it started."""
 
-import atexit
 import os
 import pickle
 import signal
@@ -18,9 +17,9 @@ from budget_core.agent.stop import in_words
 from budget_core.errors import BudgetError
 from budget_cpython.deadline import Deadline, DeadlineToken
 from budget_cpython.executor.outcome import ToolKilled
+from budget_cpython.process_state import TOOL_GROUPS, at_end
 
 _SPAWN = get_context("spawn")  # a fork would copy locks that other threads hold
-_groups: set[int] = set()
 
 
 class ToolProcessError(BudgetError):
@@ -35,7 +34,7 @@ def run_in_process(
     token: DeadlineToken,
     kill_grace_s: float,
 ) -> Any:
-    """Return what the function returns in a new process, or raise what it raises there.
+    """Return the result of a function in a new process, or raise its error.
 
     When the process has ended, what is left of its group gets KILL, also where the function has
     returned. When the token is cancelled, the process and its group get TERM, and KILL at the
@@ -77,7 +76,7 @@ class _Child:
         # Only `join` may reap it, while its group may be killed; nothing joins it at exit.
         getattr(process, "_children", set()).discard(self._process)
         self._pid = int(self._process.pid or 0)
-        _groups.add(self._pid)
+        TOOL_GROUPS.add(self._pid)
         self._lock = threading.RLock()
         self._over = self.stopped = False
 
@@ -126,7 +125,7 @@ class _Child:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._pid, signal.SIGKILL)  # before the group's id may be another's
         self._process.join()
-        _groups.discard(self._pid)
+        TOOL_GROUPS.discard(self._pid)
         self._pipe.close()
         code = self._process.exitcode
         with suppress(ValueError):  # where SIGCHLD is ignored, its exit code is unknown
@@ -144,12 +143,11 @@ def _send(pid: int, number: int) -> None:
 
 
 def _kill_all() -> None:
-    for pid in list(_groups):
+    for pid in list(TOOL_GROUPS):
         _send(pid, signal.SIGKILL)
 
 
-atexit.register(_kill_all)
-os.register_at_fork(after_in_child=_groups.clear)  # they are the parent's
+at_end(_kill_all)
 
 
 def _serve(pipe: Connection) -> None:

@@ -3,14 +3,15 @@
 `ThreadPoolExecutor` joins its threads when the interpreter exits: one hung tool would hang it.
 """
 
-import os
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
 from threading import TIMEOUT_MAX, Lock, Thread
 from typing import Any
+
+from budget_cpython.process_state import begin_again_in_children
 
 MAX_IDLE = 8
 
@@ -25,10 +26,11 @@ class DaemonThreads:
     """
 
     def __init__(self) -> None:
-        self.forget()
+        self.begin_again()
+        begin_again_in_children(self)
 
-    def forget(self) -> None:
-        """Begin again without threads, as a forked child has to."""
+    def begin_again(self) -> None:
+        """Have no threads, as in a forked child."""
         self._lock = Lock()
         self._queue: SimpleQueue[_Job] = SimpleQueue()
         self._idle = 0
@@ -67,11 +69,12 @@ class DaemonThreads:
 
 def ends_within(future: "Future[Any]", seconds: float) -> bool:
     """Wait that long for the end of some work, and tell whether it came."""
-    return not wait((future,), min(seconds, TIMEOUT_MAX)).not_done
+    try:
+        future.exception(min(seconds, TIMEOUT_MAX))
+    except TimeoutError:
+        return False
+    return True
 
 
 THREADS = DaemonThreads()
 """The threads that all executors and limited functions share."""
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=THREADS.forget)

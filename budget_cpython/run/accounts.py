@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from budget_core.ledger.limit import Limit
-from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.ledger.default_ledger import (
     default_account,
     set_default_limits,
     usable_default,
 )
-from budget_cpython.ledger.limit_parser import check_counted, parse_budget
+from budget_cpython.ledger.limit_parser import by_window, check_counted, parse_budget
 from budget_cpython.price_table import PriceTable
 from budget_cpython.proxy.settings import read_settings
 
@@ -26,9 +26,11 @@ _STARTS_OTHERS = re.compile(
 def read_budget(text: str) -> tuple[list[Limit], float | None]:
     """Return the limits and the seconds of a run's budget; `ValueError` names what to write."""
     try:
-        limits, seconds = parse_budget(text)
+        limits, seconds = parse_budget(text, tools=False)
     except ValueError as error:
-        quoted = "" if "$" in text else """; put it in '…': in "…" a shell replaces $5"""
+        # in "…" a shell makes of $5/day a part without a blank, or an empty one
+        lacks = "$" not in text and any(" " not in part.strip() for part in text.split("+"))
+        quoted = """; put it in '…': in "…" a shell replaces $5""" if lacks else ""
         raise ValueError(f"--budget: {error}{quoted}") from None
     check_counted(limits, "--budget: a run", tools=False)
     return limits, seconds
@@ -39,7 +41,7 @@ def read_prices(file: str) -> PriceTable:
     settings = read_settings(file, {}, "run")
     if settings.accounts:
         raise ValueError(f"{file!r} has [accounts.…]: a run reads [prices.…] and [deployments]")
-    return PriceTable(settings.prices, Layer().prices, settings.deployments)
+    return PriceTable(settings.prices, BudgetAccount().prices, settings.deployments)
 
 
 def account_of(command: Sequence[str]) -> str:
@@ -63,23 +65,23 @@ def _program_of(command: Sequence[str]) -> str:
     return os.path.join(os.getcwd(), name)
 
 
-def open_layers(
+def open_accounts(
     limits: Sequence[Limit],
     ledger: Any = None,
     account: str | None = None,
     default: str | None = None,
     replaces: bool = False,
     **rules: Any,
-) -> list[Layer]:
-    """Return the layers of a run: that of its own account in memory, after the one in a ledger.
+) -> list[BudgetAccount]:
+    """Return the accounts of a run: that of its own account in memory, after the one in a ledger.
 
     Limits with a window are for the account in the ledger, and are set there if it has no limits
     yet, or if this `replaces` them; `default` is the URL of the default ledger where it is that
     one. Raises `ValueError` for an account that has others; a ledger's errors for one that cannot
     be used.
     """
-    kept = [limit for limit in limits if limit.window != "run"]
-    own = Layer([limit for limit in limits if limit.window == "run"], None, "run", **rules)
+    kept, passing = by_window(limits)
+    own = BudgetAccount(passing, None, "run", **rules)
     if ledger is None or account is None:
         return [own]
     if kept and (replaces or _is_free(ledger, account, kept)):
@@ -88,7 +90,7 @@ def open_layers(
         else:
             with usable_default(default):
                 set_default_limits(ledger, default, account, kept)
-    shared = Layer((), ledger, account, **rules)
+    shared = BudgetAccount((), ledger, account, **rules)
     shared.balance()
     return [shared, own]
 

@@ -25,7 +25,7 @@ _AFTER_KILL_S = 5.0  # for processes that not even SIGKILL ends, as in a wait fo
 
 @dataclass(frozen=True)
 class Ending:
-    """How a command ended.
+    """The end of a command.
 
     `code` is its exit code, or 128 + N where signal N ended it: `signal` is N then. `late` tells
     whether the deadline ended it, `interrupted` whether the terminal's Ctrl-C was seen. `left` are

@@ -1,4 +1,4 @@
-"""What a run asks of each request before its proxy: the deadline, and whether it was refused."""
+"""The gate before a run's proxy: it gives calls the run's deadline, and counts refusals."""
 
 import json
 from typing import Any
@@ -7,15 +7,15 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from budget_core.log import printable
+from budget_cpython.adapters.wire.refusals import REFUSED
 from budget_cpython.deadline import Deadline
 
 _TIMEOUT = "x-microbudget-timeout"  # milliseconds, as the proxy takes it
 _DIGITS = 12  # of a time; the proxy refuses longer ones
-_REFUSED = 402
 _MOST = 1 << 16  # bytes of a refusal that are kept
 
 
-class Gate:
+class ProxyGate:
     """Stands before a proxy: it gives each call the run's deadline, and counts refusals.
 
     `deadline` never passes until it is set. Calls in flight then have `grace` seconds more, as the
@@ -52,14 +52,14 @@ class Gate:
         return {**scope, "headers": headers.raw}
 
     def _watched(self, send: Send) -> Send:
-        """Return what passes an answer on, and notes whether it is a refusal, and why."""
+        """Return a `send` that passes an answer on, and notes a refusal and its reason."""
         body: bytearray | None = None
 
         async def pass_on(message: Message) -> None:
             nonlocal body
             if message["type"] == "http.response.start":
                 retry = Headers(raw=message["headers"]).get("x-should-retry")
-                if message["status"] == _REFUSED and retry == "false":
+                if message["status"] == REFUSED and retry == "false":
                     self.refused += 1
                     body = bytearray()
             elif body is not None:

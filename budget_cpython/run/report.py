@@ -17,7 +17,7 @@ _HEADS = ("model", "calls", "input", "cached", "output", "cost")
 
 @dataclass
 class Report:
-    """What a run of a command came to.
+    """The result of a run of a command.
 
     `refused` is how many calls a budget refused, `reason` why it refused the last, `seconds` how
     long the run took, `limits` how each limit stands.
@@ -33,7 +33,7 @@ class Report:
 
     @property
     def ended_by(self) -> str:
-        """What ended the run: the `deadline`, the `budget` or the `command` itself.
+        """The cause of the run's end: the `deadline`, the `budget` or the `command` itself.
 
         The budget did if it refused calls and the command then failed, by an exit code.
         """
@@ -101,7 +101,7 @@ def _cells(row: ModelUsage) -> tuple[str, ...]:
 
 
 def _cost(row: ModelUsage) -> str:
-    """Return what calls cost as far as that is known."""
+    """Return the cost of calls as far as it is known."""
     if row.unpriced and not row.nano_usd:
         return "price unknown"
     return dollars(row.nano_usd) + (" or more" if row.unpriced else "")

@@ -10,7 +10,7 @@ from typing import Any
 from budget_core.errors import BudgetError
 from budget_core.ledger.records import Balance
 from budget_core.money import dollars
-from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.deadline import Deadline
 
 _CENT = 10_000_000  # nano-dollars
@@ -70,10 +70,10 @@ class StatusLine:
 
 
 class Left:
-    """What is left of accounts, asked for every two seconds in a thread; a ledger may be slow."""
+    """The balance of accounts, asked for every two seconds in a thread; a ledger may be slow."""
 
-    def __init__(self, layers: Sequence[Layer], deadline: Deadline) -> None:
-        self._layers = layers
+    def __init__(self, accounts: Sequence[BudgetAccount], deadline: Deadline) -> None:
+        self._accounts = accounts
         self._deadline = deadline
         self._rows: list[Any] = []
         self._closed = threading.Event()
@@ -92,7 +92,7 @@ class Left:
     def _ask(self) -> None:
         while not self._closed.is_set():
             with suppress(BudgetError):  # it is asked again
-                self._rows = [row for layer in self._layers for row in layer.balance()]
+                self._rows = [row for account in self._accounts for row in account.balance()]
             self._closed.wait(_EVERY_S)
 
 

@@ -1,4 +1,4 @@
-"""Run a command whose model calls pass a proxy with a budget."""
+"""A command whose model calls pass a proxy with a budget."""
 
 import os
 import sys
@@ -9,12 +9,12 @@ from shutil import which
 
 from budget_core.errors import BudgetError
 from budget_core.ledger.records import Balance
-from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.deadline import Deadline
 from budget_cpython.proxy import Proxy
 from budget_cpython.run.command import Command
 from budget_cpython.run.environment import Routes
-from budget_cpython.run.gate import Gate
+from budget_cpython.run.gate import ProxyGate
 from budget_cpython.run.report import Report
 from budget_cpython.run.status_line import Left, StatusLine
 from budget_cpython.serve.server import running
@@ -36,7 +36,7 @@ class NotStartedError(Exception):
 
 
 def run_within(
-    layers: Sequence[Layer],
+    accounts: Sequence[BudgetAccount],
     seconds: float | None,
     routes: Routes,
     command: Sequence[str],
@@ -47,20 +47,20 @@ def run_within(
     notices: bool,
     strict: bool,
 ) -> Report:
-    """Run a command to its end; its calls draw on `layers`, and `seconds` are for it all.
+    """Run a command to its end; its calls draw on `accounts`, and `seconds` are for it all.
 
     `routes` says where its calls go in the end. After SIGTERM its processes have `grace` seconds.
     With `shows` the last row of a terminal says what is left. `notices` and `strict` are those of
     the proxy. Raises `NotStartedError`, and the proxy's `OSError`.
     """
-    proxy = Proxy(routes.upstreams, layers, notices=notices, strict=strict)
-    gate = Gate(proxy.app, grace)
+    proxy = Proxy(routes.upstreams, accounts, notices=notices, strict=strict)
+    gate = ProxyGate(proxy.app, grace)
     with running(gate, ADDRESS) as url:
         begun = time.monotonic()
         if seconds is not None:
             gate.deadline = Deadline.from_now(seconds)
         found = routes.environment(environment, url)
-        with _status_line(layers, gate.deadline, shows) as line:
+        with _status_line(accounts, gate.deadline, shows) as line:
             one = Command(command, found, deadline=gate.deadline, grace=grace, line=line)
             try:
                 ending = one.run()
@@ -68,22 +68,22 @@ def run_within(
                 raise NotStartedError(command[0], error) from error
         took = time.monotonic() - begun
     rows: list[Balance] = []
-    for layer in layers:
+    for account in accounts:
         with suppress(BudgetError):  # a ledger that is out of reach now
-            rows += layer.balance()
+            rows += account.balance()
     return Report(command, ending, gate.refused, gate.reason, took, proxy.usage, rows)
 
 
 @contextmanager
 def _status_line(
-    layers: Sequence[Layer], deadline: Deadline, shows: bool
+    accounts: Sequence[BudgetAccount], deadline: Deadline, shows: bool
 ) -> Iterator[StatusLine | None]:
     """Yield the line for a terminal, if standard error is one; give its row back at the end."""
     plain = os.environ.get("TERM", "dumb") == "dumb"
     if plain or not shows or not sys.stderr.isatty():
         yield None
         return
-    left = Left(layers, deadline)
+    left = Left(accounts, deadline)
     line = StatusLine(sys.stderr.fileno(), left.text)
     try:
         yield line

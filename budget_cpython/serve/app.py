@@ -15,14 +15,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from budget_core.ledger.checks import check_path
 from budget_core.ledger.errors import BudgetExceededError, LedgerError
-from budget_core.ledger.limit import check_path
 from budget_cpython.serve.addresses import check_local
 from budget_cpython.serve.devices import HEADER, DeviceReports, parse_report
 from budget_cpython.serve.error_responses import error_response, ledger_error_response
 from budget_cpython.serve.keys import EVERY_ACCOUNT, Key, KeyFile, KeyFileError
 from budget_cpython.serve.openapi import describe
-from budget_cpython.serve.operations import OPERATIONS, Call, Operation, url_of
+from budget_cpython.serve.operations import OPERATIONS, AuthorizedRequest, Operation, url_of
 from budget_cpython.serve.request_body import parse_object, read_body_first
 from budget_cpython.serve.served_ledger import ServedLedger, probes
 
@@ -107,7 +107,9 @@ class _Service:
         if HEADER in request.headers and path and (key is None or "reserve" in key.rights):
             report = parse_report(request.headers[HEADER])
         header = request.headers.get("idempotency-key")
-        work = operation.handler(Call(self.ledger, key, path, fields, self.devices, header))
+        work = operation.handler(
+            AuthorizedRequest(self.ledger, key, path, fields, self.devices, header)
+        )
         noted = True
         try:
             found = await (_while_connected(request, work) if fields.get("wait") else work)

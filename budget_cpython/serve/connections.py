@@ -62,7 +62,7 @@ class BoundedHeads(H11Protocol):
         self.conn = _Parser(h11.SERVER, MAX_HEADERS)
 
 
-class Connection(BoundedHeads):
+class LimitedConnection(BoundedHeads):
     """A connection that ends if it makes no progress, or if its place is needed.
 
     The beginning of a request, a finished answer and a write that is blocked or continues are
@@ -85,7 +85,7 @@ class Connection(BoundedHeads):
         return not self.flow.write_paused
 
     def worth(self) -> tuple[bool, bool, float]:
-        """Return what sorts first the connection that must end first: it pipelines, or stalls."""
+        """Return a key that sorts first the connection to end first: it pipelines, or stalls."""
         is_paused = self.flow.read_paused or self.flow.write_paused
         return not is_paused, self.is_working, self.progress_at
 
@@ -96,7 +96,7 @@ class Connection(BoundedHeads):
         self._watch()
         crowd = self._crowd()
         if crowd:
-            min(crowd, key=Connection.worth).end("its place was needed")
+            min(crowd, key=LimitedConnection.worth).end("its place was needed")
 
     def data_received(self, data: bytes) -> None:
         """Take a request's bytes; only the first ones after an answer are progress."""
@@ -137,9 +137,9 @@ class Connection(BoundedHeads):
         self.connections.discard(self)
         self.transport.abort()
 
-    def _crowd(self) -> "list[Connection]":
+    def _crowd(self) -> "list[LimitedConnection]":
         """Return the connections one of which must end, if there are too many."""
-        everyone = cast("list[Connection]", list(self.connections))
+        everyone = cast("list[LimitedConnection]", list(self.connections))
         same = [one for one in everyone if one.network == self.network]
         if self.network is not None and len(same) > self._limits.per_address:
             return same

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from budget_core.errors import BudgetError, refuse
-from budget_core.ledger.limit import Limit, check_amount
+from budget_core.ledger.checks import check_amount
+from budget_core.ledger.limit import Limit
 from budget_cpython.serve.served_ledger import ServedLedger
 
 HEADER = "microbudget-device"

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from budget_core.errors import BudgetError, StoreError, refuse
-from budget_core.ledger.limit import check_path
+from budget_core.ledger.checks import check_path
 from budget_cpython.file_lock import FileLock
 from budget_cpython.plain_file import read_plain, replace_file
 

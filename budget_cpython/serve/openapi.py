@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from budget_core.ledger.limit import MAX_DEPTH, MAX_KEY, MAX_LIMITS, MAX_SEGMENT, MOST
+from budget_core.ledger.checks import MAX_DEPTH, MAX_KEY, MAX_LIMITS, MAX_SEGMENT, MOST
 from budget_core.ledger.records import MAX_TTL, TTL
 from budget_cpython.ledger.error_answers import LEDGER_ERRORS
 from budget_cpython.serve.error_responses import HTTP_ERRORS
@@ -77,6 +77,7 @@ _NEXT = _text({"type": ["string", "null"]}, "`after` for the next page; null on 
 FIELDS: dict[str, Json] = {
     "amounts": _text(_CHARGED, _BY_AXIS),
     "reserve amounts": _text(_ASKED, _OF_RESERVE),
+    "renew amounts": _text(_ASKED, _OF_RESERVE),
     "actual": _text(_ACTUAL, "the amounts used; an axis that is missing counts as held"),
     "key": _text(dict(_KEY, type=["string", "null"]), _ONCE),
     "id": _text(_ID, "the id of a hold"),

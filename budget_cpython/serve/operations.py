@@ -11,13 +11,14 @@ from starlette.exceptions import HTTPException
 
 from budget_core.errors import refuse
 from budget_core.ledger.bucket import HELD
+from budget_core.ledger.checks import MAX_KEY, check_amounts, check_key
 from budget_core.ledger.errors import (
     HoldSettledError,
     KeyReusedError,
     UnknownAccountError,
     UnknownHoldError,
 )
-from budget_core.ledger.limit import MAX_KEY, Limit, check_amounts, check_key
+from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import TTL, Balance, Hold
 from budget_cpython.serve.devices import AXES, ROOT, DeviceReports
 from budget_cpython.serve.error_responses import may_see
@@ -32,7 +33,7 @@ BALANCE = ("account", "axis", "window", "limit", "spent", "held", "left", "debt"
 
 
 @dataclass(frozen=True)
-class Call:
+class AuthorizedRequest:
     """An authorized request: `path` is valid, `fields` have known names, `key` may be `None`."""
 
     ledger: ServedLedger
@@ -43,7 +44,7 @@ class Call:
     idempotency_key: str | None = None
 
 
-Handler = Callable[[Call], Awaitable[Json]]
+Handler = Callable[[AuthorizedRequest], Awaitable[Json]]
 
 
 @dataclass(frozen=True)
@@ -84,47 +85,67 @@ def operation(method: str, right: str, answer: str, **more: Any) -> Callable[[Ha
     optional=("key", "ttl", "wait"),
     errors=(409, 429),
 )
-async def reserve(call: Call) -> Json:
+async def reserve(call: AuthorizedRequest) -> Json:
     """Hold amounts before a call, on every limit of the account and of its parents, or refuse."""
     ttl, wait = call.fields.get("ttl"), call.fields.get("wait")
     return await _record(call, "reserve", TTL if ttl is None else ttl, wait)
 
 
 @operation("POST", "charge", "Hold", required=("amounts",), optional=("key",), errors=(409,))
-async def charge(call: Call) -> Json:
+async def charge(call: AuthorizedRequest) -> Json:
     """Record amounts as spent, also above the limits."""
     return await _record(call, "charge")
 
 
 @operation("POST", "reserve", "Hold", required=("id",), optional=("actual",))
-async def commit(call: Call) -> Json:
+async def commit(call: AuthorizedRequest) -> Json:
     """Settle a hold with the amounts that its call used."""
     actual = call.fields.get("actual")
     return await _settle(call, "commit", None if actual is None else check_amounts(actual))
 
 
+@operation(
+    "POST",
+    "reserve",
+    "Hold",
+    required=("id", "amounts"),
+    optional=("actual", "key", "ttl"),
+    errors=(409, 429),
+)
+async def renew(call: AuthorizedRequest) -> Json:
+    """Settle a hold and take the next one in one step, or refuse and change nothing."""
+    actual, ttl, key = call.fields.get("actual"), call.fields.get("ttl"), _key(call)
+    used = None if actual is None else check_amounts(actual)
+    named = _key_of_account(call, key)
+    more = (used, call.fields["amounts"], named, TTL if ttl is None else ttl)
+    try:
+        return await _settle(call, "renew", *more, known_as=key)
+    except KeyReusedError as error:
+        raise KeyReusedError(call.path, key) from error
+
+
 @operation("POST", "reserve", "Hold", required=("id",))
-async def release(call: Call) -> Json:
+async def release(call: AuthorizedRequest) -> Json:
     """Give back a hold whose call was not made."""
     return await _settle(call, "release")
 
 
 @operation("POST", "reserve", "Hold", required=("id",), optional=("ttl",), errors=(409,))
-async def extend(call: Call) -> Json:
+async def extend(call: AuthorizedRequest) -> Json:
     """Keep a hold live for at least `ttl` seconds from now."""
     ttl = call.fields.get("ttl")
     return await _settle(call, "extend", TTL if ttl is None else ttl)
 
 
 @operation("GET", "read", "Hold", required=("id",))
-async def hold(call: Call) -> Json:
+async def hold(call: AuthorizedRequest) -> Json:
     """Look up a hold."""
     return await _settle(call, "hold")
 
 
 @operation("GET", "read", "Balances")
-async def balance(call: Call) -> Json:
-    """Return what counts against each limit of the account and of its parents.
+async def balance(call: AuthorizedRequest) -> Json:
+    """Return the balance of each limit of the account and of its parents.
 
     Of accounts above the key's own, only what is left is shown.
     """
@@ -133,14 +154,14 @@ async def balance(call: Call) -> Json:
 
 
 @operation("GET", "read", "Balances")
-async def history(call: Call) -> Json:
-    """Return what the account's own limits counted in past windows."""
+async def history(call: AuthorizedRequest) -> Json:
+    """Return the counts of the account's own limits in past windows."""
     rows = await call.ledger.call("history", call.path)
     return {"balances": [show_balance(row, True) for row in rows]}
 
 
 @operation("GET", "read", "Limits")
-async def limits(call: Call) -> Json:
+async def limits(call: AuthorizedRequest) -> Json:
     """Return the account's own limits."""
     rows = await call.ledger.call("limits", call.path)
     names = ("axis", "cap", "window")
@@ -148,7 +169,7 @@ async def limits(call: Call) -> Json:
 
 
 @operation("PUT", "limits", "Limits", required=("limits",), errors=(409,))
-async def set_limits(call: Call) -> Json:
+async def set_limits(call: AuthorizedRequest) -> Json:
     """Replace the account's limits; an empty list removes the account."""
     rows = call.fields["limits"]
     if not isinstance(rows, list):
@@ -162,7 +183,7 @@ async def set_limits(call: Call) -> Json:
 
 
 @operation("GET", "read", "Accounts", optional=("after",), on_account=False)
-async def accounts(call: Call) -> Json:
+async def accounts(call: AuthorizedRequest) -> Json:
     """List the key's accounts, sorted, a hundred at a time."""
     paths: Iterable[str] = await call.ledger.call("accounts")
     seen, following = _page(call, [path for path in paths if not path.startswith(ROOT)])
@@ -170,7 +191,7 @@ async def accounts(call: Call) -> Json:
 
 
 @operation("GET", "read", "Devices", optional=("after",), on_account=False)
-async def devices(call: Call) -> Json:
+async def devices(call: AuthorizedRequest) -> Json:
     """List the key's devices, sorted, a hundred at a time: their last reports, and what is left."""
     seen, following = _page(call, await call.devices.paths())
     found = []
@@ -182,7 +203,7 @@ async def devices(call: Call) -> Json:
     return {"devices": found, "next": following}
 
 
-async def _least_left(call: Call, path: str) -> dict[str, int]:
+async def _least_left(call: AuthorizedRequest, path: str) -> dict[str, int]:
     """Return the least that is left of each axis that is limited."""
     least: dict[str, int] = {}
     try:
@@ -195,7 +216,7 @@ async def _least_left(call: Call, path: str) -> dict[str, int]:
     return least
 
 
-def _page(call: Call, paths: Iterable[str]) -> tuple[list[str], str | None]:
+def _page(call: AuthorizedRequest, paths: Iterable[str]) -> tuple[list[str], str | None]:
     """Return a page of the paths that a client may see, and the `after` of the next one."""
     after = call.fields.get("after", "")
     seen = [path for path in paths if path > after and may_see(call.key, path)]
@@ -203,7 +224,7 @@ def _page(call: Call, paths: Iterable[str]) -> tuple[list[str], str | None]:
 
 
 @operation("POST", "limits", "Expired", on_account=False)
-async def expire(call: Call) -> Json:
+async def expire(call: AuthorizedRequest) -> Json:
     """Count expired holds as spent now; for keys of every account."""
     return {"expired": await call.ledger.call("expire")}
 
@@ -230,7 +251,7 @@ def show_balance(row: Balance, whole: bool) -> Json:
     return {name: getattr(row, name) for name in BALANCE}
 
 
-def _key(call: Call) -> str:
+def _key(call: AuthorizedRequest) -> str:
     """Return the request's idempotency key, or a new one if there is none."""
     key, header = call.fields.get("key"), call.idempotency_key
     if key is not None and header is not None and key != header:
@@ -241,7 +262,7 @@ def _key(call: Call) -> str:
     return check_key(header if key is None else key)
 
 
-async def _record(call: Call, operation: str, *more: Any) -> Json:
+async def _record(call: AuthorizedRequest, operation: str, *more: Any) -> Json:
     """Reserve or charge amounts, once for each idempotency key."""
     key = _key(call)
     try:
@@ -251,14 +272,17 @@ async def _record(call: Call, operation: str, *more: Any) -> Json:
         raise KeyReusedError(call.path, key) from error
 
 
-async def _settle(call: Call, operation: str, *more: Any) -> Json:
-    """Settle, extend or look up a hold."""
+async def _settle(
+    call: AuthorizedRequest, operation: str, *more: Any, known_as: str | None = None
+) -> Json:
+    """Settle, extend or look up a hold; `known_as` is the key of another one that is taken."""
     given = call.fields["id"]
     check_key(given[1:] if isinstance(given, str) and given[:1] == "#" else given)
 
     async def settle(name: str) -> Json:
         named = (call.path, name) if operation == "hold" else (Hold(call.path, name),)
-        return show_hold(await call.ledger.call(operation, *named, *more), given)
+        found = await call.ledger.call(operation, *named, *more)
+        return show_hold(found, given if known_as is None else known_as)
 
     name = _key_of_account(call, given)
     try:
@@ -271,8 +295,8 @@ async def _settle(call: Call, operation: str, *more: Any) -> Json:
     return await settle(given)  # it may be of a program that uses the engine itself
 
 
-def _key_of_account(call: Call, key: str) -> str:
-    """Return what the ledger knows a key as.
+def _key_of_account(call: AuthorizedRequest, key: str) -> str:
+    """Return the key by which the ledger knows a client's key.
 
     In a ledger, keys are of one root. A service's client must not learn from a refusal that a
     sibling uses a key, so there its account is a part of the key.

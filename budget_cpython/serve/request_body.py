@@ -7,7 +7,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from budget_core.ledger.limit import MOST
+from budget_core.ledger.checks import MOST
 from budget_cpython.serve.error_responses import error_response
 
 MAX_BYTES = 16_384

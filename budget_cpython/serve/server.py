@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.supervisors import Multiprocess
 
 from budget_cpython.serve.addresses import ListenAddress
-from budget_cpython.serve.connections import BoundedHeads, Connection, ConnectionLimits
+from budget_cpython.serve.connections import BoundedHeads, ConnectionLimits, LimitedConnection
 
 _GRACE_S = 5  # of a thread
 _NOT_STARTED = 3  # the exit code of a worker of uvicorn
@@ -51,7 +51,7 @@ def run_service(
         app,
         factory=workers > 1,
         workers=workers,
-        http=cast("Any", partial(Connection, limits)),
+        http=cast("Any", partial(LimitedConnection, limits)),
         access_log=access_log,
         limit_concurrency=2 * limits.total,  # requests outlive connections that were ended
         timeout_keep_alive=max(1, round(limits.idle_s)),
@@ -65,7 +65,7 @@ def run_service(
         if workers > 1:
             done = _run_workers(config, listener, url)
         else:
-            server = _Server(config, partial(print, url, flush=True))
+            server = _UvicornServer(config, partial(print, url, flush=True))
             with suppress(KeyboardInterrupt, SystemExit):  # uvicorn raises the signals again
                 server.run(sockets=[listener])
             done = server.started
@@ -87,7 +87,7 @@ def running(app: Any, address: str) -> Iterator[str]:
         timeout_graceful_shutdown=_GRACE_S,
     )
     up = threading.Event()
-    server = _Server(config, up.set)
+    server = _UvicornServer(config, up.set)
 
     def serve(listener: socket.socket) -> None:
         try:
@@ -143,7 +143,7 @@ def _hide_keys(record: logging.LogRecord) -> bool:
     return True
 
 
-class _Server(uvicorn.Server):
+class _UvicornServer(uvicorn.Server):
     """A server that calls a function once it serves."""
 
     def __init__(self, config: uvicorn.Config, on_started: Callable[[], object]) -> None:

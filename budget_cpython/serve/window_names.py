@@ -3,14 +3,17 @@
 import re
 from zoneinfo import available_timezones
 
+from budget_core.day import HOUR
+from budget_core.ledger.window import MOST_BUCKETS
+from budget_core.wall_clock import DAY
 from budget_cpython.ledger.zones import WEEKDAYS
 
-_MINUTE, _HOUR, _MOST_BUCKETS = 60, 3600, 60
+_MINUTE = 60
 _REGIONS = "Africa|America|Antarctica|Arctic|Asia|Atlantic|Australia|Europe|Indian|Pacific"
 _ZONE = re.compile(rf"({_REGIONS})/[A-Za-z_/-]+")
 _SPANS = (
     *(minutes * _MINUTE for minutes in (1, 5, 15)),
-    *(hours * _HOUR for hours in (1, 6, 12, 24, 168, 720)),
+    *(hours * HOUR for hours in (1, 6, 12, 24, 168, 720)),
 )
 
 
@@ -20,7 +23,7 @@ def windows_pattern() -> str:
     Of rolling windows it has those in one bucket, of whole hundreds of seconds, and of common
     spans: that others need a multiple of their buckets no pattern says.
     """
-    hour = "(@([0-9]|1[0-9]|2[0-3]))?"
+    hour = f"(@({'|'.join(map(str, range(DAY // HOUR)))}))?"
     calendar = f"hour|(day|month){hour}|week{hour}( ({'|'.join(WEEKDAYS)}))?"
     zones = "|".join(["UTC", *sorted(filter(_ZONE.fullmatch, available_timezones()))])
     zone = f"( ({zones}))?"
@@ -29,6 +32,6 @@ def windows_pattern() -> str:
 
 
 def _of_spans() -> list[str]:
-    counts = range(1, _MOST_BUCKETS + 1)
+    counts = range(1, MOST_BUCKETS + 1)
     divisors = {span: [str(count) for count in counts if span % count == 0] for span in _SPANS}
     return [f"{span}/({'|'.join(known)})" for span, known in divisors.items()]

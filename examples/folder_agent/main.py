@@ -143,6 +143,7 @@ async def run(path: str, question: str, options: "list[str]") -> int:
         make_budget(warnings),
         settings.SYSTEM_PROMPT,
         on_event=report.event,
+        session_id="folder",  # without one a run on a chip has no state, which counts cached tokens
         wind_down=make_wind_down(warnings),
     )
     result = await operative.run(question)

@@ -2,7 +2,7 @@
 
 import sys
 
-from budget_core.edge import nearest
+from budget_core.thresholds import nearest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pathlib import Path
 from openai import APIStatusError, OpenAI
 
 from budget_cpython import budget, budgeted, dollars
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, Usage
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedUsage
 
 MODEL = "gpt-4o"
 LIMIT = "$0.05"
@@ -59,7 +59,7 @@ def summary(asked: Asked) -> Reply:
     page = asked.messages[0]["content"]
     heading = next((line for line in page.splitlines() if line.startswith("# ")), "# (no heading)")
     answer = heading[2 : 2 + 4 * (asked.max_tokens or MAX_TOKENS)]
-    return Reply(answer, usage=Usage(-(-len(page) // 4), -(-len(answer) // 4)))
+    return Reply(answer, usage=ScriptedUsage(-(-len(page) // 4), -(-len(answer) // 4)))
 
 
 if __name__ == "__main__":

@@ -14,13 +14,13 @@ from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, query
 
 from budget_cpython import budget
 from budget_cpython.adapters.claude_agent import ClaudeBudget
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 
 def runaway(asked: Asked) -> Reply:
     """Read a file for as long as there are tools."""
     if "Read notes.txt." in str(asked.messages) and asked.tools:
-        return Reply(calls=(ToolCall("Read", '{"file_path": "notes.txt"}'),))
+        return Reply(calls=(ScriptedToolCall("Read", '{"file_path": "notes.txt"}'),))
     return Reply("It has one line.")
 
 

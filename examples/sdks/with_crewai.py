@@ -21,8 +21,8 @@ from crewai.hooks import register_before_tool_call_hook
 from crewai.tools import tool
 
 from budget_cpython import budget, budgeted
-from budget_cpython.adapters.crewai import ToolBudget
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
+from budget_cpython.adapters.crewai import ToolBudgetHook
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 
 @tool("look")
@@ -35,13 +35,13 @@ def reply(asked: Asked) -> Reply:
     """Answer as a model that looks on until it has enough, or is offered no tools."""
     seen = [one for one in asked.messages if one["role"] == "tool"]
     if asked.tools and len(seen) < (1 if "scout" in str(asked.messages[0]) else 99):
-        return Reply(calls=(ToolCall("look", "{}"),))
+        return Reply(calls=(ScriptedToolCall("look", "{}"),))
     return Reply(f"I looked {len(seen)} times.")
 
 
 def main() -> None:
     """Run the crew on six calls, and print what the model was told."""
-    register_before_tool_call_hook(ToolBudget("2 tool_calls"))
+    register_before_tool_call_hook(ToolBudgetHook("2 tool_calls"))
     with ScriptedEndpoint(scripts={"gpt-4o-mini": reply}) as endpoint:
         model = LLM(model="openai/gpt-4o-mini", base_url=endpoint.base_url, api_key="none")
         llm = budgeted(model)  # it draws on the block around the crew

@@ -11,7 +11,7 @@ from exoclaw.agent import AgentLoop
 from exoclaw.bus import MessageBus
 
 from budget_cpython import Budget, ChatClient, ExoclawBudget
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 
 class Memory:
@@ -48,7 +48,7 @@ class Search:
 def runaway(asked: Asked) -> Reply:
     """Search for as long as there are tools."""
     if asked.tools:
-        return Reply(calls=(ToolCall("search", '{"words": "whales"}'),))
+        return Reply(calls=(ScriptedToolCall("search", '{"words": "whales"}'),))
     return Reply("I found 2 books on whales, and had no time to read them.")
 
 

@@ -12,7 +12,7 @@ from langchain_openai import ChatOpenAI
 
 from budget_cpython import budget
 from budget_cpython.adapters.langchain import BudgetMiddleware
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 
 @tool
@@ -25,7 +25,7 @@ def reply(asked: Asked) -> Reply:
     """Answer as a model that looks on for as long as it is offered the tool."""
     seen = [one for one in asked.messages if one["role"] == "tool"]
     if "look" in asked.tools:
-        return Reply(calls=(ToolCall("look", f'{{"room": "room {len(seen) + 1}"}}'),))
+        return Reply(calls=(ScriptedToolCall("look", f'{{"room": "room {len(seen) + 1}"}}'),))
     return Reply(f"I looked into {len(seen)} rooms, and each has a tomato.")
 
 

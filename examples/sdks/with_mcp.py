@@ -9,10 +9,10 @@ from mcp import Client
 from mcp.server.mcpserver import MCPServer
 
 from budget_cpython import budget, budgeted
-from budget_cpython.adapters.mcp import ToolBudget
+from budget_cpython.adapters.mcp import ToolBudgetMiddleware
 
 # The server: 5 searches a day for all its clients together.
-library = ToolBudget("5 tool:search/day", ledger="memory:", account="library")
+library = ToolBudgetMiddleware("5 tool:search/day", ledger="memory:", account="library")
 server = MCPServer("library", middleware=[library])
 
 

@@ -12,7 +12,7 @@ from agents import Agent, OpenAIProvider, Runner, function_tool, set_tracing_dis
 
 from budget_cpython import budget, budgeted
 from budget_cpython.adapters.openai_agents import AgentBudgetError
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 set_tracing_disabled(True)
 
@@ -29,7 +29,7 @@ def reply(asked: Asked) -> Reply:
     for name in ("transfer_to_cook", "search"):
         if name in asked.tools:
             words = f'{{"words": "{len(found)} tomatoes"}}' if name == "search" else "{}"
-            return Reply(calls=(ToolCall(name, words),))
+            return Reply(calls=(ScriptedToolCall(name, words),))
     return Reply(f"I searched {len(found) - 1} times.")
 
 

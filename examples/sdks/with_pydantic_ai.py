@@ -14,15 +14,15 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from budget_cpython import budget, budgeted
-from budget_cpython.adapters.pydantic_ai import ToolBudget
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
+from budget_cpython.adapters.pydantic_ai import ToolBudgetCapability
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 
 def reply(asked: Asked) -> Reply:
     """Answer as a model that asks the cook for as long as it is offered the tool."""
     answers = [one for one in asked.messages if one["role"] == "tool"]
     if "ask_cook" in asked.tools:
-        return Reply(calls=(ToolCall("ask_cook", '{"question": "What is there?"}'),))
+        return Reply(calls=(ScriptedToolCall("ask_cook", '{"question": "What is there?"}'),))
     return Reply(f"I asked the cook {len(answers)} times." if answers else "Tomato soup.")
 
 
@@ -33,7 +33,7 @@ async def main() -> None:
         first = OpenAIChatModel("gpt-4o-mini", provider=provider)
         model = budgeted(first, "5 calls + 1 tool:ask_cook", warning_thresholds=(0.5,))
         cook = Agent(model)
-        agent = Agent(model, capabilities=[ToolBudget(model)])
+        agent = Agent(model, capabilities=[ToolBudgetCapability(model)])
 
         @agent.tool_plain
         async def ask_cook(question: str) -> str:

@@ -7,7 +7,7 @@ The model is the embedded endpoint's, which would search for ever. Run it with
 from smolagents import OpenAIServerModel, ToolCallingAgent, tool
 
 from budget_cpython import budget, budgeted
-from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ToolCall
+from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall
 
 
 @tool
@@ -25,7 +25,7 @@ def search(words: str) -> str:
 def runaway(asked: Asked) -> Reply:
     """Search for as long as there are tools."""
     if asked.tools:
-        return Reply(calls=(ToolCall("search", '{"words": "whales"}'),))
+        return Reply(calls=(ScriptedToolCall("search", '{"words": "whales"}'),))
     return Reply("I found 2 books on whales, and had no time to read them.")
 
 

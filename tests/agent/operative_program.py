@@ -17,7 +17,6 @@ from budget_core.agent.operative import Operative
 from budget_core.agent.tool import Tool
 from budget_core.agent.wind_down import WindDown
 from budget_core.chat.client import ChatClient
-from budget_core.prices import Price
 from budget_core.usage_estimate import estimate_tokens
 from tests.late_clock import LateClock
 
@@ -37,20 +36,8 @@ RUNS: "tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]" = (
         {"max_tokens": 1_200, "last_call": 0.4},
         {"wind_down": UNTOLD, "count_tokens": estimate_tokens},
     ),
-    (
-        "money",
-        {"max_nano_usd": 1_200_000, "last_call": 0.4},
-        {
-            "wind_down": UNTOLD,
-            "count_tokens": estimate_tokens,
-            "prices": {"money": Price(1, 1)},
-        },
-    ),
-    ("cut", {"max_tokens_per_turn": 3}, {}),
     ("streams", {"max_turns": 20}, {"stream": True}),
     ("stream-cut", {"max_turns": 20}, {"stream": True}),
-    ("no-usage", {"max_turns": 20}, {}),
-    ("bad-arguments", {"max_turns": 4}, {}),
     ("hang", {"timeout": 0.2, "last_call": None}, {}),
     ("error-429", {"max_turns": 20}, {}),
     ("busy", {"max_turns": 4}, {"wind_down": UNTOLD}),

@@ -98,19 +98,6 @@ def test_a_run_at_its_tokens_makes_a_last_call_within_them(played: Played) -> No
     assert saw["usage"]["tokens"] <= 1200
 
 
-def test_a_run_at_its_money_makes_a_last_call(played: Played) -> None:
-    saw, asked = played["money"], played.asked("money")
-    assert saw["kind"] == "cost_limit"
-    assert "tools" not in asked[-1]
-    assert saw["usage"]["nano_usd"] == saw["usage"]["tokens"] * 1_000
-
-
-def test_an_answer_cut_off_at_its_limit_says_so(played: Played) -> None:
-    assert played["cut"]["kind"] == "token_budget"
-    assert played["cut"]["figures"] == [3, 3, 0]
-    assert {request["max_tokens"] for request in played.asked("cut")} == {3}
-
-
 def test_a_run_streams(played: Played) -> None:
     saw = played["streams"]
     assert saw["text"].startswith(READ)
@@ -123,16 +110,6 @@ def test_a_stream_that_is_dropped_leaves_what_came_and_an_estimate(played: Playe
     saw = played["stream-cut"]
     assert (saw["kind"], saw["usage"]["estimated"]) == ("provider_error", 1)
     assert saw["text"] == saw["heard"] != ""
-
-
-def test_missing_usage_is_estimated(played: Played) -> None:
-    usage = played["no-usage"]["usage"]
-    assert usage["estimated"] == usage["turns"] == len(played.asked("no-usage"))
-    assert usage["tokens"] > 0
-
-
-def test_arguments_that_are_no_object_are_denied_in_the_end(played: Played) -> None:
-    assert played["bad-arguments"]["statuses"][:2] == ["invalid", "invalid"]
 
 
 def test_an_endpoint_that_hangs_costs_the_timeout(played: Played) -> None:

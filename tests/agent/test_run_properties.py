@@ -13,7 +13,8 @@ from budget_core.agent.envelope import Envelope
 from budget_core.agent.llm_call import Admission
 from budget_core.agent.stop import StopReason
 from budget_core.agent.toolbox import CANCELLED
-from budget_core.turn_state import MAX_REPAIR_ATTEMPTS, TIMED_OUT
+from budget_core.allowance import MAX_REPAIR_ATTEMPTS
+from budget_core.turn_state import TIMED_OUT
 from budget_core.usage import Usage, read_usage
 from tests.agent.run_worlds import PRICES, Entry, World, admitted
 from tests_micro.script import check_conversation
@@ -77,8 +78,10 @@ async def play(runtime: str, seed: int) -> list[str]:
         check_limits(run.budget, world, entries)
         assert run.result is not None
         check_conversation(run.result.messages)
-        assert not run.state.is_accepting_writes()
-        assert max(run.state.validation_repair_counts.values(), default=0) <= MAX_REPAIR_ATTEMPTS
+        repairs = run._toolbox._repairs
+        assert max(repairs.values(), default=0) <= MAX_REPAIR_ATTEMPTS
+        assert run.state is None or not run.state.is_accepting_writes()
+        assert run.state is None or run.state.validation_repair_counts is repairs
     assert world.root.turns.used == len(world.model.requests) == len(entries)
     assert not world.root._watchers
     assert not world.root.queue

@@ -94,16 +94,23 @@ def schema_of(hint: Any) -> Any:
         (list[int], {"type": "array", "items": {"type": "integer"}}),
         (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
         (dict[str, Any], {"type": "object", "additionalProperties": {}}),
-        (Optional[str], {"anyOf": [{"type": "string"}, {"type": "null"}]}),  # noqa: UP045
-        (int | str | None, {"anyOf": [{"type": k} for k in ("integer", "string", "null")]}),
+        (Optional[str], {"type": ["string", "null"]}),  # noqa: UP045
+        (int | str | None, {"type": ["integer", "string", "null"]}),
         (Literal["a", "b", 1, None], {"enum": ["a", "b", 1, None]}),
         (Annotated[str, "a word"], {"type": "string", "description": "a word"}),
         (Annotated[str, 5], {"type": "string"}),
         (Annotated[int, {}, "a number"], {"type": "integer", "description": "a number"}),
         (typing.List[int], {"type": "array", "items": {"type": "integer"}}),  # noqa: UP006
-        (list[Literal["a"] | None], {
-            "type": "array", "items": {"anyOf": [{"enum": ["a"]}, {"type": "null"}]},
-        }),
+        (list[Literal["a"] | None], {"type": "array", "items": {"enum": ["a", None]}}),
+        (list[int] | None, {"type": ["array", "null"], "items": {"type": "integer"}}),
+        (list[Any] | list[str], {"anyOf": [
+            {"type": "array", "items": {}}, {"type": "array", "items": {"type": "string"}},
+        ]}),
+        (list | list[str], {"anyOf": [
+            {"type": "array"}, {"type": "array", "items": {"type": "string"}},
+        ]}),
+        (Literal["a"] | int, {"anyOf": [{"enum": ["a"]}, {"type": "integer"}]}),
+        (str | Any, {"anyOf": [{"type": "string"}, {}]}),
         ("str", {"type": "string"}),
     ],
 )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 from budget_core.ledger.limit import Limit
 from budget_cpython.board.tables import devices_table
-from budget_cpython.ledger.http import Device, HttpLedger
+from budget_cpython.ledger.http import FleetDevice, HttpLedger
 from budget_cpython.serve import RIGHTS, KeyFile
 from tests.serve.support import MIDNIGHT, NOON, PATIENCE, Service
 
@@ -88,9 +88,11 @@ def test_a_key_that_is_refused_is_an_error_without_the_key(
 
 
 def test_a_day_that_is_over_counts_as_unused_and_contacts_are_in_words() -> None:
-    day = Device("a", NOON - 3 * 86_400, 1200, 50_000, MIDNIGHT, {"tokens": 5, "nano_usd": 10**9})
-    free = Device("b/long", NOON - 61, 7, None, 0, {})
-    now = Device("c", NOON, 0, 0, 0, {"calls": 0})
+    day = FleetDevice(
+        "a", NOON - 3 * 86_400, 1200, 50_000, MIDNIGHT, {"tokens": 5, "nano_usd": 10**9}
+    )
+    free = FleetDevice("b/long", NOON - 61, 7, None, 0, {})
+    now = FleetDevice("c", NOON, 0, 0, 0, {"calls": 0})
     assert devices_table([day, free, now], NOON) == [
         "DEVICE  LEFT             ITS OWN DAY      LAST CONTACT",
         "a       $1.00, 5 tokens  1,200 of 50,000  2026-02-26 12:00 UTC, 3 d ago",

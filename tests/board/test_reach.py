@@ -54,6 +54,7 @@ def test_a_ledger_is_in_reach_for_a_program_that_uses_one(mine: Path) -> None:
     [
         ("prices.py", "prices=prices"),
         ("prices.py", "**{'model': 'small'}"),
+        ("turn_state.py", "session_id='garden'"),
         ("agent/sub_agent.py", "tools=[Operative(None).as_tool('helper', 'Helps.')]"),
         ("chat/stream.py", "stream=True"),
         ("usage_stream.py", "(), None, '', None, None, True"),
@@ -77,6 +78,7 @@ def test_the_chat_leaves_out_what_its_program_does_not_use() -> None:
     for name, board in known_boards().items():
         without = {
             "prices.py",
+            "turn_state.py",
             "agent/sub_agent.py",
             "chat/stream.py",
             "_names.py",
@@ -91,6 +93,16 @@ def test_a_board_on_a_ledger_goes_without_the_ledger_of_other_programs(mine: Pat
     found = reached(mine, "from budget_core.board.console import main\n")
     assert found >= LEASES | {"ledger/for_run.py"}
     assert found.isdisjoint({"ledger/for_wrapper.py", "ledger/for_tracker.py", "ledger/waiting.py"})
+
+
+def test_a_lease_goes_without_the_accounts_and_windows_of_a_whole_ledger(mine: Path) -> None:
+    accounts = {f"ledger/{name}.py" for name in ("memory", "counted_limit", "limit", "window")}
+    client = "from budget_core import HttpLedger, LeasedLedger\n"
+    lease = reached(mine, client)
+    assert lease.isdisjoint(accounts)
+    assert "ledger/memory_holds.py" in lease
+    assert reached(mine, "from budget_core import Ledger\n") >= accounts
+    assert "ledger/limit.py" in reached(mine, client + "HttpLedger('http://a').limits('boards')\n")
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from benchmarks.mpy import find_micropython32
 from budget_core.ledger.limit import Limit
 from budget_cpython.board.build import Form
 from budget_cpython.board.emulator import UnixBoard
+from budget_cpython.board.fit import LEDGER_KIB, TURN_KIB
 from budget_cpython.board.known_boards import find_board
-from budget_cpython.board.memory import LEDGER_KIB, TURN_KIB
 from budget_cpython.cli import main
 from budget_cpython.endpoint import ScriptedEndpoint
 from budget_cpython.ledger.http import HttpLedger

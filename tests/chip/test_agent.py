@@ -11,7 +11,7 @@ from benchmarks import chip
 from benchmarks.chip_chat import chat, largest_block
 from benchmarks.emulated_chip import CHIP, KIB, EmulatedChip
 from budget_cpython.board.build import Form
-from budget_cpython.board.memory import LEDGER_STACK_BYTES, STACK_BYTES
+from budget_cpython.board.fit import LEDGER_STACK_BYTES, STACK_BYTES
 
 TLS_BLOCK = 16 * KIB
 

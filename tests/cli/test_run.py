@@ -471,6 +471,7 @@ def test_an_account_without_limits_is_an_error_at_the_start(tmp_path: Path) -> N
         (("--budget", "5 dollars", "true"), "not '5 dollars': money is in dollars, such as '$5'"),
         (("--budget", "", "true"), "such as '$5 + 30 min', not ''"),
         (("--budget", " + 30 min", "true"), "put it in '…'"),
+        (("--budget", "5 foo", "true"), "or dollars such as '$5'\n"),
         (("--budget", "5 calls+3 tokens", "true"), "join limits with ' + '"),
         (("--budget", "$5", "--account", "me", "true"), "--account needs a ledger"),
         (("--budget", "$5", "--ledger", "memory:", "true"), "--ledger needs an account"),

@@ -3,10 +3,12 @@
 import asyncio
 import inspect
 import threading
-from concurrent import futures
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
+
+from budget_cpython.executor.threads import ends_within
 
 from .support import PATIENCE_S
 
@@ -27,9 +29,9 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Return what a tool sets once it has begun: no call in a thread is given up before."""
     event = threading.Event()
 
-    def wait(waited_for: Any, within_s: float | None = None) -> Any:
+    def wait(future: Future[Any], seconds: float) -> bool:
         assert event.wait(PATIENCE_S), "the tool never began"
-        return futures.wait(waited_for, within_s)
+        return ends_within(future, seconds)
 
-    monkeypatch.setattr("budget_cpython.executor.threads.wait", wait)
+    monkeypatch.setattr("budget_cpython.executor.call.ends_within", wait)
     return event

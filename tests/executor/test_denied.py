@@ -86,14 +86,6 @@ def test_so_many_abandoned_tools_deny_and_each_that_ends_lets_one_in() -> None:
     eventually(lambda: executor.abandoned == 0)
 
 
-def test_eight_is_the_default() -> None:
-    executor = BoundedToolExecutor()
-    with hung() as tool:
-        lose(executor, tool, 8)
-        assert denied(executor.execute(forbidden, {}, *turn()), "max_abandoned=8", retryable=True)
-        assert executor.abandoned == 8
-
-
 def test_none_abandons_without_a_limit_and_zero_lets_none_in() -> None:
     executor = BoundedToolExecutor(max_abandoned=None)
     with hung() as tool:

@@ -14,7 +14,7 @@ import pytest
 
 from budget_cpython.executor import BoundedToolExecutor, tool_options
 from budget_cpython.turn import TurnBudget, TurnRuntimeState
-from tests.executor.support import PATIENCE_S, eventually, hung, status, stopped_turn, turn
+from tests.executor.support import PATIENCE_S, eventually, hung, status, turn
 from tests.paths import ROOT
 
 HUNG = 1_000
@@ -153,26 +153,6 @@ def test_the_timeline_of_a_tool_that_does_not_cooperate() -> None:
         "complete_trace False",
     ]
     assert status(state, "t") == "timed_out_late"
-
-
-def test_the_timeline_of_a_tool_that_cooperates() -> None:
-    clock, budget, state = stopped_turn()
-    events: list[str] = []
-
-    @tool_options(cooperative=True)
-    def tool(token: Any) -> str:
-        for second in range(200):
-            if token.is_expired():
-                events.append(f"token expired after {second} s")
-                return "part"
-            clock.advance(1_000)
-        return "all"
-
-    outcome = BoundedToolExecutor().execute(tool, {}, budget, state, 200, trace_id="t")
-    events.append(f"outcome {outcome.status} {outcome.value}")
-    assert events == ["token expired after 199 s", "outcome completed part"]
-    assert outcome.partial
-    assert status(state, "t") == "completed"
 
 
 def test_a_turns_loop_as_the_seed_writes_it() -> None:

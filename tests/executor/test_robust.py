@@ -345,8 +345,10 @@ def test_the_time_that_a_call_waits_for_its_place_is_part_of_its_time(
 
 
 def test_only_a_cooperative_tool_is_partial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("budget_cpython.executor.threads.wait", lambda one, _: futures.wait(one))
+    def ends(future: futures.Future[Any], seconds: float) -> bool:
+        return not futures.wait((future,), PATIENCE_S).not_done
 
+    monkeypatch.setattr("budget_cpython.executor.call.ends_within", ends)
     now = [0]
     monkeypatch.setattr("budget_cpython.executor.call.monotonic_ns", lambda: now[0])
     fake, budget, state = stopped_turn()

@@ -27,6 +27,7 @@ from budget_cpython.serve import RIGHTS, KeyFile
 from tests.forked import in_child
 from tests.ports import kept_port
 from tests.proxy.support import Behind, Request
+from tests.racing import in_threads
 from tests.serve.support import PATIENCE, Service
 
 CLIENTS = 20
@@ -97,55 +98,6 @@ def test_a_ledger_is_opened_by_its_url(service: tuple[Service, str]) -> None:
         await ledger.close()
 
     asyncio.run(refused())
-
-
-def test_twenty_clients_at_once_never_get_more_than_there_is(service: tuple[Service, str]) -> None:
-    running, token = service
-    with closing(HttpLedger(running.url, token, PATIENCE)) as shared:
-        shared.set_limits("rush", [Limit("calls", 150)])
-        granted: list[str] = []
-
-        def claim() -> None:
-            for _ in range(10):
-                try:
-                    granted.append(shared.reserve("rush", {"calls": 1}, ttl=TTL).id)
-                except BudgetExceededError:
-                    pass
-
-        in_threads(claim)
-        assert len(set(granted)) == len(granted) == 150
-        assert shared.balance("rush")[0].held == 150
-
-
-def in_threads(work: object) -> None:
-    threads = [threading.Thread(target=work) for _ in range(CLIENTS)]  # type: ignore[arg-type]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert not [thread for thread in threads if thread.is_alive()]
-
-
-def test_twenty_tasks_at_once_never_get_more_than_there_is(service: tuple[Service, str]) -> None:
-    running, token = service
-
-    async def rush() -> int:
-        ledger = AsyncHttpLedger(running.url, token, PATIENCE)
-        await ledger.set_limits("tasks", [Limit("calls", 30)])
-
-        async def claim() -> int:
-            granted = 0
-            for _ in range(3):
-                try:
-                    await ledger.reserve("tasks", {"calls": 1}, ttl=TTL)
-                    granted += 1
-                except BudgetExceededError:
-                    pass
-            return granted
-
-        return sum(await asyncio.gather(*(claim() for _ in range(CLIENTS))))
-
-    assert asyncio.run(rush()) == 30
 
 
 @pytest.fixture
@@ -282,7 +234,7 @@ def test_a_service_that_is_stopped_and_killed_grants_the_limit_exactly(tmp_path:
         interrupter = threading.Thread(target=interrupt)
         interrupter.start()
         try:
-            in_threads(claim)
+            in_threads(claim, CLIENTS)
         finally:
             over.set()
             interrupter.join()

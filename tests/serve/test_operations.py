@@ -6,8 +6,8 @@ from inspect import signature
 import httpx
 import pytest
 
+from budget_core.ledger.checks import MAX_DEPTH, MAX_SEGMENT
 from budget_core.ledger.http_client import HttpLedger
-from budget_core.ledger.limit import MAX_DEPTH, MAX_SEGMENT
 from budget_cpython.serve.openapi import FIELDS
 from tests.serve.support import MIDNIGHT, NOON, Client, make_client, validate
 

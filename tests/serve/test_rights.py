@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from budget_core.ledger.checks import MOST
 from budget_core.ledger.errors import LedgerError, LedgerFullError, LedgerUnavailableError
-from budget_core.ledger.limit import MOST, Limit
+from budget_core.ledger.limit import Limit
 from budget_cpython.serve import RIGHTS, KeyFile
 from tests.serve.support import Client, Failing, make_client
 
@@ -14,6 +15,7 @@ REQUESTS: dict[str, tuple[str, str, object]] = {
     "reserve": ("POST", "/v1/reserve/{}", {"amounts": {"tokens": 1}, "key": "k"}),
     "charge": ("POST", "/v1/charge/{}", {"amounts": {"tokens": 1}}),
     "commit": ("POST", "/v1/commit/{}", {"id": "k"}),
+    "renew": ("POST", "/v1/renew/{}", {"id": "k", "amounts": {"tokens": 1}}),
     "release": ("POST", "/v1/release/{}", {"id": "k"}),
     "extend": ("POST", "/v1/extend/{}", {"id": "k"}),
     "hold": ("GET", "/v1/hold/{}?id=k", None),
@@ -23,7 +25,7 @@ REQUESTS: dict[str, tuple[str, str, object]] = {
     "set_limits": ("PUT", "/v1/limits/{}", {"limits": []}),
 }
 NEEDS = {
-    "reserve": "reserve commit release extend",
+    "reserve": "reserve commit renew release extend",
     "charge": "charge",
     "read": "hold balance history limits",
     "limits": "set_limits",

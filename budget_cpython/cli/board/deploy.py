@@ -60,8 +60,8 @@ def _deploy(options: argparse.Namespace) -> int:
     from budget_cpython.board.build import Form
     from budget_cpython.board.deploy import Deploy
     from budget_cpython.board.device import work_on
+    from budget_cpython.board.fit import heap_at_start
     from budget_cpython.board.known_boards import find_board
-    from budget_cpython.board.memory import heap_at_start
     from budget_cpython.board.order import Order
 
     say = partial(print, flush=True)

@@ -45,12 +45,6 @@ def test_notices_are_not_persisted(played: Played) -> None:
     ]
 
 
-def test_tokens_end_a_turn_with_a_last_call(played: Played) -> None:
-    saw = played["budget_of_tokens"]
-    assert (saw["reply"], saw["kind"], saw["turns"]) == ("Enough.", "token_budget", 3)
-    assert saw["sent"][2][-1].startswith(f"user: {LAST}token budget: 200 of 220 tokens")
-
-
 def test_tool_calls_of_a_batch_beyond_the_cap_are_not_made(played: Played) -> None:
     saw = played["budget_of_tool_calls"]
     assert [line for line in saw["history"] if line.startswith("tool")] == [
@@ -59,26 +53,6 @@ def test_tool_calls_of_a_batch_beyond_the_cap_are_not_made(played: Played) -> No
     ]
     assert (saw["reply"], saw["kind"], saw["tool_calls"]) == ("Two looks.", "tool_call_limit", 2)
     assert saw["tools"] == [["look", "search"], None]
-
-
-def test_a_batch_of_which_no_call_is_left_brings_the_last_call(played: Played) -> None:
-    saw = played["budget_of_no_tool_calls_left"]
-    assert (saw["reply"], saw["kind"], saw["turns"]) == ("Two looks.", "tool_call_limit", 3)
-    assert saw["history"][-2:] == [
-        "tool: look: nothing on the shelf",
-        "assistant: Two looks.",
-    ]
-
-
-def test_a_tool_with_no_call_left_does_not_end_the_turn(played: Played) -> None:
-    saw = played["budget_of_calls_of_one_tool"]
-    assert (saw["reply"], saw["kind"], saw["tool_calls"]) == ("Nothing there.", None, 2)
-    assert saw["sent"][2][-1].startswith("user: [Budget] None of the tools you called")
-
-
-def test_time_ends_a_turn_with_a_last_call_in_what_was_kept(played: Played) -> None:
-    saw = played["budget_of_time"]
-    assert (saw["reply"], saw["kind"], saw["turns"]) == ("In time.", "timeout", 2)
 
 
 def test_time_that_a_tool_overran_leaves_what_the_tools_found(played: Played) -> None:
@@ -105,18 +79,6 @@ def test_a_second_turn_begins_with_a_whole_budget(played: Played) -> None:
     assert (second, again["turns"], again["tokens"], again["kind"]) == ("Two.", 3, 300, None)
 
 
-def test_a_provider_that_fails_leaves_what_the_tools_found(played: Played) -> None:
-    saw = played["budget_of_a_provider_that_fails"]
-    assert saw["reply"] == "[Stopped: provider error: RuntimeError: no answer]" + FOUND
-    assert (saw["kind"], saw["turns"], len(saw["sent"])) == ("provider_error", 2, 2)
-
-
-def test_a_provider_that_fails_gives_way_to_the_fallback(played: Played) -> None:
-    saw = played["budget_of_a_provider_that_fails_with_a_fallback"]
-    assert saw["models"] == ["primary", "primary", "cheap"]
-    assert (saw["reply"], saw["kind"]) == ("From the cheaper one.", "provider_error")
-
-
 def test_a_prompt_too_long_is_exoclaws_to_mend(played: Played) -> None:
     saw = played["budget_of_an_overflow"]
     assert (saw["reply"], saw["recoveries"], saw["kind"]) == ("Nothing there.", 1, None)
@@ -134,7 +96,6 @@ def test_words_are_streamed_up_to_the_last_call(played: Played) -> None:
     ("scenario", "axis", "cap"),
     [
         ("budget_of_a_team", "turns", 8),
-        ("budget_of_a_teams_tool_calls", "tool_calls", 5),
         ("budget_of_a_teams_tokens", "tokens", 700),
     ],
 )

@@ -5,7 +5,6 @@ from typing import Any
 from .play import Played
 
 CLEAR = {"invalid": 0, "missing": 0}
-ONE_MISSING = {"invalid": 0, "missing": 1}
 NOTICE = {"role": "user", "content": "[Budget notice] 4/8 iterations"}
 
 
@@ -50,17 +49,6 @@ def test_a_streamed_turn_is_asked_of_the_endpoint_as_a_stream(played: Played) ->
     requests = [request for request in played.requests if user in request["messages"]]
     assert [request["stream"] for request in requests] == [True] * 5
     assert requests[4]["messages"][-1] == NOTICE
-
-
-def test_a_refusal_reaches_the_caller_and_counts_with_its_usage_missing(played: Played) -> None:
-    saw = played["refused"]
-    assert saw["status"] == 429
-    assert (saw["iterations"], saw["turn_tokens"], saw["unclear"]) == (1, 0, ONE_MISSING)
-
-
-def test_an_answer_without_usage_counts_as_missing(played: Played) -> None:
-    assert played["unreported"]["iterations"] == 1
-    assert played["unreported"]["unclear"] == ONE_MISSING
 
 
 def test_arguments_that_are_no_object_come_back_to_the_model_as_an_error(played: Played) -> None:

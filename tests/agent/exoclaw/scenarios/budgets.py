@@ -131,29 +131,9 @@ async def budget_of_turns() -> "Facts":
     return await _turn(provider, Budget(max_turns=3))
 
 
-async def budget_of_tokens() -> "Facts":
-    return await _turn(ScriptedProvider(LOOK, LOOK, "Enough."), Budget(max_tokens=220))
-
-
 async def budget_of_tool_calls() -> "Facts":
     provider = Batches(["look", "search", "look", "look"], "Two looks.")
     return await _turn(provider, Budget(max_turns=9, max_tool_calls=2))
-
-
-async def budget_of_no_tool_calls_left() -> "Facts":
-    provider = Batches(["look", "look"], ["look"], "Two looks.")
-    return await _turn(provider, Budget(max_turns=9, max_tool_calls=2))
-
-
-async def budget_of_calls_of_one_tool() -> "Facts":
-    provider = Batches(["look"], ["look"], ["search"], "Nothing there.")
-    return await _turn(provider, Budget(max_turns=9, max_calls={"look": 1}))
-
-
-async def budget_of_time() -> "Facts":
-    fake, clock = stopped_clock()
-    envelope = Envelope.open(Budget(timeout=10), clock)
-    return await _turn(ScriptedProvider(LOOK, "In time."), envelope, [Slow(fake, 9_500)])
 
 
 async def budget_of_time_overrun() -> "Facts":
@@ -187,15 +167,6 @@ async def budget_of_each_turn() -> "Facts":
     loop = agent(adapter, adapter)
     first = [await loop.process_direct("First?"), _facts(adapter)]
     return {"first": first, "second": [await loop.process_direct("Second?"), _facts(adapter)]}
-
-
-async def budget_of_a_provider_that_fails() -> "Facts":
-    return await _turn(ScriptedProvider(LOOK, RuntimeError("no answer")), Budget(max_turns=9))
-
-
-async def budget_of_a_provider_that_fails_with_a_fallback() -> "Facts":
-    provider = ScriptedProvider(LOOK, RuntimeError("no answer"), "From the cheaper one.")
-    return await _turn(provider, Budget(max_turns=9), fallback_model="cheap")
 
 
 async def budget_of_an_overflow() -> "Facts":
@@ -240,11 +211,6 @@ async def budget_of_a_team() -> "Facts":
     return (await _team(provider, Budget(max_turns=8, max_tool_calls=9)))[0]
 
 
-async def budget_of_a_teams_tool_calls() -> "Facts":
-    provider = Shared(Call("delegate"), "They looked.", helpers=[LOOK])
-    return (await _team(provider, Budget(max_turns=20, max_tool_calls=5)))[0]
-
-
 async def budget_of_a_teams_tokens() -> "Facts":
     """Let prompts be counted, so that a call waits for what those in flight leave over."""
     provider = Shared(Call("delegate"), "They looked.", helpers=[LOOK])
@@ -260,20 +226,13 @@ async def budget_of_a_team_with_limits_of_their_own() -> "Facts":
 
 ALL = (
     budget_of_turns,
-    budget_of_tokens,
     budget_of_tool_calls,
-    budget_of_no_tool_calls_left,
-    budget_of_calls_of_one_tool,
-    budget_of_time,
     budget_of_time_overrun,
     budget_around_a_day,
     budget_of_each_turn,
-    budget_of_a_provider_that_fails,
-    budget_of_a_provider_that_fails_with_a_fallback,
     budget_of_an_overflow,
     budget_of_a_stream,
     budget_of_a_team,
-    budget_of_a_teams_tool_calls,
     budget_of_a_teams_tokens,
     budget_of_a_team_with_limits_of_their_own,
 )

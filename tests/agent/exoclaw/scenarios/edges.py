@@ -58,11 +58,6 @@ async def warned() -> "Facts":
     return await _turn(lines, iteration_budget=4, warning_thresholds=(0.5,))
 
 
-async def all_tools_stripped() -> "Facts":
-    lines = [LOOK, LOOK, "Nothing there."]
-    return await _turn(lines, iteration_budget=4, tool_strip_threshold=0.5)
-
-
 async def listed_tools_stripped() -> "Facts":
     lines = [LOOK, LOOK, "Nothing there."]
     return await _turn(
@@ -74,22 +69,8 @@ async def cut_off_by_the_wrapper() -> "Facts":
     return await _turn([LOOK], iteration_budget=2)
 
 
-async def cut_off_with_a_stranded_warning() -> "Facts":
-    return await _turn([LOOK], token_budget=100, warning_thresholds=(0.5, 0.8))
-
-
 async def cut_off_by_the_policy() -> "Facts":
     return await _turn([LOOK], by_policy=True, token_budget=250)
-
-
-async def warned_at_the_limit() -> "Facts":
-    lines = [LOOK, LOOK, LOOK, "Nothing there."]
-    return await _turn(lines, by_policy=True, iteration_budget=2, enforcement=Enforcement.WARN)
-
-
-async def observed() -> "Facts":
-    lines = [LOOK, LOOK, LOOK, "Nothing there."]
-    return await _turn(lines, by_policy=True, iteration_budget=2, enforcement=Enforcement.OBSERVE)
 
 
 async def demoted() -> "Facts":
@@ -110,12 +91,8 @@ async def demoted() -> "Facts":
 
 ALL = (
     warned,
-    all_tools_stripped,
     listed_tools_stripped,
     cut_off_by_the_wrapper,
-    cut_off_with_a_stranded_warning,
     cut_off_by_the_policy,
-    warned_at_the_limit,
-    observed,
     demoted,
 )

@@ -7,7 +7,6 @@ from budget_core import (
     ChatClient,
     ContextWindowExceededError,
     ExoclawBudget,
-    ProviderError,
 )
 
 from .agents import Budgets, agent, stream
@@ -70,22 +69,6 @@ async def wound_down_as_a_stream() -> "Facts":
     return await stream(budgets, "What do the streamed files say?", tools=_tools())
 
 
-async def refused() -> "Facts":
-    budgets = _budgets("error-429")
-    status = 0
-    try:
-        await agent(budgets.wrapper, budgets.policy).process_direct("Anything?")
-    except ProviderError as error:
-        status = error.status
-    return dict(budgets.facts(), status=status)
-
-
-async def unreported() -> "Facts":
-    budgets = _budgets("no-usage")
-    await agent(budgets.wrapper, budgets.policy).process_direct("Anything?")
-    return budgets.facts()
-
-
 async def malformed() -> "Facts":
     """Call tools with arguments that are no object, until the budget ends it."""
     memory = Memory()
@@ -124,8 +107,6 @@ async def overflown_in_wrappers() -> "Facts":
 ALL = (
     wound_down,
     wound_down_as_a_stream,
-    refused,
-    unreported,
     malformed,
     overflown_in_a_budget,
     overflown_in_wrappers,

@@ -87,23 +87,8 @@ async def streamed() -> "Facts":
     return await stream(Budgets(provider), QUESTION)
 
 
-async def streamed_and_cut_off() -> "Facts":
-    provider = StreamingProvider(Call("look", "Let me look."))
-    return await stream(Budgets(provider, iteration_budget=1), QUESTION)
-
-
 async def asked_to_stream_without_being_able() -> "Facts":
     return await stream(Budgets(ScriptedProvider(LOOK, "Nothing there.")), QUESTION)
-
-
-async def failed() -> "Facts":
-    budgets = Budgets(ScriptedProvider(LOOK, RuntimeError("no answer")))
-    raised = ""
-    try:
-        await agent(budgets.wrapper, budgets.policy).process_direct(QUESTION)
-    except RuntimeError as error:
-        raised = str(error)
-    return dict(budgets.facts(), raised=raised)
 
 
 async def overflowed() -> "Facts":
@@ -178,9 +163,7 @@ ALL = (
     two_turns,
     day,
     streamed,
-    streamed_and_cut_off,
     asked_to_stream_without_being_able,
-    failed,
     overflowed,
     delegated,
     delegated_past_the_limit,

@@ -1,4 +1,4 @@
-"""A board's heap, C stack and file system: what it has, and what its chat needs of them.
+"""Whether a chat fits a board: its heap, its C stack and its file system.
 
 Tests and benchmarks measure the figures.
 """
@@ -23,8 +23,8 @@ STREAM_KIB = {Form.SOURCE: 10, Form.MPY: 9, Form.ROMFS: 7, Form.FROZEN: 7}
 LEDGER_KIB = {Form.SOURCE: 72, Form.MPY: 80, Form.ROMFS: 46, Form.FROZEN: 46}
 TLS_KIB = 40  # while a request is open
 # Bytes of the C stack of a chip. The frames of 64 bits are larger, and so is their stack by far.
-STACK_BYTES = 5_120
-LEDGER_STACK_BYTES = 5_632
+STACK_BYTES = 5_376
+LEDGER_STACK_BYTES = 6_400
 _OWN_TLS = ("linux", "darwin", "win32")  # there TLS takes no memory of the heap
 _CHAT = "board/console.py"
 _FLEET = "board/fleet.py"
@@ -79,7 +79,7 @@ def measure(device: Device) -> Memory:
 
 
 def heap_at_start(device: Device, board: Path) -> str:
-    """Return how much heap is left once a board has imported what its programs import.
+    """Return the heap left once a board has imported the modules of its programs.
 
     The programs do not run, and the modules stay in memory until the board restarts.
     """
@@ -113,7 +113,7 @@ def heap_needed(board: Path, form: Form, on_tls: bool, found: Identity) -> dict[
 
 
 def parts(needed: dict[str, int]) -> str:
-    """Return what is needed as words: the sum, and what for."""
+    """Return needs in words: the sum, and the purposes."""
     each = ", ".join(f"{what} {size:,}" for what, size in needed.items())
     return f"a heap of {sum(needed.values()):,} bytes ({each})"
 
