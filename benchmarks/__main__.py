@@ -22,6 +22,7 @@ from benchmarks import (
     page,
     peers,
     proxy,
+    proxy_bodies,
 )
 from benchmarks.figures import Figure, table
 
@@ -41,6 +42,7 @@ GROUPS = {
     "redis": ledger_redis.measure,
     "postgres": ledger_postgres.measure,
     "proxy": proxy.measure,
+    "bodies": proxy_bodies.measure,
     "caps": answer_caps.measure,
     "peers": peers.measure,
 }

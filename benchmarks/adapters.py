@@ -15,7 +15,11 @@ from benchmarks.adapter_calls import CALLS, LIMITS
 from benchmarks.figures import Figure, ratio
 from benchmarks.mpy import ROOT
 
-MOST = 1.05
+_NOTE = (
+    "The ratio had a target of 1.05, which is retired: the endpoint here answers at once, so it "
+    "compares the budget with the SDK's own work. A model takes seconds; what counts is the time "
+    "in the rows `added`."
+)
 _MODELS = ("gpt-4o-mini", "claude-haiku-4-5", "gemini-2.5-flash")
 
 
@@ -39,7 +43,7 @@ def measure(quick: bool = False) -> list[Figure]:
                 bare, within = found[kind]
                 head = f"adapter of {name}, a call, limits of {kind}"
                 figures.append(Figure(f"{head}: added", within - bare, "ns"))
-                figures.append(ratio(f"{head}: ratio", within, bare, MOST))
+                figures.append(ratio(f"{head}: ratio", within, bare, note=_NOTE))
         endpoint.stdin.close()
     return figures
 

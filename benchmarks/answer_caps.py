@@ -16,7 +16,6 @@ from benchmarks.mpy import ROOT
 from budget_core.ledger.answer_limit import ANSWER, amounts
 from budget_core.ledger.llm_account import LedgerAccount
 from budget_core.ledger.llm_hold import LlmHold
-from budget_core.ledger.standing import Standing
 from budget_core.settlement import Settlement
 from budget_cpython import BudgetExceededError, ChatResponse, Ledger, Limit, Price
 from budget_cpython.answer_lengths import longest_answer
@@ -109,7 +108,7 @@ class Play:
         self._ledger.set_limits("org", [limit])
         self._axis = limit.axis
         self._account = rule(self._ledger)
-        self._standing = Standing(self._account)
+        self._cached_balance = self._account.cached_balance
         self._due: list[tuple[float, int, Callable[[float], None]]] = []
         self._number = 0
         self.served = self.cut = self.refused = self.over = 0
@@ -135,8 +134,8 @@ class Play:
     def _ask(self, calls: int, wanted: int, until: float, now: float) -> None:
         """Hold a call, or wait; `calls` follow it."""
         prompt = self._scenario.prompt
-        _done(self._standing.look())
-        limit = self._standing.limit_of(MODEL, prompt, None, PRICE)
+        _done(self._cached_balance.look())
+        limit = self._cached_balance.limit_of(MODEL, prompt, None, PRICE)
         try:
             call = (MODEL, prompt, limit, PRICE, now >= until)  # what waits is not cut meanwhile
             hold = _done(self._account.reserve(*call, None, False))
@@ -157,9 +156,7 @@ class Play:
     def _settle(self, calls: int, hold: LlmHold, said: int, now: float) -> None:
         prompt = self._scenario.prompt
         usage = {"prompt_tokens": prompt, "completion_tokens": said, "total_tokens": prompt + said}
-        used = hold.charge(Settlement(ChatResponse("", usage=usage)))
-        _done(hold.settle())
-        self._standing.add(used or {})
+        _done(hold.settle(Settlement(ChatResponse("", usage=usage))))
         self.over = max(self.over, self._spent - self._cap)
         if calls:
             self._at(now + _PAUSE_S, partial(self._begin, calls))

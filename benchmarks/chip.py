@@ -23,7 +23,7 @@ from benchmarks.figures import Figure
 from benchmarks.mpy import ROOT
 from budget_cpython.board.build import Form, build_core, compile_package, romfs_image
 from budget_cpython.board.doctor.finding import program_text
-from budget_cpython.board.memory import LEDGER_STACK_BYTES, STACK_BYTES
+from budget_cpython.board.fit import LEDGER_STACK_BYTES, STACK_BYTES
 
 STEPS = 5
 MAX_AGENT_KIB = 64

@@ -6,12 +6,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """Something measured; `target` is the most it may be, `None` where it is for comparison."""
+    """Something measured; `target` is the most it may be, `None` where it is for comparison.
+
+    `note` says why a target is missed, or was retired.
+    """
 
     name: str
     value: float
     unit: str = ""
     target: float | None = None
+    note: str = ""
 
     @property
     def missed(self) -> bool:
@@ -19,9 +23,11 @@ class Figure:
         return self.target is not None and self.value > self.target
 
 
-def ratio(name: str, ours: float, theirs: float, target: float | None = None) -> Figure:
+def ratio(
+    name: str, ours: float, theirs: float, target: float | None = None, note: str = ""
+) -> Figure:
     """Return how many times theirs ours is; anything above nothing is infinitely many times."""
-    return Figure(name, ours / theirs if theirs > 0 else float("inf"), "", target)
+    return Figure(name, ours / theirs if theirs > 0 else float("inf"), "", target, note)
 
 
 def table(figures: Sequence[Figure]) -> str:

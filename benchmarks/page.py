@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 
 from benchmarks.figures import Figure, show
 from benchmarks.mpy import ROOT, find_micropython, run_micropython
@@ -19,9 +20,10 @@ _INTRODUCTION = """\
 # Figures
 
 `make bench` writes this page: it replaces the section of each group that it measures in full.
-Targets are upper bounds. Times depend on the machine, so compare the ratios: both sides of each
-were measured in one run. The sections {repeatable} do not depend on the machine's
-speed: `make test` measures them again, and fails where one is off by more than {percent} %.
+Targets are upper bounds; below its table a section says why one is missed or was retired. Times
+depend on the machine, so compare the ratios: both sides of each were measured in one run. The
+sections {repeatable} do not depend on the machine's speed: `make test` measures them
+again, and fails where one is off by more than {percent} %.
 """
 
 
@@ -70,7 +72,10 @@ def _section(name: str, figures: Sequence[Figure]) -> str:
         rows.append(f"| {figure.name} | {show(figure.value, figure.unit)} | {target} |")
     day = time.strftime("%Y-%m-%d", time.gmtime())
     head = f"`make bench ARGS={name}`, {day}, version {version()}, {_machine()}"
-    return "\n".join([f"## {name}", "", head, "", *rows, ""])
+    notes = dict.fromkeys(figure.note for figure in figures if figure.note)
+    return "\n".join(
+        [f"## {name}", "", head, "", *rows, *(f"\n{fill(note, 110)}" for note in notes), ""]
+    )
 
 
 def _machine() -> str:

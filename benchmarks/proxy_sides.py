@@ -19,9 +19,10 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from budget_cpython.adapters.layer import Layer
+from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.proxy import Proxy
+from budget_cpython.proxy.app import SWITCH_S
 
 _USAGE = {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}
 _CHOICE = {"index": 0, "message": {"role": "assistant", "content": "hello"}}
@@ -33,6 +34,7 @@ _STREAM = (
 )
 _PIECE = json.dumps({"choices": [{"index": 0, "delta": {"content": "hello"}}]})
 _LAST = json.dumps({"choices": [], "usage": _USAGE})
+_READ = 65_536  # bytes of a request that are looked at, and how many are read at once
 _PLENTY = "1_000_000_000_000 tokens + 1_000_000_000 calls"
 
 
@@ -53,7 +55,9 @@ class _Upstream:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
-                body = await reader.readexactly(length)
+                body = await reader.readexactly(min(length, _READ))
+                for left in range(length - len(body), 0, -_READ):
+                    await reader.readexactly(min(left, _READ))
                 if b'"stream": true' in body:
                     await self._stream(writer, int(json.loads(body)["at_once"]))
                 else:
@@ -112,8 +116,9 @@ def bare_app(upstream: str) -> Starlette:
 
 
 def our_app(upstream: str) -> Starlette:
-    """Return the proxy, with limits that are never reached, in memory."""
-    return Proxy({"openai": upstream}, [Layer(parse_limits(_PLENTY), prices={})]).app
+    """Return the proxy as the command serves it, with limits that are never reached, in memory."""
+    sys.setswitchinterval(SWITCH_S)
+    return Proxy({"openai": upstream}, [BudgetAccount(parse_limits(_PLENTY), prices={})]).app
 
 
 class _Server(uvicorn.Server):
