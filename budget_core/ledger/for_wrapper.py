@@ -187,7 +187,7 @@ class WrapperAccount(LedgerAccount):
         try:
             hold = await self._reserve(candidates, prompt, limit, strict)
             if self._outage in self._reported:
-                self._reported.remove(self._outage)
+                self._reported = [one for one in self._reported if one != self._outage]
                 log("info", f"calls on {self.path} are admitted again")
         except (UnknownAccountError, ValueError):
             raise  # a mistake of the caller's, not the end of a budget

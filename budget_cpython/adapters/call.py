@@ -13,14 +13,14 @@ from budget_core.ledger.outbox import finish
 from budget_core.provider import ChatResponse
 from budget_core.settlement import is_closing
 from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer
-from budget_cpython.adapters.account import BudgetAccount
+from budget_cpython.adapters.account import Accounts, BudgetAccount
 from budget_cpython.adapters.current import current_accounts
 from budget_cpython.adapters.event_loop import has_event_loop
 from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.deadline import current_or_none
 from budget_cpython.process_state import OPEN_CALLS
 
-_ANSWERED: ContextVar[tuple[BudgetAccount, ...]] = ContextVar("microbudget.answered", default=())
+_ANSWERED: ContextVar[Accounts] = ContextVar("microbudget.answered", default=())
 
 
 class BudgetedCall:

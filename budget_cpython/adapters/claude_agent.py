@@ -16,7 +16,7 @@ except ImportError as error:
         "pip install 'microbudget[claude-agent]'"
     ) from error
 
-from budget_cpython.adapters.account import BudgetAccount, Options
+from budget_cpython.adapters.account import Accounts, Options
 from budget_cpython.adapters.opened_accounts import Caller, accounts_of
 from budget_cpython.adapters.tools import BudgetedToolCall, refusal_text
 from budget_cpython.run.environment import direct_to_loopback
@@ -32,7 +32,7 @@ class ToolHook:
     The tool counts when it is allowed: no hook says for certain that it has run.
     """
 
-    def __init__(self, accounts: tuple[BudgetAccount, ...]) -> None:
+    def __init__(self, accounts: Accounts) -> None:
         self._accounts = accounts
 
     async def __call__(self, data: Any, tool_use_id: str | None, context: Any) -> Any:
@@ -87,13 +87,13 @@ class ClaudeBudget:
         )
 
     @classmethod
-    def of_accounts(cls, accounts: tuple[BudgetAccount, ...], upstream: str | None = None) -> Self:
+    def of_accounts(cls, accounts: Accounts, upstream: str | None = None) -> Self:
         """Return a budget that draws on accounts."""
         made = object.__new__(cls)
         made._begin(accounts, upstream)
         return made
 
-    def _begin(self, accounts: tuple[BudgetAccount, ...], upstream: str | None) -> None:
+    def _begin(self, accounts: Accounts, upstream: str | None) -> None:
         upstream = upstream or os.environ.get(URL) or _ANTHROPIC
         self.proxy = Proxy({"anthropic": upstream}, accounts, notices=True)
         self.hook = ToolHook(accounts)
@@ -123,7 +123,7 @@ class ClaudeBudget:
         return replace(options, env={**options.env, **self.environment}, hooks=hooks)
 
 
-def budgeted(what: Any, accounts: tuple[BudgetAccount, ...]) -> Any:
+def budgeted(what: Any, accounts: Accounts) -> Any:
     """Return `ClaudeAgentOptions` like those given, by which an agent stays within accounts.
 
     Its proxy passes calls on to the `ANTHROPIC_BASE_URL` of the options, if they have one, and runs

@@ -15,7 +15,7 @@ from pydantic import PrivateAttr
 
 from budget_core.errors import DeadlineExceeded
 from budget_core.provider import ChatResponse
-from budget_cpython.adapters.account import BudgetAccount, Options
+from budget_cpython.adapters.account import Accounts, Options
 from budget_cpython.adapters.call import BudgetedCall, apart
 from budget_cpython.adapters.crewai_request import report_on, request_of, to_send
 from budget_cpython.adapters.opened_accounts import Caller, accounts_of
@@ -45,7 +45,7 @@ class _Answering:
 _ANSWERING: ContextVar[_Answering | None] = ContextVar("microbudget.crewai", default=None)
 
 
-def budgeted(what: Any, accounts: tuple[BudgetAccount, ...]) -> Any:
+def budgeted(what: Any, accounts: Accounts) -> Any:
     """Return an LLM of the same type, whose calls draw on the accounts.
 
     Raises `ValueError` for what is not an LLM.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from budget_cpython.adapters.account import BudgetAccount
+from budget_cpython.adapters.account import Accounts, BudgetAccount
 from budget_cpython.adapters.http_attempt import package_of
 from budget_cpython.adapters.http_send import send, send_blocking
 from budget_cpython.adapters.standing_in import named_like
@@ -41,9 +41,9 @@ def budgeted_http_client(client: T, accounts: Sequence[BudgetAccount] = ()) -> T
 budgeted = budgeted_http_client
 
 
-def accounts_of(client: Any) -> tuple[BudgetAccount, ...] | None:
+def accounts_of(client: Any) -> Accounts | None:
     """Return the accounts of a budgeted client, `None` for any other."""
-    found: tuple[BudgetAccount, ...] | None = getattr(client, "microbudget_accounts", None)
+    found: Accounts | None = getattr(client, "microbudget_accounts", None)
     return found
 
 

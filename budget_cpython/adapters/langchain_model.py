@@ -12,7 +12,7 @@ except ImportError as error:
 from pydantic import PrivateAttr
 
 from budget_core.provider import ChatResponse
-from budget_cpython.adapters.account import BudgetAccount
+from budget_cpython.adapters.account import Accounts
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.langchain_request import answer_of, count, request_of, to_send
 from budget_cpython.adapters.settling import (
@@ -25,7 +25,7 @@ from budget_cpython.adapters.settling import (
 )
 
 
-def budgeted(what: Any, accounts: tuple[BudgetAccount, ...]) -> Any:
+def budgeted(what: Any, accounts: Accounts) -> Any:
     """Return a chat model of the same type, whose calls draw on the accounts.
 
     Raises `ValueError` for what is not a chat model.

@@ -17,7 +17,7 @@ from litellm.router import Router
 from litellm.utils import _calculate_retry_after, _should_retry
 
 from budget_core.errors import BudgetError
-from budget_cpython.adapters.account import BudgetAccount
+from budget_cpython.adapters.account import Accounts
 from budget_cpython.adapters.call import accounts_to_draw_on
 from budget_cpython.adapters.instrumented import counts_clients
 from budget_cpython.adapters.litellm_calls import FORMATS, ORIGINALS, attempt, attempt_async
@@ -38,7 +38,7 @@ _RETRIES: Final = 2  # as OpenAI's client makes them
 _MARK: Final = "microbudget"
 
 
-def budgeted(what: Any, accounts: tuple[BudgetAccount, ...]) -> Any:
+def budgeted(what: Any, accounts: Accounts) -> Any:
     """Return a stand-in for the module `litellm`, or for a `litellm.Router`.
 
     Raises `ValueError` for anything else.
@@ -59,7 +59,7 @@ def budgeted(what: Any, accounts: tuple[BudgetAccount, ...]) -> Any:
 class _Caller:
     """Makes calls of LiteLLM that draw on accounts."""
 
-    def __init__(self, accounts: tuple[BudgetAccount, ...]) -> None:
+    def __init__(self, accounts: Accounts) -> None:
         self.accounts = accounts
         self._mark = uuid4().hex
         ROUTERS[self._mark] = self
@@ -140,7 +140,7 @@ def _counting(original: Callable[..., Any], name: str) -> Callable[..., Any]:
     return call_async if iscoroutinefunction(original) else call
 
 
-def _take_accounts(options: dict[str, Any]) -> tuple[BudgetAccount, ...] | None:
+def _take_accounts(options: dict[str, Any]) -> Accounts | None:
     """Return the accounts of a call's mark, none for that of a model whose client counts it."""
     metadata = options.get("metadata")
     if not isinstance(metadata, dict) or _MARK not in metadata:

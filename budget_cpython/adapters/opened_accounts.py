@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Unpack
 
 from budget_core.ledger.limit import Limit
-from budget_cpython.adapters.account import BudgetAccount, Options, check_prices
+from budget_cpython.adapters.account import Accounts, BudgetAccount, Options, check_prices
 from budget_cpython.ledger.default_ledger import (
     default_account,
     default_url,
@@ -31,7 +31,7 @@ def accounts_of(
     caller: Caller,
     /,
     **options: Unpack[Options],
-) -> tuple[BudgetAccount, ...]:
+) -> Accounts:
     """Return the accounts of what `budgeted` was given; none where it was given nothing."""
     if limits is None and ledger is None and account is None and not options:
         return ()
@@ -51,7 +51,7 @@ def open_accounts(
     caller: Caller,
     /,
     **options: Unpack[Options],
-) -> tuple[BudgetAccount, ...]:
+) -> Accounts:
     """Return the accounts that limits are on, the outermost first.
 
     Without a ledger those with a window are on an account of the default ledger, and the others in

@@ -11,7 +11,7 @@ except ImportError as error:
     raise ImportError("pydantic-ai needs: pip install 'microbudget[pydantic-ai]'") from error
 
 from budget_core.errors import BudgetError
-from budget_cpython.adapters.account import BudgetAccount, Options
+from budget_cpython.adapters.account import Accounts, Options
 from budget_cpython.adapters.current import inside
 from budget_cpython.adapters.opened_accounts import Caller, accounts_of
 from budget_cpython.adapters.pydantic_ai_model import BudgetedModel, refusals
@@ -21,7 +21,7 @@ from budget_cpython.deadline import Deadline
 __all__ = ["BudgetedModel", "ToolBudgetCapability", "budgeted"]
 
 
-def budgeted(what: Any, accounts: tuple[BudgetAccount, ...]) -> Any:
+def budgeted(what: Any, accounts: Accounts) -> Any:
     """Return a model whose requests draw on the accounts.
 
     Of a `FallbackModel` each model does. Raises `ValueError` for anything else.

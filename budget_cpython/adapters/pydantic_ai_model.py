@@ -9,7 +9,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 
 from budget_core.errors import BudgetError
 from budget_core.provider import ChatResponse
-from budget_cpython.adapters.account import BudgetAccount, Options
+from budget_cpython.adapters.account import Accounts, Options
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.opened_accounts import Caller, accounts_of
 from budget_cpython.adapters.pydantic_ai_request import (
@@ -55,7 +55,7 @@ class BudgetedModel(WrapperModel):  # type: ignore[misc]
         self.accounts = accounts_of(limits, ledger, account, Caller("pydantic-ai"), **options)
 
     @classmethod
-    def of(cls, wrapped: Any, accounts: tuple[BudgetAccount, ...]) -> "BudgetedModel":
+    def of(cls, wrapped: Any, accounts: Accounts) -> "BudgetedModel":
         """Return a model whose requests draw on accounts."""
         made = cls(wrapped)
         made.accounts = accounts

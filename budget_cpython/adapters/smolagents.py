@@ -12,7 +12,7 @@ except ImportError as error:
 
 from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_core.provider import ChatResponse
-from budget_cpython.adapters.account import BudgetAccount
+from budget_cpython.adapters.account import Accounts
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.opened_accounts import Caller
 from budget_cpython.adapters.provider_errors import UnbilledError
@@ -25,7 +25,7 @@ from budget_cpython.deadline import Deadline
 _POSITIONS = ("stop_sequences", "response_format", "tools_to_call_from")  # of a model's arguments
 
 
-def budgeted(what: Any, accounts: tuple[BudgetAccount, ...]) -> Any:
+def budgeted(what: Any, accounts: Accounts) -> Any:
     """Return a model, a tool or an agent like the one given, whose calls draw on accounts.
 
     An agent's model and tools, and those of its managed agents, draw on them. It shares its memory
@@ -47,7 +47,7 @@ def caller_of(what: Any) -> Caller:
     return Caller("smolagents", models=not is_tool, tools=not is_model)
 
 
-def _budgeted_agent(agent: Any, accounts: tuple[BudgetAccount, ...], answers: bool = False) -> Any:
+def _budgeted_agent(agent: Any, accounts: Accounts, answers: bool = False) -> Any:
     """Return an agent on a budget; with `answers` its refused call as a tool is answered."""
     reads = isinstance(agent, ToolCallingAgent)  # a CodeAgent's code needs an error
     new = twin_of(
@@ -67,17 +67,17 @@ def _budgeted_agent(agent: Any, accounts: tuple[BudgetAccount, ...], answers: bo
     return new
 
 
-def _budgeted_tool(tool: Any, accounts: tuple[BudgetAccount, ...], answers: bool = False) -> Any:
+def _budgeted_tool(tool: Any, accounts: Accounts, answers: bool = False) -> Any:
     return twin_of(
         tool, accounts, lambda kind, all_accounts: _called_kind(kind, all_accounts, answers)
     )
 
 
-def _budgeted_model(model: Any, accounts: tuple[BudgetAccount, ...]) -> Any:
+def _budgeted_model(model: Any, accounts: Accounts) -> Any:
     return twin_of(model, accounts, _model_kind)
 
 
-def _called_kind(kind: Any, accounts: tuple[BudgetAccount, ...], answers: bool) -> Any:
+def _called_kind(kind: Any, accounts: Accounts, answers: bool) -> Any:
     """Return a kind of tool, or of managed agent, whose calls are counted.
 
     A refused one raises, or is answered with the reason.
@@ -100,7 +100,7 @@ def _called_kind(kind: Any, accounts: tuple[BudgetAccount, ...], answers: bool) 
     return BudgetedTool
 
 
-def _model_kind(kind: Any, accounts: tuple[BudgetAccount, ...]) -> Any:
+def _model_kind(kind: Any, accounts: Accounts) -> Any:
     class BudgetedLlm(kind):  # type: ignore[misc]
         def generate(self, messages: Any, *given: Any, **options: Any) -> Any:
             asked = ModelCall(self, kind, accounts, messages, _by_name(given, options), False)
