@@ -1,14 +1,22 @@
 """What a ledger tells operators: balances and holds of many accounts, events, usage by model."""
 
 from collections.abc import Iterable, Sequence
+from json import dumps, loads
 from typing import Any, NamedTuple, Protocol
 
+from budget_core.errors import refuse
 from budget_core.ledger._types import AsyncLedgerProtocol, LedgerProtocol
+from budget_core.ledger.checks import check_amounts, check_path
 from budget_core.ledger.records import Balance
+from budget_cpython.ledger.selection import check_selected
+from budget_cpython.ledger.selection import is_below as is_below
 
 KEEP_EVENTS_S = 90 * 86_400
+KEEP_USAGE_S = 400 * 86_400
 MOST_EVENTS = 100_000  # of a ledger: the oldest go first
 HOUR_S = 3600
+LONGEST_TEXT = 500  # characters of an event's kind and name, and of a model's or a tool's
+OPERATIONS = ("balances", "open_holds", "note", "events", "add_usage", "usage")
 
 
 class LedgerEvent(NamedTuple):
@@ -57,8 +65,9 @@ class HourOfUsage(NamedTuple):
 class Journal(Protocol):
     """What every ledger of CPython tells operators, beside what `LedgerProtocol` says.
 
-    A `path` of these methods selects that path and all below it; an empty one selects all. All but
-    the one in memory may raise `LedgerUnavailableError`.
+    A `path` of these methods selects that path and all below it; an empty one selects all. Each
+    raises `ValueError` for a malformed path, event or row; all but those of the ledger in memory
+    may raise `LedgerUnavailableError`.
     """
 
     def balances(self, path: str = "") -> list[Balance]:
@@ -82,7 +91,10 @@ class Journal(Protocol):
         """
 
     def add_usage(self, rows: Sequence[HourOfUsage]) -> None:
-        """Add what calls used to what is known of their hour, path, model and tool."""
+        """Add what calls used to what is known of their hour, path, model and tool.
+
+        Hours are kept for 400 days.
+        """
 
     def usage(self, path: str = "", since: int = 0) -> list[HourOfUsage]:
         """Return what was used in hours that began at `since` or later, in Unix seconds."""
@@ -120,16 +132,49 @@ class AsyncJournaledLedger(AsyncLedgerProtocol, AsyncJournal, Protocol):
     """A ledger that is awaited, and what it tells operators."""
 
 
-def is_below(path: str, selected: str) -> bool:
-    """Tell whether a path is the selected one or below it; an empty one selects all."""
-    return not selected or path == selected or path.startswith(selected + "/")
+def checked_events(events: Sequence[LedgerEvent]) -> list[LedgerEvent]:
+    """Return events with details as JSON returns them; raise `ValueError` for a malformed one."""
+    found = []
+    for event in events:
+        check_selected(event.account)
+        if not event.kind:
+            refuse("kind", "a word", event.kind)
+        for name in ("kind", "name"):
+            _check_text(name, getattr(event, name))
+        try:
+            details = loads(dumps(event.details))
+        except TypeError as error:
+            raise ValueError(f"details must be what JSON can hold: {error}") from error
+        found.append(event._replace(details=details))
+    return found
+
+
+def checked_usage(rows: Iterable[HourOfUsage]) -> list[HourOfUsage]:
+    """Return rows with whole amounts; raise `ValueError` for a malformed one."""
+    found = []
+    for row in rows:
+        check_path(row.path)
+        if type(row.hour) is not int or row.hour < 0 or row.hour % HOUR_S:
+            refuse("hour", "the Unix second in which an hour begins", row.hour)
+        for name in ("model", "tool"):
+            _check_text(name, getattr(row, name))
+        found.append(row._replace(amounts=check_amounts(row.amounts)))
+    return found
+
+
+def _check_text(name: str, text: Any) -> None:
+    try:
+        if len(text.encode()) > 4 * LONGEST_TEXT or len(text) > LONGEST_TEXT or "\0" in text:
+            raise ValueError
+    except (AttributeError, ValueError):  # a lone surrogate is one too
+        refuse(name, f"a text of up to {LONGEST_TEXT} characters, without NUL", text)
 
 
 def sum_of_usage(rows: Iterable[HourOfUsage]) -> list[HourOfUsage]:
     """Return one row for each hour, path, model and tool, in their order."""
-    sums: dict[tuple[Any, ...], dict[str, int]] = {}
-    for *place, amounts in rows:
-        total = sums.setdefault(tuple(place), {})
+    sums: dict[tuple[int, str, str, str], dict[str, int]] = {}
+    for hour, path, model, tool, amounts in rows:
+        total = sums.setdefault((hour, path, model, tool), {})
         for axis in amounts:
             total[axis] = total.get(axis, 0) + amounts[axis]
     return [HourOfUsage(*place, sums[place]) for place in sorted(sums)]

@@ -5,6 +5,8 @@ from functools import lru_cache
 from threading import Lock
 
 from budget_core.ledger import memory
+from budget_core.ledger.records import Balance
+from budget_cpython.ledger.selection import check_selected, is_below
 from budget_cpython.ledger.windows import parse_window
 from budget_cpython.wall_clock import WALL
 
@@ -13,7 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from budget_core.ledger.records import Hold
     from budget_core.ledger.window import Window
+    from budget_cpython.ledger.journal import HourOfUsage, LedgerEvent, OpenHold
+    from budget_cpython.ledger.memory_journal import MemoryJournal
+
+_FEW_HOLDS = 64
 
 
 class Ledger(memory.Ledger):
@@ -22,7 +29,8 @@ class Ledger(memory.Ledger):
     `set_limits` gives an account limits; `reserve` holds what a call may use on it and on all above
     it, or raises `BudgetExceededError`; `commit` records what was used in the place of the hold,
     and `release` gives it back. The default clock is `budget_cpython.WALL`. `made_in` is the id of
-    the process: a forked one has a copy, which counts for itself.
+    the process: a forked one has a copy, which counts for itself. `Journal` describes what it tells
+    operators.
     """
 
     def __init__(
@@ -45,3 +53,79 @@ class Ledger(memory.Ledger):
             keep=keep,
         )
         self.made_in = os.getpid()
+        self._notes: MemoryJournal | None = None
+        self._taken_ms: dict[str, int] = {}  # when live holds were taken, and some others
+
+    def balances(self, path: str = "") -> "list[Balance]":
+        """Return the balance of each account's own limits, by path, axis and window."""
+        check_selected(path)
+        with self._lock:
+            now = self._now()
+            self._expire(now)
+            found = []
+            for account in sorted(self._accounts):
+                if is_below(account, path):
+                    along = self._limits_along(account, now)
+                    found += [one.bucket for one in along if one.account == account]
+            return [Balance.of(bucket, *bucket.totals()) for bucket in found]
+
+    def open_holds(self, path: str = "", most: int = 1000) -> "list[OpenHold]":
+        """Return holds that are not settled, the oldest first."""
+        from budget_cpython.ledger.journal import OpenHold
+
+        check_selected(path)
+        with self._lock:
+            self._expire(self._now())
+            taken = self._taken_ms
+            found = [one for one in self._live.items() if is_below(one[1].path, path)]
+            found.sort(key=lambda one: taken.get(one[0], 0))
+            return [
+                OpenHold(
+                    hold.path,
+                    hold.id,
+                    dict(hold.amounts),
+                    taken.get(name, 0) // 1000,
+                    hold.expires_at or 0,
+                )
+                for name, hold in found[: max(0, most)]
+            ]
+
+    def note(self, events: "Sequence[LedgerEvent]") -> "list[int]":
+        """Append events in one step; return their numbers, 0 for a `name` that is known already."""
+        with self._lock:
+            return self._journal.note(events, self._now() // 1000)
+
+    def events(
+        self,
+        path: str = "",
+        kinds: "Sequence[str]" = (),
+        after: int | None = None,
+        most: int = 1000,
+    ) -> "list[LedgerEvent]":
+        """Return the last events of these kinds, or the first ones after a number."""
+        with self._lock:
+            return self._journal.events(path, kinds, after, most)
+
+    def add_usage(self, rows: "Sequence[HourOfUsage]") -> None:
+        """Add what calls used to what is known of their hour, path, model and tool."""
+        with self._lock:
+            self._journal.add_usage(rows)
+
+    def usage(self, path: str = "", since: int = 0) -> "list[HourOfUsage]":
+        """Return what was used in hours that began at `since` or later, in Unix seconds."""
+        with self._lock:
+            return self._journal.usage(path, since)
+
+    @property
+    def _journal(self) -> "MemoryJournal":
+        if self._notes is None:
+            from budget_cpython.ledger.memory_journal import MemoryJournal  # with typing
+
+            self._notes = MemoryJournal()
+        return self._notes
+
+    def _keep(self, name: str, hold: "Hold", now: int, expires: int) -> None:
+        super()._keep(name, hold, now, expires)
+        self._taken_ms[name] = now
+        if len(self._taken_ms) > 2 * len(self._live) + _FEW_HOLDS:
+            self._taken_ms = {one: self._taken_ms.get(one, 0) for one in self._live}

@@ -6,6 +6,7 @@ from typing import Any
 from budget_core.errors import refuse
 from budget_core.ledger._types import AsyncLedgerProtocol as AsyncLedgerProtocol
 from budget_core.ledger._types import LedgerProtocol as LedgerProtocol
+from budget_cpython.ledger.journal import AsyncJournaledLedger, JournaledLedger
 
 _SERVERS = {
     "redis": "redis.RedisLedger",
@@ -25,7 +26,7 @@ def open_ledger(
     cap: dict[str, Any] | None = None,
     block: dict[str, Any] | None = None,
     **options: Any,
-) -> LedgerProtocol:
+) -> JournaledLedger:
     """Return the ledger at a URL, for threads, to be closed after use.
 
     - `memory:` is this process's own; `sqlite:PATH` a file, as in `sqlite:budget.db` or
@@ -41,7 +42,7 @@ def open_ledger(
     `key` of an HTTP ledger. Raises `ValueError` for an unknown URL or option, and `ImportError`
     that names what to install for an engine whose library is missing. No message shows the URL.
     """
-    ledger: LedgerProtocol = _open(url, False, on_unavailable, cap, block, options)
+    ledger: JournaledLedger = _open(url, False, on_unavailable, cap, block, options)
     return ledger
 
 
@@ -51,9 +52,9 @@ def open_async_ledger(
     cap: dict[str, Any] | None = None,
     block: dict[str, Any] | None = None,
     **options: Any,
-) -> AsyncLedgerProtocol:
+) -> AsyncJournaledLedger:
     """Return the ledger at a URL, for asyncio; everything is as in `open_ledger`."""
-    ledger: AsyncLedgerProtocol = _open(url, True, on_unavailable, cap, block, options)
+    ledger: AsyncJournaledLedger = _open(url, True, on_unavailable, cap, block, options)
     return ledger
 
 

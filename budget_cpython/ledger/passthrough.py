@@ -1,17 +1,24 @@
 """Pass operations on to a ledger: from threads, from asyncio, or from threads to an asyncio one."""
-# ruff: noqa: D102 - LedgerProtocol says what each method does
+# ruff: noqa: D102 - LedgerProtocol and Journal say what each method does
 # mypy: disable-error-code="no-any-return"
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from budget_core.ledger._types import AsyncLedgerProtocol, LedgerProtocol
+from budget_core.ledger._types import AsyncLedgerProtocol
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import TTL, Balance, Hold, wake
+from budget_cpython.ledger.journal import (
+    AsyncJournaledLedger,
+    HourOfUsage,
+    JournaledLedger,
+    LedgerEvent,
+    OpenHold,
+)
 
 
-class Passthrough(LedgerProtocol):
-    """A `LedgerProtocol` all of whose operations are done by `_do`.
+class Passthrough(JournaledLedger):
+    """A `JournaledLedger` all of whose operations are done by `_do`.
 
     `WAITS_INSIDE` is whether what is asked waits for holds by itself.
     """
@@ -86,6 +93,26 @@ class Passthrough(LedgerProtocol):
     def history(self, path: str) -> list[Balance]:
         return self._do("history", path)
 
+    def balances(self, path: str = "") -> list[Balance]:
+        return self._do("balances", path)
+
+    def open_holds(self, path: str = "", most: int = 1000) -> list[OpenHold]:
+        return self._do("open_holds", path, most)
+
+    def note(self, events: Sequence[LedgerEvent]) -> list[int]:
+        return self._do("note", events)
+
+    def events(
+        self, path: str = "", kinds: Sequence[str] = (), after: int | None = None, most: int = 1000
+    ) -> list[LedgerEvent]:
+        return self._do("events", path, kinds, after, most)
+
+    def add_usage(self, rows: Sequence[HourOfUsage]) -> None:
+        self._do("add_usage", rows)
+
+    def usage(self, path: str = "", since: int = 0) -> list[HourOfUsage]:
+        return self._do("usage", path, since)
+
     def close(self) -> None:
         self._do("close")
 
@@ -106,8 +133,8 @@ class BlockingLedger(Passthrough):
         return finish(getattr(self._ledger, operation)(*arguments))
 
 
-class AsyncPassthrough(AsyncLedgerProtocol):
-    """An `AsyncLedgerProtocol` all of whose operations are done by `_do`."""
+class AsyncPassthrough(AsyncJournaledLedger):
+    """An `AsyncJournaledLedger` all of whose operations are done by `_do`."""
 
     async def _do(self, operation: str, *arguments: Any) -> Any:
         raise NotImplementedError
@@ -174,6 +201,26 @@ class AsyncPassthrough(AsyncLedgerProtocol):
 
     async def history(self, path: str) -> list[Balance]:
         return await self._do("history", path)
+
+    async def balances(self, path: str = "") -> list[Balance]:
+        return await self._do("balances", path)
+
+    async def open_holds(self, path: str = "", most: int = 1000) -> list[OpenHold]:
+        return await self._do("open_holds", path, most)
+
+    async def note(self, events: Sequence[LedgerEvent]) -> list[int]:
+        return await self._do("note", events)
+
+    async def events(
+        self, path: str = "", kinds: Sequence[str] = (), after: int | None = None, most: int = 1000
+    ) -> list[LedgerEvent]:
+        return await self._do("events", path, kinds, after, most)
+
+    async def add_usage(self, rows: Sequence[HourOfUsage]) -> None:
+        await self._do("add_usage", rows)
+
+    async def usage(self, path: str = "", since: int = 0) -> list[HourOfUsage]:
+        return await self._do("usage", path, since)
 
     async def close(self) -> None:
         await self._do("close")

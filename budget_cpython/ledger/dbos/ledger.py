@@ -16,6 +16,7 @@ from budget_core.ledger.records import TTL, Hold
 from budget_core.ledger.waiting import reserve_waiting, undoing
 from budget_cpython.ledger.dbos.plain import pack, unpack
 from budget_cpython.ledger.dbos.workflow import step_key, workflow
+from budget_cpython.ledger.journal import OPERATIONS
 from budget_cpython.ledger.passthrough import AsyncPassthrough, BlockingLedger
 
 _Step: TypeAlias = Callable[[], Awaitable[Any]]
@@ -30,7 +31,8 @@ class AsyncDBOSLedger(AsyncPassthrough):
     replay gets the same again. If a process was killed between a step and its record, the step runs
     again and finds what it did: `reserve`, `renew` and `charge` without a key get one made of
     `name`, the workflow's id and the step's, and a hold settles once. In steps and outside of
-    workflows every operation goes straight to the ledger.
+    workflows every operation goes straight to the ledger, as what operators read and note does
+    everywhere.
 
     `ledger` is an engine's own: what a lease or an offline cap grants ends with its process. One
     that blocks is called in threads. `name`, up to 8 letters, digits and the like, tells
@@ -129,7 +131,7 @@ class AsyncDBOSLedger(AsyncPassthrough):
         await self._call("close")
 
     async def _do(self, operation: str, *arguments: Any) -> Any:
-        if workflow() is None:
+        if workflow() is None or operation in OPERATIONS:
             return await self._call(operation, *arguments)
 
         async def step() -> Any:

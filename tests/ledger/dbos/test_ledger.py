@@ -25,6 +25,7 @@ from budget_core.ledger.records import Hold
 from budget_core.ledger.waiting import room_of
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.dbos import AsyncDBOSLedger, DBOSLedger
+from budget_cpython.ledger.journal import LedgerEvent
 from budget_cpython.ledger.sqlite import SqliteLedger
 from tests.ledger.dbos.support import QUEUE, Launched, launched
 from tests.ledger.patience import PATIENCE, until
@@ -112,6 +113,19 @@ def test_a_replay_gives_the_same_and_asks_nothing(engine: Launched) -> None:
         "held", "held", "committed", "released", "committed", "released",
     ]  # fmt: skip
     assert [one.spent for one in results[0][-1]] == [2]
+
+
+def test_what_operators_read_is_no_step(engine: Launched, inner: Ledger) -> None:
+    ledger = DBOSLedger(inner)
+    found: list[Any] = []
+
+    def read() -> None:
+        ledger.note([LedgerEvent("limits", "org", {})])
+        found.append((len(ledger.events()), ledger.open_holds(), len(ledger.balances("org"))))
+
+    engine.run("read", read)
+    engine.again("read")
+    assert found == [(1, [], 2), (2, [], 2)]
 
 
 def fields(value: Any) -> Any:
