@@ -1,0 +1,1 @@
+"""What operators see of a ledger: the tree of accounts, how near each limit is, and forecasts."""
