@@ -43,7 +43,9 @@ class FleetBudget:
             rows = await self.ledger.balance(self.account)
         except (BudgetError, ValueError) as error:  # a ValueError: another release's service
             return f"{self.account}: {error}"
-        left = [f"{row.left} {row.axis} per {row.window}" for row in rows if row.left is not None]
+        from budget_core.ledger.window_words import per
+
+        left = [f"{row.left} {per(row.axis, row.window)}" for row in rows if row.left is not None]
         return f"{self.account}: " + (", ".join(left) + " left" if left else "no limit")
 
     async def end_turn(self) -> None:

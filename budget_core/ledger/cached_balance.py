@@ -117,7 +117,11 @@ class CachedBalance:
         return int(row.limit - row.spent - held - self._used.get(row.axis, 0))
 
     def _axis(self, row: "Any", kept: "dict[str, int]") -> "Axis":
-        unit = row.axis if row.window == "run" else f"{row.axis} per {row.window}"
+        unit = row.axis
+        if row.window != "run":
+            from budget_core.ledger.window_words import per
+
+            unit = per(unit, row.window)
         used = row.spent + self._used.get(row.axis, 0)
         return row.account, unit, used, row.limit, min(kept.get(row.axis, 0), max(0, row.limit - 1))
 

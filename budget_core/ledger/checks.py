@@ -12,6 +12,7 @@ MAX_DEPTH = 8
 MAX_LIMITS = 16  # of an account, and axes of an operation
 MAX_SEGMENT = 64
 MAX_KEY = 200
+MOST_BUCKETS = 60  # of a rolling window
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _SEGMENT = LETTERS + ".@+="
 _PRINTABLE = _SEGMENT + "!\"#$%&'()*,/:;<>?[\\]^`{|}~"

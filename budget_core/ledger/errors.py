@@ -18,7 +18,8 @@ class BudgetExceededError(LedgerError):
     `scope` is the path of the account with the limit; `axis`, `window` and `limit` say which limit,
     `spent` and `held` what stands against it. `asked` is `None` for an amount without a bound.
     `resets_at` is the Unix second at which its window, or the current bucket of a rolling one,
-    ends; `None` if it never does, and `when` says it in words. `now` is when it was refused, 0 if
+    ends; `None` if it never does. `when` says in words until when it is spent; of a rolling window,
+    which gives back bucket by bucket, until when at the latest. `now` is when it was refused, 0 if
     the date is not known; `waited_ms` is how long the call waited for what others held.
     """
 
@@ -48,13 +49,16 @@ class BudgetExceededError(LedgerError):
         self.waited_ms = waited_ms
         waited = f"; waited {waited_ms / 1000:.1f} s" if waited_ms else ""
         self.when = when = ""
+        from budget_core.ledger.window_words import per, rolling_seconds  # for the first refusal
+        from budget_core.notices import show_on
+
         if resets_at is not None:
             from budget_core.until import until
 
-            self.when = when = f", until {until(resets_at, now)}"
-        from budget_core.notices import show_on  # loaded for the first refusal
-
-        show, unit = show_on(f"{axis} per {window}")
+            span = rolling_seconds(window)
+            latest = " at the latest" if span else ""
+            self.when = when = f", until {until(resets_at + span, now)}{latest}"
+        show, unit = show_on(per(axis, window))
         super().__init__(
             f"{scope} has {show(left)} of {show(limit)}{unit} left, not "
             f"{'an amount without a bound' if asked is None else show(asked)}{when}: "

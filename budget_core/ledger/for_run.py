@@ -123,9 +123,11 @@ class RunAccount(LedgerAccount):
 
     def _why_not(self, error: Exception) -> StopReason:
         if isinstance(error, BudgetExceededError):
-            show = show_on(error.axis)[0]
+            from budget_core.ledger.window_words import window_in_words
+
+            window, show = window_in_words(error.window), show_on(error.axis)[0]
             asked = show(error.asked or 0)
-            text = f"per {error.window}, {show(error.held)} held, {asked} asked{error.when}"
+            text = f"per {window}, {show(error.held)} held, {asked} asked{error.when}"
             kind = _KINDS.get(error.axis, StopReason.TOKEN_BUDGET)
             used = error.spent + error.held
             return StopReason(kind, text, error.axis, used, error.limit, 0, error.scope, error)

@@ -293,12 +293,14 @@ class WrapperAccount(LedgerAccount):
         return self._notice(error) if wrapper.enforcement == Enforcement.WARN else None
 
     def _notice(self, error: Exception) -> str:
+        from budget_core.ledger.window_words import per
+
         if isinstance(error, UnpricedError):
             return f"[Budget unavailable] {error}."
         if not isinstance(error, BudgetExceededError):
             return UNAVAILABLE
         if error.spent + error.held < error.limit:
             return f"[Budget exhausted] {error}."  # it is not spent, but the call does not fit
-        unit = f"{error.axis} per {error.window}"
+        unit = per(error.axis, error.window)
         axis = (error.scope, unit, error.spent + error.held, error.limit, 0)
         return fill(self._wrapper.tracker.config.cutoff_template or CUTOFF, axis)

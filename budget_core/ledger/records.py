@@ -126,9 +126,10 @@ class Balance:
         return 0 if self.limit is None else max(0, self.spent - self.limit)
 
     def __repr__(self) -> str:
+        from budget_core.ledger.window_words import per
         from budget_core.notices import show_on
 
-        show, unit = show_on(f"{self.axis} per {self.window}")
+        show, unit = show_on(per(self.axis, self.window))
         cap = "no limit" if self.limit is None else show(self.limit)
         return (
             f"<Balance of {self.account!r}: {show(self.spent)} of {cap}{unit} spent, "

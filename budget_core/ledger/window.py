@@ -3,6 +3,7 @@
 from budget_core.day import HOUR, day_at
 from budget_core.errors import refuse
 from budget_core.ledger.bucket import FAR
+from budget_core.ledger.checks import MOST_BUCKETS
 from budget_core.wall_clock import DAY
 
 TYPE_CHECKING = False
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 NO_DATE = 1  # the end of the window of a clock that has no date, and says 0
 _MONDAY = 4  # 1970-01-05
-MOST_BUCKETS = 60
+MOST_SECONDS = 366 * DAY  # of a rolling window
 
 
 class Window:
@@ -83,7 +84,7 @@ def _is_number(text: str, most: int) -> bool:
 
 def _rolling(name: str) -> Window:
     seconds, _, buckets = name[8:].partition("/")
-    if _is_number(seconds, 366 * DAY) and _is_number(buckets, MOST_BUCKETS):
+    if _is_number(seconds, MOST_SECONDS) and _is_number(buckets, MOST_BUCKETS):
         span, count = int(seconds), int(buckets)
         if span and count and not span % count:
             return Window(name, _every(span // count), span)

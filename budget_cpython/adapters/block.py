@@ -3,6 +3,7 @@
 import sys
 from typing import Any, Self, Unpack
 
+from budget_core.ledger.window_words import window_in_words
 from budget_core.notices import show_on
 from budget_cpython.adapters.account import Options
 from budget_cpython.adapters.current import enter
@@ -64,7 +65,7 @@ class BudgetBlock:
         for row in rows:
             show, unit = show_on(row.axis)
             cap = "" if row.limit is None else f" of {show(row.limit)}"
-            window = "" if row.window == "run" else f" per {row.window}"
+            window = "" if row.window == "run" else f" per {window_in_words(row.window)}"
             if cap or row.spent:
                 spent.append(show(row.spent) + cap + unit + window)
         calls = max((row.held for row in rows if row.axis == "calls"), default=0)

@@ -14,7 +14,7 @@ from typing import Any
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.limit import Limit
 from budget_core.log import log
-from budget_core.notices import show_on
+from budget_cpython.ledger.limit_words import limits_in_words
 
 ENGINE_VARIABLE = "MICROBUDGET_ENGINE"
 _STATE = {"darwin": "~/Library/Application Support", "win32": "~/AppData/Local"}
@@ -64,20 +64,20 @@ def set_default_limits(ledger: Any, url: str, account: str, limits: Sequence[Lim
     """
     before = ledger.limits(account)
     ledger.set_limits(account, list(limits))
-    where = _place(url)
+    where, now = _place(url), limits_in_words(limits)
     if set(before) == set(limits):
-        log("info", f"{_shown(limits)} of {account} are counted in {where}")
+        log("info", f"{now} of {account} are counted in {where}")
     elif before:
         log(
             "warning",
-            f"limits of {account} in {where} are {_shown(limits)} now, and were {_shown(before)}; "
-            "what was spent stays",
+            f"limits of {account} in {where} are {now} now, and were "
+            f"{limits_in_words(before)}; what was spent stays",
         )
     else:
         log(
             "warning",
-            f"{_shown(limits)} of {account} are counted in {where} from now on; another ledger or "
-            "account may be named",
+            f"{now} of {account} are counted in {where} from now on; another ledger or account may "
+            "be named",
         )
 
 
@@ -108,14 +108,6 @@ def _place(url: str) -> str:
     """Return the default ledger's place as it may be shown: a URL may have a password."""
     engine = os.environ.get(ENGINE_VARIABLE)
     return f"${ENGINE_VARIABLE}" if engine else url.removeprefix("sqlite:")
-
-
-def _shown(limits: Sequence[Limit]) -> str:
-    found = []
-    for limit in limits:
-        show, unit = show_on(limit.axis)
-        found.append(f"{'all' if limit.cap is None else show(limit.cap)}{unit} per {limit.window}")
-    return " + ".join(found)
 
 
 def _program() -> str | None:

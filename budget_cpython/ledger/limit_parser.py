@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from budget_core.ledger.checks import AXES, MAX_LIMITS
 from budget_core.ledger.limit import Limit
+from budget_core.ledger.window_words import per
 from budget_core.money import in_nano
 from budget_cpython.ledger.limit_words import (
     SECONDS,
@@ -21,6 +22,7 @@ _NUMBER = r"[0-9]+(_[0-9]+)*(\.[0-9]+)?"
 _MONEY = re.compile(rf"\$(?P<number>{_NUMBER})(?P<scale>[kKM])?")
 _COUNT = re.compile(rf"(?P<number>{_NUMBER})(?P<scale>[kKM])?\s+(?P<axis>[A-Za-z][\w: -]*)", re.A)
 _TIME = re.compile(rf"(?P<number>{_NUMBER})\s*(?P<unit>[A-Za-z]+)")
+_WINDOW = re.compile(r"/|\sper(?=\s|$)", re.I)
 _SCALES = {None: 1, "k": 1_000, "K": 1_000, "M": 1_000_000}
 _LONGEST = 1_000  # characters
 _MOST_SECONDS = 36_500 * 86_400  # a century, which a float has to the millisecond
@@ -30,9 +32,9 @@ def parse_limits(text: str, tools: bool = True) -> list[Limit]:
     """Return the limits of a text such as `$5/day + 100 calls/hour`, in its order.
 
     Each is dollars (`$0.50`), or a whole number of `calls`, `tokens`, `tool_calls` or `tool:NAME`,
-    the calls of one tool. `1_000_000`, `1000k` and `1M` are one number. After a `/` comes a window
-    as `parse_window` takes it, or a time such as `min` or `5 h`, which is a rolling window; without
-    one it is for a run. A `+` between blanks joins several.
+    the calls of one tool. `1_000_000`, `1000k` and `1M` are one number. After a `/`, or `per`,
+    comes a window as `parse_window` takes it, or a time such as `min` or `5 h`, which is a rolling
+    window; without one it is for a run. A `+` between blanks joins several.
 
     Raises `ValueError` for anything else, for money finer than a nano-dollar, and for two limits on
     one axis and window. Without `tools` its message suggests no limit of a tool's calls.
@@ -106,23 +108,28 @@ def _parts(text: str, form: str) -> list[str]:
 
 def _seconds(part: str) -> float | None:
     """Return the seconds of a time, `None` if it is none; refuse a time with a window."""
-    said, slash, _ = part.partition("/")
-    time = _TIME.fullmatch(said.strip())
+    said, window = _said(part)
+    time = _TIME.fullmatch(said)
     unit = time and SECONDS.get(time["unit"].lower())
     if time is None or unit is None or time["unit"] == "M":
         return None
-    if slash:
-        raise ValueError(f"a time has no window: write {said.strip()!r}, not {part!r}")
+    if window is not None:
+        raise ValueError(f"a time has no window: write {said!r}, not {part!r}")
     seconds = float(time["number"]) * unit
     if seconds > _MOST_SECONDS:
         raise ValueError(f"a time must be at most 36_500 d, not {part!r}")
     return seconds
 
 
+def _said(part: str) -> tuple[str, str | None]:
+    """Return what a part says before its window, and the window; `None` if it has none."""
+    said, *window = _WINDOW.split(part, maxsplit=1)
+    return said.strip(), window[0].strip() if window else None
+
+
 def _limit(part: str, tools: bool) -> Limit:
-    said, slash, name = part.partition("/")
-    said = said.strip()
-    window = window_of(name.strip(), part) if slash else "run"
+    said, name = _said(part)
+    window = "run" if name is None else window_of(name, part)
     money, count = _MONEY.fullmatch(said), _COUNT.fullmatch(said)
     if money is not None:
         nanos = in_nano("cap of usd", money["number"].replace("_", "")) * _SCALES[money["scale"]]
@@ -151,7 +158,7 @@ def _distinct(limits: list[Limit]) -> list[Limit]:
     for limit in limits:
         if (limit.axis, limit.window) in found:
             axis = "dollars" if limit.axis == "nano_usd" else limit.axis
-            raise ValueError(f"limits must differ: two are on {axis} per {limit.window}")
+            raise ValueError(f"limits must differ: two are on {per(axis, limit.window)}")
         found.add((limit.axis, limit.window))
     if len(limits) > MAX_LIMITS:
         raise ValueError(f"an account has at most {MAX_LIMITS} limits, not {len(limits)}")

@@ -1,11 +1,16 @@
 """The words in a line of limits: axes, windows, and the nearest right spelling of others."""
 
 import re
+from collections.abc import Sequence
 from difflib import get_close_matches
+from fractions import Fraction
 from typing import Any
 
 from budget_core.ledger.checks import AXES, MAX_SEGMENT, check_axis
-from budget_core.ledger.window import MOST_BUCKETS
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.window import MOST_SECONDS
+from budget_core.ledger.window_words import rolling, window_in_words
+from budget_core.notices import show_on
 from budget_cpython.ledger.windows import parse_window
 
 TOOL_CALLS = "tool_calls"
@@ -37,7 +42,9 @@ _MEANT_WINDOWS = {
     "mo": "month",
     "m": "min",
 }
-_SPAN = re.compile(r"(?P<number>[0-9]{1,9})?\s*(?P<unit>[A-Za-z]+)")
+_CALENDAR = {3600: "hour", 86_400: "day", 604_800: "week"}
+_NUMBER = r"[0-9]{1,9}(_[0-9]{1,9}){0,3}(\.[0-9]{1,9})?"
+_SPAN = re.compile(rf"(rolling\s+(?=[0-9]))?(?P<number>{_NUMBER})?\s*(?P<unit>[A-Za-z]+)")
 
 
 def read_axis(words: str) -> str | None:
@@ -49,6 +56,22 @@ def read_axis(words: str) -> str | None:
             raise ValueError(f"a tool named {name!r} has no limit of its own: limit tool_calls")
         return check_axis(name)
     return _AXES.get(words.lower())
+
+
+def limits_in_words(limits: Sequence[Limit]) -> str:
+    """Return limits as a line that says the same, such as `$2.00 per 10 min + 5 calls per day`.
+
+    Those that are only counted, which no line can say, are in it as `all calls per day`.
+    """
+    found = []
+    for limit in limits:
+        axis = limit.axis if limit.axis in COUNTED else _OF_TOOL + limit.axis
+        show, unit = show_on(axis)
+        unit = unit or ("" if limit.cap is not None else " dollars")
+        cap = "all" if limit.cap is None else show(limit.cap)
+        window = "" if limit.window == "run" else f" per {window_in_words(limit.window)}"
+        found.append(f"{cap}{unit}{window}")
+    return " + ".join(found)
 
 
 def meant_axis(count: Any, tools: bool) -> str:
@@ -81,10 +104,10 @@ def meant_limit(part: str) -> str:
         return ": join limits with ' + ', as in '5 calls + 300 tokens'"
     if re.search(r"[+;&]|\band\b", part):
         return ": join limits with ' + ', with a blank on both sides"
+    if re.search(r"\s(an?|in|every|each|within)\s|\b(hour|dai|week|month)ly$", part, re.I):
+        return ": write '/' before the window, as in '5 calls/day'"
     if re.search(r"[A-Za-z]\s+[0-9]", part):
         return ": join limits with ' + '; a time is one number and unit, as in '90 min'"
-    if re.search(r"\s(per|an?)\s|\b(hour|dai|week|month)ly$", part, re.I):
-        return ": write '/' before the window, as in '5 calls/day'"
     if re.search(r"[$€£]|\b(nano_usd|usd|dollars?|cents?|euros?|eur)\b", part, re.I):
         return ": money is in dollars, such as '$5' or '$0.50'"
     if re.fullmatch(r"un-?limited|none|no limits?|inf(inite)?( .*)?|infinity", part, re.I):
@@ -103,18 +126,37 @@ def window_of(name: str, part: str) -> str:
     A number of hours and the like, and a minute, is a rolling window of that time.
     """
     span = _SPAN.fullmatch(name)
-    unit = span["unit"].lower() if span else ""
-    seconds = int({**SECONDS, **_WEEK}.get(unit, 0))
-    if span and seconds and name != "M" and (unit != "m" or span["number"]):
-        if span["number"] is None and seconds >= 3600:
-            return {3600: "hour", 86_400: "day", 604_800: "week"}[seconds]
-        seconds *= int(span["number"] or 1)
-        buckets = max(n for n in range(1, MOST_BUCKETS + 1) if seconds % n == 0)
-        name = f"rolling {seconds}/{buckets}"
+    unit = SECONDS.get(span["unit"].lower()) or _WEEK.get(span["unit"].lower()) if span else None
+    if span and unit and span["unit"] != "M" and (span["unit"] != "m" or span["number"]):
+        if span["number"] is None and unit >= 3600:
+            return _CALENDAR[int(unit)]
+        seconds = Fraction(span["number"] or 1) * Fraction(str(unit))
+        if seconds.denominator > 1 or not 0 < seconds <= MOST_SECONDS:
+            raise ValueError(
+                f"the window of {part!r} must be a whole number of seconds, from 1 s to "
+                f"{MOST_SECONDS // 86_400} d"
+            )
+        name = rolling(int(seconds))
     first, blank, rest = name.partition(" ")
     try:
         return parse_window(first.lower() + blank + rest).name
     except ValueError as error:
-        near = get_close_matches(first.lower(), [*_WINDOWS, *_MEANT_WINDOWS], 1, 0.6)
-        meant = f"did you mean '/{_MEANT_WINDOWS.get(near[0], near[0])}'? " if near else ""
-        raise ValueError(f"the window of {part!r} is not known: {meant}{error}") from None
+        raise ValueError(
+            f"the window of {part!r} is not known: {_meant_window(name)}{error}; a time such as "
+            "'10 min' is a rolling window"
+        ) from None
+
+
+def _meant_window(name: str) -> str:
+    """Return a hint for a window that is not known."""
+    time = re.fullmatch(r"([0-9._]*)\W*([A-Za-z]+)", name)
+    if time is None:
+        more = re.match(r"[0-9._]+\s*[A-Za-z]+\s*[0-9]", name)
+        return "a time is one number and unit, as in '90 min'; " if more else ""
+    number, word = time[1], time[2].lower()
+    units = [*_WINDOWS, *_MEANT_WINDOWS, *(unit for unit in SECONDS if number and len(unit) > 2)]
+    near = get_close_matches(word, units, 1, 0.6)
+    if not near:
+        return ""
+    meant = _MEANT_WINDOWS.get(near[0], near[0])
+    return f"did you mean '/{number + ' ' if number and meant in SECONDS else ''}{meant}'? "

@@ -13,6 +13,7 @@ from budget_cpython.ledger.default_ledger import (
     usable_default,
 )
 from budget_cpython.ledger.limit_parser import by_window, check_counted, parse_budget
+from budget_cpython.ledger.limit_words import limits_in_words
 from budget_cpython.price_table import PriceTable
 from budget_cpython.proxy.settings import read_settings
 
@@ -99,9 +100,8 @@ def _is_free(ledger: Any, account: str, limits: list[Limit]) -> bool:
     """Tell whether an account has no limits yet; raise `ValueError` if it has others."""
     now = ledger.limits(account)
     if now and not set(limits) <= set(now):
-        known = ", ".join(f"{limit.cap} {limit.axis} per {limit.window}" for limit in now)
         raise ValueError(
-            f"--budget: account {account} has other limits already, {known}: leave those with a "
-            "window out, or change the account's own"
+            f"--budget: account {account} has other limits already, {limits_in_words(now)}: "
+            "leave those with a window out, or change the account's own"
         )
     return not now

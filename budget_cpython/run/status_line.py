@@ -9,6 +9,7 @@ from typing import Any
 
 from budget_core.errors import BudgetError
 from budget_core.ledger.records import Balance
+from budget_core.ledger.window_words import window_in_words
 from budget_core.money import dollars
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.deadline import Deadline
@@ -102,7 +103,7 @@ def left_line(rows: Iterable[Balance], seconds: float) -> str:
     for row in rows:
         if row.limit is None or row.left is None:
             continue
-        window = "" if row.window == "run" else f" per {row.window}"
+        window = "" if row.window == "run" else f" per {window_in_words(row.window)}"
         if row.axis == "nano_usd":
             unit = _CENT if row.limit >= 100 * _CENT else _CENT // 100
             parts.append(f"{dollars(row.left // unit * unit)} of {dollars(row.limit)}{window}")

@@ -4,7 +4,7 @@ import re
 from zoneinfo import available_timezones
 
 from budget_core.day import HOUR
-from budget_core.ledger.window import MOST_BUCKETS
+from budget_core.ledger.checks import MOST_BUCKETS
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.zones import WEEKDAYS
 

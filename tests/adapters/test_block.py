@@ -51,6 +51,16 @@ def test_a_block_shows_what_is_spent() -> None:
     assert repr(budget("1 min")) == "<agent: nothing spent>"
 
 
+def test_a_runaway_is_stopped_by_a_rolling_limit() -> None:
+    with budget("$5 + 2 calls/10min", ledger=Ledger(), account="acme") as block:
+        call_blocking()
+        call_blocking()
+        says = r"acme has 0 of 2 calls per 10 min left, not 1, until .*, in \d+ min at the latest"
+        with pytest.raises(BudgetExceededError, match=says):
+            call_blocking()
+    assert repr(block).startswith("<acme: 2 of 2 calls per 10 min, $0.000009 of $5.00 spent")
+
+
 def test_blocks_inside_one_another_all_count() -> None:
     with budget("3 calls", ledger=Ledger(), account="outer") as outer:
         with budget("1 calls", ledger=Ledger(), account="inner") as inner:

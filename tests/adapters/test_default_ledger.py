@@ -104,6 +104,16 @@ def test_a_limit_with_a_window_survives_the_program(
     assert said_again == ""
 
 
+def test_a_rolling_limit_is_shown_as_it_is_written(
+    tmp_path: Path, endpoint: ScriptedEndpoint
+) -> None:
+    lines, said = run(program(tmp_path), endpoint.base_url, "1 call/90min", 2)
+    assert lines[0] == "sent"
+    assert "has 0 of 1 calls per 90 min left" in lines[1]
+    assert "at the latest" in lines[1]
+    assert "1 calls per 90 min of local/" in said
+
+
 def test_changed_limits_replace_those_of_the_program_and_what_was_spent_stays(
     tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:

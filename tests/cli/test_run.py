@@ -400,10 +400,10 @@ def test_a_window_without_a_ledger_is_kept_for_the_program(
 @pytest.mark.slow
 def test_an_account_of_the_default_ledger_may_be_named(endpoint: ScriptedEndpoint) -> None:
     more = {"OPENAI_BASE_URL": endpoint.base_url}
-    options = ("--budget", "2 calls/month", "--account", "team/me")
+    options = ("--budget", "2 calls/90min", "--account", "team/me")
     done = [run(*options, *curl(2), more=more) for _ in range(2)]
     assert [one.out.split() for one in done] == [["200", "200"], ["402", "402"]]
-    assert "2 calls per month of team/me are counted in" in done[0].err
+    assert "2 calls per 90 min of team/me are counted in" in done[0].err
     assert run("--budget", "9 calls/day", *options[2:], "true").code == 2  # it has others
 
 

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from budget_core.ledger.limit import Limit
+from budget_core.ledger.window_words import rolling
 from budget_cpython import parse_budget
 from budget_cpython.ledger.limit_parser import parse_limits
-from budget_cpython.ledger.limit_words import COUNTED
+from budget_cpython.ledger.limit_words import COUNTED, limits_in_words
 
 
 def test_limits_are_read_from_a_line_of_text() -> None:
@@ -35,7 +36,8 @@ def test_money_is_read_to_the_nano_dollar(nanos: int) -> None:
     assert parse_limits(text) == [Limit("nano_usd", nanos)]
 
 
-_MINUTE = "rolling 60/60"
+_MINUTE, _NINETY = "rolling 60/60", "rolling 5400/60"
+_FIVE = ("nano_usd", 5 * 10**9)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,16 @@ _MINUTE = "rolling 60/60"
         ("5 calls/90 min", "calls", 5, "rolling 5400/60"),
         ("5 calls/7s", "calls", 5, "rolling 7/7"),
         ("5 calls/2 weeks", "calls", 5, "rolling 1209600/60"),
+        ("$2/10min", "nano_usd", 2 * 10**9, "rolling 600/60"),
+        ("$2 / 10 min", "nano_usd", 2 * 10**9, "rolling 600/60"),
+        ("$2 per 10 Min", "nano_usd", 2 * 10**9, "rolling 600/60"),
+        ("50 calls/90s", "calls", 50, "rolling 90/45"), ("$1/1.5h", "nano_usd", 10**9, _NINETY),
+        ("5k tokens/30 minutes", "tokens", 5_000, "rolling 1800/60"),
+        ("5 calls/1_000 s", "calls", 5, "rolling 1000/50"),
+        ("5 calls/rolling 90 min", "calls", 5, _NINETY), ("5 calls per hour", "calls", 5, "hour"),
+        ("5 calls per rolling 60/6", "calls", 5, "rolling 60/6"), ("$5 per run", *_FIVE, "run"),
+        ("$5 per day@5 Europe/Berlin", *_FIVE, "day@5 Europe/Berlin"),
+        ("3 tool:search per day", "search", 3, "day"),
         ("5 calls/h", "calls", 5, "hour"), ("5 calls/d", "calls", 5, "day"),
         ("5 calls/Week sunday", "calls", 5, "week sunday"),
     ],
@@ -74,8 +86,14 @@ def test_words_that_mean_one_thing_are_read(text: str, axis: str, cap: int, wind
         ("9007199254740992 calls", "2**53 - 1"), ("$9007199.254740992", "2**53 - 1"),
         ("$5/", "window must be"), ("$5/year", "window must be"), ("$5/day Mars", "time zone"),
         ("$5/daily", "did you mean '/day'?"), ("$5/dya", "did you mean '/day'?"),
-        ("$5/m", "did you mean '/min'?"), ("$5/0 h", "not 'rolling 0/60'"),
-        ("$5/999999999 d", "the window of '$5/999999999 d' is not known"),
+        ("$5/m", "did you mean '/min'?"), ("$5/10M", "did you mean '/10 min'?"),
+        ("$5/10 minuts", "did you mean '/10 minutes'?"), ("$5/10-min", "did you mean '/10 min'?"),
+        ("$5/1 month", "did you mean '/month'?"), ("$5/1h 30min", "as in '90 min'; window must be"),
+        ("$5/last 10 min", "a time such as '10 min' is a rolling window"),
+        ("$5/0 h", "the window of '$5/0 h' must be a whole number of seconds, from 1 s to 366 d"),
+        ("$5/999999999 d", "from 1 s to 366 d"), ("$5/367 d", "from 1 s to 366 d"),
+        ("$5/500ms", "a whole number of seconds"), ("$5/0.1 s", "a whole number of seconds"),
+        ("$5/10min + $6/600s", "two are on dollars per 10 min"),
         ("$5/day + $6/day@0", "two are on dollars per day"),
         ("$5/day + $6/d", "two are on dollars per day"),
         ("1.0005k tokens", "a whole number, not '1.0005k tokens'"),
@@ -94,7 +112,8 @@ def test_words_that_mean_one_thing_are_read(text: str, axis: str, cap: int, wind
         ("5 calls, 3 tokens", "join limits with ' + '"), ("1,000 calls", "no commas"),
         ("5 calls+3 tokens", "join limits with ' + '"),
         ("5 calls and 3 tokens", "join limits with ' + '"), ("5 calls; $3", "join limits with"),
-        ("5 calls per day", "write '/' before the window"), ("$5 a day", "write '/' before"),
+        ("5 calls in 10 min", "write '/' before the window"), ("$5 a day", "write '/' before"),
+        ("$5 every 10 min", "write '/' before the window"), ("$5 per", "window must be"),
         ("5calls/day", "did you mean '5 calls/day'?"), ("$5/mo", "did you mean '/month'?"),
         ("$5 daily", "write '/' before"), ("5 calls Weekly", "write '/' before"),
         ("unlimited", "what is not limited is left out"), ("none", "left out"),
@@ -124,6 +143,24 @@ def test_a_text_is_read_or_refused_and_what_is_read_is_counted(text: str) -> Non
         assert limits or (seconds is not None and 0 <= seconds < float("inf"))
         for limit in limits:
             assert limit.axis in COUNTED or f"tool:{limit.axis}" in re.sub(r":\s+", ":", text)
+
+
+@given(
+    st.integers(1, 366 * 86_400).map(rolling)
+    | st.sampled_from(["run", "hour", "day@5 Europe/Berlin", "week sunday", "rolling 60/6"]),
+    st.sampled_from([*COUNTED, "search"]),
+    st.integers(0, 2**53 - 1),
+)
+def test_the_words_of_limits_are_read_as_these_limits(window: str, axis: str, cap: int) -> None:
+    limits = [Limit(axis, cap, window), Limit("calls", 5, "month")]
+    assert parse_limits(limits_in_words(limits)) == limits
+
+
+def test_the_words_of_limits_read_well() -> None:
+    text = "$2/10min + 50 calls/1h + 9 calls/2w + 3 tool:search/day + $5"
+    shown = "$2.00 per 10 min + 50 calls per 60 min + 9 calls per 14 d + 3 tool:search per day"
+    assert limits_in_words(parse_limits(text)) == shown + " + $5.00"
+    assert limits_in_words([Limit("nano_usd", None, "day")]) == "all dollars per day"
 
 
 # With a time

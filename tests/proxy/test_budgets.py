@@ -90,6 +90,17 @@ def test_a_refusal_says_what_is_left_and_until_when() -> None:
         assert behind.requests == []
 
 
+def test_a_limit_of_ten_minutes_says_by_when_it_is_free() -> None:
+    with Behind(answering) as behind, budgeted(behind.url, "1 calls/10 min") as (url, _, _):
+        assert post(url + CHAT, json=ASKED).status_code == 200
+        refused = post(url + CHAT, json=ASKED)
+        assert refused.headers["ratelimit-policy"].endswith(";q=1;w=600")
+        error = refused.json()["error"]
+        assert "has 0 of 1 calls per 10 min left, not 1, until " in error["message"]
+        assert " min at the latest: 1 spent, 0 held" in error["message"]
+        assert error["budget"]["window"] == "rolling 600/60"
+
+
 def test_the_limit_of_an_answer_is_lowered_to_what_is_left() -> None:
     with Behind(answering) as behind, budgeted(behind.url, "100 tokens") as (url, _, _):
         post(url + CHAT, json={**ASKED, "max_completion_tokens": 500})

@@ -17,6 +17,7 @@ from budget_core.ledger.limit import Limit
 from budget_core.ledger.memory import Ledger
 from budget_core.ledger.records import Hold
 from budget_core.ledger.window import Window, parse_window
+from budget_core.ledger.window_words import per, window_in_words
 from tests_micro.support import FakeClock, RecordingLock, raises
 
 TYPE_CHECKING = False
@@ -171,6 +172,39 @@ def test_a_refusal_that_no_time_ends_names_none() -> None:
     error = raises(BudgetExceededError, ledger.reserve, "org", {"tokens": 4})
     assert error.resets_at is None
     assert str(error) == "org has 3 of 3 tokens per run left, not 4: 0 spent, 0 held"
+
+
+def test_a_refusal_of_a_rolling_limit_says_by_when_it_is_free() -> None:
+    ledger, clock = opened()
+    ledger.set_limits("org", [Limit("usd", "2.00", "rolling 600/60")])
+    clock.now += 5
+    ledger.charge("org", {"usd": "2.00"})
+    asked = {"usd": "0.50"}
+    error = raises(BudgetExceededError, ledger.reserve, "org", asked)
+    assert str(error) == (
+        "org has $0.00 of $2.00 per 10 min left, not $0.50, until 12:10 UTC, in 11 min at the "
+        "latest: $2.00 spent, $0.00 held"
+    )
+    assert (error.window, error.resets_at) == ("rolling 600/60", NOON + 10)
+    clock.now = NOON + 10 + 600 - 1
+    raises(BudgetExceededError, ledger.reserve, "org", asked)
+    clock.now = NOON + 10 + 600
+    ledger.reserve("org", asked)
+    row = ledger.balance("org")[0]
+    assert repr(row) == "<Balance of 'org': $0.00 of $2.00 per 10 min spent, $0.50 held>"
+
+
+def test_windows_have_words_that_lines_of_limits_read() -> None:
+    words = {
+        "rolling 1/1": "1 s", "rolling 60/60": "60 s", "rolling 90/45": "90 s",
+        "rolling 600/60": "10 min", "rolling 3600/60": "60 min", "rolling 18000/60": "5 h",
+        "rolling 86400/60": "24 h", "rolling 604800/60": "7 d", "rolling 97/1": "97 s",
+        "rolling 600/10": "rolling 600/10", "rolling x/y": "rolling x/y", "run": "run",
+        "day@5 Europe/Berlin": "day@5 Europe/Berlin", "rolling 0/60": "rolling 0/60",
+    }  # fmt: skip
+    for window in words:
+        assert window_in_words(window) == words[window], window
+    assert per("tokens", "rolling 600/60") == "tokens per 10 min"
 
 
 def test_errors_carry_what_they_speak_of() -> None:
