@@ -1,6 +1,5 @@
 """The servers that answer in the end, and which of them a request is for."""
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,11 +10,11 @@ import httpx
 from starlette.exceptions import HTTPException
 
 from budget_cpython.adapters.wire import GOOGLE_MODELS
+from budget_cpython.secret_source import read_secret
 
 ANTHROPIC, GOOGLE, OPENAI = "anthropic", "google", "openai"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _VERSION = re.compile(r"v[0-9]+[A-Za-z0-9]*")
-_MAX_KEY = 16_384  # bytes of a key's file
 
 
 @dataclass(frozen=True)
@@ -94,23 +93,6 @@ def _read_key(row: str) -> tuple[str, str]:
     name, mark, source = row.partition("=")
     what = f"the key of upstream {name!r}" if mark else "an upstream's key, after NAME=,"
     return name, read_secret(what, source)
-
-
-def read_secret(what: str, source: str) -> str:
-    """Return a secret from `@FILE` or `env:VARIABLE`, which keeps it out of the list of processes.
-
-    Raises `ValueError`, which does not show `source` where it may be the secret itself; `OSError`.
-    """
-    if source.startswith("@"):
-        with open(source[1:], encoding="utf-8") as file:
-            secret = file.read(_MAX_KEY).strip()
-    elif source.startswith("env:"):
-        secret = os.environ.get(source[4:], "").strip()
-    else:
-        raise ValueError(f"{what} is @FILE or env:VARIABLE, so that it stays hidden")
-    if not secret or not secret.isascii() or not secret.isprintable():
-        raise ValueError(f"{what} is not in {source[:200]}")
-    return secret
 
 
 def choose(

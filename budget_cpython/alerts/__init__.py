@@ -1,0 +1,1 @@
+"""Alerts: crossings of limits as events of a ledger, and their delivery to those who answer."""

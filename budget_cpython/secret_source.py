@@ -1,0 +1,22 @@
+"""Read a secret from a file or from an environment variable."""
+
+import os
+
+_LONGEST = 16_384  # characters
+
+
+def read_secret(what: str, source: str) -> str:
+    """Return a secret from `@FILE` or `env:VARIABLE`, which keeps it out of the list of processes.
+
+    Raises `ValueError`, which does not show `source` where it may be the secret itself; `OSError`.
+    """
+    if source.startswith("@"):
+        with open(source[1:], encoding="utf-8") as file:
+            secret = file.read(_LONGEST).strip()
+    elif source.startswith("env:"):
+        secret = os.environ.get(source[4:], "").strip()
+    else:
+        raise ValueError(f"{what} is @FILE or env:VARIABLE, so that it stays hidden")
+    if not secret or not secret.isascii() or not secret.isprintable():
+        raise ValueError(f"{what} is not in {source[:200]}")
+    return secret
