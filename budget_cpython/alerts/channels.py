@@ -3,7 +3,7 @@
 import hashlib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -64,8 +64,10 @@ def _matches(account: str, selected: str) -> bool:
     return is_below(account, above) if above != selected else account == selected
 
 
-def read_alerts(path: str) -> list[AlertChannel]:
-    """Return the channels of a TOML file, at least one; other tables of it are left unread.
+def read_alerts(path: str, needed: bool = True) -> list[AlertChannel]:
+    """Return the channels of a TOML file, at least one if any are `needed`.
+
+    Its other tables are left unread.
 
     ```toml
     [[alerts]]
@@ -84,7 +86,7 @@ def read_alerts(path: str) -> list[AlertChannel]:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path!r} is not TOML: {error}") from error
     channels = alert_channels(said)
-    if not channels:
+    if needed and not channels:
         raise ValueError(f"{path!r} has no [[alerts]]")
     return channels
 
@@ -195,7 +197,7 @@ def _source(what: str, value: Any) -> str:
     return value
 
 
-_READERS = {
+_READERS: dict[str, Callable[[str, Any], Any]] = {
     "at": _percents,
     "accounts": _accounts,
     "forecast": partial(_of_type, bool, "true or false"),

@@ -22,6 +22,7 @@ examples:
   microbudget serve --engine sqlite:b.db    serve budgets to devices and other languages
   microbudget proxy --upstream openai=https://api.openai.com --limit '$5/day'
                                             keep LLM calls of any program within a budget
+  microbudget alerts watch FILE             send alerts when limits are nearly spent
   microbudget board COMMAND --help          more of each; microbudget serve --help
 """
 
@@ -63,6 +64,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
+    from budget_cpython.cli.alerts import add_alerts
     from budget_cpython.cli.board import add_board
     from budget_cpython.cli.proxy import add_proxy
     from budget_cpython.cli.run import add_run
@@ -81,4 +83,5 @@ def make_parser() -> argparse.ArgumentParser:
     add_run(commands)
     add_serve(commands)
     add_proxy(commands)
+    add_alerts(commands)
     return parser

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from budget_core.ledger.checks import chain
 from budget_core.ledger.errors import LedgerUnavailableError
+from budget_cpython.cli.alerts import add_alert_file, read_channels, watching_for
 from budget_cpython.cli.service_options import (
     ENGINE_VARIABLE,
     add_call_rules,
@@ -89,6 +90,7 @@ def add_proxy(commands: Any) -> None:
     option("--account", metavar="PATH", help=text)
     text = "the limits of that account, set at the start, as in '$5/day + 100 calls/hour'"
     option("--limit", metavar="LIMITS", help=text)
+    add_alert_file(option)
     add_listening(option, LISTEN)
     _add_rules(option)
     text = "serve with N processes, on a ledger that they can share"
@@ -120,14 +122,16 @@ def _proxy(options: argparse.Namespace) -> int:
     """Serve the proxy until told to stop."""
     default = _choose_ledger(options)
     serve = prepare_service(options)
+    channels = read_channels(options.alerts or options.settings, needed=options.alerts is not None)
     if options.workers > 1 and options.ledger == MEMORY:
         raise ValueError("processes cannot share memory: give --ledger, as in sqlite:budget.db")
     with nullcontext() if default is None else usable_default(default):
         proxy = make_proxy(options)  # refuses what is malformed, also where workers make their own
         _set_limits(options, proxy, default)
-    if options.workers == 1:
-        return serve(proxy.app)
-    return serve(partial(make_worker, options), options.workers)
+    with watching_for(channels, partial(_blocking_ledger, options, proxy)):
+        if options.workers == 1:
+            return serve(proxy.app)
+        return serve(partial(make_worker, options), options.workers)
 
 
 def _choose_ledger(options: argparse.Namespace) -> str | None:
@@ -192,15 +196,19 @@ def _settings(options: argparse.Namespace) -> "Settings":
     return read_settings(options.settings, said, options.account)
 
 
-def _set_limits(options: argparse.Namespace, proxy: "Proxy", default: str | None) -> None:
-    """Set the limits that the options say, and see that the ledger can be used."""
+def _blocking_ledger(options: argparse.Namespace, proxy: "Proxy") -> Any:
+    """Return the proxy's ledger for threads, another object unless it is in memory."""
     from budget_cpython.ledger.opening import open_ledger
 
-    settings = _settings(options)
     if options.ledger == MEMORY:
-        ledger: Any = proxy.ledger
-    else:
-        ledger = open_ledger(options.ledger, **ledger_options(options, options.ledger))
+        return proxy.ledger
+    return open_ledger(options.ledger, **ledger_options(options, options.ledger))
+
+
+def _set_limits(options: argparse.Namespace, proxy: "Proxy", default: str | None) -> None:
+    """Set the limits that the options say, and see that the ledger can be used."""
+    settings = _settings(options)
+    ledger = _blocking_ledger(options, proxy)
     try:
         for path, limits in settings.limits().items():
             if default is not None:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from budget_core.errors import BudgetError
+from budget_cpython.cli.alerts import add_alert_file, read_channels, watching_for
 from budget_cpython.cli.service_options import (
     ENGINE_VARIABLE,
     KEYS_HELP,
@@ -76,6 +77,7 @@ def add_serve(commands: Any) -> None:
     holds = "for memory:, the most live holds (1000000)"
     option("--max-holds", type=int, metavar="N", help=holds)
     add_number(option, "engine-timeout", seconds, 10, "the engine has S seconds to answer")
+    add_alert_file(option)
     add_connections(option, 20)
     serve.set_defaults(run=partial(run_command, _serve, "serve"))
     _add_key(serve.add_subparsers(metavar="COMMAND", prog=serve.prog))
@@ -128,9 +130,12 @@ def _serve(options: argparse.Namespace) -> int:
     from budget_cpython.serve import make_app
 
     serve = prepare_service(options)
+    channels = read_channels(options.alerts)
     ledger = _open_ledger(options)
     try:
-        code = serve(make_app(ledger, open_keys(options), engine_timeout=options.engine_timeout))
+        app = make_app(ledger, open_keys(options), engine_timeout=options.engine_timeout)
+        with watching_for(channels, lambda: ledger):
+            code = serve(app)
     finally:
         closing = threading.Thread(target=ledger.close, daemon=True)
         closing.start()

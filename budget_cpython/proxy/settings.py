@@ -118,9 +118,10 @@ def read_settings(path: str | None, everywhere: Mapping[str, Any], account: str)
             except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
                 raise ValueError(f"{path!r} is not TOML: {error}") from error
     for name in said:
-        if name not in ("accounts", "prices", "deployments"):
+        if name not in ("accounts", "prices", "deployments", "alerts"):
             raise ValueError(
-                f"{path!r} has {name!r}: it may have [accounts.…], [prices.…] and [deployments]"
+                f"{path!r} has {name!r}: it may have [accounts.…], [prices.…], [deployments] and "
+                "[[alerts]]"
             )
     accounts = {check_path(name): _check(name, row) for name, row in _tables(said, "accounts")}
     if "limit" in everywhere:

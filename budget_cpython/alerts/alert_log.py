@@ -1,0 +1,99 @@
+"""What became of alerts, as the events of a ledger tell."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from budget_core.wall_clock import DAY
+from budget_cpython.ledger.journal import LedgerEvent
+
+CROSSINGS = ("threshold", "forecast")
+ALERT = "alert"
+SENDING, DELIVERED, FAILED, DEAD = "sending", "delivered", "failed", "dead"
+
+
+class AlertStatus(NamedTuple):
+    """What became of the alert of one event on one channel.
+
+    - `account`, `of`, `number`: the account of the event, its name and its number in the log.
+    - `to`: the channel's name.
+    - `attempt`: the number of the last attempt, from 1.
+    - `state`: `sending`, `delivered`, `failed`, which is tried again, or `dead`, which is not.
+    - `at`: the Unix second of that state; `until`: from when on the next attempt may be made.
+    - `reason`: why the last attempt failed, such as `HTTP 503` or `ConnectError`; else empty.
+    """
+
+    account: str
+    of: str
+    number: int
+    to: str
+    attempt: int
+    state: str
+    at: int
+    until: int
+    reason: str
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it is being sent, or is tried again."""
+        return self.state in (SENDING, FAILED)
+
+
+class AlertLog:
+    """The crossings that were noted, and the status of their alerts."""
+
+    def __init__(self) -> None:
+        self.crossings: dict[int, LedgerEvent] = {}
+        self.statuses: dict[tuple[int, str], AlertStatus] = {}
+        self.last = 0  # number that was read
+
+    def add(self, events: Iterable[LedgerEvent]) -> None:
+        """Add events, in the order of their numbers."""
+        for event in events:
+            self.last = max(self.last, event.number)
+            if event.kind in CROSSINGS:
+                self.crossings[event.number] = event
+            elif event.kind == ALERT:
+                self._add_status(event)
+
+    def _add_status(self, event: LedgerEvent) -> None:
+        said = event.details
+        new = AlertStatus(
+            event.account,
+            said["of"],
+            said["number"],
+            said["to"],
+            said["attempt"],
+            said["state"],
+            event.at,
+            said["until"],
+            said.get("reason", ""),
+        )
+        place = (new.number, new.to)
+        old = self.statuses.get(place)
+        if old is None or new.state == DELIVERED:
+            self.statuses[place] = new
+        elif old.state != DELIVERED and new.attempt >= old.attempt:
+            self.statuses[place] = new  # a late failure of an earlier attempt changes nothing
+
+    def forget_old(self, now: int) -> None:
+        """Forget crossings that were noted over a day ago, unless their alerts are pending.
+
+        What is not known any more is not sent.
+        """
+        pending = {number for (number, _), one in self.statuses.items() if one.is_pending}
+        for number, event in list(self.crossings.items()):
+            if event.at < now - DAY and number not in pending:
+                del self.crossings[number]
+        for place in [place for place in self.statuses if place[0] not in self.crossings]:
+            del self.statuses[place]
+
+
+def undelivered(events: Iterable[LedgerEvent]) -> list[AlertStatus]:
+    """Return the alerts that are pending or dead, by number, as events of the kind `alert` tell.
+
+    They are those of `ledger.events(kinds=["alert"])`, or of more of them.
+    """
+    log = AlertLog()
+    log.add(events)
+    found = [one for one in log.statuses.values() if one.state != DELIVERED]
+    return sorted(found, key=lambda one: (one.number, one.to))

@@ -1,0 +1,153 @@
+"""The commands `microbudget alerts watch` and `microbudget alerts test`."""
+
+import argparse
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from budget_cpython.cli.service_options import (
+    ENGINE_VARIABLE,
+    add_ledger_key,
+    add_number,
+    ledger_options,
+    run_command,
+    seconds,
+)
+from budget_cpython.ledger.default_ledger import default_url, usable_default
+
+if TYPE_CHECKING:
+    from budget_cpython.alerts.channels import AlertChannel
+
+FILE_HELP = "the TOML file with [[alerts]]"
+_ABOUT = """\
+Tell people and programs when limits are nearly spent, or will be before their windows end.
+
+Alerts go to webhooks as signed CloudEvents, in the shape of Alertmanager or of Slack, and by
+apprise to whatever that knows. FILE is a TOML file with [[alerts]], such as the --settings of a
+proxy. serve and proxy watch as well, with --alerts FILE."""
+_WATCH = """\
+Watch the limits of a ledger, and send alerts, until SIGTERM or Ctrl-C.
+
+Any number of processes on any machines may watch one ledger: each crossing is sent once. An alert
+that could not be sent is tried again for some nine hours, by any of them."""
+_EXAMPLES = """\
+examples:
+  microbudget alerts test budgets.toml
+  microbudget alerts watch budgets.toml --ledger postgresql:///budgets
+  microbudget alerts watch budgets.toml --once    as from cron"""
+
+
+def add_alerts(commands: Any) -> None:
+    """Add `alerts` and its subcommands."""
+    form = argparse.RawDescriptionHelpFormatter
+    alerts = commands.add_parser(
+        "alerts",
+        help="tell people and programs when limits are nearly spent",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=form,
+    )
+    below = alerts.add_subparsers(metavar="COMMAND", required=True)
+    text = "watch the limits of a ledger, and send alerts"
+    watch = below.add_parser("watch", help=text, description=_WATCH, formatter_class=form)
+    option = watch.add_argument
+    option("file", metavar="FILE", help=FILE_HELP)
+    text = "the ledger: sqlite:FILE, redis://…, postgresql://…, http://…; by default "
+    option("--ledger", metavar="URL", help=f"{text}${ENGINE_VARIABLE}, else a file of the user's")
+    add_ledger_key(option)
+    add_number(option, "every", seconds, 10, "look every S seconds")
+    text = "look once, send what is due, and exit with 1 if an attempt failed"
+    option("--once", action="store_true", help=text)
+    watch.set_defaults(run=partial(run_command, _watch, "alerts"))
+    text = "send one test alert to each channel"
+    test = below.add_parser(
+        "test", help=text, description=f"{text.capitalize()}; it is no crossing."
+    )
+    test.add_argument("file", metavar="FILE", help=FILE_HELP)
+    test.add_argument("--to", metavar="NAME", help="the name of the only channel to send to")
+    test.set_defaults(run=partial(run_command, _test, "alerts"))
+
+
+def add_alert_file(option: Callable[..., Any]) -> None:
+    """Add the option of services that watch their ledger."""
+    text = "watch the ledger's limits, and send the alerts of a TOML file's [[alerts]]"
+    option("--alerts", metavar="FILE", help=text)
+
+
+def read_channels(path: str | None, needed: bool = True) -> "list[AlertChannel]":
+    """Return the channels of a file, none without one; raises as `read_alerts` does."""
+    if path is None:
+        return []
+    from budget_cpython.alerts.channels import read_alerts
+
+    return read_alerts(path, needed)
+
+
+@contextmanager
+def watching_for(channels: "Sequence[AlertChannel]", ledger: Callable[[], Any]) -> Iterator[None]:
+    """Watch a service's ledger in a thread while the `with` lasts, if there are channels.
+
+    `ledger` returns one that blocks; it is left open, as a hanging engine would not let it close.
+    """
+    if not channels:
+        yield
+        return
+    from budget_cpython.alerts.watch import watching
+
+    with watching(ledger(), channels):
+        yield
+
+
+def _watch(options: argparse.Namespace) -> int:
+    from budget_cpython.alerts.watch import AlertWatch
+    from budget_cpython.ledger.opening import open_ledger
+
+    channels = read_channels(options.file)
+    url = options.ledger or default_url()
+    with nullcontext() if options.ledger else usable_default(url):
+        ledger: Any = open_ledger(url, **ledger_options(options, url))
+        watch = AlertWatch(ledger, channels)
+        try:
+            if options.once:
+                done = watch.look_once()
+                print(
+                    f"{done.crossings} crossings, {done.delivered} alerts sent, "
+                    f"{done.failed} attempts failed"
+                )
+                return 1 if done.failed else 0
+            ledger.balances("readyz")  # a ledger that cannot be used is an error at once
+            print("watching for", ", ".join(channel.name for channel in channels), flush=True)
+            watch.look_until(_told_to_stop(), options.every)
+        finally:
+            watch.close()
+            ledger.close()
+    return 0
+
+
+def _told_to_stop() -> threading.Event:
+    """Return an event that SIGTERM and Ctrl-C set."""
+    stop = threading.Event()
+    for name in ("SIGTERM", "SIGINT"):
+        signal.signal(getattr(signal, name), lambda number, frame: stop.set())
+    return stop
+
+
+def _test(options: argparse.Namespace) -> int:
+    from budget_cpython.alerts.watch import send_test
+
+    channels = read_channels(options.file)
+    if options.to is not None:
+        names = [channel.name for channel in channels]
+        channels = [channel for channel in channels if channel.name == options.to]
+        if not channels:
+            raise ValueError(f"no channel is named {options.to!r}: there are {', '.join(names)}")
+    failed = False
+    for channel, reason in send_test(channels, int(time.time())):
+        print(f"{channel.name}: {reason or 'sent'}", file=sys.stderr if reason else sys.stdout)
+        failed = failed or bool(reason)
+    return 1 if failed else 0
