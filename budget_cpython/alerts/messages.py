@@ -49,7 +49,7 @@ class AlertMessage(NamedTuple):
             empty = until(said["empty_at"], event.at)
             first = f"{event.account} will have spent {limit} at {empty}: {spent} is spent."
         else:
-            first = f"{event.account} is past {said['percent']} % of {limit}: {spent} is spent."
+            first = f"{event.account} has reached {said['percent']} % of {limit}: {spent} is spent."
         resets_at = said["resets_at"]
         if resets_at is None:
             return first

@@ -97,8 +97,10 @@ def watching_for(channels: "Sequence[AlertChannel]", ledger: Callable[[], Any]) 
     if not channels:
         yield
         return
-    from budget_cpython.alerts.watch import watching
-
+    try:
+        from budget_cpython.alerts.watch import watching
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{error}: pip install 'microbudget[alerts]'") from error
     with watching(ledger(), channels):
         yield
 
