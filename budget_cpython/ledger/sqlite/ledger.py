@@ -9,7 +9,8 @@ from budget_cpython.ledger.passthrough import Passthrough
 from budget_cpython.ledger.sqlite.connection import SqliteConnection
 from budget_cpython.ledger.sqlite.group_commit import GroupCommit
 from budget_cpython.ledger.sqlite.ledger_file import LedgerFile
-from budget_cpython.ledger.sqlite.loaded_ledger import READS, LoadedLedger
+from budget_cpython.ledger.sqlite.loaded_journal import LoadedJournal
+from budget_cpython.ledger.sqlite.loaded_ledger import READS
 from budget_cpython.ledger.sqlite.read_only import ReadOnlyConnection, back_up, open_read_only
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.wall_clock import WALL
@@ -53,15 +54,15 @@ class SqliteLedger(Passthrough):
             raise ValueError(f"timeout must be seconds from 0 to 3600, not {timeout!r}")
         file = LedgerFile(path, workspace, create)
         self.path = file.path
-        core = LoadedLedger(clock, windows, axes=axes, max_accounts=max_accounts, keep=keep)
+        core = LoadedJournal(clock, windows, axes=axes, max_accounts=max_accounts, keep=keep)
         self._commits = GroupCommit(SqliteConnection(file, timeout), core.perform)
 
     @staticmethod
     def view(path: "str | os.PathLike[str]") -> ReadOnlyConnection:
         """Open the file of a ledger for reading alone: an `sqlite3.Connection` to close after use.
 
-        It has the tables `balances`, `holds_live` and `history`, with times in Unix seconds and
-        `NULL` for unlimited and never, as the last operation on each account left them. A fork
+        It has the tables `balances`, `holds_live`, `history`, `events` and `usage`, with times in
+        Unix seconds and `NULL` for unlimited and never, as the last operation on each account left them. A fork
         closes it. Raises `LedgerUnavailableError`.
         """
         return open_read_only(LedgerFile(path))

@@ -20,7 +20,12 @@ from budget_cpython.ledger.windows import Window
 SWEEP_EVERY = 32  # holds, whichever process takes them: programs may be short
 SWEPT = 128  # holds at a time: more than come meanwhile
 STEP = 500  # holds that expire in one transaction: others wait meanwhile
-READS = ("balance", "history")  # operations before which nothing may be left to expire
+READS = (
+    "balance",
+    "history",
+    "balances",
+    "open_holds",
+)  # operations before which nothing may be left to expire
 
 
 class LoadedLedger(memory.Ledger):
@@ -232,7 +237,8 @@ class LoadedLedger(memory.Ledger):
         live = hold.state == HELD
         actual, due = (None, hold.expires_ms) if live else (amounts, self._kept_until)
         row = [name, hold.path, amounts, ids, hold.state, hold.expires_ms, actual]
-        number = self._db.execute(rows.INSERT_HOLD, (rows.crc(row), *row, due)).lastrowid or 0
+        taken = (rows.crc(row), *row, due, self._time)
+        number = self._db.execute(rows.INSERT_HOLD, taken).lastrowid or 0
         hold.buckets = None
         if number % SWEEP_EVERY == 0:
             self._sweep(SWEPT)

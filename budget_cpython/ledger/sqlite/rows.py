@@ -8,15 +8,16 @@ from zlib import crc32
 
 from budget_core.ledger.checks import MAX_DEPTH, MOST
 
-_BUCKET = "SELECT id, crc, account, axis, window, current, starts, ends, spent, held, cap"
-_CURRENT = _BUCKET + (
+BUCKET = "SELECT id, crc, account, axis, window, current, starts, ends, spent, held, cap"
+_CURRENT = BUCKET + (
     " FROM buckets WHERE current AND account IN (%s) ORDER BY account, axis, window"
 )
 CHAINS = [_CURRENT % ", ".join("?" * depth) for depth in range(MAX_DEPTH + 1)]
 _OF_LIMIT = " FROM buckets WHERE account = ? AND axis = ? AND window = ?"
-PAST = _BUCKET + _OF_LIMIT + " AND NOT current ORDER BY starts DESC"
-EARLIER = _BUCKET + _OF_LIMIT + " AND starts >= ? AND starts < ?"
-OF_HOLD = _BUCKET + " FROM buckets WHERE id IN (%s)"
+PAST = BUCKET + _OF_LIMIT + " AND NOT current ORDER BY starts DESC"
+EARLIER = BUCKET + _OF_LIMIT + " AND starts >= ? AND starts < ?"
+SUMS = "SELECT spent, held" + _OF_LIMIT + " AND starts >= ? AND starts <= ?"
+OF_HOLD = BUCKET + " FROM buckets WHERE id IN (%s)"
 UPDATE_BUCKET = "UPDATE buckets SET crc = ?, spent = ?, held = ? WHERE id = ?"
 UPDATE_WINDOW = (
     "UPDATE buckets SET crc = ?, current = ?, starts = ?, ends = ?, cap = ? WHERE id = ?"
@@ -32,8 +33,8 @@ KNOWN = _HOLD + " WHERE name = ? AND (state = 'held' OR due = 0 OR due > ?)"
 OVER = _HOLD + " WHERE state = 'held' AND due <= ? ORDER BY due LIMIT ?"
 INSERT_HOLD = (  # in the place of one of that name that is forgotten
     "INSERT OR REPLACE INTO holds"
-    " (crc, name, path, amounts, buckets, state, expires, actual, due)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " (crc, name, path, amounts, buckets, state, expires, actual, due, taken)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 UPDATE_HOLD = (
     "UPDATE holds SET crc = ?, state = ?, expires = ?, actual = ?, due = ? WHERE number = ?"

@@ -9,7 +9,10 @@ from importlib.resources import files
 from budget_cpython.ledger.errors import LedgerCorruptError
 
 APPLICATION = 0x6D_62_6C_67  # "mblg", in the header of the file: `file` and others can tell it
-MIGRATIONS = (files(__package__).joinpath("sql/001_tables.sql").read_text(),)  # in order
+_SQL = files(__package__).joinpath("sql")
+MIGRATIONS = tuple(  # in order
+    _SQL.joinpath(name).read_text() for name in ("001_tables.sql", "002_operators.sql")
+)
 
 _STATE = """
     SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)

@@ -179,7 +179,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     open_at(path).close()
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA user_version = 99")
-    with pytest.raises(LedgerUnavailableError, match="schema version 99, and this program knows 1"):
+    with pytest.raises(LedgerUnavailableError, match="schema version 99, and this program knows 2"):
         SqliteLedger(path).accounts()
 
 
@@ -190,7 +190,7 @@ def test_an_older_schema_is_migrated_in_order_or_not_at_all(
         with monkeypatch.context() as patch:
             patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, *later))
             schema.migrate(db, str(path))
-            assert schema.check(db, str(path)) == 1 + len(later)
+            assert schema.check(db, str(path)) == 2 + len(later)
 
     path = tmp_path / "ledger.db"
     with open_at(path) as ledger:
@@ -200,7 +200,7 @@ def test_an_older_schema_is_migrated_in_order_or_not_at_all(
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         with pytest.raises(sqlite3.OperationalError, match="no such table"):
             migrate(second, "DROP TABLE gone")
-        assert schema.check(db, str(path)) == 1
+        assert schema.check(db, str(path)) == 2
         for _ in range(2):
             migrate(second, third)
             assert db.execute("SELECT n FROM more").fetchall() == [(11,)]
@@ -247,7 +247,7 @@ def test_a_view_reads_the_numbers_and_writes_nothing(tmp_path: Path) -> None:
         query = 'SELECT axis, spent, held, "left", begins_at, resets_at FROM balances ORDER BY axis'
         assert view.execute(query).fetchall() == found
         assert view.execute("SELECT * FROM holds_live").fetchall() == [
-            ("org", "k", '{"tokens": 5}', now + 60)
+            ("org", "k", '{"tokens": 5}', now + 60, now)
         ]
         history = view.execute("SELECT axis, spent, begins_at FROM history ORDER BY begins_at")
         assert history.fetchall() == [("tokens", 7, day + hour * 3600) for hour in range(12, 16)]
