@@ -23,10 +23,7 @@ def estimate_tokens(messages: "Messages", tools: "Tools | None" = None) -> int:
     size = marks = 0
     for message in messages if isinstance(messages, (list, tuple)) else ():
         marks += _A_MESSAGE
-        try:
-            size += _message_bytes(message)
-        except Exception:  # noqa: BLE001, S110 - an unreadable part counts nothing
-            pass
+        size += message_bytes(message)
     try:
         size += 0 if tools is None else _json_bytes(tools)
     except Exception:  # noqa: BLE001, S110 - an unreadable part counts nothing
@@ -83,6 +80,14 @@ def tokens_in(size: int) -> int:
 def bytes_in(text: "Any") -> int:
     """Return how many UTF-8 bytes a text has, 0 for any other value."""
     return len(text.encode("utf-8", "surrogatepass")) if isinstance(text, str) else 0
+
+
+def message_bytes(message: "Any") -> int:
+    """Return how many bytes of text an estimate counts for a message; never raises."""
+    try:
+        return _message_bytes(message)
+    except Exception:  # noqa: BLE001 - an unreadable part counts nothing
+        return 0
 
 
 def _message_bytes(message: "Any") -> int:

@@ -1,10 +1,12 @@
 """The request of a model call, and what of it is admitted, in no vendor's shape."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from budget_core.usage_estimate import estimate_tokens
+from budget_core.usage_estimate import estimate_tokens, message_bytes, tokens_in
 from budget_cpython.adapters.answerers import THE_MODEL, Answerers
+from budget_cpython.adapters.wire.steps import in_steps
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,22 @@ class LlmRequest:
         A long prompt takes a while to count. `hidden` tokens are in no message. Prompt and tools
         are at least `least` tokens: fields that nothing here reads count, too.
         """
-        read = estimate_tokens(self.messages) + hidden
-        tokens = max(read, least - estimate_tokens([], self.tools)) - estimate_tokens([{}])
+        mark = estimate_tokens([{}])
+        size = sum(map(message_bytes, in_steps(_in_parts(self.messages))))
+        read = tokens_in(size) + mark * len(self.messages) + hidden
+        tokens = max(read, least - estimate_tokens([], self.tools)) - mark
         return replace(self, messages=[{"role": "user", "content": [{"tokens": tokens}]}])
+
+
+def _in_parts(messages: list[Any]) -> Iterator[Any]:
+    """Yield messages, and each part of a long content as a message."""
+    for message in messages:
+        content = message.get("content") if isinstance(message, dict) else None
+        if isinstance(content, list):
+            yield {**message, "content": None}
+            yield from ({"content": [part]} for part in content)
+        else:
+            yield message
 
 
 @dataclass(frozen=True)

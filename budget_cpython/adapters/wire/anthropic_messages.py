@@ -23,6 +23,7 @@ from budget_cpython.adapters.wire.format import (
     with_attached,
 )
 from budget_cpython.adapters.wire.readers import StreamReader
+from budget_cpython.adapters.wire.steps import in_steps
 
 LEAST_THINKING = 1024  # tokens; fewer are refused
 _STANDARD = ("auto", "standard_only")
@@ -35,7 +36,7 @@ class Messages(WireFormat):
 
     def read(self, body: Json) -> LlmRequest:
         """Return the request that a body makes."""
-        messages = [_message(as_dict(one)) for one in as_list(body.get("messages"))]
+        messages = [_message(as_dict(one)) for one in in_steps(as_list(body.get("messages")))]
         if body.get("system"):
             messages.insert(0, {"role": "system", "content": body["system"]})
         tier, model = as_name(body.get("service_tier")), as_text(body.get("model"))
@@ -112,7 +113,7 @@ def _message(message: Json) -> Json:
     if not isinstance(blocks, list):
         return message
     parts = []
-    for block in map(as_dict, blocks):
+    for block in map(as_dict, in_steps(blocks)):
         inner = block.get("content")  # of a tool's result
         texts = [_text_of(block), texts_in(inner)]
         parts.append({"text": joined(texts)})

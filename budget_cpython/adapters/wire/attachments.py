@@ -13,6 +13,7 @@ from typing import Any, Final
 from budget_core.usage_estimate import tokens_in
 from budget_cpython.adapters.wire.long_text import size_of
 from budget_cpython.adapters.wire.measures import Inline
+from budget_cpython.adapters.wire.steps import taken
 
 MOST: Final = 1_048_576  # tokens of one: what the longest prompts of most models have
 _PAGES: Final = 100  # of a file that cannot be read
@@ -140,8 +141,7 @@ def _of_file(found: Attachment, page: int, most: int = _PAGES) -> int:
 def _attachments(value: Any) -> Iterator[Attachment]:
     """Yield the attachments of a message, also those in parts and in results of tools."""
     waiting = [value]
-    while waiting:
-        item = waiting.pop()
+    for item in taken(waiting):
         if isinstance(item, list):
             waiting += item
         elif isinstance(item, dict):

@@ -6,9 +6,10 @@ from itertools import islice
 from typing import Any, Final
 
 from budget_core.usage_estimate import bytes_in
-from budget_cpython.adapters.wire.long_text import PIECE, pause, size_of
+from budget_cpython.adapters.wire.long_text import PIECE, bytes_of, size_of
 from budget_cpython.adapters.wire.pieces import Pieces
 from budget_cpython.adapters.wire.refusals import UnreadableRequestError
+from budget_cpython.adapters.wire.steps import pause, slices, taken
 
 LARGE: Final = PIECE  # bytes: an event loop has a larger body read in a thread
 # Fields whose text is not read as text: what is attached, and what only a vendor can read.
@@ -84,13 +85,19 @@ def text_bytes(body: dict[str, Any]) -> tuple[int, int]:
     """
     size = hidden = 0
     waiting: list[Any] = [body]
-    while waiting:
-        item = waiting.pop()
+    for item in taken(waiting):
         if isinstance(item, str):
             size += size_of(item)
             hidden += size_of(item) - bytes_in(item)
         elif isinstance(item, list):
-            waiting += item
+            for part in slices(item):
+                kinds = set(map(type, part))
+                if kinds == {str}:
+                    size += bytes_of(part)
+                elif kinds <= {int, float}:
+                    size += _A_NUMBER * len(part)
+                else:
+                    waiting += part
         elif isinstance(item, dict):
             waiting += [
                 value

@@ -17,6 +17,7 @@ from budget_cpython.adapters.wire.refusals import (
     refusal,
 )
 from budget_cpython.adapters.wire.spelling import check_spelling
+from budget_cpython.adapters.wire.steps import in_steps
 
 Json = dict[str, Any]
 _AT_LIMIT = ("length", "max_tokens", "max_output_tokens", "MAX_TOKENS")
@@ -154,7 +155,10 @@ def texts_in(content: Any) -> str:
 
 def named_tools(natives: Any, name_of: Callable[[Json], Any]) -> list[Json] | None:
     """Return a vendor's tools with their names; `None` where there are none."""
-    tools = [{"name": as_text(name_of(as_dict(one))), "native": one} for one in as_list(natives)]
+    tools = [
+        {"name": as_text(name_of(as_dict(one))), "native": one}
+        for one in in_steps(as_list(natives))
+    ]
     return tools or None
 
 

@@ -23,6 +23,7 @@ from budget_cpython.adapters.wire.format import (
     with_attached,
 )
 from budget_cpython.adapters.wire.readers import StreamReader
+from budget_cpython.adapters.wire.steps import in_steps
 
 LEAST_THINKING = 512  # tokens; some models refuse fewer
 GOOGLE_MODELS = "(?:models|tunedModels|endpoints)"  # Gemini's, and those that a user has tuned
@@ -39,7 +40,7 @@ class GenerateContent(WireFormat):
 
     def read(self, body: Json) -> LlmRequest:
         """Return the request that a body makes."""
-        contents = [_message(as_dict(one)) for one in _contents(body)]
+        contents = [_message(as_dict(one)) for one in in_steps(_contents(body))]
         system = as_dict(_get(body, "systemInstruction", "system_instruction"))
         if system:
             contents.insert(0, {**_message(system), "role": "system"})
@@ -151,7 +152,7 @@ def _contents(body: Json) -> list[Any]:
 
 def _message(content: Json) -> Json:
     """Return a content as a message with a text for each part."""
-    parts = [as_dict(part) for part in as_list(content.get("parts"))]
+    parts = map(as_dict, in_steps(as_list(content.get("parts"))))
     texts = [{"text": _text_of(part)} for part in parts]
     return {"role": content.get("role", "user"), "content": texts}
 
@@ -169,7 +170,7 @@ def _text_of(part: Json) -> str:
 def _tools_of(body: Json) -> list[Json]:
     """Return tools one by one: a vendor's object may hold several functions and built-in tools."""
     found = []
-    for tool in map(as_dict, as_list(body.get("tools"))):
+    for tool in map(as_dict, in_steps(as_list(body.get("tools")))):
         for kind, value in tool.items():
             if kind in _FUNCTIONS:
                 found += [{kind: [function]} for function in as_list(value)]

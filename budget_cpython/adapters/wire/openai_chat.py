@@ -3,7 +3,7 @@
 from typing import Any
 
 from budget_core.provider import ChatResponse
-from budget_core.usage_estimate import estimate_tokens
+from budget_core.usage_estimate import bytes_in, estimate_tokens
 from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.wire.format import (
     Json,
@@ -20,10 +20,13 @@ from budget_cpython.adapters.wire.format import (
     texts_in,
     with_attached,
 )
+from budget_cpython.adapters.wire.long_text import bytes_of
 from budget_cpython.adapters.wire.openai_format import OpenAIFormat
 from budget_cpython.adapters.wire.readers import Piece, StreamReader
+from budget_cpython.adapters.wire.steps import in_steps, slices
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
+_A_TOKEN = 4  # bytes
 _REASONING = ("reasoning_content", "reasoning")
 
 
@@ -128,30 +131,33 @@ class ChatReader(StreamReader):
 
 def prompt_messages(value: Any) -> list[Json]:
     """Return one message for all texts of a `prompt` or `input`, as large as one for each."""
-    prompts = prompts_in(value)
-    marks = estimate_tokens([{}]) * (len(prompts) - 1)
-    return [{"role": "user", "content": [*prompts, {"tokens": marks}]}] if prompts else []
+    count, size = prompts_in(value)
+    tokens = size // _A_TOKEN + estimate_tokens([{}]) * (count - 1)
+    content = [" " * (size % _A_TOKEN), {"tokens": tokens}]
+    return [{"role": "user", "content": content}] if count else []
 
 
-def prompts_in(value: Any) -> list[str]:
-    """Return the texts of a `prompt` or `input`: a text, a list of them, or tokens by number.
+def prompts_in(value: Any) -> tuple[int, int]:
+    """Return the number and the bytes of the texts of a `prompt` or `input`.
 
-    Tokens stand for four characters each.
+    It is a text, a list of them, or tokens by number, which stand for four bytes each.
     """
     if isinstance(value, str):
-        return [value]
+        return 1, bytes_in(value)
     items = as_list(value)
-    if items and all(type(item) is int for item in items):
-        return [" " * (4 * len(items))]
-    if all(type(item) is str for item in items):
-        return items
-    return [text for item in items for text in prompts_in(item)]
+    kinds = {kind for part in slices(items) for kind in set(map(type, part))}
+    if kinds == {int}:
+        return 1, _A_TOKEN * len(items)
+    if kinds == {str}:
+        return len(items), sum(map(bytes_of, slices(items)))
+    found = [prompts_in(item) for item in in_steps(items) if isinstance(item, (str, list))]
+    return sum(count for count, _ in found), sum(size for _, size in found)
 
 
 def _answers(body: Json) -> int:
     """Return how many answers are written: for each of several prompts, the best of several."""
     each = max(1, as_count(body.get("n")) or 1, as_count(body.get("best_of")) or 1)
-    return each * max(1, len(prompts_in(body.get("prompt"))))
+    return each * max(1, prompts_in(body.get("prompt"))[0])
 
 
 def _limit_of(body: Json) -> int | None:

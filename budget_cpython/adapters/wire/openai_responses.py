@@ -21,6 +21,7 @@ from budget_cpython.adapters.wire.format import (
 )
 from budget_cpython.adapters.wire.openai_format import OpenAIFormat
 from budget_cpython.adapters.wire.readers import StreamReader
+from budget_cpython.adapters.wire.steps import in_steps
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 _ON_SERVER = ("previous_response_id", "conversation")  # where the server keeps what is sent
@@ -38,7 +39,7 @@ class Responses(OpenAIFormat):
         """Return the request that a body makes."""
         messages = [{"role": "user", "content": body.get("input")}]
         if isinstance(body.get("input"), list):
-            messages = [_message(as_dict(item)) for item in body["input"]]
+            messages = [_message(as_dict(item)) for item in in_steps(body["input"])]
         if body.get("instructions"):
             messages.insert(0, {"role": "system", "content": body["instructions"]})
         model = self.model_of(body)

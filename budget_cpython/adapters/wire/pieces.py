@@ -9,10 +9,10 @@ from budget_cpython.adapters.wire.long_text import (
     PIECE,
     LongText,
     end_of_escapes,
-    pause,
     without_escapes,
 )
 from budget_cpython.adapters.wire.refusals import UnreadableRequestError
+from budget_cpython.adapters.wire.steps import pause, taken
 
 MAX_VALUES: Final = 500_000  # embeddings take 300,000 tokens a request
 MAX_DEPTH: Final = 100
@@ -176,8 +176,7 @@ class Pieces:
         """Return a value with its long texts in place of their marks."""
         whole = [found]
         waiting: list[Any] = [whole]
-        while waiting:
-            item = waiting.pop()
+        for item in taken(waiting):
             for key, value in enumerate(item) if isinstance(item, list) else item.items():
                 if isinstance(value, str):
                     item[key] = self.texts.get(value, value)

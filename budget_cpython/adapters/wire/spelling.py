@@ -3,10 +3,11 @@
 from typing import Any, Final
 
 from budget_cpython.adapters.wire.refusals import UnreadableRequestError
+from budget_cpython.adapters.wire.steps import in_steps, taken
 
 # What the formats read of a body, of the objects in it, of its messages, and of their parts.
-_LISTS: Final = ("messages", "contents", "input", "output", "content", "parts", "tool_calls")
-_OBJECTS: Final = [
+_LISTS: Final = {"messages", "contents", "input", "output", "content", "parts", "tool_calls"}
+_OBJECTS: Final = {
     "stream_options",
     "thinking",
     "generationConfig",
@@ -30,7 +31,7 @@ _OBJECTS: Final = [
     "video_url",
     "file",
     "source",
-]
+}
 _OTHERS: Final = [
     "model",
     "models",
@@ -84,15 +85,19 @@ def check_spelling(fields: dict[str, Any]) -> None:
     The keys of a tool's own arguments and results are not looked at.
     """
     waiting = [fields]
-    while waiting:
-        found = waiting.pop()
-        for name in found:
-            if name not in _READ and name.casefold() in _FOLDED:
-                right = _FOLDED[name.casefold()]
-                raise UnreadableRequestError(
-                    f"the request has the key {name[:_MOST_NAME]!r}: write it as {right!r}"
-                )
-        waiting += [found[name] for name in _OBJECTS if isinstance(found.get(name), dict)]
-        for name in _LISTS:
-            if isinstance(found.get(name), list):
-                waiting += [item for item in found[name] if isinstance(item, dict)]
+    for found in taken(waiting):
+        for name, value in in_steps(found.items()):
+            if name not in _READ:
+                _check_name(name)
+            elif isinstance(value, dict) and name in _OBJECTS:
+                waiting.append(value)
+            elif isinstance(value, list) and name in _LISTS:
+                waiting += [item for item in in_steps(value) if isinstance(item, dict)]
+
+
+def _check_name(name: str) -> None:
+    right = _FOLDED.get(name.casefold())
+    if right is not None:
+        raise UnreadableRequestError(
+            f"the request has the key {name[:_MOST_NAME]!r}: write it as {right!r}"
+        )

@@ -3,7 +3,9 @@
 import asyncio
 import base64
 import json
+import sys
 import threading
+from itertools import count
 from typing import Any
 
 import httpx
@@ -20,7 +22,7 @@ from budget_cpython.adapters.wire.body import LARGE, Body
 from budget_cpython.adapters.wire.long_text import PIECE, LongText, parts_of, size_of
 from budget_cpython.ledger.limit_parser import parse_limits
 from tests.adapters.wire.test_attachments import jpeg, mp4, png, wav
-from tests.adapters.wire.vectors import CHAT, MESSAGES, format_at
+from tests.adapters.wire.vectors import CHAT, GENERATE, MESSAGES, RESPONSES, format_at
 from tests.properties import examples
 
 TEXTS = st.text(st.sampled_from('ab"\\\n{[,:]} é模\U0001f600\ud83d'), max_size=12)
@@ -194,6 +196,9 @@ def test_a_long_text_for_speech_counts_its_characters() -> None:
     assert dict(wire.read(body).answerers.units) == {"input_characters": LARGE}
 
 
+STEPS = "budget_cpython.adapters.wire.steps"
+
+
 def kinds(size: int) -> dict[str, tuple[str, Any]]:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * size}}
     return {
@@ -201,6 +206,9 @@ def kinds(size: int) -> dict[str, tuple[str, Any]]:
         "image": (CHAT, {"messages": [{"role": "user", "content": [image]}]}),
         "prompts": ("/v1/completions", {"prompt": ["a tomato"] * (size // 12)}),
         "tokens": ("/v1/embeddings", {"input": [list(range(300))] * (size // 1_500)}),
+        "messages": (CHAT, {"messages": [{"role": "user", "content": "hi"}] * (size // 34)}),
+        "parts": (GENERATE, {"contents": [{"parts": [{"text": "a"}] * (size // 15)}]}),
+        "items": (RESPONSES, {"input": [{"content": "a"}] * (size // 18)}),
         "blocks": (MESSAGES, {"messages": [{"content": [{"text": "a"}] * (size // 15)}]}),
     }
 
@@ -212,7 +220,8 @@ def test_no_step_of_a_large_body_is_large_and_none_is_on_the_event_loop(
     path, body = kinds(20 * PIECE)[kind]
     content = encoded({"model": "m", "max_tokens": 5, "stream": True, **body})
     steps: list[tuple[int, bool]] = []
-    pauses: list[None] = []
+    pauses: list[float] = []
+    clock = count(1)
     loads = json.loads
 
     class Seen:
@@ -225,9 +234,8 @@ def test_no_step_of_a_large_body_is_large_and_none_is_on_the_event_loop(
 
     for module in (pieces, long_text):
         monkeypatch.setattr(module, "json", Seen)
-    monkeypatch.setattr(
-        "budget_cpython.adapters.wire.long_text.time.sleep", lambda seconds: pauses.append(None)
-    )
+    monkeypatch.setattr(f"{STEPS}.time.sleep", pauses.append)
+    monkeypatch.setattr(f"{STEPS}.time.thread_time", lambda: next(clock) / 1000)
     sent: list[bytes] = []
 
     async def answer(request: httpx.Request) -> httpx.Response:
@@ -245,3 +253,39 @@ def test_no_step_of_a_large_body_is_large_and_none_is_on_the_event_loop(
     assert max(size for size, _ in steps) <= 2 * PIECE
     assert not any(on_loop for _, on_loop in steps)
     assert len(pauses) >= len(content) // PIECE
+
+
+@pytest.mark.parametrize("kind", kinds(1))
+def test_python_runs_few_lines_between_two_pauses(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, body = kinds(4 * PIECE)[kind]
+    content = encoded({"model": "m", "stream": path != GENERATE, **body})
+    clock = count(1)
+    pauses: list[float] = []
+    lines = [0]
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        lines.append(0)
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        lines[-1] += event == "line"
+        return trace
+
+    monkeypatch.setattr(f"{STEPS}.time.sleep", sleep)
+    monkeypatch.setattr(f"{STEPS}.time.thread_time", lambda: next(clock) / 1000)
+    client = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(200)))
+    budgeted = budgeted_http_client(client, [BudgetAccount(parse_limits("9 calls"))])
+    said = []
+
+    def post() -> None:
+        sys.settrace(trace)
+        said.append(budgeted.post("https://api.openai.com" + path, content=content))
+
+    thread = threading.Thread(target=post)
+    thread.start()
+    thread.join()
+    assert said[0].status_code == 200
+    assert {round(seconds, 6) for seconds in pauses} == {0.001}  # as long as each step
+    assert max(lines) <= PIECE
