@@ -24,6 +24,7 @@ from budget_core.ledger.waiting import reserve_waiting
 from budget_core.until import stamp
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.passthrough import BlockingLedger
+from budget_cpython.ledger.remote_journal import RemoteJournal
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.process_state import begin_again_in_children
 from budget_cpython.wall_clock import WALL
@@ -40,7 +41,9 @@ class Backend(Protocol):
     server's clock) and `bounds` among them, and returns `(word, *details)`:
 
     - `ok` and the result: a hold's `(path, id, amounts, state, expires, actual)`, a balance's
-      `(account, axis, window, cap, spent, held, start, end)`, times in milliseconds;
+      `(account, axis, window, cap, spent, held, start, end)`, times in milliseconds, an open
+      hold's `(path, id, amounts, taken, expires)`, an event's `(number, at, kind, account, name,
+      details)`, of JSON, and usage as `(hour, path, model, tool, axis, amount)`;
     - `roll`, the server's milliseconds and the names of windows: call again with their `bounds`;
     - `refused` and a list of `(end, account, axis, window, asked, cap, spent, held)`;
     - `uncounted` and an axis of the argument `counted` that no limit on the path counts;
@@ -56,7 +59,7 @@ class Backend(Protocol):
         """Close the connections."""
 
 
-class AsyncRemoteLedger:
+class AsyncRemoteLedger(RemoteJournal):
     """A ledger behind a backend, for asyncio; `budget_core.Ledger` says what each method does.
 
     `clock` returns Unix seconds; the default is the server's clock. `windows`, `axes`,
@@ -91,6 +94,9 @@ class AsyncRemoteLedger:
     def begin_again(self) -> None:
         """Give holds without a key ids that no other process gives."""
         self._ids = map(f"#{secrets.token_hex(8)}.{{}}".format, count())
+
+    def _new_id(self) -> str:
+        return next(self._ids)
 
     async def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
         """Replace an account's limits by these; an empty list removes the account."""
@@ -138,7 +144,7 @@ class AsyncRemoteLedger:
                 amounts=held,
                 unbounded=[axis for axis in asked if axis not in held],
                 counted=[axis for axis in asked if axis not in self._reader.known],
-                id=next(self._ids) if key is None else check_key(key),
+                id=self._new_id() if key is None else check_key(key),
                 ttl_ms=check_ttl(ttl),
                 **former,
             )
@@ -158,7 +164,7 @@ class AsyncRemoteLedger:
     async def charge(self, path: str, amounts: dict[str, Any], key: str | None = None) -> Hold:
         """Record amounts as spent, without asking."""
         used = self._check_axes(check_amounts(amounts))
-        named = {"id": next(self._ids) if key is None else check_key(key)}
+        named = {"id": self._new_id() if key is None else check_key(key)}
         return Hold(*await self._ask("charge", check_path(path), amounts=used, **named))
 
     async def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:

@@ -13,7 +13,8 @@ from budget_cpython.ledger.postgres.error_mapping import READ_ONLY, RETRY, is_lo
 from budget_cpython.ledger.postgres.schema import install
 from budget_cpython.ledger.postgres.statements import BATCH, Arguments, parameters, statement
 
-FORGET_EVERY = 100  # operations that leave a row; up to `BATCH` old rows go with each of these
+LEAVING = ("reserve", "renew", "charge", "note", "add_usage")  # operations that leave a row
+FORGET_EVERY = 100  # of them; up to `BATCH` old rows go with each of these
 
 
 class PostgresBackend:
@@ -31,7 +32,7 @@ class PostgresBackend:
     async def call(self, operation: str, arguments: Arguments) -> Sequence[Any]:
         """Do one operation; repeat it, at the first time of the server's, as long as it asks."""
         arguments = {**arguments, "forget": 0}
-        if operation in ("reserve", "renew", "charge"):
+        if operation in LEAVING:
             self._rows += 1
             if self._rows % FORGET_EVERY == 0:
                 arguments["forget"] = BATCH

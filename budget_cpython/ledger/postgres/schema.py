@@ -6,8 +6,17 @@ from typing import Any
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.provider import maybe_await
 
-MIGRATIONS = ("001_tables",)  # in order; the schema's version is how many were done
-FUNCTIONS = ("common", "windows", "reserve", "charge", "settlement", "renew", "accounts")
+MIGRATIONS = ("001_tables", "002_journal")  # in order; the schema's version is how many were done
+FUNCTIONS = (
+    "common",
+    "windows",
+    "reserve",
+    "charge",
+    "settlement",
+    "renew",
+    "accounts",
+    "journal",
+)
 PATIENCE = 60.0  # seconds for others that make the same schema
 
 

@@ -22,6 +22,12 @@ _PARAMETERS = {
     "accounts": "",
     "balance": "chain now bounds",
     "history": "chain now bounds",
+    "balances": "path now bounds",
+    "open_holds": "path most now",
+    "note": "id events most_events keep_s now forget",
+    "events": "path kinds after most",
+    "add_usage": "id usage over forget",
+    "usage": "path since",
 }
 _MARKS = {"chain": "string_to_array(%s, ' ')"}  # psycopg takes longer over a list
 

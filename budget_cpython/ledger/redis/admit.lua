@@ -27,7 +27,7 @@ local function admit(accounts, amounts, unbounded, counted)
     return nil, {'refused', refused}
   end
   add_to_all(accounts, HELD, amounts)
-  return {path, 'held', now + tonumber(ARGV[5]), amounts, false, cells}
+  return {path, 'held', now + tonumber(ARGV[5]), amounts, false, cells, false, now}
 end
 
 -- Write a hold that is taken, under the last key.

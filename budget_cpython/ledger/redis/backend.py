@@ -1,26 +1,21 @@
 """Do a ledger's operations on a Redis server, by scripts."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any
 
 from redis.exceptions import ResponseError
 
 from budget_core.ledger.checks import MOST
-from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.provider import maybe_await
+from budget_cpython.ledger.journal import OPERATIONS
 from budget_cpython.ledger.redis import replies, script_args
-from budget_cpython.ledger.redis.error_mapping import (
-    ERRORS,
-    is_forbidden,
-    is_read_only,
-    ledger_error,
-)
+from budget_cpython.ledger.redis.error_mapping import ERRORS, is_forbidden
+from budget_cpython.ledger.redis.journal import RedisJournal
 from budget_cpython.ledger.redis.keys import Keys
+from budget_cpython.ledger.redis.runner import Runner
 from budget_cpython.ledger.redis.script_args import Arguments
-from budget_cpython.ledger.redis.scripts import script
 
 BATCH = 100  # holds that one script expires
-PAGE = 1000  # accounts, or roots
 
 
 class RedisBackend:
@@ -34,29 +29,29 @@ class RedisBackend:
     """
 
     def __init__(self, client: Any, keys: Keys, *, owned: bool, check_eviction: bool) -> None:
-        self._client = client
+        self._runner = Runner(client, keys.prefix, owned)
         self._keys = keys
-        self._owned = owned
         self._check_eviction = check_eviction
-        self._scripts: dict[str, Any] = {}
+        self._journal = RedisJournal(self._runner, keys, self._expire_root)
 
     async def call(self, operation: str, arguments: Arguments) -> Sequence[Any]:
         """Do one operation."""
         if self._check_eviction:
             await self._refuse_eviction()
         if operation == "accounts":
-            return "ok", await self._scan(self._client.sscan, self._keys.accounts)
+            return "ok", await self._runner.scan("sscan", self._keys.accounts)
         if operation == "expire":
             return "ok", await self._expire(arguments)
         if operation == "set_limits":
             return await self._set_limits(arguments)
+        if operation in OPERATIONS:
+            reply: Sequence[Any] = await getattr(self._journal, operation)(arguments)
+            return reply
         return await self._run_on_path(operation, arguments)
 
     async def close(self) -> None:
         """Close the client, if it is owned."""
-        if self._owned:
-            close = getattr(self._client, "aclose", self._client.close)
-            await maybe_await(close())
+        await self._runner.close()
 
     async def _run_on_path(self, operation: str, arguments: Arguments) -> Sequence[Any]:
         keys = self._keys.of_path(arguments["path"])
@@ -65,7 +60,7 @@ class RedisBackend:
                 keys = (*keys, self._keys.hold(arguments["path"], arguments[name]))
         args = script_args.of_operation(operation, arguments)
         while True:
-            reply = await self._run(operation, keys, args)
+            reply = await self._runner.run(operation, keys, args)
             if isinstance(reply, int):
                 return "ok", replies.fresh(arguments, reply)
             if reply[0] == "over":
@@ -74,7 +69,7 @@ class RedisBackend:
                 if moved[0] == "roll":
                     return moved
             elif reply[0] == "known":
-                reply = await self._run("again", keys, args)
+                reply = await self._runner.run("again", keys, args)
                 if reply[0] != "gone":
                     return replies.read(operation, arguments, reply)
             elif reply[0] == "due":
@@ -111,7 +106,7 @@ class RedisBackend:
     async def _expire(self, arguments: Arguments) -> int:
         """Expire holds, root by root; forget roots without accounts and holds."""
         count = 0
-        for root in await self._scan(self._client.hscan, self._keys.roots):
+        for root in await self._runner.scan("hscan", self._keys.roots):
             of_root = {**arguments, "path": root}
             expired, live = await self._expire_root(of_root)
             count += expired
@@ -133,60 +128,27 @@ class RedisBackend:
                 its = (*self._keys.of_path(path)[2:], self._keys.hold(path, id_))
                 keys += its
                 args += (path, id_, len(its))
-            count += await self._run("expire", keys, args)
+            count += await self._runner.run("expire", keys, args)
 
     async def _run_on_account(self, name: str, arguments: Arguments, *own: Any) -> list[Any]:
         """Run a script on the accounts of a path."""
         keys = self._keys.of_path(arguments["path"])
-        reply: list[Any] = await self._run(name, keys, script_args.common(arguments, *own))
+        reply: list[Any] = await self._runner.run(name, keys, script_args.common(arguments, *own))
         return reply
 
     async def _run_on_list(self, name: str, arguments: Arguments, *own: Any) -> Any:
         """Run a script on the list of all accounts."""
         keys = self._keys.accounts, self._keys.roots
-        return await self._run(name, keys, script_args.common(arguments, *own))
-
-    async def _run(self, name: str, keys: Sequence[bytes], args: Sequence[Any]) -> Any:
-        registered = self._scripts.get(name)
-        if registered is None:
-            registered = self._scripts[name] = self._client.register_script(script(name))
-        try:
-            reply = registered(keys, args)
-            if hasattr(reply, "__await__"):  # `maybe_await` would cost each call a coroutine
-                reply = await reply
-        except ERRORS as error:
-            await self._raise(error)
-        return replies.text(reply)
-
-    async def _scan(self, scan: Callable[..., Any], key: bytes) -> list[str]:
-        """Return the members of a set, or the fields of a hash, read a page at a time."""
-        found: set[str] = set()
-        cursor = None
-        while cursor != 0:
-            try:
-                cursor, members = await maybe_await(scan(key, cursor or 0, count=PAGE))
-            except ERRORS as error:
-                await self._raise(error)
-            found.update(replies.text(list(members)))
-        return list(found)
-
-    async def _raise(self, error: Exception, sent: bool = True) -> NoReturn:
-        pool = getattr(self._client, "connection_pool", None)
-        if pool is not None and is_read_only(error):  # the address may be another server's by now
-            await maybe_await(pool.disconnect(inuse_connections=False))
-        found = ledger_error(error, self._keys.prefix, retries=not self._owned)
-        if not sent and isinstance(found, LedgerUnavailableError):
-            found.applied = False
-        raise found from error
+        return await self._runner.run(name, keys, script_args.common(arguments, *own))
 
     async def _refuse_eviction(self) -> None:
         """Raise `ValueError` if the server may evict keys; one that does not tell passes."""
         info: Any = {}
         try:
-            info = await maybe_await(self._client.info("memory"))
+            info = await maybe_await(self._runner.client.info("memory"))
         except ERRORS as error:
             if not (isinstance(error, ResponseError) and is_forbidden(error)):
-                await self._raise(error, False)
+                await self._runner.fail(error, False)
         policy = replies.policy(info)
         if policy != "noeviction":
             raise ValueError(

@@ -2,8 +2,9 @@
 -- windows, as lines of name, first, start and end.
 
 -- Move limits to the windows of now: those whose own are over, and those that `moves` is true of.
--- Return the reply that asks for bounds, and move none, if some are not known.
-local function follow(accounts, moves)
+-- Return the reply that asks for bounds, and move none, if some are not known. `peeks` is whether
+-- nothing will be saved.
+local function follow(accounts, moves, peeks)
   local names, asked, due = {}, {}, {}
 
   -- Return first, start and end of the window of that name that `now` is in, if they are known.
@@ -33,7 +34,7 @@ local function follow(accounts, moves)
     if limit[END] == NO_DATE or (start < limit[START] and not again) then
       limit[START], limit[END] = start, over
     else
-      again = again or {0, start, over, 0, 0, 0, 0, redis.call('INCR', KEYS[2])}
+      again = again or {0, start, over, 0, 0, 0, 0, peeks and 0 or redis.call('INCR', KEYS[2])}
       table.insert(rest, 1, {unpack(limit, CAP, CELL)})
       for at = START, CELL do
         limit[at] = again[at]

@@ -15,10 +15,25 @@ class Keys:
         self.prefix = prefix
         self.accounts = f"{prefix}:{{#}}:accounts".encode()  # no root is named `#`
         self.roots = f"{prefix}:{{#}}:roots".encode()
+        self.hours = f"{prefix}:{{#}}:hours".encode()
+        names = ("events", "event-names", "last-event")  # see note.lua
+        self.events = tuple(f"{prefix}:{{#}}:{name}".encode() for name in names)
 
     def hold(self, path: str, id: str) -> bytes:
         """Return the key of a hold."""
         return f"{self.prefix}:{{{root(path)}}}:hold:{id}".encode()
+
+    def account(self, path: str) -> bytes:
+        """Return the key of an account."""
+        return f"{self.prefix}:{{{root(path)}}}:account:{path}".encode()
+
+    def usage(self, hour: int) -> bytes:
+        """Return the key of what was used in an hour."""
+        return f"{self.prefix}:{{#}}:usage:{hour}".encode()
+
+    def reply(self, id: str) -> bytes:
+        """Return the key of what was replied to an operation that may be sent again."""
+        return f"{self.prefix}:{{#}}:reply:{id}".encode()
 
     def of_path(self, path: str) -> tuple[bytes, ...]:
         """Return the keys that come before a hold's: see shared.lua."""

@@ -1,6 +1,6 @@
 """Read the replies of scripts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from budget_core.ledger.bucket import COMMITTED, HELD
@@ -14,6 +14,8 @@ def text(reply: Any) -> Any:
         return reply.decode()
     if isinstance(reply, (list, tuple)):
         return [text(one) for one in reply]
+    if isinstance(reply, dict):
+        return {text(one): text(reply[one]) for one in reply}
     return reply
 
 
@@ -29,16 +31,16 @@ def read(operation: str, arguments: Arguments, reply: Sequence[Any]) -> Sequence
         return word, details[0]
     if operation in ("balance", "history"):
         return word, [_summed(_with_account(row, path, 0), 4) for row in details[0]]
-    amounts, state, expires, actual = details
-    used = None if actual is None else _amounts(actual)
-    return word, (path, arguments["id"], _amounts(amounts), state, expires, used)
+    held, state, expires, actual = details
+    used = None if actual is None else amounts(actual)
+    return word, (path, arguments["id"], amounts(held), state, expires, used)
 
 
 def fresh(arguments: Arguments, expires: int) -> tuple[Any, ...]:
     """Return the hold that was just taken, or the charge, which never expires."""
-    amounts = arguments["amounts"]
-    held = (HELD, expires, None) if expires else (COMMITTED, None, amounts)
-    return arguments["path"], arguments["id"], amounts, *held
+    asked = arguments["amounts"]
+    held = (HELD, expires, None) if expires else (COMMITTED, None, asked)
+    return arguments["path"], arguments["id"], asked, *held
 
 
 def policy(info: Any) -> str:
@@ -46,6 +48,16 @@ def policy(info: Any) -> str:
     servers = [info] if "maxmemory_policy" in info else list(info.values())
     found = [one.get("maxmemory_policy", "noeviction") for one in servers if isinstance(one, dict)]
     return next((one for one in found if one != "noeviction"), "noeviction")
+
+
+def balances(lines: str, accounts: Sequence[str]) -> Iterator[list[Any]]:
+    """Return rows of balances as `remote.Backend` says; the accounts are numbered from 1."""
+    for line in lines.split("\n") if lines else ():
+        account, axis, window, *numbers = line.split("\t")
+        cap, spent, spent_high, held, held_high, start, end = map(int, numbers)
+        spent, held = spent + (spent_high << 52), held + (held_high << 52)
+        place = (accounts[int(account) - 1], axis, window)
+        yield [*place, None if cap < 0 else cap, spent, held, start, end]
 
 
 def _with_account(row: Sequence[Any], path: str, at: int) -> list[Any]:
@@ -59,5 +71,6 @@ def _summed(row: list[Any], at: int) -> list[Any]:
     return [*row[:at], spent + (spent_high << 52), held + (held_high << 52), *row[at + 4 :]]
 
 
-def _amounts(flat: Sequence[Any]) -> dict[str, int]:
+def amounts(flat: Sequence[Any]) -> dict[str, int]:
+    """Return amounts by axis."""
     return dict(zip(flat[::2], flat[1::2], strict=True))

@@ -6,12 +6,14 @@ from importlib.resources import files
 _HOLDS = ("past", "settle")
 _WITH = {  # `shared`, and
     "again": _HOLDS,
+    "balances": ("past", "follow"),
     "commit": _HOLDS,
     "expire": _HOLDS,
     "extend": _HOLDS,
     "history": ("past",),
     "hold": _HOLDS,
     "move": ("past", "follow"),
+    "open_holds": _HOLDS,
     "release": _HOLDS,
     "renew": (*_HOLDS, "admit"),
     "reserve": ("admit",),

@@ -14,7 +14,7 @@
 
 local BASE, NO_DATE, KEPT = 2 ^ 52, 1, 32
 -- a hold
-local PATH, STATE, EXPIRES, AMOUNTS, ACTUAL, CELLS, KNOWN_UNTIL = 1, 2, 3, 4, 5, 6, 7
+local PATH, STATE, EXPIRES, AMOUNTS, ACTUAL, CELLS, KNOWN_UNTIL, TAKEN = 1, 2, 3, 4, 5, 6, 7, 8
 -- a cell, of a window that is over; and a limit, which begins with its current cell. What is spent
 -- and held are two numbers each, of which the second counts in units of `BASE`: a Lua number is
 -- exact up to 2^53 only, and sums have no bound. `CAP` is false for unlimited.

@@ -168,10 +168,12 @@ class Emptier:
         self._connection.execute("SET synchronous_commit = off")
 
     def empty(self) -> None:
-        """Leave no account and no hold."""
+        """Leave no account, no hold and no event."""
         self.execute(
             "DELETE FROM microbudget.limits; DELETE FROM microbudget.past; "
-            "DELETE FROM microbudget.holds; UPDATE microbudget.totals SET accounts = 0"
+            "DELETE FROM microbudget.holds; UPDATE microbudget.totals SET accounts = 0; "
+            "DELETE FROM microbudget.events; UPDATE microbudget.last_event SET number = 0; "
+            "DELETE FROM microbudget.usage; DELETE FROM microbudget.replies"
         )
 
     def execute(self, statements: str) -> list[Any]:

@@ -6,12 +6,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from time import time
 
 import psycopg
 import pytest
 
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.ledger.limit import Limit
+from budget_cpython.ledger.journal import LedgerEvent
 from budget_cpython.ledger.postgres import PostgresLedger
 from tests.ledger.patience import PATIENCE, until
 from tests.ledger.postgres.server import PASSWORD, ROOT_RUNS_AS, WAIT, PostgresServer
@@ -78,6 +80,22 @@ def test_a_promoted_standby_continues_the_ledger(
         assert ledger.commit(hold, {"tokens": 3}).state == "committed"
         (found,) = ledger.balance("org")
         assert (found.spent, found.held) == (3, 5)
+
+
+def test_operators_read_from_a_standby_also_what_is_over_by_then(
+    servers: tuple[PostgresServer, Standby],
+) -> None:
+    primary, standby = servers
+    with closing(PostgresLedger(primary.conninfo(), timeout=PATIENCE)) as ledger:
+        ledger.set_limits("org", [Limit("tokens", 100, "hour"), Limit("tokens", 900)])
+        ledger.reserve("org", {"tokens": 5}, ttl=60)
+        ledger.note([LedgerEvent("a", "org", {})])
+        wait_until_copied(primary)
+    later = psycopg.conninfo.make_conninfo(standby.conninfo(), target_session_attrs="any")
+    with closing(PostgresLedger(later, timeout=PATIENCE, clock=lambda: time() + 7200)) as ledger:
+        assert [(one.window, one.spent) for one in ledger.balances()] == [("hour", 0), ("run", 5)]
+        assert ledger.open_holds() == []
+        assert [one.kind for one in ledger.events()] == ["a"]
 
 
 def test_a_standby_that_is_not_promoted_is_refused_as_one(

@@ -86,8 +86,8 @@ BEGIN
         END IF;
         RETURN jsonb_build_array('refused', refused);
     END IF;
-    INSERT INTO microbudget.holds (root, id, path, amounts, state, expires, limits, cells)
-    VALUES (p_chain[1], p_id, path, amounts, 'held', now + p_ttl, ids, cells)
+    INSERT INTO microbudget.holds (root, id, path, amounts, state, taken, expires, limits, cells)
+    VALUES (p_chain[1], p_id, path, amounts, 'held', now, now + p_ttl, ids, cells)
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RETURN jsonb_build_array('again', now);
