@@ -48,6 +48,8 @@ _OWN = {
     "WindDown": "agent.run_config",
     "budget": "adapters.block",
     "budgeted": "adapters.budgeted",
+    "disable_telemetry": "telemetry.switch",
+    "enable_telemetry": "telemetry.switch",
     "instrument": "adapters.instrumented",
     "open_async_ledger": "ledger.opening",
     "open_ledger": "ledger.opening",

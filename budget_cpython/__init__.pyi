@@ -93,6 +93,8 @@ from budget_cpython.ledger.opening import open_async_ledger as open_async_ledger
 from budget_cpython.ledger.opening import open_ledger as open_ledger
 from budget_cpython.ledger.sqlite import SqliteLedger as SqliteLedger
 from budget_cpython.prices import ListedPrices as ListedPrices
+from budget_cpython.telemetry.switch import disable_telemetry as disable_telemetry
+from budget_cpython.telemetry.switch import enable_telemetry as enable_telemetry
 from budget_cpython.trackers import DailyBudgetTracker as DailyBudgetTracker
 from budget_cpython.trackers import TurnBudgetTracker as TurnBudgetTracker
 from budget_cpython.turn import TurnBudget as TurnBudget

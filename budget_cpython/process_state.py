@@ -16,7 +16,9 @@ calls that wait for a ledger and what it is owed; `LONGEST` and `DEADLINES` are 
 | `FRAME_OWNERS` | the `with`s that generators have entered, by the frame's id | kept | |
 | `TOOL_GROUPS` | groups of processes that run tools | left to the parent | killed |
 | `REPLACED` | methods of other packages that were replaced, once each | kept | |
-| `SWITCHES` | whether `instrument()` is on, and what was said once | kept | |
+| `OBSERVERS` | observers of calls, for telemetry | kept | |
+| `LATE_CALLS` | calls that ended where no observer can be told | left to the parent | |
+| `SWITCHES` | what is on, of `instrument()` and telemetry, and what was said once | kept | |
 
 An open SQLite file is closed before a fork: a child inherits what SQLite remembers of its process's
 locks, but not the locks. A connection that it opens while one is inherited holds none, and what it
@@ -26,6 +28,7 @@ the parent's: used by both, it would count once.
 
 import atexit
 import os
+from collections import deque
 from contextlib import suppress
 from threading import RLock
 from weakref import WeakSet, WeakValueDictionary
@@ -56,6 +59,7 @@ class Switches:
 
     is_instrumented = False
     has_warned = False  # of a call in a block that nothing counts
+    telemetry: "Any" = None  # what `enable_telemetry` made last
 
 
 LOCK = RLock()
@@ -70,6 +74,8 @@ ROUTERS: "WeakValueDictionary[str, Any]" = WeakValueDictionary()
 FRAME_OWNERS: "WeakValueDictionary[int, Any]" = WeakValueDictionary()
 TOOL_GROUPS: "set[int]" = set()
 REPLACED: "set[tuple[Any, str]]" = set()
+OBSERVERS: "list[Any]" = []
+LATE_CALLS: "deque[Any]" = deque(maxlen=1000)
 SWITCHES = Switches()
 
 _forkable: "WeakSet[Forkable]" = WeakSet()
@@ -132,6 +138,7 @@ def _after_fork(in_child: bool) -> None:
         _closed_files.pop().after_fork(in_child)
     if in_child:
         TOOL_GROUPS.clear()
+        LATE_CALLS.clear()
         for one in (*OPEN_CALLS, *_forkable):
             one.begin_again()
     LOCK.release()

@@ -219,6 +219,11 @@ def apart() -> Iterator[None]:
         _ANSWERED.reset(before)
 
 
+def is_answering() -> bool:
+    """Tell whether calls here answer another one, which draws on accounts."""
+    return bool(_ANSWERED.get())
+
+
 def accounts_to_draw_on() -> list[BudgetAccount]:
     """Return the accounts of the blocks around that do not count a call here yet."""
     return distinct([*current_accounts()], _ANSWERED.get())
