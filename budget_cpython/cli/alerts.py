@@ -118,13 +118,14 @@ def _watch(options: argparse.Namespace) -> int:
             if options.once:
                 done = watch.look_once()
                 print(
-                    f"{done.crossings} crossings, {done.delivered} alerts sent, "
-                    f"{done.failed} attempts failed"
+                    f"crossings: {done.crossings}, alerts sent: {done.delivered}, "
+                    f"attempts failed: {done.failed}"
                 )
                 return 1 if done.failed else 0
             ledger.balances("readyz")  # a ledger that cannot be used is an error at once
+            stop = _told_to_stop()
             print("watching for", ", ".join(channel.name for channel in channels), flush=True)
-            watch.look_until(_told_to_stop(), options.every)
+            watch.look_until(stop, options.every)
         finally:
             watch.close()
             ledger.close()

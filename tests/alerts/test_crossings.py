@@ -6,19 +6,20 @@ from budget_core.ledger.limit import Limit
 from budget_core.wall_clock import DAY
 from budget_cpython.alerts.channels import AlertChannel
 from budget_cpython.alerts.crossings import CrossingWatch
-from budget_cpython.ledger import Ledger
 from tests.alerts.support import NOON, calls, channel
+from tests.ledger.engines import Engine, Memory, Sqlite, of
 from tests_micro.support import FakeClock
 
+pytestmark = of(Memory, Sqlite)
 URL = "http://127.0.0.1:1"
 
 
 class World:
     """A ledger, a watch over it, and what was noted."""
 
-    def __init__(self, *channels: AlertChannel) -> None:
+    def __init__(self, engine: Engine, *channels: AlertChannel) -> None:
         self.clock = FakeClock(NOON)
-        self.ledger = Ledger(self.clock)
+        self.ledger = engine.make(self.clock)
         self.channels = channels or (channel(URL),)
         self.watch = self.other()
 
@@ -33,8 +34,8 @@ class World:
         return [(one.account, *(one.details.get(key, 0) for key in keys)) for one in events]
 
 
-def test_each_share_is_noted_once_however_many_look() -> None:
-    world = World()
+def test_each_share_is_noted_once_however_many_look(engine: Engine) -> None:
+    world = World(engine)
     calls(world.ledger, "org", 10, 4)
     assert world.watch.note_crossings() == 0
     world.ledger.charge("org", {"calls": 1})
@@ -47,8 +48,8 @@ def test_each_share_is_noted_once_however_many_look() -> None:
     assert first.details["resets_at"] == NOON + DAY // 2
 
 
-def test_a_share_is_noted_again_in_the_next_window() -> None:
-    world = World()
+def test_a_share_is_noted_again_in_the_next_window(engine: Engine) -> None:
+    world = World(engine)
     calls(world.ledger, "org", 10, 5)
     world.watch.note_crossings()
     world.clock.advance(DAY)
@@ -58,8 +59,8 @@ def test_a_share_is_noted_again_in_the_next_window() -> None:
     assert world.noted() == [("org", 50, 5, 10), ("org", 50, 6, 10)]
 
 
-def test_what_was_crossed_in_windows_that_have_ended_is_noted_late() -> None:
-    world = World()
+def test_what_was_crossed_in_windows_that_have_ended_is_noted_late(engine: Engine) -> None:
+    world = World(engine)
     calls(world.ledger, "org", 10, 0, "hour")
     world.watch.note_crossings()
     for spent in (8, 0, 5, 4):
@@ -70,8 +71,8 @@ def test_what_was_crossed_in_windows_that_have_ended_is_noted_late() -> None:
     assert world.other().note_crossings() == 0
 
 
-def test_a_first_look_goes_back_a_day() -> None:
-    world = World()
+def test_a_first_look_goes_back_a_day(engine: Engine) -> None:
+    world = World(engine)
     calls(world.ledger, "org", 10, 5, "hour")
     world.clock.advance(DAY - 3600)
     world.ledger.charge("org", {"calls": 6})
@@ -80,8 +81,8 @@ def test_a_first_look_goes_back_a_day() -> None:
     assert world.noted() == [("org", 50, 6, 10)]
 
 
-def test_a_changed_limit_has_crossings_of_its_own() -> None:
-    world = World()
+def test_a_changed_limit_has_crossings_of_its_own(engine: Engine) -> None:
+    world = World(engine)
     calls(world.ledger, "org", 10, 10)
     assert world.watch.note_crossings() == 3
     world.ledger.set_limits("org", [Limit("calls", 30, "day")])
@@ -94,8 +95,8 @@ def test_a_changed_limit_has_crossings_of_its_own() -> None:
     assert world.watch.note_crossings() == 0
 
 
-def test_a_rolling_window_has_one_crossing_in_each_of_its_lengths() -> None:
-    world = World()
+def test_a_rolling_window_has_one_crossing_in_each_of_its_lengths(engine: Engine) -> None:
+    world = World(engine)
     calls(world.ledger, "org", 10, 6, "rolling 3600/6")
     assert world.watch.note_crossings() == 1
     for _ in range(11):
@@ -108,15 +109,19 @@ def test_a_rolling_window_has_one_crossing_in_each_of_its_lengths() -> None:
 
 
 @pytest.mark.parametrize(("cap", "spent", "noted"), [(None, 9, 0), (0, 0, 0), (0, 1, 3), (1, 1, 3)])
-def test_limits_of_nothing_and_of_everything(cap: int | None, spent: int, noted: int) -> None:
-    world = World()
+def test_limits_of_nothing_and_of_everything(
+    cap: int | None, spent: int, noted: int, engine: Engine
+) -> None:
+    world = World(engine)
     calls(world.ledger, "org", cap, spent, "run")
     assert world.watch.note_crossings() == noted
 
 
-def test_only_what_some_channel_wants_is_noted() -> None:
+def test_only_what_some_channel_wants_is_noted(engine: Engine) -> None:
     world = World(
-        channel(URL, at=(10,), accounts=("org/a",)), channel(URL, "b", at=(20,), accounts=("org",))
+        engine,
+        channel(URL, at=(10,), accounts=("org/a",)),
+        channel(URL, "b", at=(20,), accounts=("org",)),
     )
     for path in ("org", "org/a", "org/b"):
         world.ledger.set_limits(path, [Limit("calls", 10, "day")])
@@ -126,8 +131,8 @@ def test_only_what_some_channel_wants_is_noted() -> None:
     assert world.noted() == [("org", 20, 18, 10), ("org/a", 10, 9, 10)]
 
 
-def test_a_forecast_is_noted_once_in_a_window() -> None:
-    world = World(channel(URL, at=(), forecast=True))
+def test_a_forecast_is_noted_once_in_a_window(engine: Engine) -> None:
+    world = World(engine, channel(URL, at=(), forecast=True))
     calls(world.ledger, "org", 100, 40)
     assert world.watch.note_crossings() == 0  # at noon 40 of 100 last until midnight
     world.ledger.charge("org", {"calls": 20})
@@ -140,8 +145,8 @@ def test_a_forecast_is_noted_once_in_a_window() -> None:
     assert event.name == f"forecast/org/calls/day/{NOON - DAY // 2}/100"
 
 
-def test_accounts_with_long_paths_have_names_too() -> None:
-    world = World()
+def test_accounts_with_long_paths_have_names_too(engine: Engine) -> None:
+    world = World(engine)
     path = "/".join(str(number) * 64 for number in range(8))
     calls(world.ledger, path, 10, 10)
     assert world.watch.note_crossings() == 3

@@ -1,0 +1,106 @@
+"""The commands `microbudget alerts watch` and `microbudget alerts test`, and `--alerts`."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from budget_cpython.cli import main
+from budget_cpython.ledger.opening import open_ledger
+from tests.alerts.support import Receiver, calls
+from tests.ports import kept_port
+from tests.proxy.support import ProxyCommand, until
+from tests.serve.support import Service
+
+
+class Alerts(Service):
+    """The command `microbudget alerts`."""
+
+    COMMAND = ["alerts"]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> str:
+    """Return the URL of a ledger with an account that is at half of its limit."""
+    url = f"sqlite:{tmp_path / 'ledger.db'}"
+    with closing(open_ledger(url)) as opened:
+        calls(opened, "org/team", 10, 5, "run")
+    return url
+
+
+def settings(folder: Path, **urls: str) -> str:
+    """Write channels at 50 percent, and return the file's path."""
+    rows = [f'[[alerts]]\nname = "{name}"\nto = "{url}"\nat = 50\n' for name, url in urls.items()]
+    file = folder / "budgets.toml"
+    file.write_text('[accounts."org"]\nlimit = "100 calls/day"\n\n' + "\n".join(rows))
+    return str(file)
+
+
+def test_a_test_says_what_became_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Receiver() as receiver, kept_port() as port:
+        file = settings(tmp_path, ops=receiver.url, nowhere=f"http://127.0.0.1:{port}")
+        assert main(["alerts", "test", file]) == 1
+        said = capsys.readouterr()
+        assert (said.out, said.err) == ("ops: sent\n", "nowhere: ConnectError\n")
+        assert main(["alerts", "test", file, "--to", "ops"]) == 0
+        assert len(set(receiver.ids)) == 2
+    assert main(["alerts", "test", file, "--to", "desk"]) == 2
+    assert "no channel is named 'desk': there are ops, nowhere" in capsys.readouterr().err
+
+
+def test_one_look_sends_what_is_due(
+    tmp_path: Path, ledger: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Receiver(lambda number: 500 if number == 2 else 200) as receiver:
+        command = ["alerts", "watch", settings(tmp_path, ops=receiver.url), "--once"]
+        assert main([*command, "--ledger", ledger]) == 0
+        assert capsys.readouterr().out == "crossings: 1, alerts sent: 1, attempts failed: 0\n"
+        (body,) = receiver.bodies
+        assert body["subject"] == "org/team"
+        with closing(open_ledger(ledger)) as opened:
+            calls(opened, "lab", 2, 1, "run")
+        assert main([*command, "--ledger", ledger]) == 1
+        assert capsys.readouterr().out == "crossings: 1, alerts sent: 0, attempts failed: 1\n"
+
+
+def test_what_is_wrong_is_said_at_once(
+    tmp_path: Path, ledger: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "budgets.toml"
+    file.write_text('[[alerts]]\nto = "https://example.com"\nat = "many"\n')
+    assert main(["alerts", "watch", str(file), "--ledger", ledger]) == 2
+    assert main(["serve", "--engine", ledger, "--alerts", str(file)]) == 2
+    assert capsys.readouterr().err.count("whole percents") == 2
+    assert main(["alerts", "test", str(tmp_path / "none")]) == 1
+
+
+def test_a_watch_runs_until_it_is_told_to_stop(tmp_path: Path, ledger: str) -> None:
+    with Receiver() as receiver:
+        file = settings(tmp_path, ops=receiver.url)
+        with Alerts("watch", file, "--ledger", ledger, "--every", "0.05") as watch:
+            assert watch.url == "watching for ops"
+            until(lambda: len(receiver.ids) == 1)
+            with closing(open_ledger(ledger)) as opened:
+                calls(opened, "lab", 2, 1, "run")
+            until(lambda: len(receiver.ids) == 2)
+            assert watch.end() == (0, "")
+
+
+def test_a_service_sends_alerts(tmp_path: Path, ledger: str) -> None:
+    with Receiver() as receiver:
+        file = settings(tmp_path, ops=receiver.url)
+        more: tuple[Any, ...] = ("--engine", ledger, "--listen", "127.0.0.1:0", "--alerts", file)
+        with Service(*more) as service:
+            until(lambda: len(receiver.ids) == 1)
+            assert service.end() == (0, "")
+
+
+@pytest.mark.parametrize("option", ["--settings", "--alerts"])
+def test_a_proxy_sends_alerts(tmp_path: Path, ledger: str, option: str) -> None:
+    with Receiver() as receiver:
+        file = settings(tmp_path, ops=receiver.url)
+        more = ("--upstream", "openai=http://localhost:1", "--limit", "9 calls", option, file)
+        with ProxyCommand(*more, "--ledger", ledger) as proxy:
+            until(lambda: len(receiver.ids) == 1)
+            assert proxy.end() == (0, "")
