@@ -18,10 +18,11 @@ from budget_cpython.ledger.journal import (
 )
 from budget_cpython.ledger.redis import journal as redis_journal
 from tests.ledger.engines import (
+    ENGINES,
     AwaitedPostgres,
     AwaitedRedis,
+    AwaitedSqlite,
     Engine,
-    Memory,
     Postgres,
     Redis,
     of,
@@ -29,7 +30,7 @@ from tests.ledger.engines import (
 from tests_micro.support import FakeClock
 
 NOON = 20_000 * DAY + DAY // 2
-ALL = (Memory, Redis, Postgres, AwaitedRedis, AwaitedPostgres)
+ALL = (*ENGINES, AwaitedSqlite, AwaitedRedis, AwaitedPostgres)
 WINDOWS = ("run", "hour", "day", "rolling 7200/4", "rolling 86400/24", "month")
 PATHS = ("org", "org/a", "org/a/b", "org/c", "org-2", "org2", "org2/a")
 ONE = {"tokens": 1}
@@ -109,6 +110,22 @@ def test_balances_before_the_clock_is_set_are_those_of_each_account(engine: Engi
         clock.now = now
         assert as_rows(ledger.balances()) == one_by_one(ledger, "")
         ledger.charge("org", ONE)
+
+
+@of(*ALL)
+def test_balances_of_a_window_that_comes_again_are_those_of_each_account(engine: Engine) -> None:
+    clock = FakeClock(NOON)
+    ledger = engine.make(clock)
+    limits = [Limit("tokens", 100, "hour"), Limit("tokens", 900, "rolling 14400/4")]
+    ledger.set_limits("org", limits)
+    for hour, counted in ((0, [1, 1]), (3, [1, 2]), (0, [2, 2]), (2, [1, 3]), (3, [2, 5])):
+        clock.now = NOON + 3600 * hour
+        if hour == 0:
+            ledger.set_limits("org", limits)  # which goes back with the clock
+        found = as_rows(ledger.balances())
+        assert found == one_by_one(ledger, "")
+        ledger.charge("org", ONE)
+        assert [one.spent for one in ledger.balances()] == counted
 
 
 @of(*ALL)

@@ -62,8 +62,8 @@ class SqliteLedger(Passthrough):
         """Open the file of a ledger for reading alone: an `sqlite3.Connection` to close after use.
 
         It has the tables `balances`, `holds_live`, `history`, `events` and `usage`, with times in
-        Unix seconds and `NULL` for unlimited and never, as the last operation on each account left them. A fork
-        closes it. Raises `LedgerUnavailableError`.
+        Unix seconds and `NULL` for unlimited and never, as the last operation on each account left
+        them. A fork closes it. Raises `LedgerUnavailableError`.
         """
         return open_read_only(LedgerFile(path))
 

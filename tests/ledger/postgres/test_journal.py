@@ -49,6 +49,18 @@ def test_no_event_is_seen_before_one_of_a_smaller_number() -> None:
         assert [one.number for one in ledger.events(after=1)] == [2, 3]
 
 
+def test_an_operation_that_is_sent_again_counts_once() -> None:
+    used = '[[7200, "org", "m", "", {"tokens": 5}]]'
+    with closing(opened()) as ledger, psycopg.connect(server().conninfo()) as again:
+        assert ledger.note([ONE]) == [1]
+        for _ in range(2):
+            assert again.execute(NOTE.encode()).fetchall() == [(["ok", [2]],)]
+            again.execute(f"SELECT {SCHEMA}.add_usage('other', %s, 0, 0)".encode(), (used,))
+        again.commit()
+        assert [one.number for one in ledger.events()] == [1, 2]
+        assert [one.amounts for one in ledger.usage()] == [{"tokens": 5}]
+
+
 def test_a_number_that_was_not_committed_is_given_again() -> None:
     with closing(opened()) as ledger, psycopg.connect(server().conninfo()) as slow:
         assert ledger.note([ONE]) == [1]

@@ -13,6 +13,7 @@ from redis.crc import key_slot
 
 from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableError
 from budget_core.ledger.limit import Limit
+from budget_cpython.ledger.journal import HourOfUsage, LedgerEvent
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.redis.keys import Keys
 from tests.ledger.patience import PATIENCE, until
@@ -73,6 +74,35 @@ def test_asyncio_uses_a_cluster(cluster: RedisServer, client: Any) -> None:
     asyncio.run(play())
 
 
+def test_operators_read_from_a_cluster(cluster: RedisServer, client: Any) -> None:
+    event = LedgerEvent("a", "org", {}, "once")
+    row = HourOfUsage(7200, "org", "m", "", {"tokens": 5})
+
+    async def play() -> None:
+        nodes = redis.asyncio.RedisCluster(
+            host="127.0.0.1", port=cluster.port, socket_timeout=PATIENCE
+        )
+        awaited, blocking = AsyncRedisLedger(nodes), RedisLedger(client)
+        for number in range(4):
+            await awaited.set_limits(f"org{number}", [Limit("tokens", 5, ROLLING)])
+            await awaited.reserve(f"org{number}", {"tokens": number})
+        assert [one.held for one in await awaited.balances()] == [0, 1, 2, 3]
+        assert blocking.balances() != []
+        assert [one.path for one in await awaited.open_holds()] == [
+            one.path for one in blocking.open_holds()
+        ]
+        assert len(blocking.open_holds("org3")) == 1
+        assert await awaited.note([event]) == [1]
+        assert blocking.note([event, event._replace(name="")]) == [0, 2]
+        await awaited.add_usage([row])
+        blocking.add_usage([row])
+        assert [one.number for one in await awaited.events()] == [1, 2]
+        assert await awaited.usage() == [row._replace(amounts={"tokens": 10})]
+        await nodes.aclose()
+
+    asyncio.run(play())
+
+
 def test_flushed_scripts_are_loaded_again(client: Any) -> None:
     ledger = RedisLedger(client)
     ledger.set_limits("org", [Limit("tokens", 5, ROLLING)])
@@ -101,4 +131,6 @@ def test_the_keys_of_a_path_are_in_the_slot_of_its_root() -> None:
     for path in ("org", "org/team/agent"):
         keys = [*ours.of_path(path), ours.hold(path, "k{}"), ours.hold(path, "#1")]
         assert {key_slot(key) for key in keys} == {key_slot(b"org")}
-    assert key_slot(ours.accounts) == key_slot(ours.roots)
+        assert key_slot(ours.account(path)) == key_slot(b"org")
+    lists = [ours.roots, ours.hours, ours.usage(7200), ours.reply("#1"), *ours.events]
+    assert {key_slot(key) for key in lists} == {key_slot(ours.accounts)}

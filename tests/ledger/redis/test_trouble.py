@@ -20,6 +20,7 @@ from budget_core.ledger.errors import LedgerFullError, LedgerUnavailableError
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Hold
 from budget_cpython.ledger import remote
+from budget_cpython.ledger.journal import HourOfUsage, LedgerEvent
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from tests.ledger.engines import in_loop
 from tests.ledger.patience import NO_HURRY, PATIENCE, until
@@ -253,6 +254,54 @@ def test_an_answer_cut_off_is_asked_for_again_and_counts_once(
         ledger.charge("org", {"tokens": 1})
         assert not cut.is_set()
         assert figures(ledger) == (5, 0)
+
+
+def test_what_was_noted_before_an_answer_was_cut_off_is_noted_once(
+    shared: RedisServer, tmp_path: Path
+) -> None:
+    cut = threading.Event()
+    row = HourOfUsage(7200, "org", "m", "", {"tokens": 5})
+    with (
+        cutting(tmp_path / "s", shared.socket, cut) as url,
+        closing(RedisLedger(url, timeout=PATIENCE)) as ledger,
+    ):
+        first = LedgerEvent("a", "", {}, "first")
+        assert ledger.note([first]) == [1]
+        ledger.add_usage([row])
+        cut.set()
+        assert ledger.note([LedgerEvent("a", "", {}), first, LedgerEvent("a", "", {}, "b")]) == [
+            2,
+            0,
+            3,
+        ]
+        assert not cut.is_set()
+        cut.set()
+        ledger.add_usage([row])
+        assert not cut.is_set()
+        assert [one.number for one in ledger.events()] == [1, 2, 3]
+        assert ledger.usage() == [row._replace(amounts={"tokens": 10})]
+
+
+def test_operators_read_from_a_replica_also_windows_that_are_over(own: RedisServer) -> None:
+    now = 20_000 * 86_400
+    row = HourOfUsage(now, "org", "m", "", {"tokens": 5})
+    with (
+        closing(RedisLedger(own.url, timeout=PATIENCE, clock=lambda: now)) as ledger,
+        closing(own.client()) as primary,
+    ):
+        ledger.set_limits("org", [Limit("tokens", 9, "hour"), Limit("tokens", 9)])
+        ledger.charge("org", {"tokens": 5})
+        ledger.reserve("org", {"tokens": 1}, ttl=86_400)
+        ledger.note([LedgerEvent("a", "", {})])
+        ledger.add_usage([row])
+        primary.replicaof("127.0.0.1", 1)
+        now += 3600
+        assert [(one.window, one.spent) for one in ledger.balances()] == [("hour", 0), ("run", 5)]
+        assert [one.amounts for one in ledger.open_holds()] == [{"tokens": 1}]
+        assert [one.number for one in ledger.events()] == [1]
+        assert ledger.usage() == [row]
+        with pytest.raises(LedgerUnavailableError, match="read only"):
+            ledger.note([LedgerEvent("a", "", {})])
 
 
 def test_scripts_that_were_flushed_are_loaded_again(
