@@ -2,8 +2,8 @@
 
 All other state is of an object, of a context (`ContextVar`), or a cache of what can be computed
 again. The core's own is in its ledger room: `records.ROOMS` and `llm_account.IN_PROCESS` have the
-calls that wait for a ledger and what it is owed; `LONGEST` and `DEADLINES` are functions that
-`budget_cpython.ledger` adds.
+calls that wait for a ledger and what it is owed; `LONGEST`, `DEADLINES` and `ATTEMPTS` are
+functions that `budget_cpython.ledger` adds.
 
 | state | for | in a forked child | at the end |
 | --- | --- | --- | --- |
@@ -18,6 +18,7 @@ calls that wait for a ledger and what it is owed; `LONGEST` and `DEADLINES` are 
 | `REPLACED` | methods of other packages that were replaced, once each | kept | |
 | `OBSERVERS` | observers of calls, for telemetry | kept | |
 | `LATE_CALLS` | calls that ended where no observer can be told | left to the parent | |
+| `UNTOLD` | what operators are still to be told: refusals, usage | left to the parent | told |
 | `SWITCHES` | what is on, of `instrument()` and telemetry, and what was said once | kept | |
 
 An open SQLite file is closed before a fork: a child inherits what SQLite remembers of its process's
@@ -76,6 +77,7 @@ TOOL_GROUPS: "set[int]" = set()
 REPLACED: "set[tuple[Any, str]]" = set()
 OBSERVERS: "list[Any]" = []
 LATE_CALLS: "deque[Any]" = deque(maxlen=1000)
+UNTOLD: "set[Any]" = set()
 SWITCHES = Switches()
 
 _forkable: "WeakSet[Forkable]" = WeakSet()
@@ -106,10 +108,20 @@ def at_end(function: "Callable[[], object]") -> None:
     _endings.append(function)
 
 
+def tell_at_end(one: "Any") -> None:
+    """Have an object's `flush` called at the end of the process, while it is in `UNTOLD`."""
+    if one not in UNTOLD:
+        atexit.register(_end)
+        UNTOLD.add(one)
+
+
 def _end() -> None:
     for _ in range(len(OPEN_CALLS)):
         with suppress(Exception):  # a daemon thread settles it, and may begin others
             OPEN_CALLS.pop().abandon()
+    while UNTOLD:
+        with suppress(Exception):  # the others are still to be told
+            UNTOLD.pop().flush()
     while _endings:
         with suppress(Exception):  # the others are still to be called
             _endings.pop()()
@@ -138,6 +150,7 @@ def _after_fork(in_child: bool) -> None:
         _closed_files.pop().after_fork(in_child)
     if in_child:
         TOOL_GROUPS.clear()
+        UNTOLD.clear()
         LATE_CALLS.clear()
         for one in (*OPEN_CALLS, *_forkable):
             one.begin_again()

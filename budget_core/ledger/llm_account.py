@@ -15,7 +15,15 @@ from budget_core.ledger.errors import (
 )
 from budget_core.ledger.llm_hold import LlmHold
 from budget_core.ledger.outbox import CHARGE, COMMIT, RELEASE, Entry, Outbox, check_account, new_key
-from budget_core.ledger.records import TTL, Hold, by_ledger, check_ttl, check_wait, origin
+from budget_core.ledger.records import (
+    TTL,
+    Hold,
+    as_one_call,
+    by_ledger,
+    check_ttl,
+    check_wait,
+    origin,
+)
 from budget_core.monotonic import MONOTONIC
 from budget_core.provider import maybe_await
 
@@ -158,10 +166,13 @@ class LedgerAccount:
         terms = (model, prompt, limit, price, clamp, key, final)
         try:
             if not (self.wait_ms and waits):
-                return await self._clamped(terms)
-            if getattr(self.ledger, "WAITS_ELSEWHERE", False):
-                return await self._clamped(terms, _now() + self.wait_ms)
-            return await self._in_turn(terms)
+                asking = self._clamped(terms)
+            elif getattr(self.ledger, "WAITS_ELSEWHERE", False):
+                asking = self._clamped(terms, _now() + self.wait_ms)
+            else:
+                asking = self._in_turn(terms)
+            held: LlmHold = await as_one_call(self.path, clamp, asking)
+            return held
         except BaseException:
             if key is not None:
                 self._shared.disclaim(self.path, key)

@@ -21,6 +21,7 @@ except (ImportError, AttributeError):
 ROOMS: "MutableMapping[Any, Any]" = by_ledger()  # in which the calls of this process wait
 LONGEST: "list[Callable[[str, int], int]]" = []  # the answer to a model's prompt, 0 if unknown
 DEADLINES: "list[Callable[[], float]]" = []  # of the code that waits: each returns the seconds left
+ATTEMPTS: "list[Callable[[str, bool, Any], Any]]" = []  # each awaits what may ask several times
 
 
 class Hold:
@@ -174,6 +175,16 @@ def check_wait(wait: "Any") -> int:
 def time_to_wait(wait: "Any") -> int:
     """Return the milliseconds that a call may wait now: `wait` seconds, within all deadlines."""
     return min([check_wait(wait)] + [check_wait(left()) for left in DEADLINES])
+
+
+def as_one_call(path: str, strict: bool, asking: "Any") -> "Any":
+    """Return what is to be awaited in the place of a call on a path that may ask several times.
+
+    One that is not `strict` is made whatever the ledger says.
+    """
+    for attempt in ATTEMPTS:
+        asking = attempt(path, strict, asking)
+    return asking
 
 
 def origin(ledger: "Any") -> "Any":

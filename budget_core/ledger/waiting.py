@@ -7,7 +7,7 @@ import time
 from budget_core.ledger.checks import check_amounts, check_path, root
 from budget_core.ledger.errors import BudgetExceededError, UnknownHoldError
 from budget_core.ledger.outbox import finish, new_key, reserve_or_undo
-from budget_core.ledger.records import ROOMS, TTL, origin, time_to_wait
+from budget_core.ledger.records import ROOMS, TTL, as_one_call, origin, time_to_wait
 from budget_core.monotonic import MONOTONIC
 from budget_core.provider import maybe_await
 from budget_core.waking import cancellations, from_any_thread, raise_lost, wait_for_event
@@ -54,7 +54,8 @@ def reserve_blocking(
         event.clear()
 
     waiter = _Waiter(path, amounts, key, ttl, wait, pause, event.set)
-    hold: Hold = finish(room_of(ledger).reserve(_asks(ledger), waiter))
+    asking = room_of(ledger).reserve(_asks(ledger), waiter)
+    hold: Hold = finish(as_one_call(path, True, asking))
     return hold
 
 
@@ -80,7 +81,9 @@ async def reserve_waiting(
         event.clear()
 
     waiter = _Waiter(path, amounts, key, ttl, wait, pause, from_any_thread(event.set))
-    return await room_of(ledger).reserve(ask or undoing(_asks(ledger)), waiter)
+    asking = room_of(ledger).reserve(ask or undoing(_asks(ledger)), waiter)
+    hold: Hold = await as_one_call(path, True, asking)
+    return hold
 
 
 def undoing(ask: "Ask") -> "Ask":

@@ -8,7 +8,7 @@ from budget_core.checks import NoLock
 from budget_core.ledger import lease
 from budget_core.ledger._types import AnyLedger, LedgerProtocol
 from budget_core.ledger.outbox import finish
-from budget_core.ledger.records import TTL, Hold, wake
+from budget_core.ledger.records import TTL, Hold, as_one_call, wake
 from budget_core.ledger.waiting import reserve_blocking
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.ledger.locks import TaskGate, ThreadGate
@@ -58,6 +58,10 @@ class AsyncLeasedLedger(lease.LeasedLedger, AsyncPassthrough):
         self._leases = {}
         self._lock = self.LOCK()
         self._gate = self.GATE()
+
+    async def _claim_more(self, path: str, *rest: Any) -> Hold:
+        hold: Hold = await as_one_call(path, True, super()._claim_more(path, *rest))
+        return hold
 
     async def _do(self, operation: str, *arguments: Any) -> Any:
         return await self.upstream.ask(operation, *arguments)

@@ -5,7 +5,9 @@ from functools import lru_cache
 from threading import Lock
 
 from budget_core.ledger import memory
+from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.records import Balance
+from budget_cpython.ledger.refusals import RefusalLog
 from budget_cpython.ledger.selection import check_selected, is_below
 from budget_cpython.ledger.windows import parse_window
 from budget_cpython.wall_clock import WALL
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from budget_core.ledger.limit import Limit
     from budget_core.ledger.records import Hold
     from budget_core.ledger.window import Window
     from budget_cpython.ledger.journal import HourOfUsage, LedgerEvent, OpenHold
@@ -54,7 +57,16 @@ class Ledger(memory.Ledger):
         )
         self.made_in = os.getpid()
         self._notes: MemoryJournal | None = None
+        self._refusals = RefusalLog(self)
         self._taken_ms: dict[str, int] = {}  # when live holds were taken, and some others
+
+    def set_limits(self, path: str, limits: "Sequence[Limit]") -> None:
+        """Give an account these limits and no others, and note what changed."""
+        from budget_cpython.ledger.limit_changes import change_of, changed_by
+
+        before = self.limits(path)
+        super().set_limits(path, limits)
+        self.note(change_of(path, before, self.limits(path), changed_by()))
 
     def balances(self, path: str = "") -> "list[Balance]":
         """Return the balance of each account's own limits, by path, axis and window."""
@@ -116,6 +128,15 @@ class Ledger(memory.Ledger):
         with self._lock:
             return self._journal.usage(path, since)
 
+    def expire(self) -> int:
+        """Count expired holds as spent; return how many there were."""
+        self._refusals.flush()
+        return super().expire()
+
+    def close(self) -> None:
+        """Note what was refused: this ledger ends with its process."""
+        self._refusals.flush()
+
     @property
     def _journal(self) -> "MemoryJournal":
         if self._notes is None:
@@ -123,6 +144,13 @@ class Ledger(memory.Ledger):
 
             self._notes = MemoryJournal()
         return self._notes
+
+    def _take(self, path: str, *rest: "Any") -> "Hold":
+        try:
+            return super()._take(path, *rest)
+        except BudgetExceededError as error:
+            self._refusals.add(path, error)
+            raise
 
     def _keep(self, name: str, hold: "Hold", now: int, expires: int) -> None:
         super()._keep(name, hold, now, expires)

@@ -9,6 +9,7 @@ from budget_core.checks import check_count
 from budget_core.errors import refuse
 from budget_core.ledger.checks import check_amounts, check_key, check_path
 from budget_core.ledger.errors import (
+    BudgetExceededError,
     HoldSettledError,
     KeyReusedError,
     LedgerError,
@@ -21,9 +22,12 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.limit import Limit, LimitReader
 from budget_core.ledger.records import TTL, Balance, Hold, check_hold, check_ttl, wake
 from budget_core.ledger.waiting import reserve_waiting
+from budget_core.log import log
 from budget_core.until import stamp
 from budget_core.wall_clock import DAY
+from budget_cpython.ledger.limit_changes import change_of, changed_by
 from budget_cpython.ledger.passthrough import BlockingLedger
+from budget_cpython.ledger.refusals import RefusalLog
 from budget_cpython.ledger.remote_journal import RemoteJournal
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.process_state import begin_again_in_children
@@ -87,6 +91,7 @@ class AsyncRemoteLedger(RemoteJournal):
         if check_count("keep", keep) > MAX_KEEP:
             refuse("keep", f"at most {MAX_KEEP} seconds", keep)
         self._keep_ms = keep * 1000
+        self._refusals = RefusalLog(self)
         self._reserved = secrets.randbelow(SWEEP_EVERY)  # programs may be short
         self.begin_again()
         begin_again_in_children(self)
@@ -101,8 +106,13 @@ class AsyncRemoteLedger(RemoteJournal):
     async def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
         """Replace an account's limits by these; an empty list removes the account."""
         rows = [(axis, window.name, cap) for axis, window, cap in self._reader.read(limits)]
-        most = self._max_accounts
+        most, before = self._max_accounts, await self.limits(path)
         await self._ask("set_limits", check_path(path), limits=rows, max_accounts=most)
+        after = [Limit(axis, cap, window) for axis, window, cap in rows]
+        try:
+            await self.note(change_of(path, before, after, changed_by()))
+        except LedgerError as error:
+            log("debug", f"a change of limits could not be noted: {error}")
 
     async def limits(self, path: str) -> list[Limit]:
         """Return an account's own limits."""
@@ -137,18 +147,18 @@ class AsyncRemoteLedger(RemoteJournal):
     ) -> Hold:
         asked = self._check_axes(check_amounts(amounts, True))
         held = {axis: asked[axis] for axis in asked if asked[axis] is not None}
-        hold = Hold(
-            *await self._ask(
-                operation,
-                check_path(path),
-                amounts=held,
-                unbounded=[axis for axis in asked if axis not in held],
-                counted=[axis for axis in asked if axis not in self._reader.known],
-                id=self._new_id() if key is None else check_key(key),
-                ttl_ms=check_ttl(ttl),
-                **former,
-            )
-        )
+        given = {
+            "amounts": held,
+            "unbounded": [axis for axis in asked if axis not in held],
+            "counted": [axis for axis in asked if axis not in self._reader.known],
+            "id": self._new_id() if key is None else check_key(key),
+            "ttl_ms": check_ttl(ttl),
+        }
+        try:
+            hold = Hold(*await self._ask(operation, check_path(path), **given, **former))
+        except BudgetExceededError as error:
+            await self._refusals.add_awaited(path, error)
+            raise
         self._reserved += 1
         if self._reserved % SWEEP_EVERY == 0:
             await self._sweep()
@@ -200,6 +210,7 @@ class AsyncRemoteLedger(RemoteJournal):
 
     async def expire(self) -> int:
         """Count expired holds as spent; return how many there were."""
+        await self._refusals.flush_awaited()
         return int(await self._ask("expire", ""))
 
     async def balance(self, path: str) -> list[Balance]:
@@ -212,6 +223,7 @@ class AsyncRemoteLedger(RemoteJournal):
 
     async def close(self) -> None:
         """Close the connections."""
+        await self._refusals.flush_awaited()
         await self._backend.close()
 
     async def _ask_hold(self, operation: str, hold: Hold, **arguments: Any) -> Hold:

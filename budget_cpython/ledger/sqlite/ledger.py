@@ -4,8 +4,12 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from budget_core.ledger.errors import BudgetExceededError
+from budget_core.ledger.limit import Limit
 from budget_core.wall_clock import DAY
+from budget_cpython.ledger.limit_changes import changed_by
 from budget_cpython.ledger.passthrough import Passthrough
+from budget_cpython.ledger.refusals import RefusalLog
 from budget_cpython.ledger.sqlite.connection import SqliteConnection
 from budget_cpython.ledger.sqlite.group_commit import GroupCommit
 from budget_cpython.ledger.sqlite.ledger_file import LedgerFile
@@ -56,6 +60,7 @@ class SqliteLedger(Passthrough):
         self.path = file.path
         core = LoadedJournal(clock, windows, axes=axes, max_accounts=max_accounts, keep=keep)
         self._commits = GroupCommit(SqliteConnection(file, timeout), core.perform)
+        self._refusals = RefusalLog(self)
 
     @staticmethod
     def view(path: "str | os.PathLike[str]") -> ReadOnlyConnection:
@@ -75,11 +80,16 @@ class SqliteLedger(Passthrough):
         """
         back_up(LedgerFile(path), os.fspath(copy))
 
+    def set_limits(self, path: str, limits: Sequence[Limit]) -> None:
+        """Give an account these limits and no others, and note what changed."""
+        self._settle("set_limits", path, limits, changed_by())
+
     def expire(self) -> int:
         """Count as spent what holds stand for that are over; return how many there were.
 
         Each transaction settles some, so that others need not wait for all.
         """
+        self._refusals.flush()
         count = 0
         while found := super().expire():
             count += found
@@ -90,6 +100,7 @@ class SqliteLedger(Passthrough):
 
         Raises `LedgerUnavailableError` if it is in use for the whole of `timeout`.
         """
+        self._refusals.flush()
         self._commits.close()
 
     def __enter__(self) -> "SqliteLedger":
@@ -102,7 +113,11 @@ class SqliteLedger(Passthrough):
         return f"{type(self).__name__}({self.path!r})"
 
     def _do(self, operation: str, *arguments: Any) -> Any:
-        found = self._commits.run(operation, *arguments)
+        try:
+            found = self._commits.run(operation, *arguments)
+        except BudgetExceededError as error:
+            self._refusals.add(getattr(arguments[0], "path", arguments[0]), error)
+            raise
         while found is None and operation in READS:
             found = self._commits.run(operation, *arguments)
         return found

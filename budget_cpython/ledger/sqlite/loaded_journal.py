@@ -6,6 +6,7 @@ from json import dumps, loads
 from typing import Any
 
 from budget_core.ledger.bucket import Bucket
+from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Balance
 from budget_core.ledger.window import NO_DATE
 from budget_cpython.ledger.journal import (
@@ -18,12 +19,14 @@ from budget_cpython.ledger.journal import (
     checked_events,
     checked_usage,
 )
+from budget_cpython.ledger.limit_changes import change_of
 from budget_cpython.ledger.selection import check_selected
 from budget_cpython.ledger.sqlite import rows
 from budget_cpython.ledger.sqlite.loaded_ledger import LoadedLedger
 
 TRIMMED = 16  # old rows that go with each operation, beside as many as it adds
 
+_LIMITS = "SELECT axis, cap, window FROM buckets WHERE current AND account = ?"
 _BALANCES = rows.BUCKET + " FROM buckets WHERE current AND {} ORDER BY account, axis, window"
 _HOLDS = (
     "SELECT number, crc, name, path, amounts, buckets, state, expires, actual, taken FROM holds"
@@ -50,6 +53,13 @@ _USAGE = (
 
 class LoadedJournal(LoadedLedger):
     """A `LoadedLedger` that also answers and notes what operators ask of a file."""
+
+    def set_limits(self, path: str, limits: Sequence[Limit], by: str = "") -> None:
+        """Give an account these limits and no others, and note what changed, `by` whom."""
+        before = [Limit(*row) for row in self._db.execute(_LIMITS, (path,)).fetchall()]
+        super().set_limits(path, limits)
+        after = [one.limit() for one in self._accounts.get(path, ())]
+        self.note(change_of(path, before, after, by))
 
     def balances(self, path: str = "") -> list[Balance]:
         """Return the balance of each account's own limits, by path, axis and window."""
