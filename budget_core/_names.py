@@ -16,6 +16,7 @@ monotonic MonotonicClock
 policy TurnBudgetPolicy
 prices Price
 provider ChatResponse ToolCall
+repeats RepeatedCallError
 threads thread_lock
 tracker BudgetTracker TurnBudgetTracker
 turn_budget TurnBudget

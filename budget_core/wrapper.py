@@ -32,12 +32,16 @@ class BudgetWrapper:
     `count_tokens`, `max_tokens`, `ttl`, `key`, `raises`, `wait` and `expect` belong to it; see
     docs/ledger.md.
 
+    With `repeats`, `RepeatedCallError` is raised in place of a call that would be that many in a
+    row with the same model, messages and tools; under `WARN` and `OBSERVE` nothing is refused.
+
     Everything else is the inner provider's: further arguments and attributes pass through, so one
     that streams still streams. Raises `ValueError` for an unknown mode, and for `FALLBACK` without
     a `fallback_model`.
     """
 
     ledger_account: "Any" = None
+    repeat_stop: "Any" = None
 
     def __init__(
         self,
@@ -59,6 +63,7 @@ class BudgetWrapper:
         raises: bool = False,
         wait: float | None = None,
         expect: int | str | None = None,
+        repeats: int | None = None,
     ) -> None:
         if not callable(getattr(inner, "chat", None)):
             from budget_core.provider import check_provider  # loaded to refuse
@@ -81,6 +86,10 @@ class BudgetWrapper:
         self.fallback_model = tracker.fallback_model = fallback_model or tracker.fallback_model
         if self.enforcement == Enforcement.FALLBACK and not self.fallback_model:
             raise ValueError("fallback_model must name a model where enforcement is fallback")
+        if repeats is not None:
+            from budget_core.repeats import stop_of  # loaded where it is wanted
+
+            self.repeat_stop = stop_of(repeats, self.enforcement)
         self.on_threshold_crossed = on_threshold_crossed
         self.on_limit_reached = on_limit_reached
         self.hook_error: Exception | None = None
@@ -129,7 +138,8 @@ class BudgetWrapper:
             options.update(zip(names.split(), rest))
         if self.ledger_account is not None:
             return await self.ledger_account.chat(self, messages, tools, model, options)
-        tracker, inner = self.tracker, self.inner
+        tracker, inner, stop = self.tracker, self.inner, self.repeat_stop
+        request = None if stop is None else stop.admit(model, messages, tools)
         tracker.maybe_auto_reset()
         if tracker.alert:
             from budget_core.enforcement import enforce  # loaded near a limit
@@ -147,6 +157,8 @@ class BudgetWrapper:
             options["on_delta"] = streamed = as_streamed(options["on_delta"])
         try:
             response = await inner.chat(messages=messages, tools=tools, model=model, **options)
+            if stop is not None:
+                stop.count(request, response)
             try:
                 usage = response.usage
             except Exception:  # noqa: BLE001, S110 - an answer is not lost for want of its usage

@@ -50,6 +50,7 @@ from budget_core.policy import TurnBudgetPolicy as TurnBudgetPolicy
 from budget_core.prices import Price as Price
 from budget_core.provider import ChatResponse as ChatResponse
 from budget_core.provider import ToolCall as ToolCall
+from budget_core.repeats import RepeatedCallError as RepeatedCallError
 from budget_core.threads import thread_lock as thread_lock
 from budget_core.tracker import BudgetTracker as BudgetTracker
 from budget_core.turn_records import CitationAccumulator as CitationAccumulator

@@ -58,6 +58,7 @@ NAMES = (
     "OperativeResult",
     "Price",
     "ProviderError",
+    "RepeatedCallError",
     "Request",
     "RunStoppedError",
     "StateCorruptError",

@@ -1,18 +1,15 @@
 """Stop a run that repeats itself."""
 
-import hashlib
-
 from budget_core.agent.stop import StopReason
 from budget_core.agent.stop_condition import StopCondition
 from budget_core.checks import check_count
+from budget_core.digests import digest_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from budget_core._types import Messages
-
-_PIECE = 256
 
 
 class NoProgress(StopCondition):
@@ -47,23 +44,15 @@ def turn_print(messages: "Messages") -> bytes | None:
 
     Turns with the same words, tool calls and results have the same digest.
     """
-    digest = hashlib.sha256()
+    done: list[Any] = []
     for message in reversed(messages):
         role = message.get("role")
         if role not in ("assistant", "tool"):
             return None
-        _add(digest, message.get("content"))
+        done.append(message.get("content"))
         if role == "assistant":
             for call in message.get("tool_calls") or ():
-                _add(digest, call["function"]["name"])
-                _add(digest, call["function"]["arguments"])
-            return digest.digest()[:8]
+                done.append(call["function"]["name"])
+                done.append(call["function"]["arguments"])
+            return digest_of(done)
     return None
-
-
-def _add(digest: "Any", text: "Any") -> None:
-    """Add a text piece by piece: a copy of all of it may be too much for a chip."""
-    text = text if isinstance(text, str) else repr(text)
-    digest.update(b"%d:" % len(text))
-    for start in range(0, len(text), _PIECE):
-        digest.update(text[start : start + _PIECE].encode("utf-8", "surrogatepass"))

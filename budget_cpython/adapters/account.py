@@ -14,6 +14,7 @@ from budget_core.ledger.for_wrapper import WrapperAccount, enforce_near_limits
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.outbox import finish
 from budget_core.money import in_nano
+from budget_core.repeats import RepeatStop, stop_of
 from budget_core.tracker import TurnBudgetTracker
 from budget_cpython.adapters.call_counts import CallCounts
 from budget_cpython.adapters.shared_ledgers import LedgerPair, check_process, is_awaited, pair_of
@@ -38,6 +39,7 @@ class Options(TypedDict, total=False):
     expect: int | str
     ttl: float
     estimates: bool
+    repeats: int
     on_threshold_crossed: Callable[..., object]
     on_limit_reached: Callable[..., object]
 
@@ -97,9 +99,12 @@ class BudgetAccount:
             self.prices = with_deployments(self.prices, options["deployments"])
         self.tool_prices = _in_nano_by_tool(options.get("tool_prices", {}))
         self._options = options
+        self.repeat_stop: RepeatStop | None = None
         self.tracker = _tracker(options)
         self.enforcement = self.tracker.config.enforcement
         self.fallback_model = self.tracker.fallback_model
+        if options.get("repeats") is not None:
+            self.repeat_stop = stop_of(options["repeats"], self.enforcement, RLock())
         self.estimates = options.get("estimates", False)
         self.on_threshold_crossed = options.get("on_threshold_crossed")
         self.on_limit_reached = options.get("on_limit_reached")

@@ -167,6 +167,8 @@ def budget(
       default twice what is learned, where a call does not wait.
     - `ttl`: seconds for which a hold lives unless it is extended.
     - `estimates`: whether an unreported usage is estimated; else it counts as what was held.
+    - `repeats`: refuses, with `RepeatedCallError`, a call that would be that many in a row with the
+      same model, messages and tools; by default nothing compares them.
     - `on_threshold_crossed`, `on_limit_reached`: the hooks of a `BudgetWrapper`.
 
     Raises `ValueError` for malformed limits and options, `ImportError` where money is limited and

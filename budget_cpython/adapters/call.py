@@ -8,9 +8,11 @@ from typing import Any
 
 import budget_core.usage_reports  # noqa: F401 - a forgotten call is collected anywhere
 from budget_core.call import Call
+from budget_core.digests import digest_of
 from budget_core.ledger.checks import MOST
 from budget_core.ledger.outbox import finish
 from budget_core.provider import ChatResponse
+from budget_core.repeats import RepeatStop
 from budget_core.settlement import is_closing
 from budget_core.usage_stream import AnswerTooLongError, StreamedAnswer
 from budget_cpython.adapters.account import Accounts, BudgetAccount
@@ -21,6 +23,7 @@ from budget_cpython.deadline import current_or_none
 from budget_cpython.process_state import OPEN_CALLS
 
 _ANSWERED: ContextVar[Accounts] = ContextVar("microbudget.answered", default=())
+_STOPS: ContextVar[tuple[RepeatStop, ...]] = ContextVar("microbudget.stops", default=())
 
 
 class BudgetedCall:
@@ -44,6 +47,7 @@ class BudgetedCall:
         self.request = request
         self._around = [*current_accounts(), *own]
         self._accounts = distinct(self._around, _ANSWERED.get())
+        self._stops = _stops_of(self._around)
         self._observer = observer
         self._as_asked = as_asked
         self._streamed = StreamedAnswer()
@@ -52,6 +56,9 @@ class BudgetedCall:
             "service_tier": request.service_tier,
             "answerers": request.answerers,
         }
+        if self._stops:
+            identity = request.identity or (request.model, request.messages, request.tools)
+            options["identity"] = digest_of(identity)
         if request.stream:
             options["on_delta"] = self._streamed
         messages, tools = request.without_tools() if as_asked else (request.messages, request.tools)
@@ -79,9 +86,11 @@ class BudgetedCall:
         They draw only on accounts that this call does not draw on.
         """
         before = _ANSWERED.set((*_ANSWERED.get(), *self._accounts))
+        stops = _STOPS.set((*_STOPS.get(), *self._stops))
         try:
             yield
         finally:
+            _STOPS.reset(stops)
             _ANSWERED.reset(before)
 
     def on_text(self, text: str) -> None:
@@ -146,6 +155,7 @@ class BudgetedCall:
         if deadline is not None:
             deadline.check_or_raise()
         found: list[Any] = [account.in_ledger(is_blocking) for account in self._accounts]
+        found = [*self._stops, *found]
         return found if self._observer is None else [self._observer, *found]
 
     def _begun(self) -> Admitted:
@@ -203,6 +213,12 @@ def _limit_of(request: LlmRequest, accounts: Sequence[BudgetAccount]) -> int | N
     return min((one.max_tokens for one in accounts if one.max_tokens is not None), default=None)
 
 
+def _stops_of(accounts: Sequence[BudgetAccount]) -> list[RepeatStop]:
+    """Return the stops of accounts that do not watch a call here yet, each once."""
+    found = [one.repeat_stop for one in accounts if one.repeat_stop is not None]
+    return [stop for stop in dict.fromkeys(found) if stop not in _STOPS.get()] if found else []
+
+
 def _deliver(accounts: Sequence[BudgetAccount]) -> None:
     """Deliver the outboxes of ledgers that can be asked without a loop."""
     for account in accounts:
@@ -212,10 +228,11 @@ def _deliver(accounts: Sequence[BudgetAccount]) -> None:
 @contextmanager
 def apart() -> Iterator[None]:
     """Return a `with` for calls that are no part of one that is answered, such as a tool's."""
-    before = _ANSWERED.set(())
+    before, stops = _ANSWERED.set(()), _STOPS.set(())
     try:
         yield
     finally:
+        _STOPS.reset(stops)
         _ANSWERED.reset(before)
 
 

@@ -81,7 +81,9 @@ class HttpAttempt:
         if len(self._request.content) > LARGE:
             # Here, as what admits the call may run in an event loop.
             asked = asked.counted(*map(tokens_in, text_bytes(self._body)))
-        self._asked = self._at_vendor(asked)
+        url = self._request.url
+        sent = (url.host, url.path, self._request.content)
+        self._asked = self._at_vendor(replace(asked, identity=sent))
 
     def open(self) -> BudgetedCall:
         """Return the call that the request's body asks for."""

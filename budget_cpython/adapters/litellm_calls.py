@@ -43,6 +43,7 @@ FORMATS: Final[dict[str, type[WireFormat]]] = {
     "aresponses": Responses,
 }
 ORIGINALS: Final = {name: getattr(litellm, name) for name in FORMATS}
+_COMPARED: Final = ("model", "tools", "prompt", "input", "instructions", "previous_response_id")
 _NO_RETRY: Final = 402  # a status for which LiteLLM's router makes no further attempt
 
 
@@ -170,7 +171,9 @@ def _begin(
     request = form.read(body)
     messages = [one if isinstance(one, dict) else _as_json(one) for one in request.messages]
     anywhere = replace(request.answerers, vendor=None)  # the model's name begins with its vendor
-    return form, BudgetedCall(accounts, replace(request, messages=messages, answerers=anywhere))
+    identity = [messages, *(body.get(field) for field in _COMPARED)]
+    request = replace(request, messages=messages, answerers=anywhere, identity=identity)
+    return form, BudgetedCall(accounts, request)
 
 
 def _to_send(form: WireFormat, body: Json, admitted: Admitted, request: LlmRequest) -> Json:

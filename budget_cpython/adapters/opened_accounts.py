@@ -65,6 +65,11 @@ def open_accounts(
             f"{caller.name} counts dollars of tools only, and none has a price: give "
             "tool_prices={'search': '0.01'}"
         )
+    if options.get("repeats") is not None and not caller.models:
+        raise ValueError(
+            f"{caller.name} counts calls of tools: repeats, which compares calls of models, would "
+            "stop nothing there"
+        )
     if ledger is not None:
         return (BudgetAccount(limits, ledger, account, **options),)
     kept, passing = by_window(limits)

@@ -116,10 +116,13 @@ def text_of(part: Any) -> str:
     for name in ("model_response_str", "model_response"):  # of a tool's result, of a retry
         if hasattr(part, name):
             return str(getattr(part, name)())
-    content = getattr(part, "content", None)
-    pieces = content if isinstance(content, (list, tuple)) else [content]
-    texts = [getattr(piece, "content", piece) for piece in pieces]
+    texts = [getattr(piece, "content", piece) for piece in _pieces(part)]
     return "".join(text for text in texts if isinstance(text, str))
+
+
+def _pieces(part: Any) -> list[Any]:
+    content = getattr(part, "content", None)
+    return list(content) if isinstance(content, (list, tuple)) else [content]
 
 
 def _settings(model: Any, asked: RequestArguments) -> Json:
@@ -134,7 +137,11 @@ def _messages(asked: RequestArguments) -> list[Json]:
     for message in asked.messages:
         is_answer = isinstance(message, ModelResponse)
         text = "".join(text_of(part) for part in message.parts)
-        found.append({"role": "assistant" if is_answer else "user", "content": text})
+        row: Json = {"role": "assistant" if is_answer else "user", "content": text}
+        attached = [one for part in message.parts for one in _pieces(part)]
+        if any(not isinstance(one, str | None) for one in attached):
+            row["attached"] = attached  # for those who compare requests
+        found.append(row)
         instructions = getattr(message, "instructions", None) or instructions
     if instructions:
         found.insert(0, {"role": "system", "content": instructions})

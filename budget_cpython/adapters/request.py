@@ -18,6 +18,7 @@ class LlmRequest:
     - `max_tokens`: the tokens of all its answers together; `None` is not limited, `0` no answer.
     - `stream`: whether its answer comes in pieces; `service_tier`: the tier that it is billed at.
     - `answerers`: which models may answer.
+    - `identity`: what equal requests have in common; `None` for model, messages and tools.
     """
 
     model: str
@@ -27,6 +28,7 @@ class LlmRequest:
     stream: bool = False
     service_tier: str | None = None
     answerers: Answerers = THE_MODEL
+    identity: Any = None
 
     def without_tools(self) -> tuple[list[Any], None]:
         """Return messages that count as these do with the tools, and no tools to withdraw."""

@@ -55,6 +55,9 @@ examples:
       --set GROQ_API_BASE=/groq -- python agent.py"""
 
 
+_RULES = ("fallback_model", "wait", "max_tokens", "repeats")
+
+
 def add_run(commands: Any) -> None:
     """Add `run`."""
     run = commands.add_parser(
@@ -190,7 +193,7 @@ def _rules(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options of the run's accounts."""
     from budget_cpython.run.accounts import read_prices
 
-    rules = {name: getattr(options, name) for name in ("fallback_model", "wait", "max_tokens")}
+    rules = {name: getattr(options, name) for name in _RULES}
     rules["prices"] = None if options.prices is None else read_prices(options.prices)
     return {name: value for name, value in rules.items() if value is not None}
 

@@ -41,6 +41,8 @@ def add_call_rules(option: Callable[..., Any]) -> None:
     text = "the model that answers when the one asked for does not fit the budget"
     option("--fallback-model", metavar="MODEL", help=text)
     add_number(option, "wait", seconds, None, "a call waits up to S seconds for what others hold")
+    text = "refuse a call that would be the Nth in a row with the same model, messages and tools"
+    add_number(option, "repeats", count, None, text)
     text = "the limit of an answer for which the client gives none; else only limits of tokens "
     text += "and dollars bound answers, by what they can afford"
     add_number(option, "max-tokens", count, None, text)

@@ -23,6 +23,7 @@ SAID: dict[str, tuple[type, ...]] = {
     "wait": (int, float),
     "max_tokens": (int,),
     "expect": (int, str),
+    "repeats": (int,),
 }
 
 

@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from budget_cpython import BudgetExceededError, DeadlineExceeded, budget, budgeted
+from budget_cpython import (
+    BudgetExceededError,
+    DeadlineExceeded,
+    RepeatedCallError,
+    budget,
+    budgeted,
+)
 from budget_cpython.adapters.call import BudgetedCall
 from budget_cpython.adapters.provider_errors import UnbilledError
 from budget_cpython.endpoint import ScriptedEndpoint
@@ -127,6 +133,15 @@ class ModelCases:
             world.answer(first, world.budgeted(first, "0 calls"))
         assert _is_for(raised.value, BudgetExceededError)
         assert len(world.endpoint.requests) == 1
+
+    @pytest.mark.feature("refusal")
+    def test_the_same_call_again_and_again_is_refused(self, world: World) -> None:
+        model = world.made()
+        block = budget("99 calls", repeats=3)
+        with block, pytest.raises(Exception, match="repeats=3 refuses this one") as raised:
+            world.answer(model, model, model)
+        assert _is_for(raised.value, RepeatedCallError)
+        assert (block.spent["calls"], len(world.endpoint.requests)) == (2, 2)
 
     @pytest.mark.feature("wait")
     def test_a_call_waits_for_what_another_holds(self, world: World) -> None:

@@ -17,6 +17,7 @@ from budget_cpython import (
     Deadline,
     DeadlineExceeded,
     Price,
+    RepeatedCallError,
     budget,
     budgeted,
     instrument,
@@ -142,6 +143,27 @@ class ClientCases:
         assert world.sdk.status(caught.value) == 402
         assert isinstance(caught.value.__cause__, BudgetExceededError)
         assert world.attempts == 0
+
+    @pytest.mark.feature("refusal")
+    @pytest.mark.parametrize("streams", [False, True])
+    def test_the_same_call_again_and_again_is_refused(self, world: World, streams: bool) -> None:
+        ledger = world.budget("99 calls", repeats=3)
+        for _ in range(2):
+            list(world.events(world.stream())) if streams else world.ask()
+        until(lambda: spent(ledger, "calls") == (2, 0))
+        with pytest.raises(world.sdk.status_error, match="repeats=3 refuses this one") as caught:
+            list(world.events(world.stream())) if streams else world.ask()
+        assert isinstance(caught.value.__cause__, RepeatedCallError)
+        assert world.sdk.status(caught.value) == 402
+        assert world.attempts == 2
+        world.ask(tools=("look",))
+        list(world.events(world.stream())) if streams else world.ask()
+
+    @pytest.mark.feature("retries")
+    def test_attempts_that_failed_are_not_repeats(self, world: World) -> None:
+        world.budget("99 calls", repeats=2)
+        assert world.text("busy")
+        assert world.attempts == 2
 
     @pytest.mark.feature("wait")
     def test_a_call_waits_for_what_others_hold(self, world: World) -> None:

@@ -10,6 +10,7 @@ import pytest
 from budget_cpython import (
     BudgetExceededError,
     DeadlineExceeded,
+    RepeatedCallError,
     budget,
     budgeted,
     open_ledger,
@@ -26,7 +27,7 @@ from pydantic_ai.exceptions import (
     UsageLimitExceeded,
     UserError,
 )
-from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.messages import BinaryContent, ModelResponse, TextPart
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
@@ -93,6 +94,21 @@ def world(endpoint: ScriptedEndpoint) -> World:
 
 class TestModel(ModelCases):
     """Models of pydantic-ai."""
+
+
+@pytest.mark.feature("refusal")
+def test_questions_about_other_images_are_not_repeats() -> None:
+    said = FunctionModel(lambda messages, info: ModelResponse(parts=[TextPart("A tomato.")]))
+    agent = Agent(budgeted(said, "99 calls", repeats=2))
+
+    def ask(image: bytes) -> None:
+        asyncio.run(agent.run(["What is this?", BinaryContent(image, media_type="image/png")]))
+
+    ask(b"one")
+    ask(b"two")
+    with pytest.raises(UsageLimitExceeded) as refused:
+        ask(b"two")
+    assert isinstance(refused.value.__cause__, RepeatedCallError)
 
 
 def search(query: str) -> str:

@@ -17,7 +17,14 @@ from smolagents import AgentLogger, CodeAgent, OpenAIServerModel, Tool, ToolCall
 from smolagents.utils import AgentGenerationError
 
 from budget_core.ledger.waiting import room_of
-from budget_cpython import BudgetExceededError, DeadlineExceeded, budget, budgeted, open_ledger
+from budget_cpython import (
+    BudgetExceededError,
+    DeadlineExceeded,
+    RepeatedCallError,
+    budget,
+    budgeted,
+    open_ledger,
+)
 from budget_cpython.endpoint import Asked, Reply, ScriptedEndpoint, ScriptedToolCall, ScriptedUsage
 from tests.adapters.support import run_example
 
@@ -92,6 +99,16 @@ def test_a_refused_call_is_not_sent(endpoint: ScriptedEndpoint) -> None:
     with pytest.raises(BudgetExceededError, match="agent has 0 of 1 calls"):
         model.generate(ASK)
     assert len(endpoint.requests) == 1
+
+
+@pytest.mark.feature("refusal")
+def test_the_same_call_again_and_again_is_refused(endpoint: ScriptedEndpoint) -> None:
+    model = budgeted(a_model(endpoint), "99 calls", repeats=3)
+    for _ in range(2):
+        model.generate(ASK)
+    with pytest.raises(RepeatedCallError, match="repeats=3"):
+        model.generate(ASK)
+    assert len(endpoint.requests) == 2
 
 
 @pytest.mark.feature("refusal")

@@ -297,6 +297,13 @@ def test_notices_are_sent_if_they_are_wanted(endpoint: ScriptedEndpoint) -> None
     assert last == [1, 1, 1, 2]
 
 
+def test_a_run_refuses_the_same_call_again_and_again(endpoint: ScriptedEndpoint) -> None:
+    more = {"OPENAI_BASE_URL": endpoint.base_url}
+    done = run("--budget", "9 calls/90min", "--repeats", "3", *curl(5), more=more)
+    assert done.out.split() == ["200", "200", "402", "402", "402"]
+    assert "repeats=3 refuses this one" in done.err
+
+
 @pytest.mark.slow
 def test_a_strict_run_refuses_what_is_not_a_model_call(endpoint: ScriptedEndpoint) -> None:
     more = {"OPENAI_BASE_URL": endpoint.base_url}

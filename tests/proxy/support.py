@@ -130,7 +130,9 @@ def spent(account: BudgetAccount, axis: str) -> tuple[int, int]:
 @contextmanager
 def budgeted(url: str, limits: str, **options: Any) -> Iterator[tuple[str, BudgetAccount, Proxy]]:
     """Serve a proxy before one server, within limits; yield its URL, its account and itself."""
-    of_account = {name: options.pop(name) for name in ("prices", "wait") if name in options}
+    of_account = {
+        name: options.pop(name) for name in ("prices", "wait", "repeats") if name in options
+    }
     account = BudgetAccount(parse_limits(limits), **of_account)
     proxy = Proxy({"openai": url}, [account], **options)
     with proxy.running() as place:

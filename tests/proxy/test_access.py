@@ -166,6 +166,7 @@ UP = ("--upstream", "it=http://127.0.0.1:9")
         ((*UP, "--limit", "9 calls", "--account", "//"), "path"),
         ((*UP, "--limit", "9 calls", "--expect", "some"), "some"),
         ((*UP, "--limit", "9 calls", "--wait", "-1"), "seconds"),
+        ((*UP, "--limit", "9 calls", "--repeats", "1"), "repeats must be a whole number >= 2"),
         ((*UP, "--limit", "9 calls", "--ledger-key", "env:HOME"), "http://"),
         ((*UP, "--limit", "9 calls", "--upstream-key", "it=secret"), "@FILE"),
         ((*UP, "--limit", "9 calls", "--ledger", "nowhere:"), "memory:"),
@@ -194,6 +195,8 @@ def test_a_mistake_is_one_line_that_names_it(
         ('[accounts."a"]\nstrict = "yes"', "strict"),
         ('[accounts."a"]\nwait = true', "wait"),
         ('[accounts."a"]\nexpect = "some"', "expect"),
+        ('[accounts."a"]\nrepeats = "some"', "repeats"),
+        ('[accounts."a"]\nrepeats = 1', "repeats must be a whole number >= 2"),
         ('[prices."m"]\ninput = "1"', "'m'"),
     ],
 )

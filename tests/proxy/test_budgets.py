@@ -101,6 +101,21 @@ def test_a_limit_of_ten_minutes_says_by_when_it_is_free() -> None:
         assert error["budget"]["window"] == "rolling 600/60"
 
 
+@pytest.mark.parametrize("path", [CHAT, "/v1/messages", "/v1beta/models/m:generateContent"])
+def test_the_same_call_again_and_again_is_refused_by_name(path: str) -> None:
+    body = {"contents": []} if "beta" in path else {**ASKED, "max_tokens": 9}
+    with (
+        Behind(answering) as behind,
+        budgeted(behind.url, "99 calls", repeats=3) as (url, account, _),
+    ):
+        assert [post(url + path, json=body).status_code for _ in range(2)] == [200, 200]
+        answer = post(url + path, json=body)
+        assert (answer.status_code, answer.headers["x-should-retry"]) == (402, "false")
+        assert "call 3 in a row with the same model, messages and tools" in answer.text
+        assert "repeated_call" in answer.text.lower()
+        assert spent(account, "calls") == (2, 0)
+
+
 def test_the_limit_of_an_answer_is_lowered_to_what_is_left() -> None:
     with Behind(answering) as behind, budgeted(behind.url, "100 tokens") as (url, _, _):
         post(url + CHAT, json={**ASKED, "max_completion_tokens": 500})
@@ -211,6 +226,8 @@ def test_the_fallback_model_answers_where_the_one_asked_for_does_not_fit() -> No
 SETTINGS = """\
 [accounts."org"]
 limit = "9 calls"
+[accounts."org/parrot"]
+repeats = 2
 [accounts."org/quiet"]
 limit = "2 calls"
 strict = true
@@ -239,6 +256,9 @@ def test_the_command_reads_limits_rules_and_prices_from_a_file(tmp_path: Path) -
             assert ask(CHAT, "org/quiet") == 200
             assert ask(CHAT, "org/quiet") == 402
             assert ask(CHAT, "other") == 403
+            assert [ask(CHAT, "org/parrot") for _ in range(3)] == [200, 402, 402]
+            assert ask(CHAT, "org/parrot", {**ASKED, "max_tokens": 3}) == 200
+            assert ask(CHAT, "org") == 200
             code, complaints = proxy.end()
             assert code == 0
             assert "no price is known for unheard-of" in complaints

@@ -14,6 +14,7 @@ from budget_core.ledger.errors import (
     UnknownAccountError,
 )
 from budget_core.ledger.llm_account import UnpricedError
+from budget_core.repeats import RepeatedCallError
 from budget_cpython.adapters.shared_ledgers import ForkedLedgerError
 from budget_cpython.ledger.error_answers import EXCEEDED, rate_limit_headers
 
@@ -52,9 +53,9 @@ class Refusal:
 def refusal(vendor: str, error: BudgetError) -> Refusal:
     """Return the answer for a call that a budget refuses.
 
-    `code` says why: `budget_exceeded`, `unknown_price`, `unknown_account`, `ledger_unavailable`,
-    `deadline_exceeded`, `unreadable_request` or `budget_error`. `budget` has the figures of a limit
-    that is reached.
+    `code` says why: `budget_exceeded`, `unknown_price`, `unknown_account`, `repeated_call`,
+    `ledger_unavailable`, `deadline_exceeded`, `unreadable_request` or `budget_error`. `budget` has
+    the figures of a limit that is reached.
     """
     code, message = _reason(error)
     headers = dict(_NO_RETRY)
@@ -78,6 +79,8 @@ def _reason(error: BudgetError) -> tuple[str, str]:
         return "unknown_price", f"{text}. The call was not sent; a retry cannot succeed."
     if isinstance(error, UnknownAccountError):
         return "unknown_account", f"{error}. The call was not sent; a retry cannot succeed."
+    if isinstance(error, RepeatedCallError):
+        return "repeated_call", f"{error}. The call was not sent."
     if isinstance(error, DeadlineExceeded):
         said = _LATE if getattr(error, "sent", False) else "The call was not sent."
         return "deadline_exceeded", f"{error}. {said}"
