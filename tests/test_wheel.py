@@ -12,6 +12,7 @@ import pytest
 
 from tests.paths import ROOT
 
+FILES = (".py", ".pyi", ".lua", ".sql", ".html", ".css", ".js", ".svg")
 PACKAGES = ("budget_core", "budget_cpython")
 
 
@@ -43,7 +44,7 @@ def test_it_holds_every_module_of_both_packages_the_boards_and_nothing_else(
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
-        if path.suffix in (".py", ".pyi", ".lua", ".sql") or path.name == "py.typed"
+        if path.suffix in FILES or path.name == "py.typed"
     }
     sources |= {
         f"budget_cpython/{path.relative_to(ROOT).as_posix()}"

@@ -66,6 +66,7 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     from budget_cpython.cli.alerts import add_alerts
     from budget_cpython.cli.board import add_board
+    from budget_cpython.cli.page import add_page
     from budget_cpython.cli.proxy import add_proxy
     from budget_cpython.cli.run import add_run
     from budget_cpython.cli.serve import add_serve
@@ -83,5 +84,6 @@ def make_parser() -> argparse.ArgumentParser:
     add_run(commands)
     add_serve(commands)
     add_proxy(commands)
+    add_page(commands)
     add_alerts(commands)
     return parser

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import secrets
 import sys
 from contextlib import nullcontext
 from functools import partial
@@ -101,7 +102,7 @@ def add_proxy(commands: Any) -> None:
     add_number(option, "upstream-timeout", seconds, 600, text)
     add_number(option, "max-body", count, 32, "the largest request, in megabytes")
     add_connections(option, _GRACE_S)
-    proxy.set_defaults(run=partial(run_command, _proxy, "proxy"))
+    proxy.set_defaults(run=partial(run_command, _proxy, "proxy"), page_secret=None)
 
 
 def _add_rules(option: Any) -> None:
@@ -121,6 +122,7 @@ def _expect(text: str) -> "int | str":
 def _proxy(options: argparse.Namespace) -> int:
     """Serve the proxy until told to stop."""
     default = _choose_ledger(options)
+    options.page_secret = secrets.token_bytes(32)  # of all workers
     serve = prepare_service(options)
     channels = read_channels(options.alerts or options.settings, needed=options.alerts is not None)
     if options.workers > 1 and options.ledger == MEMORY:
@@ -185,6 +187,8 @@ def make_proxy(options: argparse.Namespace) -> "Proxy":
         max_body=options.max_body << 20,
         upstream_timeout_s=options.upstream_timeout,
         ledger=ledger,
+        page=True,
+        page_secret=options.page_secret,
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from starlette.exceptions import HTTPException
 
 from budget_core.ledger.checks import chain, check_path
+from budget_cpython.page.doors import Door, KeyDoor, OpenDoor
 from budget_cpython.proxy.headers import key_of
 from budget_cpython.serve.addresses import check_local
 from budget_cpython.serve.keys import EVERY_ACCOUNT, Key, KeyFile, KeyFileError
@@ -23,6 +24,20 @@ class Access:
     def __init__(self, account: str, keys: KeyFile | None = None) -> None:
         self.account = check_path(account)
         self._keys = keys
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no key is asked for."""
+        return self._keys is None
+
+    def door(self, secret: bytes | None = None) -> Door:
+        """Return what lets readers in to the page: those with keys, or all on this machine.
+
+        `secret` is that of all processes that serve it.
+        """
+        if self._keys is None:
+            return OpenDoor(self.account, secret=secret)
+        return KeyDoor(self._keys, secret)
 
     def account_of(self, headers: Mapping[str, str]) -> tuple[str, bool]:
         """Return the account, and whether the client's credentials are for the upstream.

@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from budget_core.ledger import memory
@@ -77,6 +77,8 @@ class Proxy:
     - `read_on_s` is how many seconds an answer is read on after its client has left, to learn what
       it used. `max_body` is the most bytes of a request, `upstream_timeout_s` how long an upstream
       may send nothing.
+    - With `page` browsers find the operators' page of `ledger` at `/`; `page_secret` is the one of
+      all processes that serve it, for the sessions of readers.
     """
 
     def __init__(
@@ -91,6 +93,8 @@ class Proxy:
         max_body: int = MAX_BODY,
         upstream_timeout_s: float = UPSTREAM_TIMEOUT_S,
         ledger: Any = None,
+        page: bool = False,
+        page_secret: bytes | None = None,
     ) -> None:
         if not upstreams:
             raise ValueError("a proxy needs at least one upstream, as in openai=https://…")
@@ -119,9 +123,12 @@ class Proxy:
         self.ledger = ledger
         self._read_on_s = read_on_s
         self._max_body = max_body
+        served = None if ledger is None else ServedLedger(ledger, _LEDGER_S)
+        self._shows_page = page and served is not None
         self.app = Starlette(
             routes=[
-                *probes(None if ledger is None else ServedLedger(ledger, _LEDGER_S)),
+                *probes(served),
+                *self._page_routes(served, page_secret),
                 Route("/{path:path}", _Everything(self._answer)),
             ],
             lifespan=self._lifespan,
@@ -158,6 +165,24 @@ class Proxy:
         for account in list(self._ledgers.values()):
             await account.flush()
 
+    def _page_routes(self, served: ServedLedger | None, secret: bytes | None) -> list[BaseRoute]:
+        """Return the routes of the page; `/` is its own for browsers alone."""
+        if served is None or not self._shows_page:
+            return []
+        from budget_cpython.page.app import FOLDER, page_routes
+        from budget_cpython.page.watch import LedgerWatch
+
+        if FOLDER[:-1] in self._upstreams:
+            raise ValueError(f"an upstream needs another name: /{FOLDER} is the page's")
+        path = self._access.account if self._access.is_open else ""
+        front, *others = page_routes(LedgerWatch(served, path), self._access.door(secret))
+
+        async def choose(scope: Scope, receive: Receive, send: Send) -> None:
+            is_browser = "text/html" in Headers(scope=scope).get("accept", "")
+            await (front.handle if is_browser else self._answer)(scope, receive, send)
+
+        return [Route("/", _Everything(choose)), *others]
+
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         task: Any = asyncio.current_task()
         self._running.add(task)
@@ -193,6 +218,9 @@ class Proxy:
     def _prepare(self, scope: Scope, headers: Headers, path: bytes, vendor: str) -> Forward:
         """Return how a request is sent on; `HTTPException` for one that is not."""
         check_plain(path)
+        if self._shows_page and headers.get("sec-fetch-mode") == "navigate":
+            # a page of an upstream would have the same origin as ours, and all that it may do
+            raise HTTPException(403, "pages of upstreams are not shown in browsers")
         account_path, keeps_credentials = self._access.account_of(headers)
         upstream, path = choose(self._upstreams, path, headers)
         account = self._account(account_path)

@@ -29,13 +29,21 @@ def check_local(headers: Mapping[str, str]) -> None:
 
     It must name this machine, and no browser may make it for a page of another site.
     """
-    if not _names_loopback(headers.get("host", "")):
-        text = "without keys, only localhost and loopback addresses are served"
-        raise HTTPException(403, text)
+    check_host(headers)
     scheme, _, host = headers.get("origin", "http://localhost").partition("://")
     is_ours = scheme in ("http", "https") and _names_loopback(host)
     if not is_ours or headers.get("sec-fetch-site") == "cross-site":
         raise HTTPException(403, "without keys, pages of other sites are not served")
+
+
+def check_host(headers: Mapping[str, str]) -> None:
+    """Raise `HTTPException` unless a request names this machine.
+
+    A name of another site may lead here, if its owner says so.
+    """
+    if not _names_loopback(headers.get("host", "")):
+        text = "without keys, only localhost and loopback addresses are served"
+        raise HTTPException(403, text)
 
 
 def _names_loopback(host: str) -> bool:

@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from budget_core.ledger.checks import check_path
 from budget_core.ledger.errors import BudgetExceededError, LedgerError
@@ -43,7 +43,8 @@ def make_app(
     Without `keys` every request may do everything, but only requests that name this machine are
     answered, and none from another site's page in a browser. Every `expire_every` seconds expired
     holds are counted as spent. An engine that does not answer within `engine_timeout` seconds is
-    unavailable. `clock` returns the Unix seconds at which devices are noted.
+    unavailable. `clock` returns the Unix seconds at which devices are noted, and of sessions.
+    Browsers find the operators' page at `/`.
     """
     service = _Service(ServedLedger(ledger, engine_timeout), keys, clock)
 
@@ -78,10 +79,11 @@ class _Service:
         self.ledger = ledger
         self.devices = DeviceReports(ledger, clock)
         self._keys = keys
+        self._page = _page_of(self.ledger, keys, clock)
         self._description = json.dumps(describe(keys is not None)).encode()
 
-    def routes(self) -> list[Route]:
-        routes = [*probes(self.ledger), Route("/openapi.json", self._openapi)]
+    def routes(self) -> list[BaseRoute]:
+        routes = [*probes(self.ledger), Route("/openapi.json", self._openapi), *self._page]
         methods: dict[str, dict[str, Operation]] = {}  # of each URL: `Allow` names all of them
         for name, operation in OPERATIONS.items():
             url = url_of(name) + ("/{path:path}" if operation.on_account else "")
@@ -139,6 +141,18 @@ class _Service:
             text = "send a known key, as in Authorization: Bearer KEY"
             raise HTTPException(401, text, {"WWW-Authenticate": "Bearer"})
         return key
+
+
+def _page_of(
+    ledger: ServedLedger, keys: KeyFile | None, clock: Callable[[], float]
+) -> list[BaseRoute]:
+    """Return the routes of the operators' page."""
+    from budget_cpython.page.app import page_routes  # which itself imports this room
+    from budget_cpython.page.doors import KeyDoor, OpenDoor
+    from budget_cpython.page.watch import LedgerWatch
+
+    door = OpenDoor() if keys is None else KeyDoor(keys, clock=clock)
+    return page_routes(LedgerWatch(ledger, clock=clock), door)
 
 
 def _check_path(operation: Operation, request: Request) -> str:

@@ -10,6 +10,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from budget_cpython.serve.addresses import client_network
 
+ENDS_AT_STOP = "microbudget.ends_at_stop"  # in the scope of a request that has no end of its own
 MAX_HEADERS = 16_384  # bytes of a request's first line and headers
 _OTHER_FILES = 128  # of the engine, the connections to it, and the process
 log = logging.getLogger("microbudget.serve")
@@ -60,6 +61,14 @@ class BoundedHeads(H11Protocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.conn = _Parser(h11.SERVER, MAX_HEADERS)
+
+    def shutdown(self) -> None:
+        """Await the answer that is being given, but end one that would not end by itself."""
+        super().shutdown()
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete and cycle.scope.get(ENDS_AT_STOP):
+            cycle.disconnected = True
+            cycle.message_event.set()
 
 
 class LimitedConnection(BoundedHeads):

@@ -30,6 +30,10 @@ _config = partial(
 )
 
 
+def _print(url: str) -> None:
+    print(url, flush=True)
+
+
 def run_service(
     app: Any,
     address: ListenAddress,
@@ -39,10 +43,12 @@ def run_service(
     access_log: bool = False,
     certificate: "tuple[str, str | None] | None" = None,
     workers: int = 1,
+    announce: Callable[[str], object] = _print,
 ) -> int:
     """Serve until SIGTERM or SIGINT, then until all requests are answered, or `grace` s passed.
 
-    Prints the URL once it serves, and returns the exit code. A second Ctrl-C stops it at once.
+    Prints the URL once it serves, or has `announce` do so, and returns the exit code. A second
+    Ctrl-C stops it at once.
     `certificate` is the paths of a certificate and its private key, for https. With several
     `workers` as many processes serve; `app` is then a function that makes the app, and can be
     pickled. Raises `OSError` if it cannot listen, or the certificate cannot be used.
@@ -63,9 +69,9 @@ def run_service(
     with address.listen() as listener:
         url = url_of(address, listener, config.is_ssl)
         if workers > 1:
-            done = _run_workers(config, listener, url)
+            done = _run_workers(config, listener, partial(announce, url))
         else:
-            server = _UvicornServer(config, partial(print, url, flush=True))
+            server = _UvicornServer(config, partial(announce, url))
             with suppress(KeyboardInterrupt, SystemExit):  # uvicorn raises the signals again
                 server.run(sockets=[listener])
             done = server.started
@@ -127,10 +133,12 @@ def url_of(address: ListenAddress, listener: socket.socket, is_ssl: bool = False
     return f"http{'s' * is_ssl}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _run_workers(config: uvicorn.Config, listener: socket.socket, url: str) -> bool:
+def _run_workers(
+    config: uvicorn.Config, listener: socket.socket, announce: Callable[[], object]
+) -> bool:
     """Serve in processes until told to stop; return whether they served."""
     workers = Multiprocess(config, [listener])
-    print(url, flush=True)  # connections wait until the first worker serves
+    announce()  # connections wait until the first worker serves
     workers.run()
     return all(process.exitcode != _NOT_STARTED for process in workers.processes)
 

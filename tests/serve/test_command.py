@@ -147,7 +147,7 @@ def test_a_body_with_two_lengths_is_refused_and_its_connection_ends(shared: Serv
 
 def test_nobody_can_fill_the_log_without_a_key() -> None:
     upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-    requests = b"GET / HTTP/1.1\r\nHost: localhost\r\n" + upgrade + b"GET\r\n\r\n"
+    requests = b"GET /v1 HTTP/1.1\r\nHost: localhost\r\n" + upgrade + b"GET\r\n\r\n"
     lengths = b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
     not_chunks = b"POST / HTTP/1.1\r\nHost: localhost\r\n" + lengths + b"{}\r\n\r\n"
     with Service(*MEMORY) as service:

@@ -53,6 +53,7 @@ def test_every_route_is_described_and_nothing_else() -> None:
     routes = {
         (re.sub(":path", "", route.path), method.lower())  # type: ignore[attr-defined]
         for route in make_client().app.routes
+        if route.path.strip("/") not in ("", "microbudget")  # type: ignore[attr-defined]
         for method in route.methods - {"HEAD"}  # type: ignore[attr-defined]
     }
     described = {(path, method) for path, item in DOCUMENT["paths"].items() for method in item}

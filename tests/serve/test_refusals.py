@@ -215,7 +215,7 @@ def test_a_client_that_leaves_in_the_middle_of_a_body_changes_nothing(ask: Clien
 
 def test_unknown_urls_and_methods_are_answered_in_json(ask: Client) -> None:
     for method, url, status in (
-        ("GET", "/", 404),
+        ("GET", "/v1", 404),
         ("GET", "/v1/reserve", 404),
         ("GET", "/v1/balance/", 422),
         ("POST", "/v2/reserve/org", 404),

@@ -1,0 +1,144 @@
+"""The command `microbudget page`."""
+
+import argparse
+import getpass
+import os
+import secrets
+import tempfile
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from budget_core.ledger.errors import LedgerUnavailableError
+from budget_cpython.cli.service_options import (
+    ENGINE_VARIABLE,
+    add_ledger_key,
+    ledger_options,
+    run_command,
+)
+from budget_cpython.ledger.default_ledger import default_url
+
+if TYPE_CHECKING:
+    from budget_core.ledger._types import LedgerProtocol
+
+LISTEN = "127.0.0.1:0"
+_ENGINE_S = 10.0  # to answer
+_GRACE_S = 2.0
+_CONNECTIONS = 100
+_IDLE_S = 30.0
+_ABOUT = """\
+Show a ledger in a browser on this machine: accounts with their limits, what will be empty when,
+spend by model, account and tool, holds, and refusals. Limits are changed there as well.
+
+The first line printed is the URL. It has a random token in it, without which nothing is shown. Only
+this machine is answered. SIGTERM or Ctrl-C stops it. `serve` and `proxy` show the same page at / to
+keys with the right to read."""
+_EXAMPLES = """\
+examples:
+  microbudget page --open
+  microbudget page --ledger redis://localhost
+  microbudget page --ledger https://budgets.example --ledger-key @reader.key"""
+
+
+def add_page(commands: Any) -> None:
+    """Add `page`."""
+    page = commands.add_parser(
+        "page",
+        help="show a ledger in a browser on this machine",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    option = page.add_argument
+    text = "the ledger: sqlite:FILE, redis://…, postgresql://…, http://…; by default "
+    option("--ledger", metavar="URL", help=f"{text}${ENGINE_VARIABLE}, else a file of the user's")
+    add_ledger_key(option)
+    text = f"HOST:PORT of this machine, with port 0 for a free one ({LISTEN})"
+    option("--listen", default=LISTEN, metavar="ADDRESS", help=text)
+    option("--open", action="store_true", help="open it in a browser")
+    page.set_defaults(run=partial(run_command, _page, "ops"))
+
+
+def _page(options: argparse.Namespace) -> int:
+    """Show the page until told to stop."""
+    from budget_cpython.serve.addresses import ListenAddress
+    from budget_cpython.serve.connections import ConnectionLimits
+    from budget_cpython.serve.server import run_service
+
+    address = ListenAddress.parse(options.listen)
+    if not address.is_local or address.path:
+        raise ValueError(f"{address} is not 127.0.0.1:PORT or another loopback address")
+    ledger = _open_ledger(options)
+    token = secrets.token_urlsafe(24)
+    limits = ConnectionLimits(_CONNECTIONS, _CONNECTIONS, _IDLE_S)
+    try:
+        with _opener(options.open) as show:
+            app = make_secret_page(ledger, token)
+            return run_service(
+                app, address, limits, grace=_GRACE_S, announce=lambda url: show(f"{url}/{token}/")
+            )
+    finally:
+        ledger.close()
+
+
+def make_secret_page(ledger: Any, token: str) -> Any:
+    """Return an ASGI app that shows a ledger to those who know the token in its URL."""
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    from budget_cpython.page.app import make_page
+    from budget_cpython.page.doors import OpenDoor
+    from budget_cpython.page.watch import LedgerWatch
+    from budget_cpython.serve.addresses import check_host
+    from budget_cpython.serve.served_ledger import ServedLedger
+
+    door = OpenDoor(name=f"user {getpass.getuser()}", check=check_host)
+    page = make_page(LedgerWatch(ServedLedger(ledger, _ENGINE_S)), door)
+    app = Starlette(routes=[Mount(f"/{token}", page)])
+    app.router.redirect_slashes = False
+    return app
+
+
+def _open_ledger(options: argparse.Namespace) -> "LedgerProtocol":
+    """Open a ledger that is there: nothing is made for looking at it."""
+    from budget_cpython.ledger.opening import open_ledger, sqlite_path
+
+    url = options.ledger or default_url()
+    if url == "memory:":
+        raise ValueError("memory: is a ledger of each process's own: name one that others use")
+    more: dict[str, Any] = ledger_options(options, url)
+    if url.startswith("sqlite:"):
+        path = sqlite_path(url.partition(":")[2])
+        if not os.path.lexists(path):
+            raise LedgerUnavailableError(
+                f"there is no ledger {path!r} yet: a program with a budget makes it; another is "
+                "named with --ledger"
+            )
+        more["create"] = False
+    return open_ledger(url, **more)
+
+
+@contextmanager
+def _opener(opens: bool) -> "Iterator[Any]":
+    """Yield what prints a URL, and opens it by a file that others cannot read.
+
+    The list of processes shows the URL that a browser is started with.
+    """
+    if not opens:
+        yield partial(print, flush=True)
+        return
+    with tempfile.TemporaryDirectory(prefix="microbudget-") as folder:
+
+        def show(url: str) -> None:
+            print(url, flush=True)
+            file = Path(folder, "page.html")
+            to = escape(url, quote=True)
+            text = f'<meta http-equiv="refresh" content="0; url={to}"><a href="{to}">Open</a>'
+            file.write_text(text, encoding="utf-8")
+            webbrowser.open(file.as_uri())
+
+        yield show
