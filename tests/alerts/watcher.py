@@ -29,7 +29,7 @@ def main(text: str) -> None:
         key=signing_key("secret", said["secret"]),
     )
     ledger = open_ledger(said["url"], clock=clock, timeout=NO_HURRY)
-    watch = AlertWatch(ledger, [channel], clock)  # type: ignore[arg-type]
+    watch = AlertWatch(ledger, [channel], clock)
     print(json.dumps(watch.look_once()))
     watch.close()
     ledger.close()
