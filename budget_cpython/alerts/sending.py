@@ -12,7 +12,7 @@ from budget_cpython.alerts.messages import AlertMessage, alert_body
 from budget_cpython.alerts.signature import signed_headers
 
 THREADS = "microbudget-alerts"  # begins the names of threads that send
-TIMEOUT_S = 5.0  # to connect, to send, and to be answered
+TIMEOUT_S = 15.0  # three of them are less than a lease
 MOST_RETRY_AFTER_S = 3600
 _LOGGERS = ("httpx", "apprise", "urllib3.connectionpool")  # which log URLs
 
@@ -32,13 +32,16 @@ class AlertNotSentError(BudgetError):
 class AlertSender:
     """Sends alerts over HTTP, from any number of threads; `clock` returns Unix seconds.
 
+    A channel has `timeout_s` to be connected to, to be sent to, and to answer.
     Certificates are verified and redirects are not followed: an answer other than 2xx is a failure.
     Threads whose names begin with `THREADS` log no URL, which may have a token in it.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.time, timeout_s: float = TIMEOUT_S
+    ) -> None:
         self._clock = clock
-        self._client = httpx.Client(timeout=TIMEOUT_S, follow_redirects=False)
+        self._client = httpx.Client(timeout=timeout_s, follow_redirects=False)
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(_is_not_ours)
 

@@ -48,9 +48,12 @@ class AlertWatch:
         clock: Callable[[], float] = time.time,
         send: Callable[[AlertChannel, AlertMessage], None] | None = None,
     ) -> None:
-        self._sender = AlertSender(clock)
+        self._sender = None
+        if send is None:
+            self._sender = AlertSender(clock)
+            send = self._sender.send
         self._crossings = CrossingWatch(ledger, channels, clock)
-        self._delivery = AlertDelivery(ledger, channels, clock, send or self._sender.send)
+        self._delivery = AlertDelivery(ledger, channels, clock, send)
 
     def look_once(self) -> AlertRound:
         """Note crossings, make the attempts that are due, and wait for them.
@@ -77,7 +80,8 @@ class AlertWatch:
     def close(self) -> None:
         """Wait for the attempts that have begun, and close the connections."""
         self._delivery.close()
-        self._sender.close()
+        if self._sender is not None:
+            self._sender.close()
 
 
 @contextmanager

@@ -11,8 +11,11 @@ from standardwebhooks.webhooks import Webhook
 
 from budget_core.ledger.limit import Limit
 from budget_cpython.alerts.channels import AlertChannel
+from budget_cpython.alerts.messages import AlertMessage
+from budget_cpython.alerts.sending import AlertSender
 from budget_cpython.alerts.signature import signing_key
 from budget_cpython.alerts.watch import AlertWatch
+from tests.ledger.patience import NO_HURRY
 from tests.proxy.support import Behind, Request
 from tests_micro.support import FakeClock
 
@@ -27,12 +30,16 @@ class Receiver(Behind):
     def __init__(self, answer: Callable[[int], int] = lambda number: 200, **headers: str) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.ids: list[str] = []
+        self._signed: list[tuple[Any, bytes]] = []
         self._lock = threading.Lock()
 
         def act(request: Request) -> None:
+            if len(request.body) < int(request.headers["content-length"]):
+                return  # its sender was killed
             with self._lock:
                 self.bodies.append(json.loads(request.body))
                 self.ids.append(request.headers["webhook-id"])
+                self._signed.append((request.headers, request.body))
                 number = len(self.ids)
             request.reply({}, answer(number), **headers)
 
@@ -40,10 +47,10 @@ class Receiver(Behind):
 
     def check_signatures(self) -> None:
         """Assert that each request is signed, whenever that was."""
-        for seen in self.requests:
-            at = datetime.fromtimestamp(int(seen.headers["webhook-timestamp"]), UTC)
-            wanted = Webhook(SECRET).sign(seen.headers["webhook-id"], at, seen.body.decode())
-            assert seen.headers["webhook-signature"] == wanted
+        for headers, body in self._signed:
+            at = datetime.fromtimestamp(int(headers["webhook-timestamp"]), UTC)
+            wanted = Webhook(SECRET).sign(headers["webhook-id"], at, body.decode())
+            assert headers["webhook-signature"] == wanted
 
 
 def channel(url: str, name: str = "ops", **more: Any) -> AlertChannel:
@@ -60,4 +67,9 @@ def calls(ledger: Any, path: str, cap: int | None, spent: int, window: str = "da
 
 def watch_of(ledger: Any, clock: FakeClock, *channels: AlertChannel, **more: Any) -> AlertWatch:
     """Return a watch over a ledger by a clock that a test moves."""
-    return AlertWatch(ledger, channels, clock, **more)
+    return AlertWatch(ledger, channels, clock, **{"send": patient(clock), **more})
+
+
+def patient(clock: Callable[[], float]) -> Callable[[AlertChannel, AlertMessage], None]:
+    """Return what sends alerts, and has time for a busy machine."""
+    return AlertSender(clock, NO_HURRY).send

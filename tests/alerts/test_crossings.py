@@ -7,10 +7,10 @@ from budget_core.wall_clock import DAY
 from budget_cpython.alerts.channels import AlertChannel
 from budget_cpython.alerts.crossings import CrossingWatch
 from tests.alerts.support import NOON, calls, channel
-from tests.ledger.engines import Engine, Memory, Sqlite, of
+from tests.ledger.engines import ENGINES, Engine, of
 from tests_micro.support import FakeClock
 
-pytestmark = of(Memory, Sqlite)
+pytestmark = of(*ENGINES)
 URL = "http://127.0.0.1:1"
 
 

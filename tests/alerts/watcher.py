@@ -8,6 +8,7 @@ import json
 import sys
 
 from budget_cpython.alerts.channels import AlertChannel
+from budget_cpython.alerts.sending import AlertSender
 from budget_cpython.alerts.signature import signing_key
 from budget_cpython.alerts.watch import AlertWatch
 from budget_cpython.ledger.opening import open_ledger
@@ -29,7 +30,7 @@ def main(text: str) -> None:
         key=signing_key("secret", said["secret"]),
     )
     ledger = open_ledger(said["url"], clock=clock, timeout=NO_HURRY)
-    watch = AlertWatch(ledger, [channel], clock)
+    watch = AlertWatch(ledger, [channel], clock, AlertSender(clock, NO_HURRY).send)
     print(json.dumps(watch.look_once()))
     watch.close()
     ledger.close()
