@@ -72,9 +72,9 @@ class RedisJournal:
             ],
         )
         rows = [
-            (taken, account, page[at][1], replies.amounts(held), expires)
-            for page, (_, of_page) in zip(pages, found, strict=True)
-            for at, account, held, taken, expires in of_page
+            (taken, *page[at], amounts, expires)
+            for page, (_, lines) in zip(pages, found, strict=True)
+            for at, taken, expires, amounts in replies.open_holds(lines)
         ]
         rows.sort(key=lambda row: row[:3])
         return "ok", [
@@ -94,23 +94,19 @@ class RedisJournal:
 
     async def events(self, arguments: Arguments) -> Sequence[Any]:
         """Return rows of events that are chosen, a page read at a time."""
-        path, kinds, after = arguments["path"], arguments["kinds"], arguments["after"]
-        rows: list[Any] = []
-        stream, most = self._keys.events[0], arguments["most"]
-        size = PAGE if path or kinds else min(PAGE, most)
-        read, at = "xrevrange", "+"
+        after, kinds, most = arguments["after"], arguments["kinds"], arguments["most"]
+        size = PAGE if arguments["path"] or kinds else min(PAGE, most)
+        read, at = "XREVRANGE", "+"
         if after is not None:
-            read, at = "xrange", f"({max(0, min(after, _LAST))}-0"
-        while len(rows) < most:
-            page = await self._runner.send(methodcaller(read, stream, at, count=size))
-            for id_, of in page:
-                if is_below(of["account"], path) and (not kinds or of["kind"] in kinds):
-                    number = int(id_.partition("-")[0])
-                    names = ("kind", "account", "name", "details")
-                    rows.append((number, int(of["at"]), *[of[name] for name in names]))
-            if len(page) < size:
-                break
-            at = "(" + page[-1][0]
+            read, at = "XRANGE", f"({max(0, min(after, _LAST))}-0"
+        rows: list[Any] = []
+        while at and len(rows) < most:
+            args = script_args.common(arguments, read, at, size, *kinds)
+            _, at, found = await self._runner.run("events", self._keys.events[:1], args)
+            rows += [
+                (int(place.partition("-")[0]), int(noted_at), *rest)
+                for place, noted_at, *rest in found
+            ]
         rows = rows[:most]
         return "ok", rows if after is not None else rows[::-1]
 

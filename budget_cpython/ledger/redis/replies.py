@@ -31,16 +31,16 @@ def read(operation: str, arguments: Arguments, reply: Sequence[Any]) -> Sequence
         return word, details[0]
     if operation in ("balance", "history"):
         return word, [_summed(_with_account(row, path, 0), 4) for row in details[0]]
-    held, state, expires, actual = details
-    used = None if actual is None else amounts(actual)
-    return word, (path, arguments["id"], amounts(held), state, expires, used)
+    amounts, state, expires, actual = details
+    used = None if actual is None else _amounts(actual)
+    return word, (path, arguments["id"], _amounts(amounts), state, expires, used)
 
 
 def fresh(arguments: Arguments, expires: int) -> tuple[Any, ...]:
     """Return the hold that was just taken, or the charge, which never expires."""
-    asked = arguments["amounts"]
-    held = (HELD, expires, None) if expires else (COMMITTED, None, asked)
-    return arguments["path"], arguments["id"], asked, *held
+    amounts = arguments["amounts"]
+    held = (HELD, expires, None) if expires else (COMMITTED, None, amounts)
+    return arguments["path"], arguments["id"], amounts, *held
 
 
 def policy(info: Any) -> str:
@@ -60,6 +60,14 @@ def balances(lines: str, accounts: Sequence[str]) -> Iterator[list[Any]]:
         yield [*place, None if cap < 0 else cap, spent, held, start, end]
 
 
+def open_holds(lines: str) -> Iterator[tuple[int, int, int, dict[str, int]]]:
+    """Return the place of each hold, when it was taken, when it expires, and its amounts."""
+    for line in lines.split("\n") if lines else ():
+        at, taken, expires, *held = line.split("\t")
+        amounts = dict(zip(held[::2], map(int, held[1::2]), strict=True))
+        yield int(at), int(taken), int(expires), amounts
+
+
 def _with_account(row: Sequence[Any], path: str, at: int) -> list[Any]:
     """Return a row with the account in the place of its depth."""
     return [*row[:at], chain(path)[row[at] - 1], *row[at + 1 :]]
@@ -71,6 +79,5 @@ def _summed(row: list[Any], at: int) -> list[Any]:
     return [*row[:at], spent + (spent_high << 52), held + (held_high << 52), *row[at + 4 :]]
 
 
-def amounts(flat: Sequence[Any]) -> dict[str, int]:
-    """Return amounts by axis."""
+def _amounts(flat: Sequence[Any]) -> dict[str, int]:
     return dict(zip(flat[::2], flat[1::2], strict=True))

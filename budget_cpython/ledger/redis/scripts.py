@@ -13,7 +13,6 @@ _WITH = {  # `shared`, and
     "history": ("past",),
     "hold": _HOLDS,
     "move": ("past", "follow"),
-    "open_holds": _HOLDS,
     "release": _HOLDS,
     "renew": (*_HOLDS, "admit"),
     "reserve": ("admit",),

@@ -70,16 +70,14 @@ local function expire(hold)
   return true
 end
 
--- Return amounts as axis and amount of each.
-local function flat(amounts)
-  local found = {}
-  for axis, amount in pairs(amounts) do
-    found[#found + 1], found[#found + 2] = axis, amount
-  end
-  return found
-end
-
 local function reply(hold)
+  local function flat(amounts)
+    local found = {}
+    for axis, amount in pairs(amounts) do
+      found[#found + 1], found[#found + 2] = axis, amount
+    end
+    return found
+  end
   local actual = hold[ACTUAL] and flat(hold[ACTUAL])
   return {'ok', flat(hold[AMOUNTS]), hold[STATE], hold[EXPIRES], actual}
 end
