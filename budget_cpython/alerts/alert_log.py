@@ -88,12 +88,12 @@ class AlertLog:
             del self.statuses[place]
 
 
-def undelivered(events: Iterable[LedgerEvent]) -> list[AlertStatus]:
-    """Return the alerts that are pending or dead, by number, as events of the kind `alert` tell.
+def undelivered(events: Iterable[LedgerEvent], since: int = 0) -> list[AlertStatus]:
+    """Return the alerts that are pending or dead, and are so since a Unix second, by number.
 
-    They are those of `ledger.events(kinds=["alert"])`, or of more of them.
+    The events are those of `ledger.events(kinds=["alert"])`, or more of them.
     """
     log = AlertLog()
     log.add(events)
-    found = [one for one in log.statuses.values() if one.state != DELIVERED]
+    found = [one for one in log.statuses.values() if one.state != DELIVERED and one.at >= since]
     return sorted(found, key=lambda one: (one.number, one.to))

@@ -2,9 +2,11 @@
 
 import base64
 import json
+import ssl
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from standardwebhooks.webhooks import Webhook
@@ -44,6 +46,12 @@ class Receiver(Behind):
             request.reply({}, answer(number), **headers)
 
         super().__init__(act)
+
+    def serve_https(self, certificate: Path, key: Path) -> None:
+        """Have the next connections use TLS."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
 
     def check_signatures(self) -> None:
         """Assert that each request is signed, whenever that was."""

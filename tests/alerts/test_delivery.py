@@ -14,6 +14,7 @@ from budget_cpython.alerts.sending import AlertNotSentError
 from budget_cpython.alerts.watch import AlertRound
 from budget_cpython.ledger import Ledger
 from tests.alerts.support import NOON, Receiver, calls, channel, watch_of
+from tests.paths import ROOT
 from tests.ports import kept_port
 from tests_micro.support import FakeClock
 
@@ -213,3 +214,22 @@ def test_apprise_sends_what_it_knows(ledger: Any, clock: FakeClock) -> None:
         watch.close()
     (status, *_) = ledger.events(kinds=["alert"])[1:2]
     assert status.details["reason"] == "apprise could not send it"
+
+
+@pytest.mark.parametrize(("trusted", "delivered"), [("localhost.pem", 0), ("root.pem", 1)])
+def test_certificates_are_verified(
+    ledger: Any,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    trusted: str,
+    delivered: int,
+) -> None:
+    data = ROOT / "tests/data"
+    monkeypatch.setenv("SSL_CERT_FILE", str(data / trusted))
+    with Receiver() as receiver:
+        receiver.serve_https(data / "signed.pem", data / "signed.key")
+        url = receiver.url.replace("http://127.0.0.1", "https://localhost")
+        watch = watch_of(ledger, clock, channel(url))
+        assert watch.look_once() == (1, delivered, 1 - delivered)
+        watch.close()
+        assert len(receiver.ids) == delivered

@@ -96,11 +96,11 @@ def test_a_service_sends_alerts(tmp_path: Path, ledger: str) -> None:
             assert service.end() == (0, "")
 
 
-@pytest.mark.parametrize("option", ["--settings", "--alerts"])
-def test_a_proxy_sends_alerts(tmp_path: Path, ledger: str, option: str) -> None:
+@pytest.mark.parametrize(("option", "workers"), [("--settings", 1), ("--alerts", 2)])
+def test_a_proxy_sends_alerts(tmp_path: Path, ledger: str, option: str, workers: int) -> None:
     with Receiver() as receiver:
         file = settings(tmp_path, ops=receiver.url)
         more = ("--upstream", "openai=http://localhost:1", "--limit", "9 calls", option, file)
-        with ProxyCommand(*more, "--ledger", ledger) as proxy:
+        with ProxyCommand(*more, "--ledger", ledger, "--workers", workers) as proxy:
             until(lambda: len(receiver.ids) == 1)
             assert proxy.end() == (0, "")
