@@ -48,11 +48,27 @@ def embeddings(size: int) -> tuple[str, Any]:
     return "embeddings", {"model": "m", "input": ["a" * max(1, size // count - 4)] * count}
 
 
+def emoji(size: int) -> tuple[str, Any]:
+    """Return one with as many prompts as a body may have values, and an emoji in each."""
+    count = 480_000
+    prompt = "a" * max(1, size // count - 16) + "\U0001f600"
+    return "completions", {"model": "m", "max_tokens": 5, "prompt": [prompt] * count}
+
+
+def parts(size: int) -> tuple[str, Any]:
+    """Return one with a message of as many parts as a body may have, and an emoji in each."""
+    count = 120_000
+    part = {"type": "text", "text": "a" * max(1, size // count - 44) + "\U0001f600"}
+    return "chat/completions", _chat([part] * count)
+
+
 KINDS: dict[str, Callable[[int], tuple[str, Any]]] = {
     "one text": texts,
     "images": images,
     "prompts": prompts,
     "embeddings": embeddings,
+    "emoji": emoji,
+    "parts": parts,
 }
 
 

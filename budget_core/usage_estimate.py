@@ -78,7 +78,9 @@ def tokens_in(size: int) -> int:
 
 
 def bytes_in(text: "Any") -> int:
-    """Return how many UTF-8 bytes a text has, 0 for any other value."""
+    """Return how many UTF-8 bytes a text has, encoded or not; 0 for any other value."""
+    if isinstance(text, bytes):
+        return len(text)
     return len(text.encode("utf-8", "surrogatepass")) if isinstance(text, str) else 0
 
 
@@ -121,7 +123,7 @@ def _json_bytes(value: "Any") -> int:
     waiting = [value]
     while waiting and size < _MOST_JSON:
         item = waiting.pop()
-        if isinstance(item, str):
+        if isinstance(item, (str, bytes)):
             size += 2 + bytes_in(item)
         elif isinstance(item, dict):
             size += max(2, 4 * len(item))

@@ -3,6 +3,7 @@
 from typing import Any
 
 from budget_core.provider import ChatResponse
+from budget_core.usage_estimate import bytes_in
 from budget_cpython.adapters.answerers import Answerers
 from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.wire.format import (
@@ -18,10 +19,12 @@ from budget_cpython.adapters.wire.format import (
     lowered,
     lowered_thinking,
     named_tools,
+    of_size,
     renamed,
     texts_in,
     with_attached,
 )
+from budget_cpython.adapters.wire.long_text import all_unpacked
 from budget_cpython.adapters.wire.readers import StreamReader
 from budget_cpython.adapters.wire.steps import in_steps
 
@@ -108,16 +111,15 @@ class _AnthropicEvents(StreamReader):
 
 
 def _message(message: Json) -> Json:
-    """Return a message whose blocks have their text where an estimate looks for it."""
+    """Return a message as large as all texts of its blocks."""
     blocks = message.get("content")
     if not isinstance(blocks, list):
         return message
-    parts = []
+    size = 0
     for block in map(as_dict, in_steps(blocks)):
         inner = block.get("content")  # of a tool's result
-        texts = [_text_of(block), texts_in(inner)]
-        parts.append({"text": joined(texts)})
-    return {"role": message.get("role"), "content": parts}
+        size += bytes_in(_text_of(block)) + bytes_in(texts_in(inner))
+    return {"role": message.get("role"), "content": of_size(size)}
 
 
 def _with_notices(messages: list[Any], added: list[Json]) -> list[Any]:
@@ -137,7 +139,7 @@ def _withdraw(new: Json, admitted: Admitted) -> None:
         new["tools"] = tools
         choice = as_dict(new.get("tool_choice"))
         names = [tool["name"] for tool in admitted.tools or ()]
-        if choice.get("type") == "tool" and choice.get("name") not in names:
+        if choice.get("type") == "tool" and as_text(choice.get("name")) not in names:
             new.pop("tool_choice")
     elif _has_calls(as_list(new.get("messages"))):
         new["tool_choice"] = {"type": "none"}
@@ -169,5 +171,5 @@ def _text_of(block: Json) -> str:
     texts = [block.get(name) for name in ("text", "thinking", "partial_json", "name")]
     made = block.get("input")
     if isinstance(made, dict) and made:
-        texts.append(str(made))
+        texts.append(str(all_unpacked(made)))
     return joined(texts)

@@ -11,7 +11,7 @@ from math import ceil
 from typing import Any, Final
 
 from budget_core.usage_estimate import tokens_in
-from budget_cpython.adapters.wire.long_text import size_of
+from budget_cpython.adapters.wire.long_text import size_of, unpacked
 from budget_cpython.adapters.wire.measures import Inline
 from budget_cpython.adapters.wire.steps import taken
 
@@ -186,14 +186,14 @@ def _of_anthropic(kind: Any, source: dict[str, Any]) -> Attachment | None:
 
 
 def _of_google(data: dict[str, Any], resolution: str) -> Attachment:
-    mime = str(data.get("mimeType") or data.get("mime_type") or "").lower()
+    mime = str(unpacked(data.get("mimeType") or data.get("mime_type") or "")).lower()
     kind = mime.partition("/")[0]
     kind = kind if kind in ("image", "audio", "video") else "file"
     return Attachment(kind, _inline(data), "ultra" if "ULTRA" in resolution else "")
 
 
 def _inline(data: dict[str, Any]) -> Inline | None:
-    found = data.get("data")
+    found = unpacked(data.get("data"))
     return Inline(found) if isinstance(found, str) and found else None
 
 

@@ -2,11 +2,12 @@
 
 import json
 import re
+from io import BytesIO
 from itertools import islice
 from typing import Any, Final
 
 from budget_core.usage_estimate import bytes_in
-from budget_cpython.adapters.wire.long_text import PIECE, bytes_of, size_of
+from budget_cpython.adapters.wire.long_text import PIECE, bytes_of, size_of, unpacked
 from budget_cpython.adapters.wire.pieces import Pieces
 from budget_cpython.adapters.wire.refusals import UnreadableRequestError
 from budget_cpython.adapters.wire.steps import pause, slices, taken
@@ -37,7 +38,7 @@ _CHUNKS: Final = 1_000  # of an encoder, that are written at once
 
 
 class Body:
-    """A body of JSON: its `fields`, of which the long texts of a large body are `LongText`s.
+    """A body of JSON: its `fields`; those of a large body have `LongText`s and `packed` texts.
 
     Raises `UnreadableRequestError` if it is not a JSON object, as `Pieces` does, and for a key that
     comes twice, as servers read different ones.
@@ -59,19 +60,21 @@ class Body:
             return self.data
         if len(self.data) <= LARGE:
             return json.dumps(new).encode()
-        written: list[bytes] = []
-        chunks = json.JSONEncoder().iterencode(new)
+        written = BytesIO()  # never a second time in memory, as a list that is joined
+        chunks = json.JSONEncoder(default=unpacked).iterencode(new)
         marks = re.compile(f'"({self._pieces.mark} [0-9]+)"')
         while text := "".join(islice(chunks, _CHUNKS)):
             pause()
             for index, part in enumerate(marks.split(text)):
                 if index % 2 == 0:
-                    written.append(part.encode())
+                    written.write(part.encode())
                 else:
                     raw = self._pieces.texts[part].raw
-                    cuts = range(0, len(raw), PIECE)
-                    written += [b'"', *(bytes(raw[cut : cut + PIECE]) for cut in cuts), b'"']
-        return b"".join(written)
+                    written.write(b'"')
+                    for cut in range(0, len(raw), PIECE):
+                        written.write(raw[cut : cut + PIECE])
+                    written.write(b'"')
+        return written.getvalue()
 
 
 def _no_object() -> UnreadableRequestError:
@@ -86,13 +89,13 @@ def text_bytes(body: dict[str, Any]) -> tuple[int, int]:
     size = hidden = 0
     waiting: list[Any] = [body]
     for item in taken(waiting):
-        if isinstance(item, str):
+        if isinstance(item, (str, bytes)):
             size += size_of(item)
             hidden += size_of(item) - bytes_in(item)
         elif isinstance(item, list):
             for part in slices(item):
                 kinds = set(map(type, part))
-                if kinds == {str}:
+                if kinds <= {str, bytes}:
                     size += bytes_of(part)
                 elif kinds <= {int, float}:
                     size += _A_NUMBER * len(part)
@@ -102,7 +105,7 @@ def text_bytes(body: dict[str, Any]) -> tuple[int, int]:
             waiting += [
                 value
                 for name, value in item.items()
-                if name not in _NO_TEXT or not isinstance(value, str)
+                if name not in _NO_TEXT or not isinstance(value, (str, bytes))
             ]
         elif type(item) in (int, float):
             size += _A_NUMBER

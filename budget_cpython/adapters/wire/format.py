@@ -8,7 +8,7 @@ from budget_core.provider import ChatResponse
 from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.wire.attachments import attached_tokens
 from budget_cpython.adapters.wire.body import Body
-from budget_cpython.adapters.wire.long_text import LongText
+from budget_cpython.adapters.wire.long_text import LongText, unpacked
 from budget_cpython.adapters.wire.readers import Reader, StreamReader, WholeReader
 from budget_cpython.adapters.wire.refusals import (
     Refusal,
@@ -20,6 +20,7 @@ from budget_cpython.adapters.wire.spelling import check_spelling
 from budget_cpython.adapters.wire.steps import in_steps
 
 Json = dict[str, Any]
+_A_TOKEN = 4  # bytes
 _AT_LIMIT = ("length", "max_tokens", "max_output_tokens", "MAX_TOKENS")
 
 
@@ -124,6 +125,7 @@ def as_count(value: Any) -> int | None:
     """
     if isinstance(value, LongText):
         raise UnreadableRequestError("the request has a number that is a long text")
+    value = unpacked(value)
     if isinstance(value, float | str):
         try:
             number = float(value)
@@ -135,6 +137,7 @@ def as_count(value: Any) -> int | None:
 
 def as_text(value: Any) -> str:
     """Return a text, or an empty one for any other value."""
+    value = unpacked(value)
     return value if isinstance(value, str) else ""
 
 
@@ -145,12 +148,14 @@ def as_name(value: Any) -> str | None:
 
 def texts_in(content: Any) -> str:
     """Return the text of a content: a text itself, or the texts of its parts."""
-    if isinstance(content, str):
-        return content
-    return "".join(
-        part if isinstance(part, str) else as_text(as_dict(part).get("text"))
-        for part in as_list(content)
-    )
+    if isinstance(content, (str, bytes)):
+        return as_text(content)
+    return "".join(as_text(part) or as_text(as_dict(part).get("text")) for part in as_list(content))
+
+
+def of_size(size: int) -> list[Any]:
+    """Return a content that an estimate counts as so many bytes of text."""
+    return [" " * (size % _A_TOKEN), {"tokens": size // _A_TOKEN}]
 
 
 def named_tools(natives: Any, name_of: Callable[[Json], Any]) -> list[Json] | None:
@@ -209,4 +214,4 @@ def ending(*reasons: Any) -> str:
 
 def joined(texts: Iterable[Any]) -> str:
     """Return all texts among some values as one."""
-    return "".join(text for text in texts if isinstance(text, str))
+    return "".join(map(as_text, texts))

@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from budget_core.provider import ChatResponse
+from budget_core.usage_estimate import bytes_in
 from budget_cpython.adapters.answerers import Answerers
 from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.wire.format import (
@@ -20,8 +21,10 @@ from budget_cpython.adapters.wire.format import (
     lowered,
     lowered_thinking,
     named_tools,
+    of_size,
     with_attached,
 )
+from budget_cpython.adapters.wire.long_text import all_unpacked
 from budget_cpython.adapters.wire.readers import StreamReader
 from budget_cpython.adapters.wire.steps import in_steps
 
@@ -151,10 +154,10 @@ def _contents(body: Json) -> list[Any]:
 
 
 def _message(content: Json) -> Json:
-    """Return a content as a message with a text for each part."""
+    """Return a content as a message as large as all texts of its parts."""
     parts = map(as_dict, in_steps(as_list(content.get("parts"))))
-    texts = [{"text": _text_of(part)} for part in parts]
-    return {"role": content.get("role", "user"), "content": texts}
+    size = sum(bytes_in(_text_of(part)) for part in parts)
+    return {"role": content.get("role", "user"), "content": of_size(size)}
 
 
 def _text_of(part: Json) -> str:
@@ -163,7 +166,8 @@ def _text_of(part: Json) -> str:
     for name in ("functionCall", "functionResponse", "executableCode", "codeExecutionResult"):
         snake = re.sub("([A-Z])", lambda found: "_" + found[1].lower(), name)
         made = as_dict(_get(part, name, snake))
-        texts += [value if isinstance(value, str) else str(value) for value in made.values()]
+        values = map(all_unpacked, made.values())
+        texts += [value if isinstance(value, str) else str(value) for value in values]
     return joined(texts)
 
 
@@ -195,7 +199,7 @@ def _withdraw(new: Json, admitted: Admitted) -> None:
     called = as_dict(_get(config, "functionCallingConfig", "function_calling_config"))
     allowed = as_list(_get(called, "allowedFunctionNames", "allowed_function_names"))
     names = [tool["name"] for tool in admitted.tools or ()]
-    if not functions or any(name not in names for name in allowed):
+    if not functions or any(as_text(name) not in names for name in allowed):
         for name in _CHOICE:
             new.pop(name, None)
     if not tools:

@@ -1,4 +1,4 @@
-"""Texts of a large body that are read part by part, and never as a whole."""
+"""Texts of a large body: long ones are read part by part, and never as a whole."""
 
 import json
 import re
@@ -54,15 +54,35 @@ def parts_of(text: str) -> Iterator[str]:
         yield json.loads(f'"{part.decode()}"')
 
 
+def packed(text: str) -> str | bytes:
+    """Return a text in the least memory: an emoji would take four bytes for each character."""
+    return text if text.isascii() else text.encode("utf-8", "surrogatepass")
+
+
+def unpacked(value: Any) -> Any:
+    """Return the text of one that was `packed`, any other value as it is."""
+    return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value
+
+
+def all_unpacked(value: Any) -> Any:
+    """Return a value of JSON with all its texts `unpacked`."""
+    if isinstance(value, list):
+        return [all_unpacked(one) for one in value]
+    if isinstance(value, dict):
+        return {name: all_unpacked(one) for name, one in value.items()}
+    return unpacked(value)
+
+
 def size_of(text: Any) -> int:
     """Return how many UTF-8 bytes a text has, 0 for any other value."""
     return text.size if isinstance(text, LongText) else bytes_in(text)
 
 
-def bytes_of(texts: list[str]) -> int:
+def bytes_of(texts: list[Any]) -> int:
     """Return how many UTF-8 bytes texts have, none of which is a `LongText`."""
-    if all(map(str.isascii, texts)):  # by far the fastest
-        return sum(map(len, texts))
+    kinds = set(map(type, texts))
+    if kinds == {bytes} or (kinds == {str} and all(map(str.isascii, texts))):
+        return sum(map(len, texts))  # by far the fastest
     return sum(map(bytes_in, texts))
 
 

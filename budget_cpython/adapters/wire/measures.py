@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import ceil
 from typing import Any, Final
 
-from budget_cpython.adapters.wire.long_text import PIECE, parts_of, size_of
+from budget_cpython.adapters.wire.long_text import PIECE, parts_of, size_of, unpacked
 
 _HEADER: Final = 1 << 19  # bytes in which an image says its size
 _NO_DIGITS: Final = bytes(
@@ -41,6 +41,7 @@ class Inline:
     @classmethod
     def of_url(cls, url: Any) -> "Inline | None":
         """Return the content of a `data:` URL, or of base64 alone; `None` for other addresses."""
+        url = unpacked(url)
         begin = next(parts_of(url), "") if isinstance(url, str) else ""
         if re.match("(?:https?|gs|s3|file):", begin):
             return None

@@ -16,6 +16,7 @@ from budget_cpython.adapters.wire.format import (
     joined,
     lowered,
     named_tools,
+    of_size,
     renamed,
     texts_in,
     with_attached,
@@ -132,9 +133,8 @@ class ChatReader(StreamReader):
 def prompt_messages(value: Any) -> list[Json]:
     """Return one message for all texts of a `prompt` or `input`, as large as one for each."""
     count, size = prompts_in(value)
-    tokens = size // _A_TOKEN + estimate_tokens([{}]) * (count - 1)
-    content = [" " * (size % _A_TOKEN), {"tokens": tokens}]
-    return [{"role": "user", "content": content}] if count else []
+    marks = _A_TOKEN * estimate_tokens([{}]) * (count - 1)
+    return [{"role": "user", "content": of_size(size + marks)}] if count else []
 
 
 def prompts_in(value: Any) -> tuple[int, int]:
@@ -142,15 +142,15 @@ def prompts_in(value: Any) -> tuple[int, int]:
 
     It is a text, a list of them, or tokens by number, which stand for four bytes each.
     """
-    if isinstance(value, str):
+    if isinstance(value, (str, bytes)):
         return 1, bytes_in(value)
     items = as_list(value)
     kinds = {kind for part in slices(items) for kind in set(map(type, part))}
     if kinds == {int}:
         return 1, _A_TOKEN * len(items)
-    if kinds == {str}:
+    if kinds and kinds <= {str, bytes}:
         return len(items), sum(map(bytes_of, slices(items)))
-    found = [prompts_in(item) for item in in_steps(items) if isinstance(item, (str, list))]
+    found = [prompts_in(item) for item in in_steps(items) if isinstance(item, (str, bytes, list))]
     return sum(count for count, _ in found), sum(size for _, size in found)
 
 
@@ -197,7 +197,7 @@ def _withdraw(new: Json, admitted: Admitted) -> None:
     allowed = as_dict(choice.get("allowed_tools"))
     named = as_list(allowed.get("tools")) if allowed else [choice] if choice else []
     offered = {as_text(tool["name"]) for tool in admitted.tools or ()}
-    if not all(_name_of(as_dict(one)) in offered for one in named):
+    if not all(as_text(_name_of(as_dict(one))) in offered for one in named):
         new.pop("tool_choice", None)
 
 

@@ -62,7 +62,7 @@ class Responses(OpenAIFormat):
             new["instructions"] = "\n\n".join(said).strip()
         elif admitted.notices:
             asked = body.get("input")
-            if isinstance(asked, str):
+            if isinstance(asked, (str, bytes)):
                 asked = [{"role": "user", "content": asked}]
             new["input"] = as_list(asked) + admitted.messages
         if admitted.withdraws_from(request):
@@ -107,7 +107,7 @@ def _message(item: Json) -> Json:
     calls = item.get("arguments") or item.get("input")
     content = item.get("content") or item.get("output")
     found: Json = {"role": item.get("role", "user"), "content": content or item.get("summary")}
-    if isinstance(calls, str):
+    if isinstance(calls, (str, bytes)):
         found["tool_calls"] = [{"function": {"name": item.get("name"), "arguments": calls}}]
     return found
 

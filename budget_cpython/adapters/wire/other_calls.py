@@ -9,7 +9,7 @@ from budget_core.provider import ChatResponse
 from budget_core.usage_estimate import bytes_in, tokens_in
 from budget_cpython.adapters.request import Admitted, LlmRequest
 from budget_cpython.adapters.wire.format import Json, as_count, as_dict
-from budget_cpython.adapters.wire.long_text import parts_of
+from budget_cpython.adapters.wire.long_text import parts_of, unpacked
 from budget_cpython.adapters.wire.measures import Inline
 from budget_cpython.adapters.wire.openai_format import OpenAIFormat
 from budget_cpython.adapters.wire.readers import StreamReader
@@ -137,6 +137,7 @@ def is_other_call(path: str, at_vendor: bool) -> bool:
 
 
 def _characters(value: Any) -> int:
+    value = unpacked(value)
     return sum(map(len, parts_of(value if isinstance(value, str) else str(value or ""))))
 
 

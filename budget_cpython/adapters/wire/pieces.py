@@ -9,6 +9,7 @@ from budget_cpython.adapters.wire.long_text import (
     PIECE,
     LongText,
     end_of_escapes,
+    packed,
     without_escapes,
 )
 from budget_cpython.adapters.wire.refusals import UnreadableRequestError
@@ -31,7 +32,8 @@ class Pieces:
 
     Each piece gets the brackets that are open where it begins and where it ends. What it holds is
     then added to the containers that were open. `value` is the whole, with a `LongText` for each
-    long text if the JSON is larger than a piece; `texts` are those by their marks.
+    long text if the JSON is larger than a piece, and its other texts are `packed` then; `texts` are
+    the long ones by their marks.
 
     Raises `UnreadableRequestError` for more than `MAX_VALUES` values, for more than `MAX_DEPTH`
     levels and for a key that comes twice, and `ValueError` for malformed JSON.
@@ -145,7 +147,8 @@ class Pieces:
         before = b"".join(opened).removesuffix(name)
         after = bytes(self._open[::-1]).translate(bytes.maketrans(b"[{", b"]}"))
         found = json.loads((before + text + after).decode(), object_pairs_hook=_with_keys_once)
-        if len(self.texts) > self._added:
+        is_plain = len(self._data) <= PIECE or (text.isascii() and b"\\u" not in text)
+        if len(self.texts) > self._added or not is_plain:
             found = self._with_texts(found)
             self._added = len(self.texts)
         if self._spine:
@@ -173,13 +176,13 @@ class Pieces:
             found = within
 
     def _with_texts(self, found: Any) -> Any:
-        """Return a value with its long texts in place of their marks."""
+        """Return a value with its long texts in place of their marks, and the others packed."""
         whole = [found]
         waiting: list[Any] = [whole]
         for item in taken(waiting):
             for key, value in enumerate(item) if isinstance(item, list) else item.items():
                 if isinstance(value, str):
-                    item[key] = self.texts.get(value, value)
+                    item[key] = self.texts.get(value) or packed(value)
                 elif isinstance(value, (list, dict)):
                     waiting.append(value)
         return whole[0]

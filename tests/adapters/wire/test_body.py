@@ -19,10 +19,16 @@ from budget_cpython.adapters.http_client import budgeted_http_client
 from budget_cpython.adapters.wire import UnreadableRequestError, long_text, pieces
 from budget_cpython.adapters.wire.attachments import attached_tokens
 from budget_cpython.adapters.wire.body import LARGE, Body
-from budget_cpython.adapters.wire.long_text import PIECE, LongText, parts_of, size_of
+from budget_cpython.adapters.wire.long_text import PIECE, LongText, parts_of, size_of, unpacked
 from budget_cpython.ledger.limit_parser import parse_limits
 from tests.adapters.wire.test_attachments import jpeg, mp4, png, wav
-from tests.adapters.wire.vectors import CHAT, GENERATE, MESSAGES, RESPONSES, format_at
+from tests.adapters.wire.vectors import (
+    CHAT,
+    GENERATE,
+    MESSAGES,
+    RESPONSES,
+    format_at,
+)
 from tests.properties import examples
 
 TEXTS = st.text(st.sampled_from('ab"\\\n{[,:]} é模\U0001f600\ud83d'), max_size=12)
@@ -34,9 +40,11 @@ VALUES = st.recursive(
 
 
 def whole(value: Any) -> Any:
-    """Return a value with each long text as one."""
+    """Return a value with each long or packed text as a plain one."""
     if isinstance(value, LongText):
         return "".join(parts_of(value))
+    if isinstance(value, bytes):
+        return unpacked(value)
     if isinstance(value, list):
         return [whole(one) for one in value]
     if isinstance(value, dict):
