@@ -36,7 +36,7 @@ class RepeatStop:
 
     A call counts once it is answered, so attempts that failed do not. One with another request
     begins a new row. A digest of the last request is kept in memory, and none of its text. It is an
-    account of a `Call`, whose option `identity` stands for its request where it has one.
+    account of a `Call` whose option `identity` stands for its request.
 
     Raises `ValueError` unless `repeats` is 2 or more.
     """
@@ -66,11 +66,8 @@ class RepeatStop:
             self._last = request
 
     async def hold(self, call: "Call") -> bytes:
-        """Return the digest of a call's request, as `admit` does."""
-        identity = call.options.get("identity")
-        if identity is not None:
-            return self.admit(identity)
-        return self.admit(call.model, call.messages, call.tools)
+        """Admit a call by its option `identity`; return the digest of that."""
+        return self.admit(call.options["identity"])
 
     async def settle(self, request: bytes, outcome: "Settlement") -> None:
         """Count a call if it was answered."""
@@ -79,6 +76,26 @@ class RepeatStop:
 
 
 def stop_of(repeats: int, enforcement: str, lock: "Lock | None" = None) -> RepeatStop | None:
-    """Return the stop of a wrapper or an account; `None` where limits refuse nothing either."""
+    """Return the stop of an account; `None` where its limits refuse nothing either."""
     stop = RepeatStop(repeats, lock)
     return stop if enforcement in (Enforcement.CUTOFF, Enforcement.FALLBACK) else None
+
+
+def watch(wrapper: "Any", repeats: int) -> None:
+    """Have a wrapper's `chat` refuse repeats, where it refuses anything.
+
+    Its method is replaced, so that wrappers without this pay nothing for it.
+    """
+    stop, answer = RepeatStop(repeats), wrapper.chat
+
+    async def chat(
+        messages: "Any", tools: "Any" = None, model: "Any" = None, *rest: "Any", **options: "Any"
+    ) -> "Any":
+        if wrapper.enforcement not in (Enforcement.CUTOFF, Enforcement.FALLBACK):
+            return await answer(messages, tools, model, *rest, **options)
+        request = stop.admit(model, messages, tools)
+        response = await answer(messages, tools, model, *rest, **options)
+        stop.count(request, response)
+        return response
+
+    wrapper.chat = chat

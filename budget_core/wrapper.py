@@ -41,7 +41,6 @@ class BudgetWrapper:
     """
 
     ledger_account: "Any" = None
-    repeat_stop: "Any" = None
 
     def __init__(
         self,
@@ -52,6 +51,7 @@ class BudgetWrapper:
         on_threshold_crossed: "Hook | None" = None,
         on_limit_reached: "Hook | None" = None,
         estimates: bool = False,
+        repeats: int | None = None,
         *,
         ledger: "AnyLedger | None" = None,
         account: str | None = None,
@@ -63,7 +63,6 @@ class BudgetWrapper:
         raises: bool = False,
         wait: float | None = None,
         expect: int | str | None = None,
-        repeats: int | None = None,
     ) -> None:
         if not callable(getattr(inner, "chat", None)):
             from budget_core.provider import check_provider  # loaded to refuse
@@ -85,15 +84,15 @@ class BudgetWrapper:
         )
         self.fallback_model = tracker.fallback_model = fallback_model or tracker.fallback_model
         if self.enforcement == Enforcement.FALLBACK and not self.fallback_model:
-            raise ValueError("fallback_model must name a model where enforcement is fallback")
-        if repeats is not None:
-            from budget_core.repeats import stop_of  # loaded where it is wanted
-
-            self.repeat_stop = stop_of(repeats, self.enforcement)
+            raise ValueError("fallback needs a fallback_model")
         self.on_threshold_crossed = on_threshold_crossed
         self.on_limit_reached = on_limit_reached
         self.hook_error: Exception | None = None
         self.estimates = estimates
+        if repeats is not None:
+            from budget_core.repeats import watch  # loaded where it is wanted
+
+            watch(self, repeats)
 
     def __getattr__(self, name: str) -> "Any":
         if name == "inner" or name.startswith("__"):  # asked before __init__ ran, as copy does
@@ -138,8 +137,7 @@ class BudgetWrapper:
             options.update(zip(names.split(), rest))
         if self.ledger_account is not None:
             return await self.ledger_account.chat(self, messages, tools, model, options)
-        tracker, inner, stop = self.tracker, self.inner, self.repeat_stop
-        request = None if stop is None else stop.admit(model, messages, tools)
+        tracker, inner = self.tracker, self.inner
         tracker.maybe_auto_reset()
         if tracker.alert:
             from budget_core.enforcement import enforce  # loaded near a limit
@@ -157,8 +155,6 @@ class BudgetWrapper:
             options["on_delta"] = streamed = as_streamed(options["on_delta"])
         try:
             response = await inner.chat(messages=messages, tools=tools, model=model, **options)
-            if stop is not None:
-                stop.count(request, response)
             try:
                 usage = response.usage
             except Exception:  # noqa: BLE001, S110 - an answer is not lost for want of its usage

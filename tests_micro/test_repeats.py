@@ -111,7 +111,6 @@ async def test_where_limits_refuse_nothing_repeats_are_not_refused_either() -> N
 
 async def test_nothing_is_compared_by_default() -> None:
     wrapper = BudgetWrapper(Script(7), TurnBudgetTracker(TurnBudgetConfig()))
-    assert wrapper.repeat_stop is None
     for _ in range(20):
         await wrapper.chat(HELLO)
 

@@ -166,9 +166,7 @@ class WrapperAccount(LedgerAccount):
     ) -> "Any":
         """Answer like a wrapper's inner provider, within its tracker and this account."""
         call = Call(messages, tools, model, options)
-        accounts = (_TrackerAccount(wrapper), self)
-        stop = wrapper.repeat_stop
-        await call.admit(accounts if stop is None else (stop,) + accounts)
+        await call.admit((_TrackerAccount(wrapper), self))
         return await _make(call, wrapper.inner) if call.answer is None else call.answer
 
     async def hold(self, call: Call) -> "LlmHold | None":
