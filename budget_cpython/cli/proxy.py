@@ -17,9 +17,14 @@ from budget_cpython.cli.service_options import (
     add_connections,
     add_ledger_key,
     add_listening,
+    add_metrics,
     add_number,
+    add_telemetry,
+    begin_telemetry,
     count,
+    counting_together,
     ledger_options,
+    metrics_of,
     open_keys,
     prepare_service,
     run_command,
@@ -101,6 +106,8 @@ def add_proxy(commands: Any) -> None:
     text = "an upstream may send nothing for S seconds"
     add_number(option, "upstream-timeout", seconds, 600, text)
     add_number(option, "max-body", count, 32, "the largest request, in megabytes")
+    add_metrics(option)
+    add_telemetry(option)
     add_connections(option, _GRACE_S)
     proxy.set_defaults(run=partial(run_command, _proxy, "proxy"), page_secret=None)
 
@@ -132,8 +139,10 @@ def _proxy(options: argparse.Namespace) -> int:
         _set_limits(options, proxy, default)
     with watching_for(channels, partial(_blocking_ledger, options, proxy)):
         if options.workers == 1:
+            begin_telemetry(options)
             return serve(proxy.app)
-        return serve(partial(make_worker, options), options.workers)
+        with counting_together() if options.metrics else nullcontext():
+            return serve(partial(make_worker, options), options.workers)
 
 
 def _choose_ledger(options: argparse.Namespace) -> str | None:
@@ -164,6 +173,7 @@ def make_worker(options: argparse.Namespace) -> Any:
     from budget_cpython.serve.server import log_requests
 
     log_requests()
+    begin_telemetry(options)
     return make_proxy(options).app
 
 
@@ -189,6 +199,7 @@ def make_proxy(options: argparse.Namespace) -> "Proxy":
         ledger=ledger,
         page=True,
         page_secret=options.page_secret,
+        metrics=metrics_of(options),
     )
 
 

@@ -16,6 +16,8 @@ from budget_cpython.cli.service_options import (
     add_call_rules,
     add_ledger_key,
     add_number,
+    add_telemetry,
+    begin_telemetry,
     ledger_options,
     run_command,
     seconds,
@@ -91,6 +93,7 @@ def add_run(commands: Any) -> None:
     option("--prices", metavar="FILE", help=prices)
     add_number(option, "grace", seconds, 10, "seconds from SIGTERM to SIGKILL")
     option("--report", metavar="FILE", help="write what was used to FILE, as JSON")
+    add_telemetry(option)
     quiet = "show no line of what is left, and no summary"
     option("--quiet", action="store_true", help=quiet)
     option("command", nargs=argparse.REMAINDER, metavar="COMMAND", help=argparse.SUPPRESS)
@@ -108,6 +111,7 @@ def _run(options: argparse.Namespace) -> int:
     command = options.command[options.command[:1] == ["--"] :]
     if not command:
         raise ValueError("give a command, as in microbudget run --budget '$5' -- node agent.js")
+    begin_telemetry(options)
     routes = plan_routes(os.environ, _upstreams(options), options.set)
     limits, seconds = _budget(options)
     url, account = _place(options, command, limits)

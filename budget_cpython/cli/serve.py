@@ -17,7 +17,9 @@ from budget_cpython.cli.service_options import (
     KEYS_VARIABLE,
     add_connections,
     add_listening,
+    add_metrics,
     add_number,
+    metrics_of,
     open_keys,
     prepare_service,
     run_command,
@@ -78,6 +80,7 @@ def add_serve(commands: Any) -> None:
     option("--max-holds", type=int, metavar="N", help=holds)
     add_number(option, "engine-timeout", seconds, 10, "the engine has S seconds to answer")
     add_alert_file(option)
+    add_metrics(option)
     add_connections(option, 20)
     serve.set_defaults(run=partial(run_command, _serve, "serve"))
     _add_key(serve.add_subparsers(metavar="COMMAND", prog=serve.prog))
@@ -133,7 +136,12 @@ def _serve(options: argparse.Namespace) -> int:
     channels = read_channels(options.alerts)
     ledger = _open_ledger(options)
     try:
-        app = make_app(ledger, open_keys(options), engine_timeout=options.engine_timeout)
+        app = make_app(
+            ledger,
+            open_keys(options),
+            engine_timeout=options.engine_timeout,
+            metrics=metrics_of(options),
+        )
         with watching_for(channels, lambda: ledger):
             code = serve(app)
     finally:

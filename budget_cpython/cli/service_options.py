@@ -3,7 +3,9 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from budget_core.errors import BudgetError
@@ -70,6 +72,47 @@ def add_listening(option: Callable[..., Any], listen: str) -> None:
     address = f"HOST:PORT, with port 0 for a free one, or unix:PATH ({listen})"
     option("--listen", default=listen, metavar="ADDRESS", help=address)
     option("--keys", metavar="FILE", help=KEYS_HELP)
+
+
+def add_metrics(option: Callable[..., Any]) -> None:
+    """Add the options of `/metrics`, which `metrics_of` reads."""
+    text = "serve /metrics for Prometheus: with --keys, to keys with the right to read"
+    option("--metrics", action="store_true", help=text)
+    text = "show at most N accounts there, those nearest to their end"
+    add_number(option, "metrics-accounts", count, 1000, text)
+
+
+def add_telemetry(option: Callable[..., Any]) -> None:
+    """Add the option that `begin_telemetry` reads."""
+    text = "export OpenTelemetry's metrics, by the SDK that opentelemetry-instrument sets up"
+    option("--telemetry", action="store_true", help=text)
+
+
+def begin_telemetry(options: argparse.Namespace) -> None:
+    """Turn telemetry on if the options say so; raises `ImportError`."""
+    if options.telemetry:
+        from budget_cpython.telemetry.switch import enable_telemetry
+
+        enable_telemetry()
+
+
+def metrics_of(options: argparse.Namespace) -> int | None:
+    """Return how many accounts `/metrics` shows; `None` if it is not served."""
+    return int(options.metrics_accounts) if options.metrics else None
+
+
+@contextmanager
+def counting_together() -> Iterator[None]:
+    """Have the processes that are started meanwhile count what `/metrics` shows in one folder."""
+    from budget_cpython.telemetry.prometheus import SHARED
+
+    with TemporaryDirectory(prefix="microbudget-metrics-") as folder:
+        os.environ.setdefault(SHARED, folder)
+        try:
+            yield
+        finally:
+            if os.environ[SHARED] == folder:
+                del os.environ[SHARED]
 
 
 def add_connections(option: Callable[..., Any], grace: float) -> None:

@@ -39,6 +39,11 @@ class Access:
             return OpenDoor(self.account, secret=secret)
         return KeyDoor(self._keys, secret)
 
+    @property
+    def keys(self) -> KeyFile | None:
+        """The keys that requests need; `None` if they need none."""
+        return self._keys
+
     def account_of(self, headers: Mapping[str, str]) -> tuple[str, bool]:
         """Return the account, and whether the client's credentials are for the upstream.
 

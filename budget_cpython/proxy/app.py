@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
@@ -79,6 +79,8 @@ class Proxy:
       may send nothing.
     - With `page` browsers find the operators' page of `ledger` at `/`; `page_secret` is the one of
       all processes that serve it, for the sessions of readers.
+    - With `metrics` there is `/metrics` for Prometheus, which shows at most so many accounts of the
+      ledger, and while the app runs, the calls of this process.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Proxy:
         ledger: Any = None,
         page: bool = False,
         page_secret: bytes | None = None,
+        metrics: int | None = None,
     ) -> None:
         if not upstreams:
             raise ValueError("a proxy needs at least one upstream, as in openai=https://…")
@@ -125,9 +128,11 @@ class Proxy:
         self._max_body = max_body
         served = None if ledger is None else ServedLedger(ledger, _LEDGER_S)
         self._shows_page = page and served is not None
+        self._observer: Any = None
         self.app = Starlette(
             routes=[
                 *probes(served),
+                *self._metrics_routes(metrics, served),
                 *self._page_routes(served, page_secret),
                 Route("/{path:path}", _Everything(self._answer)),
             ],
@@ -148,7 +153,8 @@ class Proxy:
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         logging.getLogger("uvicorn.error").addFilter(_is_no_break)
         try:
-            yield
+            with self._observing():
+                yield
         finally:
             client, self._client = self._client, None
             if client is not None:
@@ -156,6 +162,29 @@ class Proxy:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LEDGER_S):
                     await self._settle_all()
+
+    def _metrics_routes(self, accounts: int | None, ledger: ServedLedger | None) -> list[Route]:
+        if accounts is None:
+            return []
+        from budget_cpython.telemetry.metrics_route import metrics_route
+        from budget_cpython.telemetry.prometheus import PrometheusObserver
+
+        self._observer = PrometheusObserver(accounts)
+        return [metrics_route(self._observer, ledger, self._access.keys)]
+
+    @contextmanager
+    def _observing(self) -> Iterator[None]:
+        """Count the calls of this process meanwhile, if there are metrics."""
+        if self._observer is None:
+            yield
+            return
+        from budget_cpython.telemetry.observing import observe, unobserve
+
+        observe(self._observer)
+        try:
+            yield
+        finally:
+            unobserve(self._observer)
 
     async def _settle_all(self) -> None:
         """Wait for the calls that were ended to be settled; deliver what ledgers are owed."""

@@ -14,6 +14,7 @@ from budget_core.errors import BudgetError, DeadlineExceeded
 from budget_cpython.adapters.http_attempt import EXTENSION
 from budget_cpython.adapters.wire import LARGE, WireFormat, find_format, refusal
 from budget_cpython.deadline import Deadline
+from budget_cpython.process_state import OBSERVERS
 from budget_cpython.proxy.accounts import ProxyAccount
 from budget_cpython.proxy.exchange import Exchange
 from budget_cpython.proxy.headers import Headers, to_client
@@ -95,10 +96,22 @@ class Forward:
     async def _send(self, exchange: Exchange, request: httpx.Request) -> None:
         held = self.format is not None and self.format.held
         if held and len(request.content) > LARGE:
-            await self.account.refuse_spent()  # before it is parsed
+            try:
+                await self.account.refuse_spent()  # before it is parsed
+            except BudgetError as error:
+                _count(error)
+                raise
         answer = await self.client.send(request, stream=True)
         try:
             headers = to_client(answer.headers.raw)
             await exchange.relay(answer.status_code, headers, answer.stream)
         finally:
             await answer.aclose()
+
+
+def _count(error: BudgetError) -> None:
+    """Tell the observers of a refusal, if there are any."""
+    if OBSERVERS:
+        from budget_cpython.telemetry.observing import refusal_of, tell_refused
+
+        tell_refused(refusal_of(error))

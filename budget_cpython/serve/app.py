@@ -17,10 +17,10 @@ from starlette.routing import BaseRoute, Route
 
 from budget_core.ledger.checks import check_path
 from budget_core.ledger.errors import BudgetExceededError, LedgerError
-from budget_cpython.serve.addresses import check_local
+from budget_cpython.serve.bearer import authenticate, check_right
 from budget_cpython.serve.devices import HEADER, DeviceReports, parse_report
 from budget_cpython.serve.error_responses import error_response, ledger_error_response
-from budget_cpython.serve.keys import EVERY_ACCOUNT, Key, KeyFile, KeyFileError
+from budget_cpython.serve.keys import EVERY_ACCOUNT, Key, KeyFile
 from budget_cpython.serve.openapi import describe
 from budget_cpython.serve.operations import OPERATIONS, AuthorizedRequest, Operation, url_of
 from budget_cpython.serve.request_body import parse_object, read_body_first
@@ -36,6 +36,7 @@ def make_app(
     expire_every: float = 10,
     engine_timeout: float = 10,
     clock: Callable[[], float] = time.time,
+    metrics: int | None = None,
 ) -> Starlette:
     """Return an ASGI app that serves a ledger, sync or async, and does not close it.
 
@@ -44,9 +45,10 @@ def make_app(
     answered, and none from another site's page in a browser. Every `expire_every` seconds expired
     holds are counted as spent. An engine that does not answer within `engine_timeout` seconds is
     unavailable. `clock` returns the Unix seconds at which devices are noted, and of sessions.
-    Browsers find the operators' page at `/`.
+    Browsers find the operators' page at `/`. With `metrics` there is `/metrics` for
+    Prometheus, which shows at most so many accounts.
     """
-    service = _Service(ServedLedger(ledger, engine_timeout), keys, clock)
+    service = _Service(ServedLedger(ledger, engine_timeout), keys, clock, metrics)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -74,16 +76,29 @@ def make_app(
 
 class _Service:
     def __init__(
-        self, ledger: ServedLedger, keys: KeyFile | None, clock: Callable[[], float]
+        self,
+        ledger: ServedLedger,
+        keys: KeyFile | None,
+        clock: Callable[[], float],
+        metrics: int | None,
     ) -> None:
         self.ledger = ledger
         self.devices = DeviceReports(ledger, clock)
         self._keys = keys
+        self._metrics: list[Route] = []
+        self._observer: Any = None
+        if metrics is not None:
+            from budget_cpython.telemetry.metrics_route import metrics_route
+            from budget_cpython.telemetry.prometheus import PrometheusObserver
+
+            self._observer = PrometheusObserver(metrics)
+            self._metrics.append(metrics_route(self._observer, ledger, keys))
         self._page = _page_of(self.ledger, keys, clock)
         self._description = json.dumps(describe(keys is not None)).encode()
 
     def routes(self) -> list[BaseRoute]:
         routes = [*probes(self.ledger), Route("/openapi.json", self._openapi), *self._page]
+        routes += self._metrics
         methods: dict[str, dict[str, Operation]] = {}  # of each URL: `Allow` names all of them
         for name, operation in OPERATIONS.items():
             url = url_of(name) + ("/{path:path}" if operation.on_account else "")
@@ -96,11 +111,20 @@ class _Service:
         method = "GET" if request.method == "HEAD" else request.method
         return await self._answer(methods[method], request)
 
+    def _count(self, error: LedgerError) -> None:
+        """Count a refusal for `/metrics`."""
+        if self._observer is not None:
+            from budget_cpython.telemetry.observing import refusal_of
+
+            refusal = refusal_of(error)
+            if refusal is not None:
+                self._observer.refused(refusal)
+
     async def _openapi(self, request: Request) -> Response:
         return Response(self._description, media_type="application/json")
 
     async def _answer(self, operation: Operation, request: Request) -> Response:
-        key = self._authenticate(request)
+        key = authenticate(self._keys, request.headers)
         path = _check_path(operation, request)
         if key is not None:
             _check_right(operation, key, path)
@@ -118,29 +142,13 @@ class _Service:
             response: Response = JSONResponse(found)
         except LedgerError as error:
             noted = isinstance(error, BudgetExceededError)
+            self._count(error)
             response = ledger_error_response(error, key)
             if response.status_code >= 500:
                 log.warning("%s: %s", type(error).__name__, error)
         if report is not None and noted:
             await self.devices.note(path, report)
         return response
-
-    def _authenticate(self, request: Request) -> Key | None:
-        """Return the request's key, or `None` for a service without keys; `HTTPException`."""
-        if self._keys is None:
-            check_local(request.headers)
-            return None
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        try:
-            key = self._keys.check(token.strip()) if scheme.lower() == "bearer" else None
-        except KeyFileError as error:
-            log.error("%s", error)
-            again = {"Retry-After": "1"}
-            raise HTTPException(503, "the keys cannot be read now", again) from error
-        if key is None:
-            text = "send a known key, as in Authorization: Bearer KEY"
-            raise HTTPException(401, text, {"WWW-Authenticate": "Bearer"})
-        return key
 
 
 def _page_of(
@@ -163,8 +171,7 @@ def _check_path(operation: Operation, request: Request) -> str:
 
 def _check_right(operation: Operation, key: Key, path: str) -> None:
     reach = f"key {key.name!r} is for {key.account!r}"
-    if operation.right not in key.rights:
-        raise HTTPException(403, f"key {key.name!r} lacks the right {operation.right!r}")
+    check_right(key, operation.right)
     if operation.on_account and not key.covers(path):
         raise HTTPException(403, f"{reach} and the accounts below it")
     if operation.right == "limits" and not operation.on_account and key.account != EVERY_ACCOUNT:

@@ -1,0 +1,35 @@
+"""The key that a request to the service has."""
+
+import logging
+from collections.abc import Mapping
+
+from starlette.exceptions import HTTPException
+
+from budget_cpython.serve.addresses import check_local
+from budget_cpython.serve.keys import Key, KeyFile, KeyFileError
+
+log = logging.getLogger("microbudget.serve")
+
+
+def authenticate(keys: KeyFile | None, headers: Mapping[str, str]) -> Key | None:
+    """Return a request's key, or `None` for a service without keys; `HTTPException`."""
+    if keys is None:
+        check_local(headers)
+        return None
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    try:
+        key = keys.check(token.strip()) if scheme.lower() == "bearer" else None
+    except KeyFileError as error:
+        log.error("%s", error)
+        again = {"Retry-After": "1"}
+        raise HTTPException(503, "the keys cannot be read now", again) from error
+    if key is None:
+        text = "send a known key, as in Authorization: Bearer KEY"
+        raise HTTPException(401, text, {"WWW-Authenticate": "Bearer"})
+    return key
+
+
+def check_right(key: Key | None, right: str) -> None:
+    """Raise `HTTPException` for a key without a right."""
+    if key is not None and right not in key.rights:
+        raise HTTPException(403, f"key {key.name!r} lacks the right {right!r}")

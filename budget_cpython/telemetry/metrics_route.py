@@ -1,0 +1,61 @@
+"""The route `/metrics` of a server."""
+
+import asyncio
+import logging
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from budget_core.errors import BudgetError
+from budget_core.ledger.records import Balance
+from budget_cpython.serve.bearer import authenticate, check_right
+from budget_cpython.serve.devices import ROOT
+from budget_cpython.serve.keys import EVERY_ACCOUNT, KeyFile
+from budget_cpython.serve.served_ledger import ServedLedger
+from budget_cpython.telemetry.observing import tell_late
+from budget_cpython.telemetry.prometheus import PrometheusObserver
+
+PATH = "/metrics"
+log = logging.getLogger("microbudget.serve")
+
+
+def metrics_route(
+    observer: PrometheusObserver, ledger: ServedLedger | None, keys: KeyFile | None
+) -> Route:
+    """Return the route, which keys with the right to read see: what is below their account.
+
+    Calls by model are seen by keys of every account alone, and where there are no keys.
+    """
+
+    async def answer(request: Request) -> Response:
+        try:
+            key = authenticate(keys, request.headers)
+            check_right(key, "read")
+        except HTTPException as error:
+            return Response(error.detail + "\n", error.status_code, error.headers, "text/plain")
+        account = "" if key is None or key.account == EVERY_ACCOUNT else key.account
+        rows = [] if ledger is None else await _balances(ledger, account)
+        tell_late()
+        accept = request.headers.get("accept", "")
+        page, kind = await asyncio.to_thread(
+            observer.page,
+            rows,
+            lambda path: key is None or key.covers(path),
+            not account,
+            accept,
+        )
+        return Response(page, headers={"Content-Type": kind})
+
+    return Route(PATH, answer)
+
+
+async def _balances(ledger: ServedLedger, account: str) -> list[Balance] | None:
+    """Return the balances of an account and those below it; `None` if the ledger fails."""
+    try:
+        rows: list[Balance] = await ledger.call("balances", account)
+    except BudgetError as error:
+        log.warning("the balances for %s were not read: %s", PATH, error)
+        return None
+    return [row for row in rows if not row.account.startswith(ROOT)]
