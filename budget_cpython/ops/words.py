@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from budget_core.ledger.checks import AXES
+from budget_core.ledger.window_words import window_in_words
 from budget_core.money import dollars
 from budget_cpython.ledger.limit_words import TOOL_CALLS
 
@@ -10,7 +11,6 @@ _CENT = 10_000_000  # nano-dollars
 _DOLLAR = 100 * _CENT
 _SCALES = ((1_000_000, "M"), (1_000, "k"))
 _SHORT = 100_000  # from here on a count is in thousands or more
-_SPANS = ((604_800, "week"), (86_400, "day"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def axis_words(axis: str) -> str:
@@ -52,7 +52,7 @@ def limit_text(axis: str, cap: int | None, window: str) -> str:
 
     An unlimited one, which no line can say, is `calls/day without limit`.
     """
-    per = "" if window == "run" else f"/{window_words(window)}"
+    per = "" if window == "run" else f"/{window_in_words(window)}"
     if cap is None:
         return f"{axis_words(axis)}{per} without limit"
     if axis == "nano_usd":
@@ -67,16 +67,3 @@ def limit_text(axis: str, cap: int | None, window: str) -> str:
 def limits_text(limits: Iterable[tuple[str, int | None, str]]) -> str:
     """Return limits, each an axis, a cap and a window, on a line; `no limits` without any."""
     return " + ".join(limit_text(*one) for one in limits) or "no limits"
-
-
-def window_words(window: str) -> str:
-    """Return the name of a window, a rolling one as its time where that says all: `10 min`."""
-    from budget_cpython.ledger.limit_words import window_of
-
-    if window.startswith("rolling "):
-        seconds = int(window.split()[1].partition("/")[0])
-        for size, unit in _SPANS:
-            if seconds % size == 0:
-                name = f"{seconds // size} {unit}"
-                return name if window_of(name, name) == window else window
-    return window

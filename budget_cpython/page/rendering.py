@@ -8,6 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
+from budget_core.ledger.window_words import window_in_words
 from budget_core.log import printable
 from budget_core.until import stamp, until
 from budget_cpython.ops.words import amount_words, axis_words, limit_text, short_amount
@@ -60,6 +61,7 @@ def _environment() -> Environment:
         amounts=amounts_words,
         axis=axis_words,
         limit=lambda row: limit_text(row.axis, row.limit, row.window),
+        window=window_in_words,
         stamp=stamp,
         iso=lambda at: stamp(at)[:-4].replace(" ", "T") + "Z",
         until=until,
