@@ -1,6 +1,7 @@
 """The commands `microbudget alerts watch` and `microbudget alerts test`."""
 
 import argparse
+import json
 import signal
 import sys
 import threading
@@ -10,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from budget_core.ledger.errors import LedgerUnavailableError
 from budget_cpython.cli.service_options import (
     ENGINE_VARIABLE,
     add_ledger_key,
@@ -17,6 +19,7 @@ from budget_cpython.cli.service_options import (
     ledger_options,
     run_command,
     seconds,
+    warn,
 )
 from budget_cpython.ledger.default_ledger import default_url, usable_default
 
@@ -63,6 +66,7 @@ def add_alerts(commands: Any) -> None:
     add_number(option, "every", seconds, 10, "look every S seconds")
     text = "look once, send what is due, and exit with 1 if an attempt failed"
     option("--once", action="store_true", help=text)
+    option("--json", action="store_true", help="with --once, print one line of JSON")
     watch.set_defaults(run=partial(run_command, _watch, "alerts"))
     text = "send one test alert to each channel"
     test = below.add_parser(
@@ -70,6 +74,7 @@ def add_alerts(commands: Any) -> None:
     )
     test.add_argument("file", metavar="FILE", help=FILE_HELP)
     test.add_argument("--to", metavar="NAME", help="the name of the only channel to send to")
+    test.add_argument("--json", action="store_true", help="print one line of JSON")
     test.set_defaults(run=partial(run_command, _test, "alerts"))
 
 
@@ -117,12 +122,11 @@ def _watch(options: argparse.Namespace) -> int:
         try:
             if options.once:
                 done = watch.look_once()
-                print(
-                    f"crossings: {done.crossings}, alerts sent: {done.delivered}, "
-                    f"attempts failed: {done.failed}"
-                )
+                text = f"crossings: {done.crossings}, alerts sent: {done.delivered}, "
+                text += f"attempts failed: {done.failed}"
+                print(json.dumps(done._asdict()) if options.json else text)
                 return 1 if done.failed else 0
-            ledger.balances("readyz")  # a ledger that cannot be used is an error at once
+            _check_ledger(ledger, url)
             stop = _told_to_stop()
             print("watching for", ", ".join(channel.name for channel in channels), flush=True)
             watch.look_until(stop, options.every)
@@ -130,6 +134,16 @@ def _watch(options: argparse.Namespace) -> int:
             watch.close()
             ledger.close()
     return 0
+
+
+def _check_ledger(ledger: Any, url: str) -> None:
+    """Ask a ledger once: a file that cannot be used is an error at once, a server a warning."""
+    try:
+        ledger.limits("readyz")
+    except LedgerUnavailableError as error:
+        if url.startswith("sqlite:"):
+            raise
+        warn(f"the ledger cannot be used yet: {error}")
 
 
 def _told_to_stop() -> threading.Event:
@@ -149,8 +163,11 @@ def _test(options: argparse.Namespace) -> int:
         channels = [channel for channel in channels if channel.name == options.to]
         if not channels:
             raise ValueError(f"no channel is named {options.to!r}: there are {', '.join(names)}")
-    failed = False
+    rows = []
     for channel, reason in send_test(channels, int(time.time())):
-        print(f"{channel.name}: {reason or 'sent'}", file=sys.stderr if reason else sys.stdout)
-        failed = failed or bool(reason)
-    return 1 if failed else 0
+        rows.append({"to": channel.name, "sent": not reason, "reason": reason})
+        if not options.json:
+            print(f"{channel.name}: {reason or 'sent'}", file=sys.stderr if reason else sys.stdout)
+    if options.json:
+        print(json.dumps({"alerts": rows}))
+    return 0 if all(row["sent"] for row in rows) else 1

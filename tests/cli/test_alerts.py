@@ -1,5 +1,6 @@
 """The commands `microbudget alerts watch` and `microbudget alerts test`, and `--alerts`."""
 
+import json
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,12 @@ def test_a_test_says_what_became_of_it(tmp_path: Path, capsys: pytest.CaptureFix
         assert (said.out, said.err) == ("ops: sent\n", "nowhere: ConnectError\n")
         assert main(["alerts", "test", file, "--to", "ops"]) == 0
         assert len(set(receiver.ids)) == 2
+        capsys.readouterr()
+        assert main(["alerts", "test", file, "--json"]) == 1
+        assert json.loads(capsys.readouterr().out)["alerts"] == [
+            {"to": "ops", "sent": True, "reason": ""},
+            {"to": "nowhere", "sent": False, "reason": "ConnectError"},
+        ]
     assert main(["alerts", "test", file, "--to", "desk"]) == 2
     assert "no channel is named 'desk': there are ops, nowhere" in capsys.readouterr().err
 
@@ -60,8 +67,9 @@ def test_one_look_sends_what_is_due(
         assert body["subject"] == "org/team"
         with closing(open_ledger(ledger)) as opened:
             calls(opened, "lab", 2, 1, "run")
-        assert main([*command, "--ledger", ledger]) == 1
-        assert capsys.readouterr().out == "crossings: 1, alerts sent: 0, attempts failed: 1\n"
+        assert main([*command, "--ledger", ledger, "--json"]) == 1
+        said = json.loads(capsys.readouterr().out)
+        assert said == {"crossings": 1, "delivered": 0, "failed": 1}
 
 
 def test_what_is_wrong_is_said_at_once(
@@ -104,3 +112,13 @@ def test_a_proxy_sends_alerts(tmp_path: Path, ledger: str, option: str, workers:
         with ProxyCommand(*more, "--ledger", ledger, "--workers", workers) as proxy:
             until(lambda: len(receiver.ids) == 1)
             assert proxy.end() == (0, "")
+
+
+def test_a_watch_waits_for_a_ledger_that_may_come_back(tmp_path: Path) -> None:
+    with kept_port() as port:
+        file = settings(tmp_path, ops="http://localhost:1")
+        with Alerts("watch", file, "--ledger", f"redis://127.0.0.1:{port}") as watch:
+            assert watch.url == "watching for ops"
+            code, complaints = watch.end()
+    assert code == 0
+    assert complaints.startswith("warning: the ledger cannot be used yet: ")
