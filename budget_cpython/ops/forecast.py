@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from budget_core.ledger.records import Balance
+from budget_core.ledger.window_words import rolling_seconds
 
 FINE, NEAR, OVER = "fine", "near", "over"
 NEAR_PERCENT = 80
@@ -80,8 +81,7 @@ def _state(spent: int, limit: int | None) -> str:
 
 def _rate(balance: Balance, now: int) -> tuple[int | None, int, int]:
     """Return what an hour spends, and the amount and the seconds for a forecast, 0 without one."""
-    if balance.window.startswith("rolling "):
-        span = int(balance.window.split()[1].partition("/")[0])
+    if span := rolling_seconds(balance.window):
         return balance.spent * HOUR_S // span, 0, 0
     elapsed = now - balance.begins_at
     if balance.resets_at is None or elapsed < LEAST_S:

@@ -8,7 +8,7 @@ from budget_core.money import dollars
 from budget_cpython.ledger.limit_words import TOOL_CALLS
 
 _CENT = 10_000_000  # nano-dollars
-_DOLLAR = 100 * _CENT
+_DIME = 10 * _CENT
 _SCALES = ((1_000_000, "M"), (1_000, "k"))
 _SHORT = 100_000  # from here on a count is in thousands or more
 
@@ -23,11 +23,11 @@ def axis_words(axis: str) -> str:
 def short_amount(axis: str, amount: int) -> str:
     """Return an amount without its unit, as in `$12.34`, `$0.0027`, `1,234` and `1.5M`.
 
-    Dollars are rounded to cents, below one dollar to a hundredth of that. Counts from 100,000 on
+    Dollars are rounded to cents, below ten cents to a hundredth of that. Counts from 100,000 on
     have up to two decimals of a thousand or a million, and are rounded down.
     """
     if axis == "nano_usd":
-        unit = _CENT if abs(amount) >= _DOLLAR else _CENT // 100
+        unit = _CENT if abs(amount) >= _DIME else _CENT // 100
         if 0 < amount < unit:
             return f"<{dollars(unit)}"
         text = dollars((amount + unit // 2) // unit * unit)
@@ -36,34 +36,53 @@ def short_amount(axis: str, amount: int) -> str:
     if amount < _SHORT:
         return f"{amount:,}"
     size, letter = next(scale for scale in _SCALES if amount >= scale[0])
-    count, rest = divmod(amount * 100 // size, 100)
-    decimals = f".{rest:02}".rstrip("0").rstrip(".")
-    return f"{count:,}{decimals}{letter}"
+    return f"{amount // size:,}{_decimals(amount, size)}{letter}"
 
 
 def amount_words(axis: str, amount: int) -> str:
-    """Return an amount with its unit, as in `$12.34`, `1,234 calls` and `3 tool:search`."""
+    """Return an amount with its unit, as in `$12.34`, `1 call` and `3 tool:search`."""
     shown = short_amount(axis, amount)
-    return shown if axis == "nano_usd" else f"{shown} {axis_words(axis)}"
+    return shown if axis == "nano_usd" else f"{shown} {_counted(axis, amount)}"
 
 
 def limit_text(axis: str, cap: int | None, window: str) -> str:
-    """Return a limit as `parse_limits` reads it, as in `$5/day`, `2M tokens` or `9 calls/10 min`.
+    """Return a limit as `parse_limits` reads it, as in `$5/day`, `1.5M tokens`, `9 calls/10 min`.
 
-    An unlimited one, which no line can say, is `calls/day without limit`.
+    An unlimited one, which no line can say, is `all calls/day`.
     """
     per = "" if window == "run" else f"/{window_in_words(window)}"
     if cap is None:
-        return f"{axis_words(axis)}{per} without limit"
+        return f"all {axis_words(axis)}{per}"
     if axis == "nano_usd":
-        text = dollars(cap)
-        return (text.removesuffix(".00")) + per
-    for size, letter in ((1_000_000, "M"), (1_000, "k")):
-        if cap >= _SHORT and cap % size == 0:
-            return f"{cap // size}{letter} {axis_words(axis)}{per}"
-    return f"{cap} {axis_words(axis)}{per}"
+        return dollars(cap).removesuffix(".00") + per
+    text = str(cap)
+    for size, letter in _SCALES:
+        if cap >= max(size, _SHORT) and cap * 100 % size == 0:
+            text = f"{cap // size}{_decimals(cap, size)}{letter}"
+            break
+    return f"{text} {_counted(axis, cap)}{per}"
+
+
+def _counted(axis: str, amount: int) -> str:
+    words = axis_words(axis)
+    return words.removesuffix("s") if amount == 1 and not words.startswith("tool:") else words
+
+
+def _decimals(amount: int, size: int) -> str:
+    """Return up to two decimals of an amount in units of a size, rounded down."""
+    return f".{amount * 100 // size % 100:02}".rstrip("0").rstrip(".")
 
 
 def limits_text(limits: Iterable[tuple[str, int | None, str]]) -> str:
     """Return limits, each an axis, a cap and a window, on a line; `no limits` without any."""
     return " + ".join(limit_text(*one) for one in limits) or "no limits"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, as in `45 s`, `12 min` and `3 h 5 min`, rounded down."""
+    whole = int(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        return f"{whole // 60} min"
+    return f"{whole // 3600} h {whole // 60 % 60} min"

@@ -7,9 +7,9 @@ from typing import Any
 from budget_core.ledger.records import Balance
 from budget_core.money import dollars
 from budget_cpython.columns import columns
+from budget_cpython.ops.words import duration
 from budget_cpython.proxy.usage_by_model import ModelUsage, UsageByModel
 from budget_cpython.run.command import Ending
-from budget_cpython.run.status_line import duration
 
 ENDED = 75  # EX_TEMPFAIL of sysexits.h
 _HEADS = ("model", "calls", "input", "cached", "output", "cost")

@@ -13,6 +13,7 @@ from budget_core.ledger.window_words import window_in_words
 from budget_core.money import dollars
 from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.deadline import Deadline
+from budget_cpython.ops.words import duration
 
 _CENT = 10_000_000  # nano-dollars
 _EVERY_S = 2.0
@@ -112,13 +113,3 @@ def left_line(rows: Iterable[Balance], seconds: float) -> str:
     if seconds != float("inf"):
         parts.append(duration(seconds))
     return f"microbudget: {' | '.join(parts)} left" if parts else ""
-
-
-def duration(seconds: float) -> str:
-    """Return a time in words, as in `45 s`, `12 min` and `3 h 5 min`, rounded down."""
-    whole = int(seconds)
-    if whole < 120:
-        return f"{whole} s"
-    if whole < 7200:
-        return f"{whole // 60} min"
-    return f"{whole // 3600} h {whole // 60 % 60} min"

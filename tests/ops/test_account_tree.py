@@ -1,9 +1,5 @@
 """The tree of accounts."""
 
-import time
-
-import pytest
-
 from budget_core.ledger.records import Balance
 from budget_cpython.ops.account_tree import AccountStatus, accounts_of, by_urgency, roots
 from budget_cpython.ops.forecast import NEAR, OVER
@@ -59,11 +55,3 @@ def test_nothing_has_no_accounts() -> None:
 
 def test_its_repr_names_the_account_and_its_state() -> None:
     assert repr(accounts_of([row("org", 100)], NOW)["org"]) == f"<AccountStatus 'org': {OVER}>"
-
-
-@pytest.mark.slow
-def test_ten_thousand_accounts_take_a_fraction_of_a_second() -> None:
-    rows = [row(f"org/team{n % 100}/agent{n}", n % 120) for n in range(10_000)]
-    began = time.process_time()
-    assert len(by_urgency(accounts_of(rows, NOW))) == 10_000
-    assert time.process_time() - began < 10  # some 0.1 s: quadratic would be minutes

@@ -30,7 +30,9 @@ def test_a_count_is_short(amount: int, shown: str) -> None:
         (0, "$0.00"),
         (1, "<$0.0001"),
         (2_740_000, "$0.0027"),
-        (500_000_000, "$0.50"),
+        (99_940_000, "$0.0999"),
+        (100_000_000, "$0.10"),
+        (471_600_000, "$0.47"),
         (999_999_999, "$1.00"),
         (12_345_678_901, "$12.35"),
         (1_234_567 * DOLLAR, "$1,234,567.00"),
@@ -44,6 +46,7 @@ def test_an_amount_has_its_unit() -> None:
     shown = [amount_words(axis, 3) for axis in ("calls", "tool_calls", "search")]
     assert shown == ["3 calls", "3 tool_calls", "3 tool:search"]
     assert amount_words("nano_usd", DOLLAR) == "$1.00"
+    assert amount_words("calls", 1) == "1 call"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +59,11 @@ def test_an_amount_has_its_unit() -> None:
         "1234567 tokens",
         "2M tokens/week sunday",
         "150k tokens/10 min",
-        "1 calls/5 h",
+        "1 call/5 h",
+        "1.6M tokens/day",
+        "123.45k calls",
+        "1 tool:boss",
+        "1 tool_call/day",
         "3 tool:search/day@5 Europe/Berlin",
         "20 tool_calls",
         "7 calls/rolling 86400/24",
@@ -76,4 +83,4 @@ def test_limits_are_joined() -> None:
 
 
 def test_an_unlimited_axis_is_said() -> None:
-    assert limit_text("calls", None, "day") == "calls/day without limit"
+    assert limit_text("calls", None, "day") == "all calls/day"

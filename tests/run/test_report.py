@@ -5,10 +5,11 @@ import json
 import pytest
 
 from budget_core.ledger.records import Balance
+from budget_cpython.ops.words import duration
 from budget_cpython.proxy.usage_by_model import ModelUsage, UsageByModel
 from budget_cpython.run.command import Ending
 from budget_cpython.run.report import Report
-from budget_cpython.run.status_line import duration, left_line
+from budget_cpython.run.status_line import left_line
 
 NEVER = float("inf")
 

@@ -14,7 +14,7 @@ from budget_cpython.board.doctor.contents import (
     check_firmware,
     check_store,
 )
-from budget_cpython.board.doctor.finding import EndedError, Finding, Result, fails, ok
+from budget_cpython.board.doctor.finding import EndedError
 from budget_cpython.board.doctor.imports import check_imports
 from budget_cpython.board.doctor.memory import check_memory
 from budget_cpython.board.doctor.network import (
@@ -25,6 +25,7 @@ from budget_cpython.board.doctor.network import (
     check_wifi,
 )
 from budget_cpython.board.errors import BoardError
+from budget_cpython.finding import Finding, Result, fails, ok
 
 __all__ = ["Finding", "Result", "examine"]
 

@@ -2,12 +2,13 @@
 
 from budget_cpython.board.build import LIBRARY, ROMFS, Form, listed_files
 from budget_cpython.board.device import OLDEST, Device
-from budget_cpython.board.doctor.finding import Finding, fails, ok, probe, warning
+from budget_cpython.board.doctor.finding import probe
 from budget_cpython.board.known_boards import known_boards
 from budget_cpython.board.programs import DEPLOYED
 from budget_cpython.board.romfs import look
 from budget_cpython.board.state import WHOLE, deploy_command, deployed_board, is_halted, report_of
 from budget_cpython.board.target import mismatches
+from budget_cpython.finding import Finding, fails, ok, warning
 
 _UPDATE = "install a stock MicroPython of 1.24 or later on the board: micropython.org/download"
 _SHOWN = 3

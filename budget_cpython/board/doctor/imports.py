@@ -10,10 +10,11 @@ from pathlib import PurePosixPath
 
 from budget_cpython.board.build import CORE, LIBRARY, ROMFS, listed_files
 from budget_cpython.board.device import Device
-from budget_cpython.board.doctor.finding import Finding, Result, ok, program_source
+from budget_cpython.board.doctor.finding import program_source
 from budget_cpython.board.errors import DeviceError
 from budget_cpython.board.plan import ROM
 from budget_cpython.board.programs import DEPLOYED, PROGRAMS, SECRETS
+from budget_cpython.finding import Finding, Result, ok
 
 # What the core imports of the firmware.
 _FIRMWARE = [

@@ -3,10 +3,11 @@
 from typing import Any
 
 from budget_cpython.board.device import Device
-from budget_cpython.board.doctor.finding import Finding, fails, ok, probe, warning
+from budget_cpython.board.doctor.finding import probe
 from budget_cpython.board.doctor.network import PATIENCE_S
 from budget_cpython.board.errors import DeviceError
 from budget_cpython.board.fit import KIB, TLS_KIB, Memory, measure
+from budget_cpython.finding import Finding, fails, ok, warning
 
 _CALLS = 5
 _ROOM = "deploy with --romfs or --frozen, which take less, or lower HISTORY_CHARS in settings.py"

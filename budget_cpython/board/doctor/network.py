@@ -5,7 +5,8 @@ import time
 
 from budget_core.until import stamp
 from budget_cpython.board.device import Device
-from budget_cpython.board.doctor.finding import Finding, fails, ok, probe, warning
+from budget_cpython.board.doctor.finding import probe
+from budget_cpython.finding import Finding, fails, ok, warning
 
 PATIENCE_S = 120.0
 _WEAK_DBM = -75

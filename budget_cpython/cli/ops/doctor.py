@@ -1,0 +1,64 @@
+"""The command `microbudget doctor`."""
+
+import argparse
+import os
+from typing import Any
+
+from budget_cpython.cli.ops.command import add_command, ledger_url, print_json, shown_place
+from budget_cpython.cli.ops.screen import FAINT, GREEN, ORANGE, RED, Screen, cell
+from budget_cpython.cli.service_options import KEYS_HELP, KEYS_VARIABLE, ledger_options
+from budget_cpython.finding import Result
+from budget_cpython.wall_clock import WALL
+
+_STYLES = {
+    Result.OK: GREEN,
+    Result.WARNING: ORANGE,
+    Result.FAILS: RED,
+    Result.NOT_RUN: FAINT,
+}
+_ABOUT = """\
+Checks that the engine answers, its clock, what it keeps through a crash, who may read and write its
+files, the file of keys, the age of the prices, and the versions of what is installed. It changes
+nothing. Each check is ok, a warning, fails or is not run, and says what to do."""
+
+
+def add_doctor(commands: Any) -> None:
+    """Add `doctor`."""
+    parser = add_command(
+        commands,
+        "doctor",
+        _doctor,
+        "examine the ledger and this machine, and say how to repair what is wrong",
+        [
+            "microbudget doctor",
+            "microbudget doctor --ledger postgresql:///budgets --keys keys.json",
+            "microbudget doctor --json",
+        ],
+        _ABOUT,
+        {0: "no check fails; there may be warnings", 1: "a check fails"},
+    )
+    parser.add_argument("--keys", metavar="FILE", help=KEYS_HELP)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from budget_cpython.ops.doctor import examine
+
+    url = ledger_url(options)
+    more = ledger_options(options, url) if options.ledger_key is not None else {}
+    keys = options.keys or os.environ.get(KEYS_VARIABLE)
+    screen = Screen()
+    found = []
+    for check, finding in examine(url, int(WALL()), more, keys):
+        found.append((check, finding))
+        if options.json:
+            continue
+        result = finding.result
+        lines = finding.as_text(check).splitlines()
+        width = len(result.value)
+        first = [(lines[0][:width], _STYLES[result]), (lines[0][width:], "")]
+        screen.show([first, *(cell(line) for line in lines[1:])])
+    failed = any(finding.result is Result.FAILS for _, finding in found)
+    if options.json:
+        checks = [finding.as_json(check) for check, finding in found]
+        print_json({"ledger": shown_place(url), "ok": not failed, "checks": checks})
+    return 1 if failed else 0

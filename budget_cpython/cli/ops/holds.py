@@ -1,0 +1,136 @@
+"""The commands `microbudget holds` and `microbudget holds release`."""
+
+import argparse
+from typing import Any
+
+from budget_cpython.cli.ops.command import (
+    add_command,
+    add_yes,
+    agrees,
+    opened_ledger,
+    print_json,
+)
+from budget_cpython.cli.ops.screen import FAINT, HEAD, Line, Screen, cell, lay_out
+from budget_cpython.cli.service_options import count
+from budget_cpython.ledger.journal import LedgerEvent, OpenHold
+from budget_cpython.ledger.limit_changes import changed_by
+from budget_cpython.ops.json_rows import hold_row
+from budget_cpython.ops.words import amount_words, duration
+from budget_cpython.wall_clock import WALL
+
+_MOST = 1000
+_LIST, _RELEASE = "list", "release"
+_ABOUT_RELEASE = """\
+Its amounts are free for other calls at once. That is right for a call that was never made. What a
+provider bills for one that was made is then counted nowhere, unless its program settles it late."""
+
+
+def add_holds(commands: Any) -> None:
+    """Add `holds`, and `holds release`; `with_list` has it list where it names neither."""
+    holds = commands.add_parser(
+        "holds",
+        help="list the holds of calls in flight, or release one",
+        usage="%(prog)s [PATH] [options]\n       %(prog)s release ID [options]",
+        description="List the holds of calls in flight, or release one.",
+    )
+    below = holds.add_subparsers(metavar="COMMAND", required=True, prog=holds.prog)
+    listing = add_command(
+        below,
+        _LIST,
+        _list,
+        "list holds that are not settled, the oldest first",
+        ["microbudget holds", "microbudget holds acme/research --json"],
+        "The word `list` may be left out.",
+    )
+    path = "an account, and all below it (all accounts)"
+    listing.add_argument("path", nargs="?", default="", metavar="PATH", help=path)
+    text = f"the most holds ({_MOST})"
+    listing.add_argument("--most", type=count, default=_MOST, metavar="N", help=text)
+    release = add_command(
+        below,
+        _RELEASE,
+        _release,
+        "release a hold whose call was never made",
+        [
+            "microbudget holds release '#1a208d6b310-15e1f9d2dff3'",
+            "microbudget holds release job-17/step-4 --account acme/research --yes",
+        ],
+        _ABOUT_RELEASE,
+    )
+    release.add_argument("id", metavar="ID", help="its id, as `microbudget holds` shows it")
+    account = "its account, where several have a hold of that id"
+    release.add_argument("--account", default="", metavar="PATH", help=account)
+    add_yes(release)
+
+
+def with_list(arguments: list[str]) -> list[str]:
+    """Return the arguments of a command line, with the `list` that `holds` may leave out."""
+    if arguments[:1] != ["holds"] or arguments[1:2] in ([_LIST], [_RELEASE], ["-h"], ["--help"]):
+        return arguments
+    return ["holds", _LIST, *arguments[1:]]
+
+
+def _list(options: argparse.Namespace) -> int:
+    with opened_ledger(options) as ledger:
+        holds = ledger.open_holds(options.path, options.most)
+    now = int(WALL())
+    if options.json:
+        print_json({"at": now, "holds": [hold_row(hold) for hold in holds]})
+        return 0
+    Screen().show(_lines(holds, now, options.most))
+    return 0
+
+
+def _lines(holds: list[OpenHold], now: int, most: int) -> list[Line]:
+    if not holds:
+        return [cell("no hold is open")]
+    head = ["ACCOUNT", "AMOUNTS", "AGE", "EXPIRES IN", "ID"]
+    rows = [
+        [
+            cell(hold.path, HEAD),
+            cell(_amounts(hold)),
+            cell(duration(max(0, now - hold.taken_at))),
+            cell(duration(max(0, hold.expires_at - now)), FAINT),
+            cell(hold.id),
+        ]
+        for hold in holds
+    ]
+    lines = lay_out(head, rows, "<<>><", Screen().width)
+    if len(holds) == most:
+        lines.append(cell("there may be more: give --most, or a PATH", FAINT))
+    return lines
+
+
+def _amounts(hold: OpenHold) -> str:
+    return " + ".join(amount_words(axis, amount) for axis, amount in sorted(hold.amounts.items()))
+
+
+def _release(options: argparse.Namespace) -> int:
+    with opened_ledger(options) as ledger:
+        path = options.account or _path_of(options.id, ledger)
+        hold = ledger.hold(path, options.id)
+        shown = " + ".join(amount_words(*one) for one in sorted(hold.amounts.items()))
+        if not options.json:
+            print(f"{options.id} on {path} holds {shown}", flush=True)
+        if not agrees(options.yes):
+            return 1
+        now = ledger.release(hold)
+        if now.state != hold.RELEASED:
+            raise ValueError(f"hold {options.id!r} is {now.state} by now: nothing was changed")
+        details = {"hold": hold.id, "amounts": hold.amounts, "by": changed_by()}
+        ledger.note([LedgerEvent("released", path, details)])
+    if options.json:
+        print_json({"account": path, "id": hold.id, "amounts": hold.amounts})
+    else:
+        print("released")
+    return 0
+
+
+def _path_of(id: str, ledger: Any) -> str:
+    """Return the account of an open hold; `ValueError` if none has it, or several do."""
+    paths = [hold.path for hold in ledger.open_holds("", 1_000_000) if hold.id == id]
+    if not paths:
+        raise ValueError(f"no open hold has the id {id!r}: see `microbudget holds`")
+    if len(paths) > 1:
+        raise ValueError(f"several holds have the id {id!r}: give --account, {' or '.join(paths)}")
+    return str(paths[0])

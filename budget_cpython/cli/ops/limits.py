@@ -1,0 +1,205 @@
+"""The commands `microbudget limits show`, `set`, `remove`, `import` and `export`."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from budget_core.ledger.checks import check_path
+from budget_core.ledger.limit import Limit
+from budget_cpython.cli.ops.command import (
+    add_command,
+    add_yes,
+    agrees,
+    opened_ledger,
+    print_json,
+)
+from budget_cpython.cli.ops.screen import FAINT, GREEN, HEAD, RED, Line, Screen, cell, lay_out
+from budget_cpython.ledger.limit_parser import parse_limits
+from budget_cpython.ledger.selection import is_below
+from budget_cpython.ops.limit_diff import (
+    LimitChange,
+    limit_changes,
+    limit_rows,
+)
+from budget_cpython.ops.limit_file import limit_file, read_limit_file
+from budget_cpython.ops.words import limits_text
+
+_ABOUT = """\
+What changes is shown first. Nothing is changed before you agree, or at once with --yes. What was
+spent stays counted; each change is noted in the ledger, with your name."""
+_LINE = """\
+LIMITS is as in all settings: dollars, or a whole number of calls, tokens, tool_calls or tool:NAME;
+after a / comes the window, such as hour, day, week, month or 10min; a + joins several."""
+_STYLES = {"-": RED, "+": GREEN, " ": FAINT}
+
+
+def add_limits(commands: Any) -> None:
+    """Add `limits` and its commands."""
+    text = "show and change limits, and keep them in a file"
+    limits = commands.add_parser("limits", help=text, description=f"{text.capitalize()}.")
+    below = limits.add_subparsers(metavar="COMMAND", required=True)
+    show = add_command(
+        below,
+        "show",
+        _show,
+        "show the limits of accounts",
+        ["microbudget limits show", "microbudget limits show acme --json"],
+    )
+    _add_path(show)
+    wanted = add_command(
+        below,
+        "set",
+        _set,
+        "replace the limits of an account",
+        [
+            "microbudget limits set acme/research '$5/day + 100 calls/hour'",
+            "microbudget limits set acme '$400/month' --dry-run",
+        ],
+        f"{_ABOUT}\n{_LINE}",
+    )
+    wanted.add_argument("path", metavar="PATH", help="an account; a new one is made")
+    wanted.add_argument("limits", metavar="LIMITS", help="in quotes, as a shell replaces $5")
+    _add_change(wanted)
+    remove = add_command(
+        below,
+        "remove",
+        _remove,
+        "remove accounts with their limits",
+        ["microbudget limits remove acme/trial", "microbudget limits remove acme/a acme/b --yes"],
+        _ABOUT,
+    )
+    remove.add_argument("paths", nargs="+", metavar="PATH", help="an account")
+    _add_change(remove)
+    importing = add_command(
+        below,
+        "import",
+        _import,
+        "set the limits of all accounts in a TOML file",
+        [
+            "microbudget limits import limits.toml --dry-run",
+            "microbudget limits import limits.toml --prune --yes",
+        ],
+        f"{_ABOUT}\nAccounts that the file does not name stay as they are, or go with --prune.",
+    )
+    importing.add_argument("file", metavar="FILE", help="as `limits export` writes it")
+    prune = "remove accounts that the file does not name"
+    importing.add_argument("--prune", action="store_true", help=prune)
+    _add_change(importing)
+    export = add_command(
+        below,
+        "export",
+        _export,
+        "print the limits of accounts as TOML",
+        ["microbudget limits export > limits.toml", "microbudget limits export acme -o acme.toml"],
+    )
+    _add_path(export)
+    export.add_argument("-o", "--output", metavar="FILE", help="write FILE instead")
+
+
+def _add_path(parser: argparse.ArgumentParser) -> None:
+    path = "an account, and all below it (all accounts)"
+    parser.add_argument("path", nargs="?", default="", metavar="PATH", help=path)
+
+
+def _add_change(parser: argparse.ArgumentParser) -> None:
+    text = "show what would change, and change nothing"
+    parser.add_argument("--dry-run", action="store_true", help=text)
+    add_yes(parser)
+
+
+def _show(options: argparse.Namespace) -> int:
+    found = _limits(options)
+    if options.json:
+        print_json({path: limit_rows(limits) for path, limits in found.items()})
+        return 0
+    rows = [[cell(path, HEAD), cell(_in_words(limits))] for path, limits in found.items()]
+    lines = lay_out(["ACCOUNT", "LIMITS"], rows, "<<", None)
+    Screen().show(lines if rows else [cell("no account has limits")])
+    return 0
+
+
+def _in_words(limits: Sequence[Limit]) -> str:
+    return limits_text([(one.axis, one.cap, one.window) for one in limits])
+
+
+def _export(options: argparse.Namespace) -> int:
+    found = _limits(options)
+    if options.json:
+        print_json({path: limit_rows(limits) for path, limits in found.items()})
+    elif options.output:
+        Path(options.output).write_text(limit_file(found), "utf-8")
+    else:
+        print(limit_file(found), end="")
+    return 0
+
+
+def _set(options: argparse.Namespace) -> int:
+    wanted = {check_path(options.path): parse_limits(options.limits)}
+    return _change(options, wanted)
+
+
+def _remove(options: argparse.Namespace) -> int:
+    with opened_ledger(options) as ledger:
+        for path in options.paths:
+            if not ledger.limits(path):
+                raise ValueError(f"account {path!r} has no limits")
+    return _change(options, {path: [] for path in options.paths})
+
+
+def _import(options: argparse.Namespace) -> int:
+    wanted = read_limit_file(options.file)
+    if not wanted:
+        raise ValueError(f'{options.file!r} has no limits: they are in [accounts."PATH"]')
+    return _change(options, wanted, options.prune)
+
+
+def _limits(options: argparse.Namespace) -> dict[str, list[Limit]]:
+    """Return the limits of the accounts at or below a path."""
+    with opened_ledger(options) as ledger:
+        return limits_of(ledger, options.path)
+
+
+def limits_of(ledger: Any, path: str = "") -> dict[str, list[Limit]]:
+    """Return the limits of all accounts at or below a path, by path, in one request."""
+    found: dict[str, list[Limit]] = {}
+    for row in ledger.balances(path):
+        if is_below(row.account, path):
+            found.setdefault(row.account, []).append(Limit(row.axis, row.limit, row.window))
+    return found
+
+
+def _change(
+    options: argparse.Namespace, wanted: Mapping[str, list[Limit]], prune: bool = False
+) -> int:
+    """Show the changes, ask, and apply them."""
+    with opened_ledger(options, create=not options.dry_run) as ledger:
+        before = limits_of(ledger)
+        after = {**{path: [] for path in before if prune}, **wanted}
+        changes = limit_changes(before, after)
+        if not options.json:
+            Screen().show(_diff(changes))
+        applied = bool(changes) and not options.dry_run
+        if applied:
+            if not agrees(options.yes):
+                return 1
+            for change in changes:
+                ledger.set_limits(change.account, change.after)
+    if options.json:
+        rows = [change.as_json() for change in changes]
+        print_json({"changes": rows, "applied": applied})
+    elif applied:
+        print(f"{len(changes)} account{'s' * (len(changes) != 1)} changed")
+    return 0
+
+
+def _diff(changes: Sequence[LimitChange]) -> list[Line]:
+    """Return the lines that show changes."""
+    lines: list[Line] = []
+    for change in changes:
+        note = "" if change.before else "  (new)"
+        if not change.after:
+            note = "  (removed)"
+        lines.append([(change.account, HEAD), (note, FAINT)])
+        lines += [cell(f"  {sign} {text}", _STYLES[sign]) for sign, text in change.rows()]
+    return lines or [cell("nothing would change")]

@@ -1,0 +1,173 @@
+"""The command `microbudget status`."""
+
+import argparse
+from collections.abc import Iterable
+from typing import Any
+
+from budget_core.until import until
+from budget_cpython.cli.ops.command import (
+    add_command,
+    ledger_url,
+    opened_ledger,
+    print_json,
+    shown_place,
+)
+from budget_cpython.cli.ops.screen import (
+    FAINT,
+    HEAD,
+    ORANGE,
+    RED,
+    Line,
+    Screen,
+    bar,
+    cell,
+    cut,
+    lay_out,
+    style_of,
+)
+from budget_cpython.ops.account_tree import AccountStatus, accounts_of, by_urgency, roots
+from budget_cpython.ops.forecast import NEAR, OVER, LimitStatus
+from budget_cpython.ops.json_rows import account_row
+from budget_cpython.ops.words import limit_text, short_amount
+from budget_cpython.wall_clock import WALL
+
+MOST_LIMITS = 40  # shown without --all
+HAS_LIMIT_OVER = 3
+_LONGEST_LIMIT = 24
+_LONGEST_NARROW = 17
+_ABOUT = f"""\
+Each limit has a bar of what is spent and held, and the time until its window ends. EMPTY IN is when
+all of it will be spent, if that is before the reset: from the rate of its window so far, once that
+is 5 minutes old and a tenth of the limit is spent. Of more than {MOST_LIMITS} limits those nearest
+their end are shown, the tree with --all."""
+
+
+def add_status(commands: Any) -> None:
+    """Add `status`."""
+    parser = add_command(
+        commands,
+        "status",
+        _status,
+        "show limits, what is spent, held and left, and what ends before its reset",
+        [
+            "microbudget status",
+            "microbudget status acme/research --all",
+            "microbudget status --ledger redis://localhost --json",
+            "microbudget status --check > /dev/null || echo 'a limit is over'",
+        ],
+        _ABOUT,
+        {HAS_LIMIT_OVER: "with --check: a limit is over"},
+    )
+    path = "an account: it, those below it and those above it (all accounts)"
+    parser.add_argument("path", nargs="?", default="", metavar="PATH", help=path)
+    parser.add_argument("--all", action="store_true", help="show all accounts, as a tree")
+    check = f"exit with {HAS_LIMIT_OVER} if a limit is over"
+    parser.add_argument("--check", action="store_true", help=check)
+
+
+def _status(options: argparse.Namespace) -> int:
+    with opened_ledger(options) as ledger:
+        rows = ledger.balances(options.path)
+        if options.path:
+            rows += [row for row in ledger.balance(options.path) if row.account != options.path]
+    now = int(WALL())
+    accounts = accounts_of(rows, now)
+    if options.json:
+        print_json({"at": now, "accounts": [account_row(one) for one in accounts.values()]})
+    else:
+        screen = Screen()
+        screen.show(status_lines(accounts, now, screen, options.all))
+        if not accounts:
+            place = shown_place(ledger_url(options))
+            screen.show([cell(f"no account of {place} has limits: set some with")])
+            screen.show([cell("  microbudget limits set acme '$5/day'")])
+    limits = (limit for account in accounts.values() for limit in account.limits)
+    return HAS_LIMIT_OVER if options.check and any(one.state == OVER for one in limits) else 0
+
+
+def status_lines(
+    accounts: dict[str, AccountStatus], now: int, screen: Screen, show_all: bool
+) -> list[Line]:
+    """Return the lines of `status`: how many limits are over, then a table of limits."""
+    if not accounts:
+        return []
+    limits = [limit for account in accounts.values() for limit in account.limits]
+    if show_all or len(limits) <= MOST_LIMITS:
+        tree = [row for top in roots(accounts) for row in top.walk()]
+        rows = [
+            ("" if at else "  " * depth + account.name, limit)
+            for depth, account in tree
+            for at, limit in enumerate(account.limits)
+        ]
+    else:
+        nearest = [
+            (account.path, limit)
+            for account in by_urgency(accounts)[:MOST_LIMITS]
+            for limit in account.limits
+        ]
+        nearest.sort(key=lambda row: row[1].urgency, reverse=True)
+        rows = nearest[:MOST_LIMITS]
+    lines = [summary(len(accounts), limits), [], *_table(rows, now, screen)]
+    if hidden := len(limits) - len(rows):
+        text = f"{hidden:,} limits further from their end are not shown: give --all, or a PATH"
+        lines += [[], cell(text, FAINT)]
+    return lines
+
+
+def summary(accounts: int, limits: list[LimitStatus]) -> Line:
+    """Return the line that counts accounts, and limits by what is wrong with them."""
+    over = sum(one.state == OVER for one in limits)
+    early = sum(one.ends_early for one in limits)
+    near = sum(one.state == NEAR and not one.ends_early for one in limits)
+    line = cell(f"{accounts:,} account{'s' * (accounts != 1)}", HEAD)
+    for count, text, style in (
+        (over, "over", RED),
+        (early, "empty before the reset", ORANGE),
+        (near, "near the end", ORANGE),
+    ):
+        if count:
+            line += [(", ", ""), (f"{count:,} {text}", style)]
+    return line if over or early or near else [*line, (", no limit is near its end", "")]
+
+
+def _table(rows: Iterable[tuple[str, LimitStatus]], now: int, screen: Screen) -> list[Line]:
+    narrow = screen.is_narrow
+    longest = _LONGEST_NARROW if narrow else _LONGEST_LIMIT
+    head = ["ACCOUNT", "LIMIT", "USED", "SPENT", "HELD", "LEFT", "RESETS IN", "EMPTY IN"]
+    sides = "<<<>>>>>"
+    left_out = {"HELD", "LEFT"} if narrow else set()
+    kept = [at for at, name in enumerate(head) if name not in left_out]
+    table = []
+    for name, status in rows:
+        row = status.balance
+        style = style_of(status)
+        text = limit_text(row.axis, row.limit, row.window)
+        cells = [
+            cell(name, HEAD),
+            cell(cut(text, longest) if screen.width else text),
+            bar(status, 6 if narrow else 12, screen.fancy),
+            cell(short_amount(row.axis, row.spent), style),
+            cell(short_amount(row.axis, row.held) if row.held else "-", "" if row.held else FAINT),
+            cell("-" if row.left is None else short_amount(row.axis, row.left)),
+            cell(time_until(row.resets_at, now, narrow) or "never", FAINT),
+            cell(empty_in(status, now, narrow), style),
+        ]
+        table.append([cells[at] for at in kept])
+    chosen = "".join(sides[at] for at in kept)
+    return lay_out([head[at] for at in kept], table, chosen, screen.width)
+
+
+def empty_in(status: LimitStatus, now: int, short: bool) -> str:
+    """Return when a limit will be empty, if that is before its reset."""
+    if status.state == OVER:
+        return "over"
+    return time_until(status.empty_at, now, short) if status.ends_early else ""
+
+
+def time_until(at: int | None, now: int, short: bool = False) -> str:
+    """Return how long it is until a Unix second, as in `3 h 12 min`; nothing for `None`.
+
+    The `short` form has its first unit alone.
+    """
+    words = "" if at is None else until(at, now).partition(", in ")[2] or "now"
+    return " ".join(words.split()[:2]) if short else words

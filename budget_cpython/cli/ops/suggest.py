@@ -1,0 +1,125 @@
+"""The command `microbudget suggest`."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from budget_core.ledger.limit import Limit
+from budget_core.ledger.records import Balance
+from budget_cpython.cli.ops.command import add_command, opened_ledger, print_json
+from budget_cpython.cli.ops.screen import FAINT, HEAD, ORANGE, Line, Screen, cell, lay_out
+from budget_cpython.cli.service_options import count
+from budget_cpython.ops.limit_file import limit_file
+from budget_cpython.ops.past_windows import past_windows
+from budget_cpython.ops.suggestion import (
+    HEADROOM,
+    LEAST_WINDOWS,
+    LimitSuggestion,
+    suggest_daily,
+    suggest_limit,
+)
+from budget_cpython.ops.words import limit_text, short_amount
+from budget_cpython.wall_clock import WALL
+
+_DAYS = 30
+_ABOUT = f"""\
+A limit is suggested where {LEAST_WINDOWS} windows or more are known: what 95 percent of them stayed
+within, and some headroom. WOULD REFUSE is in how many of those windows more was spent. Usage says
+what accounts spent by the day, also where no limit counts it: such limits are new.
+--toml prints the accounts' limits, with the suggested ones, for `microbudget limits import`."""
+
+
+def add_suggest(commands: Any) -> None:
+    """Add `suggest`."""
+    parser = add_command(
+        commands,
+        "suggest",
+        _suggest,
+        "suggest limits from what was spent, and say what they would have refused",
+        [
+            "microbudget suggest",
+            "microbudget suggest acme/research --headroom 50",
+            "microbudget suggest acme --toml > limits.toml",
+        ],
+        _ABOUT,
+    )
+    path = "an account, and all below it (all accounts)"
+    parser.add_argument("path", nargs="?", default="", metavar="PATH", help=path)
+    text = f"percent above what was spent ({HEADROOM})"
+    parser.add_argument("--headroom", type=count, default=HEADROOM, metavar="N", help=text)
+    parser.add_argument("--toml", action="store_true", help="print limits as TOML")
+
+
+def _suggest(options: argparse.Namespace) -> int:
+    now = int(WALL())
+    with opened_ledger(options) as ledger:
+        rows = ledger.balances(options.path)
+        found = list(_suggestions(ledger, options.path, rows, now, options.headroom))
+    if options.json:
+        print_json([one._asdict() for one in found])
+    elif options.toml:
+        print(limit_file(_limits(rows, found)), end="")
+    else:
+        screen = Screen()
+        screen.show(_lines(found, screen))
+    return 0
+
+
+def _suggestions(
+    ledger: Any, path: str, rows: Sequence[Balance], now: int, headroom: int
+) -> Iterator[LimitSuggestion]:
+    """Yield the suggestions for each account, those of its own limits first."""
+    daily = suggest_daily(ledger.usage(path, now - _DAYS * 86_400), now, headroom)
+    counted: dict[str, list[Balance]] = {}
+    for row in rows:
+        counted.setdefault(row.account, []).append(row)
+    for account, own in counted.items():
+        for one in past_windows(own, ledger.history(account)):
+            suggestion = suggest_limit(one, headroom)
+            if suggestion is not None:
+                yield suggestion
+        known = {(row.axis, row.window) for row in own}
+        yield from (new for new in daily.get(account, ()) if (new.axis, new.window) not in known)
+
+
+def _limits(
+    rows: Sequence[Balance], suggestions: Sequence[LimitSuggestion]
+) -> dict[str, list[Limit]]:
+    """Return the limits of accounts with a suggestion, with the suggested caps in them."""
+    accounts = dict.fromkeys(one.account for one in suggestions)
+    found: dict[str, dict[tuple[str, str], int | None]] = {account: {} for account in accounts}
+    for row in rows:
+        if row.account in found:
+            found[row.account][row.axis, row.window] = row.limit
+    for one in suggestions:
+        found[one.account][one.axis, one.window] = one.suggested
+    return {
+        account: [Limit(axis, cap, window) for (axis, window), cap in limits.items()]
+        for account, limits in found.items()
+    }
+
+
+def _lines(found: Sequence[LimitSuggestion], screen: Screen) -> list[Line]:
+    if not found:
+        text = f"too little is known: a limit needs {LEAST_WINDOWS} past windows with usage"
+        return [cell(text)]
+    head = ["ACCOUNT", "NOW", "SEEN", "MEDIAN", "HIGHEST", "SUGGESTED", "WOULD REFUSE"]
+    rows = []
+    last = ""
+    for one in found:
+        beyond = f"{one.refused} of {one.windows}, {short_amount(one.axis, one.beyond)} more"
+        rows.append(
+            [
+                cell("" if one.account == last else one.account, HEAD),
+                cell("new" if one.is_new else limit_text(one.axis, one.limit, one.window)),
+                cell(f"{one.windows}", FAINT),
+                cell(short_amount(one.axis, one.median)),
+                cell(short_amount(one.axis, one.highest)),
+                cell(limit_text(one.axis, one.suggested, one.window), HEAD),
+                cell(beyond if one.refused else "nothing", ORANGE if one.refused else FAINT),
+            ]
+        )
+        last = one.account
+    lines = lay_out(head, rows, "<<>>><<", screen.width)
+    hint = "to set them: microbudget suggest --toml > limits.toml; microbudget limits import "
+    return [*lines, [], cell(f"{hint}limits.toml", FAINT)]

@@ -1,0 +1,74 @@
+"""Examine a ledger, the machine and what is installed; change nothing."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from budget_core.errors import BudgetError
+from budget_cpython.finding import Finding, fails, not_run
+from budget_cpython.ops.doctor.engine import Check
+from budget_cpython.ops.doctor.machine import check_keys, check_prices, check_versions
+
+_ENGINES = {
+    "sqlite": "sqlite",
+    "redis": "redis",
+    "rediss": "redis",
+    "unix": "redis",
+    "postgres": "postgres",
+    "postgresql": "postgres",
+    "http": "http",
+    "https": "http",
+}
+
+
+def examine(
+    url: str, now: int, options: dict[str, Any], keys: str | None = None
+) -> Iterator[tuple[str, Finding]]:
+    """Check the ledger at a URL and this machine; yield the name and the finding of each check.
+
+    `options` are those that the ledger is opened with, `now` is in Unix seconds, and `keys` is a
+    file of keys. Without an answer of the engine its other checks are not run.
+    """
+    bad = False
+    for name, check in _engine_checks(url, now, options):
+        finding = not_run("because the check `engine` failed") if bad else _run(check)
+        bad = bad or (name == "engine" and finding.fix is not None)
+        yield name, finding
+    yield "keys", _run(lambda: check_keys(keys))
+    yield "prices", _run(lambda: check_prices(now))
+    yield "versions", _run(check_versions)
+
+
+def _engine_checks(url: str, now: int, options: dict[str, Any]) -> list[Check]:
+    """Return the checks of the engine of a URL; what that needs is loaded only then."""
+    kind = _ENGINES.get(url.partition(":")[0])
+    try:
+        if kind == "sqlite":
+            from budget_cpython.ops.doctor.sqlite import sqlite_checks
+
+            return sqlite_checks(url, now)
+        if kind == "redis":
+            from budget_cpython.ops.doctor.redis import redis_checks
+
+            return redis_checks(url, now)
+        if kind == "postgres":
+            from budget_cpython.ops.doctor.postgres import postgres_checks
+
+            return postgres_checks(url, now)
+        if kind == "http":
+            from budget_cpython.ops.doctor.http import http_checks
+
+            return http_checks(url, now, options)
+    except ModuleNotFoundError as error:
+        said = fails(f"{error}", f"pip install 'microbudget[{kind}]'")
+        return [("engine", lambda: said)]
+    raise ValueError(
+        "a ledger's URL begins with sqlite:, redis://, rediss://, unix://, postgresql://, http:// "
+        "or https://"
+    )
+
+
+def _run(check: Callable[[], Finding]) -> Finding:
+    try:
+        return check()
+    except (BudgetError, OSError, ValueError) as error:
+        return fails(str(error), "correct what it says, and repeat the command")
