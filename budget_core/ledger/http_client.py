@@ -218,10 +218,12 @@ class HttpLedger:
         method: str,
         target: str,
         fields: "dict[str, Any] | None" = None,
+        once: bool = False,
     ) -> "T":
         """Return what `read` finds in an answer, or raise the error that it reports.
 
-        `read` raises if another server answered.
+        `read` raises if another server answered. A request whose answer was lost is repeated unless
+        it may be made only `once`.
         """
         path = self._endpoint.path + "/v1/" + target
         body = b"" if fields is None else json.dumps(fields).encode()
@@ -240,7 +242,7 @@ class HttpLedger:
             except LedgerUnavailableError as error:
                 if in_doubt:
                     error.applied = None
-                if in_doubt or error.applied is not None:
+                if in_doubt or once or error.applied is not None:
                     raise
                 in_doubt = True
                 from budget_core.log import log  # loaded for the first answer that is lost

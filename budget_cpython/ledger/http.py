@@ -7,11 +7,11 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import quote
 
-from budget_core.ledger import http_client
 from budget_core.ledger.errors import LedgerUnavailableError
+from budget_cpython.ledger.http_journal import MAX_ANSWER, HttpJournal
 from budget_cpython.ledger.passthrough import BlockingLedger
 
-AsyncHttpLedger = http_client.HttpLedger
+AsyncHttpLedger = HttpJournal
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class HttpLedger(BlockingLedger):
         url: str,
         key: str | None = None,
         timeout_s: float = 10,
-        max_response_bytes: int = 4_194_304,
+        max_response_bytes: int = MAX_ANSWER,
         tls: Any = None,
     ) -> None:
         ledger: Any = _PooledHttpLedger(url, key, timeout_s, max_response_bytes, tls)
@@ -67,7 +67,7 @@ class HttpLedger(BlockingLedger):
         return found
 
 
-class _PooledHttpLedger(http_client.HttpLedger):
+class _PooledHttpLedger(HttpJournal):
     """The same requests over connections that block: nothing that is awaited ever waits."""
 
     def __init__(self, *arguments: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.journal import LedgerEvent
 
+DEVICES = "_devices/"  # accounts whose limits are what devices reported last
 CHANGED_BY: ContextVar[str | None] = ContextVar("microbudget.changed_by", default=None)
 
 
@@ -27,7 +28,7 @@ def change_of(
 ) -> list[LedgerEvent]:
     """Return the event of limits that were replaced; none where they are the same."""
     was, now = _rows(before), _rows(after)
-    if was == now:
+    if was == now or path.startswith(DEVICES):
         return []
     return [LedgerEvent("limits", path, {"before": was, "after": now, "by": by})]
 

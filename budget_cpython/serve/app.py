@@ -22,7 +22,7 @@ from budget_cpython.serve.devices import HEADER, DeviceReports, parse_report
 from budget_cpython.serve.error_responses import error_response, ledger_error_response
 from budget_cpython.serve.keys import EVERY_ACCOUNT, Key, KeyFile
 from budget_cpython.serve.openapi import describe
-from budget_cpython.serve.operations import OPERATIONS, AuthorizedRequest, Operation, url_of
+from budget_cpython.serve.operations import OPERATIONS, AuthorizedRequest, Operation, urls_of
 from budget_cpython.serve.request_body import parse_object, read_body_first
 from budget_cpython.serve.served_ledger import ServedLedger, probes
 
@@ -101,8 +101,8 @@ class _Service:
         routes += self._metrics
         methods: dict[str, dict[str, Operation]] = {}  # of each URL: `Allow` names all of them
         for name, operation in OPERATIONS.items():
-            url = url_of(name) + ("/{path:path}" if operation.on_account else "")
-            methods.setdefault(url, {})[operation.method] = operation
+            for url in urls_of(name, operation, "/{path:path}"):
+                methods.setdefault(url, {})[operation.method] = operation
         for url, found in methods.items():
             routes.append(Route(url, partial(self._choose, found), methods=list(found)))
         return routes
@@ -125,6 +125,7 @@ class _Service:
 
     async def _answer(self, operation: Operation, request: Request) -> Response:
         key = authenticate(self._keys, request.headers)
+        await self._note_keys()
         path = _check_path(operation, request)
         if key is not None:
             _check_right(operation, key, path)
@@ -150,6 +151,15 @@ class _Service:
             await self.devices.note(path, report)
         return response
 
+    async def _note_keys(self) -> None:
+        """Note the keys that were added and revoked since the last request, once for all."""
+        changes = self._keys.take_changes() if self._keys is not None else []
+        if changes:
+            try:
+                await self.ledger.call("note", changes)
+            except Exception as error:  # noqa: BLE001 - the request is answered all the same
+                log.warning("a change of keys could not be noted: %s", error)
+
 
 def _page_of(
     ledger: ServedLedger, keys: KeyFile | None, clock: Callable[[], float]
@@ -166,15 +176,16 @@ def _page_of(
 def _check_path(operation: Operation, request: Request) -> str:
     if "\n" in request.scope["path"]:  # at the end a route's pattern ignores one
         raise ValueError("a URL's path must have no line ends")
-    return check_path(request.path_params["path"]) if operation.on_account else ""
+    is_on_account = operation.on_account and "path" in request.path_params
+    return check_path(request.path_params["path"]) if is_on_account else ""
 
 
 def _check_right(operation: Operation, key: Key, path: str) -> None:
     reach = f"key {key.name!r} is for {key.account!r}"
     check_right(key, operation.right)
-    if operation.on_account and not key.covers(path):
+    if path and not key.covers(path):
         raise HTTPException(403, f"{reach} and the accounts below it")
-    if operation.right == "limits" and not operation.on_account and key.account != EVERY_ACCOUNT:
+    if operation.right == "limits" and not path and key.account != EVERY_ACCOUNT:
         raise HTTPException(403, f"{reach}, not for every account")
 
 

@@ -30,6 +30,6 @@ def authenticate(keys: KeyFile | None, headers: Mapping[str, str]) -> Key | None
 
 
 def check_right(key: Key | None, right: str) -> None:
-    """Raise `HTTPException` for a key without a right."""
-    if key is not None and right not in key.rights:
+    """Raise `HTTPException` for a key without a right, or without any of `charge or reserve`."""
+    if key is not None and not set(right.split(" or ")) & set(key.rights):
         raise HTTPException(403, f"key {key.name!r} lacks the right {right!r}")

@@ -13,10 +13,11 @@ from typing import Any
 from budget_core.errors import BudgetError, refuse
 from budget_core.ledger.checks import check_amount
 from budget_core.ledger.limit import Limit
+from budget_cpython.ledger.limit_changes import DEVICES
 from budget_cpython.serve.served_ledger import ServedLedger
 
 HEADER = "microbudget-device"
-ROOT = "_devices/"
+ROOT = DEVICES
 SEEN = "seen_at"
 FIELDS = ("spent", "cap", "resets_at")
 AXES = (SEEN, *FIELDS)  # of the accounts of reports

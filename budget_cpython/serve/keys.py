@@ -19,6 +19,7 @@ from typing import Any
 from budget_core.errors import BudgetError, StoreError, refuse
 from budget_core.ledger.checks import check_path
 from budget_cpython.file_lock import FileLock
+from budget_cpython.ledger.journal import LedgerEvent
 from budget_cpython.plain_file import read_plain, replace_file
 
 RIGHTS = ("reserve", "charge", "read", "limits")
@@ -80,6 +81,7 @@ class KeyFile:
         self.path = os.path.abspath(path)
         self._read: tuple[int, ...] = ()
         self._keys: dict[str, Key] = {}
+        self._changes: list[LedgerEvent] = []
 
     def keys(self) -> dict[str, Key]:
         """Return the keys by name, as they are now; `KeyFileError` if they cannot be read."""
@@ -149,11 +151,24 @@ class KeyFile:
         try:
             if len(data) > MAX_BYTES:
                 raise ValueError(f"it is larger than {MAX_BYTES} bytes")
-            self._keys = _parse_keys(json.loads(data))
+            keys = _parse_keys(json.loads(data))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             text = f"{self.path!r} is damaged, or not a file of keys: {error}"
             raise KeyFileError(text) from error
-        self._read = _version(status)
+        if self._read:
+            gone = [key for key in self._keys.values() if key != keys.get(key.name)]
+            new = [key for key in keys.values() if key != self._keys.get(key.name)]
+            self._changes += [_change(key, "revoked") for key in gone]
+            self._changes += [_change(key, "added") for key in new]
+        self._keys, self._read = keys, _version(status)
+
+    def take_changes(self) -> list[LedgerEvent]:
+        """Return the events of keys that were added or revoked since the last time, once.
+
+        They have names: several services with one file and one ledger note each once.
+        """
+        found, self._changes = self._changes, []
+        return found
 
     def _save(self, keys: dict[str, Key]) -> None:
         rows = [asdict(key) for key in keys.values()]
@@ -164,6 +179,12 @@ class KeyFile:
 def _version(status: os.stat_result) -> tuple[int, ...]:
     dates = (status.st_mtime_ns, status.st_ctime_ns)
     return (status.st_dev, status.st_ino, status.st_size, status.st_mode, *dates)
+
+
+def _change(key: Key, change: str) -> LedgerEvent:
+    account = "" if key.account == EVERY_ACCOUNT else key.account
+    details = {"key": key.name, "change": change, "account": key.account, "rights": [*key.rights]}
+    return LedgerEvent("keys", account, details, f"keys/{key.name}/{key.digest[:16]}/{change}")
 
 
 def _name_of(token: str) -> str:

@@ -5,8 +5,10 @@ from typing import Any
 from budget_core.ledger.checks import MAX_DEPTH, MAX_KEY, MAX_LIMITS, MAX_SEGMENT, MOST
 from budget_core.ledger.records import MAX_TTL, TTL
 from budget_cpython.ledger.error_answers import LEDGER_ERRORS
+from budget_cpython.ledger.journal import LONGEST_TEXT
+from budget_cpython.serve import journal_operations  # noqa: F401 - which adds operations
 from budget_cpython.serve.error_responses import HTTP_ERRORS
-from budget_cpython.serve.operations import OPERATIONS, Operation, url_of
+from budget_cpython.serve.operations import OPERATIONS, Operation, urls_of
 from budget_cpython.serve.window_names import windows_pattern
 from budget_cpython.version import version
 
@@ -22,6 +24,18 @@ _MAYBE_TIME = {"type": ["integer", "null"], "minimum": 0}
 _AMOUNTS = {"type": "object", "propertyNames": _AXIS, "additionalProperties": _AMOUNT}
 _ID = {"type": "string", "pattern": rf"^(#[!\"$-~]|[!\"$-~])[!-~]{{0,{MAX_KEY - 1}}}$"}
 _KEY = {"type": "string", "pattern": rf"^[!\"$-~][!-~]{{0,{MAX_KEY - 1}}}$"}
+
+
+_DIGITS = {"type": "string", "pattern": "^[0-9]{1,15}$"}
+_MAYBE_NAME = {"type": "string", "maxLength": LONGEST_TEXT, "pattern": r"^[^\x00]*$"}
+_NAME = dict(_MAYBE_NAME, minLength=1)
+_USED = dict(_AMOUNTS, additionalProperties=_COUNT)
+_HOUR = {
+    "type": "integer",
+    "minimum": 0,
+    "multipleOf": 3600,
+    "description": "the Unix second in which it began",
+}
 
 
 def _schema(name: str) -> Json:
@@ -85,6 +99,12 @@ FIELDS: dict[str, Json] = {
     "wait": _text(_MAYBE_WAIT, "seconds to wait in turn for what others hold, up to 60; else 0"),
     "limits": _text(dict(_ROWS, uniqueItems=True), "no two with the same axis and window"),
     "after": _text(_STRING, "the `next` of the previous page"),
+    "events after": _text(_DIGITS, "a number: the first events above it; else the last ones"),
+    "kinds": _text(_STRING, "kinds of events, with commas between; else all"),
+    "most": _text(_DIGITS, "how many at most, up to 1,000"),
+    "since": _text(_DIGITS, "the Unix second of the first hour; later the `next` of a page"),
+    "events": _list(_schema("NewEvent")),
+    "rows": _list(_schema("NewUsage")),
 }
 _WORDS = {word for _, word, _ in LEDGER_ERRORS.values()} | {*HTTP_ERRORS.values()}
 SCHEMAS: Json = {
@@ -130,6 +150,40 @@ SCHEMAS: Json = {
         resets_at=_text(_COUNT, "the end of its own day, in Unix seconds; 0 if it is not known"),
         left=_text(_AMOUNTS, "the least that its account has left of each axis that is limited"),
     ),
+    "AllBalances": _object(balances=_list(_schema("Balance")), next=_NEXT),
+    "OpenHolds": _object(holds=_list(_schema("OpenHold"))),
+    "OpenHold": _object(
+        path=_PATH,
+        id=_text(_STRING, "the id by which the ledger knows it"),
+        amounts=_AMOUNTS,
+        taken_at=_text(_COUNT, "Unix seconds; 0 if it is not known"),
+        expires_at=_text(_COUNT, "Unix seconds"),
+    ),
+    "Events": _object(events=_list(_schema("Event"))),
+    "Event": _object(
+        kind=_STRING,
+        account=_text(_STRING, "a path; empty for the whole ledger"),
+        details={"type": "object"},
+        name=_text(_STRING, "one that only one event has; empty for none"),
+        at=_text(_COUNT, "Unix seconds"),
+        number=_text(_COUNT, "its place in the log"),
+    ),
+    "NewEvent": _object(
+        ("details", "name"),
+        kind=_NAME,
+        details={"type": "object"},
+        name=_text(_MAYBE_NAME, "one that only one event of the ledger has"),
+    ),
+    "Numbers": _object(numbers=_list(_text(_COUNT, "0 for a name that is known already"))),
+    "HoursOfUsage": _object(
+        usage=_list(_schema("HourOfUsage")),
+        next=_text(_MAYBE_TIME, "`since` for the next page; null on the last"),
+    ),
+    "HourOfUsage": _object(hour=_HOUR, path=_PATH, model=_STRING, tool=_STRING, amounts=_USED),
+    "NewUsage": _object(
+        ("model", "tool"), hour=_HOUR, model=_MAYBE_NAME, tool=_MAYBE_NAME, amounts=_AMOUNTS
+    ),
+    "Added": _object(added=_COUNT),
     "Expired": _object(expired=_COUNT),
     "Status": _object(status={"enum": ["ok", "unavailable"]}),
     "Error": {
@@ -152,8 +206,9 @@ def describe(with_keys: bool) -> Json:
         "/readyz": {"get": _status("readiness", "Ask whether the engine answers", (200, 503))},
     }
     for name, operation in OPERATIONS.items():
-        url = url_of(name) + ("/{path}" if operation.on_account else "")
-        paths.setdefault(url, {})[operation.method.lower()] = _describe(name, operation)
+        for url in urls_of(name, operation, "/{path}"):
+            described = _describe(name, operation, "{path}" in url)
+            paths.setdefault(url, {})[operation.method.lower()] = described
     return {
         "openapi": "3.1.0",
         "info": {
@@ -171,23 +226,23 @@ def describe(with_keys: bool) -> Json:
     }
 
 
-def _describe(name: str, operation: Operation) -> Json:
+def _describe(name: str, operation: Operation, on_account: bool) -> Json:
     parameters: list[Json] = []
     found: Json = {
-        "operationId": name,
+        "operationId": name if on_account == operation.on_account else f"{name}_of_all",
         "summary": operation.summary,
-        "description": f"Needs the right `{operation.right}`.",
+        "description": f"Needs the right `{operation.right.replace(' or ', '` or `')}`.",
         "parameters": parameters,
         "responses": _answers(operation),
     }
-    if operation.on_account:
+    if on_account:
         parameters.append({"name": "path", "in": "path", "required": True, "schema": _PATH})
     known = operation.required + operation.optional
     if operation.method == "GET":
         for field in known:
             required = field in operation.required
             place = {"name": field, "in": "query", "required": required}
-            parameters.append(dict(place, schema=FIELDS[field]))
+            parameters.append(dict(place, schema=FIELDS.get(f"{name} {field}", FIELDS[field])))
     elif known:
         fields = {field: FIELDS.get(f"{name} {field}", FIELDS[field]) for field in known}
         schema = _object(operation.optional, **fields)

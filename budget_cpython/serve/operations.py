@@ -20,6 +20,7 @@ from budget_core.ledger.errors import (
 )
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import TTL, Balance, Hold
+from budget_cpython.ledger.limit_changes import CHANGED_BY
 from budget_cpython.serve.devices import AXES, ROOT, DeviceReports
 from budget_cpython.serve.error_responses import may_see
 from budget_cpython.serve.keys import Key
@@ -49,7 +50,11 @@ Handler = Callable[[AuthorizedRequest], Awaitable[Json]]
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation; `answer` names the schema of its answer, `errors` its own statuses."""
+    """One operation; `answer` names the schema of its answer, `errors` its own statuses.
+
+    `right` is one that a key needs, or several of which it needs one, as in `charge or reserve`. An
+    operation `also_on_all` has a URL without an account as well, for all that the key is for.
+    """
 
     handler: Handler
     summary: str
@@ -60,9 +65,11 @@ class Operation:
     optional: tuple[str, ...] = ()
     on_account: bool = True
     errors: tuple[int, ...] = ()
+    also_on_all: bool = False
 
 
 OPERATIONS: dict[str, Operation] = {}
+_NOUNS = {"set_limits": "limits", "note": "events", "add_usage": "usage"}
 
 
 def operation(method: str, right: str, answer: str, **more: Any) -> Callable[[Handler], Handler]:
@@ -178,6 +185,7 @@ async def set_limits(call: AuthorizedRequest) -> Json:
     twice = Counter((limit.axis, limit.window) for limit in found).most_common(1)
     if twice and twice[0][1] > 1:
         raise HTTPException(409, "limits must differ: two are on {} per {}".format(*twice[0][0]))
+    CHANGED_BY.set("" if call.key is None else f"key {call.key.name}")
     await call.ledger.call("set_limits", call.path, found)
     return await limits(call)
 
@@ -231,7 +239,13 @@ async def expire(call: AuthorizedRequest) -> Json:
 
 def url_of(name: str) -> str:
     """Return the first part of an operation's URL."""
-    return "/v1/limits" if name == "set_limits" else f"/v1/{name}"
+    return "/v1/" + _NOUNS.get(name, name)
+
+
+def urls_of(name: str, operation: Operation, path: str) -> list[str]:
+    """Return an operation's URLs, with this for an account's path."""
+    with_path = [url_of(name) + path] if operation.on_account else []
+    return with_path + [url_of(name)] * (operation.also_on_all or not operation.on_account)
 
 
 def show_hold(hold: Hold, known_as: str) -> Json:

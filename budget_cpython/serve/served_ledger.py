@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import logging
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 from starlette.requests import Request
@@ -62,7 +63,7 @@ class ServedLedger:
             async with asyncio.timeout(self._timeout_s):
                 if self._is_async:
                     return await function(*arguments)
-                future = self._threads.submit(function, *arguments)
+                future = self._threads.submit(copy_context().run, function, *arguments)
                 return await asyncio.wrap_future(future)
         except TimeoutError as error:
             text = f"the ledger's engine did not answer within {self._timeout_s:g} s"

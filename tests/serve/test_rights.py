@@ -22,13 +22,18 @@ REQUESTS: dict[str, tuple[str, str, object]] = {
     "balance": ("GET", "/v1/balance/{}", None),
     "history": ("GET", "/v1/history/{}", None),
     "limits": ("GET", "/v1/limits/{}", None),
+    "balances": ("GET", "/v1/balances/{}", None),
+    "holds": ("GET", "/v1/holds/{}", None),
+    "events": ("GET", "/v1/events/{}", None),
+    "usage": ("GET", "/v1/usage/{}", None),
+    "note": ("POST", "/v1/events/{}", {"events": []}),
     "set_limits": ("PUT", "/v1/limits/{}", {"limits": []}),
 }
 NEEDS = {
     "reserve": "reserve commit renew release extend",
     "charge": "charge",
-    "read": "hold balance history limits",
-    "limits": "set_limits",
+    "read": "hold balance history limits balances holds events usage",
+    "limits": "set_limits note",
 }
 Made = tuple[Client, Callable[..., str]]
 
