@@ -91,8 +91,11 @@ class RefusalLog:
 
     def _tell(self, events: "list[LedgerEvent]") -> None:
         try:
-            if events:
-                self._ledger.note(events)
+            noting = self._ledger.note(events) if events else None
+            if hasattr(noting, "send"):  # of a ledger for asyncio, below one that blocks
+                from budget_core.ledger.outbox import finish  # with asyncio: loaded for those few
+
+                finish(noting)
         except Exception as error:  # noqa: BLE001 - the caller gets what the ledger answered
             log("debug", f"a refusal could not be noted: {error}")
 

@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from budget_core.ledger.waiting import reserve_waiting
 from budget_cpython import BudgetWrapper, ChatResponse, Ledger, Limit, SqliteLedger
 from budget_cpython.ledger.lease import LeasedLedger
 from budget_cpython.ledger.limit_changes import CHANGED_BY
+from budget_cpython.ledger.postgres import PostgresLedger
+from budget_cpython.ledger.redis import RedisLedger
 from budget_cpython.ledger.refusals import EVERY_S, MOST, RefusalLog
 from budget_cpython.ledger.threaded import ThreadedLedger
 from tests.ledger.engines import (
@@ -30,6 +32,8 @@ from tests.ledger.engines import (
     of,
 )
 from tests.ledger.patience import PATIENCE
+from tests.ledger.postgres import server as postgres
+from tests.ledger.redis import server as redis
 
 ALL = (Memory, Sqlite, Redis, Postgres, AwaitedSqlite, AwaitedRedis, AwaitedPostgres)
 KINDS = ("refused", "observed")
@@ -231,8 +235,9 @@ def test_paths_that_are_refused_are_remembered_up_to_a_number() -> None:
 
 PROGRAM = """
 import sys
-from budget_cpython import BudgetExceededError, Limit, SqliteLedger
-ledger = SqliteLedger(sys.argv[1])
+from importlib import import_module
+from budget_cpython import BudgetExceededError, Limit
+ledger = getattr(import_module(sys.argv[1]), sys.argv[2])(sys.argv[3])
 ledger.set_limits("org", [Limit("tokens", 1)])
 for _ in range(3):
     try:
@@ -242,8 +247,18 @@ for _ in range(3):
 """
 
 
-def test_refusals_are_noted_at_the_end_of_a_process(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    subprocess.run([sys.executable, "-c", PROGRAM, str(path)], check=True, timeout=300)
-    with SqliteLedger(path) as ledger, suppress(BudgetExceededError):
-        assert sum(one.details["times"] for one in ledger.events(kinds=KINDS)) == 3
+@pytest.mark.parametrize("kind", [SqliteLedger, RedisLedger, PostgresLedger])
+def test_refusals_are_noted_at_the_end_of_a_process(kind: Any, tmp_path: Path) -> None:
+    place, known = str(tmp_path / "ledger.db"), 0
+    if kind is RedisLedger:
+        place = redis.empty_server().url
+    elif kind is PostgresLedger:
+        place = postgres.server().conninfo()
+        with closing(PostgresLedger(place, timeout=PATIENCE)) as ledger:
+            known = len(ledger.events(kinds=KINDS))
+    command = [sys.executable, "-c", PROGRAM, kind.__module__, kind.__name__, place]
+    ended = subprocess.run(command, check=True, timeout=300, stderr=subprocess.PIPE)
+    assert ended.stderr == b""
+    with closing(kind(place)) as ledger:
+        noted = ledger.events(kinds=KINDS)[known:]
+        assert sum(one.details["times"] for one in noted) == 3

@@ -90,7 +90,7 @@ def test_who_may_only_select_reads_all_of_it_also_what_is_over() -> None:
             assert (row.spent, row.held) == counted
             assert row.begins_at == now // 3600 * 3600
         assert [one.amounts for one in ledger.open_holds()] == [{"tokens": 2}]
-        assert [one.number for one in ledger.events()] == [1]
+        assert [one.kind for one in ledger.events()] == ["limits", "a"]
         assert [one.amounts for one in ledger.usage()] == [{"tokens": 2}]
         with pytest.raises(LedgerUnavailableError, match="may not"):
             ledger.note([ONE])

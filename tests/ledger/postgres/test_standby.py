@@ -95,7 +95,7 @@ def test_operators_read_from_a_standby_also_what_is_over_by_then(
     with closing(PostgresLedger(later, timeout=PATIENCE, clock=lambda: time() + 7200)) as ledger:
         assert [(one.window, one.spent) for one in ledger.balances()] == [("hour", 0), ("run", 5)]
         assert ledger.open_holds() == []
-        assert [one.kind for one in ledger.events()] == ["a"]
+        assert [one.kind for one in ledger.events()] == ["limits", "a"]
 
 
 def test_a_standby_that_is_not_promoted_is_refused_as_one(
