@@ -1,7 +1,7 @@
 """What became of alerts, as the events of a ledger tell."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.journal import LedgerEvent
@@ -9,6 +9,12 @@ from budget_cpython.ledger.journal import LedgerEvent
 CROSSINGS = ("threshold", "forecast")
 ALERT = "alert"
 SENDING, DELIVERED, FAILED, DEAD = "sending", "delivered", "failed", "dead"
+_BALANCE = {"axis": str, "window": str, "cap": int, "spent": int, "resets_at": (int, type(None))}
+_FIELDS: dict[str, dict[str, Any]] = {
+    "threshold": {**_BALANCE, "percent": int},
+    "forecast": {**_BALANCE, "empty_at": int},
+    ALERT: {"of": str, "number": int, "to": str, "attempt": int, "state": str, "until": int},
+}
 
 
 class AlertStatus(NamedTuple):
@@ -47,26 +53,28 @@ class AlertLog:
         self.last = 0  # number that was read
 
     def add(self, events: Iterable[LedgerEvent]) -> None:
-        """Add events, in the order of their numbers."""
+        """Add events, in the order of their numbers.
+
+        Those without the name that makes each the only one, or with other details, are left out.
+        """
         for event in events:
             self.last = max(self.last, event.number)
-            if event.kind in CROSSINGS:
+            fields = _FIELDS.get(event.kind, {})
+            known = event.name.startswith(f"{event.kind}/") and all(
+                isinstance(event.details.get(name), kinds) for name, kinds in fields.items()
+            )
+            if known and event.kind in CROSSINGS:
                 self.crossings[event.number] = event
-            elif event.kind == ALERT:
+            elif known and event.kind == ALERT:
                 self._add_status(event)
 
     def _add_status(self, event: LedgerEvent) -> None:
         said = event.details
         new = AlertStatus(
-            event.account,
-            said["of"],
-            said["number"],
-            said["to"],
-            said["attempt"],
-            said["state"],
-            event.at,
-            said["until"],
-            said.get("reason", ""),
+            account=event.account,
+            **{name: said[name] for name in _FIELDS[ALERT]},
+            at=event.at,
+            reason=str(said.get("reason", "")),
         )
         place = (new.number, new.to)
         old = self.statuses.get(place)

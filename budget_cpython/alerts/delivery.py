@@ -95,12 +95,9 @@ class AlertDelivery:
             pool.shutdown()
 
     def _read(self) -> None:
-        while True:
-            kinds = (*CROSSINGS, ALERT)
-            page = self._ledger.events(kinds=kinds, after=self._log.last, most=_PAGE)
+        kinds = (*CROSSINGS, ALERT)
+        while page := self._ledger.events(kinds=kinds, after=self._log.last, most=_PAGE):
             self._log.add(page)
-            if len(page) < _PAGE:
-                break
         self._log.forget_old(int(self._clock()))
 
     def _due(self, now: int) -> Iterator[DueAlert]:

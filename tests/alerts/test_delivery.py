@@ -13,10 +13,15 @@ from budget_cpython.alerts.messages import AlertMessage
 from budget_cpython.alerts.sending import AlertNotSentError
 from budget_cpython.alerts.watch import AlertRound
 from budget_cpython.ledger import Ledger
+from budget_cpython.ledger.journal import LedgerEvent
 from tests.alerts.support import NOON, Receiver, calls, channel, watch_of
 from tests.paths import ROOT
 from tests.ports import kept_port
 from tests_micro.support import FakeClock
+
+CROSSED: dict[str, Any] = {
+    "axis": "calls", "window": "day", "cap": 10, "spent": 5, "resets_at": NOON + 9, "percent": 50
+}  # fmt: skip
 
 
 class Crash(BaseException):
@@ -146,6 +151,27 @@ def test_a_late_failure_of_an_earlier_attempt_changes_nothing(
     failed = {**sending.details, "state": "failed", "until": NOON}
     ledger.note([sending._replace(details=failed, name=sending.name + "/failed")])
     assert waiting(ledger) == []
+
+
+def test_what_others_note_in_another_form_is_left_out(ledger: Any, clock: FakeClock) -> None:
+    ledger.note(
+        [
+            LedgerEvent("threshold", "org", {"percent": 50}, "threshold/x"),
+            LedgerEvent("threshold", "org", {**CROSSED, "cap": "10"}, "threshold/y"),
+            LedgerEvent("threshold", "org", CROSSED),
+            LedgerEvent("alert", "org", {"of": "threshold/x"}, "alert/1/ops/1"),
+            LedgerEvent("alert", "org", {"of": 5, "number": "x"}, ""),
+        ]
+    )
+    box = Outbox()
+    watch = watch_of(ledger, clock, channel("http://localhost"), send=box.send)
+    assert watch.look_once() == (1, 1, 0)
+    watch.close()
+    assert waiting(ledger) == []
+    ledger.note([LedgerEvent("threshold", "org", CROSSED, "threshold/z")])
+    watch = watch_of(ledger, clock, channel("http://localhost"), send=box.send)
+    assert watch.look_once() == (0, 1, 0)
+    watch.close()
 
 
 def test_a_receiver_asks_for_rest(ledger: Any, clock: FakeClock) -> None:

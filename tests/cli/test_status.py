@@ -8,6 +8,7 @@ from budget_core.ledger.records import Balance
 from budget_cpython import Limit, SqliteLedger
 from budget_cpython.cli.ops.screen import Screen, plain_text
 from budget_cpython.cli.ops.status import HAS_LIMIT_OVER, MOST_LIMITS, status_lines
+from budget_cpython.ledger.journal import LedgerEvent
 from budget_cpython.ops.account_tree import accounts_of
 from tests.cli.ops_ledger import make_ledger, printed, printed_json
 
@@ -134,3 +135,34 @@ def test_limits_that_are_fine_say_so() -> None:
     ]
     assert said[0] == "1 account, no limit is near its end"
     assert "all calls/day" in said[-1]
+
+
+def test_alerts_that_were_not_delivered_are_shown(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    url = make_ledger(tmp_path)
+    assert printed_json(capsys, "status", "--ledger", url)["alerts"] == []
+    with SqliteLedger(tmp_path / "ledger.db") as ledger:
+        for attempt, state in ((1, "delivered"), (7, "dead"), (2, "failed")):
+            said = {
+                "of": f"threshold/acme/{attempt}",
+                "number": attempt,
+                "to": "desk",
+                "attempt": attempt,
+                "state": state,
+                "until": 0,
+                "reason": "HTTP 503",
+            }
+            name = f"alert/{attempt}/desk/{attempt}/{state}"
+            ledger.note([LedgerEvent("alert", "acme", said, name)])
+    lines = printed(capsys, "status", "--ledger", url).splitlines()[-5:]
+    assert lines[0] == "2 alerts not delivered: 1 to be tried again, 1 dead"
+    assert lines[2].split() == [
+        "CHANNEL", "ACCOUNT", "ALERT", "STATE", "TRIES", "SINCE", "REASON"
+    ]  # fmt: skip
+    assert lines[3].split()[:5] == ["desk", "acme", "threshold", "failed", "2"]
+    assert lines[4].split()[:5] == ["desk", "acme", "threshold", "dead", "7"]
+    assert lines[4].endswith(" UTC  HTTP 503")
+    found = printed_json(capsys, "status", "acme", "--ledger", url)["alerts"]
+    assert [(one["to"], one["state"]) for one in found] == [("desk", "failed"), ("desk", "dead")]
+    assert printed_json(capsys, "status", "trial", "--ledger", url)["alerts"] == []

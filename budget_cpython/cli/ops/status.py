@@ -1,10 +1,12 @@
 """The command `microbudget status`."""
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from budget_core.until import until
+from budget_core.log import printable
+from budget_core.until import stamp, until
+from budget_cpython.alerts.alert_log import ALERT, AlertStatus, undelivered
 from budget_cpython.cli.ops.command import (
     add_command,
     ledger_url,
@@ -33,6 +35,8 @@ from budget_cpython.wall_clock import WALL
 
 MOST_LIMITS = 40  # shown without --all
 HAS_LIMIT_OVER = 3
+_ALERTS_S = 7 * 86_400  # for which an alert that was not delivered is shown
+_MOST_ALERTS = 10
 _LONGEST_LIMIT = 24
 _LONGEST_NARROW = 17
 _ABOUT = f"""\
@@ -68,15 +72,19 @@ def add_status(commands: Any) -> None:
 def _status(options: argparse.Namespace) -> int:
     with opened_ledger(options) as ledger:
         rows = ledger.balances(options.path)
+        events = ledger.events(options.path, kinds=(ALERT,))
         if options.path:
             rows += [row for row in ledger.balance(options.path) if row.account != options.path]
     now = int(WALL())
     accounts = accounts_of(rows, now)
+    alerts = undelivered(events, now - _ALERTS_S)
     if options.json:
-        print_json({"at": now, "accounts": [account_row(one) for one in accounts.values()]})
+        shown = [account_row(one) for one in accounts.values()]
+        print_json({"at": now, "accounts": shown, "alerts": [one._asdict() for one in alerts]})
     else:
         screen = Screen()
         screen.show(status_lines(accounts, now, screen, options.all))
+        screen.show(alert_lines(alerts, screen))
         if not accounts:
             place = shown_place(ledger_url(options))
             screen.show([cell(f"no account of {place} has limits: set some with")])
@@ -112,6 +120,30 @@ def status_lines(
         text = f"{hidden:,} limits further from their end are not shown: give --all, or a PATH"
         lines += [[], cell(text, FAINT)]
     return lines
+
+
+def alert_lines(alerts: Sequence[AlertStatus], screen: Screen) -> list[Line]:
+    """Return the lines of alerts that were not delivered, the last ones of many."""
+    if not alerts:
+        return []
+    dead = sum(not one.is_pending for one in alerts)
+    pending = len(alerts) - dead
+    head = cell(f"{len(alerts):,} alert{'s' * (len(alerts) != 1)} not delivered", RED)
+    head += cell(f": {pending:,} to be tried again, {dead:,} dead")
+    rows = [
+        [
+            cell(one.to, HEAD),
+            cell(one.account),
+            cell(one.of.partition("/")[0]),
+            cell(one.state, ORANGE if one.is_pending else RED),
+            cell(str(one.attempt)),
+            cell(stamp(one.at), FAINT),
+            cell(printable(one.reason)),
+        ]
+        for one in alerts[-_MOST_ALERTS:]
+    ]
+    names = ["CHANNEL", "ACCOUNT", "ALERT", "STATE", "TRIES", "SINCE", "REASON"]
+    return [[], head, [], *lay_out(names, rows, "<<<<><<", screen.width)]
 
 
 def summary(accounts: int, limits: list[LimitStatus]) -> Line:
