@@ -9,6 +9,7 @@ import pytest
 
 from budget_cpython.cli import main
 from budget_cpython.ledger.opening import open_ledger
+from budget_cpython.serve import KeyFile
 from tests.alerts.support import Receiver, calls
 from tests.ports import kept_port
 from tests.proxy.support import ProxyCommand, until
@@ -102,6 +103,25 @@ def test_a_service_sends_alerts(tmp_path: Path, ledger: str) -> None:
         with Service(*more) as service:
             until(lambda: len(receiver.ids) == 1)
             assert service.end() == (0, "")
+
+
+def test_a_ledger_over_http_is_watched(
+    tmp_path: Path, ledger: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = tmp_path / "keys.json"
+    for name, account in (("all", "*"), ("team", "org")):
+        key = KeyFile(keys).add(name, account, ["read", "limits"])
+        (tmp_path / name).write_text(key)
+    more = ("--engine", ledger, "--listen", "127.0.0.1:0", "--keys", keys)
+    with Receiver() as receiver, Service(*more) as service:
+        command = ["alerts", "watch", settings(tmp_path, ops=receiver.url), "--once"]
+        command += ["--ledger", service.url, "--ledger-key"]
+        assert main([*command, f"@{tmp_path / 'team'}"]) == 1
+        assert "takes a key for every account" in capsys.readouterr().err
+        for said in ("crossings: 1, alerts sent: 1", "crossings: 0, alerts sent: 0"):
+            assert main([*command, f"@{tmp_path / 'all'}"]) == 0
+            assert said in capsys.readouterr().out
+        assert len(receiver.ids) == 1
 
 
 @pytest.mark.parametrize(("option", "workers"), [("--settings", 1), ("--alerts", 2)])
