@@ -142,8 +142,9 @@ def checked_events(events: Sequence[LedgerEvent]) -> list[LedgerEvent]:
         for name in ("kind", "name"):
             _check_text(name, getattr(event, name))
         try:
-            details = loads(dumps(event.details))
-        except TypeError as error:
+            text = dumps(event.details, ensure_ascii=False, allow_nan=False)
+            details = loads(text.encode(errors="replace"))  # a lone surrogate could not be sent
+        except (TypeError, ValueError) as error:
             raise ValueError(f"details must be what JSON can hold: {error}") from error
         found.append(event._replace(details=details))
     return found

@@ -48,7 +48,7 @@ class RemoteJournal:
     async def note(self, events: Sequence[LedgerEvent]) -> list[int]:
         """Append events in one step; return their numbers, 0 for a `name` that is known already."""
         rows = [
-            (one.kind, one.account, one.name, json.dumps(one.details, allow_nan=False))
+            (one.kind, one.account, one.name, json.dumps(one.details))
             for one in checked_events(events)
         ]
         if not rows:

@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 from budget_core.ledger.errors import LedgerError
-from budget_core.ledger.http_client import HttpLedger as HttpClient
 from budget_core.ledger.records import TTL, Hold
 from budget_cpython import Ledger, SqliteLedger
 from budget_cpython.ledger.dbos.plain import pack, unpack
 from budget_cpython.ledger.http import AsyncHttpLedger, HttpLedger
+from budget_cpython.ledger.http_journal import HttpJournal
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.threaded import ThreadedLedger
@@ -227,7 +227,7 @@ def _emptier() -> postgres.Emptier:
     return one
 
 
-class OverHttp(HttpClient):
+class OverHttp(HttpJournal):
     """The client, with an app in this process at its other end.
 
     In the vectors an id that the ledger made begins with `#`. Over HTTP it is a key like any other,

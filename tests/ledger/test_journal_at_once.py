@@ -25,6 +25,7 @@ from tests.ledger.engines import (
     Engine,
     Postgres,
     Redis,
+    Served,
     Sqlite,
     of,
 )
@@ -59,7 +60,7 @@ def assert_each_was_noted_once(ledger: Any, new: list[str]) -> None:
     assert [one.number for one in found] == list(range(1, len(NAMES) + 1))
 
 
-@of(*ENGINES)
+@of(*ENGINES, Served)
 def test_sixteen_threads_note_each_name_once(engine: Engine) -> None:
     ledger = engine.make()
     found = in_threads(lambda: note_all(ledger), 16)
