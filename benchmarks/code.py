@@ -37,7 +37,7 @@ from budget_cpython import (
     budgeted,
 )
 from budget_cpython.ledger.postgres.backend import PostgresBackend
-from budget_cpython.ledger.redis.backend import RedisBackend
+from budget_cpython.ledger.redis.runner import Runner
 from tests.ledger import engines
 
 MOST_LINES = {"budget_core": 8_700, "budget_cpython": 17_400}
@@ -198,7 +198,7 @@ async def _three_calls(folder: Path) -> dict[str, int]:
     with _transactions() as begun, SqliteLedger(folder / "run.db") as ledger:
         found["write transactions, SQLite"] = await _run_on(ledger, begun)
     for name, engine, backend, sends in (
-        ("Redis", engines.Redis(folder), RedisBackend, "_run"),
+        ("Redis", engines.Redis(folder), Runner, "run"),
         ("Postgres", engines.Postgres(folder), PostgresBackend, "_execute"),
     ):
         with closing(engine), _noted(backend, sends) as sent:
