@@ -17,9 +17,9 @@ microbudget keeps LLM agents within a budget. Most used first:
   microbudget status                        what is spent and left, and what ends too early
   microbudget top                           the same, live, with rates and open holds
   microbudget limits set acme '$5/day'      change limits; also show, remove, import, export
-  microbudget history acme                  what past windows spent
-  microbudget suggest                       limits from that history
+  microbudget history acme, suggest acme    what past windows spent, and limits from that
   microbudget holds                         calls in flight, and how to release one
+  microbudget alerts watch FILE             webhooks and messages when a limit is nearly spent
   microbudget page                          all of this as a page in the browser
   microbudget doctor                        what is wrong with the ledger, and the fix
   microbudget proxy, microbudget serve      budgets for any program, and for other machines

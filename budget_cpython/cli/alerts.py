@@ -7,21 +7,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from budget_core.ledger.errors import LedgerUnavailableError
+from budget_cpython.cli.ops.command import add_command, ledger_url, opened_ledger
 from budget_cpython.cli.service_options import (
-    ENGINE_VARIABLE,
-    add_ledger_key,
     add_number,
-    ledger_options,
     run_command,
     seconds,
     warn,
 )
-from budget_cpython.ledger.default_ledger import default_url, usable_default
 
 if TYPE_CHECKING:
     from budget_cpython.alerts.channels import AlertChannel
@@ -34,15 +31,21 @@ Alerts go to webhooks as signed CloudEvents, in the shape of Alertmanager or of 
 apprise to whatever that knows. FILE is a TOML file with [[alerts]], such as the --settings of a
 proxy. serve and proxy watch as well, with --alerts FILE."""
 _WATCH = """\
-Watch the limits of a ledger, and send alerts, until SIGTERM or Ctrl-C.
-
 Any number of processes on any machines may watch one ledger: each crossing is sent once. An alert
-that could not be sent is tried again for some nine hours, by any of them."""
+that could not be sent is tried again for some nine hours, by any of them. --json is for --once."""
 _EXAMPLES = """\
 examples:
   microbudget alerts test budgets.toml
-  microbudget alerts watch budgets.toml --ledger postgresql:///budgets
-  microbudget alerts watch budgets.toml --once    as from cron"""
+  microbudget alerts watch budgets.toml --ledger postgresql:///budgets"""
+_TEST_EXAMPLES = """\
+examples:
+  microbudget alerts test budgets.toml
+  microbudget alerts test budgets.toml --to desk
+
+exit codes:
+  0  each channel took it
+  1  one did not, or the file cannot be read
+  2  a malformed file, option or argument"""
 
 
 def add_alerts(commands: Any) -> None:
@@ -56,21 +59,28 @@ def add_alerts(commands: Any) -> None:
         formatter_class=form,
     )
     below = alerts.add_subparsers(metavar="COMMAND", required=True)
-    text = "watch the limits of a ledger, and send alerts"
-    watch = below.add_parser("watch", help=text, description=_WATCH, formatter_class=form)
-    option = watch.add_argument
-    option("file", metavar="FILE", help=FILE_HELP)
-    text = "the ledger: sqlite:FILE, redis://…, postgresql://…, http://…; by default "
-    option("--ledger", metavar="URL", help=f"{text}${ENGINE_VARIABLE}, else a file of the user's")
-    add_ledger_key(option)
-    add_number(option, "every", seconds, 10, "look every S seconds")
-    text = "look once, send what is due, and exit with 1 if an attempt failed"
-    option("--once", action="store_true", help=text)
-    option("--json", action="store_true", help="with --once, print one line of JSON")
+    watch = add_command(
+        below,
+        "watch",
+        _watch,
+        "watch the limits of a ledger, and send alerts, until SIGTERM or Ctrl-C",
+        [
+            "microbudget alerts watch budgets.toml",
+            "microbudget alerts watch budgets.toml --ledger postgresql:///budgets",
+            "microbudget alerts watch budgets.toml --once    as from cron",
+        ],
+        _WATCH,
+        {1: "it failed, or with --once an attempt to send did"},
+    )
+    watch.add_argument("file", metavar="FILE", help=FILE_HELP)
+    add_number(watch.add_argument, "every", seconds, 10, "look every S seconds")
+    text = "look once, send what is due, and end"
+    watch.add_argument("--once", action="store_true", help=text)
     watch.set_defaults(run=partial(run_command, _watch, "alerts"))
     text = "send one test alert to each channel"
+    about = f"{text.capitalize()}; it is no crossing."
     test = below.add_parser(
-        "test", help=text, description=f"{text.capitalize()}; it is no crossing."
+        "test", help=text, description=about, epilog=_TEST_EXAMPLES, formatter_class=form
     )
     test.add_argument("file", metavar="FILE", help=FILE_HELP)
     test.add_argument("--to", metavar="NAME", help="the name of the only channel to send to")
@@ -112,12 +122,9 @@ def watching_for(channels: "Sequence[AlertChannel]", ledger: Callable[[], Any]) 
 
 def _watch(options: argparse.Namespace) -> int:
     from budget_cpython.alerts.watch import AlertWatch
-    from budget_cpython.ledger.opening import open_ledger
 
     channels = read_channels(options.file)
-    url = options.ledger or default_url()
-    with nullcontext() if options.ledger else usable_default(url):
-        ledger: Any = open_ledger(url, **ledger_options(options, url))
+    with opened_ledger(options, create=True) as ledger:
         watch = AlertWatch(ledger, channels)
         try:
             if options.once:
@@ -126,13 +133,12 @@ def _watch(options: argparse.Namespace) -> int:
                 text += f"attempts failed: {done.failed}"
                 print(json.dumps(done._asdict()) if options.json else text)
                 return 1 if done.failed else 0
-            _check_ledger(ledger, url)
+            _check_ledger(ledger, ledger_url(options))
             stop = _told_to_stop()
             print("watching for", ", ".join(channel.name for channel in channels), flush=True)
             watch.look_until(stop, options.every)
         finally:
             watch.close()
-            ledger.close()
     return 0
 
 

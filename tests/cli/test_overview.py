@@ -22,6 +22,8 @@ COMMANDS = [
     ["limits", "export"],
     ["suggest"],
     ["doctor"],
+    ["alerts", "watch"],
+    ["alerts", "test"],
     ["completion"],
 ]
 
