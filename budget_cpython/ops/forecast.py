@@ -10,6 +10,7 @@ NEAR_PERCENT = 80
 LEAST_S = 300  # of a window, before its rate means anything
 LEAST_PERCENT = 10  # of a limit
 HOUR_S = 3600
+_RANKS = {FINE: 0, NEAR: 1, OVER: 3}  # limits that end early are 2
 
 
 class LimitStatus(NamedTuple):
@@ -44,9 +45,8 @@ class LimitStatus(NamedTuple):
         these the larger share goes first, with what is held.
         """
         limit = self.balance.limit
-        rank = {FINE: 0, NEAR: 1, OVER: 3}[self.state]
-        used = self.balance.spent + self.balance.held
-        return 2 if self.ends_early else rank, used / limit if limit else 0.0
+        rank = 2 if self.ends_early else _RANKS[self.state]
+        return rank, (self.balance.spent + self.balance.held) / limit if limit else 0.0
 
 
 def limit_status(balance: Balance, now: int, rate: int | None = None) -> LimitStatus:

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterable, Sequence
+from heapq import nlargest
 from typing import Any
 
 from budget_core.log import printable
@@ -27,7 +28,7 @@ from budget_cpython.cli.ops.screen import (
     lay_out,
     style_of,
 )
-from budget_cpython.ops.account_tree import AccountStatus, accounts_of, by_urgency, roots
+from budget_cpython.ops.account_tree import AccountStatus, accounts_of, roots
 from budget_cpython.ops.forecast import NEAR, OVER, LimitStatus
 from budget_cpython.ops.json_rows import account_row
 from budget_cpython.ops.words import limit_text, short_amount
@@ -108,13 +109,8 @@ def status_lines(
             for at, limit in enumerate(account.limits)
         ]
     else:
-        nearest = [
-            (account.path, limit)
-            for account in by_urgency(accounts)[:MOST_LIMITS]
-            for limit in account.limits
-        ]
-        nearest.sort(key=lambda row: row[1].urgency, reverse=True)
-        rows = nearest[:MOST_LIMITS]
+        every = ((account.path, limit) for account in accounts.values() for limit in account.limits)
+        rows = nlargest(MOST_LIMITS, every, key=lambda row: row[1].urgency)
     lines = [summary(len(accounts), limits), [], *_table(rows, now, screen)]
     if hidden := len(limits) - len(rows):
         text = f"{hidden:,} limits further from their end are not shown: give --all, or a PATH"
