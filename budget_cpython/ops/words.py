@@ -23,14 +23,14 @@ def axis_words(axis: str) -> str:
 def short_amount(axis: str, amount: int) -> str:
     """Return an amount without its unit, as in `$12.34`, `$0.0027`, `1,234` and `1.5M`.
 
-    Dollars are rounded to cents, below ten cents to a hundredth of that. Counts from 100,000 on
-    have up to two decimals of a thousand or a million, and are rounded down.
+    All is rounded down: dollars to cents, below ten cents to a hundredth of that; counts from
+    100,000 on to two decimals of a thousand or a million.
     """
     if axis == "nano_usd":
         unit = _CENT if abs(amount) >= _DIME else _CENT // 100
         if 0 < amount < unit:
             return f"<{dollars(unit)}"
-        text = dollars((amount + unit // 2) // unit * unit)
+        text = dollars(amount // unit * unit)
         whole, _, decimals = text.partition(".")
         return f"{int(whole[1:]):,}".join(("$", f".{decimals}")) if amount > 0 else text
     if amount < _SHORT:

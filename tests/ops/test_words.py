@@ -29,16 +29,16 @@ def test_a_count_is_short(amount: int, shown: str) -> None:
     [
         (0, "$0.00"),
         (1, "<$0.0001"),
-        (2_740_000, "$0.0027"),
+        (2_790_000, "$0.0027"),
         (99_940_000, "$0.0999"),
         (100_000_000, "$0.10"),
-        (471_600_000, "$0.47"),
-        (999_999_999, "$1.00"),
-        (12_345_678_901, "$12.35"),
+        (479_600_000, "$0.47"),
+        (999_999_999, "$0.99"),
+        (12_345_678_901, "$12.34"),
         (1_234_567 * DOLLAR, "$1,234,567.00"),
     ],
 )
-def test_dollars_are_rounded(amount: int, shown: str) -> None:
+def test_dollars_are_rounded_down(amount: int, shown: str) -> None:
     assert short_amount("nano_usd", amount) == shown
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from budget_core.errors import BudgetError
 from budget_cpython.finding import Finding, fails, not_run
-from budget_cpython.ops.doctor.engine import Check
+from budget_cpython.ops.doctor.engine import TIMEOUT_S, Check
 from budget_cpython.ops.doctor.machine import check_keys, check_prices, check_versions
 
 _ENGINES = {
@@ -21,15 +21,20 @@ _ENGINES = {
 
 
 def examine(
-    url: str, now: int, options: dict[str, Any], keys: str | None = None
+    url: str,
+    now: int,
+    options: dict[str, Any],
+    keys: str | None = None,
+    timeout_s: float = TIMEOUT_S,
 ) -> Iterator[tuple[str, Finding]]:
     """Check the ledger at a URL and this machine; yield the name and the finding of each check.
 
     `options` are those that the ledger is opened with, `now` is in Unix seconds, and `keys` is a
-    file of keys. Without an answer of the engine its other checks are not run.
+    file of keys. An engine has `timeout_s` for each answer; without one its other checks are not
+    run.
     """
     bad = False
-    for name, check in _engine_checks(url, now, options):
+    for name, check in _engine_checks(url, now, options, timeout_s):
         finding = not_run("because the check `engine` failed") if bad else _run(check)
         bad = bad or (name == "engine" and finding.fix is not None)
         yield name, finding
@@ -38,7 +43,7 @@ def examine(
     yield "versions", _run(check_versions)
 
 
-def _engine_checks(url: str, now: int, options: dict[str, Any]) -> list[Check]:
+def _engine_checks(url: str, now: int, options: dict[str, Any], timeout_s: float) -> list[Check]:
     """Return the checks of the engine of a URL; what that needs is loaded only then."""
     kind = _ENGINES.get(url.partition(":")[0])
     try:
@@ -49,15 +54,15 @@ def _engine_checks(url: str, now: int, options: dict[str, Any]) -> list[Check]:
         if kind == "redis":
             from budget_cpython.ops.doctor.redis import redis_checks
 
-            return redis_checks(url, now)
+            return redis_checks(url, now, timeout_s)
         if kind == "postgres":
             from budget_cpython.ops.doctor.postgres import postgres_checks
 
-            return postgres_checks(url, now)
+            return postgres_checks(url, now, timeout_s)
         if kind == "http":
             from budget_cpython.ops.doctor.http import http_checks
 
-            return http_checks(url, now, options)
+            return http_checks(url, now, options, timeout_s)
     except ModuleNotFoundError as error:
         said = fails(f"{error}", f"pip install 'microbudget[{kind}]'")
         return [("engine", lambda: said)]

@@ -8,6 +8,7 @@ from budget_core.errors import BudgetError
 from budget_cpython.finding import Finding, fails, ok, warning
 from budget_cpython.ledger.opening import open_ledger
 
+TIMEOUT_S = 10.0
 Check = tuple[str, Callable[[], Finding]]
 _MOST_OFF_S = 5  # of a clock: windows begin and end that much late
 

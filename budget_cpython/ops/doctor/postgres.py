@@ -10,14 +10,12 @@ from budget_cpython.finding import Finding, fails, ok, warning
 from budget_cpython.ledger.postgres.conninfo import complete
 from budget_cpython.ops.doctor.engine import Check, answers, compare_clocks
 
-_TIMEOUT_S = 5.0
 
-
-def postgres_checks(url: str, now: int) -> list[Check]:
+def postgres_checks(url: str, now: int, timeout_s: float) -> list[Check]:
     """Return the checks of the server of a URL."""
 
     def ask(query: str) -> Any:
-        conninfo = complete(url, _TIMEOUT_S, True)
+        conninfo = complete(url, timeout_s, True)
         try:
             with psycopg.connect(str(conninfo), autocommit=True) as connection:
                 return connection.execute(query).fetchone()[0]  # type: ignore[index]
@@ -26,7 +24,12 @@ def postgres_checks(url: str, now: int) -> list[Check]:
 
     fix = "start the server, or correct --ledger and the rights of its user"
     return [
-        ("engine", answers(url, {}, lambda: f"Postgres {ask('SHOW server_version')}", fix)),
+        (
+            "engine",
+            answers(
+                url, {"timeout": timeout_s}, lambda: f"Postgres {ask('SHOW server_version')}", fix
+            ),
+        ),
         ("clock", lambda: _check_clock(ask, now)),
         ("durability", lambda: _check_durability(ask)),
     ]

@@ -10,12 +10,10 @@ from budget_cpython.finding import Finding, fails, not_run, ok, warning
 from budget_cpython.ledger.redis.client import open_client
 from budget_cpython.ops.doctor.engine import Check, answers, compare_clocks
 
-_TIMEOUT_S = 5
 
-
-def redis_checks(url: str, now: int) -> list[Check]:
+def redis_checks(url: str, now: int, timeout_s: float) -> list[Check]:
     """Return the checks of the server of a URL."""
-    client = open_client(redis, url, _TIMEOUT_S)
+    client = open_client(redis, url, timeout_s)
 
     @cache
     def version() -> str:
@@ -26,7 +24,7 @@ def redis_checks(url: str, now: int) -> list[Check]:
 
     fix = "start the server, or correct --ledger; docs/ledger.md has what it needs"
     return [
-        ("engine", answers(url, {}, version, fix)),
+        ("engine", answers(url, {"timeout": timeout_s}, version, fix)),
         ("clock", lambda: _check_clock(client, now)),
         ("durability", lambda: _check_durability(client)),
     ]
