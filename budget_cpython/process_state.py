@@ -2,8 +2,8 @@
 
 All other state is of an object, of a context (`ContextVar`), or a cache of what can be computed
 again. The core's own is in its ledger room: `records.ROOMS` and `llm_account.IN_PROCESS` have the
-calls that wait for a ledger and what it is owed; `LONGEST`, `DEADLINES` and `ATTEMPTS` are
-functions that `budget_cpython.ledger` adds.
+calls that wait for a ledger and what it is owed; `LONGEST`, `DEADLINES`, `ATTEMPTS` and
+`CHARGED` are functions that `budget_cpython.ledger` adds.
 
 | state | for | in a forked child | at the end |
 | --- | --- | --- | --- |
@@ -18,6 +18,7 @@ functions that `budget_cpython.ledger` adds.
 | `REPLACED` | methods of other packages that were replaced, once each | kept | |
 | `OBSERVERS` | observers of calls, for telemetry | kept | |
 | `LATE_CALLS` | calls that ended where no observer can be told | left to the parent | |
+| `USAGE_LOGS` | what calls used of ledgers by model and tool, by ledger | kept, empty | |
 | `UNTOLD` | what operators are still to be told: refusals, usage | left to the parent | told |
 | `SWITCHES` | what is on, of `instrument()` and telemetry, and what was said once | kept | |
 
@@ -32,7 +33,7 @@ import os
 from collections import deque
 from contextlib import suppress
 from threading import RLock
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ TOOL_GROUPS: "set[int]" = set()
 REPLACED: "set[tuple[Any, str]]" = set()
 OBSERVERS: "list[Any]" = []
 LATE_CALLS: "deque[Any]" = deque(maxlen=1000)
+USAGE_LOGS: "WeakKeyDictionary[Any, Any]" = WeakKeyDictionary()
 UNTOLD: "set[Any]" = set()
 SWITCHES = Switches()
 

@@ -16,6 +16,7 @@ from budget_cpython.adapters.call import distinct
 from budget_cpython.adapters.current import current_accounts
 from budget_cpython.deadline import Deadline
 from budget_cpython.ledger.limit_words import TOOL_CALLS
+from budget_cpython.ledger.usage_log import note_tool_call
 
 
 def refusal_text(name: str, error: Exception) -> str:
@@ -63,6 +64,7 @@ class BudgetedToolCall:
                 account, hold = self._held.pop()
                 await hold.commit(hold.amounts)
                 account.note(hold.amounts)
+                note_tool_call(hold, self.name, True)
         finally:
             self.abandon()
 
@@ -79,6 +81,7 @@ class BudgetedToolCall:
         while self._held:
             _, hold = self._held.pop()
             hold.abandon(hold.amounts)
+            note_tool_call(hold, self.name, False)
 
     def __enter__(self) -> Self:
         self.begin_blocking()

@@ -17,6 +17,7 @@ from budget_cpython.ledger.journal import (
     sum_of_usage,
 )
 from budget_cpython.ledger.selection import check_selected
+from budget_cpython.ledger.usage_log import flush_usage_awaited
 
 MAX_BODY = 12_000  # bytes of rows: the service reads 16 KB
 MOST_ROWS = 1000  # of a page
@@ -40,6 +41,11 @@ class HttpJournal(HttpLedger):
         tls: Any = None,
     ) -> None:
         super().__init__(url, key, timeout_s, max_response_bytes, tls)
+
+    async def close(self) -> None:
+        """Tell the service what calls used: a connection ends with its request."""
+        await flush_usage_awaited(self)
+        await super().close()
 
     async def balances(self, path: str = "") -> list[Balance]:
         """Return the balance of each account's own limits, by path, axis and window."""

@@ -13,6 +13,7 @@ from budget_core.ledger.waiting import reserve_blocking
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.ledger.locks import TaskGate, ThreadGate
 from budget_cpython.ledger.passthrough import AsyncPassthrough, BlockingLedger
+from budget_cpython.ledger.usage_log import flush_usage_awaited
 from budget_cpython.process_state import begin_again_in_children
 from budget_cpython.wall_clock import WALL
 
@@ -58,6 +59,11 @@ class AsyncLeasedLedger(lease.LeasedLedger, AsyncPassthrough):
         self._leases = {}
         self._lock = self.LOCK()
         self._gate = self.GATE()
+
+    async def close(self) -> None:
+        """Give back what is unused, and close the ledger, once it was told what calls used."""
+        await flush_usage_awaited(self)
+        await super().close()
 
     async def _claim_more(self, path: str, *rest: Any) -> Hold:
         hold: Hold = await as_one_call(path, True, super()._claim_more(path, *rest))

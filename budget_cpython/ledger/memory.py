@@ -9,6 +9,7 @@ from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.records import Balance
 from budget_cpython.ledger.refusals import RefusalLog
 from budget_cpython.ledger.selection import check_selected, is_below
+from budget_cpython.ledger.usage_log import flush_usage
 from budget_cpython.ledger.windows import parse_window
 from budget_cpython.wall_clock import WALL
 
@@ -125,6 +126,7 @@ class Ledger(memory.Ledger):
 
     def usage(self, path: str = "", since: int = 0) -> "list[HourOfUsage]":
         """Return what was used in hours that began at `since` or later, in Unix seconds."""
+        flush_usage(self)
         with self._lock:
             return self._journal.usage(path, since)
 

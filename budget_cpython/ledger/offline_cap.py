@@ -23,6 +23,7 @@ from budget_cpython.ledger.errors import LedgerCorruptError
 from budget_cpython.ledger.locks import TaskGate, ThreadGate
 from budget_cpython.ledger.passthrough import AsyncPassthrough, BlockingLedger
 from budget_cpython.ledger.prefilled_lease import PrefilledLease
+from budget_cpython.ledger.usage_log import flush_usage_awaited
 from budget_cpython.process_state import begin_again_in_children
 from budget_cpython.wall_clock import WALL
 
@@ -204,6 +205,7 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
 
         Raises why it is out of reach, with nothing lost or closed: closing again tries again.
         """
+        await flush_usage_awaited(self)
         async with self._gate:
             self.upstream.retry_now()
             await self._deliver()  # so that there is room for what is in flight

@@ -15,6 +15,7 @@ from budget_cpython.ledger.journal import (
     LedgerEvent,
     OpenHold,
 )
+from budget_cpython.ledger.usage_log import flush_usage, flush_usage_awaited
 
 
 class Passthrough(JournaledLedger):
@@ -114,6 +115,7 @@ class Passthrough(JournaledLedger):
         return self._do("usage", path, since)
 
     def close(self) -> None:
+        flush_usage(self)
         self._do("close")
 
 
@@ -223,4 +225,5 @@ class AsyncPassthrough(AsyncJournaledLedger):
         return await self._do("usage", path, since)
 
     async def close(self) -> None:
+        await flush_usage_awaited(self)
         await self._do("close")

@@ -83,7 +83,7 @@ class RefusalLog:
                     one.times = 0
                     one.again = (self._now() if now is None else now) + EVERY_S
             is_told = not any(one.times for one in self._known.values())
-        if is_told:
+        if is_told or not getattr(self._ledger, "IS_SHARED", True):  # it ends with the process
             UNTOLD.discard(self)
         else:
             tell_at_end(self)

@@ -29,6 +29,7 @@ from budget_cpython.ledger.limit_changes import change_of, changed_by
 from budget_cpython.ledger.passthrough import BlockingLedger
 from budget_cpython.ledger.refusals import RefusalLog
 from budget_cpython.ledger.remote_journal import RemoteJournal
+from budget_cpython.ledger.usage_log import flush_usage_awaited
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.process_state import begin_again_in_children
 from budget_cpython.wall_clock import WALL
@@ -224,6 +225,7 @@ class AsyncRemoteLedger(RemoteJournal):
     async def close(self) -> None:
         """Close the connections."""
         await self._refusals.flush_awaited()
+        await flush_usage_awaited(self)
         await self._backend.close()
 
     async def _ask_hold(self, operation: str, hold: Hold, **arguments: Any) -> Hold:

@@ -16,6 +16,7 @@ from budget_cpython.ledger.sqlite.ledger_file import LedgerFile
 from budget_cpython.ledger.sqlite.loaded_journal import LoadedJournal
 from budget_cpython.ledger.sqlite.loaded_ledger import READS
 from budget_cpython.ledger.sqlite.read_only import ReadOnlyConnection, back_up, open_read_only
+from budget_cpython.ledger.usage_log import flush_usage
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.wall_clock import WALL
 
@@ -101,6 +102,7 @@ class SqliteLedger(Passthrough):
         Raises `LedgerUnavailableError` if it is in use for the whole of `timeout`.
         """
         self._refusals.flush()
+        flush_usage(self)
         self._commits.close()
 
     def __enter__(self) -> "SqliteLedger":

@@ -1,0 +1,202 @@
+"""Add up what calls used by model and tool, and tell their ledger at most every ten seconds."""
+
+import time
+from threading import Lock, RLock, Thread
+from weakref import ref
+
+from budget_core.ledger.records import origin
+from budget_core.log import log, printable
+from budget_cpython.process_state import (
+    LOCK,
+    UNTOLD,
+    USAGE_LOGS,
+    begin_again_in_children,
+    tell_at_end,
+)
+from budget_cpython.wall_clock import WALL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from budget_cpython.ledger.journal import HourOfUsage
+
+EVERY_S = 10  # at most so often a ledger is told
+MOST = 1000  # rows that wait: hours, paths, models and tools
+_LONGEST = 200  # characters of a name
+
+
+class UsageLog:
+    """What calls of this process used of one ledger's accounts, and it was not told yet.
+
+    It is told in a thread, or in a task if it is awaited, so that no call waits; one in memory asks
+    for it. What it cannot take is told later; once 1,000 rows wait, others are dropped. The
+    first error is logged. `wall` returns Unix seconds, `now` seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        ledger: "Any",
+        wall: "Callable[[], float]" = WALL,
+        now: "Callable[[], float]" = time.monotonic,
+    ) -> None:
+        from inspect import iscoroutinefunction
+
+        self._ledger = ref(ledger)
+        self._wall = wall
+        self._now = now
+        self._is_awaited = iscoroutinefunction(ledger.add_usage)
+        self._is_shared = getattr(ledger, "IS_SHARED", True)
+        self._has_failed = False
+        self.begin_again()
+        begin_again_in_children(self)
+
+    def begin_again(self) -> None:
+        """Know no usage, in a process that was forked."""
+        self._lock = RLock()  # a forgotten call is collected anywhere, here too
+        self._telling = Lock()
+        self._rows: dict[tuple[int, str, str, str], dict[str, int]] = {}
+        self._due = 0.0
+        self._task: Any = None
+        self._kept: Any = None  # the ledger, while it is to be told something
+
+    def add(
+        self, path: str, model: str, tool: str, amounts: "dict[str, int]", may_tell: bool = True
+    ) -> None:
+        """Add amounts to those of this hour, and begin to tell the ledger if that is due."""
+        second = int(self._wall())
+        if not second:
+            return  # the date is not known
+        place = (second - second % 3600, path, _name(model), _name(tool))
+        with self._lock:
+            self._add(place, amounts)
+            if not self._is_shared:
+                is_due = may_tell and len(self._rows) > MOST // 2
+            else:
+                now = self._now()
+                is_due = may_tell and now >= self._due
+                if is_due:
+                    self._due = now + EVERY_S
+                self._wait_for_end()
+        if is_due:
+            self._begin_to_tell()
+
+    def flush(self) -> None:
+        """Tell a ledger that blocks what it was not told yet."""
+        with self._telling:
+            ledger, rows = self._take()
+            try:
+                if rows and not self._is_awaited:
+                    ledger.add_usage(rows)
+            except Exception as error:  # noqa: BLE001 - only the attribution is late
+                self._keep(rows, error)
+
+    async def flush_awaited(self) -> None:
+        """Tell a ledger that is awaited what it was not told yet."""
+        ledger, rows = self._take()
+        try:
+            if rows:
+                await ledger.add_usage(rows)
+        except Exception as error:  # noqa: BLE001 - only the attribution is late
+            self._keep(rows, error)
+
+    def _wait_for_end(self) -> None:
+        """Have the ledger told at the end of the process at the latest."""
+        if self._kept is None:
+            self._kept = self._ledger()
+            tell_at_end(self)
+
+    def _begin_to_tell(self) -> None:
+        if not self._is_shared:
+            self.flush()
+        elif self._is_awaited:
+            import asyncio
+
+            telling = self.flush_awaited()
+            try:
+                self._task = asyncio.create_task(telling)
+            except RuntimeError:  # no loop runs: the next call's does
+                telling.close()
+        else:
+            try:
+                Thread(target=self.flush, name="microbudget-usage", daemon=True).start()
+            except RuntimeError:
+                pass  # the interpreter ends, and tells the ledger
+
+    def _take(self) -> "tuple[Any, list[HourOfUsage]]":
+        from budget_cpython.ledger.journal import HourOfUsage
+
+        with self._lock:
+            rows = [HourOfUsage(*place, amounts) for place, amounts in self._rows.items()]
+            ledger, self._rows, self._kept = self._ledger(), {}, None
+            UNTOLD.discard(self)
+        return ledger, rows if ledger is not None else []
+
+    def _keep(self, rows: "list[HourOfUsage]", error: Exception) -> None:
+        """Tell the ledger again later, unless it may have been told."""
+        if not self._has_failed:
+            self._has_failed = True
+            log("warning", f"usage by model could not be noted: {error}")
+        if getattr(error, "applied", None) is False:
+            with self._lock:
+                for *place, amounts in rows:
+                    self._add(tuple(place), amounts)
+                self._wait_for_end()
+
+    def _add(self, place: "Any", amounts: "dict[str, int]") -> None:
+        total = self._rows.get(place)
+        if total is None:
+            if len(self._rows) >= MOST:
+                return
+            total = self._rows[place] = {}
+        for axis in amounts:
+            total[axis] = total.get(axis, 0) + amounts[axis]
+
+
+def usage_log_of(ledger: "Any") -> UsageLog | None:
+    """Return the log of a ledger, or of the one that it is a view of; `None` if it takes none."""
+    ledger = origin(ledger)
+    found: UsageLog | None = USAGE_LOGS.get(ledger)
+    if found is None and hasattr(ledger, "add_usage"):
+        with LOCK:
+            found = USAGE_LOGS.setdefault(ledger, UsageLog(ledger))
+    return found
+
+
+def note_call(held: "Any", outcome: "Any") -> None:
+    """Note what a call of a model was charged."""
+    model = getattr(outcome.response, "model", None) or held.model
+    _note(held, str(model), "", held.charged, not outcome.closing)
+
+
+def note_tool_call(held: "Any", name: str, may_tell: bool) -> None:
+    """Note what a call of a tool was charged."""
+    _note(held, "", name, held.amounts, may_tell)
+
+
+def flush_usage(ledger: "Any") -> None:
+    """Tell a ledger that blocks, before it is closed, what calls used."""
+    found = USAGE_LOGS.get(ledger)
+    if found is not None:
+        found.flush()
+
+
+async def flush_usage_awaited(ledger: "Any") -> None:
+    """Tell a ledger that is awaited, before it is closed, what calls used."""
+    found = USAGE_LOGS.get(ledger)
+    if found is not None:
+        await found.flush_awaited()
+
+
+def _note(held: "Any", model: str, tool: str, amounts: "Any", may_tell: bool) -> None:
+    try:
+        found = usage_log_of(held.account.ledger)
+        if found is not None and amounts:
+            found.add(held.account.path, model, tool, amounts, may_tell)
+    except Exception as error:  # noqa: BLE001 - the call was made, and is counted
+        log("debug", f"usage by model could not be noted: {error}")
+
+
+def _name(name: str) -> str:
+    return name if name.isprintable() and len(name) <= _LONGEST else printable(name)[:_LONGEST]
