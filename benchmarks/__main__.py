@@ -23,6 +23,7 @@ from benchmarks import (
     peers,
     proxy,
     proxy_bodies,
+    telemetry,
 )
 from benchmarks.figures import Figure, table
 
@@ -45,6 +46,7 @@ GROUPS = {
     "bodies": proxy_bodies.measure,
     "caps": answer_caps.measure,
     "peers": peers.measure,
+    "telemetry": telemetry.measure,
 }
 
 

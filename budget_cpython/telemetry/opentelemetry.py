@@ -63,7 +63,12 @@ class OpenTelemetryObserver:
         self._refusals = meter.create_counter(names.REFUSALS, "{call}", "Calls that were refused.")
         self._observe_budgets(meter)
 
-    def ended(self, call: EndedCall) -> None:
+    def is_due(self) -> bool:
+        """Tell whether a span is recorded here: it gets the usage, and metrics get its context."""
+        recorded: bool = trace.get_current_span().is_recording()
+        return recorded
+
+    def ended(self, call: EndedCall, is_late: bool) -> None:
         """Record how long a call took, what it used, and what it was charged."""
         self._used.note(call.accounts)
         duration, prompt, answer = self._attributes_of(call)
@@ -74,9 +79,8 @@ class OpenTelemetryObserver:
                 self._tokens.record(usage.input, prompt)
             if usage.output is not None:
                 self._tokens.record(usage.output, answer)
-            span = trace.get_current_span()
-            if span.is_recording():
-                self._set_usage(span, usage)
+            if not is_late and self.is_due():
+                self._set_usage(trace.get_current_span(), usage)
         if call.nano_usd:
             self._cost.add(call.nano_usd / 1_000_000_000, duration)
 

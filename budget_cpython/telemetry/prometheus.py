@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
 from typing import Any
 
 from prometheus_client import Counter, Histogram
@@ -17,6 +18,7 @@ from budget_cpython.telemetry.observing import CallRefusal, EndedCall
 from budget_cpython.version import version
 
 ACCOUNTS = 1000
+_MOST_SERIES = 1000  # that are kept for the next calls
 SHARED = "PROMETHEUS_MULTIPROC_DIR"  # the folder in which several processes count together
 _LIMIT = ("account", "axis", "window")
 _NAMES = {figure: f"microbudget_budget_{figure}" for figure in FIGURES}
@@ -47,6 +49,7 @@ class PrometheusObserver:
         self._accounts = accounts
         self._models = BoundedLabels(MOST_MODELS)
         self._scopes = BoundedLabels(accounts)
+        self._series: dict[tuple[str, ...], tuple[Any, ...]] = {}
         self._refusals = Counter(
             "microbudget_refusals",
             "Calls that were refused.",
@@ -69,17 +72,37 @@ class PrometheusObserver:
         )
         self._cost = Counter("microbudget_cost_dollars", "Charges of calls.", _CALL, registry=None)
 
-    def ended(self, call: EndedCall) -> None:
+    def is_due(self) -> bool:
+        """Tell whether another process may be asked for what is counted here."""
+        return SHARED in os.environ
+
+    def ended(self, call: EndedCall, is_late: bool) -> None:
         """Count how long a call took, what it used, and what it was charged."""
-        model = self._models.label(call.asked) if call.asked else ""
-        labels = (call.operation, call.provider, model)
-        self._duration.labels(*labels, call.error).observe(call.seconds)
-        for kind in (names.INPUT, names.OUTPUT):
-            tokens = getattr(call.usage, kind, None)
-            if tokens is not None:
-                self._tokens.labels(*labels, kind).observe(tokens)
+        key = (call.operation, call.provider, call.asked, call.error)
+        known = self._series.get(key)
+        if known is None:
+            if len(self._series) >= _MOST_SERIES:
+                self._series.clear()
+            known = self._series[key] = self._opened(*key)
+        duration, prompt, answer, cost = known
+        duration.observe(call.seconds)
+        if call.usage is not None:
+            if call.usage.input is not None:
+                prompt().observe(call.usage.input)
+            if call.usage.output is not None:
+                answer().observe(call.usage.output)
         if call.nano_usd:
-            self._cost.labels(*labels).inc(call.nano_usd / 1_000_000_000)
+            cost().inc(call.nano_usd / 1_000_000_000)
+
+    def _opened(self, operation: str, provider: str, asked: str, error: str) -> tuple[Any, ...]:
+        """Return the series of one kind of call; some are opened when they are first counted."""
+        labels = (operation, provider, self._models.label(asked) if asked else "")
+        return (
+            self._duration.labels(*labels, error),
+            cache(partial(self._tokens.labels, *labels, names.INPUT)),
+            cache(partial(self._tokens.labels, *labels, names.OUTPUT)),
+            cache(partial(self._cost.labels, *labels)),
+        )
 
     def refused(self, refusal: CallRefusal) -> None:
         """Count a refusal."""

@@ -1,7 +1,7 @@
 """Turn telemetry on and off."""
 
 from budget_core.checks import check_count
-from budget_cpython.process_state import LOCK, OBSERVERS, SWITCHES
+from budget_cpython.process_state import LOCK, SWITCHES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def disable_telemetry() -> None:
     """Undo `enable_telemetry`: from now on nothing more is recorded."""
     with LOCK:
         if SWITCHES.telemetry is not None:
+            from budget_cpython.telemetry.observing import unobserve
+
+            unobserve(SWITCHES.telemetry)
             SWITCHES.telemetry.is_on = False
-            if SWITCHES.telemetry in OBSERVERS:
-                OBSERVERS.remove(SWITCHES.telemetry)

@@ -38,6 +38,7 @@ from budget_cpython.adapters.request import LlmRequest
 from budget_cpython.adapters.tools import BudgetedToolCall
 from budget_cpython.process_state import OBSERVERS
 from budget_cpython.telemetry import conventions
+from budget_cpython.telemetry.observing import tell_late
 from tests.paths import ROOT
 from tests.telemetry.support import Exported, exporting
 from tests_micro.script import QUESTION, USAGE, Script
@@ -185,12 +186,14 @@ def test_a_forgotten_call_is_told_with_the_next_one(exported: Exported) -> None:
     call = BudgetedCall([account], LlmRequest("lost", [QUESTION], max_tokens=50))
     call.begin_blocking()
     told: list[str] = []
-    OBSERVERS[0].ended, before = lambda ended: told.append(ended.asked), OBSERVERS[0].ended
+    before = OBSERVERS[0].ended
+    OBSERVERS[0].ended = lambda ended, is_late: told.append(ended.asked)
     try:
         del call  # as garbage is collected while an exporter holds its lock
         gc.collect()
         assert told == []
         chat(on_ledger(Script(ANSWER)))
+        tell_late()
         assert told == ["lost", "script"]
     finally:
         OBSERVERS[0].ended = before
@@ -348,6 +351,7 @@ def test_an_observer_that_fails_ends_no_call(exported: Exported, caplog: Any) ->
     OBSERVERS[0].ended = fail
     try:
         assert chat(on_ledger(Script(ANSWER))).usage["total_tokens"] == 100
+        tell_late()
     finally:
         del OBSERVERS[0].ended
     assert caplog.messages == ["a call was not observed: OSError: full"]
