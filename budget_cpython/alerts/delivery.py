@@ -96,6 +96,9 @@ class AlertDelivery:
 
     def _read(self) -> None:
         kinds = (*CROSSINGS, ALERT)
+        newest = self._ledger.events(kinds=kinds, most=1)
+        if self._log.last > (newest[0].number if newest else 0):
+            self._log = AlertLog()  # an engine that lost its data numbers events from 1 again
         while page := self._ledger.events(kinds=kinds, after=self._log.last, most=_PAGE):
             self._log.add(page)
         self._log.forget_old(int(self._clock()))
@@ -130,8 +133,10 @@ class AlertDelivery:
         try:
             self._send(due.channel, AlertMessage(due.crossing, due.channel.source))
         except AlertNotSentError as error:
-            log("warning", f"attempt {due.attempt} of an alert to {name} failed: {error}")
-            if due.attempt > len(BACKOFF_S):
+            is_last = due.attempt > len(BACKOFF_S)
+            text = f"{'the last attempt' if is_last else f'attempt {due.attempt}'} of an alert to "
+            log("error" if is_last else "warning", f"{text}{name} failed: {error}")
+            if is_last:
                 return self._end(due, DEAD, now, str(error))
             rest = max(BACKOFF_S[due.attempt - 1], error.retry_after_s)
             return self._end(due, FAILED, int(self._clock()) + rest, str(error))

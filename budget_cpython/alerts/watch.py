@@ -66,15 +66,21 @@ class AlertWatch:
         return AlertRound(crossings, delivered, len([one for one in states if one]) - delivered)
 
     def look_until(self, stop: threading.Event, every_s: float = EVERY_S) -> None:
-        """Look every `every_s` seconds until told to stop; errors of the ledger are logged."""
+        """Look every `every_s` seconds until told to stop; errors are logged, once in a row."""
+        failed = False
         while not stop.is_set():
             try:
                 self._crossings.note_crossings()
                 self._delivery.deliver()
-            except BudgetError as error:
-                log("warning", f"alerts could not be looked for: {error}")
             except Exception as error:  # noqa: BLE001 - the next look may succeed
-                log("error", f"alerts could not be looked for: {type(error).__name__}: {error}")
+                level = "warning" if isinstance(error, BudgetError) else "error"
+                if not failed:
+                    log(level, f"limits are not watched now: {type(error).__name__}: {error}")
+                failed = True
+            else:
+                if failed:
+                    log("info", "limits are watched again")
+                failed = False
             stop.wait(every_s)
 
     def close(self) -> None:

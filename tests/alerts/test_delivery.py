@@ -15,6 +15,7 @@ from budget_cpython.alerts.watch import AlertRound
 from budget_cpython.ledger import Ledger
 from budget_cpython.ledger.journal import LedgerEvent
 from tests.alerts.support import NOON, Receiver, calls, channel, watch_of
+from tests.ledger.engines import Engine, Redis, of
 from tests.paths import ROOT
 from tests.ports import kept_port
 from tests_micro.support import FakeClock
@@ -259,3 +260,16 @@ def test_certificates_are_verified(
         assert watch.look_once() == (1, delivered, 1 - delivered)
         watch.close()
         assert len(receiver.ids) == delivered
+
+
+@of(Redis)
+def test_an_engine_that_lost_its_data_is_watched_on(engine: Engine, clock: FakeClock) -> None:
+    ledger = engine.make(clock)
+    calls(ledger, "org", 10, 10)
+    box = Outbox()
+    watch = watch_of(ledger, clock, channel("http://localhost"), send=box.send)
+    assert watch.look_once() == (3, 3, 0)
+    engine.empty()
+    calls(ledger, "lab", 10, 5)
+    assert watch.look_once() == (1, 1, 0)
+    watch.close()
