@@ -2,7 +2,6 @@
 
 import argparse
 import getpass
-import os
 import secrets
 import tempfile
 import webbrowser
@@ -11,19 +10,10 @@ from contextlib import contextmanager
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from budget_core.ledger.errors import LedgerUnavailableError
-from budget_cpython.cli.service_options import (
-    ENGINE_VARIABLE,
-    add_ledger_key,
-    ledger_options,
-    run_command,
-)
-from budget_cpython.ledger.default_ledger import default_url
-
-if TYPE_CHECKING:
-    from budget_core.ledger._types import LedgerProtocol
+from budget_cpython.cli.ops.command import opened_ledger
+from budget_cpython.cli.service_options import ENGINE_VARIABLE, add_ledger_key, run_command
 
 LISTEN = "127.0.0.1:0"
 _ENGINE_S = 10.0  # to answer
@@ -60,7 +50,7 @@ def add_page(commands: Any) -> None:
     text = f"HOST:PORT of this machine, with port 0 for a free one ({LISTEN})"
     option("--listen", default=LISTEN, metavar="ADDRESS", help=text)
     option("--open", action="store_true", help="open it in a browser")
-    page.set_defaults(run=partial(run_command, _page, "ops"))
+    page.set_defaults(run=partial(run_command, _page, "serve"))
 
 
 def _page(options: argparse.Namespace) -> int:
@@ -72,17 +62,13 @@ def _page(options: argparse.Namespace) -> int:
     address = ListenAddress.parse(options.listen)
     if not address.is_local or address.path:
         raise ValueError(f"{address} is not 127.0.0.1:PORT or another loopback address")
-    ledger = _open_ledger(options)
     token = secrets.token_urlsafe(24)
     limits = ConnectionLimits(_CONNECTIONS, _CONNECTIONS, _IDLE_S)
-    try:
-        with _opener(options.open) as show:
-            app = make_secret_page(ledger, token)
-            return run_service(
-                app, address, limits, grace=_GRACE_S, announce=lambda url: show(f"{url}/{token}/")
-            )
-    finally:
-        ledger.close()
+    with opened_ledger(options) as ledger, _opener(options.open) as show:
+        app = make_secret_page(ledger, token)
+        return run_service(
+            app, address, limits, grace=_GRACE_S, announce=lambda url: show(f"{url}/{token}/")
+        )
 
 
 def make_secret_page(ledger: Any, token: str) -> Any:
@@ -101,25 +87,6 @@ def make_secret_page(ledger: Any, token: str) -> Any:
     app = Starlette(routes=[Mount(f"/{token}", page)])
     app.router.redirect_slashes = False
     return app
-
-
-def _open_ledger(options: argparse.Namespace) -> "LedgerProtocol":
-    """Open a ledger that is there: nothing is made for looking at it."""
-    from budget_cpython.ledger.opening import open_ledger, sqlite_path
-
-    url = options.ledger or default_url()
-    if url == "memory:":
-        raise ValueError("memory: is a ledger of each process's own: name one that others use")
-    more: dict[str, Any] = ledger_options(options, url)
-    if url.startswith("sqlite:"):
-        path = sqlite_path(url.partition(":")[2])
-        if not os.path.lexists(path):
-            raise LedgerUnavailableError(
-                f"there is no ledger {path!r} yet: a program with a budget makes it; another is "
-                "named with --ledger"
-            )
-        more["create"] = False
-    return open_ledger(url, **more)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Balance
-from budget_cpython.ledger.journal import LedgerEvent
+from budget_cpython.ledger.limit_changes import CHANGED_BY
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ops.words import limit_text, limits_text, short_amount
 from budget_cpython.serve.served_ledger import ServedLedger
@@ -71,24 +71,25 @@ async def propose(ledger: ServedLedger, path: str, line: str) -> LimitProposal:
 async def apply(
     ledger: ServedLedger, path: str, line: str, stamp: str, by: str
 ) -> LimitProposal | None:
-    """Change an account's limits and note who did; return `None` if it is done.
+    """Change an account's limits, as the ledger notes; return `None` if it is done.
+
+    `by` is who changes them.
 
     Nothing is done where the line is malformed, or changes nothing, or the limits are no longer
     those of the `stamp`: what is returned then says so. Raises `LedgerError`.
     """
     found = await propose(ledger, path, line)
+    if found.problem or not found.is_new:
+        return found
     if found.stamp != stamp:
         return found._replace(is_late=True)
-    if not found.is_new:
-        return found
     before = await ledger.call("limits", path)
     after = read_line(line, before)
+    CHANGED_BY.set(by)  # of this request, for the ledger's log
     try:
         await ledger.call("set_limits", path, after)
     except ValueError as error:
         return found._replace(rows=[], problem=str(error))
-    details = {"before": rows_of(before), "after": rows_of(after), "by": by}
-    await ledger.call("note", [LedgerEvent("limits", path, details)])
     return None
 
 
@@ -122,13 +123,8 @@ def changes(
     return found
 
 
-def rows_of(limits: Iterable[Limit]) -> list[list[object]]:
-    """Return limits as an event of the ledger has them."""
-    return [[one.axis, one.cap, one.window] for one in limits]
-
-
 def _stamp(limits: Iterable[Limit]) -> str:
-    return json.dumps(sorted(rows_of(limits), key=repr))
+    return json.dumps(sorted(([one.axis, one.cap, one.window] for one in limits), key=repr))
 
 
 def _words(limit: Limit | None) -> str:

@@ -67,8 +67,7 @@ class BoundedHeads(H11Protocol):
         super().shutdown()
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete and cycle.scope.get(ENDS_AT_STOP):
-            cycle.disconnected = True
-            cycle.message_event.set()
+            self.transport.close()
 
 
 class LimitedConnection(BoundedHeads):

@@ -162,7 +162,7 @@ class Service(subprocess.Popen[str]):
         self._late.start()
         assert self.stdout is not None
         self.url = self.stdout.readline().strip()
-        self.port = int(self.url.rpartition(":")[2]) if self.url.startswith("http") else 0
+        self.port = urlsplit(self.url).port or 0
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Send a signal; return the exit code, and what was complained of."""
