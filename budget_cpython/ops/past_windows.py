@@ -13,8 +13,8 @@ _MOST = 48  # windows in a series
 class PastWindows(NamedTuple):
     """One limit of an account: its balance now, and those of windows that are over.
 
-    `past` begins with the newest. Windows in which nothing was counted are missing there. Those of
-    a rolling window are its buckets.
+    `past` begins with the newest. Windows in which nothing was counted may be missing there. Those
+    of a rolling window are its buckets in which something was spent.
     """
 
     now: Balance
@@ -53,4 +53,8 @@ def past_windows(balances: Iterable[Balance], history: Iterable[Balance]) -> lis
     for row in history:
         past.setdefault((row.axis, row.window), []).append(row)
     rows = sorted(balances, key=lambda row: (row.axis, row.window))
-    return [PastWindows(row, past.get((row.axis, row.window), [])) for row in rows]
+    found = [PastWindows(row, past.get((row.axis, row.window), [])) for row in rows]
+    return [
+        one._replace(past=[row for row in one.past if row.spent]) if one.is_rolling else one
+        for one in found
+    ]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from budget_cpython import Limit, SqliteLedger, parse_limits
-from tests.cli.ops_ledger import LIMITS, make_ledger, printed, printed_json
+from tests.cli.ops_ledger import LIMITS, OpsTerminal, make_ledger, printed, printed_json
 
 
 def limits_in(url: str) -> dict[str, list[Limit]]:
@@ -48,6 +48,16 @@ def test_nobody_is_asked_off_a_terminal_and_nothing_changes(
     assert "give --yes" in said
     printed(capsys, "limits", "set", "acme", "$1", "--dry-run", "--ledger", url)
     assert limits_in(url) == before
+
+
+@pytest.mark.parametrize(("answer", "code", "cap"), [("y", 0, "$1"), ("n", 1, "$100")])
+def test_on_a_terminal_it_asks(tmp_path: Path, answer: str, code: int, cap: str) -> None:
+    url = make_ledger(tmp_path)
+    with OpsTerminal("limits", "set", "acme", "$1", "--ledger", url) as command:
+        command.until("Do it? [y/N] ")
+        command.type(f"{answer}\n")
+        assert command.end() == code
+    assert limits_in(url)["acme"] == parse_limits(cap)
 
 
 def test_what_the_parser_refuses_is_refused_in_its_words(

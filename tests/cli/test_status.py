@@ -1,5 +1,6 @@
 """`microbudget status`: what stands on an SQLite ledger, as text and as JSON."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from budget_cpython.cli.ops.screen import Screen, plain_text
 from budget_cpython.cli.ops.status import HAS_LIMIT_OVER, MOST_LIMITS, status_lines
 from budget_cpython.ledger.journal import LedgerEvent
 from budget_cpython.ops.account_tree import accounts_of
-from tests.cli.ops_ledger import make_ledger, printed, printed_json
+from tests.cli.ops_ledger import OpsTerminal, make_ledger, printed, printed_json
 
 NOON = 1_700_006_400 + 43_200
 
@@ -166,3 +167,16 @@ def test_alerts_that_were_not_delivered_are_shown(
     found = printed_json(capsys, "status", "acme", "--ledger", url)["alerts"]
     assert [(one["to"], one["state"]) for one in found] == [("desk", "failed"), ("desk", "dead")]
     assert printed_json(capsys, "status", "trial", "--ledger", url)["alerts"] == []
+
+
+@pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_a_terminal_has_colours_unless_they_are_not_wanted(
+    tmp_path: Path, environment: dict[str, str], coloured: bool
+) -> None:
+    pytest.importorskip("rich")
+    with OpsTerminal("status", "--ledger", make_ledger(tmp_path), **environment) as status:
+        assert status.end() == 0
+    assert ("\x1b[38;5;" in status.said) == coloured
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", status.said)
+    assert "5 accounts, 1 over" in plain
+    assert max(map(len, plain.splitlines())) <= 80

@@ -1,14 +1,6 @@
 """`microbudget top`: a still picture, its keys, and the terminal that it is shown on."""
 
-import fcntl
-import os
-import pty
-import select
-import struct
-import subprocess
-import sys
 import termios
-import time
 from pathlib import Path
 
 import pytest
@@ -18,10 +10,8 @@ from budget_cpython import SqliteLedger
 from budget_cpython.cli.ops.screen import Screen, plain_text
 from budget_cpython.cli.ops.top_view import TopView
 from budget_cpython.ledger.journal import OpenHold
-from tests.cli.ops_ledger import make_ledger, printed, printed_json
-from tests.paths import ROOT
+from tests.cli.ops_ledger import OpsTerminal, make_ledger, printed, printed_json
 
-PATIENCE = 120  # seconds, where only hanging is to be seen
 NOON = 1_700_006_400 + 43_200
 
 
@@ -121,31 +111,12 @@ def test_trouble_is_shown_in_place_of_the_summary() -> None:
 def test_it_runs_on_a_terminal_and_gives_it_back(tmp_path: Path) -> None:
     pytest.importorskip("rich")
     url = make_ledger(tmp_path)
-    run = [sys.executable, "-m", "budget_cpython.cli", "top", "--every", "0.1", "--ledger", url]
-    keys, terminal = pty.openpty()
-    fcntl.ioctl(keys, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-    before = termios.tcgetattr(terminal)
-    environment = {**os.environ, "TERM": "xterm-256color"}
-    top = subprocess.Popen(
-        run, stdin=terminal, stdout=terminal, stderr=terminal, cwd=ROOT, env=environment
-    )
-    said = until(keys, "", "acme/support")
-    with SqliteLedger(url.removeprefix("sqlite:")) as ledger:
-        ledger.set_limits("new/account", ledger.limits("trial"))
-    said = until(keys, said, "new/account")  # it asks again
-    os.write(keys, b"/new\rq")
-    said = until(keys, said, "\x1b[?1049l")  # the other screen is left
-    assert top.wait(PATIENCE) == 0
-    assert termios.tcgetattr(terminal) == before
-    os.close(keys)
-    os.close(terminal)
-
-
-def until(keys: int, said: str, text: str) -> str:
-    """Read what a terminal is sent until a text comes."""
-    end = time.monotonic() + PATIENCE
-    while text not in said:
-        assert time.monotonic() < end, said
-        if select.select([keys], [], [], 1)[0]:
-            said += os.read(keys, 65_536).decode("utf-8", "replace")
-    return said
+    with OpsTerminal("top", "--every", "0.1", "--ledger", url) as top:
+        top.until("q quit")
+        with SqliteLedger(url.removeprefix("sqlite:")) as ledger:
+            ledger.set_limits("new/account", ledger.limits("trial"))
+        top.until("new/account")  # it asks again
+        top.type("/new\rq")
+        top.until("\x1b[?1049l")  # the other screen is left
+        assert top.end() == 0
+        assert termios.tcgetattr(top.terminal) == top.before

@@ -28,7 +28,8 @@ def test_a_series_ends_with_the_current_window_and_is_not_long() -> None:
 
 def test_a_rolling_window_has_its_buckets() -> None:
     window = "rolling 86400/24"
-    (one,) = past_windows([row(0, 12, window)], [row(1, 7, window), row(4, 3, window)])
+    past = [row(1, 7, window), row(2, 0, window), row(4, 3, window)]
+    (one,) = past_windows([row(0, 12, window)], past)
     assert one.is_rolling
     assert one.series() == [3, 7]
 
