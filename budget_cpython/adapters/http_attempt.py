@@ -81,9 +81,7 @@ class HttpAttempt:
         if len(self._request.content) > LARGE:
             # Here, as what admits the call may run in an event loop.
             asked = asked.counted(*map(tokens_in, text_bytes(self._body)))
-        url = self._request.url
-        sent = (url.host, url.path, self._request.content)
-        self._asked = self._at_vendor(replace(asked, identity=sent))
+        self._asked = self._at_vendor(asked)
 
     def open(self) -> BudgetedCall:
         """Return the call that the request's body asks for."""
@@ -94,13 +92,14 @@ class HttpAttempt:
         return self.call
 
     def _at_vendor(self, asked: LlmRequest) -> LlmRequest:
-        """Return the request with the vendor that its URL names."""
+        """Return the request with the vendor that its URL names, and with what identifies it."""
         url = self._request.url
         place = f"{url.scheme}://{url.netloc.decode('ascii')}"
         vendor = provider_at(place + url.path)
         deployed = self._wire.deployment is not None or vendor == _DEPLOYS
         answerers = asked.answerers.at(vendor, place if deployed else None)
-        return replace(asked, answerers=answerers)
+        identity = (url.host, url.path, self._request.content)
+        return replace(asked, answerers=answerers, identity=identity)
 
     def sent(self, admitted: Admitted, streamed: bool) -> Any:
         """Return the request to send; a streamed answer has to come uncompressed.
