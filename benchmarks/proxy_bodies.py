@@ -57,7 +57,7 @@ def emoji(size: int) -> tuple[str, Any]:
 
 def parts(size: int) -> tuple[str, Any]:
     """Return one with a message of as many parts as a body may have, and an emoji in each."""
-    count = 120_000
+    count = 99_000
     part = {"type": "text", "text": "a" * max(1, size // count - 44) + "\U0001f600"}
     return "chat/completions", _chat([part] * count)
 

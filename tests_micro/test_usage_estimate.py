@@ -48,6 +48,15 @@ def test_bytes_are_counted_not_characters() -> None:
         assert estimated(said(text)) == A_MESSAGE + size // 4, text
 
 
+def test_a_text_that_is_encoded_counts_alike() -> None:
+    text = "ä€😀" * 4
+    encoded = text.encode()
+    assert estimated(said(encoded)) == estimated(said(text))
+    assert estimated(said([{"text": encoded}, encoded])) == estimated(said([{"text": text}, text]))
+    assert estimated(calling(encoded, encoded)) == estimated(calling(text, text))
+    assert estimated([], [{"name": encoded}]) == estimated([], [{"name": text}])
+
+
 def test_texts_are_added_up_before_they_are_rounded() -> None:
     assert estimated(said("x") + said("x") + said("x")) == 3 * A_MESSAGE + 1
 
