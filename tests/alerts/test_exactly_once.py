@@ -38,21 +38,24 @@ class Campaign:
         self._step = crossings // (kills + 1)
         self._most_rounds = 3 * (kills + 1)
         self._kills = kills
-        self._refused = 0
+        self._refused: set[str] = set()
         self._running: list[subprocess.Popen[str]] = []
         self._lock = threading.Lock()
         self.receiver = Receiver(self._answer)
 
     def _answer(self, number: int) -> int:
-        """Kill one process, the other or both before some answers; refuse some requests."""
+        """Kill one process, the other or both before some answers; refuse some alerts once."""
         with self._lock:
             if number % self._step == 0 and number // self._step <= self._kills:
                 which = (slice(0, 1), slice(1, 2), slice(0, 2))[number // self._step % 3]
                 for process in self._running[which]:
                     process.kill()
                     self.killed += 1
-            self._refused += number % 29 == 3
-        return 503 if number % 29 == 3 else 200
+            sent = self.receiver.ids[number - 1]
+            if number % 29 == 3 and sent not in self._refused:
+                self._refused.add(sent)
+                return 503
+        return 200
 
     def run(self) -> None:
         """Let accounts cross their limits, and look until there is nothing left to do."""
@@ -96,7 +99,7 @@ class Campaign:
         assert Counter(delivered) == Counter(event.name for event in noted)
         attempts = [one for one in alerts if one.details["state"] == "sending"]
         assert len(self.receiver.ids) <= len(attempts)
-        assert len(attempts) <= self._crossings + self._refused + self.killed * THREADS
+        assert len(attempts) <= self._crossings + len(self._refused) + self.killed * THREADS
         self.receiver.check_signatures()
 
     def _open(self) -> Any:
