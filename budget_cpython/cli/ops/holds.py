@@ -1,6 +1,7 @@
 """The commands `microbudget holds` and `microbudget holds release`."""
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 from budget_cpython.cli.ops.command import (
@@ -88,9 +89,9 @@ def _lines(holds: list[OpenHold], now: int, most: int) -> list[Line]:
     rows = [
         [
             cell(hold.path, HEAD),
-            cell(_amounts(hold)),
+            cell(_in_words(hold.amounts)),
             cell(duration(max(0, now - hold.taken_at))),
-            cell(duration(max(0, hold.expires_at - now)), FAINT),
+            cell(_expiry(hold, now), FAINT),
             cell(hold.id),
         ]
         for hold in holds
@@ -101,15 +102,20 @@ def _lines(holds: list[OpenHold], now: int, most: int) -> list[Line]:
     return lines
 
 
-def _amounts(hold: OpenHold) -> str:
-    return " + ".join(amount_words(axis, amount) for axis, amount in sorted(hold.amounts.items()))
+def _expiry(hold: OpenHold, now: int) -> str:
+    """Return how long a hold lasts; an expired one is there until the ledger counts it as spent."""
+    return duration(hold.expires_at - now) if hold.expires_at > now else "expired"
+
+
+def _in_words(amounts: Mapping[str, int]) -> str:
+    return " + ".join(amount_words(axis, amount) for axis, amount in sorted(amounts.items()))
 
 
 def _release(options: argparse.Namespace) -> int:
     with opened_ledger(options) as ledger:
         path = options.account or _path_of(options.id, ledger)
         hold = ledger.hold(path, options.id)
-        shown = " + ".join(amount_words(*one) for one in sorted(hold.amounts.items()))
+        shown = _in_words(hold.amounts)
         if not options.json:
             print(f"{options.id} on {path} holds {shown}", flush=True)
         if not agrees(options.yes):

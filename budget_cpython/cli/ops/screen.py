@@ -38,13 +38,12 @@ class Screen:
         return self.width is not None and self.width < NARROW
 
     def show(self, lines: Iterable[Line]) -> None:
-        """Print lines."""
+        """Print lines; the terminal wraps those that are too long."""
         for line in lines:
             if self._console is None:
-                print(plain_text(line)[: self.width])
+                print(plain_text(line))
             else:
-                text = as_rich(line)
-                self._console.print(text, no_wrap=True, overflow="crop", highlight=False)
+                self._console.print(as_rich(line), soft_wrap=True)
 
 
 def _console() -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Balance
 from budget_cpython.cli.ops.command import add_command, opened_ledger, print_json
-from budget_cpython.cli.ops.screen import FAINT, HEAD, ORANGE, Line, Screen, cell, lay_out
+from budget_cpython.cli.ops.screen import FAINT, HEAD, ORANGE, Line, Screen, cell, cut, lay_out
 from budget_cpython.cli.service_options import count
 from budget_cpython.ops.limit_file import limit_file
 from budget_cpython.ops.past_windows import past_windows
@@ -22,6 +22,7 @@ from budget_cpython.ops.words import limit_text, short_amount
 from budget_cpython.wall_clock import WALL
 
 _DAYS = 30
+_LONGEST_NARROW = 17
 _ABOUT = f"""\
 A limit is suggested where {LEAST_WINDOWS} windows or more are known: what 95 percent of them stayed
 within, and some headroom. WOULD REFUSE is in how many of those windows more was spent. Usage says
@@ -103,23 +104,33 @@ def _lines(found: Sequence[LimitSuggestion], screen: Screen) -> list[Line]:
     if not found:
         text = f"too little is known: a limit needs {LEAST_WINDOWS} past windows with usage"
         return [cell(text)]
+    narrow = screen.is_narrow
     head = ["ACCOUNT", "NOW", "SEEN", "MEDIAN", "HIGHEST", "SUGGESTED", "WOULD REFUSE"]
+    sides = "<<>>><<"
+    left_out = {"SEEN", "MEDIAN"} if narrow else set()
+    kept = [at for at, name in enumerate(head) if name not in left_out]
     rows = []
     last = ""
     for one in found:
         beyond = f"{one.refused} of {one.windows}, {short_amount(one.axis, one.beyond)} more"
-        rows.append(
-            [
-                cell("" if one.account == last else one.account, HEAD),
-                cell("new" if one.is_new else limit_text(one.axis, one.limit, one.window)),
-                cell(f"{one.windows}", FAINT),
-                cell(short_amount(one.axis, one.median)),
-                cell(short_amount(one.axis, one.highest)),
-                cell(limit_text(one.axis, one.suggested, one.window), HEAD),
-                cell(beyond if one.refused else "nothing", ORANGE if one.refused else FAINT),
-            ]
-        )
+        cells = [
+            cell("" if one.account == last else one.account, HEAD),
+            cell("new" if one.is_new else _shown(one, one.limit, narrow)),
+            cell(f"{one.windows}", FAINT),
+            cell(short_amount(one.axis, one.median)),
+            cell(short_amount(one.axis, one.highest)),
+            cell(_shown(one, one.suggested, narrow), HEAD),
+            cell(beyond if one.refused else "nothing", ORANGE if one.refused else FAINT),
+        ]
+        rows.append([cells[at] for at in kept])
         last = one.account
-    lines = lay_out(head, rows, "<<>>><<", screen.width)
+    chosen = "".join(sides[at] for at in kept)
+    lines = lay_out([head[at] for at in kept], rows, chosen, screen.width)
     hint = "to set them: microbudget suggest --toml > limits.toml; microbudget limits import "
     return [*lines, [], cell(f"{hint}limits.toml", FAINT)]
+
+
+def _shown(one: LimitSuggestion, cap: int | None, narrow: bool) -> str:
+    """Return a limit with a cap, without its middle where there is little room."""
+    text = limit_text(one.axis, cap, one.window)
+    return cut(text, _LONGEST_NARROW) if narrow else text
