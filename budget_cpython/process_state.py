@@ -15,7 +15,7 @@ calls that wait for a ledger and what it is owed; `LONGEST`, `DEADLINES`, `ATTEM
 | `ROUTERS` | the budgets of LiteLLM's routers, by the mark of their calls | kept | |
 | `FRAME_OWNERS` | the `with`s that generators have entered, by the frame's id | kept | |
 | `TOOL_GROUPS` | groups of processes that run tools | left to the parent | killed |
-| `REPLACED` | methods of other packages that were replaced, once each | kept | |
+| `REPLACED` | methods that were replaced, once each | kept | |
 | `OBSERVERS` | observers of calls, for telemetry | kept | |
 | `LATE_CALLS` | calls that ended where no observer can be told | left to the parent | |
 | `USAGE_LOGS` | what calls used of ledgers by model and tool, by ledger | kept, empty | |
@@ -99,6 +99,14 @@ def replace(kind: "Any", name: str, make: "Callable[[Any], Any]") -> None:
         if (kind, name) not in REPLACED:
             setattr(kind, name, make(getattr(kind, name)))
             REPLACED.add((kind, name))
+
+
+def put_back(kind: "Any", name: str) -> None:
+    """Put back a function that was replaced by one that `wraps` it."""
+    with LOCK:
+        if (kind, name) in REPLACED:
+            REPLACED.discard((kind, name))
+            setattr(kind, name, vars(kind)[name].__wrapped__)
 
 
 def at_end(function: "Callable[[], object]") -> None:

@@ -20,7 +20,7 @@ from budget_core.ledger.llm_account import LedgerAccount, UnpricedError
 from budget_core.log import log
 from budget_core.usage import Usage
 from budget_core.wrapper import BudgetWrapper
-from budget_cpython.process_state import LATE_CALLS, LOCK, OBSERVERS, replace
+from budget_cpython.process_state import LATE_CALLS, LOCK, OBSERVERS, put_back, replace
 from budget_cpython.telemetry.conventions import CHAT, EMBEDDINGS, PROVIDERS, UNKNOWN
 
 LIMIT = "limit"
@@ -97,20 +97,30 @@ _CURRENT: ContextVar[_Watch | None] = ContextVar("microbudget.watched", default=
 def observe(observer: CallObserver) -> None:
     """Tell an observer of this process's calls from now on."""
     with LOCK:
-        replace(Call, "admit", _watched_admit)
-        replace(Call, "settle", _watched_settle)
-        replace(BudgetWrapper, "chat", _watched_chat)
-        replace(WrapperAccount, "report_refusal", _watched_refusal)
+        for kind, name, watched in _watched():
+            replace(kind, name, watched)
         if observer not in OBSERVERS:
             OBSERVERS.append(observer)
 
 
 def unobserve(observer: CallObserver) -> None:
-    """Tell an observer no more."""
+    """Tell an observer no more; after the last one, calls run as they did before."""
     with LOCK:
         if observer in OBSERVERS:
             tell_late()
             OBSERVERS.remove(observer)
+        for kind, name, _ in () if OBSERVERS else _watched():
+            put_back(kind, name)
+
+
+def _watched() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
+    """Return the methods that are replaced while somebody observes, and what replaces them."""
+    return (
+        (Call, "admit", _watched_admit),
+        (Call, "settle", _watched_settle),
+        (BudgetWrapper, "chat", _watched_chat),
+        (WrapperAccount, "report_refusal", _watched_refusal),
+    )
 
 
 def refusal_of(error: BaseException) -> CallRefusal | None:

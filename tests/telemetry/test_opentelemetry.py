@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 
+from budget_core.call import Call
 from budget_core.ledger.errors import BudgetExceededError
 from budget_core.ledger.limit import Limit
 from budget_core.prices import Price
@@ -360,6 +361,8 @@ def test_an_observer_that_fails_ends_no_call(exported: Exported, caplog: Any) ->
 def test_nothing_is_recorded_once_it_is_off_and_it_can_be_on_again(exported: Exported) -> None:
     wrapper = on_ledger(Script(ANSWER))
     disable_telemetry()
+    assert Call.admit.__module__ == Call.settle.__module__ == "budget_core.call"
+    assert not hasattr(BudgetWrapper.chat, "__wrapped__")
     chat(wrapper)
     assert exported.names() == set()
     enable_telemetry(exported.provider)
@@ -367,6 +370,19 @@ def test_nothing_is_recorded_once_it_is_off_and_it_can_be_on_again(exported: Exp
     assert exported.values(TOKENS) == BOTH
     gc.collect()
     assert exported.values("microbudget.budget.spent")
+
+
+def test_a_call_that_began_while_it_was_off_or_on_ends_as_it_can(exported: Exported) -> None:
+    account = BudgetAccount([Limit("tokens", 1000)])
+    calls = [BudgetedCall([account], LlmRequest("script", [QUESTION], max_tokens=50)) for _ in "ab"]
+    calls[0].begin_blocking()
+    disable_telemetry()
+    calls[0].end_blocking(ANSWER)
+    calls[1].begin_blocking()
+    enable_telemetry(exported.provider)
+    calls[1].end_blocking(ANSWER)
+    assert exported.points(TOKENS) == []
+    assert {row.axis: row.spent for row in account.balance()}["tokens"] == 200
 
 
 def test_a_program_that_asks_for_no_telemetry_loads_none() -> None:
