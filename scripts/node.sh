@@ -5,8 +5,8 @@ usage() {
     cat <<'END'
 usage: scripts/node.sh
 
-Prints the folder of the SDKs in JavaScript that the proxy is tested with, for
-$NODE_PATH. They are those of tests/proxy/node/package.json, and are installed
+Prints the folder of the packages of npm that tests need, for $NODE_PATH: SDKs for
+the proxy, and axe, which looks for barriers in the page. They are those of tests/proxy/node/package.json, and are installed
 in .local/node with npm, which Node.js 18 or later brings.
 END
 }
@@ -31,7 +31,7 @@ node=$PWD/.local/node
     if ! cmp -s tests/proxy/node/package.json "$node/stamp"; then
         rm -rf "$node/node_modules"
         cp tests/proxy/node/package.json "$node/"
-        echo 'Installing the SDKs in JavaScript in .local/node' >&2
+        echo 'Installing packages of npm in .local/node' >&2
         npm --prefix "$node" install --no-audit --no-fund --ignore-scripts --loglevel=error >&2
         cp tests/proxy/node/package.json "$node/stamp"
     fi

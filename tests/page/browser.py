@@ -79,9 +79,9 @@ class Browser:
         """Wait until an expression is true, also in the page that is loaded next."""
         late = time.monotonic() + PATIENCE
         while time.monotonic() < late:
-            found = self._ask("Runtime.evaluate", expression=expression, returnByValue=True)
-            if found["result"].get("value") is True:
-                return
+            found = self._answer("Runtime.evaluate", expression=expression, returnByValue=True)
+            if found.get("result", {}).get("result", {}).get("value") is True:
+                return  # else it is not, or the page is being left
             select.select([], [], [], 0.02)
         raise AssertionError(f"never true: {expression}")
 
@@ -105,6 +105,11 @@ class Browser:
         path.write_bytes(base64.b64decode(found["data"]))
 
     def _ask(self, method: str, **parameters: Any) -> Any:
+        said = self._answer(method, **parameters)
+        assert "error" not in said, (method, said["error"])
+        return said["result"]
+
+    def _answer(self, method: str, **parameters: Any) -> Any:
         self._number += 1
         asked: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -113,15 +118,16 @@ class Browser:
         while True:
             said = self._next()
             if said.get("id") == self._number:
-                assert "error" not in said, (method, said["error"])
-                return said["result"]
+                return said
             self._note(said)
 
     def _note(self, said: Any) -> None:
         about = said.get("params", {})
         match said.get("method"):
             case "Log.entryAdded" if about["entry"]["level"] == "error":
-                self.errors.append(about["entry"]["text"])
+                text = about["entry"]["text"]
+                if not text.startswith("Failed to load"):  # a status such as 401, or a service ends
+                    self.errors.append(text)
             case "Runtime.exceptionThrown":
                 self.errors.append(json.dumps(about["exceptionDetails"])[:500])
             case "Page.javascriptDialogOpening":
