@@ -158,7 +158,7 @@ def usage_log_of(ledger: "Any") -> UsageLog | None:
     """Return the log of a ledger, or of the one that it is a view of; `None` if it takes none."""
     ledger = origin(ledger)
     found: UsageLog | None = USAGE_LOGS.get(ledger)
-    if found is None and hasattr(ledger, "add_usage"):
+    if found is None and hasattr(type(ledger), "add_usage"):
         with LOCK:
             found = USAGE_LOGS.setdefault(ledger, UsageLog(ledger))
     return found
