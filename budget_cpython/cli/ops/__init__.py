@@ -11,6 +11,7 @@ def add_ops(commands: Any, parser: ArgumentParser) -> None:
     from budget_cpython.cli.ops.history import add_history
     from budget_cpython.cli.ops.holds import add_holds
     from budget_cpython.cli.ops.limits import add_limits
+    from budget_cpython.cli.ops.report import add_report
     from budget_cpython.cli.ops.status import add_status
     from budget_cpython.cli.ops.suggest import add_suggest
     from budget_cpython.cli.ops.top import add_top
@@ -20,6 +21,7 @@ def add_ops(commands: Any, parser: ArgumentParser) -> None:
     add_history(commands)
     add_holds(commands)
     add_limits(commands)
+    add_report(commands)
     add_suggest(commands)
     add_doctor(commands)
     add_completion(commands, parser)

@@ -1,0 +1,157 @@
+"""The command `microbudget report`."""
+
+import argparse
+import calendar
+import re
+import sys
+import time
+from typing import Any
+
+from budget_core.until import stamp
+from budget_cpython.cli.ops.command import add_command, opened_ledger
+from budget_cpython.cli.ops.screen import FAINT, HEAD, Line, Screen, cell, lay_out
+from budget_cpython.ops.report import SpendingReport, read_report
+from budget_cpython.ops.report_tables import as_csv, as_focus, as_json
+from budget_cpython.ops.spending import COLUMNS, check_columns, spending_by
+from budget_cpython.ops.words import short_amount
+from budget_cpython.plain_file import replace_file
+from budget_cpython.wall_clock import WALL
+
+FORMATS = ("html", "csv", "json", "focus")
+_UNITS = {"min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_TIMES = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%SZ")
+_BY = ("account", "model")
+_SHOWN = 30
+_ABOUT = """\
+It has what programs on CPython and proxies reported of their calls, by hour, account, model and
+tool. Budgets count every call; what chips used, and what a process that was killed used in its last
+seconds, has no model. FOCUS is the FinOps specification of costs and usage, 1.0, as CSV."""
+
+
+def add_report(commands: Any) -> None:
+    """Add `report`."""
+    parser = add_command(
+        commands,
+        "report",
+        _report,
+        "write what was spent, by account, model, tool and time",
+        [
+            "microbudget report --since 24h --by model",
+            "microbudget report acme --since 2026-11-01 --output november.html",
+            "microbudget report --by day,account,tool --output days.csv",
+            "microbudget report --since 31d --format focus --output charges.csv",
+        ],
+        _ABOUT,
+    )
+    path = "an account, and all below it (all accounts)"
+    parser.add_argument("path", nargs="?", default="", metavar="PATH", help=path)
+    text = (
+        "since when: 90min, 24h, 7d, 4w, or a date such as 2026-11-20 or 2026-11-20T09:00, UTC (7d)"
+    )
+    parser.add_argument("--since", default="7d", metavar="TIME", help=text)
+    parser.add_argument("--until", metavar="TIME", help="until when, in the same way (now)")
+    text = f"columns to sum by, of {', '.join(COLUMNS)} ({','.join(_BY)})"
+    parser.add_argument("--by", metavar="COLUMN,…", help=text)
+    text = "what to write; by default what the name of the file ends with, else a table"
+    parser.add_argument("--format", choices=FORMATS, help=text)
+    text = "the file to write, in the place of one that is there; by default standard output"
+    parser.add_argument("--output", metavar="FILE", help=text)
+
+
+def _report(options: argparse.Namespace) -> int:
+    now = int(WALL() or time.time())
+    since = _time("--since", options.since, now)
+    until = now if options.until is None else _time("--until", options.until, now)
+    if since >= until:
+        raise ValueError(f"--since, {stamp(since)}, must be before --until, {stamp(until)}")
+    by = check_columns(options.by.split(",")) if options.by else ()
+    kind = _format(options)
+    with opened_ledger(options) as ledger:
+        report = read_report(ledger, options.path, since, until, now)
+    if kind is None:
+        Screen().show(_lines(report, by or _BY))
+        return 0
+    text = _written(report, kind, by)
+    if options.output is None:
+        sys.stdout.write(text)
+        return 0
+    replace_file(options.output, text.encode())
+    print(f"wrote {options.output}", file=sys.stderr)
+    return 0
+
+
+def _format(options: argparse.Namespace) -> str | None:
+    """Return the format, `None` for a table; `ValueError` where a file's name does not tell it."""
+    suffix: str = (options.output or "").rpartition(".")[2].lower()
+    if options.json and options.format not in (None, "json"):
+        raise ValueError(f"--json and --format {options.format} exclude each other")
+    kind: str | None = "json" if options.json else options.format
+    if kind is None and options.output is not None:
+        if suffix not in FORMATS:
+            raise ValueError(f"give --format {'|'.join(FORMATS)}: {options.output!r} tells none")
+        kind = suffix
+    return kind
+
+
+def _written(report: SpendingReport, kind: str, by: tuple[str, ...]) -> str:
+    if kind == "csv":
+        return as_csv(report, by or _BY)
+    if kind == "json":
+        return as_json(report, by or _BY)
+    if kind == "focus":
+        return as_focus(report)
+    try:
+        from budget_cpython.page.report_page import as_html
+    except ImportError as error:
+        raise ValueError(
+            f"HTML needs the extra ops: pip install 'microbudget[ops]' ({error})"
+        ) from error
+    return as_html(report, by)
+
+
+def _lines(report: SpendingReport, by: tuple[str, ...]) -> list[Line]:
+    """Return the lines of a table for a terminal."""
+    found = spending_by(report.rows, by)
+    shown = found if any(name in ("hour", "day") for name in by) else found[:_SHOWN]
+    title = f"{report.path or 'all accounts'}, {stamp(report.since)} to {stamp(report.until)}"
+    lines: list[Line] = [cell(title, HEAD)]
+    if report.refused:
+        lines.append(cell(f"{report.refused:,} calls refused", FAINT))
+    if not found:
+        return [*lines, cell("no usage is known of this time", FAINT)]
+    rows = []
+    for one in shown:
+        used = one.amounts
+        calls = used.get("calls", 0) + used.get("tool_calls", 0)
+        figures = [
+            short_amount("nano_usd", used.get("nano_usd", 0)),
+            short_amount("tokens", used.get("tokens", 0)),
+            short_amount("calls", calls),
+        ]
+        rows.append([*(cell(_shown(name)) for name in one.names), *map(cell, figures)])
+    heads = [*(name.upper() for name in by), "SPENT", "TOKENS", "CALLS"]
+    lines += lay_out(heads, rows, "<" * len(by) + ">>>", None)
+    if len(found) > len(shown):
+        lines.append(cell(f"{len(found) - len(shown)} more: --format csv has all", FAINT))
+    return lines
+
+
+def _shown(name: str) -> str:
+    from budget_core.log import printable
+
+    return printable(name) or "-"
+
+
+def _time(option: str, text: str, now: int) -> int:
+    """Return a time as Unix seconds."""
+    found = re.fullmatch(r"([0-9]{1,6}) ?(min|h|d|w)", text)
+    if found:
+        return max(0, now - int(found[1]) * _UNITS[found[2]])
+    for form in _TIMES:
+        try:
+            return max(0, calendar.timegm(time.strptime(text, form)))
+        except (ValueError, OverflowError):
+            pass
+    raise ValueError(
+        f"{option} must be like 90min, 24h, 7d, 4w, 2026-11-20 or 2026-11-20T09:00, not {text!r}"
+    )

@@ -1,0 +1,78 @@
+"""What was used, by account, model, tool and time, for reports."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from budget_core.errors import refuse
+from budget_cpython.ledger.journal import HOUR_S, HourOfUsage
+
+DAY_S = 86_400
+_TEXTS: Mapping[str, Callable[[HourOfUsage], str]] = {
+    "account": lambda row: row.path,
+    "model": lambda row: row.model,
+    "tool": lambda row: row.tool,
+    "hour": lambda row: time_text(row.hour - row.hour % HOUR_S),
+    "day": lambda row: time_text(row.hour - row.hour % DAY_S)[:10],
+}
+COLUMNS = tuple(_TEXTS)
+TIMES = ("hour", "day")
+
+
+class Spending(NamedTuple):
+    """What was used at one place: `names` are in the order of the columns that were asked for."""
+
+    names: tuple[str, ...]
+    amounts: dict[str, int]
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """What sorts places by how much was used there; the greatest used the most."""
+        found = self.amounts
+        calls = found.get("calls", 0) + found.get("tool_calls", 0)
+        return found.get("nano_usd", 0), found.get("tokens", 0), calls
+
+
+def check_columns(by: Sequence[str]) -> tuple[str, ...]:
+    """Return columns to report by; `ValueError` for an unknown one, or one given twice."""
+    for name in by:
+        if name not in COLUMNS:
+            refuse("a column", "one of " + ", ".join(COLUMNS), name)
+    if not by or len(set(by)) != len(by):
+        raise ValueError(f"columns are given once each, not {','.join(by)!r}")
+    return tuple(by)
+
+
+def spending_by(rows: Iterable[HourOfUsage], by: Sequence[str]) -> list[Spending]:
+    """Return what was used, summed by columns: in order of time if one is, else the most first.
+
+    A model's calls have an empty tool, a tool's an empty model.
+    """
+    sums: dict[tuple[str, ...], dict[str, int]] = {}
+    for row in rows:
+        total = sums.setdefault(tuple(_TEXTS[name](row) for name in by), {})
+        add_to(total, row.amounts)
+    found = [Spending(names, sums[names]) for names in sorted(sums)]
+    found.sort(key=lambda one: one.rank, reverse=True)
+    for at in [at for at, name in enumerate(by) if name in TIMES]:
+        found.sort(key=lambda one: one.names[at])
+    return found
+
+
+def total_of(rows: Iterable[HourOfUsage]) -> dict[str, int]:
+    """Return all that was used, by axis."""
+    total: dict[str, int] = {}
+    for row in rows:
+        add_to(total, row.amounts)
+    return total
+
+
+def add_to(total: dict[str, int], amounts: Mapping[str, int]) -> None:
+    """Add amounts to a sum, axis by axis."""
+    for axis in amounts:
+        total[axis] = total.get(axis, 0) + amounts[axis]
+
+
+def time_text(at: int) -> str:
+    """Return a Unix second as ISO 8601 has it, in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
