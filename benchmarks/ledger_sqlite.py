@@ -5,10 +5,14 @@ Both files are on one disk, in WAL mode with `synchronous=FULL`, and take turns 
 the same on a path three accounts deep. A round has enough turns for all to have their checkpoints,
 and the ratio is that of the median round.
 
+A call of `BudgetWrapper` on such a file is timed beside the same call without what operators are
+told of it: its usage by model, and where a call that is tried several times ends.
+
 Then 32 threads reserve and commit together, round by round beside one thread alone: on this disk,
 and in a folder in memory where every commit sleeps until it has taken 0.3 ms, as on a quick disk.
 """
 
+import asyncio
 import sqlite3
 import threading
 import time
@@ -21,12 +25,16 @@ from typing import Any
 from unittest import mock
 
 from benchmarks.figures import Figure
+from budget_core.ledger import records
 from budget_core.ledger.limit import Limit
+from budget_core.provider import ChatResponse
+from budget_cpython import BudgetWrapper
 from budget_cpython.ledger.sqlite import SqliteLedger
 
 _DISK = Path(__file__).parent.parent / ".local"  # other places may be in memory
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a folder for this process alone is made in it
 MOST = 1.8
+MOST_TOLD = 1.05
 IN_A_ROW = 10  # a turn: alone, each would find the caches full of the others' work
 THREADS = 32
 MOST_TIME = 1 / 2.5  # of an operation, to that of one thread
@@ -44,6 +52,7 @@ def measure(quick: bool = False) -> list[Figure]:
     _DISK.mkdir(exist_ok=True)
     with TemporaryDirectory(dir=_DISK) as folder:
         rounds = _measure(Path(folder), *((3, 20) if quick else (11, 40)))
+        told = _told(Path(folder), 5 if quick else 31)
         together = _together("on this disk", Path(folder), 0, None, 3 if quick else 11)
     bare, claim = (median(times[at] for times in rounds) for at in (0, 1))
     one, three = (median(times[at] / times[0] for times in rounds) for at in (1, 2))
@@ -54,6 +63,7 @@ def measure(quick: bool = False) -> list[Figure]:
         Figure("ledger, SQLite: reserve and commit, beside them", claim * _US, "µs"),
         Figure("ledger, SQLite: reserve and commit to two bare transactions", one, "", MOST),
         Figure("ledger, SQLite: the same, three accounts deep", three),
+        Figure("ledger, SQLite: a wrapped call with what operators are told", told, "", MOST_TOLD),
         *together,
         *slowly,
     ]
@@ -77,6 +87,37 @@ def _measure(folder: Path, rounds: int, turns: int) -> list[list[float]]:
 
         kinds = (bare, lambda: _claim(ledger, ACCOUNTS[0]), lambda: _claim(ledger, ACCOUNTS[2]))
         return [_round(kinds, turns) for _ in range(rounds)]
+
+
+def _told(folder: Path, rounds: int) -> float:
+    """Return the time of a wrapped call, to that of one which notes nothing for operators."""
+    hooks: list[Any] = [(one, list(one)) for one in (records.ATTEMPTS, records.CHARGED)]
+    with SqliteLedger(folder / "told.db") as ledger:
+        ledger.set_limits(ACCOUNTS[0], [Limit("tokens", None, "day")])
+        model = BudgetWrapper(_Model(), ledger=ledger, account=ACCOUNTS[2])
+
+        async def calls() -> None:
+            await model.chat([{"role": "user", "content": "Hello!"}])
+
+        def take(told: bool) -> None:
+            for hook, functions in hooks:
+                hook[:] = functions if told else []
+            asyncio.run(calls())
+
+        try:
+            kinds = (lambda: take(False), lambda: take(True))
+            times = [_round(kinds, 6) for _ in range(rounds)]
+        finally:
+            take(True)
+    return median(told / plain for plain, told in times)
+
+
+class _Model:
+    def get_default_model(self) -> str:
+        return "small"
+
+    async def chat(self, messages: Any, **options: Any) -> ChatResponse:
+        return ChatResponse("Hello.", usage={"prompt_tokens": 4, "completion_tokens": 2})
 
 
 def _claim(ledger: SqliteLedger, path: str) -> None:
