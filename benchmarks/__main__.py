@@ -20,6 +20,7 @@ from benchmarks import (
     ledger_sqlite,
     overhead,
     page,
+    page_views,
     peers,
     proxy,
     proxy_bodies,
@@ -46,6 +47,7 @@ GROUPS = {
     "bodies": proxy_bodies.measure,
     "caps": answer_caps.measure,
     "peers": peers.measure,
+    "page_views": page_views.measure,
     "telemetry": telemetry.measure,
 }
 

@@ -12,6 +12,7 @@ from budget_cpython.page.charts import BurnDown, burn_down, has_chart
 from budget_cpython.page.doors import PageReader
 from budget_cpython.page.sentences import grouped, is_dead, refusal
 from budget_cpython.page.watch import MOST_EVENTS, MOST_HOLDS, Snapshot
+from budget_cpython.serve.operations import left_only
 
 PAGE = 100  # accounts
 MOST_IN_TREE = 200  # beyond it those nearest their end are first
@@ -82,7 +83,7 @@ def one_account(
     """Return what the view of one account shows; `snapshot` is of it and all below it."""
     account = snapshot.accounts.get(path)
     since = _since(snapshot.at, hours)
-    above = [row if reader.sees(row.account) else _left_only(row) for row in chain]
+    above = [row if reader.sees(row.account) else left_only(row) for row in chain]
     charts = [
         (status, burn_down(status, rows or [], since, snapshot.at))
         for status in (account.limits if account else [])
@@ -227,9 +228,3 @@ def _lately(snapshot: Snapshot) -> Iterable[LedgerEvent]:
 
 def _since(now: int, hours: int) -> int:
     return (now // HOUR_S - hours + 1) * HOUR_S
-
-
-def _left_only(row: Balance) -> Balance:
-    """Return a balance that shows only what is left, as if that were the limit."""
-    names = (row.account, row.axis, row.window, row.left)
-    return Balance(*names, 0, 0, row.begins_at, row.resets_at)

@@ -259,10 +259,14 @@ def show_hold(hold: Hold, known_as: str) -> Json:
 
 def show_balance(row: Balance, whole: bool) -> Json:
     """Return a balance as JSON; unless `whole`, with what is left shown as the limit."""
-    if not whole:
-        names = (row.account, row.axis, row.window, row.left)
-        row = Balance(*names, 0, 0, row.begins_at, row.resets_at)
-    return {name: getattr(row, name) for name in BALANCE}
+    shown = row if whole else left_only(row)
+    return {name: getattr(shown, name) for name in BALANCE}
+
+
+def left_only(row: Balance) -> Balance:
+    """Return a balance that shows what is left as if that were the limit."""
+    names = (row.account, row.axis, row.window, row.left)
+    return Balance(*names, 0, 0, row.begins_at, row.resets_at)
 
 
 def _key(call: AuthorizedRequest) -> str:
