@@ -57,7 +57,7 @@ class UsageLog:
         self._lock = RLock()  # a forgotten call is collected anywhere, here too
         self._telling = Lock()
         self._rows: dict[tuple[int, str, str, str], dict[str, int]] = {}
-        self._due = 0.0
+        self._due = self._now() + EVERY_S
         self._task: Any = None
         self._kept: Any = None  # the ledger, while it is to be told something
 
