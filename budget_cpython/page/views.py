@@ -57,14 +57,17 @@ def overview(
     over = [account for account in ranked if account.state == OVER]
     early = sum(one.state != OVER and one.nearest.ends_early for one in ranked)
     near = sum(one.state == NEAR and not one.nearest.ends_early for one in ranked)
+    refused = refusals_by_account(snapshot)  # some have a little left, but too little for a call
+    stopped = [one for one in ranked if one.state != OVER and one.path in refused]
+    stopped.sort(key=lambda account: -refused[account.path])
     since = _since(snapshot.at, hours)
     return {
         "totals": {"accounts": len(ranked), "over": len(over), "early": early}
-        | {"near": near, "holds": len(snapshot.holds), "refused": refused_lately(snapshot)},
+        | {"near": near, "holds": len(snapshot.holds), "refused": sum(refused.values())},
         "all_holds": len(snapshot.holds) < MOST_HOLDS,
         "all_refusals": len(snapshot.refusals) < MOST_EVENTS,
-        "over": over[:MOST_OVER],
-        "refused": refusals_by_account(snapshot),
+        "over": (over + stopped)[:MOST_OVER],
+        "refused": refused,
         "cards": _cards(ranked, rows or [], since, snapshot.at),
         **accounts_table(snapshot, asked),
         **spending(rows),
@@ -213,11 +216,6 @@ def refusals_by_account(snapshot: Snapshot) -> dict[str, int]:
         times = event.details.get("times")
         found[event.account] = found.get(event.account, 0) + (times if type(times) is int else 1)
     return found
-
-
-def refused_lately(snapshot: Snapshot) -> int:
-    """Return how many calls were refused in the last hour."""
-    return sum(refusals_by_account(snapshot).values())
 
 
 def _lately(snapshot: Snapshot) -> Iterable[LedgerEvent]:

@@ -115,6 +115,14 @@ def test_who_is_over_is_said_first(visitor: Visitor) -> None:
     assert "alert to ops dead, attempt 6" in totals
 
 
+def test_an_account_that_is_refused_with_a_little_left_is_said_too() -> None:
+    ledger = make_ledger()
+    ledger.note([LedgerEvent("refused", "acme/ops", {"times": 31})])
+    over = visit(ledger).see().part("over").all("li")
+    assert [one.all("a")[0].text for one in over] == ["acme/lab/ann", "acme/ops"]
+    assert over[1].text.endswith("31 refused")
+
+
 def test_limits_that_end_before_their_reset_have_a_burn_down(visitor: Visitor) -> None:
     cards = visitor.see().part("nearest").all("li")
     assert cards[0].text.startswith("acme/lab $10/day $2.00 left empty 2026-03-01 15:00 UTC")
