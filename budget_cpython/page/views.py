@@ -68,6 +68,7 @@ def overview(
         "all_refusals": len(snapshot.refusals) < MOST_EVENTS,
         "over": (over + stopped)[:MOST_OVER],
         "refused": refused,
+        "stopped_by": {one.account: refusal(one, reader.sees) for one in snapshot.refusals},
         "cards": _cards(ranked, rows or [], since, snapshot.at),
         **accounts_table(snapshot, asked),
         **spending(rows),

@@ -117,10 +117,11 @@ def test_who_is_over_is_said_first(visitor: Visitor) -> None:
 
 def test_an_account_that_is_refused_with_a_little_left_is_said_too() -> None:
     ledger = make_ledger()
-    ledger.note([LedgerEvent("refused", "acme/ops", {"times": 31})])
+    limit = {"account": "acme", "axis": "nano_usd", "window": "day", "cap": 60 * 10**9}
+    ledger.note([LedgerEvent("refused", "acme/ops", {"limit": limit, "times": 31})])
     over = visit(ledger).see().part("over").all("li")
     assert [one.all("a")[0].text for one in over] == ["acme/lab/ann", "acme/ops"]
-    assert over[1].text.endswith("31 refused")
+    assert over[1].text == "acme/ops by $60/day of acme 31 refused"
 
 
 def test_limits_that_end_before_their_reset_have_a_burn_down(visitor: Visitor) -> None:
