@@ -119,7 +119,7 @@ def test_what_is_refused_or_fails_undoes_nothing_else(
     assert isinstance(refused, BudgetExceededError)
     assert isinstance(failed, ValueError)
     assert (held.state, charged.state) == ("held", "committed")
-    assert watch.commits == before + 2
+    assert watch.commits == before + 3  # with that of the event that notes the refusal
     assert stored(path) == (8, 3)
 
 
