@@ -5,8 +5,6 @@ from contextvars import ContextVar
 from threading import Lock
 
 from budget_core.ledger.errors import BudgetExceededError, LedgerError
-from budget_core.log import log
-from budget_core.provider import maybe_await
 from budget_cpython.process_state import UNTOLD, begin_again_in_children, tell_at_end
 
 TYPE_CHECKING = False
@@ -97,14 +95,21 @@ class RefusalLog:
 
                 finish(noting)
         except Exception as error:  # noqa: BLE001 - the caller gets what the ledger answered
-            log("debug", f"a refusal could not be noted: {error}")
+            _log_failure(error)
 
     async def _tell_awaited(self, events: "list[LedgerEvent]") -> None:
         try:
-            if events:
-                await maybe_await(self._ledger.note(events))
+            noting = self._ledger.note(events) if events else None
+            if hasattr(noting, "__await__"):
+                await noting
         except Exception as error:  # noqa: BLE001 - the caller gets what the ledger answered
-            log("debug", f"a refusal could not be noted: {error}")
+            _log_failure(error)
+
+
+def _log_failure(error: Exception) -> None:
+    from budget_core.log import log  # with logging: loaded where there is something to log
+
+    log("debug", f"a refusal could not be noted: {error}")
 
 
 class _Repeated:

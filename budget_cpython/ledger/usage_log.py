@@ -5,7 +5,6 @@ from threading import Lock, RLock, Thread
 from weakref import ref
 
 from budget_core.ledger.records import origin
-from budget_core.log import log, printable
 from budget_cpython.process_state import (
     LOCK,
     UNTOLD,
@@ -137,7 +136,7 @@ class UsageLog:
         """Tell the ledger again later, unless it may have been told."""
         if not self._has_failed:
             self._has_failed = True
-            log("warning", f"usage by model could not be noted: {error}")
+            _log_failure("warning", error)
         if getattr(error, "applied", None) is False:
             with self._lock:
                 for *place, amounts in rows:
@@ -195,8 +194,18 @@ def _note(held: "Any", model: str, tool: str, amounts: "Any", may_tell: bool) ->
         if found is not None and amounts:
             found.add(held.account.path, model, tool, amounts, may_tell)
     except Exception as error:  # noqa: BLE001 - the call was made, and is counted
-        log("debug", f"usage by model could not be noted: {error}")
+        _log_failure("debug", error)
+
+
+def _log_failure(level: str, error: Exception) -> None:
+    from budget_core.log import log  # with logging: loaded where there is something to log
+
+    log(level, f"usage by model could not be noted: {error}")
 
 
 def _name(name: str) -> str:
-    return name if name.isprintable() and len(name) <= _LONGEST else printable(name)[:_LONGEST]
+    if name.isprintable() and len(name) <= _LONGEST:
+        return name
+    from budget_core.log import printable
+
+    return printable(name)[:_LONGEST]
