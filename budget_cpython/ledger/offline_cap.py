@@ -20,7 +20,9 @@ from budget_core.ledger.records import TTL, Hold, check_ttl
 from budget_core.ledger.waiting import reserve_waiting
 from budget_core.monotonic import MONOTONIC, MonotonicClock
 from budget_cpython.ledger.errors import LedgerCorruptError
+from budget_cpython.ledger.journal import LedgerEvent
 from budget_cpython.ledger.locks import TaskGate, ThreadGate
+from budget_cpython.ledger.noting import note_quietly_awaited
 from budget_cpython.ledger.passthrough import AsyncPassthrough, BlockingLedger
 from budget_cpython.ledger.prefilled_lease import PrefilledLease
 from budget_cpython.ledger.usage_log import flush_usage_awaited
@@ -226,6 +228,11 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         self._lease.settle_expired(self._most - len(self.upstream.outbox.entries))
         await self.upstream.deliver()
         self._lease.refill()
+        until = int(self._clock())
+        granted = self._lease.take_granted()
+        details = {path: {"amounts": granted[path], "until": until} for path in sorted(granted)}
+        events = [LedgerEvent("grant", path, details[path]) for path in details]
+        await note_quietly_awaited(self.upstream.ledger, events)
 
     def _refuse_damage(self, error: Exception) -> None:
         if LedgerCorruptError in (type(error), type(getattr(error, "cause", None))):

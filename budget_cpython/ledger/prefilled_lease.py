@@ -7,7 +7,7 @@ from typing import Any
 from budget_core.ledger.checks import MAX_LIMITS
 from budget_core.ledger.errors import UnknownHoldError
 from budget_core.ledger.leased_block import LeasedHolds, late_use
-from budget_core.ledger.outbox import Outbox
+from budget_core.ledger.outbox import Outbox, add_amounts
 from budget_core.ledger.records import Hold, check_hold
 
 TYPE_CHECKING = False
@@ -33,6 +33,7 @@ class PrefilledLease(LeasedHolds):
         self._cap = cap
         self._outbox = outbox
         self._grants: dict[tuple[str, str], _Grant] = {}  # by path and id
+        self._granted: dict[str, dict[str, int]] = {}
         self._fill()
 
     @property
@@ -56,7 +57,15 @@ class PrefilledLease(LeasedHolds):
         self.is_whole = False
         hold = self.reserve(asked.path, asked.amounts, asked.id, ttl)
         self._grants[hold.path, hold.id] = _Grant(hold, ttl, in_doubt)
+        with self._lock:
+            add_amounts(self._granted.setdefault(hold.path, {}), hold.amounts)
         return hold
+
+    def take_granted(self) -> dict[str, dict[str, int]]:
+        """Return what was granted by path since it was asked last."""
+        with self._lock:
+            found, self._granted = self._granted, {}
+        return found
 
     def commit(self, hold: Hold, actual: dict[str, Any] | None = None) -> Hold:
         """Owe what a call used; of a hold that is settled already, what is more than that."""

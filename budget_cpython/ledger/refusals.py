@@ -5,6 +5,7 @@ from contextvars import ContextVar
 from threading import Lock
 
 from budget_core.ledger.errors import BudgetExceededError, LedgerError
+from budget_cpython.ledger.noting import note_quietly, note_quietly_awaited
 from budget_cpython.process_state import UNTOLD, begin_again_in_children, tell_at_end
 
 TYPE_CHECKING = False
@@ -41,20 +42,20 @@ class RefusalLog:
     def add(self, path: str, error: BudgetExceededError) -> None:
         """Note a refusal, on a ledger that blocks; one of a call that is still tried, later."""
         if not _is_tried(self, error):
-            self._tell(self._due(path, error))
+            note_quietly(self._ledger, self._due(path, error))
 
     async def add_awaited(self, path: str, error: BudgetExceededError, strict: bool = True) -> None:
         """Note a refusal as `add` does; one that is not `strict` is of a call made all the same."""
         if not _is_tried(self, error):
-            await self._tell_awaited(self._due(path, error, strict))
+            await note_quietly_awaited(self._ledger, self._due(path, error, strict))
 
     def flush(self) -> None:
         """Note all refusals that were not noted yet, on a ledger that blocks."""
-        self._tell(self._take())
+        note_quietly(self._ledger, self._take())
 
     async def flush_awaited(self) -> None:
         """Note all refusals that were not noted yet."""
-        await self._tell_awaited(self._take())
+        await note_quietly_awaited(self._ledger, self._take())
 
     def _due(
         self, path: str, error: BudgetExceededError, strict: bool = True
@@ -86,30 +87,6 @@ class RefusalLog:
         else:
             tell_at_end(self)
         return events
-
-    def _tell(self, events: "list[LedgerEvent]") -> None:
-        try:
-            noting = self._ledger.note(events) if events else None
-            if hasattr(noting, "send"):  # of a ledger for asyncio, below one that blocks
-                from budget_core.ledger.outbox import finish  # with asyncio: loaded for those few
-
-                finish(noting)
-        except Exception as error:  # noqa: BLE001 - the caller gets what the ledger answered
-            _log_failure(error)
-
-    async def _tell_awaited(self, events: "list[LedgerEvent]") -> None:
-        try:
-            noting = self._ledger.note(events) if events else None
-            if hasattr(noting, "__await__"):
-                await noting
-        except Exception as error:  # noqa: BLE001 - the caller gets what the ledger answered
-            _log_failure(error)
-
-
-def _log_failure(error: Exception) -> None:
-    from budget_core.log import log  # with logging: loaded where there is something to log
-
-    log("debug", f"a refusal could not be noted: {error}")
 
 
 class _Repeated:

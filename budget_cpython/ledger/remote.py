@@ -26,6 +26,7 @@ from budget_core.log import log
 from budget_core.until import stamp
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.limit_changes import change_of, changed_by
+from budget_cpython.ledger.outages import OutageLog
 from budget_cpython.ledger.passthrough import BlockingLedger
 from budget_cpython.ledger.refusals import RefusalLog
 from budget_cpython.ledger.remote_journal import RemoteJournal
@@ -93,6 +94,7 @@ class AsyncRemoteLedger(RemoteJournal):
             refuse("keep", f"at most {MAX_KEEP} seconds", keep)
         self._keep_ms = keep * 1000
         self._refusals = RefusalLog(self)
+        self._outages = OutageLog(self)
         self._reserved = secrets.randbelow(SWEEP_EVERY)  # programs may be short
         self.begin_again()
         begin_again_in_children(self)
@@ -244,12 +246,15 @@ class AsyncRemoteLedger(RemoteJournal):
                 if in_doubt:
                     error.applied = None  # the first may have been applied, whatever this one says
                 if in_doubt or error.applied is not None:
+                    self._outages.begin(error)
                     raise
                 in_doubt = True
                 continue
             if reply[0] == "ok":
                 if operation in SETTLING:
                     wake(self, path or None)
+                if self._outages.since is not None:
+                    await self._outages.end_awaited()
                 return reply[1]
             if reply[0] == "uncounted":
                 self._reader.check_axis(reply[1], False)

@@ -4,10 +4,11 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from budget_core.ledger.errors import BudgetExceededError
+from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableError
 from budget_core.ledger.limit import Limit
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.limit_changes import changed_by
+from budget_cpython.ledger.outages import OutageLog
 from budget_cpython.ledger.passthrough import Passthrough
 from budget_cpython.ledger.refusals import RefusalLog
 from budget_cpython.ledger.sqlite.connection import SqliteConnection
@@ -62,6 +63,7 @@ class SqliteLedger(Passthrough):
         core = LoadedJournal(clock, windows, axes=axes, max_accounts=max_accounts, keep=keep)
         self._commits = GroupCommit(SqliteConnection(file, timeout), core.perform)
         self._refusals = RefusalLog(self)
+        self._outages = OutageLog(self)
 
     @staticmethod
     def view(path: "str | os.PathLike[str]") -> ReadOnlyConnection:
@@ -120,6 +122,11 @@ class SqliteLedger(Passthrough):
         except BudgetExceededError as error:
             self._refusals.add(getattr(arguments[0], "path", arguments[0]), error)
             raise
+        except LedgerUnavailableError as error:
+            self._outages.begin(error)
+            raise
         while found is None and operation in READS:
             found = self._commits.run(operation, *arguments)
+        if self._outages.since is not None:
+            self._outages.end()
         return found

@@ -1,0 +1,36 @@
+"""Note events of a ledger without changing what its caller gets."""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from budget_cpython.ledger.journal import LedgerEvent
+
+
+def note_quietly(ledger: "Any", events: "Sequence[LedgerEvent]") -> None:
+    """Note events on a ledger that blocks; where it cannot, that is logged at debug."""
+    try:
+        noting = ledger.note(events) if events else None
+        if hasattr(noting, "send"):  # of a ledger for asyncio, below one that blocks
+            from budget_core.ledger.outbox import finish  # with asyncio: loaded for those few
+
+            finish(noting)
+    except Exception as error:  # noqa: BLE001 - the caller gets what the ledger answered
+        _log(events, error)
+
+
+async def note_quietly_awaited(ledger: "Any", events: "Sequence[LedgerEvent]") -> None:
+    """Note events on a ledger; where it cannot, that is logged at debug."""
+    try:
+        noting = ledger.note(events) if events else None
+        if hasattr(noting, "__await__"):
+            await noting
+    except Exception as error:  # noqa: BLE001 - the caller gets what the ledger answered
+        _log(events, error)
+
+
+def _log(events: "Sequence[LedgerEvent]", error: Exception) -> None:
+    from budget_core.log import log  # with logging: loaded where there is something to log
+
+    log("debug", f"an event of kind {events[0].kind} could not be noted: {error}")
