@@ -23,7 +23,7 @@ def note_quietly(ledger: "Any", events: "Sequence[LedgerEvent]") -> None:
 async def note_quietly_awaited(ledger: "Any", events: "Sequence[LedgerEvent]") -> None:
     """Note events on a ledger; where it cannot, that is logged at debug."""
     try:
-        noting = ledger.note(events) if events else None
+        noting: Any = ledger.note(events) if events else None
         if hasattr(noting, "__await__"):
             await noting
     except Exception as error:  # noqa: BLE001 - the caller gets what the ledger answered
