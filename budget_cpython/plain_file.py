@@ -53,7 +53,7 @@ def replace_file(path: str, data: bytes) -> None:
         os.unlink(new)
     write_new(new, data)
     os.replace(new, path)
-    sync_folder(os.path.dirname(path))
+    sync_folder(os.path.dirname(path) or os.curdir)
 
 
 def write_new(path: str, data: bytes) -> None:

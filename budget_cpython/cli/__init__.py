@@ -14,8 +14,8 @@ _OVERVIEW = """\
 microbudget keeps LLM agents within a budget. Most used first:
 
   microbudget run --budget '$5' -- agent    run a command within a budget
-  microbudget status                        what is spent and left, and what ends too early
-  microbudget top                           the same, live, with rates and open holds
+  microbudget status, microbudget top       what is spent and left, and what ends too early
+  microbudget report                        what was spent, by account, model, tool and time
   microbudget limits set acme '$5/day'      change limits; also show, remove, import, export
   microbudget history acme, suggest acme    what past windows spent, and limits from that
   microbudget holds                         calls in flight, and how to release one

@@ -131,10 +131,11 @@ def main(arguments: list[str] | None = None) -> int:
     with company.ledger:
         while company.now < until:
             company.step(until)
-            done = 100 * (company.now - start) // (until - start)
-            print(f"\r{done} %", end="", file=sys.stderr, flush=True)
+            if sys.stderr.isatty():
+                done = 100 * (company.now - start) // (until - start)
+                print(f"\r{done} %\r", end="", file=sys.stderr, flush=True)
         company.leave_open()
-    print(f"\r{company.calls} calls, {company.refused} refused: {options.ledger}", file=sys.stderr)
+    print(f"{company.calls} calls, {company.refused} refused: {options.ledger}", file=sys.stderr)
     return 0
 
 

@@ -42,6 +42,21 @@ def test_past_windows_are_a_line_and_a_table(
     assert "(now)" in said[5]
 
 
+def test_a_rolling_window_has_its_buckets(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    clock = FakeClock(int(WALL()) // DAY * DAY)
+    with SqliteLedger(tmp_path / "rate.db", clock=clock) as ledger:
+        ledger.set_limits("org/a", parse_limits("50 calls/10min"))
+        for calls in (3, 9, 4):
+            ledger.charge("org/a", {"calls": calls})
+            clock.now += 60
+    url = f"sqlite:{tmp_path / 'rate.db'}"
+    said = printed(capsys, "history", "org/a", "--ledger", url).splitlines()
+    assert said[3].split(", ")[:2] == ["3 buckets", "highest 9"]
+    assert said[4].startswith("BUCKET BEGAN")
+
+
 def test_json_has_all_windows(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     said = printed_json(capsys, "history", "org/a", "--ledger", ledger_of_days(tmp_path, 12))
     assert [one["now"]["axis"] for one in said] == ["calls", "tokens"]
@@ -65,6 +80,7 @@ def test_limits_are_suggested_with_what_they_would_have_refused(
     assert (one["windows"], one["highest"], one["suggested"]) == (30, 129, 160)
     assert one["refused"] == 0
     said = printed(capsys, "suggest", "org", "--headroom", "1", "--ledger", url)
+    assert "--toml prints them" in said
     assert "1000 calls/day" in said
     assert "nothing" in said
 

@@ -20,6 +20,15 @@ def test_limits_are_shown_as_a_line_has_them(
     assert said.splitlines()[1].split("  ") == ["acme/support", "500 calls + 20 tool:search"]
 
 
+@pytest.mark.parametrize(("command", "code"), [("show", 0), ("export", 2)])
+def test_a_path_without_limits_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str, code: int
+) -> None:
+    url = make_ledger(tmp_path)
+    said = printed(capsys, "limits", command, "acme/nobody", "--ledger", url, code=code)
+    assert "no account at or below 'acme/nobody' has limits" in said
+
+
 def test_set_shows_what_changes_and_changes_it_with_yes(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ COMMANDS = [
     ["limits", "remove"],
     ["limits", "import"],
     ["limits", "export"],
+    ["report"],
     ["suggest"],
     ["doctor"],
     ["alerts", "watch"],

@@ -29,6 +29,27 @@ def test_a_table_is_shown_without_a_format(url: str, capsys: pytest.CaptureFixtu
     assert said[-1].split() == ["acme/research/ann", "o4\\x1b[31m", "$1.23", "5,000", "3"]
 
 
+def test_calls_of_tools_have_a_column_where_there_are_some(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hour = int(WALL()) // HOUR_S * HOUR_S
+    with SqliteLedger(url.removeprefix("sqlite:")) as ledger:
+        ledger.add_usage([HourOfUsage(hour, "acme", "", "search", {"tool_calls": 7})])
+    said = printed(capsys, "report", "--ledger", url, "--since", "2h", "--by", "tool").splitlines()
+    assert said[-3].split() == ["TOOL", "SPENT", "TOKENS", "CALLS", "TOOL", "CALLS"]
+    assert said[-2].split()[-2:] == ["3", "0"]
+    assert said[-1].split() == ["search", "$0.00", "0", "0", "7"]
+
+
+def test_a_folder_that_is_missing_is_told_by_the_files_own_name(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "missing" / "r.csv"
+    assert main(["report", "--ledger", url, "--output", str(file)]) == 1
+    said = capsys.readouterr().err
+    assert said == f"error: cannot write {str(file)!r}: No such file or directory\n"
+
+
 @pytest.mark.parametrize(
     ("name", "begins"), [("r.html", "<!doctype"), ("r.csv", "account,"), ("r.json", '{"path"')]
 )
@@ -40,6 +61,14 @@ def test_the_files_name_tells_the_format(
     assert main(["report", "--ledger", url, "--output", str(file)]) == 0
     assert file.read_text().startswith(begins)
     assert capsys.readouterr().err == f"wrote {file}\n"
+
+
+def test_a_file_in_the_current_folder_needs_no_path(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", "--ledger", url, "--output", "here.csv"]) == 0
+    assert (tmp_path / "here.csv").read_text().startswith("account,")
 
 
 def test_json_and_focus_go_to_standard_output(url: str, capsys: pytest.CaptureFixture[str]) -> None:

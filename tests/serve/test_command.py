@@ -376,7 +376,7 @@ def test_a_new_file_may_be_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     engine = ("--no-create", "--listen", "127.0.0.1:0", "--engine")
     code, url, said = cli(capsys, *engine, f"sqlite:{tmp_path}/bugdet.db")
     assert (code, url) == (1, "")
-    assert "create=False" in said
+    assert "there is no ledger" in said
     assert list(tmp_path.iterdir()) == []
     assert cli(capsys, *engine, "memory:")[0] == 2
 

@@ -78,7 +78,7 @@ def _lines(one: PastWindows, most: int, screen: Screen) -> list[Line]:
     title.append((sparkline(series, highest, screen.fancy), GREEN))
     lines: list[Line] = [title]
     if spent:
-        figures = [f"{len(spent)} windows before this one"]
+        figures = [f"{len(spent)} {'buckets' if one.is_rolling else 'windows before this one'}"]
         figures += [
             f"{name} {short_amount(now.axis, value)}"
             for name, value in (("highest", max(spent)), ("median", median_low(spent)))

@@ -115,8 +115,12 @@ def _show(options: argparse.Namespace) -> int:
         return 0
     rows = [[cell(path, HEAD), cell(_in_words(limits))] for path, limits in found.items()]
     lines = lay_out(["ACCOUNT", "LIMITS"], rows, "<<", None)
-    Screen().show(lines if rows else [cell("no account has limits")])
+    Screen().show(lines if rows else [cell(_no_limits(options.path))])
     return 0
+
+
+def _no_limits(path: str) -> str:
+    return f"no account at or below {path!r} has limits" if path else "no account has limits"
 
 
 def _in_words(limits: Sequence[Limit]) -> str:
@@ -125,6 +129,8 @@ def _in_words(limits: Sequence[Limit]) -> str:
 
 def _export(options: argparse.Namespace) -> int:
     found = _limits(options)
+    if options.path and not found:
+        raise ValueError(_no_limits(options.path))
     if options.json:
         print_json({path: limit_rows(limits) for path, limits in found.items()})
     elif options.output:

@@ -75,7 +75,10 @@ def _report(options: argparse.Namespace) -> int:
     if options.output is None:
         sys.stdout.write(text)
         return 0
-    replace_file(options.output, text.encode())
+    try:
+        replace_file(options.output, text.encode())
+    except OSError as error:  # it names a file beside it
+        raise OSError(f"cannot write {options.output!r}: {error.strerror or error}") from error
     print(f"wrote {options.output}", file=sys.stderr)
     return 0
 
@@ -100,12 +103,8 @@ def _written(report: SpendingReport, kind: str, by: tuple[str, ...]) -> str:
         return as_json(report, by or _BY)
     if kind == "focus":
         return as_focus(report)
-    try:
-        from budget_cpython.page.report_page import as_html
-    except ImportError as error:
-        raise ValueError(
-            f"HTML needs the extra ops: pip install 'microbudget[ops]' ({error})"
-        ) from error
+    from budget_cpython.page.report_page import as_html
+
     return as_html(report, by)
 
 
@@ -119,18 +118,16 @@ def _lines(report: SpendingReport, by: tuple[str, ...]) -> list[Line]:
         lines.append(cell(f"{report.refused:,} calls refused", FAINT))
     if not found:
         return [*lines, cell("no usage is known of this time", FAINT)]
+    has_tools = any(one.amounts.get("tool_calls") for one in found)
+    axes = ("nano_usd", "tokens", "calls", *["tool_calls"] * has_tools)
     rows = []
     for one in shown:
         used = one.amounts
-        calls = used.get("calls", 0) + used.get("tool_calls", 0)
-        figures = [
-            short_amount("nano_usd", used.get("nano_usd", 0)),
-            short_amount("tokens", used.get("tokens", 0)),
-            short_amount("calls", calls),
-        ]
+        figures = [short_amount(axis, used.get(axis, 0)) for axis in axes]
         rows.append([*(cell(_shown(name)) for name in one.names), *map(cell, figures)])
     heads = [*(name.upper() for name in by), "SPENT", "TOKENS", "CALLS"]
-    lines += lay_out(heads, rows, "<" * len(by) + ">>>", None)
+    heads += ["TOOL CALLS"] * has_tools
+    lines += lay_out(heads, rows, "<" * len(by) + ">" * len(axes), None)
     if len(found) > len(shown):
         lines.append(cell(f"{len(found) - len(shown)} more: --format csv has all", FAINT))
     return lines

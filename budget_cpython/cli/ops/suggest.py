@@ -126,8 +126,8 @@ def _lines(found: Sequence[LimitSuggestion], screen: Screen) -> list[Line]:
         last = one.account
     chosen = "".join(sides[at] for at in kept)
     lines = lay_out([head[at] for at in kept], rows, chosen, screen.width)
-    hint = "to set them: microbudget suggest --toml > limits.toml; microbudget limits import "
-    return [*lines, [], cell(f"{hint}limits.toml", FAINT)]
+    hint = "--toml prints them as a file for `microbudget limits import`"
+    return [*lines, [], cell(hint, FAINT)]
 
 
 def _shown(one: LimitSuggestion, cap: int | None, narrow: bool) -> str:

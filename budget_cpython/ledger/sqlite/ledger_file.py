@@ -41,7 +41,7 @@ class LedgerFile(SafePath):
         if not size and (left or not may_be_new):
             raise self.corrupt("was removed")
         if not size and not self._create:
-            raise LedgerUnavailableError(f"there is no ledger {self.path!r}, and create=False")
+            raise LedgerUnavailableError(f"there is no ledger {self.path!r} yet")
         if self._lacks_log():
             raise self.corrupt("has lost its log, and with it what was counted last")
         if size == 1:  # SQLite would take it for an empty one
