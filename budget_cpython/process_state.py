@@ -129,9 +129,12 @@ def _end() -> None:
     for _ in range(len(OPEN_CALLS)):
         with suppress(Exception):  # a daemon thread settles it, and may begin others
             OPEN_CALLS.pop().abandon()
-    while UNTOLD:
+    told: "set[Any]" = set()
+    while rest := UNTOLD - told:  # what could not be told is there again
+        one = rest.pop()
+        told.add(one)
         with suppress(Exception):  # the others are still to be told
-            UNTOLD.pop().flush()
+            one.flush()
     while _endings:
         with suppress(Exception):  # the others are still to be called
             _endings.pop()()

@@ -122,7 +122,7 @@ class Ledger(memory.Ledger):
     def add_usage(self, rows: "Sequence[HourOfUsage]") -> None:
         """Add what calls used to what is known of their hour, path, model and tool."""
         with self._lock:
-            self._journal.add_usage(rows)
+            self._journal.add_usage(rows, self._now() // 1000)
 
     def usage(self, path: str = "", since: int = 0) -> "list[HourOfUsage]":
         """Return what was used in hours that began at `since` or later, in Unix seconds."""

@@ -59,11 +59,11 @@ class MemoryJournal:
         found = list(islice(wanted, max(0, most)))
         return found if after is not None else found[::-1]
 
-    def add_usage(self, rows: Iterable[HourOfUsage]) -> None:
-        """Add to the usage of each row's hour, path, model and tool."""
+    def add_usage(self, rows: Iterable[HourOfUsage], now: int) -> None:
+        """Add to the usage of each row's hour, path, model and tool, at a Unix second."""
         for hour, path, model, tool, amounts in checked_usage(rows):
             if hour not in self._usage:
-                newest = max(hour, *self._usage) if self._usage else hour
+                newest = min(now, max(hour, *self._usage) if self._usage else hour)
                 for old in [one for one in self._usage if one <= newest - KEEP_USAGE_S]:
                     del self._usage[old]
             total = self._usage.setdefault(hour, {}).setdefault((path, model, tool), {})

@@ -72,9 +72,9 @@ class RemoteJournal:
         """Add what calls used to what is known of their hour, path, model and tool."""
         sums = sum_of_usage(checked_usage(rows))
         if sums:
-            over = sums[-1].hour - KEEP_USAGE_S  # hours that began then are kept no longer
+            kept = {"newest": sums[-1].hour, "keep_s": KEEP_USAGE_S}
             given = [list(row) for row in sums]
-            await self._ask("add_usage", "", id=self._new_id(), usage=given, over=over)
+            await self._ask("add_usage", "", id=self._new_id(), usage=given, **kept)
 
     async def usage(self, path: str = "", since: int = 0) -> list[HourOfUsage]:
         """Return what was used in hours that began at `since` or later, in Unix seconds."""

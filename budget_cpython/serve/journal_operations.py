@@ -41,7 +41,7 @@ async def events(call: AuthorizedRequest) -> Json:
     given = call.fields.get("after")
     after = None if given is None else _number("after", given)
     rows = await call.ledger.call("events", _selected(call), kinds, after, _most(call))
-    return {"events": [row._asdict() for row in rows]}
+    return {"events": [_shown(call, row)._asdict() for row in rows]}
 
 
 @operation("GET", "read", "HoursOfUsage", optional=("since",), also_on_all=True)
@@ -99,6 +99,25 @@ def _selected(call: AuthorizedRequest) -> str:
 
 def _is_shown(call: AuthorizedRequest, path: str) -> bool:
     return may_see(call.key, path) and not path.startswith(ROOT)
+
+
+def _shown(call: AuthorizedRequest, event: LedgerEvent) -> LedgerEvent:
+    """Return an event without what others used of an account above the key's, as answers are."""
+    limit = event.details.get("limit")
+    if not isinstance(limit, dict) or may_see(call.key, str(limit.get("account", event.account))):
+        return event
+    known = {
+        name: limit[name] for name in ("account", "axis", "window", "resets_at") if name in limit
+    }
+    hidden = {"cap": _left_of(limit), "spent": 0, "held": 0}
+    return event._replace(details={**event.details, "limit": {**known, **hidden}})
+
+
+def _left_of(limit: Json) -> int:
+    """Return what was left of a limit that refused a call: it is the cap that is shown."""
+    cap, spent, held = (limit.get(name, 0) for name in ("cap", "spent", "held"))
+    are_whole = all(isinstance(one, int) for one in (cap, spent, held))
+    return max(0, cap - spent - held) if are_whole else 0
 
 
 def _page(rows: list[Any], place: Callable[[Any], Any]) -> tuple[list[Any], Any]:

@@ -291,10 +291,23 @@ def test_usage_is_added_up_by_hour_path_model_and_tool(engine: Engine) -> None:
 
 @of(*ALL)
 def test_usage_is_kept_for_four_hundred_days(engine: Engine) -> None:
-    ledger = engine.make()
+    ledger = engine.make(FakeClock(NOON + KEEP_USAGE_S))
     row = HourOfUsage(NOON, "org", "small", "", {"calls": 1})
     ledger.add_usage([row])
     ledger.add_usage([row._replace(hour=NOON + KEEP_USAGE_S - 3600)])
     assert len(ledger.usage()) == 2
     ledger.add_usage([row._replace(hour=NOON + KEEP_USAGE_S)])
     assert [one.hour - NOON for one in ledger.usage()] == [KEEP_USAGE_S - 3600, KEEP_USAGE_S]
+
+
+@of(*ALL)
+def test_usage_of_a_clock_that_is_ahead_makes_no_other_hours_old(engine: Engine) -> None:
+    ledger = engine.make(FakeClock(NOON + 3600))
+    row = HourOfUsage(NOON, "org", "small", "", {"calls": 1})
+    ahead = row._replace(hour=NOON + 2 * KEEP_USAGE_S, path="org2")
+    ledger.add_usage([row])
+    ledger.add_usage([ahead])
+    ledger.add_usage([row._replace(hour=NOON + 3600)])
+    assert [one.hour - NOON for one in ledger.usage()] == [0, 3600, 2 * KEEP_USAGE_S]
+    with pytest.raises(ValueError, match="hour must"):
+        ledger.add_usage([row._replace(hour=3600 << 60)])

@@ -128,7 +128,9 @@ def test_usage_is_added_up_by_hour_path_model_and_tool() -> None:
 
 
 def test_usage_is_kept_for_four_hundred_days() -> None:
-    ledger = Ledger(Clock())
+    clock = Clock()
+    clock.now = HOUR + 400 * DAY
+    ledger = Ledger(clock)
     row = HourOfUsage(HOUR, "acme", "small", "", {"calls": 1})
     ledger.add_usage([row])
     ledger.add_usage([row._replace(hour=HOUR + 399 * DAY)])

@@ -212,3 +212,22 @@ def test_usage_is_told_at_the_end_of_a_process(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", PROGRAM, str(path)], check=True, timeout=300)
     with SqliteLedger(path) as ledger:
         assert [row[3] for row in used(ledger)] == [{"calls": 3, "tokens": 18}]
+
+
+UNAVAILABLE = """
+import os
+from budget_core.ledger.errors import LedgerUnavailableError
+from budget_cpython.ledger.usage_log import UsageLog
+class Down:
+    asked = 0
+    def add_usage(self, rows):
+        self.asked += 1
+        if self.asked > 1:
+            os._exit(7)
+        raise LedgerUnavailableError("down", applied=False)
+UsageLog(Down()).add("org", "small", "", {"calls": 1}, False)
+"""
+
+
+def test_a_process_ends_whose_ledger_cannot_be_told() -> None:
+    subprocess.run([sys.executable, "-c", UNAVAILABLE], check=True, timeout=300)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from budget_core.ledger.errors import BudgetExceededError
 from budget_cpython import Ledger, Limit
 from budget_cpython.ledger.http import AsyncHttpLedger, HttpLedger
 from budget_cpython.ledger.journal import HOUR_S, HourOfUsage, LedgerEvent
@@ -79,6 +80,25 @@ def test_usage_is_added_by_keys_that_may_reserve_or_charge(client: Client, keys:
         assert client("POST", "/v1/usage/c", {"rows": [ROW]}, key).status_code == 403
     (row,) = client.ledger.usage()
     assert row == HourOfUsage(HOUR, "a/b", "small", "", {"calls": 2, "tokens": 40})
+
+
+def test_a_refusal_by_an_account_above_a_keys_shows_only_what_was_left(
+    client: Client, keys: KeyFile
+) -> None:
+    below, every = keys.add("below", "a/b", ["read"]), keys.add("every", "*", ["read"])
+    client.ledger.set_limits("a/b", [])
+    client.ledger.charge("a/other", {"tokens": 93})
+    with pytest.raises(BudgetExceededError):
+        client.ledger.reserve("a/b", {"tokens": 10})
+
+    def limit(key: str) -> Any:
+        (event,) = client("GET", "/v1/events/a/b?kinds=refused", key=key).json()["events"]
+        assert (event["details"]["asked"], event["details"]["times"]) == (10, 1)
+        return event["details"]["limit"]
+
+    assert {name: limit(every)[name] for name in ("cap", "spent")} == {"cap": 100, "spent": 93}
+    shown = {"account": "a", "axis": "tokens", "window": "day", "cap": 7, "spent": 0, "held": 0}
+    assert limit(below) == {**shown, "resets_at": limit(every)["resets_at"]}
 
 
 def test_an_event_with_a_name_takes_a_key_for_every_account(client: Client, keys: KeyFile) -> None:

@@ -26,7 +26,7 @@ _PARAMETERS = {
     "open_holds": "path most now",
     "note": "id events most_events keep_s now forget",
     "events": "path kinds after most",
-    "add_usage": "id usage over forget",
+    "add_usage": "id usage newest keep_s now forget",
     "usage": "path since",
 }
 _MARKS = {"chain": "string_to_array(%s, ' ')"}  # psycopg takes longer over a list

@@ -125,7 +125,7 @@ class RedisJournal:
             self._keys.reply(arguments["id"]),
             *[self._keys.usage(hour) for hour in hours],
         )
-        own = (arguments["over"], _REPLY_MS, *hours, *used)
+        own = (arguments["newest"], arguments["keep_s"], _REPLY_MS, *hours, *used)
         word, over = await self._runner.run("add_usage", keys, script_args.common(arguments, *own))
         for hour in over:
             await self._runner.send(methodcaller("unlink", self._keys.usage(int(hour))))

@@ -119,7 +119,8 @@ class LoadedJournal(LoadedLedger):
             self._db.execute(_USE, (*place, dumps(total)))
             newest = max(newest, hour)
         if new:
-            self._db.execute(_TRIM_USAGE, (newest - KEEP_USAGE_S, TRIMMED + len(new)))
+            over = min(newest, self._time // 1000) - KEEP_USAGE_S
+            self._db.execute(_TRIM_USAGE, (over, TRIMMED + len(new)))
 
     def usage(self, path: str = "", since: int = 0) -> list[HourOfUsage]:
         """Return what was used in hours that began at `since` or later, in Unix seconds."""

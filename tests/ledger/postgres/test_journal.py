@@ -55,7 +55,7 @@ def test_an_operation_that_is_sent_again_counts_once() -> None:
         assert ledger.note([ONE]) == [1]
         for _ in range(2):
             assert again.execute(NOTE.encode()).fetchall() == [(["ok", [2]],)]
-            again.execute(f"SELECT {SCHEMA}.add_usage('other', %s, 0, 0)".encode(), (used,))
+            again.execute(f"SELECT {SCHEMA}.add_usage('other', %s, 0, 0, 0, 0)".encode(), (used,))
         again.commit()
         assert [one.number for one in ledger.events()] == [1, 2]
         assert [one.amounts for one in ledger.usage()] == [{"tokens": 5}]

@@ -148,7 +148,9 @@ def test_old_events_go_a_few_at_a_time_and_numbers_go_on(
 
 def test_usage_is_kept_for_four_hundred_days(path: Path) -> None:
     row = HourOfUsage(HOUR, "org", "small", "", {"calls": 1})
-    with SqliteLedger(path, clock=Clock()) as ledger:
+    clock = Clock()
+    clock.now = HOUR + 400 * DAY
+    with SqliteLedger(path, clock=clock) as ledger:
         ledger.add_usage([row, row._replace(hour=HOUR + 399 * DAY)])
         assert len(ledger.usage()) == 2
         ledger.add_usage([row._replace(hour=HOUR + 400 * DAY)])

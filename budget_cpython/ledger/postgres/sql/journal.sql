@@ -164,9 +164,10 @@ BEGIN
 END $$;
 
 -- Adds usage, a sorted list of hour, path, model, tool and amounts each: so none waits for one that
--- waits for it. Drops hours up to `p_over`.
+-- waits for it. Drops hours that are over `p_keep` seconds old, of the newest hour's age at most: what
+-- a clock that is ahead says makes no others old.
 CREATE OR REPLACE FUNCTION microbudget.add_usage(
-    p_id text, p_usage json, p_over bigint, p_forget integer
+    p_id text, p_usage json, p_newest bigint, p_keep bigint, p_now bigint, p_forget integer
 ) RETURNS jsonb
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 BEGIN
@@ -181,7 +182,8 @@ BEGIN
         ORDER BY one.place, amount.key COLLATE "C"
         ON CONFLICT (hour, path, model, tool, axis)
         DO UPDATE SET amount = known.amount + excluded.amount;
-        DELETE FROM microbudget.usage WHERE hour <= p_over;
+        DELETE FROM microbudget.usage
+        WHERE hour <= least(p_newest, microbudget.clock(p_now) / 1000) - p_keep;
         PERFORM microbudget.forget_replies(p_forget);
     END IF;
     RETURN '["ok", null]';
