@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from budget_core.errors import refuse
 from budget_core.ledger._types import AsyncLedgerProtocol, LedgerProtocol
-from budget_core.ledger.checks import check_amounts, check_path
+from budget_core.ledger.checks import MOST, check_amounts, check_path
 from budget_core.ledger.records import Balance
 from budget_cpython.ledger.selection import check_selected
 from budget_cpython.ledger.selection import is_below as is_below
@@ -37,6 +37,12 @@ class LedgerEvent(NamedTuple):
     name: str = ""
     at: int = 0
     number: int = 0
+
+    @property
+    def times(self) -> int:
+        """How many refusals it stands for."""
+        said = self.details.get("times")
+        return said if type(said) is int and 0 < said <= MOST else 1
 
 
 class OpenHold(NamedTuple):

@@ -33,7 +33,7 @@ class SpendingReport(NamedTuple):
     @property
     def refused(self) -> int:
         """How many calls were refused."""
-        return sum(times_of(one) for one in self.of_kind("refused"))
+        return sum(one.times for one in self.of_kind("refused"))
 
 
 def read_report(ledger: Journal, path: str, since: int, until: int, now: int) -> SpendingReport:
@@ -46,12 +46,6 @@ def read_report(ledger: Journal, path: str, since: int, until: int, now: int) ->
     events = [one for one in _events(ledger, path) if since <= one.at < until]
     accounts = by_urgency(accounts_of(ledger.balances(path), now))
     return SpendingReport(path, since, until, rows, events, accounts)
-
-
-def times_of(event: LedgerEvent) -> int:
-    """Return for how many refusals an event stands."""
-    times = event.details.get("times")
-    return times if isinstance(times, int) and not isinstance(times, bool) and times > 0 else 1
 
 
 def _events(ledger: Journal, path: str, kinds: Sequence[str] = _KINDS) -> Iterable[LedgerEvent]:

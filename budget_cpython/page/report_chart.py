@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from budget_cpython.ledger.journal import HOUR_S, HourOfUsage
-from budget_cpython.ops.report import SpendingReport, times_of
+from budget_cpython.ops.report import SpendingReport
 from budget_cpython.ops.spending import DAY_S
 from budget_cpython.ops.words import short_amount
 
@@ -74,7 +74,7 @@ def report_chart(report: SpendingReport) -> ReportChart | None:
     for event in report.events:
         at = (event.at - first) // size
         if event.kind == "refused":
-            refused[at] += times_of(event)
+            refused[at] += event.times
         elif event.kind == "threshold":
             crossed[at] += 1
     step = WIDTH / count

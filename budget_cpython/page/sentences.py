@@ -44,7 +44,7 @@ def _refusal(event: LedgerEvent, sees: Callable[[str], bool]) -> RefusalRow:
     window = _text(limit.get("window"))
     cap, spent, held = (_whole(limit.get(name)) for name in ("cap", "spent", "held"))
     asked, resets_at = _whole(said.get("asked")), _whole(limit.get("resets_at"))
-    times, would = _whole(said.get("times")) or 1, _text(said.get("would"))
+    times, would = event.times, _text(said.get("would"))
     if not axis:
         return RefusalRow(event.at, event.account, account, "", "", times, None, would)
     wanted = f"asked for {amount_words(axis, asked)}" if asked is not None else "asked for more"
@@ -82,11 +82,6 @@ def change(event: LedgerEvent) -> str:
 def who(event: LedgerEvent) -> str:
     """Return who caused an event, as far as it is known."""
     return printable(_text(event.details.get("by")))
-
-
-def is_dead(event: LedgerEvent) -> bool:
-    """Tell whether an event is of an alert that could not be delivered."""
-    return event.kind == "alert" and event.details.get("state") == "dead"
 
 
 def _limits(said: dict[str, Any]) -> str:

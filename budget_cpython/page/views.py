@@ -5,13 +5,15 @@ from heapq import nlargest
 from typing import Any, NamedTuple
 
 from budget_core.ledger.records import Balance
+from budget_cpython.alerts.alert_log import ALERT, undelivered
 from budget_cpython.ledger.journal import HOUR_S, HourOfUsage, LedgerEvent
 from budget_cpython.ops.account_tree import AccountStatus
 from budget_cpython.ops.forecast import NEAR, OVER, LimitStatus, limit_status
+from budget_cpython.ops.spending import Spending, spending_by
 from budget_cpython.page.charts import BurnDown, burn_down, has_chart
 from budget_cpython.page.doors import PageReader
-from budget_cpython.page.sentences import grouped, is_dead, refusal
-from budget_cpython.page.watch import MOST_EVENTS, MOST_HOLDS, Snapshot
+from budget_cpython.page.sentences import grouped, refusal
+from budget_cpython.page.watch import MOST_EVENTS, MOST_HOLDS, Snapshot, first_hour
 from budget_cpython.serve.operations import left_only
 
 PAGE = 100  # accounts
@@ -60,7 +62,7 @@ def overview(
     refused = refusals_by_account(snapshot)  # some have a little left, but too little for a call
     stopped = [one for one in ranked if one.state != OVER and one.path in refused]
     stopped.sort(key=lambda account: -refused[account.path])
-    since = _since(snapshot.at, hours)
+    since = first_hour(snapshot.at, hours)
     return {
         "totals": {"accounts": len(ranked), "over": len(over), "early": early}
         | {"near": near, "holds": len(snapshot.holds), "refused": sum(refused.values())},
@@ -86,7 +88,7 @@ def one_account(
 ) -> dict[str, Any]:
     """Return what the view of one account shows; `snapshot` is of it and all below it."""
     account = snapshot.accounts.get(path)
-    since = _since(snapshot.at, hours)
+    since = first_hour(snapshot.at, hours)
     above = [row if reader.sees(row.account) else left_only(row) for row in chain]
     charts = [
         (status, burn_down(status, rows or [], since, snapshot.at))
@@ -166,45 +168,37 @@ def spending(rows: Sequence[HourOfUsage] | None) -> dict[str, Any]:
         return {"spend": None}
     models = [row for row in rows if not row.tool]
     tools = [row for row in rows if row.tool]
-    return {
-        "spend": [
-            ("Models", "model", _spenders(models, lambda row: row.model or "unknown")),
-            ("Accounts", "account", _spenders(models, lambda row: row.path)),
-            ("Tools", "tool", _spenders(tools, lambda row: row.tool)),
-        ]
-    }
+    tables = (
+        ("Models", "model", models),
+        ("Accounts", "account", models),
+        ("Tools", "tool", tools),
+    )
+    found = [(title, name, _spenders(spending_by(used, [name]))) for title, name, used in tables]
+    return {"spend": found}
 
 
-def _spenders(rows: Iterable[HourOfUsage], name_of: Callable[[HourOfUsage], str]) -> list[SpendRow]:
-    sums: dict[str, list[int]] = {}
-    for row in rows:
-        total = sums.setdefault(name_of(row), [0, 0, 0])
-        used = row.amounts
-        total[0] += used.get("nano_usd", 0)
-        total[1] += used.get("tokens", 0)
-        total[2] += used.get("tool_calls", 0) if row.tool else used.get("calls", 0)
-    order = sorted(sums, key=lambda name: (*(-amount for amount in sums[name]), name))
-    shown, rest = order[:MOST_SPENDERS], order[MOST_SPENDERS:]
-    place = next((at for at in range(3) if any(sums[name][at] for name in shown)), 0)
-    most = max((sums[name][place] for name in shown), default=0) or 1
-    found = []
-    for name in shown:
-        nano_usd, tokens, calls = sums[name]
-        share = _MOST_SHARE * sums[name][place] // most
-        found.append(SpendRow(name, nano_usd, tokens, calls, share, True))
+def _spenders(found: Sequence[Spending]) -> list[SpendRow]:
+    shown, rest = found[:MOST_SPENDERS], found[MOST_SPENDERS:]
+    place = next((at for at in range(3) if any(one.rank[at] for one in shown)), 0)
+    most = max((one.rank[place] for one in shown), default=0) or 1
+    rows = []
+    for one in shown:
+        share = _MOST_SHARE * one.rank[place] // most
+        rows.append(SpendRow(one.names[0] or "unknown", *one.rank, share, True))
     if rest:
-        nano_usd, tokens, calls = (sum(sums[name][at] for name in rest) for at in range(3))
-        found.append(SpendRow(f"{len(rest)} others", nano_usd, tokens, calls, 0, False))
-    return found
+        nano_usd, tokens, calls = (sum(one.rank[at] for one in rest) for at in range(3))
+        rows.append(SpendRow(f"{len(rest)} others", nano_usd, tokens, calls, 0, False))
+    return rows
 
 
 def log_of(snapshot: Snapshot, sees: Callable[[str], bool]) -> dict[str, Any]:
-    """Return the last refusals and changes, the newest first, and the oldest holds."""
-    changes: list[LedgerEvent] = [one for one in snapshot.changes if one.kind != "alert"]
+    """Return the last refusals, changes and dead alerts, the newest first, and the oldest holds."""
+    dead = [one for one in undelivered(snapshot.changes) if not one.is_pending]
+    changes: list[LedgerEvent] = [one for one in snapshot.changes if one.kind != ALERT]
     return {
         "refusals": grouped(refusal(one, sees) for one in reversed(snapshot.refusals))[:MOST_ROWS],
         "changes": changes[: -MOST_ROWS - 1 : -1],
-        "dead": [one for one in reversed(snapshot.changes) if is_dead(one)][:MOST_ROWS],
+        "dead": dead[: -MOST_ROWS - 1 : -1],
         "holds": snapshot.holds[:MOST_ROWS],
         "hold_count": len(snapshot.holds),
     }
@@ -214,8 +208,7 @@ def refusals_by_account(snapshot: Snapshot) -> dict[str, int]:
     """Return how many calls of each account were refused in the last hour."""
     found: dict[str, int] = {}
     for event in _lately(snapshot):
-        times = event.details.get("times")
-        found[event.account] = found.get(event.account, 0) + (times if type(times) is int else 1)
+        found[event.account] = found.get(event.account, 0) + event.times
     return found
 
 
@@ -223,7 +216,3 @@ def _lately(snapshot: Snapshot) -> Iterable[LedgerEvent]:
     for event in snapshot.refusals:
         if event.kind == "refused" and event.at > snapshot.at - HOUR_S:
             yield event
-
-
-def _since(now: int, hours: int) -> int:
-    return (now // HOUR_S - hours + 1) * HOUR_S

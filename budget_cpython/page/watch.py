@@ -27,6 +27,11 @@ _AT_ONCE = 2  # readings of a ledger
 _SHARE = 5  # a reading is kept for so many times as long as it took
 
 
+def first_hour(now: int, hours: int) -> int:
+    """Return when the first of the last hours began, in Unix seconds; the running one counts."""
+    return (now // HOUR_S - hours + 1) * HOUR_S
+
+
 class Snapshot:
     """What a ledger shows of some accounts at a moment, `at` in Unix seconds."""
 
@@ -128,7 +133,7 @@ class LedgerWatch:
 
     async def usage(self, path: str, hours: int) -> list[HourOfUsage]:
         """Return what was used in the last hours, the running one included; `LedgerError`."""
-        since = (self.now() // HOUR_S - hours + 1) * HOUR_S
+        since = first_hour(self.now(), hours)
 
         async def ask() -> list[HourOfUsage]:
             found: list[HourOfUsage] = await self.ledger.call("usage", path, since)

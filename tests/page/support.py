@@ -156,6 +156,8 @@ def note_a_day(ledger: Ledger, model: str = "gpt-5", tool: str = "search") -> No
             HourOfUsage(NOON - 30 * HOUR, "acme/ops", "yesterday", "", used(1, 1, 1)),
         ]
     )
+    dead: dict[str, object] = {"of": "threshold/x", "number": 1, "to": "ops", "attempt": 7}
+    dead |= {"state": "dead", "until": NOON, "reason": "HTTP 500"}
     limit = {"account": "acme/lab/ann", "axis": "nano_usd", "window": "day", "cap": 10**9}
     limit |= {"spent": 1_250_000_000, "held": 0, "resets_at": NOON + 12 * HOUR}
     above = {**limit, "account": "acme/lab", "cap": 10**10, "spent": 8 * 10**9}
@@ -165,7 +167,7 @@ def note_a_day(ledger: Ledger, model: str = "gpt-5", tool: str = "search") -> No
             LedgerEvent("refused", "acme/lab/ann", {"limit": limit, "asked": 30_000_000}),
             LedgerEvent("refused", "acme/lab/ann", {"limit": above, "asked": None, "times": 4}),
             LedgerEvent("limits", "acme/ops", {"before": before, "after": after, "by": "key eve"}),
-            LedgerEvent("alert", "acme/lab", {"to": "ops", "state": "dead", "attempt": 6}),
+            LedgerEvent("alert", "acme/lab", dead, "alert/1/ops/7/dead"),
         ]
     )
 

@@ -112,7 +112,7 @@ def test_who_is_over_is_said_first(visitor: Visitor) -> None:
     totals = page.part("totals").text
     assert "Accounts 5 Over a limit 1" in totals
     assert "Refused, last hour 5 Open holds 1" in totals
-    assert "alert to ops dead, attempt 6" in totals
+    assert "alert to ops dead, attempt 7" in totals
 
 
 def test_an_account_that_is_refused_with_a_little_left_is_said_too() -> None:
