@@ -2,6 +2,7 @@
 
 import json
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -46,8 +47,7 @@ class Behind:
 
             do_GET = do_POST = do_DELETE = handle_request  # noqa: N815 - its names
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -57,6 +57,16 @@ class Behind:
     def __exit__(self, *error: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    """A server that prints what went wrong in it, but for clients that left."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class Request(BaseHTTPRequestHandler):
