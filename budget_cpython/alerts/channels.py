@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +13,7 @@ from budget_core.ledger.checks import check_path
 from budget_cpython.alerts.signature import signing_key
 from budget_cpython.ledger.journal import LedgerEvent, is_below
 from budget_cpython.secret_source import read_secret
+from budget_cpython.toml_file import read_toml
 
 FORMATS = ("cloudevents", "alertmanager", "slack", "apprise")
 EVERY_ACCOUNT = "**"
@@ -80,12 +80,7 @@ def read_alerts(path: str, needed: bool = True) -> list[AlertChannel]:
     Raises `ValueError` for what is malformed, `ImportError` without what a format needs, and
     `OSError`.
     """
-    with open(path, "rb") as file:
-        try:
-            said = tomllib.load(file)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path!r} is not TOML: {error}") from error
-    channels = alert_channels(said)
+    channels = alert_channels(read_toml(path))
     if needed and not channels:
         raise ValueError(f"{path!r} has no [[alerts]]")
     return channels

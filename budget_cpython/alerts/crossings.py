@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 
 from budget_core.ledger.records import Balance
+from budget_core.ledger.window_words import rolling_seconds
 from budget_core.wall_clock import DAY
 from budget_cpython.alerts.channels import AlertChannel
 from budget_cpython.ledger.journal import JournaledLedger, LedgerEvent
@@ -82,7 +83,7 @@ class CrossingWatch:
         """Yield the balances of windows that ended since the last look, at the first in a day."""
         since: dict[str, dict[tuple[str, str], int]] = {}
         for row in balances:
-            if row.limit is None or row.window.startswith("rolling "):
+            if row.limit is None or rolling_seconds(row.window):
                 continue  # what a rolling window counts is still there
             before = self._windows.get((row.account, row.axis, row.window), now - DAY)
             if before < row.begins_at and self._wants(row.account)[0]:
@@ -101,8 +102,8 @@ def _event(kind: str, row: Balance, share: str = "", **more: int | None) -> Ledg
     one crossing in each of its lengths.
     """
     begins_at = row.begins_at
-    if row.window.startswith("rolling "):
-        begins_at -= begins_at % int(row.window[8:].partition("/")[0])
+    if seconds := rolling_seconds(row.window):
+        begins_at -= begins_at % seconds
     rest = f"{row.axis}/{row.window}/{begins_at}/{share}{row.limit}"
     account = row.account
     if len(account) + len(rest) > _LONGEST:

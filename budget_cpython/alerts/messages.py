@@ -2,12 +2,11 @@
 
 import hashlib
 import json
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from budget_core.until import until
 from budget_cpython.ledger.journal import LedgerEvent
-from budget_cpython.ops.words import amount_words, limit_text
+from budget_cpython.ops.words import amount_words, limit_text, time_text
 
 TYPE = "io.github.microbudget."
 _ALERT_NAMES = {
@@ -77,7 +76,7 @@ def _cloud_event(message: AlertMessage) -> dict[str, Any]:
         "id": message.id,
         "source": message.source,
         "type": TYPE + event.kind,
-        "time": _rfc3339(event.at),
+        "time": time_text(event.at),
         "datacontenttype": "application/json",
         "data": {"account": event.account, **event.details, "text": message.text},
     }
@@ -100,7 +99,7 @@ def _alertmanager(message: AlertMessage, channel: str) -> dict[str, Any]:
         "status": "firing",
         "labels": labels,
         "annotations": annotations,
-        "startsAt": _rfc3339(event.at),
+        "startsAt": time_text(event.at),
         "endsAt": _NO_TIME,
         "generatorURL": "",
         "fingerprint": hashlib.sha256(message.id.encode()).hexdigest()[:16],
@@ -117,7 +116,3 @@ def _alertmanager(message: AlertMessage, channel: str) -> dict[str, Any]:
         "externalURL": "",
         "alerts": [alert],
     }
-
-
-def _rfc3339(at: int) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 from budget_core.ledger.records import Balance
 from budget_core.ledger.window_words import rolling_seconds
+from budget_cpython.ledger.journal import HOUR_S
 
 FINE, NEAR, OVER = "fine", "near", "over"
 NEAR_PERCENT = 80
 LEAST_S = 300  # of a window, before its rate means anything
 LEAST_PERCENT = 10  # of a limit
-HOUR_S = 3600
 _RANKS = {FINE: 0, NEAR: 1, OVER: 3}  # limits that end early are 2
 
 

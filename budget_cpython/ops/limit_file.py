@@ -1,7 +1,6 @@
 """Limits of accounts in a TOML file, as `microbudget proxy --settings` takes it."""
 
 import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ from budget_core.ledger.checks import check_path
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.limit_parser import parse_limits
 from budget_cpython.ops.words import limit_text, limits_text
+from budget_cpython.toml_file import read_toml
 
 _TABLES = ("accounts", "alerts", "prices", "deployments")
 
@@ -26,11 +26,7 @@ def read_limit_file(path: str) -> dict[str, list[Limit]]:
     Other settings of accounts, and the tables of the proxy and of alerts, are left to those.
     Raises `ValueError`, which names the account, and `OSError`.
     """
-    with open(path, "rb") as file:
-        try:
-            said = tomllib.load(file)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path!r} is not TOML: {error}") from error
+    said = read_toml(path)
     for name in said:
         if name not in _TABLES:
             raise ValueError(f'{path!r} has {name!r}: limits are in [accounts."PATH"]')

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from budget_core.ledger.records import Balance
+from budget_cpython.ledger.journal import HOUR_S
 from budget_cpython.ops.account_tree import Place
 
 _SPAN_S = 300  # a rate is that of the last minutes
 _LEAST_S = 10
-_HOUR_S = 3600
 _MOST = 64  # samples of a limit
 
 Sample = tuple[int, int]  # when, in Unix seconds, and how much was spent
@@ -43,7 +43,7 @@ class RecentRates:
         for place, samples in self._samples.items():
             (first, before), (last, spent) = samples[0], samples[-1]
             if last - first >= _LEAST_S:
-                found[place] = (spent - before) * _HOUR_S // (last - first)
+                found[place] = (spent - before) * HOUR_S // (last - first)
         return found
 
     def steps(self, place: Place, most: int) -> list[int]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from budget_cpython.ledger.journal import HOUR_S, HourOfUsage
 from budget_cpython.ops.report import SpendingReport
-from budget_cpython.ops.spending import Spending, spending_by, time_text, total_of
+from budget_cpython.ops.spending import Spending, spending_by, total_of
+from budget_cpython.ops.words import time_text
 
 AXES = ("nano_usd", "tokens", "calls", "tool_calls")
 _NANO = 10**9

@@ -1,19 +1,19 @@
 """What was used, by account, model, tool and time, for reports."""
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from budget_core.errors import refuse
+from budget_core.wall_clock import DAY
 from budget_cpython.ledger.journal import HOUR_S, HourOfUsage
+from budget_cpython.ops.words import time_text
 
-DAY_S = 86_400
 _TEXTS: Mapping[str, Callable[[HourOfUsage], str]] = {
     "account": lambda row: row.path,
     "model": lambda row: row.model,
     "tool": lambda row: row.tool,
     "hour": lambda row: time_text(row.hour - row.hour % HOUR_S),
-    "day": lambda row: time_text(row.hour - row.hour % DAY_S)[:10],
+    "day": lambda row: time_text(row.hour - row.hour % DAY)[:10],
 }
 COLUMNS = tuple(_TEXTS)
 TIMES = ("hour", "day")
@@ -71,8 +71,3 @@ def add_to(total: dict[str, int], amounts: Mapping[str, int]) -> None:
     """Add amounts to a sum, axis by axis."""
     for axis in amounts:
         total[axis] = total.get(axis, 0) + amounts[axis]
-
-
-def time_text(at: int) -> str:
-    """Return a Unix second as ISO 8601 has it, in UTC."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))

@@ -1,5 +1,6 @@
 """Amounts, limits and times as operators read them."""
 
+import time
 from collections.abc import Iterable
 
 from budget_core.ledger.checks import AXES
@@ -86,3 +87,8 @@ def duration(seconds: float) -> str:
     if whole < 7200:
         return f"{whole // 60} min"
     return f"{whole // 3600} h {whole // 60 % 60} min"
+
+
+def time_text(at: int) -> str:
+    """Return a Unix second as ISO 8601 and RFC 3339 have it, in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from budget_core.ledger.records import Balance
+from budget_core.ledger.window_words import rolling_seconds
 from budget_core.until import stamp
 from budget_cpython.ledger.journal import HOUR_S, HourOfUsage
 from budget_cpython.ledger.selection import is_below
@@ -30,7 +31,7 @@ class BurnDown(NamedTuple):
 def has_chart(status: LimitStatus) -> bool:
     """Tell whether a limit is of a window with a beginning and an end, and of more than nothing."""
     row = status.balance
-    return bool(row.limit) and row.resets_at is not None and not row.window.startswith("rolling ")
+    return bool(row.limit) and row.resets_at is not None and not rolling_seconds(row.window)
 
 
 class _Frame(NamedTuple):

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from budget_core.wall_clock import DAY
 from budget_cpython.ledger.journal import HOUR_S, HourOfUsage
 from budget_cpython.ops.report import SpendingReport
-from budget_cpython.ops.spending import DAY_S
 from budget_cpython.ops.words import short_amount
 
 WIDTH, HEIGHT = 960, 220
@@ -57,7 +57,7 @@ def report_chart(report: SpendingReport) -> ReportChart | None:
     axis = next((axis for axis in ("nano_usd", "tokens", "calls") if _used(rows, axis)), None)
     if axis is None:
         return None
-    size = HOUR_S if report.until - report.since <= MOST_HOURS * HOUR_S else DAY_S
+    size = HOUR_S if report.until - report.since <= MOST_HOURS * HOUR_S else DAY
     first = report.since - report.since % size
     count = -(-(report.until - first) // size)
     sums: dict[tuple[int, str], int] = {}

@@ -1,6 +1,5 @@
 """The settings of accounts: the command's options, and those of a file for some accounts."""
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +12,7 @@ from budget_cpython.adapters.account import BudgetAccount
 from budget_cpython.ledger.limit_parser import check_counted, parse_limits
 from budget_cpython.price_table import PriceTable, check_deployments
 from budget_cpython.proxy.accounts import Rules
+from budget_cpython.toml_file import read_toml
 
 # what may be said of an account, with what it must be
 SAID: dict[str, tuple[type, ...]] = {
@@ -111,13 +111,7 @@ def read_settings(path: str | None, everywhere: Mapping[str, Any], account: str)
 
     Raises `ValueError` for what is malformed, and `OSError`.
     """
-    said: dict[str, Any] = {}
-    if path is not None:
-        with open(path, "rb") as file:
-            try:
-                said = tomllib.load(file)
-            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-                raise ValueError(f"{path!r} is not TOML: {error}") from error
+    said = {} if path is None else read_toml(path)
     for name in said:
         if name not in ("accounts", "prices", "deployments", "alerts"):
             raise ValueError(

@@ -7,19 +7,21 @@ import sys
 import time
 from typing import Any
 
+from budget_core.log import printable
 from budget_core.until import stamp
+from budget_core.wall_clock import DAY
 from budget_cpython.cli.ops.command import add_command, opened_ledger
 from budget_cpython.cli.ops.screen import FAINT, HEAD, Line, Screen, cell, lay_out
 from budget_cpython.ops.report import SpendingReport, read_report
 from budget_cpython.ops.report_tables import as_csv, as_focus, as_json
-from budget_cpython.ops.spending import COLUMNS, check_columns, spending_by
+from budget_cpython.ops.spending import COLUMNS, TIMES, check_columns, spending_by
 from budget_cpython.ops.words import short_amount
 from budget_cpython.plain_file import replace_file
 from budget_cpython.wall_clock import WALL
 
 FORMATS = ("html", "csv", "json", "focus")
-_UNITS = {"min": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_TIMES = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%SZ")
+_UNITS = {"min": 60, "h": 3600, "d": DAY, "w": 7 * DAY}
+_FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%SZ")
 _BY = ("account", "model")
 _SHOWN = 30
 _ABOUT = """\
@@ -111,7 +113,7 @@ def _written(report: SpendingReport, kind: str, by: tuple[str, ...]) -> str:
 def _lines(report: SpendingReport, by: tuple[str, ...]) -> list[Line]:
     """Return the lines of a table for a terminal."""
     found = spending_by(report.rows, by)
-    shown = found if any(name in ("hour", "day") for name in by) else found[:_SHOWN]
+    shown = found if any(name in TIMES for name in by) else found[:_SHOWN]
     title = f"{report.path or 'all accounts'}, {stamp(report.since)} to {stamp(report.until)}"
     lines: list[Line] = [cell(title, HEAD)]
     if report.refused:
@@ -134,8 +136,6 @@ def _lines(report: SpendingReport, by: tuple[str, ...]) -> list[Line]:
 
 
 def _shown(name: str) -> str:
-    from budget_core.log import printable
-
     return printable(name) or "-"
 
 
@@ -144,7 +144,7 @@ def _time(option: str, text: str, now: int) -> int:
     found = re.fullmatch(r"([0-9]{1,6}) ?(min|h|d|w)", text)
     if found:
         return max(0, now - int(found[1]) * _UNITS[found[2]])
-    for form in _TIMES:
+    for form in _FORMS:
         try:
             return max(0, calendar.timegm(time.strptime(text, form)))
         except (ValueError, OverflowError):

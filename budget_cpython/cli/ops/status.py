@@ -7,6 +7,7 @@ from typing import Any
 
 from budget_core.log import printable
 from budget_core.until import stamp, until
+from budget_core.wall_clock import DAY
 from budget_cpython.alerts.alert_log import ALERT, AlertStatus, undelivered
 from budget_cpython.cli.ops.command import (
     add_command,
@@ -36,7 +37,7 @@ from budget_cpython.wall_clock import WALL
 
 MOST_LIMITS = 40  # shown without --all
 HAS_LIMIT_OVER = 3
-_ALERTS_S = 7 * 86_400  # for which an alert that was not delivered is shown
+_ALERTS_S = 7 * DAY  # for which an alert that was not delivered is shown
 _MOST_ALERTS = 10
 _LONGEST_LIMIT = 24
 _LONGEST_NARROW = 17

@@ -6,6 +6,7 @@ from typing import Any
 
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Balance
+from budget_core.wall_clock import DAY
 from budget_cpython.cli.ops.command import add_command, opened_ledger, print_json
 from budget_cpython.cli.ops.screen import FAINT, HEAD, ORANGE, Line, Screen, cell, cut, lay_out
 from budget_cpython.cli.service_options import count
@@ -70,7 +71,7 @@ def _suggestions(
     ledger: Any, path: str, rows: Sequence[Balance], now: int, headroom: int
 ) -> Iterator[LimitSuggestion]:
     """Yield the suggestions for each account, those of its own limits first."""
-    daily = suggest_daily(ledger.usage(path, now - _DAYS * 86_400), now, headroom)
+    daily = suggest_daily(ledger.usage(path, now - _DAYS * DAY), now, headroom)
     counted: dict[str, list[Balance]] = {}
     for row in rows:
         counted.setdefault(row.account, []).append(row)
