@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from budget_cpython.ledger.selection import is_below
 from budget_cpython.serve.addresses import check_local
-from budget_cpython.serve.keys import EVERY_ACCOUNT, Key, KeyFile, KeyFileError
+from budget_cpython.serve.keys import Key, KeyFile, KeyFileError
 
 SESSION_S = 12 * 3600
 log = logging.getLogger("microbudget.serve")
@@ -103,9 +103,8 @@ class KeyDoor:
             return None
         if not hmac.compare_digest(mark.encode(), self._mark(key, ends_at).encode()):
             return None
-        path = "" if key.account == EVERY_ACCOUNT else key.account
         form_token = _digest(self._secret, f"form {session}")
-        return PageReader(f"key {key.name}", path, "limits" in key.rights, form_token)
+        return PageReader(f"key {key.name}", key.path, "limits" in key.rights, form_token)
 
     def sign_in(self, request: Request, key: str) -> str | None:
         """Return a new session for a key, or `None` for one that may not read."""

@@ -8,7 +8,8 @@ from budget_core.ledger.checks import chain, check_path
 from budget_cpython.page.doors import Door, KeyDoor, OpenDoor
 from budget_cpython.proxy.headers import key_of
 from budget_cpython.serve.addresses import check_local
-from budget_cpython.serve.keys import EVERY_ACCOUNT, Key, KeyFile, KeyFileError
+from budget_cpython.serve.bearer import check_right, known_key
+from budget_cpython.serve.keys import Key, KeyFile
 
 KEY_HEADER = "x-microbudget-key"
 ACCOUNT_HEADER = "x-microbudget-account"
@@ -61,22 +62,18 @@ class Access:
                 return asked or self.account, True
             raise HTTPException(403, f"{ACCOUNT_HEADER} must be {self.account!r} or below it")
         key, is_apart = self._check_key(self._keys, headers)
-        if key.account == EVERY_ACCOUNT:
+        if not key.path:
             return asked or self.account, is_apart
         if asked is not None and not key.covers(asked):
             raise HTTPException(
                 403, f"key {key.name!r} is for {key.account!r} and accounts below it"
             )
-        return asked or key.account, is_apart
+        return asked or key.path, is_apart
 
     def _check_key(self, keys: KeyFile, headers: Mapping[str, str]) -> tuple[Key, bool]:
         own = headers.get(KEY_HEADER)
-        try:
-            key = keys.check(key_of(headers) if own is None else own.strip())
-        except KeyFileError as error:
-            raise HTTPException(503, "the keys cannot be read now") from error
+        key = known_key(keys, key_of(headers) if own is None else own)
         if key is None:
             raise HTTPException(401, "send a key of this proxy, where an API key goes")
-        if "reserve" not in key.rights:
-            raise HTTPException(403, f"key {key.name!r} lacks the right 'reserve'")
+        check_right(key, "reserve")
         return key, own is not None

@@ -20,7 +20,7 @@ from budget_core.ledger.errors import BudgetExceededError, LedgerError
 from budget_cpython.serve.bearer import authenticate, check_right
 from budget_cpython.serve.devices import HEADER, DeviceReports, parse_report
 from budget_cpython.serve.error_responses import error_response, ledger_error_response
-from budget_cpython.serve.keys import EVERY_ACCOUNT, Key, KeyFile
+from budget_cpython.serve.keys import Key, KeyFile
 from budget_cpython.serve.openapi import describe
 from budget_cpython.serve.operations import OPERATIONS, AuthorizedRequest, Operation, urls_of
 from budget_cpython.serve.request_body import parse_object, read_body_first
@@ -185,7 +185,7 @@ def _check_right(operation: Operation, key: Key, path: str) -> None:
     check_right(key, operation.right)
     if path and not key.covers(path):
         raise HTTPException(403, f"{reach} and the accounts below it")
-    if operation.right == "limits" and not path and key.account != EVERY_ACCOUNT:
+    if operation.right == "limits" and not path and key.path:
         raise HTTPException(403, f"{reach}, not for every account")
 
 

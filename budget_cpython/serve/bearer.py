@@ -17,16 +17,21 @@ def authenticate(keys: KeyFile | None, headers: Mapping[str, str]) -> Key | None
         check_local(headers)
         return None
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    try:
-        key = keys.check(token.strip()) if scheme.lower() == "bearer" else None
-    except KeyFileError as error:
-        log.error("%s", error)
-        again = {"Retry-After": "1"}
-        raise HTTPException(503, "the keys cannot be read now", again) from error
+    key = known_key(keys, token) if scheme.lower() == "bearer" else None
     if key is None:
         text = "send a known key, as in Authorization: Bearer KEY"
         raise HTTPException(401, text, {"WWW-Authenticate": "Bearer"})
     return key
+
+
+def known_key(keys: KeyFile, token: str) -> Key | None:
+    """Return the key of a token, or `None` if it is unknown; `HTTPException`."""
+    try:
+        return keys.check(token.strip())
+    except KeyFileError as error:
+        log.error("%s", error)
+        again = {"Retry-After": "1"}
+        raise HTTPException(503, "the keys cannot be read now", again) from error
 
 
 def check_right(key: Key | None, right: str) -> None:

@@ -9,7 +9,6 @@ from budget_core.errors import refuse
 from budget_cpython.ledger.journal import HourOfUsage, LedgerEvent
 from budget_cpython.serve.devices import ROOT
 from budget_cpython.serve.error_responses import may_see
-from budget_cpython.serve.keys import EVERY_ACCOUNT
 from budget_cpython.serve.operations import AuthorizedRequest, Json, operation, show_balance
 
 MOST_ROWS = 1000  # of a page, but for the rest of an account's or an hour's
@@ -57,8 +56,7 @@ async def usage(call: AuthorizedRequest) -> Json:
 async def note(call: AuthorizedRequest) -> Json:
     """Append events of the account; one with a name, which is noted once, takes a key for all."""
     found = [LedgerEvent(row.pop("kind", ""), call.path, **row) for row in _rows(call, "events")]
-    everywhere = call.key is None or call.key.account == EVERY_ACCOUNT
-    if not everywhere and any(event.name for event in found):
+    if call.key is not None and call.key.path and any(event.name for event in found):
         raise HTTPException(403, "an event with a name takes a key for every account")
     return {"numbers": await call.ledger.call("note", found)}
 
@@ -92,9 +90,7 @@ def _rows(call: AuthorizedRequest, name: str) -> list[Json]:
 
 def _selected(call: AuthorizedRequest) -> str:
     """Return the path that a request reads: the key's account where it names none."""
-    if call.path or call.key is None or call.key.account == EVERY_ACCOUNT:
-        return call.path
-    return call.key.account
+    return call.path or ("" if call.key is None else call.key.path)
 
 
 def _is_shown(call: AuthorizedRequest, path: str) -> bool:

@@ -20,6 +20,7 @@ from budget_core.errors import BudgetError, StoreError, refuse
 from budget_core.ledger.checks import check_path
 from budget_cpython.file_lock import FileLock
 from budget_cpython.ledger.journal import LedgerEvent
+from budget_cpython.ledger.selection import is_below
 from budget_cpython.plain_file import read_plain, replace_file
 
 RIGHTS = ("reserve", "charge", "read", "limits")
@@ -65,9 +66,14 @@ class Key:
         if type(self.made_at) is not int or not 0 <= self.made_at < _YEAR_10000:
             refuse("made_at", "Unix seconds", self.made_at)
 
+    @property
+    def path(self) -> str:
+        """The account that it is for, with all below it; empty for every account."""
+        return "" if self.account == EVERY_ACCOUNT else self.account
+
     def covers(self, path: str) -> bool:
         """Tell whether an account is the key's own, or below it."""
-        return self.account in (EVERY_ACCOUNT, path) or path.startswith(self.account + "/")
+        return is_below(path, self.path)
 
 
 class KeyFile:
@@ -182,9 +188,8 @@ def _version(status: os.stat_result) -> tuple[int, ...]:
 
 
 def _change(key: Key, change: str) -> LedgerEvent:
-    account = "" if key.account == EVERY_ACCOUNT else key.account
     details = {"key": key.name, "change": change, "account": key.account, "rights": [*key.rights]}
-    return LedgerEvent("keys", account, details, f"keys/{key.name}/{key.digest[:16]}/{change}")
+    return LedgerEvent("keys", key.path, details, f"keys/{key.name}/{key.digest[:16]}/{change}")
 
 
 def _name_of(token: str) -> str:

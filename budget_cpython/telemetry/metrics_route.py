@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -12,7 +13,8 @@ from budget_core.errors import BudgetError
 from budget_core.ledger.records import Balance
 from budget_cpython.serve.bearer import authenticate, check_right
 from budget_cpython.serve.devices import ROOT
-from budget_cpython.serve.keys import EVERY_ACCOUNT, KeyFile
+from budget_cpython.serve.error_responses import may_see
+from budget_cpython.serve.keys import KeyFile
 from budget_cpython.serve.served_ledger import ServedLedger
 from budget_cpython.telemetry.observing import tell_late
 from budget_cpython.telemetry.prometheus import PrometheusObserver
@@ -35,14 +37,14 @@ def metrics_route(
             check_right(key, "read")
         except HTTPException as error:
             return Response(error.detail + "\n", error.status_code, error.headers, "text/plain")
-        account = "" if key is None or key.account == EVERY_ACCOUNT else key.account
+        account = "" if key is None else key.path
         rows = [] if ledger is None else await _balances(ledger, account)
         tell_late()
         accept = request.headers.get("accept", "")
         page, kind = await asyncio.to_thread(
             observer.page,
             rows,
-            lambda path: key is None or key.covers(path),
+            partial(may_see, key),
             not account,
             accept,
         )
