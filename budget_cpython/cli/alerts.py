@@ -11,13 +11,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from budget_core.ledger.errors import LedgerUnavailableError
-from budget_cpython.cli.ops.command import add_command, ledger_url, opened_ledger
+from budget_cpython.cli.ops.command import add_command, check_ledger, ledger_url, opened_ledger
 from budget_cpython.cli.service_options import (
     add_number,
     run_command,
     seconds,
-    warn,
 )
 
 if TYPE_CHECKING:
@@ -124,7 +122,7 @@ def _watch(options: argparse.Namespace) -> int:
     from budget_cpython.alerts.watch import AlertWatch
 
     channels = read_channels(options.file)
-    with opened_ledger(options, create=True) as ledger:
+    with opened_ledger(options) as ledger:
         watch = AlertWatch(ledger, channels)
         try:
             if options.once:
@@ -133,23 +131,13 @@ def _watch(options: argparse.Namespace) -> int:
                 text += f"attempts failed: {done.failed}"
                 print(json.dumps(done._asdict()) if options.json else text)
                 return 1 if done.failed else 0
-            _check_ledger(ledger, ledger_url(options))
+            check_ledger(lambda: ledger.limits("readyz"), ledger_url(options))
             stop = _told_to_stop()
             print("watching for", ", ".join(channel.name for channel in channels), flush=True)
             watch.look_until(stop, options.every)
         finally:
             watch.close()
     return 0
-
-
-def _check_ledger(ledger: Any, url: str) -> None:
-    """Ask a ledger once: a file that cannot be used is an error at once, a server a warning."""
-    try:
-        ledger.limits("readyz")
-    except LedgerUnavailableError as error:
-        if url.startswith("sqlite:"):
-            raise
-        warn(f"the ledger cannot be used yet: {error}")
 
 
 def _told_to_stop() -> threading.Event:

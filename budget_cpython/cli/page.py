@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from budget_cpython.cli.ops.command import opened_ledger
+from budget_cpython.cli.ops.command import check_ledger, ledger_url, opened_ledger
 from budget_cpython.cli.service_options import ENGINE_VARIABLE, add_ledger_key, run_command
 
 LISTEN = "127.0.0.1:0"
@@ -65,6 +65,7 @@ def _page(options: argparse.Namespace) -> int:
     token = secrets.token_urlsafe(24)
     limits = ConnectionLimits(_CONNECTIONS, _CONNECTIONS, _IDLE_S)
     with opened_ledger(options) as ledger, _opener(options.open) as show:
+        check_ledger(ledger.balances, ledger_url(options))
         app = make_secret_page(ledger, token)
         return run_service(
             app, address, limits, grace=_GRACE_S, announce=lambda url: show(f"{url}/{token}/")

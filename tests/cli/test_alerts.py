@@ -84,6 +84,17 @@ def test_what_is_wrong_is_said_at_once(
     assert main(["alerts", "test", str(tmp_path / "none")]) == 1
 
 
+@pytest.mark.parametrize("once", [["--once"], []])
+def test_a_ledger_that_is_not_there_is_refused_and_not_made(
+    tmp_path: Path, once: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "bugdet.db"
+    file = settings(tmp_path, ops="http://localhost:1")
+    assert main(["alerts", "watch", file, "--ledger", f"sqlite:{missing}", *once]) == 1
+    assert "there is no ledger" in capsys.readouterr().err
+    assert not missing.exists()
+
+
 def test_a_watch_runs_until_it_is_told_to_stop(tmp_path: Path, ledger: str) -> None:
     with Receiver() as receiver:
         file = settings(tmp_path, ops=receiver.url)

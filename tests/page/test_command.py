@@ -14,6 +14,7 @@ from budget_cpython.proxy import Access, Proxy
 from budget_cpython.proxy.accounts import Rules
 from budget_cpython.serve import KeyFile
 from tests.page.support import Document, Visitor, make_ledger
+from tests.ports import kept_port
 from tests.proxy.support import Behind
 from tests.serve.support import PATIENCE, Service
 
@@ -144,3 +145,21 @@ def test_a_proxy_without_the_page_passes_everything_on() -> None:
 def test_no_upstream_takes_the_pages_place() -> None:
     with pytest.raises(ValueError, match="needs another name"):
         Proxy({"microbudget": "http://x"}, lambda path: Rules([]), ledger=make_ledger(), page=True)
+
+
+def test_a_file_that_is_no_ledger_ends_the_command_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("Water the tomatoes." * 99)
+    assert main(["page", "--ledger", f"sqlite:{file}"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "is damaged" in said.err
+
+
+def test_a_server_that_is_not_there_yet_is_a_warning() -> None:
+    with kept_port() as port, PageCommand("--ledger", f"http://127.0.0.1:{port}") as page:
+        code, complaints = page.end()
+    assert code == 0
+    assert complaints.startswith("warning: the ledger cannot be used yet: ")

@@ -16,6 +16,7 @@ from budget_cpython.cli.service_options import (
     add_ledger_key,
     ledger_options,
     run_command,
+    warn,
 )
 from budget_cpython.ledger.default_ledger import default_url, usable_default
 from budget_cpython.ledger.opening import open_ledger, sqlite_path
@@ -86,6 +87,16 @@ def opened_ledger(options: argparse.Namespace, create: bool = False) -> "Iterato
         ledger: Any = open_ledger(url, **more)
         with closing(ledger):
             yield ledger
+
+
+def check_ledger(ask: Callable[[], Any], url: str) -> None:
+    """Ask a ledger once: a file that cannot be used is an error at once, a server a warning."""
+    try:
+        ask()
+    except LedgerUnavailableError as error:
+        if url.startswith("sqlite:"):
+            raise
+        warn(f"the ledger cannot be used yet: {error}")
 
 
 def shown_place(url: str) -> str:
