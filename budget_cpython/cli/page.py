@@ -12,8 +12,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from budget_cpython.cli.ops.command import check_ledger, ledger_url, opened_ledger
-from budget_cpython.cli.service_options import ENGINE_VARIABLE, add_ledger_key, run_command
+from budget_cpython.cli.ops.command import add_ledger, check_ledger, ledger_url, opened_ledger
+from budget_cpython.cli.service_options import run_command
 
 LISTEN = "127.0.0.1:0"
 _ENGINE_S = 10.0  # to answer
@@ -44,9 +44,7 @@ def add_page(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     option = page.add_argument
-    text = "the ledger: sqlite:FILE, redis://…, postgresql://…, http://…; by default "
-    option("--ledger", metavar="URL", help=f"{text}${ENGINE_VARIABLE}, else a file of the user's")
-    add_ledger_key(option)
+    add_ledger(page)
     text = f"HOST:PORT of this machine, with port 0 for a free one ({LISTEN})"
     option("--listen", default=LISTEN, metavar="ADDRESS", help=text)
     option("--open", action="store_true", help="open it in a browser")

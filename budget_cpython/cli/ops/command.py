@@ -50,13 +50,24 @@ def add_command(
         epilog="\n".join(epilog),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    ledger = f"sqlite:FILE, redis://…, postgresql://…, http://…; by default ${ENGINE_VARIABLE}, "
-    ledger += "else the file of the default ledger"
-    parser.add_argument("--ledger", metavar="URL", help=ledger)
-    add_ledger_key(parser.add_argument)
+    add_ledger(parser)
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     parser.set_defaults(run=partial(run_command, command, "ops"))
     return parser
+
+
+def add_ledger(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a ledger, as `opened_ledger` takes them."""
+    text = f"sqlite:FILE, redis://…, postgresql://…, http://…; by default ${ENGINE_VARIABLE}, "
+    text += "else the file of the default ledger"
+    parser.add_argument("--ledger", metavar="URL", help=text)
+    add_ledger_key(parser.add_argument)
+
+
+def add_path(parser: argparse.ArgumentParser) -> None:
+    """Add an account as an argument, by default all of them."""
+    text = "an account, and all below it (all accounts)"
+    parser.add_argument("path", nargs="?", default="", metavar="PATH", help=text)
 
 
 def ledger_url(options: argparse.Namespace) -> str:

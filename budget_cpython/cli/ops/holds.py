@@ -6,6 +6,7 @@ from typing import Any
 
 from budget_cpython.cli.ops.command import (
     add_command,
+    add_path,
     add_yes,
     agrees,
     opened_ledger,
@@ -43,8 +44,7 @@ def add_holds(commands: Any) -> None:
         ["microbudget holds", "microbudget holds acme/research --json"],
         "The word `list` may be left out.",
     )
-    path = "an account, and all below it (all accounts)"
-    listing.add_argument("path", nargs="?", default="", metavar="PATH", help=path)
+    add_path(listing)
     text = f"the most holds ({_MOST})"
     listing.add_argument("--most", type=count, default=_MOST, metavar="N", help=text)
     release = add_command(

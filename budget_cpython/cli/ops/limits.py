@@ -9,6 +9,7 @@ from budget_core.ledger.checks import check_path
 from budget_core.ledger.limit import Limit
 from budget_cpython.cli.ops.command import (
     add_command,
+    add_path,
     add_yes,
     agrees,
     opened_ledger,
@@ -46,7 +47,7 @@ def add_limits(commands: Any) -> None:
         "show the limits of accounts",
         ["microbudget limits show", "microbudget limits show acme --json"],
     )
-    _add_path(show)
+    add_path(show)
     wanted = add_command(
         below,
         "set",
@@ -93,13 +94,8 @@ def add_limits(commands: Any) -> None:
         "print the limits of accounts as TOML",
         ["microbudget limits export > limits.toml", "microbudget limits export acme -o acme.toml"],
     )
-    _add_path(export)
+    add_path(export)
     export.add_argument("-o", "--output", metavar="FILE", help="write FILE instead")
-
-
-def _add_path(parser: argparse.ArgumentParser) -> None:
-    path = "an account, and all below it (all accounts)"
-    parser.add_argument("path", nargs="?", default="", metavar="PATH", help=path)
 
 
 def _add_change(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from budget_core.log import printable
 from budget_core.until import stamp
 from budget_core.wall_clock import DAY
-from budget_cpython.cli.ops.command import add_command, opened_ledger
+from budget_cpython.cli.ops.command import add_command, add_path, opened_ledger
 from budget_cpython.cli.ops.screen import FAINT, HEAD, Line, Screen, cell, lay_out
 from budget_cpython.ops.report import SpendingReport, read_report
 from budget_cpython.ops.report_tables import as_csv, as_focus, as_json
@@ -45,8 +45,7 @@ def add_report(commands: Any) -> None:
         ],
         _ABOUT,
     )
-    path = "an account, and all below it (all accounts)"
-    parser.add_argument("path", nargs="?", default="", metavar="PATH", help=path)
+    add_path(parser)
     text = (
         "since when: 90min, 24h, 7d, 4w, or a date such as 2026-11-20 or 2026-11-20T09:00, UTC (7d)"
     )

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from budget_cpython.ops.forecast import NEAR, OVER, LimitStatus
@@ -100,14 +100,17 @@ def lay_out(
     sides: str,
     width: int | None,
     cuts: bool = False,
+    left_out: Container[str] = (),
 ) -> list[Line]:
-    """Return a line for the head and for each row, in aligned columns.
+    """Return a line for the head and for each row, in aligned columns, some of them `left_out`.
 
     `sides` has `>` for a column that ends flush right, and `<` for others. A first cell that would
     make the lines wider than `width` has a line of its own, or with `cuts` loses its middle.
     """
-    table = [[cell(text, FAINT) for text in head], *rows]
-    widths = [max(width_of(row[at]) for row in table) for at in range(len(head))]
+    kept = [at for at, name in enumerate(head) if name not in left_out]
+    whole = [[cell(text, FAINT) for text in head], *rows]
+    table = [[row[at] for at in kept] for row in whole]
+    widths = [max(width_of(row[at]) for row in table) for at in range(len(kept))]
     if width is not None:
         rest = sum(widths[1:]) + 2 * len(widths[1:])
         widths[0] = min(widths[0], max(8, width - rest))
@@ -121,9 +124,10 @@ def lay_out(
             first = cell("")
         line: Line = []
         for at, one in enumerate([first, *others]):
+            is_right = sides[kept[at]] == ">"
             gap = " " * (widths[at] - width_of(one))
             between = [("  ", "")] if at else []
-            line += [*between, (gap, ""), *one] if sides[at] == ">" else [*between, *one, (gap, "")]
+            line += [*between, (gap, ""), *one] if is_right else [*between, *one, (gap, "")]
         found.append(line)
     return found
 

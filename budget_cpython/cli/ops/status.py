@@ -165,7 +165,6 @@ def _table(rows: Iterable[tuple[str, LimitStatus]], now: int, screen: Screen) ->
     head = ["ACCOUNT", "LIMIT", "USED", "SPENT", "HELD", "LEFT", "RESETS IN", "EMPTY IN"]
     sides = "<<<>>>>>"
     left_out = {"HELD", "LEFT"} if narrow else set()
-    kept = [at for at, name in enumerate(head) if name not in left_out]
     table = []
     for name, status in rows:
         row = status.balance
@@ -181,9 +180,8 @@ def _table(rows: Iterable[tuple[str, LimitStatus]], now: int, screen: Screen) ->
             cell(time_until(row.resets_at, now, narrow) or "never", FAINT),
             cell(empty_in(status, now, narrow), style),
         ]
-        table.append([cells[at] for at in kept])
-    chosen = "".join(sides[at] for at in kept)
-    return lay_out([head[at] for at in kept], table, chosen, screen.width)
+        table.append(cells)
+    return lay_out(head, table, sides, screen.width, left_out=left_out)
 
 
 def empty_in(status: LimitStatus, now: int, short: bool) -> str:

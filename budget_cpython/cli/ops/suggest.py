@@ -7,7 +7,7 @@ from typing import Any
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Balance
 from budget_core.wall_clock import DAY
-from budget_cpython.cli.ops.command import add_command, opened_ledger, print_json
+from budget_cpython.cli.ops.command import add_command, add_path, opened_ledger, print_json
 from budget_cpython.cli.ops.screen import FAINT, HEAD, ORANGE, Line, Screen, cell, cut, lay_out
 from budget_cpython.cli.service_options import count
 from budget_cpython.ops.limit_file import limit_file
@@ -45,8 +45,7 @@ def add_suggest(commands: Any) -> None:
         ],
         _ABOUT,
     )
-    path = "an account, and all below it (all accounts)"
-    parser.add_argument("path", nargs="?", default="", metavar="PATH", help=path)
+    add_path(parser)
     text = f"percent above what was spent ({HEADROOM})"
     parser.add_argument("--headroom", type=count, default=HEADROOM, metavar="N", help=text)
     parser.add_argument("--toml", action="store_true", help="print limits as TOML")
@@ -109,7 +108,6 @@ def _lines(found: Sequence[LimitSuggestion], screen: Screen) -> list[Line]:
     head = ["ACCOUNT", "NOW", "SEEN", "MEDIAN", "HIGHEST", "SUGGESTED", "WOULD REFUSE"]
     sides = "<<>>><<"
     left_out = {"SEEN", "MEDIAN"} if narrow else set()
-    kept = [at for at, name in enumerate(head) if name not in left_out]
     rows = []
     last = ""
     for one in found:
@@ -123,10 +121,9 @@ def _lines(found: Sequence[LimitSuggestion], screen: Screen) -> list[Line]:
             cell(_shown(one, one.suggested, narrow), HEAD),
             cell(beyond if one.refused else "nothing", ORANGE if one.refused else FAINT),
         ]
-        rows.append([cells[at] for at in kept])
+        rows.append(cells)
         last = one.account
-    chosen = "".join(sides[at] for at in kept)
-    lines = lay_out([head[at] for at in kept], rows, chosen, screen.width)
+    lines = lay_out(head, rows, sides, screen.width, left_out=left_out)
     hint = "--toml prints them as a file for `microbudget limits import`"
     return [*lines, [], cell(hint, FAINT)]
 

@@ -12,6 +12,7 @@ from typing import Any
 from budget_core.errors import BudgetError
 from budget_cpython.cli.ops.command import (
     add_command,
+    add_path,
     ledger_url,
     opened_ledger,
     print_json,
@@ -44,8 +45,7 @@ def add_top(commands: Any) -> None:
         ["microbudget top", "microbudget top acme --every 5", "microbudget top --once"],
         _ABOUT,
     )
-    path = "an account, and all below it (all accounts)"
-    parser.add_argument("path", nargs="?", default="", metavar="PATH", help=path)
+    add_path(parser)
     parser.add_argument("--once", action="store_true", help="print it once, and end")
     add_number(parser.add_argument, "every", seconds, _EVERY_S, "ask the ledger every S seconds")
 

@@ -135,7 +135,6 @@ class TopView:
         head = ["ACCOUNT", "LIMIT", "USED", "LEFT", "RATE", "", "EMPTY IN", "RESETS IN", "HOLDS"]
         sides = "<<<>><>>>"
         left_out = {"LEFT", "", "RESETS IN"} if narrow else set()
-        kept = [at for at, name in enumerate(head) if name not in left_out]
         longest = _LONGEST_NARROW if narrow else _LONGEST_LIMIT
         table = []
         for path, status in rows:
@@ -154,9 +153,8 @@ class TopView:
                 cell(time_until(row.resets_at, self.now, narrow) or "never", FAINT),
                 cell(str(held) if held else "-", "" if held else FAINT),
             ]
-            table.append([cells[at] for at in kept])
-        chosen = "".join(sides[at] for at in kept)
-        return lay_out([head[at] for at in kept], table, chosen, screen.width, cuts=True)
+            table.append(cells)
+        return lay_out(head, table, sides, screen.width, cuts=True, left_out=left_out)
 
 
 def _share_of_rate(status: LimitStatus) -> float:
