@@ -112,6 +112,7 @@ class Forward:
 def _count(error: BudgetError) -> None:
     """Tell the observers of a refusal, if there are any."""
     if OBSERVERS:
-        from budget_cpython.telemetry.observing import refusal_of, tell_refused
+        from budget_cpython.telemetry.observer import refusal_of
+        from budget_cpython.telemetry.observing import tell_refused
 
         tell_refused(refusal_of(error))

@@ -114,7 +114,7 @@ class _Service:
     def _count(self, error: LedgerError) -> None:
         """Count a refusal for `/metrics`."""
         if self._observer is not None:
-            from budget_cpython.telemetry.observing import refusal_of
+            from budget_cpython.telemetry.observer import refusal_of
 
             refusal = refusal_of(error)
             if refusal is not None:

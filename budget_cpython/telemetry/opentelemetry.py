@@ -17,7 +17,8 @@ from budget_cpython.adapters.shared_ledgers import is_awaited
 from budget_cpython.telemetry import conventions as names
 from budget_cpython.telemetry.labels import MOST_MODELS, BoundedLabels, axis_label
 from budget_cpython.telemetry.limits_shown import FIGURES, nearest_to_their_end
-from budget_cpython.telemetry.observing import CallRefusal, EndedCall, tell_late
+from budget_cpython.telemetry.observer import CallRefusal, EndedCall
+from budget_cpython.telemetry.observing import tell_late
 from budget_cpython.version import version
 
 _MOST_KNOWN = 1000  # accounts of ledgers: of more, those that were used last

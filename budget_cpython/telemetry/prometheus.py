@@ -14,7 +14,7 @@ from budget_core.ledger.records import Balance
 from budget_cpython.telemetry import conventions as names
 from budget_cpython.telemetry.labels import MOST_MODELS, BoundedLabels, axis_label
 from budget_cpython.telemetry.limits_shown import FIGURES, nearest_to_their_end
-from budget_cpython.telemetry.observing import CallRefusal, EndedCall
+from budget_cpython.telemetry.observer import CallRefusal, EndedCall
 from budget_cpython.version import version
 
 ACCOUNTS = 1000
