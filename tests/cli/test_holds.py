@@ -1,11 +1,12 @@
 """`microbudget holds`, and `holds release`."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from budget_cpython import SqliteLedger
-from tests.cli.ops_ledger import make_ledger, printed, printed_json
+from tests.cli.ops_ledger import OpsTerminal, make_ledger, printed, printed_json
 
 
 def test_open_holds_are_listed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -17,6 +18,18 @@ def test_open_holds_are_listed(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     (hold,) = printed_json(capsys, "holds", "list", "acme", "--ledger", url)["holds"]
     assert hold["amounts"] == {"calls": 1, "nano_usd": 120_000_000}
     assert hold["expires_at"] - hold["taken_at"] in (3600, 3601)
+
+
+def test_a_hold_fits_in_80_columns(tmp_path: Path) -> None:
+    url = make_ledger(tmp_path)
+    with SqliteLedger(url.removeprefix("sqlite:")) as ledger:
+        held = {"usd": "0.05", "calls": 1, "tokens": 600}
+        hold = ledger.reserve("acme/research/ann-of-the-night-shift", held, ttl=3600)
+    with OpsTerminal("holds", "--ledger", url, NO_COLOR="1") as holds:
+        assert holds.end() == 0
+        said = re.sub("\x1b\\[[0-9;]*m", "", holds.said).splitlines()
+    assert hold.id in "".join(said)
+    assert max(map(len, said)) <= 80
 
 
 def test_a_hold_is_released_and_that_is_noted(

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -155,6 +156,16 @@ def test_html_needs_nothing_else_and_runs_nothing() -> None:
     assert "$0.95" in page
     assert page.count("is-refused") >= 2  # in the chart and its legend
     assert page.count("is-crossed") >= 2
+
+
+def test_html_counts_calls_of_models_by_account_and_those_of_tools_by_tool() -> None:
+    page = as_html(report(), ())
+    models, accounts, tools = (
+        page.split(f"<h2>{name}</h2>")[1].split("</section>")[0]
+        for name in ("Models", "Accounts", "Tools")
+    )
+    calls = [re.findall('number">([0-9,]+)</td></tr>', one) for one in (models, accounts, tools)]
+    assert calls == [["2", "1", "1"], ["2", "2"], ["2"]]
 
 
 def test_html_of_a_time_without_usage_says_so() -> None:

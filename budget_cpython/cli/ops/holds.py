@@ -78,28 +78,35 @@ def _list(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"at": now, "holds": [hold_row(hold) for hold in holds]})
         return 0
-    Screen().show(_lines(holds, now, options.most))
+    screen = Screen()
+    screen.show(_lines(holds, now, options.most, screen))
     return 0
 
 
-def _lines(holds: list[OpenHold], now: int, most: int) -> list[Line]:
+def _lines(holds: list[OpenHold], now: int, most: int, screen: Screen) -> list[Line]:
     if not holds:
         return [cell("no hold is open")]
-    head = ["ACCOUNT", "AMOUNTS", "AGE", "EXPIRES IN", "ID"]
+    first = ["ACCOUNT, AMOUNTS"] if screen.is_narrow else ["ACCOUNT", "AMOUNTS"]
+    head = [*first, "AGE", "EXPIRES IN", "ID"]
     rows = [
         [
-            cell(hold.path, HEAD),
-            cell(_in_words(hold.amounts)),
+            *_account(hold, screen.is_narrow),
             cell(duration(max(0, now - hold.taken_at))),
             cell(_expiry(hold, now), FAINT),
             cell(hold.id),
         ]
         for hold in holds
     ]
-    lines = lay_out(head, rows, "<<>><", Screen().width)
+    lines = lay_out(head, rows, "<" * len(first) + ">><", screen.width)
     if len(holds) == most:
         lines.append(cell("there may be more: give --most, or a PATH", FAINT))
     return lines
+
+
+def _account(hold: OpenHold, narrow: bool) -> list[Line]:
+    """Return the cells of a hold's account and amounts: one, where there is little room."""
+    path, amounts = cell(hold.path, HEAD), cell(_in_words(hold.amounts))
+    return [[*path, *cell("  "), *amounts]] if narrow else [path, amounts]
 
 
 def _expiry(hold: OpenHold, now: int) -> str:
