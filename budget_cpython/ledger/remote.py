@@ -253,7 +253,7 @@ class AsyncRemoteLedger(RemoteJournal):
             if reply[0] == "ok":
                 if operation in SETTLING:
                     wake(self, path or None)
-                if self._outages.since is not None:
+                if self._outages.since is not None and operation != "note":
                     await self._outages.end_awaited()
                 return reply[1]
             if reply[0] == "uncounted":

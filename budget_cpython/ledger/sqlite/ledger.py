@@ -127,6 +127,6 @@ class SqliteLedger(Passthrough):
             raise
         while found is None and operation in READS:
             found = self._commits.run(operation, *arguments)
-        if self._outages.since is not None:
+        if self._outages.since is not None and operation != "note":
             self._outages.end()
         return found

@@ -36,7 +36,7 @@ _KNOWN = "SELECT number FROM events WHERE name = ?"
 _NOTE = "INSERT INTO events (at, kind, account, details, name) VALUES (?, ?, ?, ?, ?)"
 _TRIM_EVENTS = (
     "DELETE FROM events WHERE (number <= ? OR at <= ?)"
-    " AND number IN (SELECT number FROM events ORDER BY number LIMIT ?)"
+    " AND number < (SELECT min(number) FROM events) + ?"
 )
 _EVENTS = "SELECT kind, account, details, coalesce(name, ''), at, number FROM events WHERE {}"
 _USED = "SELECT amounts FROM usage WHERE hour = ? AND path = ? AND model = ? AND tool = ?"

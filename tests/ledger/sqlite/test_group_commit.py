@@ -381,7 +381,9 @@ def test_a_clock_that_uses_its_ledger_is_refused(path: Path, name: str) -> None:
         ledger.charge("org", {"tokens": 7})
         uses.clear()
         assert counted(ledger) == (7, 0)
-    assert found == [False]
+    first, *later = found
+    assert first is False
+    assert later in ([], [False])  # the clock is asked again where the outage is noted
 
 
 def test_a_child_does_nothing_that_its_parents_threads_wait_for(
