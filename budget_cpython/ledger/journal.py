@@ -9,7 +9,6 @@ from budget_core.ledger._types import AsyncLedgerProtocol, LedgerProtocol
 from budget_core.ledger.checks import MOST, check_amounts, check_path
 from budget_core.ledger.records import Balance
 from budget_cpython.ledger.selection import check_selected
-from budget_cpython.ledger.selection import is_below as is_below
 
 KEEP_EVENTS_S = 90 * 86_400
 KEEP_USAGE_S = 400 * 86_400

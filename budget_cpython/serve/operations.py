@@ -21,6 +21,7 @@ from budget_core.ledger.errors import (
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import TTL, Balance, Hold
 from budget_cpython.ledger.limit_changes import CHANGED_BY
+from budget_cpython.ops.json_rows import balance_row
 from budget_cpython.serve.devices import AXES, ROOT, DeviceReports
 from budget_cpython.serve.error_responses import may_see
 from budget_cpython.serve.keys import Key
@@ -28,9 +29,7 @@ from budget_cpython.serve.served_ledger import ServedLedger
 
 Json = dict[str, Any]
 PAGE = 100  # of the longest paths, within what a small client reads
-TIMES = ("begins_at", "resets_at")
 HOLD = ("path", "id", "amounts", "state", "expires_at", "actual")
-BALANCE = ("account", "axis", "window", "limit", "spent", "held", "left", "debt", *TIMES)
 
 
 @dataclass(frozen=True)
@@ -259,8 +258,7 @@ def show_hold(hold: Hold, known_as: str) -> Json:
 
 def show_balance(row: Balance, whole: bool) -> Json:
     """Return a balance as JSON; unless `whole`, with what is left shown as the limit."""
-    shown = row if whole else left_only(row)
-    return {name: getattr(shown, name) for name in BALANCE}
+    return balance_row(row if whole else left_only(row))
 
 
 def left_only(row: Balance) -> Balance:
