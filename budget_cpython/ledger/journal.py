@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from budget_core.errors import refuse
 from budget_core.ledger._types import AsyncLedgerProtocol, LedgerProtocol
-from budget_core.ledger.checks import MOST, check_amounts, check_path
+from budget_core.ledger.checks import MOST, check_amounts, check_axis, check_path
 from budget_core.ledger.records import Balance
 from budget_cpython.ledger.selection import check_selected
 
@@ -15,6 +15,7 @@ KEEP_USAGE_S = 400 * 86_400
 MOST_EVENTS = 100_000  # of a ledger: the oldest go first
 HOUR_S = 3600
 _YEAR_10000 = 253_402_300_800
+DEEPEST = 20  # lists and objects in one another, of details
 LONGEST_TEXT = 500  # characters of an event's kind and name, and of a model's or a tool's
 OPERATIONS = ("balances", "open_holds", "note", "events", "add_usage", "usage")
 
@@ -146,14 +147,23 @@ def checked_events(events: Sequence[LedgerEvent]) -> list[LedgerEvent]:
         if not event.kind:
             refuse("kind", "a word", event.kind)
         for name in ("kind", "name"):
-            _check_text(name, getattr(event, name))
+            check_text(name, getattr(event, name))
         try:
             text = dumps(event.details, ensure_ascii=False, allow_nan=False)
             details = loads(text.encode(errors="replace"))  # a lone surrogate could not be sent
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"details must be what JSON can hold: {error}") from error
+        if not _fits(details, DEEPEST):
+            raise ValueError(f"details must be nested at most {DEEPEST} deep")
         found.append(event._replace(details=details))
     return found
+
+
+def _fits(value: Any, levels: int) -> bool:
+    if not isinstance(value, (dict, list)):
+        return True
+    inner = value.values() if isinstance(value, dict) else value
+    return levels > 0 and all(_fits(one, levels - 1) for one in inner)
 
 
 def checked_usage(rows: Iterable[HourOfUsage]) -> list[HourOfUsage]:
@@ -164,12 +174,16 @@ def checked_usage(rows: Iterable[HourOfUsage]) -> list[HourOfUsage]:
         if type(row.hour) is not int or not 0 <= row.hour < _YEAR_10000 or row.hour % HOUR_S:
             refuse("hour", "the Unix second in which an hour begins", row.hour)
         for name in ("model", "tool"):
-            _check_text(name, getattr(row, name))
-        found.append(row._replace(amounts=check_amounts(row.amounts)))
+            check_text(name, getattr(row, name))
+        amounts = check_amounts(row.amounts)
+        for axis in amounts:
+            check_axis(axis)
+        found.append(row._replace(amounts=amounts))
     return found
 
 
-def _check_text(name: str, text: Any) -> None:
+def check_text(name: str, text: Any) -> None:
+    """Raise `ValueError` for what is no kind, name, model or tool."""
     try:
         if len(text.encode()) > 4 * LONGEST_TEXT or len(text) > LONGEST_TEXT or "\0" in text:
             raise ValueError

@@ -23,9 +23,10 @@ class RefusalLog:
     """The refusals by one ledger in this process, which it notes among its events.
 
     Refusals of one path by one limit are noted at most once in 10 seconds; an event says how many
-    there were since the last one. `flush` notes those that were not noted yet. Where the ledger
-    cannot note them, that is logged, and nothing is raised. `now` returns seconds that never go
-    back.
+    there were since the last one. Where 1,000 such pairs were noted in that time, those of further
+    paths are noted together, as refusals of the account whose limit it is. `flush` notes those that
+    were not noted yet. Where the ledger cannot note them, that is logged, and nothing is raised.
+    `now` returns seconds that never go back.
     """
 
     def __init__(self, ledger: "Any", now: "Callable[[], float]" = time.monotonic) -> None:
@@ -66,7 +67,13 @@ class RefusalLog:
         now = self._now()
         with self._lock:
             if place not in self._known and len(self._known) >= MOST:
-                self._known = {one: known for one, known in self._known.items() if known.times}
+                self._known = {
+                    one: known
+                    for one, known in self._known.items()
+                    if known.times or now < known.again
+                }
+                if len(self._known) >= MOST:
+                    place = (kind, error.scope, error.scope, error.axis, error.window)
             found = self._known.setdefault(place, _Repeated())
             found.times += 1
             found.error = error

@@ -143,7 +143,11 @@ def _amounts(found: Any) -> str:
 
 
 def _line(rows: Any) -> str:
-    good = [row for row in rows if isinstance(row, list) and len(row) == 3] if rows else []
+    good = (
+        [row for row in rows if isinstance(row, list) and len(row) == 3]
+        if isinstance(rows, list)
+        else []
+    )
     return limits_text((_text(axis), _whole(cap), _text(window)) for axis, cap, window in good)
 
 

@@ -119,7 +119,8 @@ def accounts_table(snapshot: Snapshot, asked: Mapping[str, str]) -> dict[str, An
         found.sort(key=lambda account: account.path.split("/"))
     pages = max(1, -(-len(found) // PAGE))
     number = asked.get("page", "")
-    page = min(pages, max(1, int(number))) if number.isascii() and number.isdigit() else 1
+    is_number = number.isascii() and number.isdigit() and len(number) < 10
+    page = min(pages, max(1, int(number))) if is_number else 1
     shown = found[(page - 1) * PAGE : page * PAGE]
     return {
         "query": query,

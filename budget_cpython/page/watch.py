@@ -181,15 +181,15 @@ class LedgerWatch:
         return found
 
     async def _read(self, name: Any, every_s: float, ask: Callable[[], Any]) -> Any:
-        reading = self._readings.get(name)
-        if reading is None or reading.is_old(every_s):
-            running = [one for one in self._readings.values() if not one.task.done()]
+        while (reading := self._readings.get(name)) is None or reading.is_old(every_s):
+            running = [one.task for one in self._readings.values() if not one.task.done()]
             if len(running) >= _AT_ONCE:
-                await asyncio.wait([one.task for one in running], return_when="FIRST_COMPLETED")
-                return await self._read(name, every_s, ask)
+                await asyncio.wait(running, return_when="FIRST_COMPLETED")
+                continue
             reading = self._readings[name] = _Reading(self._timer, ask)
             while len(self._readings) > _MOST_READINGS:
                 self._readings.popitem(last=False)
+            break
         return await asyncio.shield(reading.task)
 
 

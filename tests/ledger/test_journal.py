@@ -1,6 +1,7 @@
 """What every engine tells operators: the same as the ledger in memory."""
 
 import random
+from json import loads
 from typing import Any
 
 import pytest
@@ -37,6 +38,13 @@ ONE = {"tokens": 1}
 @pytest.fixture(autouse=True)
 def _no_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "SWEEP_EVERY", 10**9)
+
+
+def deep_list() -> list[Any]:
+    found: list[Any] = []
+    for _ in range(10_000):
+        found = [found]
+    return found
 
 
 def below(path: str, selected: str) -> bool:
@@ -199,6 +207,8 @@ def test_events_have_numbers_and_names_that_are_known_once(engine: Engine) -> No
         LedgerEvent("a", "org/", {}),
         LedgerEvent("a", "", {"a": object()}),
         LedgerEvent("a", "", {"a": float("nan")}),
+        LedgerEvent("a", "", {"a": loads("[" * 20 + "]" * 20)}),
+        LedgerEvent("a", "", {"a": deep_list()}),
     ],
 )
 def test_a_malformed_event_is_refused_with_all_beside_it(
@@ -285,8 +295,9 @@ def test_usage_is_added_up_by_hour_path_model_and_tool(engine: Engine) -> None:
     assert len(ledger.usage(since=NOON)) == 3
     assert len(ledger.usage("org", NOON - 3599)) == 2
     assert ledger.usage("org/b") == []
-    with pytest.raises(ValueError, match="must"):
-        ledger.add_usage([row._replace(hour=NOON + 1)])
+    for wrong in ({"hour": NOON + 1}, {"amounts": {"<b>": 1}}, {"amounts": {"": 1}}):
+        with pytest.raises(ValueError, match="must"):
+            ledger.add_usage([row._replace(**wrong)])
 
 
 @of(*ALL)
@@ -311,3 +322,12 @@ def test_usage_of_a_clock_that_is_ahead_makes_no_other_hours_old(engine: Engine)
     assert [one.hour - NOON for one in ledger.usage()] == [0, 3600, 2 * KEEP_USAGE_S]
     with pytest.raises(ValueError, match="hour must"):
         ledger.add_usage([row._replace(hour=3600 << 60)])
+
+
+@of(Redis)
+def test_a_sum_of_usage_that_is_too_large_keeps_no_other_from_being_added(engine: Engine) -> None:
+    ledger = engine.make()
+    row = HourOfUsage(NOON, "org", "small", "", {"calls": 2**53 - 1})
+    ledger.add_usage([row] * 1000)
+    ledger.add_usage([*[row] * 26, row._replace(path="org2")])
+    assert [one.amounts["calls"] for one in ledger.usage()] == [1000 * (2**53 - 1), 2**53 - 1]

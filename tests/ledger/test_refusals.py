@@ -224,13 +224,21 @@ def test_refusals_of_a_path_by_a_limit_are_noted_once_in_ten_seconds() -> None:
     assert len(notes) == 4
 
 
-def test_paths_that_are_refused_are_remembered_up_to_a_number() -> None:
-    notes = Notes()
-    refusals = RefusalLog(notes, lambda: 0)
+def test_paths_that_are_refused_are_noted_up_to_a_number_and_then_together() -> None:
+    notes, now = Notes(), [0.0]
+    refusals = RefusalLog(notes, lambda: now[0])
     for number in range(3 * MOST):
-        refusals.add(f"org/{number}", error("org"))
-    assert len(notes) == 3 * MOST
-    assert len(refusals._known) <= MOST
+        for _ in range(2):
+            refusals.add(f"org/{number}", error("org"))
+    assert len(notes) == MOST + 1
+    assert notes[-1].account == "org"
+    now[0] += EVERY_S
+    refusals.add("org/0", error("org"))
+    assert len(notes) == 2 * MOST + 2
+    assert sum(one.details["times"] for one in notes) == 6 * MOST + 1
+    now[0] += EVERY_S
+    refusals.add("org/new", error("org"))
+    assert (notes[-1].account, len(refusals._known)) == ("org/new", 1)
 
 
 PROGRAM = """

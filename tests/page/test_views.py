@@ -200,7 +200,7 @@ def test_hostile_names_are_text(visitor: Visitor) -> None:
             HOSTILE,
         )
     ]
-    ledger.note(events)
+    ledger.note([*events, LedgerEvent("limits", "acme", {"before": 5, "after": {"a": 1}})])
     guest = visit(ledger)
     for place in (
         "",
@@ -208,6 +208,7 @@ def test_hostile_names_are_text(visitor: Visitor) -> None:
         f"?q={HOSTILE}",
         "?q=%22%3E%3Cscript%3E",
         "?order=<b>&page=<b>",
+        f"?page={'9' * 5000}",
     ):
         page = guest.see(place)
         check_structure(page)
