@@ -14,7 +14,7 @@ KEEP_EVENTS_S = 90 * 86_400
 KEEP_USAGE_S = 400 * 86_400
 MOST_EVENTS = 100_000  # of a ledger: the oldest go first
 HOUR_S = 3600
-_YEAR_10000 = 253_402_300_800
+YEAR_10000 = 253_402_300_800
 DEEPEST = 20  # lists and objects in one another, of details
 LONGEST_TEXT = 500  # characters of an event's kind and name, and of a model's or a tool's
 OPERATIONS = ("balances", "open_holds", "note", "events", "add_usage", "usage")
@@ -147,7 +147,7 @@ def checked_events(events: Sequence[LedgerEvent]) -> list[LedgerEvent]:
         if not event.kind:
             refuse("kind", "a word", event.kind)
         for name in ("kind", "name"):
-            check_text(name, getattr(event, name))
+            _check_text(name, getattr(event, name))
         try:
             text = dumps(event.details, ensure_ascii=False, allow_nan=False)
             details = loads(text.encode(errors="replace"))  # a lone surrogate could not be sent
@@ -171,10 +171,10 @@ def checked_usage(rows: Iterable[HourOfUsage]) -> list[HourOfUsage]:
     found = []
     for row in rows:
         check_path(row.path)
-        if type(row.hour) is not int or not 0 <= row.hour < _YEAR_10000 or row.hour % HOUR_S:
+        if type(row.hour) is not int or not 0 <= row.hour < YEAR_10000 or row.hour % HOUR_S:
             refuse("hour", "the Unix second in which an hour begins", row.hour)
         for name in ("model", "tool"):
-            check_text(name, getattr(row, name))
+            _check_text(name, getattr(row, name))
         amounts = check_amounts(row.amounts)
         for axis in amounts:
             check_axis(axis)
@@ -182,8 +182,7 @@ def checked_usage(rows: Iterable[HourOfUsage]) -> list[HourOfUsage]:
     return found
 
 
-def check_text(name: str, text: Any) -> None:
-    """Raise `ValueError` for what is no kind, name, model or tool."""
+def _check_text(name: str, text: Any) -> None:
     try:
         if len(text.encode()) > 4 * LONGEST_TEXT or len(text) > LONGEST_TEXT or "\0" in text:
             raise ValueError

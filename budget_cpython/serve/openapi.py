@@ -5,7 +5,7 @@ from typing import Any
 from budget_core.ledger.checks import MAX_DEPTH, MAX_KEY, MAX_LIMITS, MAX_SEGMENT, MOST
 from budget_core.ledger.records import MAX_TTL, TTL
 from budget_cpython.ledger.error_answers import LEDGER_ERRORS
-from budget_cpython.ledger.journal import LONGEST_TEXT
+from budget_cpython.ledger.journal import LONGEST_TEXT, YEAR_10000
 from budget_cpython.serve import journal_operations  # noqa: F401 - which adds operations
 from budget_cpython.serve.error_responses import HTTP_ERRORS
 from budget_cpython.serve.operations import OPERATIONS, Operation, urls_of
@@ -27,12 +27,14 @@ _KEY = {"type": "string", "pattern": rf"^[!\"$-~][!-~]{{0,{MAX_KEY - 1}}}$"}
 
 
 _DIGITS = {"type": "string", "pattern": "^[0-9]{1,15}$"}
-_MAYBE_NAME = {"type": "string", "maxLength": LONGEST_TEXT, "pattern": r"^[^\x00]*$"}
+_WITHOUT_NUL = {"type": "string", "pattern": r"^[^\x00]*$"}
+_MAYBE_NAME = dict(_WITHOUT_NUL, maxLength=LONGEST_TEXT)
 _NAME = dict(_MAYBE_NAME, minLength=1)
 _USED = dict(_AMOUNTS, additionalProperties=_COUNT)
 _HOUR = {
     "type": "integer",
     "minimum": 0,
+    "maximum": YEAR_10000 - 1,
     "multipleOf": 3600,
     "description": "the Unix second in which it began",
 }
@@ -100,7 +102,7 @@ FIELDS: dict[str, Json] = {
     "limits": _text(dict(_ROWS, uniqueItems=True), "no two with the same axis and window"),
     "after": _text(_STRING, "the `next` of the previous page"),
     "events after": _text(_DIGITS, "a number: the first events above it; else the last ones"),
-    "kinds": _text(_STRING, "kinds of events, with commas between; else all"),
+    "kinds": _text(_WITHOUT_NUL, "kinds of events, with commas between; else all"),
     "most": _text(_DIGITS, "how many at most, up to 1,000"),
     "since": _text(_DIGITS, "the Unix second of the first hour; later the `next` of a page"),
     "events": _list(_schema("NewEvent")),
