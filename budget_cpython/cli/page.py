@@ -31,7 +31,12 @@ _EXAMPLES = """\
 examples:
   microbudget page --open
   microbudget page --ledger redis://localhost
-  microbudget page --ledger https://budgets.example --ledger-key @reader.key"""
+  microbudget page --ledger https://budgets.example --ledger-key @reader.key
+
+exit codes:
+  0  it was stopped
+  1  it failed, as the error says
+  2  a malformed option or argument"""
 
 
 def add_page(commands: Any) -> None:

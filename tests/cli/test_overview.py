@@ -25,6 +25,7 @@ COMMANDS = [
     ["doctor"],
     ["alerts", "watch"],
     ["alerts", "test"],
+    ["page"],
     ["completion"],
 ]
 

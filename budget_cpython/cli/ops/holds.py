@@ -34,6 +34,7 @@ def add_holds(commands: Any) -> None:
         help="list the holds of calls in flight, or release one",
         usage="%(prog)s [PATH] [options]\n       %(prog)s release ID [options]",
         description="List the holds of calls in flight, or release one.",
+        epilog="microbudget holds COMMAND --help has the options and examples of each.",
     )
     below = holds.add_subparsers(metavar="COMMAND", required=True, prog=holds.prog)
     listing = add_command(

@@ -38,7 +38,12 @@ _STYLES = {"-": RED, "+": GREEN, " ": FAINT}
 def add_limits(commands: Any) -> None:
     """Add `limits` and its commands."""
     text = "show and change limits, and keep them in a file"
-    limits = commands.add_parser("limits", help=text, description=f"{text.capitalize()}.")
+    limits = commands.add_parser(
+        "limits",
+        help=text,
+        description=f"{text.capitalize()}.",
+        epilog="microbudget limits COMMAND --help has the options and examples of each.",
+    )
     below = limits.add_subparsers(metavar="COMMAND", required=True)
     show = add_command(
         below,
