@@ -2,12 +2,12 @@
 
 from budget_core.wall_clock import DAY
 
-_LAST = 253_402_300_799  # second of the year 9999
+LAST_DATE = 253_402_300_799  # second of the year 9999
 
 
 def stamp(at: int) -> str:
     """Return a Unix time as a date, an hour and a minute, as in `2026-03-02 23:00 UTC`."""
-    days, second = divmod(min(at, _LAST), DAY)  # not gmtime, which ends in 2038 on some ports
+    days, second = divmod(min(at, LAST_DATE), DAY)  # not gmtime, which ends in 2038 on some ports
     era, day = divmod(days + 719_468, 146_097)  # of 400 years, from the first of March
     year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
     day -= 365 * year + year // 4 - year // 100

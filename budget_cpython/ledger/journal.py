@@ -8,13 +8,13 @@ from budget_core.errors import refuse
 from budget_core.ledger._types import AsyncLedgerProtocol, LedgerProtocol
 from budget_core.ledger.checks import MOST, check_amounts, check_axis, check_path
 from budget_core.ledger.records import Balance
+from budget_core.until import LAST_DATE
 from budget_cpython.ledger.selection import check_selected
 
 KEEP_EVENTS_S = 90 * 86_400
 KEEP_USAGE_S = 400 * 86_400
 MOST_EVENTS = 100_000  # of a ledger: the oldest go first
 HOUR_S = 3600
-YEAR_10000 = 253_402_300_800
 DEEPEST = 20  # lists and objects in one another, of details
 LONGEST_TEXT = 500  # characters of an event's kind and name, and of a model's or a tool's
 OPERATIONS = ("balances", "open_holds", "note", "events", "add_usage", "usage")
@@ -171,7 +171,7 @@ def checked_usage(rows: Iterable[HourOfUsage]) -> list[HourOfUsage]:
     found = []
     for row in rows:
         check_path(row.path)
-        if type(row.hour) is not int or not 0 <= row.hour < YEAR_10000 or row.hour % HOUR_S:
+        if type(row.hour) is not int or not 0 <= row.hour <= LAST_DATE or row.hour % HOUR_S:
             refuse("hour", "the Unix second in which an hour begins", row.hour)
         for name in ("model", "tool"):
             _check_text(name, getattr(row, name))

@@ -6,6 +6,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from budget_core.ledger.errors import BudgetExceededError, LedgerError, LedgerUnavailableError
+from budget_core.until import LAST_DATE
 from budget_cpython.ledger.error_answers import LEDGER_ERRORS, rate_limit_headers
 from budget_cpython.serve.keys import Key
 
@@ -23,7 +24,6 @@ HTTP_ERRORS = {
     503: "keys_unavailable",
 }
 _MAX_MESSAGE = 500
-_LAST_DATE = 253_402_300_799  # of the year 9999, the last in HTTP
 
 
 def error_response(error: HTTPException) -> Response:
@@ -39,7 +39,7 @@ def ledger_error_response(error: LedgerError, key: Key | None) -> Response:
     if isinstance(error, LedgerUnavailableError):
         headers["Retry-After"] = "1"
     if isinstance(error, BudgetExceededError):
-        if error.resets_at is not None and error.resets_at <= _LAST_DATE:
+        if error.resets_at is not None and error.resets_at <= LAST_DATE:
             headers["Retry-After"] = formatdate(error.resets_at, usegmt=True)
         if not may_see(key, error.scope):
             names = (error.scope, error.axis, error.window, error.asked)

@@ -18,6 +18,7 @@ from typing import Any
 
 from budget_core.errors import BudgetError, StoreError, refuse
 from budget_core.ledger.checks import check_path
+from budget_core.until import LAST_DATE
 from budget_cpython.file_lock import FileLock
 from budget_cpython.ledger.journal import LedgerEvent
 from budget_cpython.ledger.selection import is_below
@@ -28,7 +29,6 @@ EVERY_ACCOUNT = "*"
 MAX_BYTES = 1 << 22
 _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _DIGEST = re.compile("[0-9a-f]{64}")
-_YEAR_10000 = 253_402_300_800
 _NO_KEY = hashlib.sha256(b"").hexdigest()
 
 
@@ -63,7 +63,7 @@ class Key:
             raise ValueError("a key needs at least one right of " + ", ".join(RIGHTS))
         if not (isinstance(self.digest, str) and _DIGEST.fullmatch(self.digest)):
             raise ValueError(f"the digest of key {self.name!r} is not a SHA-256 in hexadecimal")
-        if type(self.made_at) is not int or not 0 <= self.made_at < _YEAR_10000:
+        if type(self.made_at) is not int or not 0 <= self.made_at <= LAST_DATE:
             refuse("made_at", "Unix seconds", self.made_at)
 
     @property

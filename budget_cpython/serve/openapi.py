@@ -4,8 +4,9 @@ from typing import Any
 
 from budget_core.ledger.checks import MAX_DEPTH, MAX_KEY, MAX_LIMITS, MAX_SEGMENT, MOST
 from budget_core.ledger.records import MAX_TTL, TTL
+from budget_core.until import LAST_DATE
 from budget_cpython.ledger.error_answers import LEDGER_ERRORS
-from budget_cpython.ledger.journal import LONGEST_TEXT, YEAR_10000
+from budget_cpython.ledger.journal import LONGEST_TEXT
 from budget_cpython.serve import journal_operations  # noqa: F401 - which adds operations
 from budget_cpython.serve.error_responses import HTTP_ERRORS
 from budget_cpython.serve.operations import OPERATIONS, Operation, urls_of
@@ -34,7 +35,7 @@ _USED = dict(_AMOUNTS, additionalProperties=_COUNT)
 _HOUR = {
     "type": "integer",
     "minimum": 0,
-    "maximum": YEAR_10000 - 1,
+    "maximum": LAST_DATE,
     "multipleOf": 3600,
     "description": "the Unix second in which it began",
 }
