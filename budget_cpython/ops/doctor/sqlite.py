@@ -22,7 +22,8 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 def sqlite_checks(url: str, now: int) -> list[Check]:
     """Return the checks of the file of a URL."""
     path = os.path.abspath(sqlite_path(url.partition(":")[2]))
-    fix = "make it with `microbudget limits set`, or restore it as docs/ledger.md says"
+    fix = "make it with `microbudget limits set`, let this user write it, "
+    fix += "or restore it as docs/ledger.md says"
     version = f"SQLite {sqlite3.sqlite_version} with {path}"
     return [
         ("engine", answers(url, {"create": False}, lambda: version, fix)),
