@@ -85,6 +85,7 @@ class _Service:
         self.ledger = ledger
         self.devices = DeviceReports(ledger, clock)
         self._keys = keys
+        self._notes_keys = True
         self._metrics: list[Route] = []
         self._observer: Any = None
         if metrics is not None:
@@ -141,6 +142,7 @@ class _Service:
         try:
             found = await (_while_connected(request, work) if fields.get("wait") else work)
             response: Response = JSONResponse(found)
+            self._notes_keys = True
         except LedgerError as error:
             noted = isinstance(error, BudgetExceededError)
             self._count(error)
@@ -152,13 +154,17 @@ class _Service:
         return response
 
     async def _note_keys(self) -> None:
-        """Note the keys that were added and revoked since the last request, once for all."""
-        changes = self._keys.take_changes() if self._keys is not None else []
-        if changes:
+        """Note the keys that were added and revoked since the last request, once for all.
+
+        What cannot be noted waits until the ledger has answered a request.
+        """
+        if self._keys is not None and self._notes_keys and (changes := self._keys.take_changes()):
             try:
                 await self.ledger.call("note", changes)
             except Exception as error:  # noqa: BLE001 - the request is answered all the same
-                log.warning("a change of keys could not be noted: %s", error)
+                self._notes_keys = False
+                self._keys.put_back(changes)
+                log.warning("a change of keys could not be noted yet: %s", error)
 
 
 def _page_of(

@@ -27,6 +27,7 @@ from budget_cpython.plain_file import read_plain, replace_file
 RIGHTS = ("reserve", "charge", "read", "limits")
 EVERY_ACCOUNT = "*"
 MAX_BYTES = 1 << 22
+_MOST_CHANGES = 1000
 _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _DIGEST = re.compile("[0-9a-f]{64}")
 _NO_KEY = hashlib.sha256(b"").hexdigest()
@@ -175,6 +176,10 @@ class KeyFile:
         """
         found, self._changes = self._changes, []
         return found
+
+    def put_back(self, changes: list[LedgerEvent]) -> None:
+        """Have changes that could not be noted taken again, the last 1,000 of them."""
+        self._changes = (changes + self._changes)[-_MOST_CHANGES:]
 
     def _save(self, keys: dict[str, Key]) -> None:
         rows = [asdict(key) for key in keys.values()]

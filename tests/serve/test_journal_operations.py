@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from budget_core.ledger.errors import BudgetExceededError
+from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableError
 from budget_cpython import Ledger, Limit
 from budget_cpython.ledger.http import AsyncHttpLedger, HttpLedger
 from budget_cpython.ledger.journal import HOUR_S, HourOfUsage, LedgerEvent
@@ -158,6 +158,35 @@ def test_keys_that_change_are_noted_once(client: Client, keys: KeyFile) -> None:
         ("", {"key": "new", "change": "added", "account": "*", "rights": ["read", "limits"]}),
         ("a", {"key": "old", "change": "revoked", "account": "a", "rights": ["read"]}),
     ]
+
+
+def test_keys_that_change_while_the_ledger_is_out_of_reach_are_noted_later(keys: KeyFile) -> None:
+    class Out(Ledger):
+        is_out = False
+        asked = 0
+
+        def balances(self, path: str = "") -> Any:
+            self.asked += 1
+            if self.is_out:
+                raise LedgerUnavailableError("out")
+            return super().balances(path)
+
+        def note(self, events: Any) -> list[int]:
+            self.balances()
+            return super().note(events)
+
+    ledger = Out()
+    client, key = Client(ledger, keys), keys.add("ops", "*", ["read"])
+    assert client("GET", "/v1/balances", key=key).status_code == 200
+    keys.add("new", "a", ["read"])
+    ledger.is_out, ledger.asked = True, 0
+    for asked in (2, 3, 4):
+        assert client("GET", "/v1/balances", key=key).status_code == 503
+        assert ledger.asked == asked
+    ledger.is_out = False
+    for _ in range(3):
+        assert client("GET", "/v1/balances", key=key).status_code == 200
+    assert [one.details["key"] for one in ledger.events(kinds=["keys"])] == ["new"]
 
 
 def test_what_devices_report_is_no_change_of_limits() -> None:
