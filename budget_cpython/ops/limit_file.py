@@ -37,20 +37,24 @@ def read_limit_file(path: str) -> dict[str, list[Limit]]:
         raise ValueError('accounts must be tables such as [accounts."PATH"]')
     found = {}
     for account, row in accounts.items():
-        limits = _limits_of(check_path(account), row)
+        limits = limits_said(check_path(account), row)
         if limits:
             found[account] = limits
     return found
 
 
-def _limits_of(account: str, row: Mapping[str, Any]) -> list[Limit]:
+def limits_said(account: str, row: Mapping[str, Any], tools: bool = True) -> list[Limit]:
+    """Return what `limit` and `counted` say of an account; `ValueError` names it.
+
+    Without `tools` its message suggests no limit of a tool's calls.
+    """
     if "limits" in row:
         raise ValueError(f"account {account!r} has 'limits': its limits are a text named 'limit'")
     counted = row.get("counted", [])
     if not isinstance(counted, list) or not all(isinstance(text, str) for text in counted):
         refuse(f"counted of account {account!r}", "a list such as ['tokens/day']", counted)
     try:
-        limits = parse_limits(row["limit"]) if "limit" in row else []
+        limits = parse_limits(row["limit"], tools) if "limit" in row else []
         return limits + [_counted(text) for text in counted]
     except ValueError as error:
         raise ValueError(f"the limit of account {account!r}: {error}") from None

@@ -9,7 +9,8 @@ from budget_core.ledger.checks import chain, check_path
 from budget_core.ledger.limit import Limit
 from budget_core.prices import Price
 from budget_cpython.adapters.account import BudgetAccount
-from budget_cpython.ledger.limit_parser import check_counted, parse_limits
+from budget_cpython.ledger.limit_parser import check_counted
+from budget_cpython.ops.limit_file import limits_said
 from budget_cpython.price_table import PriceTable, check_deployments
 from budget_cpython.proxy.accounts import Rules
 from budget_cpython.toml_file import read_toml
@@ -17,6 +18,7 @@ from budget_cpython.toml_file import read_toml
 # what may be said of an account, with what it must be
 SAID: dict[str, tuple[type, ...]] = {
     "limit": (str,),
+    "counted": (list,),
     "notices": (bool,),
     "strict": (bool,),
     "fallback_model": (str,),
@@ -45,19 +47,17 @@ class Settings:
         for account in chain(path):
             found.update(self.accounts.get(account, {}))
         found.pop("limit", None)
+        found.pop("counted", None)
         return found
 
     def limits(self) -> dict[str, list[Limit]]:
         """Return the limits of accounts that have some here; `ValueError` names the account."""
-        rows = self.accounts.items()
-        return {path: _limits_of(path, row["limit"]) for path, row in rows if "limit" in row}
+        found = {path: _limits_of(path, row) for path, row in self.accounts.items()}
+        return {path: limits for path, limits in found.items() if limits}
 
 
-def _limits_of(path: str, text: str) -> list[Limit]:
-    try:
-        limits = parse_limits(text, tools=False)
-    except ValueError as error:
-        raise ValueError(f"the limit of account {path!r}: {error}") from None
+def _limits_of(path: str, row: Mapping[str, Any]) -> list[Limit]:
+    limits = limits_said(path, row, tools=False)
     check_counted(limits, f"the account {path} of a proxy", tools=False)
     return limits
 
