@@ -18,7 +18,7 @@ _FIELDS: dict[str, dict[str, Any]] = {
 
 
 class AlertStatus(NamedTuple):
-    """What became of the alert of one event on one channel.
+    """The state of one event's alert on one channel.
 
     - `account`, `of`, `number`: the account of the event, its name and its number in the log.
     - `to`: the channel's name.

@@ -36,7 +36,7 @@ class CrossingWatch:
         self._known: set[str] = set()
 
     def note_crossings(self) -> int:
-        """Note what was crossed, and return how much of that nobody had noted before.
+        """Note the crossings, and return how many of them nobody had noted before.
 
         Raises the ledger's errors; the next look then finds what is missing.
         """

@@ -42,7 +42,7 @@ class DueAlert(NamedTuple):
 
 
 class AlertDelivery:
-    """Sends what channels want of the crossings in a ledger's log.
+    """Sends alerts of the crossings in a ledger's log to the channels that want them.
 
     Before each attempt it is noted in the log, under a name that only one event has: the process
     whose note is the first sends. If its outcome is not in the log when its lease is over, any

@@ -23,7 +23,7 @@ _CLOSING_S = 5.0
 
 
 class AlertRound(NamedTuple):
-    """What one look at a ledger led to.
+    """The outcome of one look at a ledger.
 
     - `crossings`: those that nobody had noted before.
     - `delivered`, `failed`: attempts to send alerts, by how they ended.

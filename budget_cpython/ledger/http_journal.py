@@ -84,7 +84,7 @@ class HttpJournal(HttpLedger):
             after = page[-1].number
 
     async def add_usage(self, rows: Sequence[HourOfUsage]) -> None:
-        """Add what calls used to what is known of their hour, path, model and tool.
+        """Add usage of calls to the sums of its hour, path, model and tool.
 
         A request whose answer is lost is not repeated: it would count twice.
         """
@@ -96,7 +96,7 @@ class HttpJournal(HttpLedger):
                 await self._ask(lambda said: said["added"], "POST", target, fields, True)
 
     async def usage(self, path: str = "", since: int = 0) -> list[HourOfUsage]:
-        """Return what was used in hours that began at `since` or later, in Unix seconds."""
+        """Return the usage of hours that began at `since` or later, in Unix seconds."""
         return await self._pages(_of("usage", HourOfUsage), "usage", path, "since", since)
 
     async def _pages(

@@ -56,7 +56,7 @@ class OpenHold(NamedTuple):
 
 
 class HourOfUsage(NamedTuple):
-    """What calls of one model, or of one tool, used on a path within an hour.
+    """The usage of one model, or of one tool, on a path within an hour.
 
     `hour` is the Unix second in which it began; `tool` is empty for a model's calls, and `model`
     for a tool's. `amounts` are whole numbers by axis.
@@ -70,7 +70,7 @@ class HourOfUsage(NamedTuple):
 
 
 class Journal(Protocol):
-    """What every ledger of CPython tells operators, beside what `LedgerProtocol` says.
+    """The operations for operators of every ledger of CPython, beside `LedgerProtocol`'s.
 
     A `path` of these methods selects that path and all below it; an empty one selects all. Each
     raises `ValueError` for a malformed path, event or row; all but those of the ledger in memory
@@ -98,13 +98,13 @@ class Journal(Protocol):
         """
 
     def add_usage(self, rows: Sequence[HourOfUsage]) -> None:
-        """Add what calls used to what is known of their hour, path, model and tool.
+        """Add usage of calls to the sums of its hour, path, model and tool.
 
         Hours are kept for 400 days.
         """
 
     def usage(self, path: str = "", since: int = 0) -> list[HourOfUsage]:
-        """Return what was used in hours that began at `since` or later, in Unix seconds."""
+        """Return the usage of hours that began at `since` or later, in Unix seconds."""
 
 
 class JournaledLedger(LedgerProtocol, Journal, Protocol):
@@ -129,10 +129,10 @@ class AsyncJournal(Protocol):
         """Return the last events of these kinds, or the first ones after a number."""
 
     async def add_usage(self, rows: Sequence[HourOfUsage]) -> None:
-        """Add what calls used to what is known of their hour, path, model and tool."""
+        """Add usage of calls to the sums of its hour, path, model and tool."""
 
     async def usage(self, path: str = "", since: int = 0) -> list[HourOfUsage]:
-        """Return what was used in hours that began at `since` or later, in Unix seconds."""
+        """Return the usage of hours that began at `since` or later, in Unix seconds."""
 
 
 class AsyncJournaledLedger(AsyncLedgerProtocol, AsyncJournal, Protocol):

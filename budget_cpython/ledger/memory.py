@@ -120,12 +120,12 @@ class Ledger(memory.Ledger):
             return self._journal.events(path, kinds, after, most)
 
     def add_usage(self, rows: "Sequence[HourOfUsage]") -> None:
-        """Add what calls used to what is known of their hour, path, model and tool."""
+        """Add usage of calls to the sums of its hour, path, model and tool."""
         with self._lock:
             self._journal.add_usage(rows, self._now() // 1000)
 
     def usage(self, path: str = "", since: int = 0) -> "list[HourOfUsage]":
-        """Return what was used in hours that began at `since` or later, in Unix seconds."""
+        """Return the usage of hours that began at `since` or later, in Unix seconds."""
         flush_usage(self)
         with self._lock:
             return self._journal.usage(path, since)

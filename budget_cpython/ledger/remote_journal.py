@@ -69,7 +69,7 @@ class RemoteJournal:
         ]
 
     async def add_usage(self, rows: Sequence[HourOfUsage]) -> None:
-        """Add what calls used to what is known of their hour, path, model and tool."""
+        """Add usage of calls to the sums of its hour, path, model and tool."""
         sums = sum_of_usage(checked_usage(rows))
         if sums:
             kept = {"newest": sums[-1].hour, "keep_s": KEEP_USAGE_S}
@@ -77,7 +77,7 @@ class RemoteJournal:
             await self._ask("add_usage", "", id=self._new_id(), usage=given, **kept)
 
     async def usage(self, path: str = "", since: int = 0) -> list[HourOfUsage]:
-        """Return what was used in hours that began at `since` or later, in Unix seconds."""
+        """Return the usage of hours that began at `since` or later, in Unix seconds."""
         rows = await self._ask("usage", check_selected(path), since=since)
         return sum_of_usage(
             HourOfUsage(hour, account, model, tool, {axis: amount})

@@ -27,7 +27,7 @@ _LONGEST = 200  # characters of a name
 
 
 class UsageLog:
-    """What calls of this process used of one ledger's accounts, and it was not told yet.
+    """The usage of one ledger's accounts by this process that the ledger was not told yet.
 
     It is told in a thread, or in a task if it is awaited, so that no call waits; one in memory asks
     for it. What it cannot take is told later; once 1,000 rows wait, others are dropped. The
@@ -164,13 +164,13 @@ def usage_log_of(ledger: "Any") -> UsageLog | None:
 
 
 def note_call(held: "Any", outcome: "Any") -> None:
-    """Note what a call of a model was charged."""
+    """Note the charge of a model's call."""
     model = getattr(outcome.response, "model", None) or held.model
     _note(held, str(model), "", held.charged, not outcome.closing)
 
 
 def note_tool_call(held: "Any", name: str, may_tell: bool) -> None:
-    """Note what a call of a tool was charged."""
+    """Note the charge of a tool's call."""
     _note(held, "", name, held.amounts, may_tell)
 
 

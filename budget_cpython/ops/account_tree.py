@@ -40,7 +40,7 @@ class AccountStatus:
 
     @property
     def urgency(self) -> tuple[int, float]:
-        """What sorts accounts by how near their end they are; the greatest is the nearest."""
+        """The key that sorts accounts; the one nearest its end has the greatest."""
         return self.nearest.urgency
 
     def walk(self, depth: int = 0) -> "Iterator[tuple[int, AccountStatus]]":

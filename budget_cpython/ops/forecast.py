@@ -39,7 +39,7 @@ class LimitStatus(NamedTuple):
 
     @property
     def urgency(self) -> tuple[int, float]:
-        """What sorts limits by how near their end they are; the greatest is the nearest.
+        """The key that sorts limits; the one nearest its end has the greatest.
 
         Limits that are over come before those that will be, then those that are near, and within
         these the larger share goes first, with what is held.
@@ -80,7 +80,7 @@ def _state(spent: int, limit: int | None) -> str:
 
 
 def _rate(balance: Balance, now: int) -> tuple[int | None, int, int]:
-    """Return what an hour spends, and the amount and the seconds for a forecast, 0 without one."""
+    """Return the rate an hour, and the amount and the seconds for a forecast, 0 without one."""
     if span := rolling_seconds(balance.window):
         return balance.spent * HOUR_S // span, 0, 0
     elapsed = now - balance.begins_at

@@ -44,7 +44,7 @@ def read_limit_file(path: str) -> dict[str, list[Limit]]:
 
 
 def limits_said(account: str, row: Mapping[str, Any], tools: bool = True) -> list[Limit]:
-    """Return what `limit` and `counted` say of an account; `ValueError` names it.
+    """Return the limits in an account's `limit` and `counted`; `ValueError` names it.
 
     Without `tools` its message suggests no limit of a tool's calls.
     """

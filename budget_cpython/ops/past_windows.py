@@ -21,7 +21,7 @@ class PastWindows(NamedTuple):
     past: list[Balance]
 
     def series(self) -> list[int]:
-        """Return what each window spent, the oldest first, the current one last.
+        """Return the amounts spent by window, the oldest first, the current one last.
 
         Windows in which nothing was counted are 0; there are at most 48. Of a rolling window they
         are the buckets in which something was counted.

@@ -38,7 +38,7 @@ class RecentRates:
             self._samples[place] = samples
 
     def rates(self) -> dict[Place, int]:
-        """Return what each limit spends by the hour, of those known for 10 seconds or more."""
+        """Return the rate of each limit by the hour, of those known for 10 seconds or more."""
         found = {}
         for place, samples in self._samples.items():
             (first, before), (last, spent) = samples[0], samples[-1]

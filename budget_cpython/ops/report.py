@@ -11,7 +11,7 @@ _KINDS = ("refused", "threshold", "forecast", "limits")
 
 
 class SpendingReport(NamedTuple):
-    """What was spent on `path` and below it, empty for all, from `since` until `until`.
+    """The spending on `path` and below it, empty for all, from `since` until `until`.
 
     - `since`, `until`: Unix seconds; `since` is the beginning of an hour.
     - `rows`: what was used, by hour, path, model and tool.

@@ -125,7 +125,7 @@ def _named(one: Spending, by: Sequence[str]) -> dict[str, Any]:
 
 
 def _charges(rows: Iterable[HourOfUsage]) -> list[HourOfUsage]:
-    """Return what was used by models and by tools with a price."""
+    """Return the rows of models, and of tools with a price."""
     return [row for row in rows if row.model or row.amounts.get("nano_usd")]
 
 

@@ -20,14 +20,14 @@ TIMES = ("hour", "day")
 
 
 class Spending(NamedTuple):
-    """What was used at one place: `names` are in the order of the columns that were asked for."""
+    """The usage at one place: `names` are in the order of the columns that were asked for."""
 
     names: tuple[str, ...]
     amounts: dict[str, int]
 
     @property
     def rank(self) -> tuple[int, int, int]:
-        """What sorts places by how much was used there; the greatest used the most."""
+        """The key that sorts places by their usage; the most has the greatest."""
         found = self.amounts
         calls = found.get("calls", 0) + found.get("tool_calls", 0)
         return found.get("nano_usd", 0), found.get("tokens", 0), calls
@@ -44,7 +44,7 @@ def check_columns(by: Sequence[str]) -> tuple[str, ...]:
 
 
 def spending_by(rows: Iterable[HourOfUsage], by: Sequence[str]) -> list[Spending]:
-    """Return what was used, summed by columns: in order of time if one is, else the most first.
+    """Return the usage summed by columns: in order of time if one is a time, else the most first.
 
     A model's calls have an empty tool, a tool's an empty model.
     """

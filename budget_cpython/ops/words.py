@@ -15,7 +15,7 @@ _SHORT = 100_000  # from here on a count is in thousands or more
 
 
 def axis_words(axis: str) -> str:
-    """Return what an axis counts, as in a line of limits: `dollars`, `calls`, `tool:search`."""
+    """Return the name of an axis in a line of limits: `dollars`, `calls`, `tool:search`."""
     if axis == "nano_usd":
         return "dollars"
     return axis if axis in AXES or axis == TOOL_CALLS else f"tool:{axis}"

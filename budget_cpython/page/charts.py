@@ -15,7 +15,7 @@ WIDTH, HEIGHT = 300, 72
 
 
 class BurnDown(NamedTuple):
-    """What was left of a limit over its window, as the points of lines.
+    """The amount left of a limit over its window, as the points of lines.
 
     `left` is the line until now, `ahead` the one of the forecast, empty without one; `now` is where
     the present stands, `text` says all of it in words.
@@ -78,7 +78,7 @@ def _ahead(frame: _Frame, left: int, empty_at: int, now: int) -> str:
 
 
 def _hours(row: Balance, usage: Iterable[HourOfUsage]) -> dict[int, int]:
-    """Return what each hour of a window used of a limit."""
+    """Return the usage of a limit by the hours of its window."""
     hours: dict[int, int] = {}
     for one in usage:
         amount = one.amounts.get(row.axis, 0)
@@ -90,7 +90,7 @@ def _hours(row: Balance, usage: Iterable[HourOfUsage]) -> dict[int, int]:
 def _spent_by_time(
     row: Balance, hours: Mapping[int, int], since: int, now: int
 ) -> list[tuple[int, int]]:
-    """Return what was spent by some moments of the window, the last of them now."""
+    """Return the amounts spent by some moments of the window, the last of them now."""
     known = sum(hours.values())
     before = max(0, row.spent - known) if since > row.begins_at else 0
     shown = [(row.begins_at, 0)]

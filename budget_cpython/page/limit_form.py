@@ -13,7 +13,7 @@ from budget_cpython.serve.served_ledger import ServedLedger
 
 
 class ProposedLimit(NamedTuple):
-    """What becomes of one limit: it is `added`, `removed`, `changed` or `same`.
+    """The fate of one limit: it is `added`, `removed`, `changed` or `same`.
 
     `before` and `after` are as a line of limits has them; `spent` is what its window has used, and
     `is_over` whether that is already more than the new limit allows.
@@ -38,7 +38,7 @@ def counted_only(limits: Iterable[Limit]) -> list[Limit]:
 
 
 class LimitProposal(NamedTuple):
-    """What a form asks for: the `line` of limits, what that changes, and the `problem` it has.
+    """The proposal of a form: the `line` of limits, what that changes, and the `problem` it has.
 
     `stamp` stands for the limits as they are; a form sends it back to be applied. `is_late` says
     that they have changed since.
@@ -58,7 +58,7 @@ class LimitProposal(NamedTuple):
 
 
 async def propose(ledger: ServedLedger, path: str, line: str) -> LimitProposal:
-    """Return what a line of limits would change of an account; `LedgerError`."""
+    """Return the changes that a line of limits would make to an account; `LedgerError`."""
     before = await ledger.call("limits", path)
     try:
         after = read_line(line, before)

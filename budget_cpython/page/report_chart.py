@@ -24,7 +24,7 @@ class Segment(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """What was used in an hour or a day; `x` is where the bar begins, `text` says what it shows.
+    """The usage of an hour or a day; `x` is where the bar begins, `text` says what it shows.
 
     `refused` is how many calls were refused, `crossed` the thresholds that were crossed.
     """

@@ -70,7 +70,7 @@ def grouped(refusals: Iterable[RefusalRow]) -> list[RefusalRow]:
 
 
 def change(event: LedgerEvent) -> str:
-    """Return what an event says that is no refusal, in words."""
+    """Return an event other than a refusal in words."""
     teller = _TELLERS.get(event.kind)
     try:
         said = teller(event.details) if teller else event.kind

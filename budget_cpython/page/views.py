@@ -34,7 +34,7 @@ class AccountRow(NamedTuple):
 
 
 class SpendRow(NamedTuple):
-    """What a model, an account or a tool used; `share` is that of the largest, in thousandths.
+    """The usage of a model, an account or a tool; `share` is of the largest, in thousandths.
 
     The last row may be of all `others`, which is not one.
     """
@@ -54,7 +54,7 @@ def overview(
     rows: Sequence[HourOfUsage] | None,
     hours: int,
 ) -> dict[str, Any]:
-    """Return what the first view shows; `rows` is `None` where the usage cannot be read."""
+    """Return the values of the first view; `rows` is `None` where the usage cannot be read."""
     ranked = snapshot.ranked
     over = [account for account in ranked if account.state == OVER]
     early = sum(one.state != OVER and one.nearest.ends_early for one in ranked)
@@ -86,7 +86,7 @@ def one_account(
     rows: Sequence[HourOfUsage] | None,
     hours: int,
 ) -> dict[str, Any]:
-    """Return what the view of one account shows; `snapshot` is of it and all below it."""
+    """Return the values of an account's view; `snapshot` is of it and all below it."""
     account = snapshot.accounts.get(path)
     since = first_hour(snapshot.at, hours)
     above = [row if reader.sees(row.account) else left_only(row) for row in chain]
@@ -164,7 +164,7 @@ def _cards(
 
 
 def spending(rows: Sequence[HourOfUsage] | None) -> dict[str, Any]:
-    """Return what was used by model, account and tool, the most first."""
+    """Return the usage by model, account and tool, the most first."""
     if rows is None:
         return {"spend": None}
     models = [row for row in rows if not row.tool]

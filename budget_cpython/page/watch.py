@@ -33,7 +33,7 @@ def first_hour(now: int, hours: int) -> int:
 
 
 class Snapshot:
-    """What a ledger shows of some accounts at a moment, `at` in Unix seconds."""
+    """The state of some accounts of a ledger at a moment, `at` in Unix seconds."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Snapshot:
 
     @cached_property
     def digest(self) -> str:
-        """What changes when something in it does."""
+        """A text that changes with anything that is shown."""
         found = hashlib.sha256()
         for row in self.balances:
             found.update(repr([getattr(row, name) for name in row.__slots__]).encode())
@@ -73,7 +73,7 @@ class Snapshot:
         return found.hexdigest()
 
     def below(self, path: str) -> "Snapshot":
-        """Return what it shows of an account and all below it; an empty path is all."""
+        """Return the part of it on an account and all below it; an empty path is all."""
         if not path:
             return self
         if path not in self._below:
@@ -115,7 +115,7 @@ class LedgerWatch:
         return int(self._clock())
 
     async def snapshot(self, path: str = "") -> Snapshot:
-        """Return what the ledger shows of an account and all below it now; `LedgerError`."""
+        """Return the state of an account and all below it now; `LedgerError`."""
         whole: Snapshot = await self._read("snapshot", self.every_s, self._take)
         return whole.below(path)
 
@@ -132,7 +132,7 @@ class LedgerWatch:
         return part
 
     async def usage(self, path: str, hours: int) -> list[HourOfUsage]:
-        """Return what was used in the last hours, the running one included; `LedgerError`."""
+        """Return the usage of the last hours, the running one included; `LedgerError`."""
         since = first_hour(self.now(), hours)
 
         async def ask() -> list[HourOfUsage]:

@@ -88,7 +88,7 @@ def refusal_of(error: BaseException) -> CallRefusal | None:
 
 
 def ended_call(call: Any, seconds: float, error: BaseException | None) -> EndedCall:
-    """Return what is told of a call that was settled."""
+    """Return the record of a call that was settled."""
     outcome = call.outcome
     return EndedCall(
         EMBEDDINGS if call.options.get("max_tokens") == 0 else CHAT,

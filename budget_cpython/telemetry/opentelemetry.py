@@ -120,7 +120,7 @@ class OpenTelemetryObserver:
         return duration, prompt, answer
 
     def _set_usage(self, span: Any, usage: Usage) -> None:
-        """Set what the calls used that were made while a span was the current one."""
+        """Set the usage of the calls that were made while a span was the current one."""
         sums = self._spans.setdefault(span, {})
         for name, tokens in (
             (names.INPUT_TOKENS, usage.input or 0),

@@ -28,7 +28,7 @@ provider bills for one that was made is then counted nowhere, unless its program
 
 
 def add_holds(commands: Any) -> None:
-    """Add `holds`, and `holds release`; `with_list` has it list where it names neither."""
+    """Add `holds list` and `holds release`; `with_list` makes the first the default."""
     holds = commands.add_parser(
         "holds",
         help="list the holds of calls in flight, or release one",

@@ -108,7 +108,7 @@ class LoadedJournal(LoadedLedger):
         return events if after is not None else events[::-1]
 
     def add_usage(self, new: Sequence[HourOfUsage]) -> None:
-        """Add what calls used to what is known of their hour, path, model and tool."""
+        """Add usage of calls to the sums of its hour, path, model and tool."""
         newest = 0
         for hour, path, model, tool, amounts in checked_usage(new):
             place = (hour, path, model, tool)
@@ -123,7 +123,7 @@ class LoadedJournal(LoadedLedger):
             self._db.execute(_TRIM_USAGE, (over, TRIMMED + len(new)))
 
     def usage(self, path: str = "", since: int = 0) -> list[HourOfUsage]:
-        """Return what was used in hours that began at `since` or later, in Unix seconds."""
+        """Return the usage of hours that began at `since` or later, in Unix seconds."""
         selected, given = _below("path", path)
         found = self._db.execute(_USAGE.format(selected), (since, *given)).fetchall()
         return [
