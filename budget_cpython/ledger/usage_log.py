@@ -100,6 +100,16 @@ class UsageLog:
         except Exception as error:  # noqa: BLE001 - only the attribution is late
             self._keep(rows, error)
 
+    async def finish(self) -> None:
+        """Tell a ledger that is awaited all, before it is closed: also what a task tells it now."""
+        task = self._task
+        if task is not None and not task.done():
+            import asyncio
+
+            if task.get_loop() is asyncio.get_running_loop():
+                await asyncio.wait([task])
+        await self.flush_awaited()
+
     def _wait_for_end(self) -> None:
         """Have the ledger told at the end of the process at the latest."""
         if self._kept is None:
@@ -185,7 +195,7 @@ async def flush_usage_awaited(ledger: "Any") -> None:
     """Tell a ledger that is awaited, before it is closed, what calls used."""
     found = USAGE_LOGS.get(ledger)
     if found is not None:
-        await found.flush_awaited()
+        await found.finish()
 
 
 def _note(held: "Any", model: str, tool: str, amounts: "Any", may_tell: bool) -> None:

@@ -158,6 +158,30 @@ def test_rows_that_wait_are_bounded() -> None:
     assert len(ledger.rows) == MOST + 1
 
 
+def test_a_ledger_that_is_being_told_is_not_closed_before_it_was_told() -> None:
+    class Slow(Told):
+        begun = False
+
+        async def add_usage(self, rows: Any) -> None:  # type: ignore[override]
+            self.begun = True
+            for _ in range(9):
+                await asyncio.sleep(0)
+            super().add_usage(rows)
+
+    async def calls() -> None:
+        ledger, now = Slow(), [100.0]
+        usage = UsageLog(ledger, lambda: HOUR, lambda: now[0])
+        now[0] += EVERY_S
+        usage.add("org", "small", "", CALL)
+        await asyncio.sleep(0)
+        assert ledger.begun
+        usage.add("org", "small", "", CALL)
+        await usage.finish()
+        assert [row.amounts for row in ledger.rows] == [CALL, CALL]
+
+    asyncio.run(calls())
+
+
 def test_a_shared_ledger_is_told_at_most_once_in_ten_seconds() -> None:
     class Shared(Told):
         times = 0
