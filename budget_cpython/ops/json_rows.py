@@ -3,7 +3,7 @@
 from typing import Any
 
 from budget_core.ledger.records import Balance
-from budget_cpython.ledger.journal import OpenHold
+from budget_cpython.ledger.journal import LedgerEvent, OpenHold
 from budget_cpython.ops.account_tree import AccountStatus
 from budget_cpython.ops.forecast import LimitStatus
 
@@ -36,6 +36,17 @@ def account_row(account: AccountStatus) -> dict[str, Any]:
     """Return an account with its limits."""
     limits = [limit_row(limit) for limit in account.limits]
     return {"account": account.path, "state": account.state, "limits": limits}
+
+
+def refusal_row(event: LedgerEvent) -> dict[str, Any]:
+    """Return refused calls of one account by one limit; `kind` is `refused` or `observed`."""
+    return {
+        "account": event.account,
+        "kind": event.kind,
+        "at": event.at,
+        "times": event.times,
+        "limit": event.details.get("limit"),
+    }
 
 
 def hold_row(hold: OpenHold) -> dict[str, Any]:

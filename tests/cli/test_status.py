@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from budget_core.ledger.records import Balance
-from budget_cpython import Limit, SqliteLedger
+from budget_cpython import BudgetExceededError, Limit, SqliteLedger
 from budget_cpython.cli.ops.screen import Screen, plain_text
 from budget_cpython.cli.ops.status import HAS_LIMIT_OVER, MOST_LIMITS, status_lines
 from budget_cpython.ledger.journal import LedgerEvent
@@ -180,3 +180,31 @@ def test_a_terminal_has_colours_unless_they_are_not_wanted(
     plain = re.sub(r"\x1b\[[0-9;]*m", "", status.said)
     assert "5 accounts, 1 over" in plain
     assert max(map(len, plain.splitlines())) <= 80
+
+
+def test_calls_refused_in_the_last_hour_are_shown_with_the_limit_that_stops_them(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    url = make_ledger(tmp_path)
+    limit = {"account": "acme/research", "axis": "calls", "window": "run", "cap": 300}
+    limit |= {"spent": 3, "held": 1, "resets_at": None}
+    details = {"limit": limit, "asked": 297, "times": 1_200}
+    with SqliteLedger(url.removeprefix("sqlite:")) as ledger:
+        with pytest.raises(BudgetExceededError):
+            ledger.reserve("acme/research/ann", {"usd": "0.10"})
+        ledger.note([LedgerEvent("observed", "acme/research/bob", {**details, "would": "cutoff"})])
+    said = printed(capsys, "status", "--ledger", url).splitlines()
+    first = "1 call refused in the last hour, "
+    first += "1,200 calls made in the last hour that cutoff would have refused"
+    at = said.index(first)
+    assert [" ".join(line.split()) for line in said[at + 2 : at + 5]] == [
+        "ACCOUNT LIMIT OF CALLS LAST",
+        "acme/research/bob 300 calls acme/research 1,200 3 spent, 1 held; asked for 297 calls",
+        "acme/research/ann $2 1 $2.50 spent; asked for $0.10",
+    ]
+    rows = printed_json(capsys, "status", "acme/research", "--ledger", url)["refused"]
+    assert [(row["account"], row["kind"], row["times"]) for row in rows] == [
+        ("acme/research/ann", "refused", 1),
+        ("acme/research/bob", "observed", 1_200),
+    ]
+    assert rows[1]["limit"] == limit

@@ -29,23 +29,28 @@ from budget_cpython.cli.ops.screen import (
     lay_out,
     style_of,
 )
+from budget_cpython.ledger.journal import HOUR_S, LedgerEvent
 from budget_cpython.ops.account_tree import AccountStatus, accounts_of, roots
 from budget_cpython.ops.forecast import NEAR, OVER, LimitStatus
-from budget_cpython.ops.json_rows import account_row
+from budget_cpython.ops.json_rows import account_row, refusal_row
 from budget_cpython.ops.words import limit_text, short_amount
+from budget_cpython.page.sentences import grouped, refusal
 from budget_cpython.wall_clock import WALL
 
 MOST_LIMITS = 40  # shown without --all
 HAS_LIMIT_OVER = 3
 _ALERTS_S = 7 * DAY  # for which an alert that was not delivered is shown
 _MOST_ALERTS = 10
+_MOST_REFUSALS = 10  # accounts and limits
+_REFUSALS = ("refused", "observed")
 _LONGEST_LIMIT = 24
 _LONGEST_NARROW = 17
 _ABOUT = f"""\
 Each limit has a bar of what is spent and held, and the time until its window ends. EMPTY IN is when
 all of it will be spent, if that is before the reset: from the rate of its window so far, once that
 is 5 minutes old and a tenth of the limit is spent. Of more than {MOST_LIMITS} limits those nearest
-their end are shown, the tree with --all."""
+their end are shown, the tree with --all. Below are calls refused in the last hour: an account with
+a little left may have too little for a call."""
 
 
 def add_status(commands: Any) -> None:
@@ -75,17 +80,23 @@ def _status(options: argparse.Namespace) -> int:
     with opened_ledger(options) as ledger:
         rows = ledger.balances(options.path)
         events = ledger.events(options.path, kinds=(ALERT,))
+        refused = ledger.events(options.path, kinds=_REFUSALS)
         if options.path:
             rows += [row for row in ledger.balance(options.path) if row.account != options.path]
     now = int(WALL())
     accounts = accounts_of(rows, now)
     alerts = undelivered(events, now - _ALERTS_S)
+    refused = [one for one in refused if one.at > now - HOUR_S]
     if options.json:
-        shown = [account_row(one) for one in accounts.values()]
-        print_json({"at": now, "accounts": shown, "alerts": [one._asdict() for one in alerts]})
+        found: dict[str, Any] = {"at": now}
+        found["accounts"] = [account_row(one) for one in accounts.values()]
+        found["alerts"] = [one._asdict() for one in alerts]
+        found["refused"] = [refusal_row(one) for one in refused]
+        print_json(found)
     else:
         screen = Screen()
         screen.show(status_lines(accounts, now, screen, options.all))
+        screen.show(refusal_lines(refused, screen))
         screen.show(alert_lines(alerts, screen))
         if not accounts:
             place = shown_place(ledger_url(options))
@@ -117,6 +128,41 @@ def status_lines(
         text = f"{hidden:,} limits further from their end are not shown: give --all, or a PATH"
         lines += [[], cell(text, FAINT)]
     return lines
+
+
+def refusal_lines(events: Sequence[LedgerEvent], screen: Screen) -> list[Line]:
+    """Return the lines of refused calls by account and limit, the most first, with their sums.
+
+    Those that were only observed, since their budget refuses nothing, are counted apart.
+    """
+    if not events:
+        return []
+    line: Line = []
+    for kind, text, style in (
+        ("refused", "refused in the last hour", RED),
+        ("observed", "made in the last hour that cutoff would have refused", ORANGE),
+    ):
+        times = sum(one.times for one in events if one.kind == kind)
+        if times:
+            more = f"{', ' * bool(line)}{times:,} call{'s' * (times != 1)} {text}"
+            line += [(more, style)]
+    found = grouped(refusal(one, lambda path: True) for one in reversed(events))
+    found.sort(key=lambda one: one.times, reverse=True)
+    rows = [
+        [
+            cell(one.account, HEAD),
+            cell(one.limit),
+            cell("" if one.limited == one.account else one.limited),
+            cell(f"{one.times:,}", ORANGE if one.would else RED),
+            cell(one.reason, FAINT),
+        ]
+        for one in found[:_MOST_REFUSALS]
+    ]
+    names = ["ACCOUNT", "LIMIT", "OF", "CALLS", "LAST"]
+    left_out = {"OF", "LAST"} if screen.is_narrow else set()
+    if all(one.limited == one.account for one in found):
+        left_out.add("OF")
+    return [[], line, [], *lay_out(names, rows, "<<<><", screen.width, left_out=left_out)]
 
 
 def alert_lines(alerts: Sequence[AlertStatus], screen: Screen) -> list[Line]:
