@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def note_quietly(ledger: "Any", events: "Sequence[LedgerEvent]") -> None:
     """Note events on a ledger that blocks; where it cannot, that is logged at debug."""
     try:
-        noting = ledger.note(events) if events else None
+        noting = _begin(ledger, events)
         if hasattr(noting, "send"):  # of a ledger for asyncio, below one that blocks
             from budget_core.ledger.outbox import finish  # with asyncio: loaded for those few
 
@@ -23,11 +23,16 @@ def note_quietly(ledger: "Any", events: "Sequence[LedgerEvent]") -> None:
 async def note_quietly_awaited(ledger: "Any", events: "Sequence[LedgerEvent]") -> None:
     """Note events on a ledger; where it cannot, that is logged at debug."""
     try:
-        noting: Any = ledger.note(events) if events else None
+        noting = _begin(ledger, events)
         if hasattr(noting, "__await__"):
             await noting
     except Exception as error:  # noqa: BLE001 - the caller gets what the ledger answered
         _log(events, error)
+
+
+def _begin(ledger: "Any", events: "Sequence[LedgerEvent]") -> "Any":
+    note = getattr(ledger, "note", None)  # the core's own ledger, and some of users, keep no events
+    return note(events) if events and note is not None else None
 
 
 def _log(events: "Sequence[LedgerEvent]", error: Exception) -> None:
