@@ -17,8 +17,7 @@ class OutageLog:
     `since` is when the outage was met, in Unix seconds; `None` while the ledger answers.
     """
 
-    def __init__(self, ledger: "Any") -> None:
-        self._ledger = ledger
+    def __init__(self) -> None:
         self.since: int | None = None
         self._error = ""
 
@@ -28,13 +27,13 @@ class OutageLog:
             self._error = type(error).__name__
             self.since = int(WALL())
 
-    def end(self) -> None:
-        """Note an outage that is over, on a ledger that blocks."""
-        note_quietly(self._ledger, self._take())
+    def end(self, ledger: "Any") -> None:
+        """Note an outage that is over, on its ledger, which blocks."""
+        note_quietly(ledger, self._take())
 
-    async def end_awaited(self) -> None:
-        """Note an outage that is over."""
-        await note_quietly_awaited(self._ledger, self._take())
+    async def end_awaited(self, ledger: "Any") -> None:
+        """Note an outage that is over, on its ledger."""
+        await note_quietly_awaited(ledger, self._take())
 
     def _take(self) -> "list[LedgerEvent]":
         """Return the event of the outage, to one caller alone."""

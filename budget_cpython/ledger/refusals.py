@@ -3,6 +3,7 @@
 import time
 from contextvars import ContextVar
 from threading import Lock
+from weakref import ref
 
 from budget_core.ledger.errors import BudgetExceededError, LedgerError
 from budget_cpython.ledger.noting import note_quietly, note_quietly_awaited
@@ -30,7 +31,8 @@ class RefusalLog:
     """
 
     def __init__(self, ledger: "Any", now: "Callable[[], float]" = time.monotonic) -> None:
-        self._ledger = ledger
+        self._ledger = ref(ledger)
+        self._kept: Any = None  # the ledger, while it is to be told something at the end
         self._now = now
         self.begin_again()
         begin_again_in_children(self)
@@ -43,20 +45,20 @@ class RefusalLog:
     def add(self, path: str, error: BudgetExceededError) -> None:
         """Note a refusal, on a ledger that blocks; one of a call that is still tried, later."""
         if not _is_tried(self, error):
-            note_quietly(self._ledger, self._due(path, error))
+            note_quietly(self._ledger(), self._due(path, error))
 
     async def add_awaited(self, path: str, error: BudgetExceededError, strict: bool = True) -> None:
         """Note a refusal as `add` does; one that is not `strict` is of a call made all the same."""
         if not _is_tried(self, error):
-            await note_quietly_awaited(self._ledger, self._due(path, error, strict))
+            await note_quietly_awaited(self._ledger(), self._due(path, error, strict))
 
     def flush(self) -> None:
         """Note all refusals that were not noted yet, on a ledger that blocks."""
-        note_quietly(self._ledger, self._take())
+        note_quietly(self._ledger(), self._take())
 
     async def flush_awaited(self) -> None:
         """Note all refusals that were not noted yet."""
-        await note_quietly_awaited(self._ledger, self._take())
+        await note_quietly_awaited(self._ledger(), self._take())
 
     def _due(
         self, path: str, error: BudgetExceededError, strict: bool = True
@@ -89,9 +91,12 @@ class RefusalLog:
                     one.times = 0
                     one.again = (self._now() if now is None else now) + EVERY_S
             is_told = not any(one.times for one in self._known.values())
-        if is_told or not getattr(self._ledger, "IS_SHARED", True):  # it ends with the process
+        ledger = self._ledger()
+        if is_told or not getattr(ledger, "IS_SHARED", True):  # it ends with the process
+            self._kept = None
             UNTOLD.discard(self)
         else:
+            self._kept = ledger
             tell_at_end(self)
         return events
 

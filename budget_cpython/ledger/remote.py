@@ -94,7 +94,7 @@ class AsyncRemoteLedger(RemoteJournal):
             refuse("keep", f"at most {MAX_KEEP} seconds", keep)
         self._keep_ms = keep * 1000
         self._refusals = RefusalLog(self)
-        self._outages = OutageLog(self)
+        self._outages = OutageLog()
         self._reserved = secrets.randbelow(SWEEP_EVERY)  # programs may be short
         self.begin_again()
         begin_again_in_children(self)
@@ -254,7 +254,7 @@ class AsyncRemoteLedger(RemoteJournal):
                 if operation in SETTLING:
                     wake(self, path or None)
                 if self._outages.since is not None and operation != "note":
-                    await self._outages.end_awaited()
+                    await self._outages.end_awaited(self)
                 return reply[1]
             if reply[0] == "uncounted":
                 self._reader.check_axis(reply[1], False)

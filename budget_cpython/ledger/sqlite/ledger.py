@@ -63,7 +63,7 @@ class SqliteLedger(Passthrough):
         core = LoadedJournal(clock, windows, axes=axes, max_accounts=max_accounts, keep=keep)
         self._commits = GroupCommit(SqliteConnection(file, timeout), core.perform)
         self._refusals = RefusalLog(self)
-        self._outages = OutageLog(self)
+        self._outages = OutageLog()
 
     @staticmethod
     def view(path: "str | os.PathLike[str]") -> ReadOnlyConnection:
@@ -128,5 +128,5 @@ class SqliteLedger(Passthrough):
         while found is None and operation in READS:
             found = self._commits.run(operation, *arguments)
         if self._outages.since is not None and operation != "note":
-            self._outages.end()
+            self._outages.end(self)
         return found
