@@ -90,7 +90,7 @@ class PathLease:
         return known, known.state
 
     def _note_commit(self, found: "Hold", was: str) -> None:
-        """Note what the ledger is owed for a hold that was committed."""
+        """Owe the ledger what a committed hold used."""
         if was == found.COMMITTED:
             return
         urgent = bool(self.ended)

@@ -1,4 +1,4 @@
-"""Say what an account may use."""
+"""Limits: what an account may use of an axis in a window."""
 
 from budget_core.errors import refuse
 from budget_core.ledger.checks import AXES, MAX_LIMITS, check_amount, check_axis, in_nano_usd

@@ -347,11 +347,11 @@ class LedgerAccount:
         return LlmHold(self, Hold(self.path, "", asked, Hold.RELEASED), limit, "", price)
 
     async def settle(self, hold: LlmHold, outcome: "Settlement") -> None:
-        """Charge what a call used, or at least its hold where that is not known."""
+        """Charge what a call used; where that is not known, at least its hold."""
         await hold.settle(outcome)
 
     def note_charge(self, held: LlmHold) -> None:
-        """Add what a call is charged to what is known of the account."""
+        """Add the charge of a call to the cached balance."""
         self.cached_balance.add(held.charged or {})
 
     async def deliver(self, entry: Entry) -> None:

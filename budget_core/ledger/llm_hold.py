@@ -108,7 +108,7 @@ class LlmHold:
         self.cut_short = by is not None
 
     async def settle(self, outcome: "Settlement", estimates: bool = False) -> None:
-        """Commit what a call is charged, or release the hold of one that cost nothing.
+        """Commit the charge of a call; where it cost nothing, release the hold.
 
         Nothing is awaited for a call whose coroutine is being closed.
         """

@@ -96,7 +96,7 @@ class MemoryHolds:
         return self._take(path, check_amounts(amounts), key, None)
 
     def commit(self, hold: Hold, actual: "dict[str, Any] | None" = None) -> Hold:
-        """Record what a call used in the place of its hold, in the windows the hold was taken in.
+        """Replace a hold by what its call used, in the windows in which it was taken.
 
         More than was held, or than the limit, is recorded too. An axis that `actual` does not name
         counts at what was held; one that was not held is recorded all the same. A commit corrects a

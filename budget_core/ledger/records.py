@@ -21,7 +21,7 @@ except (ImportError, AttributeError):
 ROOMS: "MutableMapping[Any, Any]" = by_ledger()  # in which the calls of this process wait
 LONGEST: "list[Callable[[str, int], int]]" = []  # the answer to a model's prompt, 0 if unknown
 DEADLINES: "list[Callable[[], float]]" = []  # of the code that waits: each returns the seconds left
-CHARGED: "list[Callable[[Any, Any], None]]" = []  # each is told of a hold and its call's outcome
+CHARGED: "list[Callable[[Any, Any], None]]" = []  # told of each hold, with its call's outcome
 ATTEMPTS: "list[Callable[[str, bool, Any], Any]]" = []  # each awaits what may ask several times
 
 

@@ -6,7 +6,7 @@ _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
 def per(axis: str, window: str) -> str:
-    """Return what a limit counts, and the words for its window, as in `tokens per 10 min`."""
+    """Return an axis and its window in words, as in `tokens per 10 min`."""
     return f"{axis} per {window_in_words(window)}"
 
 

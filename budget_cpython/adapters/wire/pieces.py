@@ -135,7 +135,7 @@ class Pieces:
                 self._open.pop()
 
     def _add(self) -> None:
-        """Parse what is pending, and add it to the containers that are open."""
+        """Parse the pending text, and add its values to the open containers."""
         text = b"".join(self._pending)
         self._pending.clear()
         if self._spine and text.lstrip()[:1] in b"]}":
