@@ -21,8 +21,10 @@ class LedgerWithBackoff:
 
     A ledger that was out of reach is not asked for half a second of the `monotonic` clock, then for
     twice as long each time, up to half a minute: until then `LedgerUnavailableError` is raised at
-    once. The outbox holds at most `most` entries.
+    once. The outbox, an `OUTBOX`, holds at most `most` entries.
     """
+
+    OUTBOX = Outbox
 
     def __init__(
         self, ledger: "Any", monotonic: "MonotonicClock" = MONOTONIC, most: int = 10_000
@@ -40,7 +42,7 @@ class LedgerWithBackoff:
 
     def begin_again(self) -> None:
         """Owe nothing: what a process owes is not its child's."""
-        self.outbox = Outbox(self._most)
+        self.outbox = self.OUTBOX(self._most)
 
     def now(self) -> int:
         """Return the monotonic clock's milliseconds."""

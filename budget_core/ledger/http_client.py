@@ -231,11 +231,7 @@ class HttpLedger:
         in_doubt = False
         while True:
             try:
-                status, data = await self._exchange(method, path, body, patience_s)
-                try:
-                    said = json.loads(data.decode())
-                except (ValueError, RuntimeError):  # a RuntimeError: nested too deeply
-                    said = None
+                status, said = await self._answer_to(method, path, body, patience_s)
                 if status != 200:
                     raise _refusal(status, said if isinstance(said, dict) else {})
                 break
@@ -253,6 +249,16 @@ class HttpLedger:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             text = "the ledger: what answered at its URL is something else"
             raise LedgerUnavailableError(text, error, None)
+
+    async def _answer_to(
+        self, method: str, path: str, body: bytes, patience_s: float
+    ) -> "tuple[int, Any]":
+        """Make a request, and return the status and what its answer says, `None` if not JSON."""
+        status, data = await self._exchange(method, path, body, patience_s)
+        try:
+            return status, json.loads(data.decode())
+        except (ValueError, RuntimeError):  # a RuntimeError: nested too deeply
+            return status, None
 
     async def _exchange(
         self, method: str, path: str, body: bytes, patience_s: float

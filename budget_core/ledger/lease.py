@@ -58,6 +58,8 @@ class LeasedLedger:
     `max_paths` paths are kept.
     """
 
+    UPSTREAM = LedgerWithBackoff
+
     def __init__(
         self,
         ledger: "Any",
@@ -71,7 +73,7 @@ class LeasedLedger:
         lock: "Lock | None" = None,
         gate: "Any" = None,
     ) -> None:
-        self.upstream = LedgerWithBackoff(ledger, monotonic)
+        self.upstream = self.UPSTREAM(ledger, monotonic)
         self._block = check_amounts(BLOCK if block is None else block)
         if not self._block:
             refuse("block", "amounts of at least one axis", block)

@@ -202,8 +202,11 @@ class Outbox:
         for entry in self.entries:
             is_own = path is not None and root(entry.hold.path) == root(path)
             (own if is_own else others).append(entry)
+        return await self._deliver_each(ask, own + others)
+
+    async def _deliver_each(self, ask: "Ask", entries: "list[Entry]") -> Exception | None:
         kept = refused = None
-        for entry in own + others:
+        for entry in entries:
             if entry.sending or entry not in self.entries:
                 continue
             try:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class LedgerCorruptError(LedgerUnavailableError):
     """A ledger's file is damaged, was removed, or is not the one that was there.
 
-    Nothing is granted, also not offline, until it is restored; docs/ledger.md says how.
+    Nothing is granted, also not offline, until it is restored; docs/operating.md says how.
     """
 
 

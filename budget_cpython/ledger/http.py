@@ -2,12 +2,16 @@
 
 import os
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import quote
 
 from budget_core.ledger.errors import LedgerUnavailableError
+from budget_core.ledger.outbox import finish
+from budget_cpython.ledger.batching import ThreadBatchQueue
+from budget_cpython.ledger.http_batches import Answer, BatchedRequest
 from budget_cpython.ledger.http_journal import MAX_ANSWER, HttpJournal
 from budget_cpython.ledger.passthrough import BlockingLedger
 
@@ -74,6 +78,7 @@ class _PooledHttpLedger(HttpJournal):
         super().__init__(*arguments)
         self._idle: deque[HTTPConnection] = deque()
         self._pid = os.getpid()
+        self._queue = ThreadBatchQueue(self._send_now, most=self._most)
 
     async def close(self) -> None:
         self._drop()
@@ -87,6 +92,13 @@ class _PooledHttpLedger(HttpJournal):
             if not more or not page or page[-1].account <= after:
                 return found
             after = page[-1].account
+
+    async def _together(self, asked: BatchedRequest) -> Answer:
+        return self._queue.ask(asked)
+
+    def _send_now(self, asked: Sequence[BatchedRequest]) -> list[Answer | Exception]:
+        found: list[Answer | Exception] = finish(self._answers_to(asked))
+        return found
 
     async def _exchange(
         self, method: str, path: str, body: bytes, patience_s: float

@@ -1,13 +1,23 @@
 """What a ledger behind `microbudget serve` tells operators."""
 
 import json
+from asyncio import get_running_loop
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
+from weakref import WeakKeyDictionary
 
-from budget_core.ledger.http_client import HttpLedger, _balances
+from budget_core.ledger.http_client import DEVICE, HttpLedger, _balances
 from budget_core.ledger.records import Balance
+from budget_cpython.ledger.batching import BatchQueue
+from budget_cpython.ledger.http_batches import (
+    Answer,
+    BatchedRequest,
+    answers_to,
+    asked_of,
+    most_within,
+)
 from budget_cpython.ledger.journal import (
     HourOfUsage,
     LedgerEvent,
@@ -27,9 +37,10 @@ MAX_ANSWER = 4_194_304  # bytes, by default
 class HttpJournal(HttpLedger):
     """A ledger at a URL for asyncio, with what it tells operators.
 
-    A key reads what it is for. Many rows take several requests: `note` is one step only up to some
-    12 KB, and of each account by itself. `most` is at most 1,000 for holds, and for events without
-    `after`.
+    Reservations and settlements of tasks that come while one is on its way go together in the next
+    request. A key reads what it is for. Many rows take several requests: `note` is one step only up
+    to some 12 KB, and of each account by itself. `most` is at most 1,000 for holds, and for events
+    without `after`.
     """
 
     def __init__(
@@ -41,6 +52,11 @@ class HttpJournal(HttpLedger):
         tls: Any = None,
     ) -> None:
         super().__init__(url, key, timeout_s, max_response_bytes, tls)
+        self._start = f"{self._endpoint.path}/v1/"
+        self._most = most_within(max_response_bytes)
+        self._queues: WeakKeyDictionary[Any, BatchQueue[BatchedRequest, Answer]] = (
+            WeakKeyDictionary()
+        )
 
     async def close(self) -> None:
         """Tell the service what calls used: a connection ends with its request."""
@@ -98,6 +114,25 @@ class HttpJournal(HttpLedger):
     async def usage(self, path: str = "", since: int = 0) -> list[HourOfUsage]:
         """Return the usage of hours that began at `since` or later, in Unix seconds."""
         return await self._pages(_of("usage", HourOfUsage), "usage", path, "since", since)
+
+    async def _answer_to(self, method: str, path: str, body: bytes, patience_s: float) -> Answer:
+        asked = None
+        if not (patience_s or self._endpoint.headers[-1].startswith(DEVICE)):
+            asked = asked_of(self._start, method, path, body)
+        if asked is None:
+            return await super()._answer_to(method, path, body, patience_s)
+        return await self._together(asked)
+
+    async def _together(self, asked: BatchedRequest) -> Answer:
+        """Return a request's answer; it may go together with those of other tasks of the loop."""
+        loop = get_running_loop()
+        queue = self._queues.get(loop)
+        if queue is None:
+            queue = self._queues[loop] = BatchQueue(self._answers_to, most=self._most)
+        return await queue.ask(asked)
+
+    async def _answers_to(self, asked: Sequence[BatchedRequest]) -> list[Answer | Exception]:
+        return await answers_to(asked, self._start, super()._answer_to)
 
     async def _pages(
         self, read: Callable[[Any], list[Any]], name: str, path: str, field: str, place: Any

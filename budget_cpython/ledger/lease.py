@@ -7,10 +7,12 @@ from typing import Any
 from budget_core.checks import NoLock
 from budget_core.ledger import lease
 from budget_core.ledger._types import AnyLedger, LedgerProtocol
+from budget_core.ledger.backoff import LedgerWithBackoff
 from budget_core.ledger.outbox import finish
 from budget_core.ledger.records import TTL, Hold, as_one_call, wake
 from budget_core.ledger.waiting import reserve_blocking
 from budget_core.monotonic import MONOTONIC, MonotonicClock
+from budget_cpython.ledger.deliveries import AwaitedLedgerWithBackoff
 from budget_cpython.ledger.locks import TaskGate, ThreadGate
 from budget_cpython.ledger.passthrough import AsyncPassthrough, BlockingLedger
 from budget_cpython.ledger.usage_log import flush_usage_awaited
@@ -26,6 +28,7 @@ class AsyncLeasedLedger(lease.LeasedLedger, AsyncPassthrough):
     blocks, and knows no hold of its parent's.
     """
 
+    UPSTREAM: type[LedgerWithBackoff] = AwaitedLedgerWithBackoff
     LOCK: Any = NoLock
     GATE: Any = TaskGate
 
@@ -74,6 +77,7 @@ class AsyncLeasedLedger(lease.LeasedLedger, AsyncPassthrough):
 
 
 class _ThreadsLease(AsyncLeasedLedger):
+    UPSTREAM = LedgerWithBackoff  # nothing is awaited there
     LOCK = Lock
     GATE = ThreadGate
 

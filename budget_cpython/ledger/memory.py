@@ -37,6 +37,8 @@ class Ledger(memory.Ledger):
     operators.
     """
 
+    NEVER_WAITS = True  # for a file or a server: an event loop may call it
+
     def __init__(
         self,
         clock: "Callable[[], float]" = WALL,

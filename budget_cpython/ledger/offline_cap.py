@@ -19,6 +19,7 @@ from budget_core.ledger.outbox import new_key
 from budget_core.ledger.records import TTL, Hold, check_ttl
 from budget_core.ledger.waiting import reserve_waiting
 from budget_core.monotonic import MONOTONIC, MonotonicClock
+from budget_cpython.ledger.deliveries import AwaitedLedgerWithBackoff
 from budget_cpython.ledger.errors import LedgerCorruptError
 from budget_cpython.ledger.journal import LedgerEvent
 from budget_cpython.ledger.locks import TaskGate, ThreadGate
@@ -42,12 +43,13 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
     committed, or is recorded past the limit if too little is left. So an outage overshoots a limit
     by at most the cap of each process. A grant counts in the window in which it is settled.
 
-    Holds taken before are committed and released later, and charges recorded, in order and once
-    each. Up to `most` grants and entries wait, in memory (`unsettled`): a process that ends before
-    they are settled loses them. A forked process has the whole cap, and leaves to its parent what
-    that granted and owes. The ledger is asked again as `LedgerWithBackoff` says.
+    Holds taken before are committed and released later, and charges recorded, once each. Up to
+    `most` grants and entries wait, in memory (`unsettled`): a process that ends before they are
+    settled loses them. A forked process has the whole cap, and leaves to its parent what that
+    granted and owes. The ledger is asked again as `LedgerWithBackoff` says.
     """
 
+    UPSTREAM: type[LedgerWithBackoff] = AwaitedLedgerWithBackoff
     LOCK: Any = NoLock
     GATE: Any = TaskGate
 
@@ -60,7 +62,7 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
         *,
         most: int = 10_000,
     ) -> None:
-        self.upstream = LedgerWithBackoff(ledger, monotonic, most)
+        self.upstream = self.UPSTREAM(ledger, monotonic, most)
         self._cap = check_amounts(cap)
         if not cap:
             refuse("cap", "amounts of at least one axis", cap)
@@ -254,6 +256,7 @@ class AsyncOfflineCapLedger(AsyncPassthrough):
 
 
 class _ThreadsCap(AsyncOfflineCapLedger):
+    UPSTREAM = LedgerWithBackoff  # nothing is awaited there
     LOCK = Lock
     GATE = ThreadGate
 

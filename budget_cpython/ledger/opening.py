@@ -11,6 +11,8 @@ from budget_cpython.ledger.journal import AsyncJournaledLedger, JournaledLedger
 _SERVERS = {
     "redis": "redis.RedisLedger",
     "rediss": "redis.RedisLedger",
+    "redis+cluster": "redis.RedisLedger",
+    "rediss+cluster": "redis.RedisLedger",
     "unix": "redis.RedisLedger",
     "postgres": "postgres.PostgresLedger",
     "postgresql": "postgres.PostgresLedger",
@@ -32,7 +34,9 @@ def open_ledger(
     - `memory:` is this process's own; `sqlite:PATH` a file, as in `sqlite:budget.db` or
       `sqlite:///var/lib/budget.db`, which must exist with `create=False`; `redis://`, `rediss://`
       (TLS) and `unix://` are as the `redis` library takes them, `postgresql://` as libpq does;
-      `http://` and `https://` are what `microbudget serve` serves.
+      `redis+cluster://HOST:PORT,HOST:PORT` and `rediss+cluster://` are nodes of a Redis Cluster;
+      several of these, with spaces between them, are the databases of one ledger; `http://` and
+      `https://` are what `microbudget serve` serves.
     - `on_unavailable`: while the ledger is out of reach, `"deny"` raises
       `LedgerUnavailableError`; `"allow"` grants up to `cap` by axis and settles that later
       (`OfflineCapLedger`); `"local"` leases a `block` of each path's budget and admits within it
@@ -86,17 +90,27 @@ def _open(
 
 
 def _beneath(url: str, awaited: bool, options: dict[str, Any]) -> Any:
+    several = several_databases(url)
+    if several:
+        return _engine("postgres.PostgresLedger", awaited)(several, **options)
     scheme, colon, rest = url.partition(":") if isinstance(url, str) else ("", "", "")
     if scheme in _SERVERS and rest.startswith("//"):
         return _engine(_SERVERS[scheme], awaited)(url, **options)
     if scheme not in _OWN or not colon or bool(rest) != (scheme == "sqlite"):
         raise ValueError(
-            "a ledger's URL is memory:, sqlite:PATH, or begins with redis://, rediss://, unix://, "
-            "postgresql://, http:// or https://"
+            "a ledger's URL is memory:, sqlite:PATH, or begins with redis://, rediss://, "
+            "redis+cluster://, unix://, postgresql://, http:// or https://"
         )
     place = [sqlite_path(rest)] if rest else []
     ledger = _engine(_OWN[scheme], False)(*place, **options)
     return _engine("threaded.ThreadedLedger", False)(ledger) if awaited else ledger
+
+
+def several_databases(url: str) -> list[str]:
+    """Return the URLs of the Postgres databases of one ledger; none where `url` is one."""
+    each = url.split() if isinstance(url, str) else []
+    known = [one.startswith(("postgresql://", "postgres://")) for one in each]
+    return each if len(each) > 1 and all(known) else []
 
 
 def _engine(name: str, awaited: bool) -> Any:

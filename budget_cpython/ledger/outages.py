@@ -14,16 +14,19 @@ if TYPE_CHECKING:
 class OutageLog:
     """The outage of one ledger in this process, which it notes among its events when it is over.
 
-    `since` is when the outage was met, in Unix seconds; `None` while the ledger answers.
+    `since` is when the outage was met, in Unix seconds; `None` while the ledger answers. `place` is
+    the part of the ledger that was out of reach, of one that has several.
     """
 
     def __init__(self) -> None:
         self.since: int | None = None
+        self.place = ""
         self._error = ""
 
-    def begin(self, error: "LedgerUnavailableError") -> None:
+    def begin(self, error: "LedgerUnavailableError", place: str = "") -> None:
         """Remember that the ledger could not be asked; the first time of an outage counts."""
         if self.since is None:
+            self.place = place
             self._error = type(error).__name__
             self.since = int(WALL())
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from budget_core.checks import check_count
 from budget_core.errors import refuse
-from budget_core.ledger.checks import check_amounts, check_key, check_path
+from budget_core.ledger.checks import check_amounts, check_key, check_path, root
 from budget_core.ledger.errors import (
     BudgetExceededError,
     HoldSettledError,
@@ -55,8 +55,11 @@ class Backend(Protocol):
     - `uncounted` and an axis of the argument `counted` that no limit on the path counts;
     - `no account`; `no hold`; `reused`; `settled` and the hold's state; `full` and a text.
 
-    Raises `LedgerUnavailableError` and `LedgerFullError`.
+    Raises `LedgerUnavailableError` and `LedgerFullError`. One that `is_spread` has the accounts of
+    several roots in several places, of which one may be out of reach alone.
     """
+
+    is_spread: bool
 
     async def call(self, operation: str, arguments: dict[str, Any]) -> Sequence[Any]:
         """Do one operation."""
@@ -95,6 +98,7 @@ class AsyncRemoteLedger(RemoteJournal):
         self._keep_ms = keep * 1000
         self._refusals = RefusalLog(self)
         self._outages = OutageLog()
+        self._is_spread = backend.is_spread
         self._reserved = secrets.randbelow(SWEEP_EVERY)  # programs may be short
         self.begin_again()
         begin_again_in_children(self)
@@ -238,6 +242,7 @@ class AsyncRemoteLedger(RemoteJournal):
         """Do an operation; send it once more if its outcome is unknown: it counts once."""
         now = None if self._clock is None else int(self._clock() * 1000)
         arguments.update(path=path, keep_ms=self._keep_ms, now=now, bounds={})
+        place = root(path) if path and self._is_spread else ""
         in_doubt = False
         while True:
             try:
@@ -246,15 +251,16 @@ class AsyncRemoteLedger(RemoteJournal):
                 if in_doubt:
                     error.applied = None  # the first may have been applied, whatever this one says
                 if in_doubt or error.applied is not None:
-                    self._outages.begin(error)
+                    self._outages.begin(error, place)
                     raise
                 in_doubt = True
                 continue
             if reply[0] == "ok":
                 if operation in SETTLING:
                     wake(self, path or None)
-                if self._outages.since is not None and operation != "note":
-                    await self._outages.end_awaited(self)
+                outages = self._outages
+                if outages.since is not None and outages.place == place and operation != "note":
+                    await outages.end_awaited(self)
                 return reply[1]
             if reply[0] == "uncounted":
                 self._reader.check_axis(reply[1], False)

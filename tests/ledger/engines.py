@@ -54,10 +54,12 @@ def in_loop(kind: Any) -> Any:
 class Engine:
     """Makes ledgers; `batch` names how many holds it expires at a time.
 
-    `expires_by_root` is true of one that expires less than all before it is asked for one root.
+    `expires_by_root` is true of one that expires less than all before it is asked for one root,
+    `places` is how many count their accounts.
     """
 
     batch = ""
+    places = 1
     expires_by_root = False
 
     def __init__(self, folder: Path) -> None:
@@ -163,6 +165,28 @@ class AwaitedPostgres(Postgres):
     kind = staticmethod(in_loop(AsyncPostgresLedger))
 
 
+class SpreadPostgres(Postgres):
+    """Three databases, with the accounts of a root in one of them."""
+
+    expires_by_root = True
+    places = 3
+
+    def open(self, **options: Any) -> Any:
+        options.pop("max_holds", None)
+        off = "-c synchronous_commit=off"
+        names = postgres.several_databases()
+        each = [postgres.server().conninfo(dbname=name, options=off) for name in names]
+        return self.kind(each, timeout=NO_HURRY, **options)
+
+    def empty(self) -> None:
+        for one in _emptiers():
+            one.empty()
+
+
+class AwaitedSpreadPostgres(SpreadPostgres):
+    kind = staticmethod(in_loop(AsyncPostgresLedger))
+
+
 class Http(Engine):
     def open(self, **options: Any) -> InLoop:
         return InLoop(OverHttp(Ledger(**options)))
@@ -210,6 +234,7 @@ class AwaitedServed(Served):
 
 
 ENGINES = (Memory, Sqlite, Redis, Postgres)
+SPREAD = (SpreadPostgres, AwaitedSpreadPostgres)
 AWAITED = (AwaitedSqlite, AwaitedRedis, AwaitedPostgres, Http)
 
 
@@ -225,6 +250,19 @@ def _emptier() -> postgres.Emptier:
     one = postgres.Emptier()
     atexit.register(one.close)
     return one
+
+
+@cache
+def _emptiers() -> list[postgres.Emptier]:
+    """Return those of several databases, which have their schema then."""
+    names = postgres.several_databases()
+    each = [postgres.server().conninfo(dbname=name) for name in names]
+    with closing(PostgresLedger(each, timeout=NO_HURRY)) as ledger:
+        ledger.accounts()
+    found = [postgres.Emptier(name) for name in names]
+    for one in found:
+        atexit.register(one.close)
+    return found
 
 
 class OverHttp(HttpJournal):

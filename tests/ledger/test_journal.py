@@ -21,6 +21,7 @@ from budget_cpython.ledger.redis import journal as redis_journal
 from tests.ledger.engines import (
     AWAITED,
     ENGINES,
+    SPREAD,
     Engine,
     Postgres,
     Redis,
@@ -29,7 +30,7 @@ from tests.ledger.engines import (
 from tests_micro.support import FakeClock
 
 NOON = 20_000 * DAY + DAY // 2
-ALL = (*ENGINES, *AWAITED)
+ALL = (*ENGINES, *AWAITED, *SPREAD)
 WINDOWS = ("run", "hour", "day", "rolling 7200/4", "rolling 86400/24", "month")
 PATHS = ("org", "org/a", "org/a/b", "org/c", "org-2", "org2", "org2/a")
 ONE = {"tokens": 1}

@@ -44,6 +44,8 @@ def test_a_file_is_named_from_here_or_from_the_root(
     [
         ("redis://:secret@127.0.0.1:1/0", "redis", "RedisLedger"),
         ("rediss://:secret@127.0.0.1:1/0", "redis", "RedisLedger"),
+        ("redis+cluster://:secret@127.0.0.1:1,127.0.0.1:2", "redis", "RedisLedger"),
+        ("rediss+cluster://:secret@127.0.0.1:1", "redis", "RedisLedger"),
         ("unix:///nowhere.sock", "redis", "RedisLedger"),
         ("postgres://me:secret@127.0.0.1:1/db", "postgres", "PostgresLedger"),
         ("postgresql://me:secret@127.0.0.1:1/db", "postgres", "PostgresLedger"),

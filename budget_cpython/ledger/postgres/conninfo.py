@@ -22,6 +22,11 @@ def check_schema(schema: Any) -> str:
     return str(schema)
 
 
+def milliseconds(timeout: float) -> int:
+    """Return the time that the server lets a statement take, where no pooler is between."""
+    return max(1, round(timeout * 1000))
+
+
 def complete(
     conninfo: str | Callable[[], str], timeout: float, pooler: bool
 ) -> str | Callable[[], str]:
@@ -47,7 +52,7 @@ def _complete(conninfo: str, timeout: float, pooler: bool) -> str:
         settings["options"] = " ".join(
             [
                 known.get("options", ""),
-                f"-c statement_timeout={max(1, round(timeout * 1000))}",
+                f"-c statement_timeout={milliseconds(timeout)}",
                 "-c default_transaction_isolation=read\\ committed",
             ]
         ).strip()

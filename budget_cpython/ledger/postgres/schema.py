@@ -2,11 +2,17 @@
 
 from importlib.resources import files
 from typing import Any
+from uuid import uuid4
 
 from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.provider import maybe_await
+from budget_cpython.ledger.postgres.place import Place
 
-MIGRATIONS = ("001_tables", "002_journal")  # in order; the schema's version is how many were done
+MIGRATIONS = (
+    "001_tables",
+    "002_journal",
+    "003_places",
+)  # in order; the schema's version is how many were done
 FUNCTIONS = (
     "common",
     "windows",
@@ -15,21 +21,30 @@ FUNCTIONS = (
     "settlement",
     "renew",
     "accounts",
+    "together",
     "journal",
 )
 PATIENCE = 60.0  # seconds for others that make the same schema
 
 
-async def install(connection: Any, schema: str, migrate: bool) -> None:
-    """Bring the schema to the version of this release.
+async def install(connection: Any, schema: str, migrate: bool, place: Place) -> None:
+    """Bring the schema to the version of this release, and see that it has this place.
 
     Any number of servers may start at once: one makes it, the others wait for that one.
 
-    Raises `LedgerUnavailableError` for a schema of a later release, and if there is something to do
-    and `migrate` is false.
+    Raises `LedgerUnavailableError` for a schema of a later release or with another place, and if
+    there is something to do and `migrate` is false.
     """
-    if await _version(connection, schema) == len(MIGRATIONS):
-        return
+    if await _version(connection, schema) != len(MIGRATIONS):
+        await _migrate(connection, schema, migrate, place)
+    row = await _execute(
+        connection,
+        f'SELECT ledger, place, places FROM "{schema}".schema_version',  # noqa: S608
+    )
+    place.check(schema, *row)
+
+
+async def _migrate(connection: Any, schema: str, migrate: bool, place: Place) -> None:
     if not migrate:
         raise LedgerUnavailableError(
             f"schema {schema} is not there, or not up to date, and migrate=False: start once with "
@@ -44,14 +59,21 @@ async def install(connection: Any, schema: str, migrate: bool) -> None:
         schema,
     )
     done = await _version(connection, schema)
+    own = (uuid4(), 1, 1)  # of one that was made before there were several
     if done is None:
+        own = (place.new_id(), place.number, place.of)
         await _execute(connection, _read("000_schema", schema))
         done = 0
     if done < len(MIGRATIONS):
         for name in MIGRATIONS[done:] + FUNCTIONS:
             await _execute(connection, _read(name, schema))
-        done = len(MIGRATIONS)
-        await _execute(connection, f'UPDATE "{schema}".schema_version SET version = %s', done)  # noqa: S608
+        await _execute(
+            connection,
+            f'UPDATE "{schema}".schema_version SET version = %s, ledger = coalesce(ledger, %s), '  # noqa: S608
+            "place = coalesce(place, %s), places = coalesce(places, %s)",
+            len(MIGRATIONS),
+            *own,
+        )
     await _execute(connection, "COMMIT")
 
 

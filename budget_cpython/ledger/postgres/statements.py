@@ -1,12 +1,14 @@
 """Write each operation as a statement that calls its function on the server."""
 
-import json
+from collections.abc import Sequence
+from json import dumps
 from typing import Any
 
 from budget_core.ledger.checks import chain, root
 
 Arguments = dict[str, Any]
 BATCH = 200  # holds that one call expires or forgets at most
+TOGETHER = ("reserve", "renew", "charge", "commit", "release", "extend")  # see together.sql
 
 _PARAMETERS = {
     "reserve": "chain id asked counted ttl_ms now bounds keep_ms forget",
@@ -39,6 +41,22 @@ def statement(operation: str, schema: str) -> bytes:
     return f'SELECT "{schema}".{operation}({marks})'.encode()
 
 
+def together(calls: Sequence[tuple[str, Arguments]], schema: str) -> tuple[bytes, list[str | None]]:
+    """Return the statement of several operations, and the values of its parameters."""
+    operations = [
+        [operation, _holds(given), *parameters(operation, given)] for operation, given in calls
+    ]
+    paths = {given["path"] for _, given in calls}
+    accounts = " ".join({account for path in paths for account in chain(path)})
+    roots = " ".join(sorted({root(path) for path in paths}))
+    text = f'SELECT "{schema}".together(%s, {_MARKS["chain"]}, {_MARKS["chain"]})'
+    return text.encode(), [dumps(operations), roots, accounts]
+
+
+def _holds(given: Arguments) -> list[str]:
+    return [f"{root(given['path'])} {given[name]}" for name in ("former", "id") if name in given]
+
+
 def parameters(operation: str, arguments: Arguments) -> list[str | None]:
     """Return the values of the statement's parameters."""
     return [_parameter(name, arguments) for name in _PARAMETERS[operation].split()]
@@ -53,8 +71,8 @@ def _parameter(name: str, arguments: Arguments) -> str | None:
     if name == "batch":
         return str(BATCH)
     if name == "asked":
-        return json.dumps(arguments["amounts"] | dict.fromkeys(arguments["unbounded"]))
+        return dumps(arguments["amounts"] | dict.fromkeys(arguments["unbounded"]))
     value: Any = arguments[name]
     if isinstance(value, (dict, list)):
-        return json.dumps(value)
+        return dumps(value)
     return None if value is None else str(value)

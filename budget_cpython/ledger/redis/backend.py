@@ -6,6 +6,7 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from budget_core.ledger.checks import MOST
+from budget_core.ledger.errors import LedgerUnavailableError
 from budget_core.provider import maybe_await
 from budget_cpython.ledger.journal import OPERATIONS
 from budget_cpython.ledger.redis import replies, script_args
@@ -30,14 +31,16 @@ class RedisBackend:
 
     def __init__(self, client: Any, keys: Keys, *, owned: bool, check_eviction: bool) -> None:
         self._runner = Runner(client, keys.prefix, owned)
+        self.is_spread = self._runner.is_cluster
         self._keys = keys
         self._check_eviction = check_eviction
+        self._asked: set[str] = set()  # nodes that evict nothing
         self._journal = RedisJournal(self._runner, keys, self._expire_root)
 
     async def call(self, operation: str, arguments: Arguments) -> Sequence[Any]:
         """Do one operation."""
         if self._check_eviction:
-            await self._refuse_eviction()
+            await self._refuse_eviction(arguments["path"])
         if operation == "accounts":
             return "ok", await self._runner.scan("sscan", self._keys.accounts)
         if operation == "expire":
@@ -104,14 +107,28 @@ class RedisBackend:
             exists = not exists
 
     async def _expire(self, arguments: Arguments) -> int:
-        """Expire holds, root by root; forget roots without accounts and holds."""
+        """Expire holds, root by root; forget roots without accounts and holds.
+
+        A node of a cluster that fails is left out, and its error raised at the end.
+        """
         count = 0
+        failed: dict[str, LedgerUnavailableError] = {}
         for root in await self._runner.scan("hscan", self._keys.roots):
+            node = await self._runner.node_of(self._keys.account(root))
+            name = node.name if node else ""
+            if name in failed:
+                continue
             of_root = {**arguments, "path": root}
-            expired, live = await self._expire_root(of_root)
+            try:
+                expired, live = await self._expire_root(of_root)
+            except LedgerUnavailableError as error:
+                failed[name] = error
+                continue
             count += expired
             if not live:
                 await self._run_on_list("forget", of_root)
+        for failure in failed.values():
+            raise failure
         return count
 
     async def _expire_root(self, arguments: Arguments) -> tuple[int, int]:
@@ -141,11 +158,18 @@ class RedisBackend:
         keys = self._keys.accounts, self._keys.roots
         return await self._runner.run(name, keys, script_args.common(arguments, *own))
 
-    async def _refuse_eviction(self) -> None:
-        """Raise `ValueError` if the server may evict keys; one that does not tell passes."""
+    async def _refuse_eviction(self, path: str) -> None:
+        """Raise `ValueError` if a path's server may evict keys; one that does not tell passes.
+
+        Each node of a cluster is asked once, when it is first needed.
+        """
+        node = await self._runner.node_of(self._keys.account(path) if path else self._keys.accounts)
+        if node is not None and node.name in self._asked:
+            return
         info: Any = {}
         try:
-            info = await maybe_await(self._runner.client.info("memory"))
+            ask = self._runner.client.info
+            info = await maybe_await(ask("memory", **({"target_nodes": node} if node else {})))
         except ERRORS as error:
             if not (isinstance(error, ResponseError) and is_forbidden(error)):
                 await self._runner.fail(error, False)
@@ -155,4 +179,7 @@ class RedisBackend:
                 f"the server may evict holds (its maxmemory-policy is {policy}): set noeviction, "
                 "or pass check_eviction=False"
             )
-        self._check_eviction = False
+        if node is None:
+            self._check_eviction = False
+        else:
+            self._asked.add(node.name)

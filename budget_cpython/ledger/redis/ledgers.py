@@ -46,9 +46,9 @@ class _RedisConstructor:
 class RedisLedger(_RedisConstructor, RemoteLedger):
     """Budgets by path in Redis 6.2 or later, or Valkey, for any number of threads and processes.
 
-    - `server`: a URL as the `redis` library takes it, or one of its clients: a `Redis`, one of a
-      `Sentinel`, or a `RedisCluster`. A client keeps its own timeouts and retries, and is its
-      owner's to close.
+    - `server`: a URL as the `redis` library takes it, `redis+cluster://HOST:PORT,HOST:PORT` for
+      nodes of a cluster, or one of its clients: a `Redis`, one of a `Sentinel`, or a
+      `RedisCluster`. A client keeps its own timeouts and retries, and is its owner's to close.
     - `prefix`: what all keys begin with; two ledgers in one database need two prefixes.
     - `timeout`: seconds for connecting, and for each answer, of a server given by a URL.
     - `check_eviction`: whether to refuse, with a `ValueError` at the first use, a server that may

@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Condition, RLock, get_ident
 from typing import Any
 
@@ -17,12 +17,11 @@ Perform = Callable[[sqlite3.Connection, str, tuple[Any, ...]], Any]
 class _Request:
     """One thread's operation, and what came of it; `done` once that lasts."""
 
-    __slots__ = ("arguments", "done", "error", "operation", "result", "thread", "until")
+    __slots__ = ("arguments", "done", "error", "operation", "result", "thread")
 
-    def __init__(self, operation: str, arguments: tuple[Any, ...], until: float) -> None:
+    def __init__(self, operation: str, arguments: tuple[Any, ...]) -> None:
         self.operation = operation
         self.arguments = arguments
-        self.until = until
         self.thread = get_ident()
         self.done = False
         self.result: Any = None
@@ -49,34 +48,34 @@ class GroupCommit:
         self._waiting: list[_Request] = []
         close_before_forks(self)
 
-    def run(self, operation: str, *arguments: Any) -> Any:
-        """Return an operation's result, or raise its error, once it is durable.
+    def run(self, operations: Sequence[tuple[str, tuple[Any, ...]]]) -> list[Any]:
+        """Do a thread's operations in their order, in one commit; return once they are durable.
 
-        An error undoes the operation that raised it and no other. An interrupt of this thread
-        leaves the operation done or undone.
+        Each has its result, or its error in the place of that; an error undoes the operation that
+        raised it and no other, and a commit that fails fails all operations in it. An interrupt of
+        this thread leaves each operation done or undone.
 
-        Raises `LedgerUnavailableError` and `LedgerFullError` if the file cannot be used, or others
-        have it for the connection's `timeout`. A commit that fails fails all operations in it.
+        Raises `LedgerUnavailableError` for all of them if others have the file for the
+        connection's `timeout`.
         """
         if self._leader == get_ident():  # in a signal's handler, or a clock
             raise self._connection.locked()
-        request = _Request(operation, arguments, time.monotonic() + self._connection.timeout)
+        until = time.monotonic() + self._connection.timeout
+        requests = [_Request(*one) for one in operations]
         batch: list[_Request] = []
         try:
-            if self._leads(request):
+            if self._leads(requests, until):
                 with self._in_use:
                     with self._changed:
                         batch, self._waiting = self._waiting, []
                     left = batch
-                    while left and not self._transact(left, request.until):
+                    while left and not self._transact(left, until):
                         left = [one for one in left if not one.done]
-                self._hand_over(batch, request)
+                self._hand_over(batch, requests)
         except BaseException:
-            self._hand_over(batch, request)  # again, if an interrupt came during the first
+            self._hand_over(batch, requests)  # again, if an interrupt came during the first
             raise
-        if request.error is not None:
-            raise request.error
-        return request.result
+        return [one.result if one.error is None else one.error for one in requests]
 
     def close(self) -> None:
         """Close the file until the next operation.
@@ -106,29 +105,31 @@ class GroupCommit:
         self._changed.release()
         self._in_use.release()
 
-    def _leads(self, request: _Request) -> bool:
-        """Wait until a request is done, which is `False`, or it is this thread's turn to lead."""
+    def _leads(self, requests: list[_Request], until: float) -> bool:
+        """Wait until requests are done, which is `False`, or it is this thread's turn to lead."""
         with self._changed:
-            self._waiting.append(request)
-            while not request.done and not self._is_next(request.thread):
-                left = None
-                if request in self._waiting:
-                    left = request.until - time.monotonic()
-                    if left <= 0:
+            self._waiting += requests
+            while left := [one for one in requests if not one.done]:
+                if self._is_next(left[0].thread):
+                    self._leader = get_ident()
+                    return True
+                rest = None
+                if left[0] in self._waiting:
+                    rest = until - time.monotonic()
+                    if rest <= 0:
                         raise self._connection.locked()
-                self._changed.wait(left)
-            if not request.done:
-                self._leader = get_ident()
-            return not request.done
+                self._changed.wait(rest)
+            return False
 
     def _is_next(self, thread: int) -> bool:
         """Tell whether a thread leads next, also in a signal's handler while it waits itself."""
         return not self._leader and self._waiting[0].thread == thread
 
-    def _hand_over(self, batch: list[_Request], own: _Request) -> None:
+    def _hand_over(self, batch: list[_Request], own: list[_Request]) -> None:
         """Wake the other threads: some requests are done, and the first that waits leads next."""
         with self._changed:
-            own.done = True  # or given up: no thread does it later
+            for one in own:
+                one.done = True  # or given up: no thread does it later
             self._waiting = [one for one in [*batch, *self._waiting] if not one.done]
             batch.clear()
             if self._leader == get_ident():

@@ -6,6 +6,7 @@ from typing import Any
 
 from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableError
 from budget_core.ledger.limit import Limit
+from budget_core.ledger.records import wake
 from budget_core.wall_clock import DAY
 from budget_cpython.ledger.limit_changes import changed_by
 from budget_cpython.ledger.outages import OutageLog
@@ -20,6 +21,8 @@ from budget_cpython.ledger.sqlite.read_only import ReadOnlyConnection, back_up, 
 from budget_cpython.ledger.usage_log import flush_usage
 from budget_cpython.ledger.windows import Window, parse_window
 from budget_cpython.wall_clock import WALL
+
+_SETTLING = ("charge", "commit", "renew", "release")  # calls that wait may be granted then
 
 
 class SqliteLedger(Passthrough):
@@ -79,7 +82,7 @@ class SqliteLedger(Passthrough):
     def back_up(path: "str | os.PathLike[str]", copy: "str | os.PathLike[str]") -> None:
         """Write a copy of a ledger's file, which may be in use, as a new file of its owner alone.
 
-        docs/ledger.md says how to restore it. Raises `LedgerUnavailableError`.
+        docs/operating.md says how to restore it. Raises `LedgerUnavailableError`.
         """
         back_up(LedgerFile(path), os.fspath(copy))
 
@@ -116,17 +119,45 @@ class SqliteLedger(Passthrough):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path!r})"
 
-    def _do(self, operation: str, *arguments: Any) -> Any:
+    def do_together(self, operations: Sequence[tuple[str, tuple[Any, ...]]]) -> list[Any]:
+        """Do operations such as `("charge", ("org", {"calls": 1}))` in their order, in one commit.
+
+        Returns the result of each, or the error that its method would raise. A `reserve` does not
+        wait for holds. Raises `LedgerUnavailableError` for all if others have the file.
+        """
         try:
-            found = self._commits.run(operation, *arguments)
-        except BudgetExceededError as error:
-            self._refusals.add(getattr(arguments[0], "path", arguments[0]), error)
-            raise
+            found = self._commits.run(operations)
         except LedgerUnavailableError as error:
             self._outages.begin(error)
             raise
+        for place, (operation, arguments) in enumerate(operations):
+            try:
+                found[place] = self._seen(found[place], operation, arguments)
+            except Exception as error:  # noqa: BLE001 - it is the answer to this one
+                found[place] = error
+            else:
+                if operation in _SETTLING:
+                    wake(self, arguments[0])
+        return found
+
+    def _do(self, operation: str, *arguments: Any) -> Any:
+        try:
+            (found,) = self._commits.run([(operation, arguments)])
+        except LedgerUnavailableError as error:
+            self._outages.begin(error)
+            raise
+        return self._seen(found, operation, arguments)
+
+    def _seen(self, found: Any, operation: str, arguments: tuple[Any, ...]) -> Any:
+        """Return a result, or raise the error in its place; note refusals and outages."""
         while found is None and operation in READS:
-            found = self._commits.run(operation, *arguments)
+            (found,) = self._commits.run([(operation, arguments)])
+        if isinstance(found, Exception):
+            if isinstance(found, BudgetExceededError):
+                self._refusals.add(getattr(arguments[0], "path", arguments[0]), found)
+            elif isinstance(found, LedgerUnavailableError):
+                self._outages.begin(found)
+            raise found
         if self._outages.since is not None and operation != "note":
             self._outages.end(self)
         return found

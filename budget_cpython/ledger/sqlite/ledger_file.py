@@ -121,7 +121,7 @@ class LedgerFile(SafePath):
     def corrupt(self, what: str, cause: Exception | None = None) -> LedgerCorruptError:
         """Return the error for a file that is not to be trusted."""
         text = f"the ledger {self.path!r} {what}: stop all programs that use it, and restore it"
-        return LedgerCorruptError(f"{text} (docs/ledger.md says how)", cause)
+        return LedgerCorruptError(f"{text} (docs/operating.md says how)", cause)
 
     def uri(self, mode: str) -> str:
         """Return the address that SQLite opens, with `mode` `rw` or `ro`."""

@@ -12,6 +12,8 @@ _ENGINES = {
     "sqlite": "sqlite",
     "redis": "redis",
     "rediss": "redis",
+    "redis+cluster": "redis",
+    "rediss+cluster": "redis",
     "unix": "redis",
     "postgres": "postgres",
     "postgresql": "postgres",
@@ -67,8 +69,8 @@ def _engine_checks(url: str, now: int, options: dict[str, Any], timeout_s: float
         said = fails(f"{error}", f"pip install 'microbudget[{kind}]'")
         return [("engine", lambda: said)]
     raise ValueError(
-        "a ledger's URL begins with sqlite:, redis://, rediss://, unix://, postgresql://, http:// "
-        "or https://"
+        "a ledger's URL begins with sqlite:, redis://, rediss://, redis+cluster://, unix://, "
+        "postgresql://, http:// or https://"
     )
 
 

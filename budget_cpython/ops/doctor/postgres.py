@@ -1,19 +1,43 @@
 """The checks of a ledger in Postgres."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 
 from budget_core.ledger.errors import LedgerUnavailableError
-from budget_cpython.finding import Finding, fails, ok, warning
+from budget_cpython.finding import Finding, Result, fails, ok, warning
+from budget_cpython.ledger.opening import several_databases
 from budget_cpython.ledger.postgres.conninfo import complete
 from budget_cpython.ops.doctor.engine import Check, answers, compare_clocks
 
 
 def postgres_checks(url: str, now: int, timeout_s: float) -> list[Check]:
-    """Return the checks of the server of a URL."""
+    """Return the checks of the server of a URL, or of those of several databases."""
+    each = [_asker(one, timeout_s) for one in several_databases(url) or [url]]
 
+    def version() -> str:
+        versions = " and ".join(sorted({f"Postgres {ask('SHOW server_version')}" for ask in each}))
+        return versions if len(each) == 1 else f"{versions}, with {len(each)} databases,"
+
+    def of_each(check: Callable[[Callable[[str], Any]], Finding]) -> Finding:
+        for number, ask in enumerate(each, 1):
+            finding = check(ask)
+            if finding.result is not Result.OK and len(each) > 1:
+                text = f"database {number} of {len(each)}: {finding.found}"
+                return replace(finding, found=text)
+        return finding
+
+    fix = "start the server, or correct --ledger and the rights of its user"
+    return [
+        ("engine", answers(url, {"timeout": timeout_s}, version, fix)),
+        ("clock", lambda: of_each(lambda ask: _check_clock(ask, now))),
+        ("durability", lambda: of_each(_check_durability)),
+    ]
+
+
+def _asker(url: str, timeout_s: float) -> Callable[[str], Any]:
     def ask(query: str) -> Any:
         conninfo = complete(url, timeout_s, True)
         try:
@@ -22,17 +46,7 @@ def postgres_checks(url: str, now: int, timeout_s: float) -> list[Check]:
         except psycopg.Error as error:
             raise LedgerUnavailableError(f"the server: {error}", error) from error
 
-    fix = "start the server, or correct --ledger and the rights of its user"
-    return [
-        (
-            "engine",
-            answers(
-                url, {"timeout": timeout_s}, lambda: f"Postgres {ask('SHOW server_version')}", fix
-            ),
-        ),
-        ("clock", lambda: _check_clock(ask, now)),
-        ("durability", lambda: _check_durability(ask)),
-    ]
+    return ask
 
 
 def _check_clock(ask: Callable[[str], Any], now: int) -> Finding:

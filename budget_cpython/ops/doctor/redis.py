@@ -1,33 +1,54 @@
 """The checks of a ledger in Redis or Valkey."""
 
-from functools import cache
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import redis
 from redis.exceptions import RedisError
 
-from budget_cpython.finding import Finding, fails, not_run, ok, warning
+from budget_cpython.finding import Finding, Result, fails, not_run, ok, warning
 from budget_cpython.ledger.redis.client import open_client
+from budget_cpython.ledger.redis.cluster import LateCluster
 from budget_cpython.ops.doctor.engine import Check, answers, compare_clocks
 
 
 def redis_checks(url: str, now: int, timeout_s: float) -> list[Check]:
     """Return the checks of the server of a URL."""
-    client = open_client(redis, url, timeout_s)
 
-    @cache
     def version() -> str:
-        said = client.info("server")
+        with closing(open_client(redis, url, timeout_s)) as client:
+            said = client.info("server")
         if "valkey_version" in said:
             return f"Valkey {said['valkey_version']}"
         return f"Redis {said['redis_version']}"
 
+    def of_each(check: Callable[[Any], Finding]) -> Finding:
+        with closing(open_client(redis, url, timeout_s)) as client:
+            return _of_each(client, check)
+
+    open_client(redis, url, timeout_s).close()  # refuses a URL that cannot be meant
     fix = "start the server, or correct --ledger; docs/ledger.md has what it needs"
     return [
         ("engine", answers(url, {"timeout": timeout_s}, version, fix)),
-        ("clock", lambda: _check_clock(client, now)),
-        ("durability", lambda: _check_durability(client)),
+        ("clock", lambda: of_each(lambda one: _check_clock(one, now))),
+        ("durability", lambda: of_each(_check_durability)),
     ]
+
+
+def _of_each(client: Any, check: Callable[[Any], Finding]) -> Finding:
+    """Return the finding of a server; of a cluster that of the first node that is not as it should.
+
+    Replicas are left out.
+    """
+    if not isinstance(client, LateCluster):
+        return check(client)
+    for node in client.get_primaries():
+        finding = check(client.get_redis_connection(node))
+        if finding.result is not Result.OK:
+            return replace(finding, found=f"{node.name}: {finding.found}")
+    return replace(finding, found=f"{finding.found}, at {len(client.get_primaries())} nodes")
 
 
 def _check_clock(client: Any, now: int) -> Finding:

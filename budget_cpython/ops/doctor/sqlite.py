@@ -23,7 +23,7 @@ def sqlite_checks(url: str, now: int) -> list[Check]:
     """Return the checks of the file of a URL."""
     path = os.path.abspath(sqlite_path(url.partition(":")[2]))
     fix = "make it with `microbudget limits set`, let this user write it, "
-    fix += "or restore it as docs/ledger.md says"
+    fix += "or restore it as docs/operating.md says"
     version = f"SQLite {sqlite3.sqlite_version} with {path}"
     return [
         ("engine", answers(url, {"create": False}, lambda: version, fix)),

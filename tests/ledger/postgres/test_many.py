@@ -1,5 +1,6 @@
 """Many at once on Postgres: granted is the limit, exactly, and the cost is that of one."""
 
+import asyncio
 import random
 import secrets
 import threading
@@ -12,7 +13,7 @@ import pytest
 from budget_core.errors import BudgetError
 from budget_core.ledger.errors import BudgetExceededError, HoldSettledError
 from budget_core.ledger.limit import Limit
-from budget_cpython.ledger.postgres import PostgresLedger
+from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger
 from tests.ledger.patience import NO_HURRY, until
 from tests.ledger.postgres.server import Emptier, server
 
@@ -63,6 +64,51 @@ def test_no_two_operations_wait_for_each_other() -> None:
         now[0] += 400
         rows = ledger.balance("org")
         assert [one.held for one in rows] == [0, 0]
+    assert deadlocks() == before
+
+
+def test_no_two_transactions_of_many_tasks_wait_for_each_other() -> None:
+    now = [float(NOON)]
+    before = deadlocks()
+    paths = ("org", "org/a", "org/a/x", "org/b", "other", "other/a")
+
+    async def work(ledger: AsyncPostgresLedger, seed: int) -> None:
+        chance = random.Random(seed)  # noqa: S311 - an order of calls, not a secret
+        for number in range(12):
+            now[0] += 0.02
+            path = chance.choice(paths)
+            try:
+                hold = await ledger.reserve(path, {"calls": 1}, f"{path}{number}", ttl=1)
+                settle = chance.choice((ledger.commit, ledger.release, ledger.extend))
+                await settle(hold)
+                await ledger.charge(chance.choice(paths), {"calls": 1})
+                await ledger.balance(path)
+                if number % 6 == 0:
+                    await ledger.set_limits("org/a", [Limit("calls", 1000, "rolling 4/4")])
+                    await ledger.expire()
+            except HoldSettledError:
+                pass
+
+    async def tasks(first: int) -> None:
+        ledger = AsyncPostgresLedger(
+            server().conninfo(), clock=lambda: now[0], timeout=NO_HURRY, max_connections=3
+        )
+        await asyncio.gather(*[work(ledger, first + number) for number in range(12)])
+        await ledger.close()
+
+    with closing(opened(lambda: now[0])) as ledger:
+        for path in reversed(paths):  # which numbers the limits below before those above
+            ledger.set_limits(path, [Limit("calls", 10_000, "rolling 4/4"), Limit("calls", None)])
+        threads = [
+            threading.Thread(target=asyncio.run, args=(tasks(first),)) for first in (0, 100, 200)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        now[0] += 400
+        assert {one.held for one in ledger.balance("org") + ledger.balance("other")} == {0}
+        assert sum(one.spent for one in ledger.balances() if one.window == "run") > 0
     assert deadlocks() == before
 
 

@@ -53,14 +53,14 @@ def test_servers_that_start_at_once_make_one_schema() -> None:
     assert ledgers[0].accounts() == [f"org{number}" for number in range(8)]
     for ledger in ledgers:
         ledger.close()
-    assert server().execute("SELECT version FROM ledger_start.schema_version") == [(2,)]
+    assert server().execute("SELECT version FROM ledger_start.schema_version") == [(3,)]
 
 
 def test_a_later_schema_is_refused() -> None:
     with closing(opened()) as ledger:
         ledger.accounts()
     server().execute("UPDATE ledger_start.schema_version SET version = 7")
-    later = pytest.raises(LedgerUnavailableError, match="version 7, later than 2")
+    later = pytest.raises(LedgerUnavailableError, match="version 7, later than 3")
     with closing(opened()) as ledger, later as caught:
         ledger.accounts()
     assert caught.value.applied is False

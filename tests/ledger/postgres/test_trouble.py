@@ -10,7 +10,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from budget_core.ledger.errors import LedgerFullError, LedgerUnavailableError
+from budget_core.ledger.errors import (
+    BudgetExceededError,
+    LedgerFullError,
+    LedgerUnavailableError,
+    UnknownAccountError,
+)
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Hold
 from budget_cpython.ledger.postgres import AsyncPostgresLedger, PostgresLedger, connections
@@ -314,24 +319,116 @@ def test_a_schema_that_is_gone_is_said_so(server: PostgresServer, ledger: Postgr
     assert caught.value.applied is False
 
 
+def awaited(server: PostgresServer, **options: Any) -> AsyncPostgresLedger:
+    return AsyncPostgresLedger(server.conninfo(), **{"timeout": NO_HURRY, **options})
+
+
+async def in_flight(lock: Locked) -> int:
+    """Return the process that waits for the lock, as soon as there is one."""
+    return await asyncio.to_thread(lock.waiting)
+
+
 def test_a_task_that_is_cancelled_holds_nothing_twice(server: PostgresServer) -> None:
     async def main() -> None:
-        ledger = AsyncPostgresLedger(server.conninfo(), max_connections=2, timeout=NO_HURRY)
+        ledger = awaited(server)
         await ledger.set_limits("org", [Limit("calls", BUDGET)])
         lock = Locked(server)
         tasks = [
             asyncio.create_task(ledger.reserve("org", {"calls": 1}, key=key)) for key in ("a", "b")
         ]
-        await asyncio.to_thread(until, lambda: len(lock.all_waiting()) == len(tasks))
-        tasks[0].cancel()
-        await asyncio.wait([tasks[0]])
-        assert tasks[0].cancelled()
+        await in_flight(lock)
+        tasks += [
+            asyncio.create_task(ledger.reserve("org", {"calls": 1}, key=key)) for key in ("c", "d")
+        ]
+        await asyncio.sleep(0)
+        for task in tasks[::2]:
+            task.cancel()
+        await asyncio.wait(tasks[::2])
+        assert all(task.cancelled() for task in tasks[::2])
         lock.open()
-        assert (await tasks[1]).state == Hold.HELD
-        for key in ("a", "b"):
+        for task in tasks[1::2]:
+            assert (await task).state == Hold.HELD
+        assert (await ledger.balance("org"))[0].held == 3  # c was not sent
+        for key in ("a", "b", "c", "d"):
             await ledger.reserve("org", {"calls": 1}, key=key)
-        assert (await ledger.balance("org"))[0].held == 2
+        assert (await ledger.balance("org"))[0].held == 4
         await ledger.close()
+
+    asyncio.run(main())
+
+
+def test_operations_of_tasks_whose_server_process_is_terminated_are_done_once(
+    server: PostgresServer, ledger: PostgresLedger
+) -> None:
+    hold = ledger.reserve("org/a", {"calls": 5})
+
+    async def main() -> None:
+        own = awaited(server)
+        await own.limits("org")
+        lock = Locked(server)
+        tasks = [asyncio.create_task(own.commit(hold, {"calls": 4}))]
+        tasks += [asyncio.create_task(own.reserve("org/a", {"calls": 1})) for _ in range(20)]
+        pid = await in_flight(lock)
+        server.execute("SELECT pg_terminate_backend(%s)", pid)
+        await asyncio.to_thread(lock.next_waiting, pid)
+        lock.open()
+        assert len({(await task).id for task in tasks}) == 21
+        await own.close()
+
+    asyncio.run(main())
+    assert counted(ledger) == [(4, 20)] * 2
+
+
+def test_an_operation_that_the_server_refuses_undoes_none_of_the_others(
+    server: PostgresServer, ledger: PostgresLedger
+) -> None:
+    server.execute("ALTER TABLE microbudget.holds ADD CHECK (id <> 'broken')")
+
+    async def main() -> list[Any]:
+        own = awaited(server)
+        asking = [
+            own.reserve("org/a", {"calls": 1}, "a"),
+            own.charge("org/a", {"calls": 1}, "broken"),
+            own.reserve("none", {"calls": 1}),
+            own.charge("org/a", {"calls": 2}, "b"),
+            own.reserve("org/a", {"calls": BUDGET}),
+            own.charge("org/a", {"calls": 3}, "c"),
+        ]
+        found = await asyncio.gather(*asking, return_exceptions=True)
+        await own.close()
+        return found
+
+    held, broken, unknown, *charged, last = asyncio.run(main())
+    assert held.state == Hold.HELD
+    assert (type(broken), broken.applied) == (LedgerUnavailableError, False)
+    assert isinstance(unknown, UnknownAccountError)
+    assert isinstance(charged.pop(), BudgetExceededError)
+    assert [one.state for one in (*charged, last)] == [Hold.COMMITTED] * 2
+    assert counted(ledger) == [(5, 1)] * 2
+
+
+def test_what_tasks_were_acknowledged_is_there_after_a_crash_and_nothing_twice(
+    server: PostgresServer, ledger: PostgresLedger
+) -> None:
+    async def charge(own: AsyncPostgresLedger, key: str) -> bool:
+        try:
+            await own.charge("org/a", {"calls": 1}, key)
+        except LedgerUnavailableError:
+            return False
+        return True
+
+    async def main() -> None:
+        own, keys = awaited(server), [str(number) for number in range(600)]
+        asking = [asyncio.create_task(charge(own, key)) for key in keys]
+        await asking[100]
+        await asyncio.to_thread(server.halt, "immediate")
+        told = await asyncio.gather(*asking)
+        await asyncio.to_thread(server.start)
+        ((spent, _), _) = await asyncio.to_thread(counted, ledger)
+        assert sum(told) <= spent <= len(keys)
+        assert await asyncio.gather(*[charge(own, key) for key in keys]) == [True] * len(keys)
+        assert await asyncio.to_thread(counted, ledger) == [(len(keys), 0)] * 2
+        await own.close()
 
     asyncio.run(main())
 

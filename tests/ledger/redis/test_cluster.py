@@ -1,8 +1,9 @@
 """In a cluster, all that an operation touches is in one slot."""
 
 import asyncio
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,66 @@ from redis.crc import key_slot
 from budget_core.ledger.errors import BudgetExceededError, LedgerUnavailableError
 from budget_core.ledger.limit import Limit
 from budget_cpython.ledger.journal import HourOfUsage, LedgerEvent
+from budget_cpython.ledger.opening import open_async_ledger, open_ledger
 from budget_cpython.ledger.redis import AsyncRedisLedger, RedisLedger
 from budget_cpython.ledger.redis.keys import Keys
+from budget_cpython.ops.doctor import examine
+from tests.ledger.engines import in_loop
 from tests.ledger.patience import PATIENCE, until
 from tests.ledger.redis.server import RedisServer, on_free_port
 from tests_micro.ledger import cases as ledger_cases
+from tests_micro.support import FakeClock
 
 pytestmark = pytest.mark.slow
 
+NOON = 20_000 * 86_400 + 43_200
 ROLLING = "rolling 86400/24"  # which counts the same before and after midnight
+
+
+class Nodes:
+    """Three nodes that know each other, of which any may be killed: the others continue."""
+
+    def __init__(self, folder: Path) -> None:
+        options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]
+        options += ["--cluster-require-full-coverage", "no"]
+        self.nodes: list[RedisServer] = []
+        for number in range(3):
+            own = folder / str(number)
+            own.mkdir()
+            self.nodes.append(
+                on_free_port(lambda port, own=own: RedisServer(own, *options, port=port))  # type: ignore[misc]
+            )
+        self.url = "redis+cluster://" + ",".join(f"127.0.0.1:{one.port}" for one in self.nodes[:2])
+        for number, node in enumerate(self.nodes):
+            with closing(node.client()) as client:
+                slots = range(16_384 * number // 3, 16_384 * (number + 1) // 3)
+                client.execute_command("CLUSTER", "ADDSLOTS", *slots)
+                client.execute_command("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port)
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until each knows all others, and serves."""
+        for node in self.nodes:
+            with closing(node.client()) as client:
+                until(lambda: _is_whole(client.cluster("info")))
+
+    def of(self, root: str) -> RedisServer:
+        """Return the node that has a root's accounts."""
+        return self.nodes[3 * key_slot(root.encode()) // 16_384]
+
+    def close(self) -> None:
+        for node in self.nodes:
+            node.__exit__(None, None, None)
+
+
+def _is_whole(info: dict[str, str]) -> bool:
+    return info["cluster_state"] == "ok" and info["cluster_slots_ok"] == "16384"
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    with closing(Nodes(tmp_path_factory.mktemp("nodes"))) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +177,113 @@ def test_a_cluster_without_all_its_slots_is_unavailable(cluster: RedisServer, cl
         until(lambda: node.cluster("info")["cluster_state"] == "ok")
     assert ledger.reserve("org", {"tokens": 1}, key="k").state == "held"
     assert ledger.balance("org")[0].held == 1
+
+
+ROOTS = [f"org{number}" for number in range(9)]
+
+
+@contextmanager
+def one_down(nodes: Nodes) -> Iterator[RedisServer]:
+    """Have a node out of reach that has some roots, and not the list of accounts."""
+    down = next(one for one in map(nodes.of, ROOTS) if one is not nodes.of("#"))
+    with killed(down, nodes):
+        yield down
+
+
+@contextmanager
+def killed(down: RedisServer, nodes: Nodes) -> Iterator[None]:
+    down.kill()
+    try:
+        yield
+    finally:
+        down.start()
+        nodes.wait()
+
+
+def check(ledger: Any, down: RedisServer, nodes: Nodes) -> None:
+    """Reserve below each root: those of the node that is down are refused, and no others."""
+    for root in ROOTS:
+        if nodes.of(root) is not down:
+            assert ledger.reserve(f"{root}/a", {"tokens": 1}).state == "held"
+            continue
+        with pytest.raises(LedgerUnavailableError, match=str(down.port)):
+            ledger.reserve(f"{root}/a", {"tokens": 1})
+
+
+@pytest.mark.parametrize("opened", [open_ledger, in_loop(open_async_ledger)], ids=["sync", "async"])
+def test_accounts_of_a_node_that_is_killed_are_refused_and_the_others_continue(
+    nodes: Nodes, opened: Any, request: pytest.FixtureRequest
+) -> None:
+    options = {"timeout": PATIENCE, "prefix": request.node.callspec.id}
+    with closing(opened(nodes.url, **options)) as ledger:
+        for root in ROOTS:
+            ledger.set_limits(root, [Limit("tokens", 100)])
+        assert ledger.accounts() == ROOTS
+        with one_down(nodes) as down:
+            check(ledger, down, nodes)
+            with closing(opened(nodes.url, **options)) as begun_since:
+                check(begun_since, down, nodes)
+                for ask in (begun_since.balances, begun_since.open_holds, begun_since.expire):
+                    with pytest.raises(LedgerUnavailableError, match=str(down.port)):
+                        ask()
+        kept = [root for root in ROOTS if nodes.of(root) is not down]
+        assert [(one.account, one.held) for one in ledger.balances()] == [(one, 2) for one in kept]
+
+
+def test_holds_of_the_other_nodes_expire_while_one_is_down(nodes: Nodes) -> None:
+    now = FakeClock(NOON)
+    opened = RedisLedger(nodes.url, timeout=PATIENCE, prefix="expiring", clock=now)
+    with closing(opened) as ledger:
+        for root in ROOTS:
+            ledger.set_limits(root, [Limit("tokens", 9)])
+            ledger.reserve(root, {"tokens": 9}, ttl=10)
+        with one_down(nodes) as down:
+            now.now += 11
+            with pytest.raises(LedgerUnavailableError):
+                ledger.expire()
+            for root in ROOTS:
+                if nodes.of(root) is not down:
+                    with closing(nodes.of(root).client()) as client:
+                        assert not client.exists(Keys("expiring").of_path(root)[0])
+
+
+@pytest.mark.parametrize("opened", [open_ledger, in_loop(open_async_ledger)], ids=["sync", "async"])
+def test_calls_continue_without_the_node_that_lists_the_accounts(
+    nodes: Nodes, opened: Any, request: pytest.FixtureRequest
+) -> None:
+    options = {"timeout": PATIENCE, "prefix": request.node.callspec.id}
+    with closing(opened(nodes.url, **options)) as ledger:
+        for root in ROOTS:
+            ledger.set_limits(root, [Limit("tokens", 100)])
+    with killed(nodes.of("#"), nodes), closing(opened(nodes.url, **options)) as ledger:
+        check(ledger, nodes.of("#"), nodes)
+        with pytest.raises(LedgerUnavailableError):
+            ledger.accounts()
+
+
+def test_a_node_that_may_evict_is_refused_and_no_other(nodes: Nodes) -> None:
+    evicting = nodes.of(ROOTS[0])
+    with (
+        closing(evicting.client()) as client,
+        closing(RedisLedger(nodes.url, timeout=PATIENCE)) as ledger,
+    ):
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        for root in ROOTS:
+            if nodes.of(root) is evicting:
+                with pytest.raises(ValueError, match="may evict"):
+                    ledger.limits(root)
+            else:
+                ledger.limits(root)
+        client.config_set("maxmemory-policy", "noeviction")
+        ledger.limits(ROOTS[0])
+
+
+def test_a_cluster_is_examined_node_by_node(nodes: Nodes) -> None:
+    (_, clock, durability) = [
+        finding for _, finding in list(examine(nodes.url, int(time.time()), {}))[:3]
+    ]
+    assert clock.found.endswith("at 3 nodes")
+    assert any(f"{one.port}: appendonly is no" in durability.found for one in nodes.nodes)
 
 
 def test_the_keys_of_a_path_are_in_the_slot_of_its_root() -> None:

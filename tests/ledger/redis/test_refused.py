@@ -115,6 +115,12 @@ def test_no_message_shows_the_password(tmp_path: Path) -> None:
         f"unix://:12/{SECRET}@/run/redis",
         f"redis://user:{SECRET}@host:{SECRET}",
         f"host:{SECRET}",
+        f"redis+cluster://:{SECRET}/x@host:1",
+        f"redis+cluster://host:1,other:{SECRET}",
+        f"redis+cluster://:{SECRET}@host:1,",
+        f"redis+cluster://:{SECRET}@host:1/1",
+        f"redis+cluster://host?{SECRET}=1",
+        f"unix+cluster://:{SECRET}@/run/redis",
     ],
 )
 def test_a_url_that_cannot_be_meant_is_refused_and_not_shown(kind: Any, url: str) -> None:
@@ -130,6 +136,8 @@ def test_a_url_that_cannot_be_meant_is_refused_and_not_shown(kind: Any, url: str
         "redis://user:a@b%2Fc@host:1/0?client_name=a%40b&socket_timeout=3",
         "rediss://host?ssl_cert_reqs=none",
         "unix://user:x@/run/redis?db=1",
+        "redis+cluster://user:a%2Fb@host:1,other,[::1]:2/0?socket_timeout=3",
+        "rediss+cluster://host?ssl_cert_reqs=none",
     ],
 )
 def test_a_url_with_what_redis_knows_is_taken(kind: Any, url: str) -> None:

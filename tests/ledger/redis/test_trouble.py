@@ -16,7 +16,11 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from budget_core.ledger.errors import LedgerFullError, LedgerUnavailableError
+from budget_core.ledger.errors import (
+    BudgetExceededError,
+    LedgerFullError,
+    LedgerUnavailableError,
+)
 from budget_core.ledger.limit import Limit
 from budget_core.ledger.records import Hold
 from budget_cpython.ledger import remote
@@ -162,6 +166,39 @@ def test_asyncio_goes_on_with_a_server_that_was_restarted(own: RedisServer) -> N
     asyncio.run(play())
 
 
+def test_a_server_killed_under_many_tasks_has_all_it_acknowledged_and_nothing_twice(
+    own: RedisServer,
+) -> None:
+    async def charge(ledger: AsyncRedisLedger, key: str) -> bool:
+        try:
+            await ledger.charge("org", {"tokens": 1}, key)
+        except LedgerUnavailableError:
+            return False
+        return True
+
+    async def play(turn: int) -> None:
+        ledger = AsyncRedisLedger(own.url, timeout=PATIENCE)
+        await ledger.set_limits("org", LIMITS)
+        far, keys = threading.Event(), [f"{turn}.{number}" for number in range(600)]
+        killer = threading.Thread(target=kill_when, args=(own, far))
+        killer.start()
+        asking = [asyncio.create_task(charge(ledger, key)) for key in keys]
+        await asking[turn * 150]
+        far.set()
+        told = await asyncio.gather(*asking)
+        killer.join()
+        own.start()
+        (row,) = await ledger.balance("org")
+        assert 600 * turn + sum(told) <= row.spent <= 600 * (turn + 1)
+        assert all(await asyncio.gather(*[charge(ledger, key) for key in keys]))
+        (row,) = await ledger.balance("org")
+        assert row.spent == 600 * (turn + 1)
+        await ledger.close()
+
+    for turn in range(3):
+        asyncio.run(play(turn))
+
+
 def test_what_a_paused_server_was_asked_counts_once(own: RedisServer) -> None:
     with ExitStack() as stack:
         clients = [stack.enter_context(closing(own.client())) for _ in range(3)]
@@ -256,6 +293,25 @@ def test_an_answer_cut_off_is_asked_for_again_and_counts_once(
         assert figures(ledger) == (5, 0)
 
 
+def test_answers_to_many_tasks_that_are_cut_off_are_asked_for_again_and_count_once(
+    shared: RedisServer, tmp_path: Path
+) -> None:
+    async def play(url: str) -> None:
+        ledger = AsyncRedisLedger(url, timeout=PATIENCE)
+        await ledger.set_limits("org", LIMITS)
+        await ledger.charge("org", {})  # the script is loaded
+        cut.set()
+        await asyncio.gather(*[ledger.charge("org", {"tokens": 1}) for _ in range(50)])
+        assert not cut.is_set()
+        (row,) = await ledger.balance("org")
+        assert row.spent == 50
+        await ledger.close()
+
+    cut = threading.Event()
+    with cutting(tmp_path / "s", shared.socket, cut) as url:
+        asyncio.run(play(url))
+
+
 def test_what_was_noted_before_an_answer_was_cut_off_is_noted_once(
     shared: RedisServer, tmp_path: Path
 ) -> None:
@@ -323,6 +379,24 @@ def test_scripts_that_were_flushed_are_loaded_again(
         client.config_resetstat()
         ledger.reserve("org", {"tokens": 1})
         assert not [name for name in client.info("commandstats") if "script" in name]
+
+
+def test_scripts_that_were_flushed_under_many_tasks_run_once_each(shared: RedisServer) -> None:
+    async def play() -> None:
+        ledger = AsyncRedisLedger(shared.url, timeout=PATIENCE)
+        await ledger.set_limits("org", [Limit("tokens", 40)])
+        for turn in range(1, 3):
+            client.script_flush()
+            asking = [ledger.reserve("org", {"tokens": turn}) for _ in range(20)]
+            found = await asyncio.gather(*asking, return_exceptions=True)
+            refused = [one for one in found if isinstance(one, BudgetExceededError)]
+            assert len(refused) == (0 if turn == 1 else 10)
+            (row,) = await ledger.balance("org")
+            assert row.held == 20 * turn
+        await ledger.close()
+
+    with closing(shared.client()) as client:
+        asyncio.run(play())
 
 
 def test_a_full_server_takes_no_holds_and_settles_those_it_has(own: RedisServer) -> None:

@@ -202,13 +202,13 @@ def test_a_backup_that_fails_leaves_no_file(path: Path) -> None:
 
 def test_a_ledger_is_restored_as_the_page_says(ledger: SqliteLedger, path: Path) -> None:
     ledger.charge("org", ONE)
-    SqliteLedger.back_up(path, path.with_name("backup.db"))
+    SqliteLedger.back_up(path, path.with_name("budget-backup.db"))
     ledger.charge("org", ONE)
     path.write_bytes(b"damaged" * 1000)
     with SqliteLedger(path, clock=lambda: NOON) as other, pytest.raises(LedgerCorruptError):
         other.reserve("org", ONE)
-    page = (ROOT / "docs" / "ledger.md").read_text("utf-8")
-    commands = page[page.index("mv budget.db") :].partition("```")[0]
+    page = (ROOT / "docs" / "operating.md").read_text("utf-8")
+    commands = page[page.index("mv budget.db") :].partition("microbudget")[0]
     commands = commands.replace("budget.db", path.name)
     subprocess.run(["/bin/sh", "-c", commands], check=True, cwd=path.parent)
     assert spent(ledger) == 1  # the same ledger, for a program that was not stopped too

@@ -98,7 +98,8 @@ BEGIN
     RETURN microbudget.reply(h);
 END $$;
 
--- Expires some of the holds that are due. All locks on limits are taken in the order of their ids.
+-- Expires some of the holds that are due. All locks are taken in one order: holds by root and id,
+-- then limits by id.
 CREATE OR REPLACE FUNCTION microbudget.expire_due(p_now bigint, p_most integer) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -108,8 +109,12 @@ DECLARE
 BEGIN
     FOR h IN
         SELECT * FROM microbudget.holds one
-        WHERE one.settled IS NULL AND one.expires <= p_now
-        ORDER BY one.expires, one.root, one.id LIMIT p_most FOR UPDATE
+        WHERE (one.root, one.id) IN (
+            SELECT other.root, other.id FROM microbudget.holds other
+            WHERE other.settled IS NULL AND other.expires <= p_now
+            ORDER BY other.expires, other.root, other.id LIMIT p_most)
+            AND one.settled IS NULL AND one.expires <= p_now  -- still, once it is locked
+        ORDER BY one.root, one.id FOR UPDATE
     LOOP
         due := due || h;
         ids := ids || h.limits;

@@ -1,0 +1,36 @@
+"""What an awaited ledger is owed, delivered many entries at a time."""
+
+from asyncio import gather
+from typing import TYPE_CHECKING
+
+from budget_core.ledger.backoff import LedgerWithBackoff
+from budget_core.ledger.errors import LedgerUnavailableError
+from budget_core.ledger.outbox import Entry, Outbox
+
+if TYPE_CHECKING:
+    from budget_core.ledger.outbox import Ask
+
+AT_ONCE = 1000
+
+
+class OutboxAtOnce(Outbox):
+    """An outbox that delivers up to `AT_ONCE` entries at a time, which may go together."""
+
+    async def _deliver_each(self, ask: "Ask", entries: list[Entry]) -> Exception | None:
+        deliver_one = super()._deliver_each
+        error: Exception | None = None
+        for start in range(0, len(entries), AT_ONCE):
+            some = entries[start : start + AT_ONCE]
+            found = await gather(*(deliver_one(ask, [entry]) for entry in some))
+            errors = [one for one in found if one is not None]
+            lost = [one for one in errors if isinstance(one, LedgerUnavailableError)]
+            error = next(iter(lost + errors), error)
+            if lost:
+                break
+        return error
+
+
+class AwaitedLedgerWithBackoff(LedgerWithBackoff):
+    """The awaited ledger behind a lease or a cap."""
+
+    OUTBOX = OutboxAtOnce
